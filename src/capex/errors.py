@@ -1,0 +1,47 @@
+"""Errors that a user reads. Each carries one sentence: what was wrong, what was given, what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CapexError(Exception):
+    """A mistake or a limit that has a sentence for the user; the command line prints it without a traceback."""
+
+
+class UnknownName(CapexError):
+    """A name that is not among the valid ones; the message lists those, closest first."""
+
+    def __init__(self, kind: str, given: str, valid: Iterable[str]):
+        self.kind, self.given, self.valid = kind, given, closest_first(given, valid)
+        super().__init__(f"there is no {kind} '{given}'; valid: {', '.join(self.valid)}")
+
+
+class BadCommand(CapexError, ValueError):
+    """A command or action refused before physics was touched; the message names the field."""
+
+
+class Unsupported(CapexError):
+    """Something that this world does not claim to have (depth, a saved state, base motion)."""
+
+
+class StateMismatch(CapexError):
+    """A saved state that belongs to another world, task, start or version."""
+
+
+class GLUnavailable(CapexError):
+    """No OpenGL backend could be loaded; the message names the packages that bring one."""
+
+
+class PhysicsDiverged(CapexError):
+    """The simulation produced a value that is not finite; the episode is invalid, never a success."""
+
+
+def closest_first(given: str, valid: Iterable[str]) -> list[str]:
+    """The valid names, those most like the given one first."""
+
+    def likeness(name: str) -> float:
+        return difflib.SequenceMatcher(None, given.lower(), name.lower()).ratio()
+
+    return sorted(valid, key=lambda name: (-likeness(name), name))

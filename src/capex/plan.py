@@ -1,0 +1,123 @@
+"""Waypoints and plans: what a demonstrator asks the executor to do.
+
+A waypoint holds one target per arm, by arm name, or one base motion. Positions are in metres in the base frame, which rides
+with the robot's mobile base: x forward, y left, z up from the arm's mount.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+
+from capex.errors import BadCommand
+from capex.pose import DOWN, FORWARD, Array, euler_to_matrix
+
+Gripper = Literal["open", "close", "release", "reclose", "keep"]
+GRIPPER_WORDS: tuple[Gripper, ...] = ("open", "close", "release", "reclose", "keep")
+OrientationWord = Literal["keep", "down", "forward"]
+ORIENTATION_WORDS: tuple[OrientationWord, ...] = ("keep", "down", "forward")
+Orientation = OrientationWord | tuple[float, float, float]
+
+PLAN_MAX = 24
+BASE_TRANSLATION_MAX_M = 0.6
+BASE_TURN_MAX_RAD = 1.57
+
+
+@dataclass(frozen=True)
+class ArmTarget:
+    """Where one arm's tip should go and what its gripper does afterwards; no position means no motion."""
+
+    position_m: tuple[float, float, float] | None = None
+    orientation: Orientation = "keep"
+    gripper: Gripper = "keep"
+
+    def __post_init__(self) -> None:
+        if self.position_m is not None:
+            _require_numbers("position_m", self.position_m, 3)
+        if isinstance(self.orientation, str):
+            if self.orientation not in ORIENTATION_WORDS:
+                raise BadCommand(
+                    f"orientation is '{self.orientation}'; it must be keep, down, forward or three Euler angles in degrees"
+                )
+        else:
+            _require_numbers("orientation", self.orientation, 3)
+        if self.gripper not in GRIPPER_WORDS:
+            raise BadCommand(f"gripper is '{self.gripper}'; it must be one of {', '.join(GRIPPER_WORDS)}")
+
+
+@dataclass(frozen=True)
+class BaseMotion:
+    """A bounded drive of the mobile base, in the base frame at its beginning; left and turning left are positive."""
+
+    forward_m: float = 0.0
+    left_m: float = 0.0
+    turn_rad: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_numbers("base motion", (self.forward_m, self.left_m, self.turn_rad), 3)
+        if math.hypot(self.forward_m, self.left_m) > BASE_TRANSLATION_MAX_M + 1e-9:
+            raise BadCommand(
+                f"base motion of {100 * math.hypot(self.forward_m, self.left_m):.0f} cm; at most {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
+            )
+        if abs(self.turn_rad) > BASE_TURN_MAX_RAD + 1e-9:
+            raise BadCommand(
+                f"base turn of {math.degrees(self.turn_rad):.0f} degrees; at most {math.degrees(BASE_TURN_MAX_RAD):.0f}"
+            )
+
+
+@dataclass(frozen=True)
+class Waypoint:
+    """Targets by arm name, or a base motion (whose targets may only carry gripper commands), with a stated confidence."""
+
+    targets: Mapping[str, ArmTarget] = field(default_factory=dict)
+    base: BaseMotion | None = None
+    confidence: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", MappingProxyType(dict(self.targets)))
+        if not self.targets and self.base is None:
+            raise BadCommand("a waypoint is empty; it needs a target for an arm or a base motion")
+        if self.base is not None and any(t.position_m is not None for t in self.targets.values()):
+            raise BadCommand("a base motion stands beside a target position; give one or the other")
+        if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:
+            raise BadCommand(f"confidence is {self.confidence}; it must lie between 0 and 1")
+
+    @property
+    def moves_an_arm(self) -> bool:
+        """Whether any arm has a target position."""
+        return any(t.position_m is not None for t in self.targets.values())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Up to 24 waypoints; a base motion stands alone."""
+
+    waypoints: tuple[Waypoint, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.waypoints) <= PLAN_MAX:
+            raise BadCommand(f"a plan has {len(self.waypoints)} waypoints; it must have 1 to {PLAN_MAX}")
+        if len(self.waypoints) > 1 and any(w.base is not None for w in self.waypoints):
+            raise BadCommand("a base motion stands in a plan with other waypoints; it must be alone")
+
+
+def orientation_matrix(orientation: Orientation, keep: Array) -> Array:
+    """The rotation an orientation means, given the one that "keep" would preserve."""
+    if orientation == "keep":
+        return keep
+    if orientation == "down":
+        return DOWN
+    if orientation == "forward":
+        return FORWARD
+    return euler_to_matrix(orientation)
+
+
+def _require_numbers(name: str, values: tuple[float, ...], count: int) -> None:
+    given = np.asarray(values, dtype=float) if all(isinstance(v, int | float | np.floating) for v in values) else None
+    if given is None or given.shape != (count,) or not np.all(np.isfinite(given)):
+        raise BadCommand(f"{name} is {values}; it must be {count} finite numbers")
