@@ -1,0 +1,14 @@
+"""The built-in kitchen: a mobile arm, fixtures and food in pure MuJoCo, built in code."""
+
+from __future__ import annotations
+
+from capex.worlds import TaskInfo
+from capex.worlds.kitchen.env import KitchenEnv
+from capex.worlds.kitchen.tasks import BY_NAME
+
+TASKS: dict[str, TaskInfo] = {name: task.info for name, task in BY_NAME.items()}
+
+
+def make(world: str, task: str) -> KitchenEnv:
+    """The environment of one task."""
+    return KitchenEnv(world, task)

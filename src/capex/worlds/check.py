@@ -1,0 +1,122 @@
+"""`check(env)`: the Env contract as a program.
+
+    report = check(worlds.make("kitchen:PickCup"))
+    rich.print(report); report.raise_if_failed()
+
+Each rule tests what the spec claims and says so where something is not claimed, so that a real rig passes too. A rule is a
+function of a `Trial`; `RULES` lists them. The robot moves: on a real one, clear 15 cm around each tip (and, where it drives,
+half a metre of floor behind it). A world that cannot reset is reset once, before the first rule.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from capex import worlds
+from capex.errors import CapexError, UnknownName, Unsupported
+from capex.worlds import Env, EnvFactory, Start, check_motion, check_rules, check_views
+from capex.worlds.check_trial import BrokenRuleError, NotClaimedError, Trial
+
+Status = Literal["ok", "failed", "not claimed"]
+Rule = Callable[[Trial], str]  # the sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two
+
+RULES: dict[str, Rule] = {
+    "spec": check_rules.spec_is_well_formed,
+    "starts": check_rules.unknown_starts_are_refused,
+    "reset": check_rules.reset_is_deterministic,
+    "success": check_rules.success_is_false_after_reset,
+    "limits": check_rules.bad_commands_are_refused,
+    "observing": check_rules.observing_changes_nothing,
+    "save": check_rules.saved_states_continue_exactly,
+    "replay": check_rules.native_actions_replay,
+    "process": check_rules.another_process_agrees,
+    "images": check_views.images_have_the_asked_shape,
+    "tip": check_views.tip_lands_on_the_fingers,
+    "depth": check_views.depth_is_metric,
+    "commands": check_motion.commands_do_what_they_say,
+    "base": check_motion.base_drives_as_commanded,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one rule found, in one sentence."""
+
+    rule: str
+    status: Status
+    detail: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The findings of one check, in the order of `RULES`; `rich.print` shows them as a table."""
+
+    world: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """The findings of rules that do not hold."""
+        return tuple(f for f in self.findings if f.status == "failed")
+
+    @property
+    def ok(self) -> bool:
+        """Whether every claim held."""
+        return not self.failed
+
+    def raise_if_failed(self) -> None:
+        """CapexError that lists the failed rules."""
+        if self.failed:
+            lines = "".join(f"\n  {f.rule}: {f.detail}" for f in self.failed)
+            raise CapexError(f"{self.world} breaks {len(self.failed)} of {len(self.findings)} rules of the Env contract:{lines}")
+
+    def __rich__(self) -> Table:
+        table = Table("rule", "status", "detail", title=Text(self.world))
+        colours = {"ok": "green", "failed": "red", "not claimed": "yellow"}
+        for f in self.findings:
+            table.add_row(f.rule, Text(f.status, style=colours[f.status]), Text(f.detail))
+        return table
+
+
+def check(
+    env: Env,
+    *,
+    factory: EnvFactory | None = None,
+    start: Start | None = None,
+    ticks: int = 30,
+    rules: Sequence[str] | None = None,
+) -> Report:
+    """Try every rule, or those named, on a world; a rule that fails or raises never keeps the next from being tried.
+
+    `factory` builds a fresh env in a spawned process, so it must be picklable; a registered world needs none. `ticks` is the
+    length of the pseudo-random rollouts.
+    """
+    spec = env.spec
+    for name in rules or ():
+        if name not in RULES:
+            raise UnknownName("rule", name, RULES)
+    if factory is None and spec.world in worlds.WORLDS:
+        factory = functools.partial(worlds.make, spec.name)
+    trial = Trial(env, factory, start or Start(task=spec.task, index=0), ticks)
+    if not spec.can_reset:
+        with contextlib.suppress(Unsupported):
+            env.reset(trial.start)
+    return Report(spec.name, tuple(_try(name, rule, trial) for name, rule in RULES.items() if rules is None or name in rules))
+
+
+def _try(name: str, rule: Rule, trial: Trial) -> Finding:
+    try:
+        return Finding(name, "ok", rule(trial))
+    except NotClaimedError as error:
+        return Finding(name, "not claimed", str(error))
+    except BrokenRuleError as error:
+        return Finding(name, "failed", str(error))
+    except Exception as error:  # whatever a world raises is a finding about it; the other rules still run
+        return Finding(name, "failed", f"raised {type(error).__name__}: {error}")

@@ -1,0 +1,152 @@
+"""What the rules of `check` share: a world at its start, commands that repeat exactly, and bits to compare."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from capex.pose import Array, Pose
+from capex.worlds import ArmCommand, ArmSpec, Command, Env, EnvFactory, Spec, Start
+
+PIXELS = (128, 96)  # width, height of the images whose bits are compared
+
+
+class BrokenRuleError(Exception):
+    """A claim that does not hold, as one sentence."""
+
+
+class NotClaimedError(Exception):
+    """Something that the spec does not claim, as one sentence."""
+
+
+def require(holds: bool, sentence: str) -> None:
+    """Refuse a claim that does not hold."""
+    if not holds:
+        raise BrokenRuleError(sentence)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A world under test, the start that its rules begin from, and the length of a rollout."""
+
+    env: Env
+    factory: EnvFactory | None
+    start: Start
+    ticks: int
+
+    @property
+    def spec(self) -> Spec:
+        """The world's claims."""
+        return self.env.spec
+
+    def begin(self) -> None:
+        """Back to the start, where the world can; otherwise continue from wherever it is."""
+        if self.spec.can_reset:
+            self.env.reset(self.start)
+
+    def begin_exactly(self) -> None:
+        """Back to the start for a rule about equal bits; not claimed where a world cannot repeat itself."""
+        if self.spec.real_time or not self.spec.can_reset:
+            raise NotClaimedError("a world in real time, or one that cannot reset, does not repeat itself to the bit")
+        self.env.reset(self.start)
+
+    def seconds(self, duration_s: float) -> int:
+        """That many seconds in control ticks, at least one."""
+        return max(1, round(duration_s * self.spec.control_hz))
+
+    def script(self, seed: int) -> list[Command]:
+        """`ticks` small pseudo-random commands within the limits: steps, holds, gripper and, on a mobile robot, base motion."""
+        random = Random(seed)
+
+        def vector(length: float) -> tuple[float, float, float]:
+            a, b, c = ((2 * random.random() - 1) * length / math.sqrt(3) for _ in range(3))
+            return a, b, c
+
+        commands = []
+        for tick in range(self.ticks):
+            base = self.spec.base if tick % 5 == 4 else None
+            hold = base is not None or tick % 7 == 6
+            arms = {
+                arm.name: ArmCommand(
+                    step_m=None if hold else vector(min(0.4 * arm.max_step_m, 0.02)),
+                    step_rad=(0.0, 0.0, 0.0) if hold else vector(min(0.4 * arm.max_step_rad, 0.1)),
+                    gripper=(-1.0, 0.0, 1.0)[int(3 * random.random())],
+                )
+                for arm in self.spec.arms
+            }
+            x, y, yaw = vector(0.3)
+            velocity = (x * base.max_speed_m_s, y * base.max_speed_m_s, yaw * base.max_yaw_rate_rad_s) if base else None
+            commands.append(Command(arms, velocity))
+        return commands
+
+    def run(self, commands: Iterable[Command]) -> list[Array]:
+        """Run commands and return the native actions."""
+        return [self.env.step(command) for command in commands]
+
+    def command(self, arm: str = "", of_arm: ArmCommand | None = None) -> Command:
+        """A command for one arm while every other holds; by default all hold."""
+        return Command({a.name: of_arm if of_arm and a.name == arm else ArmCommand() for a in self.spec.arms})
+
+    def tip(self, arm: str) -> Pose:
+        """The present tip pose of an arm."""
+        return self.env.robot_state().arms[arm].T_base_tip
+
+    def hold(self, duration_s: float) -> None:
+        """Hold every arm for a while."""
+        self.run([self.command()] * self.seconds(duration_s))
+
+    def grip(self, arm: str, gripper: float) -> None:
+        """Open (-1) or close (+1) one gripper for a second, the time the executor gives it."""
+        self.run([self.command(arm, ArmCommand(gripper=gripper))] * self.seconds(1.0))
+
+    def move(self, arm: ArmSpec, by_m: Array) -> None:
+        """Servo one tip by a displacement, as the executor does, for at most three seconds, and let it settle."""
+        goal = self.tip(arm.name).position_m + by_m
+        for _ in range(self.seconds(3.0)):
+            error = goal - self.tip(arm.name).position_m
+            distance = float(np.linalg.norm(error))
+            if distance < 0.004:
+                break
+            x, y, z = (float(e) for e in error * min(1.0, 0.99 * arm.max_step_m / distance))
+            self.env.step(self.command(arm.name, ArmCommand(step_m=(x, y, z))))
+        self.hold(0.25)
+
+    def room(self, arm: str, axis: int) -> float:
+        """+1 or -1: the direction along a base axis that leads towards the middle of the workspace."""
+        lower, upper = self.spec.workspace_m
+        return 1.0 if 2 * self.tip(arm).position_m[axis] <= lower[axis] + upper[axis] else -1.0
+
+    def state(self) -> str:
+        """SHA-256 of everything that the world says of its state: the saved state where there is one, and proprioception."""
+        digest = hashlib.sha256()
+        if self.spec.can_save:
+            saved = self.env.save_state()
+            digest.update(saved.header.encode() + saved.vector.tobytes())
+        robot = self.env.robot_state()
+        for name, arm in sorted(robot.arms.items()):
+            pose = arm.T_base_tip
+            digest.update(np.concatenate([pose.position_m, pose.rotation.ravel(), [arm.opening_m]]).astype(np.float64).tobytes())
+            digest.update(repr((name, sorted(map(repr, arm.hand_contacts)), sorted(arm.held), arm.joints_at_limit)).encode())
+        digest.update(repr((sorted(map(repr, robot.contacts)), robot.base and [float(b) for b in robot.base])).encode())
+        digest.update(np.asarray(robot.proprio, dtype=np.float64).tobytes())
+        return digest.hexdigest()
+
+    def pixels(self) -> dict[str, str]:
+        """SHA-256 of the image of every camera."""
+        return {name: hashlib.sha256(image.tobytes()).hexdigest() for name, image in self.env.observe(size=PIXELS).items()}
+
+
+def cm(length_m: float) -> str:
+    """A length for a sentence."""
+    return f"{100 * length_m:.1f} cm"
+
+
+def require_same_pixels(a: dict[str, str], b: dict[str, str], when: str) -> None:
+    """Refuse images that differ, naming their cameras."""
+    different = sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
+    require(not different, f"the images of {', '.join(different)} differ {when}")

@@ -1,0 +1,306 @@
+"""The rules of `check` about what cameras see: image shapes, the projected tip on the fingers' pixels, metric depth.
+
+The fingers are found by what moves when a gripper opens: the median of the pixels that changed. It must lie near the projected
+tip, and follow it when the tip rises and goes left; so an image that is flipped, mirrored or late is refused. A wrist camera
+carries its fingers along; where there is depth, its view before a motion is also predicted from the view after it, and no
+flipped reading may predict better.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from capex.errors import UnknownName, Unsupported
+from capex.pose import Array
+from capex.worlds import ArmCommand, ArmSpec, CameraModel, CameraSpec, DepthImage, Image
+from capex.worlds.check_trial import BrokenRuleError, NotClaimedError, Trial, cm, require
+
+VIEW = (256, 256)
+OTHER_SIZE = (96, 64)
+CHANGED = 24.0  # grey levels by which a pixel must change to count as moved
+CHANGED_M = 0.02  # and metres
+FEWEST_PIXELS = 8
+NEAR = {"exterior": 0.12, "wrist": 0.25}  # of the image width; the fingers fill much of a wrist camera's image
+MOVES = ((2, 0.07), (1, 0.07))  # base axis and metres: the tip rises, then goes left (or back, where the workspace ends)
+TIP_DEPTH_M = 0.04
+
+Depths = npt.NDArray[np.float32]
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Where one camera should see a tip, and where it saw the fingers move; None where it did not."""
+
+    expected: Point | None
+    found: Point | None
+
+
+def images_have_the_asked_shape(t: Trial) -> str:
+    """Every camera gives its own uint8 image at the default and at another size; an unknown camera is refused."""
+    t.begin()
+    names = [c.name for c in t.spec.cameras]
+    images = t.env.observe()
+    require(sorted(images) == sorted(names), f"observe() gave {sorted(images)}; the spec lists {sorted(names)}")
+    for camera in t.spec.cameras:
+        _require_image(camera.name, images[camera.name], camera.size)
+        one = t.env.observe([camera.name], OTHER_SIZE)
+        require(list(one) == [camera.name], f"observe(['{camera.name}']) gave {list(one)}")
+        _require_image(camera.name, one[camera.name], OTHER_SIZE)
+    before = {name: image.copy() for name, image in images.items()}
+    t.grip(t.spec.arms[0].name, 1.0)
+    t.env.observe()
+    changed = [name for name in names if not np.array_equal(before[name], images[name])]
+    require(not changed, f"observing again changed the earlier images of {', '.join(changed)}; each call must give new arrays")
+    try:
+        t.env.observe(["no such camera"])
+    except UnknownName:
+        return f"{len(names)} camera(s) give upright arrays of the asked size; an unknown one is refused"
+    raise BrokenRuleError("observe accepted an unknown camera; it must raise UnknownName")
+
+
+def _require_image(name: str, image: Image, size: tuple[int, int]) -> None:
+    shape = (size[1], size[0], 3)
+    given = f"{name} gave {image.dtype} {image.shape} for width {size[0]}, height {size[1]}"
+    require(image.dtype == np.uint8 and image.shape == shape, f"{given}; it must be uint8 {shape}")
+    require(int(image.max()) > int(image.min()), f"{name} gave an image of one colour, {int(image.min())}")
+
+
+def tip_lands_on_the_fingers(t: Trial) -> str:
+    """In every calibrated camera the fingers are seen where the tip projects, and move as it does."""
+    cameras = _calibrated(t)
+    if not cameras:
+        raise NotClaimedError("no camera is calibrated; camera_model() raises Unsupported for each")
+    for camera in cameras:
+        t.begin()
+        _require_upright_model(t, camera)
+    seen: set[str] = set()
+    for arm in t.spec.arms:
+        mine = [c for c in cameras if c.kind == "exterior" or c.arm == arm.name]
+        t.begin()
+        before = _wrist_views(t, mine)
+        seen |= _require_tracks(arm.name, mine, [_look(t, arm.name, mine, _colours) for _ in _places(t, arm)])
+        _turn_hand(t, arm)
+        after = _wrist_views(t, mine)
+        for name in before:
+            _require_no_better_flip(name, t.tip(arm.name).position_m, before[name], after[name])
+    blind = [c.name for c in cameras if c.kind == "exterior" and c.name not in seen]
+    require(not blind, f"{', '.join(blind)}: no gripper was seen to move; an exterior camera must see at least one")
+    others = [c.name for c in t.spec.cameras if c.name not in seen]
+    note = f"; not calibrated, or tip out of view: {', '.join(others)}" if others else ""
+    return f"the fingers move where the tip projects in {', '.join(sorted(seen))}{note}"
+
+
+def _calibrated(t: Trial) -> list[CameraSpec]:
+    t.begin()
+    cameras = []
+    for camera in t.spec.cameras:
+        try:
+            t.env.camera_model(camera.name, VIEW)
+        except Unsupported:
+            continue
+        cameras.append(camera)
+    return cameras
+
+
+def _require_upright_model(t: Trial, camera: CameraSpec) -> None:
+    """Positive focal lengths that grow with the image, a proper rotation and, for a camera at the robot's back, up is up."""
+    model, doubled = (t.env.camera_model(camera.name, (s * VIEW[0], s * VIEW[1])) for s in (1, 2))
+    K, R = model.intrinsics, model.T_base_camera.rotation
+    fx, fy, cx, cy = (float(k) for k in (K[0, 0], K[1, 1], K[0, 2], K[1, 2]))
+    require(fx > 0 and fy > 0, f"{camera.name}: focal lengths are {fx:.1f} and {fy:.1f}; both must be positive")
+    centred = 0 < cx < VIEW[0] and 0 < cy < VIEW[1]
+    require(centred, f"{camera.name}: the principal point ({cx:.1f}, {cy:.1f}) lies outside the image")
+    grows = np.allclose(doubled.intrinsics[:2], 2 * K[:2], rtol=1e-3)
+    require(grows, f"{camera.name}: the intrinsics do not grow with the image size")
+    proper = np.allclose(R.T @ R, np.eye(3), atol=1e-6) and np.linalg.det(R) > 0
+    require(bool(proper), f"{camera.name}: T_base_camera.rotation is not a rotation (orthonormal, determinant +1)")
+    if camera.kind == "exterior":
+        right, down = (np.round(R[:, i], 2).tolist() for i in (0, 1))
+        require(R[2, 1] < 0.2, f"{camera.name}: the image's down axis is {down} in the base frame; world up must be image up")
+        require(R[1, 0] < 0, f"{camera.name}: the image's right axis is {right}; seen from the robot's back, +y must go left")
+
+
+def _places(t: Trial, arm: ArmSpec) -> Iterator[None]:
+    """Take the tip to where it is, then along each move, towards the middle of the workspace."""
+    yield
+    for axis, distance_m in MOVES:
+        t.move(arm, t.room(arm.name, axis) * distance_m * np.eye(3)[axis])
+        yield
+
+
+def _colours(t: Trial, name: str) -> Array:
+    return t.env.observe([name], VIEW)[name] / CHANGED
+
+
+def _distances(t: Trial, name: str) -> Array:
+    return np.minimum(t.env.depth(name, VIEW).depth_m, 10.0)[..., None] / CHANGED_M
+
+
+def _look(t: Trial, arm: str, cameras: list[CameraSpec], see: Callable[[Trial, str], Array]) -> dict[str, Look]:
+    """Open, then close the gripper (it stays closed), and find what moved: what `see` gives changes there by more than 1."""
+    t.grip(arm, -1.0)
+    opened = {c.name: see(t, c.name) for c in cameras}
+    t.grip(arm, 1.0)
+    tip = t.tip(arm).position_m
+    return {
+        name: Look(_inside(t.env.camera_model(name, VIEW), tip), _middle(np.abs(see(t, name) - before).max(axis=2) > 1.0))
+        for name, before in opened.items()
+    }
+
+
+def _inside(model: CameraModel, point_m: Array) -> Point | None:
+    u, v, depth = model.project(point_m)
+    return (u, v) if depth > 0 and 0 <= u < VIEW[0] and 0 <= v < VIEW[1] else None
+
+
+def _middle(changed: npt.NDArray[np.bool_]) -> Point | None:
+    """Median of the pixels that changed, taken again near itself so that shadows and reflections elsewhere weigh little."""
+    vu = np.argwhere(changed) + 0.5
+    if len(vu) < FEWEST_PIXELS:
+        return None
+    for _ in range(3):
+        middle = np.median(vu, axis=0)
+        near = vu[np.abs(vu - middle).max(axis=1) <= 0.15 * VIEW[0]]
+        vu = near if len(near) >= FEWEST_PIXELS else vu
+    v, u = np.median(vu, axis=0)
+    return float(u), float(v)
+
+
+def _require_tracks(arm: str, cameras: list[CameraSpec], looks: list[dict[str, Look]]) -> set[str]:
+    """The cameras that saw the fingers, each near its projected tip and, for an exterior camera, following it."""
+    seen = set()
+    for camera in cameras:
+        track = [look[camera.name] for look in looks]
+        if any(look.expected and look.found for look in track):
+            seen.add(camera.name)
+        _require_near(camera, arm, track)
+        if camera.kind == "exterior":
+            _require_following(camera, arm, track)
+    return seen
+
+
+def _require_near(camera: CameraSpec, arm: str, track: list[Look]) -> None:
+    for look in track:
+        if look.expected is None or look.found is None:
+            continue
+        off = float(np.hypot(look.found[0] - look.expected[0], look.found[1] - look.expected[1])) / VIEW[0]
+        where = f"the fingers of {arm} moved at {_px(look.found)} but its tip projects to {_px(look.expected)}"
+        require(off <= NEAR[camera.kind], f"{camera.name}: {where} of {VIEW[0]}x{VIEW[1]}, {100 * off:.0f}% of the width away")
+
+
+def _require_following(camera: CameraSpec, arm: str, track: list[Look]) -> None:
+    for a, b in itertools.pairwise(track):
+        if not (a.expected and b.expected and a.found and b.found):
+            continue
+        expected, found = np.subtract(b.expected, a.expected), np.subtract(b.found, a.found)
+        size = float(np.linalg.norm(expected))
+        if size < 6.0:  # the camera looks along this motion
+            continue
+        agree = float(found @ expected) / (size * max(float(np.linalg.norm(found)), 1e-9))
+        ratio = float(np.linalg.norm(found)) / size
+        moved = f"the fingers of {arm} went by {_px(found)} where its projected tip went by {_px(expected)} (right, down)"
+        require(agree > 0.8 and 0.4 < ratio < 2.5, f"{camera.name}: {moved}; is the image flipped, mirrored or late?")
+
+
+def _turn_hand(t: Trial, arm: ArmSpec) -> None:
+    step = ArmCommand(step_m=(0.0, 0.0, 0.0), step_rad=(0.0, 0.0, min(arm.max_step_rad, 0.05)))
+    t.run([t.command(arm.name, step)] * 6)
+    t.hold(0.25)
+
+
+def _wrist_views(t: Trial, cameras: list[CameraSpec]) -> dict[str, tuple[Image, DepthImage]]:
+    wrist = [c.name for c in cameras if c.kind == "wrist"] if t.spec.depth else []
+    return {name: (t.env.observe([name], VIEW)[name], t.env.depth(name, VIEW)) for name in wrist}
+
+
+def _require_no_better_flip(name: str, tip_m: Array, before: tuple[Image, DepthImage], after: tuple[Image, DepthImage]) -> None:
+    """Predict the view before from the view after by its depth; reading image or depth flipped must not predict better."""
+    flips = {"as given": (1, 1), "upside down": (-1, 1), "mirrored": (1, -1), "turned by half": (-1, -1)}
+    errors = {}
+    for image, depth in itertools.product(flips, flips):
+        (iv, iu), (dv, du) = flips[image], flips[depth]
+        errors[image, depth] = _prediction_error(
+            before[0][::iv, ::iu], after[0][::iv, ::iu], after[1].depth_m[::dv, ::du], before[1].camera, after[1].camera, tip_m
+        )
+    given, best = errors["as given", "as given"], min(errors, key=lambda flip: errors[flip])
+    better = f"{name}: the motion of the hand is explained better (error {errors[best]:.0f}, not {given:.0f} grey levels)"
+    require(given <= 1.2 * errors[best] + 2.0, f"{better} when the image is read {best[0]} and the depth {best[1]}")
+
+
+def _prediction_error(before: Image, after: Image, depth_m: Depths, old: CameraModel, new: CameraModel, tip_m: Array) -> float:
+    v, u = (g.ravel() for g in np.mgrid[2 : VIEW[1] : 4, 2 : VIEW[0] : 4])
+    z = depth_m[v, u].astype(np.float64)
+    beyond = np.isfinite(z) & (z > new.project(tip_m)[2] + 0.03)  # the hand itself rides along
+    u, v, z = u[beyond], v[beyond], z[beyond]
+    rays = np.linalg.inv(new.intrinsics) @ np.stack([u + 0.5, v + 0.5, np.ones(len(z))])
+    points = new.T_base_camera.rotation @ (rays * z) + new.T_base_camera.position_m[:, None]
+    seen = old.intrinsics @ (old.T_base_camera.rotation.T @ (points - old.T_base_camera.position_m[:, None]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        old_u, old_v = seen[0] / seen[2], seen[1] / seen[2]
+    inside = (seen[2] > 0) & (old_u >= 0) & (old_u < VIEW[0]) & (old_v >= 0) & (old_v < VIEW[1])
+    if np.count_nonzero(inside) < 200:
+        return float("inf")
+    was = before[old_v[inside].astype(int), old_u[inside].astype(int)].astype(np.float64)
+    return float(np.minimum(np.abs(was - after[v[inside], u[inside]]).mean(axis=1), 60.0).mean())
+
+
+def depth_is_metric(t: Trial) -> str:
+    """Depth is positive metres along the optical axis, agrees with the camera model, and finds the tip where it is."""
+    if not t.spec.depth:
+        try:
+            t.env.depth(t.spec.cameras[0].name)
+        except Unsupported:
+            raise NotClaimedError("the world has no depth; depth() raises Unsupported") from None
+        raise BrokenRuleError("depth() works but the spec says depth=False; it must raise Unsupported")
+    best: dict[str, float] = {}  # by camera, over arms: one of two arms may be hidden
+    for arm in t.spec.arms:
+        t.begin()
+        mine = [c for c in t.spec.cameras if c.kind == "exterior" or c.arm == arm.name]
+        for camera in mine:
+            _require_metric(camera.name, t.env.depth(camera.name, VIEW), t.env.camera_model(camera.name, VIEW))
+        looks, worst = [], dict[str, float]()
+        for _ in _places(t, arm):
+            looks.append(_look(t, arm.name, mine, _distances))
+            for name in (name for name, look in looks[-1].items() if look.expected):
+                error = _tip_error(t.env.depth(name, VIEW), t.tip(arm.name).position_m)
+                worst[name] = max(worst.get(name, 0.0), error)
+        _require_tracks(arm.name, mine, looks)
+        best |= {name: min(error, best.get(name, error)) for name, error in worst.items()}
+    for name, error in best.items():
+        require(error <= TIP_DEPTH_M, f"{name}: depth near the projected tip is {cm(error)} off; at most {cm(TIP_DEPTH_M)}")
+    found = f"; the tip is found within {cm(max(best.values()))} in {', '.join(sorted(best))}" if best else ""
+    return f"depth is metric in {len(t.spec.cameras)} camera(s){found}"
+
+
+def _require_metric(name: str, image: DepthImage, model: CameraModel) -> None:
+    depth_m, shape = image.depth_m, (VIEW[1], VIEW[0])
+    given = f"{depth_m.dtype} {depth_m.shape}"
+    require(depth_m.dtype == np.float32 and depth_m.shape == shape, f"{name}: depth is {given}; it must be float32 {shape}")
+    require(not np.isnan(depth_m).any(), f"{name}: depth contains NaN; where nothing is seen it must be infinite")
+    require(bool((depth_m > 0).all()), f"{name}: the smallest depth is {depth_m.min()}; it must be positive")
+    require(bool(np.isfinite(depth_m).any()), f"{name}: depth is infinite everywhere")
+    same = np.allclose(image.camera.intrinsics, model.intrinsics) and np.allclose(
+        image.camera.T_base_camera.position_m, model.T_base_camera.position_m
+    )
+    require(same, f"{name}: the camera of depth() differs from camera_model() at the same size")
+    u, v, z = model.project(model.unproject(0.3 * VIEW[0], 0.7 * VIEW[1], 1.5))
+    back = np.allclose((u, v, z), (0.3 * VIEW[0], 0.7 * VIEW[1], 1.5), atol=1e-6)
+    require(back, f"{name}: unprojecting and projecting a pixel gives another one, ({u:.2f}, {v:.2f}) at {z:.3f} m")
+
+
+def _tip_error(image: DepthImage, tip_m: Array) -> float:
+    """Difference between the tip's depth and the likest depth near its pixel: fingers or palm may stand before the very point."""
+    u, v, depth_m = image.camera.project(tip_m)
+    column, row, reach = int(u), int(v), int(0.05 * VIEW[0])
+    patch = image.depth_m[max(0, row - reach) : row + reach + 1, max(0, column - reach) : column + reach + 1].astype(np.float64)
+    return float(np.abs(patch - depth_m).min())
+
+
+def _px(point: Point | npt.NDArray[np.floating]) -> str:
+    return f"({point[0]:.0f}, {point[1]:.0f}) px"

@@ -1,0 +1,216 @@
+"""From the 12 native numbers to actuator commands: operational-space arm control, base velocity, torso, gripper integrator.
+
+Native action (RoboCasa's environment order): tip dx dy dz (x 0.05 m) | axis-angle (x 0.5 rad), base frame | gripper -1 open, +1 close |
+base x, y, yaw velocity | torso | mode (<= 0 arm, > 0 base). Arm mode anchors the goal to the achieved pose, base mode to the previous
+goal, so that the arm rides with the base and a load does not sink.
+
+    tau = J^T Lambda (k_p e - k_d J qdot) + N^T M (k_n (q_0 - q) - d_n qdot) + bias,   k_p = 150, critically damped
+
+with position and rotation decoupled, evaluated every 10 ms on a 2 ms simulation. All of it runs through MuJoCo's own small-matrix
+routines: no BLAS, so that the result does not depend on which one numpy was built with.
+"""
+
+from __future__ import annotations
+
+import math
+
+import mujoco
+import numpy as np
+
+from capex.pose import Array, rotation_matrix
+from capex.worlds.kitchen import panda
+from capex.worlds.kitchen.robot import BASE_GAIN, BASE_HOLD_N, BASE_HOLD_NM, BASE_YAW_GAIN, FINGER_TRAVEL_M, TORSO_TRAVEL_M
+
+ACTION_NAMES = (
+    "eef_dx", "eef_dy", "eef_dz", "eef_rx", "eef_ry", "eef_rz",
+    "gripper", "base_vx", "base_vy", "base_wz", "torso", "mode",
+)  # fmt: skip
+STEP_M = 0.05
+STEP_RAD = 0.5
+BASE_SPEED_M_S = 1.0  # velocity at a native value of 1
+BASE_YAW_RATE_RAD_S = 1.5
+TORSO_STEP_M = 0.05
+GRIPPER_STEP = 0.2
+CONTROL_HZ = 20.0
+TIMESTEP_S = 0.002
+SUBSTEPS = 25
+CONTROL_EVERY = 5
+
+KP = 150.0
+KD = 2.0 * math.sqrt(KP)
+KP_NULL = 10.0
+KD_NULL = 2.0 * math.sqrt(KP_NULL)
+SINGULAR = 1e-3  # damping of the operational-space inertia near singular postures, 1/kg
+SPEED_BRAKE_NMS = 40.0  # torque per rad/s beyond a joint's speed limit
+
+
+class Controller:
+    """Holds the goals between ticks and turns them into controls. `vector` is all of its state."""
+
+    def __init__(self, model: mujoco.MjModel):
+        self._mount = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "mount")
+        self._tip = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "tip")
+        joints = [mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, j) for j in panda.JOINTS]
+        first = int(model.jnt_dofadr[joints[0]])
+        self._dofs = slice(first, first + 7)
+        self._q = slice(int(model.jnt_qposadr[joints[0]]), int(model.jnt_qposadr[joints[0]]) + 7)
+        self._yaw = int(model.jnt_qposadr[mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, "base_yaw")])
+        self._torques = self._actuators(model, panda.JOINTS)
+        self._base_controls = self._actuators(model, ("base_x", "base_y", "base_yaw"))
+        self._torso_control = self._actuators(model, ("torso",)).start
+        self._finger_controls = self._actuators(model, ("finger_left", "finger_right"))
+        nv = model.nv
+        self._jacobian = np.zeros((6, nv))
+        self._units = np.zeros((7, nv))
+        for i in range(7):
+            self._units[i, first + i] = 1.0
+        self._column = np.zeros(nv)
+        self._mass, self._factor = np.zeros((7, 7)), np.zeros((7, 7))
+        self._minv_jt = np.zeros((6, 7))
+        self._inverse_inertia = np.zeros((6, 6))
+        self._position_block, self._rotation_block = np.zeros((3, 3)), np.zeros((3, 3))
+        self._goal_position_m = np.zeros(3)
+        self._goal_rotation = np.eye(3)
+        self._posture = np.zeros(7)
+        self._gripper = -1.0
+        self._torso_m = 0.0
+        self._base_velocity = np.zeros(3)
+
+    @staticmethod
+    def _actuators(model: mujoco.MjModel, names: tuple[str, ...]) -> slice:
+        ids = [mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n) for n in names]
+        return slice(ids[0], ids[-1] + 1)
+
+    @property
+    def vector(self) -> Array:
+        """Goals and integrators: position 3, rotation 9, posture 7, gripper, torso, base velocity 3."""
+        parts = (self._goal_position_m, self._goal_rotation.ravel(), self._posture, [self._gripper, self._torso_m], self._base_velocity)
+        return np.concatenate(parts)
+
+    @vector.setter
+    def vector(self, v: Array) -> None:
+        self._goal_position_m, self._goal_rotation, self._posture = v[0:3].copy(), v[3:12].reshape(3, 3).copy(), v[12:19].copy()
+        self._gripper, self._torso_m, self._base_velocity = float(v[19]), float(v[20]), v[21:24].copy()
+
+    VECTOR_SIZE = 24
+
+    def reset(self, data: mujoco.MjData, torso_m: float) -> None:
+        """Take the present pose as goal and the present joint angles as the posture the null space returns to."""
+        self._goal_position_m, self._goal_rotation = self.achieved(data)
+        self._posture = data.qpos[self._q].copy()
+        self._gripper, self._torso_m, self._base_velocity = -1.0, torso_m, np.zeros(3)
+
+    def achieved(self, data: mujoco.MjData) -> tuple[Array, Array]:
+        """Tip position and rotation in the base frame."""
+        mount_R = data.site_xmat[self._mount]
+        position, rotation = np.empty(3), np.empty((3, 3))
+        mujoco.mju_mulMatTVec(position, mount_R.reshape(3, 3), data.site_xpos[self._tip] - data.site_xpos[self._mount])
+        mujoco.mju_mulMatTMat(rotation, mount_R.reshape(3, 3), data.site_xmat[self._tip].reshape(3, 3))
+        return position, rotation
+
+    def set_goal(self, data: mujoco.MjData, action: Array) -> None:
+        """Take one native action (already validated) as the goal of the next control step."""
+        if action[11] <= 0:
+            self._goal_position_m, self._goal_rotation = self.achieved(data)
+        self._goal_position_m = self._goal_position_m + STEP_M * action[0:3]
+        if action[3] or action[4] or action[5]:
+            turned = np.empty((3, 3))
+            mujoco.mju_mulMatMat(turned, rotation_matrix(STEP_RAD * action[3:6]), self._goal_rotation)
+            self._goal_rotation = turned
+        self._gripper = min(1.0, max(-1.0, self._gripper + GRIPPER_STEP * math.copysign(1.0, action[6]) * (action[6] != 0)))
+        self._base_velocity = action[7:10] * (BASE_SPEED_M_S, BASE_SPEED_M_S, BASE_YAW_RATE_RAD_S)
+        self._torso_m = min(TORSO_TRAVEL_M, max(0.0, self._torso_m + TORSO_STEP_M * float(action[10])))
+        opening = 0.5 * FINGER_TRAVEL_M * (1.0 - self._gripper)
+        data.ctrl[self._finger_controls] = opening
+        data.ctrl[self._torso_control] = self._torso_m
+
+    def run(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+        """Write the controls for the next 10 ms. Needs current kinematics (after mj_step1 or mj_forward)."""
+        self._drive_base(data)
+        mount_R = data.site_xmat[self._mount].reshape(3, 3)
+        J = self._jacobian
+        mujoco.mj_jacSite(model, data, J[:3], J[3:], self._tip)
+        Ja = np.ascontiguousarray(J[:, self._dofs])
+        for i in range(7):
+            mujoco.mj_mulM(model, data, self._column, self._units[i])
+            self._mass[i] = self._column[self._dofs]
+        self._factor[:] = self._mass
+        mujoco.mju_cholFactor(self._factor, 0.0)
+        for k in range(6):
+            mujoco.mju_cholSolve(self._minv_jt[k], self._factor, Ja[k])
+        mujoco.mju_mulMatMatT(self._inverse_inertia, Ja, self._minv_jt)
+
+        velocity = np.empty(6)
+        qvel = data.qvel[self._dofs]
+        mujoco.mju_mulMatVec(velocity, Ja, qvel)
+        goal, error = np.empty(3), np.empty(6)
+        mujoco.mju_mulMatVec(goal, mount_R, self._goal_position_m)
+        error[:3] = goal + data.site_xpos[self._mount] - data.site_xpos[self._tip]
+        goal_R = np.empty((3, 3))
+        mujoco.mju_mulMatMat(goal_R, mount_R, self._goal_rotation)
+        tip_R = data.site_xmat[self._tip].reshape(3, 3)
+        # Half the sum of the cross products of matching axes: sin(angle) times the axis.
+        error[3:] = 0.5 * _axial(goal_R, tip_R)
+        acceleration = KP * error - KD * velocity
+        force = np.empty(6)
+        self._solve_block(force[:3], self._position_block, self._inverse_inertia[:3, :3], acceleration[:3])
+        self._solve_block(force[3:], self._rotation_block, self._inverse_inertia[3:, 3:], acceleration[3:])
+        torque = np.empty(7)
+        mujoco.mju_mulMatTVec(torque, Ja, force)
+        torque += self._posture_torque(data.qpos[self._q], qvel, Ja)
+        torque += data.qfrc_bias[self._dofs] - data.qfrc_gravcomp[self._dofs]
+        excess = np.abs(qvel) - panda.SPEED_RAD_S
+        if excess.max() > 0:
+            torque -= SPEED_BRAKE_NMS * np.sign(qvel) * np.maximum(excess, 0.0)
+        data.ctrl[self._torques] = torque
+
+    def _posture_torque(self, q: Array, qvel: Array, Ja: Array) -> Array:
+        """Null-space torque N^T M (k (q0 - q) - d qdot): pulls the elbow back without moving the tip."""
+        inside = np.empty(7)
+        mujoco.mju_mulMatVec(inside, self._mass, KP_NULL * (self._posture - q) - KD_NULL * qvel)
+        # N^T x = x - J^T Lambda J M^-1 x
+        projected, spent, result = np.empty(6), np.empty(6), np.empty(7)
+        mujoco.mju_mulMatVec(projected, self._minv_jt, inside)
+        damped = self._inverse_inertia.copy()
+        damped.flat[::7] += SINGULAR
+        mujoco.mju_cholFactor(damped, 0.0)
+        mujoco.mju_cholSolve(spent, damped, projected)
+        mujoco.mju_mulMatTVec(result, Ja, spent)
+        return np.asarray(inside - result)
+
+    @staticmethod
+    def _solve_block(out: Array, work: Array, block: Array, rhs: Array) -> None:
+        work[:] = block
+        work.flat[::4] += SINGULAR
+        mujoco.mju_cholFactor(work, 0.0)
+        mujoco.mju_cholSolve(out, work, rhs)
+
+    def _drive_base(self, data: mujoco.MjData) -> None:
+        vx, vy, wz = (float(v) for v in self._base_velocity)
+        if vx == 0.0 and vy == 0.0 and wz == 0.0:
+            data.ctrl[self._base_controls] = 0.0
+            return
+        c, s = math.cos(data.qpos[self._yaw]), math.sin(data.qpos[self._yaw])
+        wx, wy = c * vx - s * vy, s * vx + c * vy
+        # The drive adds what its own dry friction eats, so that a commanded velocity is the velocity.
+        data.ctrl[self._base_controls] = (
+            wx + _sign(wx) * BASE_HOLD_N / BASE_GAIN,
+            wy + _sign(wy) * BASE_HOLD_N / BASE_GAIN,
+            wz + _sign(wz) * BASE_HOLD_NM / BASE_YAW_GAIN,
+        )
+
+
+def _sign(v: float) -> float:
+    return 0.0 if abs(v) < 1e-3 else math.copysign(1.0, v)
+
+
+def _axial(goal: Array, current: Array) -> Array:
+    """Sum over the three axes of current_axis x goal_axis."""
+    a, b = current, goal
+    return np.array(
+        [
+            a[1, 0] * b[2, 0] - a[2, 0] * b[1, 0] + a[1, 1] * b[2, 1] - a[2, 1] * b[1, 1] + a[1, 2] * b[2, 2] - a[2, 2] * b[1, 2],
+            a[2, 0] * b[0, 0] - a[0, 0] * b[2, 0] + a[2, 1] * b[0, 1] - a[0, 1] * b[2, 1] + a[2, 2] * b[0, 2] - a[0, 2] * b[2, 2],
+            a[0, 0] * b[1, 0] - a[1, 0] * b[0, 0] + a[0, 1] * b[1, 1] - a[1, 1] * b[0, 1] + a[0, 2] * b[1, 2] - a[1, 2] * b[0, 2],
+        ]
+    )

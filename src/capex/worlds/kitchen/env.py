@@ -1,0 +1,350 @@
+"""The kitchen as an Env: MuJoCo behind the contract of `capex.worlds`.
+
+A control step is 25 physics steps of 2 ms with the controller every fifth, then one `mj_forward`: everything that is read afterwards
+(poses, contacts, images) is current, and reading changes nothing. The saved state is time, positions, velocities, warm start, controls
+and the controller's goals: enough to continue bit for bit.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from capex import worlds
+from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch
+from capex.pose import Array, Pose, quaternion_xyzw
+from capex.worlds import ArmSpec, ArmState, BaseSpec, CameraModel, CameraSpec, Command, Contact, DepthImage, Image, RobotState, Spec, Start, State
+from capex.worlds.kitchen import control, panda, robot
+from capex.worlds.kitchen.control import Controller
+from capex.worlds.kitchen.facts import Facts
+from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen
+from capex.worlds.kitchen.looks import STYLES
+from capex.worlds.kitchen.situation import Draw, Situation
+from capex.worlds.kitchen.tasks import BY_NAME, Task
+from capex.worlds.render import Renderer, intrinsics
+
+STATE_VERSION = 1  # raised whenever the same start gives another scene or the state vector another layout
+STARTS = 10_000
+ARM = "arm"
+SETTLE_TICKS = 10
+CACHED_STARTS = 4
+LIMIT_MARGIN_RAD = 0.02
+WORKSPACE_M = ((-0.30, -0.85, -robot.MOUNT_HEIGHT_M), (0.95, 0.85, 1.20))
+_STATE_PARTS = (
+    mujoco.mjtState.mjSTATE_TIME,
+    mujoco.mjtState.mjSTATE_QPOS,
+    mujoco.mjtState.mjSTATE_QVEL,
+    mujoco.mjtState.mjSTATE_WARMSTART,
+    mujoco.mjtState.mjSTATE_CTRL,
+)
+_SIGNATURE = sum(part.value for part in _STATE_PARTS)
+_WARNINGS = [w.value for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)]
+
+
+@dataclass
+class _Built:
+    """A compiled start: the model, what was drawn, and the settled beginning."""
+
+    model: mujoco.MjModel
+    situation: Situation
+    beginning: Array
+
+
+class KitchenEnv:
+    """One task in the built-in kitchen."""
+
+    def __init__(self, world: str, task: str, *, shadows: bool = False):
+        self._task: Task = BY_NAME[task]
+        self._world, self._shadows = world, shadows
+        info = self._task.info
+        self.spec = Spec(
+            world=world,
+            task=task,
+            horizon=info.horizon,
+            control_hz=control.CONTROL_HZ,
+            arms=(ArmSpec(ARM, 2 * robot.FINGER_TRAVEL_M, control.STEP_M, control.STEP_RAD),),
+            cameras=(CameraSpec("left", "exterior"), CameraSpec("right", "exterior"), CameraSpec("wrist", "wrist", arm=ARM)),
+            workspace_m=WORKSPACE_M,
+            action_names=control.ACTION_NAMES,
+            state_names=(
+                "eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw", "finger_left", "finger_right",
+                "base_x", "base_y", "base_yaw",
+            ),
+            starts=STARTS,
+            base=BaseSpec(0.25, 0.6),
+            depth=True,
+        )  # fmt: skip
+        self._cache: collections.OrderedDict[tuple[int, int], _Built] = collections.OrderedDict()
+        self._renderer: Renderer | None = None
+        self._start: Start | None = None
+        self._diverged = False
+
+    # -- starts and states ---------------------------------------------------------------------------------------------------------
+
+    def reset(self, start: Start) -> None:
+        """Build (or fetch) the start's model, put everything to its settled beginning, or to the start's saved state."""
+        if start.task != self.spec.task:
+            raise CapexError(f"the start is of task '{start.task}'; this environment is {self.spec.name}")
+        if not 0 <= start.index < STARTS:
+            raise CapexError(f"there is no start {start.index} of {self.spec.name}; valid: 0 to {STARTS - 1}")
+        key = (start.index, start.seed)
+        if key not in self._cache:
+            self._cache[key] = self._build(start)
+            while len(self._cache) > CACHED_STARTS:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(key)
+        built = self._cache[key]
+        self._start = start
+        self._attach(built)
+        self._restore(built.beginning)
+        if start.state is not None:
+            self.load_state(start.state)
+
+    def _build(self, start: Start) -> _Built:
+        kitchen, situation = self._compose(start)
+        model = build(kitchen, situation, shadows=self._shadows)
+        self._attach(_Built(model, situation, np.zeros(0)))
+        data = self._data
+        x, y, yaw = situation.robot
+        for name, value in (("base_x", x), ("base_y", y), ("base_yaw", yaw), ("finger_left", 0.04), ("finger_right", 0.04)):
+            data.qpos[self._qpos_of(name)] = value
+        for name, value in zip(panda.JOINTS, situation.posture, strict=True):
+            data.qpos[self._qpos_of(name)] = value
+        for name, value in situation.joints.items():
+            data.qpos[self._qpos_of(name)] = value
+        mujoco.mj_forward(model, data)
+        self._controller.reset(data, 0.0)
+        hold = np.zeros(len(control.ACTION_NAMES))
+        hold[6], hold[11] = -1.0, 1.0
+        for _ in range(SETTLE_TICKS):
+            self._tick(hold)
+        data.qvel[:] = 0.0
+        data.time = 0.0
+        mujoco.mj_forward(model, data)
+        self._controller.reset(data, 0.0)
+        return _Built(model, situation, self._vector())
+
+    def _compose(self, start: Start) -> tuple[Kitchen, Situation]:
+        draw = Draw(self._world, start.task, start.index, start.seed)
+        if self._world == "kitchen":
+            kitchen = plan_kitchen()
+        else:
+            kitchen = plan_kitchen(draw.choice(range(len(LAYOUTS))), draw.choice(range(len(STYLES))))
+        return kitchen, self._task.compose(draw, kitchen)
+
+    def _attach(self, built: _Built) -> None:
+        """Make a compiled start the current one."""
+        if self._renderer is not None and getattr(self, "_model", None) is not built.model:
+            self._renderer.close()
+            self._renderer = None
+        self._model, self._situation = built.model, built.situation
+        self._data = mujoco.MjData(built.model)
+        self._controller = Controller(built.model)
+        self._facts = Facts(built.model, self._data, built.situation.roles)
+        self._parts, self._things = _label_bodies(built.model)
+        self._joint_ids = [built.model.joint(j).id for j in panda.JOINTS]
+        self._arm_q = np.array([built.model.jnt_qposadr[j] for j in self._joint_ids])
+        self._diverged = False
+
+    def _qpos_of(self, joint: str) -> int:
+        return int(self._model.jnt_qposadr[self._model.joint(joint).id])
+
+    def _vector(self) -> Array:
+        physics = np.empty(mujoco.mj_stateSize(self._model, _SIGNATURE))
+        mujoco.mj_getState(self._model, self._data, physics, _SIGNATURE)
+        return np.concatenate([physics, self._controller.vector])
+
+    def _restore(self, vector: Array) -> None:
+        physics = vector[: len(vector) - Controller.VECTOR_SIZE]
+        mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)
+        mujoco.mj_forward(self._model, self._data)
+        mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)  # the forward pass overwrote the warm start
+        self._controller.vector = vector[len(vector) - Controller.VECTOR_SIZE :]
+        self._diverged = False
+
+    def _header(self) -> str:
+        start = self._started()
+        return json.dumps({"world": self._world, "task": start.task, "start": start.index, "seed": start.seed, "version": STATE_VERSION})
+
+    def save_state(self) -> State:
+        """Everything needed to continue bit for bit."""
+        return State(self._header(), self._vector())
+
+    def load_state(self, state: State) -> None:
+        """Continue from a state of this world, task, start and version; any other is refused."""
+        if state.header != self._header():
+            raise StateMismatch(f"the state belongs to {state.header}; this environment is at {self._header()}: reset to that start first")
+        expected = mujoco.mj_stateSize(self._model, _SIGNATURE) + Controller.VECTOR_SIZE
+        vector = np.asarray(state.vector, dtype=np.float64)
+        if vector.shape != (expected,) or not np.all(np.isfinite(vector)):
+            raise StateMismatch(f"the state has shape {vector.shape} or numbers that are not finite; {expected} finite numbers are needed")
+        self._restore(vector)
+
+    def _started(self) -> Start:
+        if self._start is None:
+            raise CapexError(f"{self.spec.name} has no start yet; call reset(Start('{self.spec.task}', 0)) first")
+        return self._start
+
+    # -- acting --------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def instruction(self) -> str:
+        """The task in words, for the current start."""
+        self._started()
+        return self._situation.instruction
+
+    def step(self, command: Command) -> Array:
+        """One 20 Hz command: translated to the 12 native numbers, applied, returned."""
+        worlds.validate_command(self.spec, command)
+        arm = command.arms[ARM]
+        action = np.zeros(len(control.ACTION_NAMES))
+        if arm.step_m is None:
+            action[11] = 1.0  # base mode with no delta: hold the previous goal
+        else:
+            action[0:3] = np.asarray(arm.step_m) / control.STEP_M
+            action[3:6] = np.asarray(arm.step_rad) / control.STEP_RAD
+            action[11] = -1.0
+        action[6] = arm.gripper
+        if command.base_velocity is not None:
+            vx, vy, wz = command.base_velocity
+            action[7:10] = vx / control.BASE_SPEED_M_S, vy / control.BASE_SPEED_M_S, wz / control.BASE_YAW_RATE_RAD_S
+        self.apply(action)
+        return action
+
+    def apply(self, action: Array) -> None:
+        """One native action; refused before physics is touched if it is not 12 finite numbers in [-1, 1]."""
+        self._started()
+        values = np.asarray(action, dtype=np.float64)
+        if values.shape != (len(control.ACTION_NAMES),):
+            raise BadCommand(f"action has shape {values.shape}; it must have shape ({len(control.ACTION_NAMES)},): {', '.join(control.ACTION_NAMES)}")
+        for name, value in zip(control.ACTION_NAMES, values, strict=True):
+            if not -1.0 - 1e-9 <= value <= 1.0 + 1e-9:  # also false for NaN
+                raise BadCommand(f"action['{name}'] is {value}; it must be a finite number between -1 and 1")
+        if self._diverged:
+            raise PhysicsDiverged(f"{self.spec.name} has diverged earlier in this episode; reset it")
+        self._tick(values)
+        self._check_physics()
+
+    def _tick(self, action: Array) -> None:
+        model, data = self._model, self._data
+        self._controller.set_goal(data, action)
+        for _ in range(control.SUBSTEPS // control.CONTROL_EVERY):
+            mujoco.mj_step1(model, data)
+            self._controller.run(model, data)
+            mujoco.mj_step2(model, data)
+            mujoco.mj_step(model, data, control.CONTROL_EVERY - 1)
+        mujoco.mj_forward(model, data)
+
+    def _check_physics(self) -> None:
+        # MuJoCo resets the state by itself when it meets a value that is not finite; its warning counters keep the trace.
+        if any(self._data.warning[w].number for w in _WARNINGS) or not np.isfinite(self._data.qacc).all():
+            self._diverged = True
+            raise PhysicsDiverged(f"the physics of {self.spec.name} diverged at {self._data.time:.2f} s; the episode is invalid")
+
+    def success(self) -> bool:
+        """The task's rule on the present state; a diverged simulation is never a success."""
+        self._started()
+        return not self._diverged and self._task.success(self._facts)
+
+    @property
+    def facts(self) -> Facts:
+        """Privileged truth, for success rules, the expert and tests."""
+        self._started()
+        return self._facts
+
+    @property
+    def situation(self) -> Situation:
+        """What the start drew: privileged, for the expert and tests."""
+        self._started()
+        return self._situation
+
+    # -- measuring and seeing ------------------------------------------------------------------------------------------------------
+
+    def robot_state(self) -> RobotState:
+        """Proprioception and contacts, as the last control step left them."""
+        self._started()
+        data = self._data
+        position, rotation = self._controller.achieved(data)
+        left, right = data.qpos[self._qpos_of("finger_left")], data.qpos[self._qpos_of("finger_right")]
+        hand: set[Contact] = set()
+        other: set[Contact] = set()
+        left_touches: set[str] = set()
+        right_touches: set[str] = set()
+        for one, two in self._model.geom_bodyid[data.contact.geom].tolist():
+            for part_body, thing_body in ((one, two), (two, one)):
+                part = self._parts.get(part_body)
+                if part is None:
+                    continue
+                thing = self._things[thing_body]
+                if self._model.body(part_body).name in robot.HAND_BODIES:
+                    hand.add(Contact(part, thing))
+                    if part == "left finger":
+                        left_touches.add(thing)
+                    elif part == "right finger":
+                        right_touches.add(thing)
+                else:
+                    other.add(Contact(part, thing))
+        q = data.qpos[self._arm_q]
+        near = (q - panda.LOWER_RAD < LIMIT_MARGIN_RAD) | (panda.UPPER_RAD - q < LIMIT_MARGIN_RAD)
+        arm = ArmState(
+            Pose(position, rotation),
+            float(left + right),
+            frozenset(hand),
+            bool(left_touches or right_touches),
+            frozenset(left_touches & right_touches),
+            tuple(j for j, at in zip(panda.JOINTS, near, strict=True) if at),
+        )
+        base = tuple(float(data.qpos[self._qpos_of(j)]) for j in ("base_x", "base_y", "base_yaw"))
+        proprio = np.concatenate([position, quaternion_xyzw(rotation), [left, right], base])
+        return RobotState({ARM: arm}, frozenset(other), (base[0], base[1], base[2]), proprio)
+
+    def observe(self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None) -> dict[str, Image]:
+        """Upright RGB images by camera name."""
+        self._started()
+        chosen = [self.spec.camera(name) for name in (cameras if cameras is not None else [c.name for c in self.spec.cameras])]
+        return {c.name: self._renders().rgb(self._data, self._model.camera(c.name).id, size or c.size) for c in chosen}
+
+    def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
+        """Exact intrinsics and pose of a camera."""
+        self._started()
+        c = self.spec.camera(camera)
+        identity = self._model.camera(camera).id
+        mount = self._model.site("mount").id
+        R_world_mount = self._data.site_xmat[mount].reshape(3, 3)
+        # MuJoCo's camera looks along -z with y up; the contract's along +z with y down.
+        R_world_camera = self._data.cam_xmat[identity].reshape(3, 3) * np.array([1.0, -1.0, -1.0])
+        position = R_world_mount.T @ (self._data.cam_xpos[identity] - self._data.site_xpos[mount])
+        return CameraModel(
+            intrinsics(float(self._model.cam_fovy[identity]), size or c.size), Pose(position, R_world_mount.T @ R_world_camera)
+        )
+
+    def depth(self, camera: str, size: tuple[int, int] | None = None) -> DepthImage:
+        """Metric depth along the optical axis, infinite where nothing is seen."""
+        self._started()
+        c = self.spec.camera(camera)
+        return DepthImage(
+            self._renders().depth(self._data, self._model.camera(camera).id, size or c.size), self.camera_model(camera, size)
+        )
+
+    def _renders(self) -> Renderer:
+        if self._renderer is None:
+            self._renderer = Renderer(self._model, shadows=self._shadows)
+        return self._renderer
+
+    def close(self) -> None:
+        """Free the renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+
+def _label_bodies(model: mujoco.MjModel) -> tuple[dict[int, str], list[str]]:
+    """Robot part by body, and for every body the name that reports give it."""
+    parts = {model.body(name).id: label for name, label in robot.PARTS.items()}
+    things = ["floor" if i == 0 else parts.get(i, model.body(i).name) for i in range(model.nbody)]
+    return parts, things

@@ -1,0 +1,191 @@
+"""The fixtures of the kitchen, each one function that adds it at its place and returns what tasks need to know about it.
+
+Frames as in `parts`: a fixture's origin is the middle of its front on the floor, x into it, y left, z up. Joint and body names are what
+reports call the part ("fridge door").
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.parts import Builder
+
+COUNTER_HEIGHT_M = 0.90
+COUNTER_DEPTH_M = 0.62
+TOE_KICK_M = 0.10
+DARK_GLASS: Colour = (0.07, 0.08, 0.09)
+BLACK: Colour = (0.12, 0.12, 0.13)
+STEEL: Colour = (0.72, 0.73, 0.75)
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """A placed fixture: its world position and yaw, its width, and named points in its own frame."""
+
+    name: str
+    x: float
+    y: float
+    yaw: float
+    width: float
+    points: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+
+    def world(self, point: tuple[float, float, float]) -> tuple[float, float, float]:
+        """A point of the fixture's frame in the world."""
+        c, s = math.cos(self.yaw), math.sin(self.yaw)
+        return (self.x + c * point[0] - s * point[1], self.y + s * point[0] + c * point[1], point[2])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a fixture stands."""
+
+    x: float
+    y: float
+    yaw: float = 0.0
+
+
+def _static(b: Builder, name: str, place: Place) -> Any:
+    return b.body(b.spec.worldbody, name, (place.x, place.y, 0), place.yaw)
+
+
+def _front_panel(b: Builder, body: Any, y: float, half_width: float, low: float, high: float, drawer: bool) -> None:
+    """A cabinet door or drawer front with its handle: looks only."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    look = b.looks.cabinet
+    b.box(body, (-0.009, y, middle), (0.009, half_width - 0.004, half - 0.004), look, collide=False, face="x")
+    trim = b.looks.plain(tuple(0.82 * c for c in b.looks.style.cabinet), 0.2)  # type: ignore[arg-type]
+    if not drawer:
+        b.box(body, (-0.0185, y, middle), (0.001, half_width - 0.05, half - 0.05), trim, collide=False)
+    z = middle if drawer else high - 0.10
+    b.capsule(body, (-0.035, y - 0.06, z), (-0.035, y + 0.06, z), 0.007, b.looks.handle, collide=False)
+
+
+def add_counter(b: Builder, name: str, place: Place, width: float, *, splash: bool = True) -> Fixture:
+    """A base cabinet with a worktop: two drawer fronts over two doors, or one of each when narrow."""
+    body = _static(b, name, place)
+    h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
+    b.box(body, (d / 2 + 0.01, 0, (h - 0.04 + TOE_KICK_M) / 2), (d / 2 - 0.01, width / 2, (h - 0.04 - TOE_KICK_M) / 2), b.looks.cabinet)
+    b.box(body, (d / 2 + 0.05, 0, TOE_KICK_M / 2), (d / 2 - 0.05, width / 2, TOE_KICK_M / 2), b.looks.plain(BLACK))
+    b.box(body, (d / 2 - 0.01, 0, h - 0.02), (d / 2 + 0.01, width / 2, 0.02), b.looks.counter)
+    if splash:
+        tiles = b.looks.material("bricks", b.looks.style.backsplash, repeat=3.0, shine=0.5)
+        b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
+    columns = max(1, round(width / 0.5))
+    half = width / columns / 2
+    for k in range(columns):
+        y = width / 2 - half * (2 * k + 1)
+        _front_panel(b, body, y, half, h - 0.22, h - 0.05, True)
+        _front_panel(b, body, y, half, TOE_KICK_M + 0.01, h - 0.23, False)
+    return Fixture(name, place.x, place.y, place.yaw, width, {"top": (d / 2, 0.0, h)})
+
+
+def add_wall_cabinets(b: Builder, name: str, place: Place, width: float) -> Fixture:
+    """Closed cabinets above a counter, out of the arm's way."""
+    body = _static(b, name, place)
+    low, high, depth = 1.62, 2.25, 0.33
+    x = COUNTER_DEPTH_M - depth
+    b.box(body, (x + depth / 2, 0, (low + high) / 2), (depth / 2, width / 2, (high - low) / 2), b.looks.cabinet)
+    columns = max(1, round(width / 0.5))
+    half = width / columns / 2
+    for k in range(columns):
+        y = width / 2 - half * (2 * k + 1)
+        b.box(body, (x - 0.008, y, (low + high) / 2), (0.008, half - 0.004, (high - low) / 2 - 0.004), b.looks.cabinet, collide=False, face="x")
+        b.capsule(body, (x - 0.03, y - 0.05, low + 0.06), (x - 0.03, y + 0.05, low + 0.06), 0.006, b.looks.handle, collide=False)
+    return Fixture(name, place.x, place.y, place.yaw, width)
+
+
+FRIDGE_WIDTH_M = 0.66
+FRIDGE_DOOR_LIMIT_RAD = 1.9
+
+
+def add_fridge(b: Builder, place: Place, *, hinge: str = "right") -> Fixture:
+    """A fridge over a freezer drawer; the upper door swings on its `hinge` side, seen by a robot that faces it."""
+    body = _static(b, "fridge", place)
+    width, depth, height, split, wall = FRIDGE_WIDTH_M, 0.66, 1.82, 0.66, 0.03
+    front, inside = b.looks.appliance, b.looks.plain((0.92, 0.94, 0.95))
+    door = 0.055
+    x0 = door + 0.004  # the carcass begins behind the door
+    deep = depth - x0
+    b.box(body, (x0 + deep / 2, width / 2 - wall / 2, height / 2), (deep / 2, wall / 2, height / 2), front)
+    b.box(body, (x0 + deep / 2, -width / 2 + wall / 2, height / 2), (deep / 2, wall / 2, height / 2), front)
+    b.box(body, (depth - wall / 2, 0, height / 2), (wall / 2, width / 2 - wall, height / 2), inside)
+    b.box(body, (x0 + deep / 2, 0, height - wall / 2), (deep / 2, width / 2 - wall, wall / 2), front)
+    b.box(body, (x0 + deep / 2, 0, split / 2), (deep / 2, width / 2 - wall, split / 2), front)
+    b.box(body, (door / 2, 0, (split + 0.06) / 2), (door / 2, width / 2, (split - 0.08) / 2), front, face="x")
+    b.bar_handle(body, (0, -0.22, split - 0.08), (0, 0.22, split - 0.08), (-0.045, 0, 0), b.looks.handle)
+    for z in (0.95, 1.22, 1.48):  # shelves with a few things on them
+        b.box(body, (x0 + deep / 2 + 0.02, 0, z), (deep / 2 - 0.05, width / 2 - wall, 0.006), b.looks.plain((0.75, 0.85, 0.88)), collide=False)
+    stock: tuple[tuple[float, float, float, float, Colour], ...] = (
+        (0.30, 0.16, 0.95, 0.10, (0.85, 0.25, 0.20)), (0.33, -0.05, 0.95, 0.13, (0.95, 0.85, 0.35)), (0.30, -0.18, 0.95, 0.08, (0.35, 0.60, 0.30)),
+        (0.32, 0.12, 1.22, 0.09, (0.95, 0.95, 0.95)), (0.30, -0.10, 1.22, 0.12, (0.30, 0.45, 0.75)), (0.34, 0.02, 1.48, 0.10, (0.90, 0.55, 0.20)),
+    )  # fmt: skip
+    for x, y, z, tall, colour in stock:
+        b.cylinder(body, (x, y, z), (x, y, z + tall), 0.035, b.looks.plain(colour, 0.4), collide=False)
+
+    side = -1.0 if hinge == "right" else 1.0
+    low, high = split + 0.01, height
+    leaf = b.hinge(
+        body, "fridge door", (door / 2, side * width / 2, 0), (0, 0, -side), FRIDGE_DOOR_LIMIT_RAD, friction_nm=1.2, damping=1.0
+    )  # fmt: skip
+    centre_y = -side * width / 2
+    b.box(leaf, (0, centre_y, (low + high) / 2), (door / 2, width / 2, (high - low) / 2), front, mass=9.0, face="x")
+    b.box(leaf, (door / 2 + 0.001, centre_y, (low + high) / 2), (0.001, width / 2 - 0.03, (high - low) / 2 - 0.03), inside, collide=False)
+    for z in (0.85, 1.15, 1.45):  # door racks
+        b.box(leaf, (door / 2 + 0.045, centre_y, z), (0.045, width / 2 - 0.08, 0.03), b.looks.plain((0.80, 0.88, 0.90)), collide=False)
+    edge = centre_y - side * (width / 2 - 0.06)
+    b.bar_handle(leaf, (-door / 2, edge, low + 0.15), (-door / 2, edge, low + 0.65), (-0.045, 0, 0), b.looks.handle)
+    return Fixture("fridge", place.x, place.y, place.yaw, width, {"hinge": (door / 2, side * width / 2, 0.0), "side": (side, 0.0, 0.0)})
+
+
+BURNERS = {  # name -> position on the stove's top, and radius
+    "front left": (0.17, 0.145, 0.085),
+    "front right": (0.17, -0.145, 0.085),
+    "rear left": (0.43, 0.145, 0.075),
+    "rear right": (0.43, -0.145, 0.075),
+}
+
+
+def add_stove(b: Builder, place: Place, width: float = 0.60) -> Fixture:
+    """A range: oven below, glass top with four burners, knobs on the slanted front."""
+    body = _static(b, "stove", place)
+    h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
+    front = b.looks.appliance
+    b.box(body, (d / 2 + 0.01, 0, (h - 0.01 + 0.05) / 2), (d / 2 - 0.01, width / 2 - 0.003, (h - 0.06) / 2), front, face="x")
+    b.box(body, (d / 2, 0, h - 0.005), (d / 2, width / 2 - 0.003, 0.005), b.looks.plain(DARK_GLASS, 0.9))
+    b.box(body, (0.004, 0, 0.45), (0.006, width / 2 - 0.05, 0.20), b.looks.plain(DARK_GLASS, 0.9), collide=False)
+    b.bar_handle(body, (0.01, -0.22, 0.71), (0.01, 0.22, 0.71), (-0.05, 0, 0), b.looks.handle)
+    b.box(body, (d - 0.02, 0, h + 0.05), (0.02, width / 2 - 0.003, 0.05), front)
+    for x, y, radius in BURNERS.values():
+        b.cylinder(body, (x, y, h), (x, y, h + 0.0012), radius, b.looks.plain((0.30, 0.12, 0.11)), collide=False)
+        b.cylinder(body, (x, y, h), (x, y, h + 0.0016), radius * 0.72, b.looks.plain((0.13, 0.12, 0.13)), collide=False)
+    for k in range(4):
+        y = 0.20 - 0.133 * k
+        b.cylinder(body, (0.012, y, h - 0.055), (-0.022, y, h - 0.055), 0.020, b.looks.handle, collide=False)
+        b.box(body, (-0.0225, y, h - 0.045), (0.001, 0.002, 0.009), b.looks.plain((0.95, 0.95, 0.95)), collide=False)
+    return Fixture("stove", place.x, place.y, place.yaw, width, {n: (x, y, h) for n, (x, y, _) in BURNERS.items()})
+
+
+def add_hood(b: Builder, place: Place, width: float = 0.60) -> None:
+    """The extractor above the stove."""
+    body = _static(b, "hood", place)
+    b.box(body, (COUNTER_DEPTH_M - 0.24, 0, 1.66), (0.24, width / 2, 0.04), b.looks.appliance)
+    b.box(body, (COUNTER_DEPTH_M - 0.14, 0, 1.98), (0.14, 0.15, 0.28), b.looks.appliance)
+
+
+def add_room(b: Builder, wall_x: float, low_y: float, high_y: float) -> None:
+    """Floor and walls."""
+    world = b.spec.worldbody
+    s = b.looks.style
+    floor = b.body(world, "floor")
+    kind = b.looks.material(s.floor_kind, s.floor, repeat=1.0 if s.floor_kind == "wood" else 0.8, shine=0.3)
+    middle, half = (low_y + high_y) / 2, (high_y - low_y) / 2
+    side = 1.3  # room beside the row, so that no wall stands between a robot at its end and the robot's cameras
+    b.box(floor, (wall_x - 2.0, middle, -0.05), (2.2, half + side, 0.05), kind)
+    paint = b.looks.plain(s.wall, 0.05)
+    wall = b.body(world, "wall")
+    b.box(wall, (wall_x + 0.05, middle, 1.3), (0.05, half + side, 1.3), paint)
+    b.box(wall, (wall_x - 2.0, low_y - side, 1.3), (2.2, 0.05, 1.3), paint)
+    b.box(wall, (wall_x - 2.0, high_y + side, 1.3), (2.2, 0.05, 1.3), paint)

@@ -1,0 +1,128 @@
+"""One kitchen: which fixtures stand where, and the compiled MuJoCo model of a situation in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import mujoco
+
+from capex.worlds.kitchen import fixtures as fx
+from capex.worlds.kitchen.control import TIMESTEP_S
+from capex.worlds.kitchen.fixtures import Fixture, Place
+from capex.worlds.kitchen.looks import STYLES, Looks, Style
+from capex.worlds.kitchen.parts import Builder
+from capex.worlds.kitchen.robot import add_robot
+from capex.worlds.kitchen.situation import Situation
+
+WALL_X_M = fx.COUNTER_DEPTH_M
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of the kitchen's row: a kind and a width."""
+
+    kind: str
+    width: float
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The row along the wall from left to right as a robot sees it, and on which side the fridge door hangs."""
+
+    row: tuple[Unit, ...]
+    fridge_hinge: str = "right"
+
+
+LAYOUTS: tuple[Layout, ...] = (
+    Layout((Unit("fridge", 0.70), Unit("counter", 1.30), Unit("stove", 0.60), Unit("counter", 1.00))),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kitchen:
+    """A layout with its style and where every fixture is, computed without building the model."""
+
+    layout: Layout
+    style: Style
+    places: Mapping[str, Fixture]
+    low_y: float
+    high_y: float
+
+    def fixture(self, name: str) -> Fixture:
+        """A fixture by name."""
+        return self.places[name]
+
+
+def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
+    """Lay the row out along y, left (+y) to right, the fronts at x = 0."""
+    chosen = LAYOUTS[layout]
+    y = sum(u.width for u in chosen.row) / 2
+    high = y
+    places: dict[str, Fixture] = {}
+    counters = 0
+    for unit in chosen.row:
+        centre = y - unit.width / 2
+        name = unit.kind
+        if unit.kind == "counter":
+            counters += 1
+            name = "counter" if counters == 1 else f"counter {counters}"
+        places[name] = Fixture(name, 0.0, centre, 0.0, unit.width)
+        y -= unit.width
+    return Kitchen(chosen, STYLES[style], places, y, high)
+
+
+def build(kitchen: Kitchen, situation: Situation, *, shadows: bool = False) -> mujoco.MjModel:
+    """Compile the kitchen with the robot and the things of a situation."""
+    spec = mujoco.MjSpec()
+    spec.modelname = "kitchen"
+    spec.compiler.degree = False
+    spec.option.timestep = TIMESTEP_S
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    spec.option.impratio = 100.0
+    spec.option.iterations = 50
+    spec.stat.extent = 3.0
+    spec.stat.center = (0.0, 0.0, 0.9)
+    spec.visual.map.znear = 0.004
+    spec.visual.map.zfar = 4.0
+    spec.visual.quality.numslices = 20
+    spec.visual.quality.numstacks = 12
+    spec.visual.quality.numquads = 2
+    strength, lean = situation.light
+    spec.visual.headlight.ambient = (0.32, 0.32, 0.32)
+    spec.visual.headlight.diffuse = (0.30, 0.30, 0.30)
+    spec.visual.headlight.specular = (0.05, 0.05, 0.05)
+    sun = spec.worldbody.add_light(type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=shadows) if hasattr(
+        mujoco, "mjtLightType"
+    ) else spec.worldbody.add_light(directional=True, castshadow=shadows)  # fmt: skip
+    sun.pos, sun.dir = (-1.0, lean, 3.0), (0.55, -0.5 * lean, -1.0)
+    sun.diffuse, sun.specular = (strength,) * 3, (0.15,) * 3
+    builder = Builder(spec, Looks(spec, kitchen.style))
+    _add_fixtures(builder, kitchen)
+    add_robot(spec)
+    for thing in situation.things:
+        body = builder.body(spec.worldbody, thing.name, thing.position_m, thing.yaw)
+        body.add_freejoint(name=thing.name)
+        thing.build(builder, body)
+    return spec.compile()
+
+
+def _add_fixtures(b: Builder, kitchen: Kitchen) -> None:
+    fx.add_room(b, WALL_X_M, kitchen.low_y, kitchen.high_y)
+    for name, f in kitchen.places.items():
+        place = Place(f.x, f.y, f.yaw)
+        if name == "fridge":
+            fx.add_fridge(b, place, hinge=kitchen.layout.fridge_hinge)
+        elif name.startswith("counter"):
+            fx.add_counter(b, name, place, f.width)
+            fx.add_wall_cabinets(b, f"cabinet over {name}", place, f.width)
+        elif name == "stove":
+            fx.add_stove(b, place, f.width)
+            fx.add_hood(b, place, f.width)
+
+
+def yaw_of(matrix_00: float, matrix_10: float) -> float:
+    """Yaw of a rotation from the first column's x and y."""
+    return math.atan2(matrix_10, matrix_00)

@@ -1,0 +1,107 @@
+"""What a start draws: which things stand where, how fixtures are ajar, where the robot stands, and in which words the task is given.
+
+A start is fixed for ever by (world, task, index, seed): all draws come from one generator seeded with those four words, through
+`random()` alone, the one method whose sequence Python promises to keep.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from capex.worlds.kitchen.fixtures import Fixture
+from capex.worlds.kitchen.parts import Builder
+from capex.worlds.kitchen.things import CLUTTER, FOOD, Food, add_food
+
+T = TypeVar("T")
+
+# Joint angles of the arm at a start, solved for the tip poses in the comments (mount frame), then varied by the draw.
+POSTURES: dict[str, tuple[float, ...]] = {
+    "down": (0.0, -0.332, 0.0, -1.483, 0.0, 1.151, 0.785),  # (0.38, 0, 0.68) pointing down
+    "forward": (0.0, -1.049, 0.0, -2.6, 0.0, 3.122, 0.785),  # (0.36, 0, 0.74) pointing forward
+    "forward right": (0.258, -1.145, -0.571, -2.509, 0.009, 3.003, 0.262),  # (0.34, -0.22, 0.72)
+    "forward left": (-0.258, -1.146, 0.571, -2.509, -0.008, 3.003, 1.309),  # (0.34, 0.22, 0.72)
+}
+
+
+class Draw:
+    """Draws that are the same for ever."""
+
+    def __init__(self, *words: object):
+        self._random = random.Random(":".join(str(w) for w in words)).random
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number between low and high."""
+        return low + (high - low) * self._random()
+
+    def choice(self, options: Sequence[T]) -> T:
+        """One of the options."""
+        return options[min(int(self._random() * len(options)), len(options) - 1)]
+
+    def shuffled(self, options: Sequence[T]) -> list[T]:
+        """The options in a drawn order."""
+        return [option for _, option in sorted(((self._random(), k), option) for k, option in enumerate(options))]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A free thing: its name in reports and instructions, how to build it, and its resting pose in the world."""
+
+    name: str
+    build: Callable[[Builder, Any], None]
+    position_m: tuple[float, float, float]
+    yaw: float = 0.0
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything a start fixes."""
+
+    instruction: str
+    robot: tuple[float, float, float]  # x, y, yaw of the mount on the floor
+    posture: tuple[float, ...]
+    things: tuple[Placed, ...] = ()
+    joints: Mapping[str, float] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)  # role in the task -> thing or part name
+    light: tuple[float, float] = (0.6, 0.0)  # strength, and the sun's sideways lean
+
+
+def draw_posture(draw: Draw, name: str) -> tuple[float, ...]:
+    """A start posture: a named one with each joint varied by up to 0.06 rad."""
+    return tuple(q + draw.uniform(-0.06, 0.06) for q in POSTURES[name])
+
+
+def draw_light(draw: Draw) -> tuple[float, float]:
+    """Strength and lean of the light."""
+    return draw.uniform(0.45, 0.75), draw.uniform(-0.6, 0.6)
+
+
+def draw_food(draw: Draw, kinds: Sequence[str] | None = None) -> Food:
+    """A piece of food: kind, size within 8 %, colour."""
+    kind = FOOD[draw.choice(sorted(kinds or FOOD))]
+    return Food(kind, draw.uniform(0.92, 1.08), draw.choice(kind.colours))
+
+
+def place_food(name: str, food: Food, x: float, y: float, surface_m: float, yaw: float) -> Placed:
+    """Food lying on a surface."""
+    return Placed(name, lambda b, body: add_food(b, body, food), (x, y, surface_m + food.half_width_m + 0.001), yaw)
+
+
+def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,
+            keep_clear: Sequence[tuple[float, float, float]]) -> list[Placed]:  # fmt: skip
+    """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away from discs (x, y, radius; world)."""
+    taken = list(keep_clear)
+    placed = []
+    for kind in draw.shuffled(sorted(CLUTTER))[:count]:
+        build, radius, colours = CLUTTER[kind]
+        colour = draw.choice(colours)
+        for _ in range(12):
+            x, y, _z = fixture.world((draw.uniform(low[0], high[0]), draw.uniform(low[1], high[1]), 0.0))
+            if all((x - tx) ** 2 + (y - ty) ** 2 > (radius + tr + 0.02) ** 2 for tx, ty, tr in taken):
+                taken.append((x, y, radius))
+                # The lambda binds this round's values; a late-binding closure would build the last kind each time.
+                placed.append(Placed(kind, lambda b, body, make=build, c=colour: make(b, body, c), (x, y, surface_m + 0.001), draw.uniform(-3, 3)))  # type: ignore[misc]
+                break
+    return placed

@@ -1,0 +1,188 @@
+"""Movable things: food, dishes and the clutter between them. Each kind is data; a start draws its size, colour and place.
+
+Food is a capsule, ball, box or cylinder to the touch and a turned mesh to the eye. Masses stay at 0.3 kg or less: that is what the arm
+lifts without sagging out of its tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.parts import BOX, CAPSULE, CYLINDER, HIDDEN, SPHERE, Builder
+
+# Dry contact of a free thing: sliding, torsional and rolling friction; rolling stops a fruit within a few decimetres.
+TOUCH = {"condim": 6, "friction": (0.8, 0.005, 0.0015), "solref": (0.008, 1)}
+
+Shape = Literal["capsule", "ball", "box", "cylinder"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of thing: shape, largest extent along its axis and across it (metres), mass, colours it comes in."""
+
+    name: str
+    shape: Shape
+    length_m: float
+    width_m: float
+    mass_kg: float
+    colours: tuple[Colour, ...]
+    bulge: float = 2.0  # exponent of the turned outline: 2 an ellipse, more is boxier
+    stem: Colour | None = None
+
+
+FOOD: dict[str, Kind] = {
+    k.name: k
+    for k in (
+        Kind("mango", "capsule", 0.100, 0.060, 0.20, ((0.93, 0.62, 0.14), (0.90, 0.45, 0.15)), 2.2, (0.35, 0.25, 0.12)),
+        Kind("lemon", "capsule", 0.080, 0.054, 0.12, ((0.96, 0.86, 0.16),), 2.0, (0.70, 0.75, 0.15)),
+        Kind("potato", "capsule", 0.095, 0.058, 0.20, ((0.72, 0.55, 0.33), (0.63, 0.45, 0.26)), 2.8),
+        Kind("apple", "ball", 0.064, 0.064, 0.16, ((0.80, 0.10, 0.10), (0.45, 0.70, 0.18)), 2.2, (0.30, 0.20, 0.10)),
+        Kind("tomato", "ball", 0.060, 0.060, 0.12, ((0.86, 0.16, 0.10),), 2.1, (0.20, 0.50, 0.15)),
+        Kind("orange", "ball", 0.066, 0.066, 0.17, ((0.97, 0.52, 0.07),), 2.0, (0.30, 0.45, 0.15)),
+        Kind("avocado", "capsule", 0.092, 0.058, 0.18, ((0.20, 0.30, 0.12),), 2.0, (0.35, 0.25, 0.12)),
+        Kind("cucumber", "capsule", 0.150, 0.042, 0.18, ((0.22, 0.48, 0.16),), 6.0, (0.45, 0.60, 0.25)),
+        Kind("carrot", "capsule", 0.140, 0.038, 0.10, ((0.95, 0.45, 0.10),), 3.0, (0.25, 0.55, 0.18)),
+        Kind("eggplant", "capsule", 0.130, 0.056, 0.20, ((0.30, 0.12, 0.34),), 2.4, (0.30, 0.50, 0.20)),
+        Kind("bread roll", "capsule", 0.105, 0.062, 0.08, ((0.80, 0.56, 0.28),), 2.6),
+        Kind("sweet potato", "capsule", 0.120, 0.052, 0.20, ((0.70, 0.34, 0.24),), 2.2),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Food:
+    """One piece of food with its drawn size factor and colour."""
+
+    kind: Kind
+    scale: float
+    colour: Colour
+
+    @property
+    def half_width_m(self) -> float:
+        """Half of the width across: its resting height above what it lies on."""
+        return self.kind.width_m * self.scale / 2
+
+    @property
+    def half_length_m(self) -> float:
+        """Half of the length along its own x axis."""
+        return self.kind.length_m * self.scale / 2
+
+
+def add_food(b: Builder, body: Any, food: Food) -> None:
+    """Fill a free body with a piece of food that lies along its x axis."""
+    r, half = food.half_width_m, food.half_length_m
+    mass = food.kind.mass_kg * food.scale**3
+    look = b.looks.plain(food.colour, 0.35)
+    if food.kind.shape == "ball":
+        body.add_geom(type=SPHERE, size=(r, 0, 0), mass=mass, **HIDDEN, **TOUCH)
+    else:
+        body.add_geom(type=CAPSULE, fromto=(-(half - r), 0, 0, half - r, 0, 0), size=(r, 0, 0), mass=mass, **HIDDEN, **TOUCH)
+    steps = 10
+    profile = []
+    for k in range(steps + 1):
+        t = -math.cos(math.pi * k / steps)
+        profile.append((r * max(0.0, 1 - abs(t) ** food.kind.bulge) ** (1 / food.kind.bulge), half * t))
+    b.turned(body, profile, look, axis="x")
+    if food.kind.stem is not None:
+        b.capsule(body, (half - 0.002, 0, 0), (half + 0.006, 0, 0), 0.004, b.looks.plain(food.kind.stem), collide=False)
+
+
+PLATE_RADIUS_M = 0.105
+PLATE_FLOOR_M = 0.010  # height of the plate's upper surface
+PAN_RADIUS_M = 0.125
+PAN_FLOOR_M = 0.008
+
+
+_DISH = {"condim": 3, "friction": (0.8, 0.01, 0.0001), "solref": (0.008, 1)}
+
+
+def _dish_floor(body: Any, radius: float, low: float, high: float, mass: float) -> None:
+    """The floor of a dish: a square box, because boxes meet capsules and balls in analytic contacts."""
+    half = 0.72 * radius
+    body.add_geom(type=BOX, pos=(0, 0, (low + high) / 2), size=(half, half, (high - low) / 2), mass=mass, **HIDDEN, **_DISH)
+
+
+def _upright_cylinder(b: Builder, body: Any, radius: float, height: float, mass: float) -> None:
+    """What a mug, can or bottle feels like: a cylinder on three feet."""
+    body.add_geom(type=CYLINDER, pos=(0, 0, height / 2 + 0.001), size=(radius, height / 2 - 0.001, 0), mass=0.9 * mass, **HIDDEN, **_DISH)
+    b.feet(body, 0.85 * radius, 0.1 * mass, **_DISH)
+
+
+def add_plate(b: Builder, body: Any, colour: Colour = (0.95, 0.95, 0.93)) -> None:
+    """A plate with a raised rim."""
+    r = PLATE_RADIUS_M
+    _dish_floor(body, r, 0.002, PLATE_FLOOR_M, 0.25)
+    b.feet(body, 0.6 * r, 0.1, **_DISH)
+    b.ring(body, 0.86 * r, 0.004, 0.026, 0.008, 1.05, 0.15)
+    outline = [(0.0, 0.001), (0.7 * r, 0.0), (r, 0.020), (0.99 * r, 0.023), (0.72 * r, PLATE_FLOOR_M), (0.0, PLATE_FLOOR_M)]
+    b.turned(body, outline, b.looks.plain(colour, 0.7))
+    b.turned(body, [(0.985 * r, 0.0225), (0.90 * r, 0.0195)], b.looks.plain((0.30, 0.42, 0.62), 0.7))
+
+
+def add_pan(b: Builder, body: Any) -> None:
+    """A frying pan; its handle points along -x of its own frame."""
+    r = PAN_RADIUS_M
+    _dish_floor(body, r, 0.002, PAN_FLOOR_M, 0.6)
+    b.feet(body, 0.75 * r, 0.1, **_DISH)
+    b.ring(body, 0.97 * r, 0.005, 0.041, 0.008, 0.22, 0.25)
+    outer = [(0.0, 0.0), (0.93 * r, 0.0), (1.03 * r, 0.045), (1.0 * r, 0.046)]
+    inner = [(1.0 * r, 0.046), (0.90 * r, PAN_FLOOR_M), (0.0, PAN_FLOOR_M)]
+    b.turned(body, outer, b.looks.plain((0.16, 0.16, 0.17), 0.5))
+    b.turned(body, inner, b.looks.plain((0.30, 0.30, 0.31), 0.6))
+    b.capsule(body, (-r - 0.005, 0, 0.038), (-r - 0.15, 0, 0.052), 0.011, b.looks.plain((0.10, 0.10, 0.10)), mass=0.12)
+
+
+def _mug(b: Builder, body: Any, colour: Colour) -> None:
+    r, h = 0.038, 0.092
+    _upright_cylinder(b, body, r, h, 0.25)
+    outline = [(0.0, 0.0), (0.9 * r, 0.0), (r, 0.01), (r, h), (0.9 * r, h), (0.88 * r, 0.012), (0.0, 0.010)]
+    b.turned(body, outline, b.looks.plain(colour, 0.6))
+    for z0, z1, y in ((0.072, 0.072, 0.0), (0.024, 0.024, 0.0)):
+        b.capsule(body, (0.95 * r, y, z0), (r + 0.026, y, z1), 0.005, b.looks.plain(colour, 0.6), collide=False)
+    b.capsule(body, (r + 0.026, 0, 0.024), (r + 0.026, 0, 0.072), 0.005, b.looks.plain(colour, 0.6), collide=False)
+
+
+def _bottle(b: Builder, body: Any, colour: Colour) -> None:
+    r, h = 0.034, 0.20
+    _upright_cylinder(b, body, r, 0.14, 0.25)
+    body.add_geom(type=CYLINDER, pos=(0, 0, 0.17), size=(0.014, 0.03, 0), mass=0.03, **HIDDEN, **_DISH)
+    outline = [(0.0, 0.0), (r, 0.0), (r, 0.13), (0.8 * r, 0.15), (0.013, 0.165), (0.013, h), (0.0, h)]
+    b.turned(body, outline, b.looks.plain(colour, 0.7))
+    b.cylinder(body, (0, 0, 0.05), (0, 0, 0.11), r + 0.0008, b.looks.plain((0.93, 0.90, 0.80)), collide=False)
+    b.cylinder(body, (0, 0, h), (0, 0, h + 0.014), 0.015, b.looks.plain((0.15, 0.15, 0.15)), collide=False)
+
+
+def _bowl(b: Builder, body: Any, colour: Colour) -> None:
+    r, h = 0.075, 0.065
+    _dish_floor(body, 0.055, 0.002, 0.012, 0.15)
+    b.feet(body, 0.036, 0.05, **_DISH)
+    b.ring(body, 0.060, 0.006, 0.058, 0.008, 0.45, 0.12)
+    outline = [(0.0, 0.0), (0.042, 0.0), (0.064, 0.025), (r, h), (0.95 * r, h), (0.057, 0.028), (0.03, 0.012), (0.0, 0.012)]
+    b.turned(body, outline, b.looks.plain(colour, 0.6))
+
+
+def _can(b: Builder, body: Any, colour: Colour) -> None:
+    r, h = 0.033, 0.11
+    _upright_cylinder(b, body, r, h, 0.3)
+    b.cylinder(body, (0, 0, 0.006), (0, 0, h - 0.006), r, b.looks.plain(colour, 0.5), collide=False)
+    b.cylinder(body, (0, 0, 0), (0, 0, h), r * 0.96, b.looks.plain((0.78, 0.78, 0.80), 0.8), collide=False)
+
+
+def _carton(b: Builder, body: Any, colour: Colour) -> None:
+    half = (0.028, 0.045, 0.085)
+    body.add_geom(type=BOX, pos=(0, 0, half[2]), size=half, mass=0.3, **HIDDEN, **_DISH)
+    b.box(body, (0, 0, half[2]), half, b.looks.plain(colour), collide=False)
+    b.box(body, (0, 0, half[2] * 1.1), (half[0] + 0.0006, half[1] * 0.8, half[2] * 0.35), b.looks.plain((0.95, 0.94, 0.90)), collide=False)
+
+
+CLUTTER: dict[str, tuple[Callable[[Builder, Any, Colour], None], float, tuple[Colour, ...]]] = {  # kind -> builder, radius, colours
+    "mug": (_mug, 0.065, ((0.20, 0.45, 0.55), (0.80, 0.35, 0.25), (0.92, 0.90, 0.85))),
+    "bottle": (_bottle, 0.036, ((0.20, 0.38, 0.20), (0.45, 0.22, 0.10))),
+    "bowl": (_bowl, 0.078, ((0.90, 0.88, 0.82), (0.35, 0.55, 0.60))),
+    "can": (_can, 0.035, ((0.75, 0.15, 0.15), (0.20, 0.50, 0.30))),
+    "box of cereal": (_carton, 0.055, ((0.85, 0.65, 0.15), (0.25, 0.40, 0.70))),
+}

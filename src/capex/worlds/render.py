@@ -1,0 +1,147 @@
+"""Offscreen OpenGL for MuJoCo worlds: one context per process, RGB and metric depth, no side effects on the simulation.
+
+Backends: EGL first and OSMesa second on Linux, the native one on macOS and Windows; MUJOCO_GL overrides. Shadows are off by default:
+in software rendering they cost ten times the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import sys
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from capex.errors import CapexError, GLUnavailable
+from capex.worlds import Image
+
+_BACKENDS = {"egl": "mujoco.egl", "osmesa": "mujoco.osmesa", "glfw": "mujoco.glfw", "cgl": "mujoco.cgl"}
+PACKAGES = "libegl1 libgl1 (or libosmesa6)"
+MAX_SIZE = 4096
+
+_context: Any = None
+_backend = ""
+
+
+def backend() -> str:
+    """Name of the OpenGL backend in use, loading it if need be; GLUnavailable if none loads."""
+    _ensure_context()
+    return _backend
+
+
+def _candidates() -> tuple[str, ...]:
+    asked = os.environ.get("MUJOCO_GL", "").strip().lower()
+    if asked:
+        if asked not in _BACKENDS:
+            raise GLUnavailable(f"MUJOCO_GL is '{asked}'; valid: {', '.join(_BACKENDS)}, or leave it unset")
+        return (asked,)
+    if sys.platform == "darwin":
+        return ("cgl",)
+    if sys.platform == "win32":
+        return ("glfw",)
+    return ("egl", "osmesa")
+
+
+def _ensure_context() -> None:
+    global _context, _backend
+    if _context is not None:
+        return
+    reasons = []
+    for name in _candidates():
+        # PyOpenGL chooses its platform once, at its first import; MuJoCo's modules insist on a matching one.
+        platform = os.environ.get("PYOPENGL_PLATFORM")
+        if name in ("egl", "osmesa"):
+            os.environ["PYOPENGL_PLATFORM"] = name
+        try:
+            context = importlib.import_module(_BACKENDS[name]).GLContext(64, 64)
+            context.make_current()
+        except Exception as error:  # any failure of a foreign GL stack means: try the next backend
+            reasons.append(f"{name}: {type(error).__name__}: {error}")
+            if platform is None:
+                os.environ.pop("PYOPENGL_PLATFORM", None)
+            for module in [m for m in sys.modules if m == "OpenGL" or m.startswith(("OpenGL.", "mujoco.egl", "mujoco.osmesa"))]:
+                del sys.modules[module]
+            continue
+        _context, _backend = context, name
+        return
+    raise GLUnavailable(
+        f"no OpenGL backend could be loaded ({'; '.join(reasons)}); on Debian or Ubuntu install {PACKAGES}: apt-get install libegl1 libgl1"
+    )
+
+
+class Renderer:
+    """Renders one model; cheap to keep, its textures and meshes live on the GL side until `close`."""
+
+    def __init__(self, model: mujoco.MjModel, *, shadows: bool = False, samples: int = 0, max_geoms: int = 2000):
+        _ensure_context()
+        self._model = model
+        _context.make_current()
+        model.vis.quality.offsamples = samples
+        model.vis.quality.shadowsize = 2048 if shadows else 0
+        self._size = (int(model.vis.global_.offwidth), int(model.vis.global_.offheight))
+        self._gl = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gl)
+        self._gl.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
+        self._scene = mujoco.MjvScene(model, maxgeom=max_geoms)
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = shadows
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = True
+        self._option = mujoco.MjvOption()
+        self._option.geomgroup[:] = (1, 1, 1, 0, 0, 0)
+        self._option.sitegroup[:] = 0
+        self._perturb = mujoco.MjvPerturb()
+        self._camera = mujoco.MjvCamera()
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._drawn_at = -1.0
+
+    def rgb(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> Image:
+        """Upright RGB (height, width, 3)."""
+        width, height = self._draw(data, camera, size)
+        image = np.empty((height, width, 3), dtype=np.uint8)
+        mujoco.mjr_readPixels(image, None, mujoco.MjrRect(0, 0, width, height), self._gl)
+        return np.ascontiguousarray(image[::-1])
+
+    def depth(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> npt.NDArray[np.float32]:
+        """Metric depth along the optical axis (height, width); infinite where nothing is seen."""
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = False
+        width, height = self._draw(data, camera, size)
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = True
+        raw = np.empty((height, width), dtype=np.float32)
+        mujoco.mjr_readPixels(None, raw, mujoco.MjrRect(0, 0, width, height), self._gl)
+        # The buffer holds 1 at the near plane and 0 at the far one (better spread of the float): z = near far / (near + raw (far - near)).
+        near = float(self._model.vis.map.znear * self._model.stat.extent)
+        far = float(self._model.vis.map.zfar * self._model.stat.extent)
+        metric = near * far / (near + raw[::-1].astype(np.float64) * (far - near))
+        return np.where(raw[::-1] <= 0.0, np.inf, metric).astype(np.float32)
+
+    def _draw(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> tuple[int, int]:
+        width, height = (int(s) for s in size)
+        if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
+            raise CapexError(f"image size {width}x{height}; width and height must lie between 1 and {MAX_SIZE}")
+        _context.make_current()
+        if width > self._size[0] or height > self._size[1]:
+            self._size = (max(width, self._size[0]), max(height, self._size[1]))
+            mujoco.mjr_resizeOffscreen(self._size[0], self._size[1], self._gl)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gl)
+        self._camera.fixedcamid = camera
+        mujoco.mjv_updateScene(
+            self._model, data, self._option, self._perturb, self._camera, mujoco.mjtCatBit.mjCAT_ALL.value, self._scene
+        )
+        mujoco.mjr_render(mujoco.MjrRect(0, 0, width, height), self._scene, self._gl)
+        return width, height
+
+    def close(self) -> None:
+        """Free the GL side."""
+        _context.make_current()
+        self._gl.free()
+
+
+def intrinsics(fovy_deg: float, size: tuple[int, int]) -> npt.NDArray[np.float64]:
+    """Pinhole matrix (3,3) of a camera with square pixels; the first pixel's centre is (0.5, 0.5)."""
+    width, height = size
+    focal = 0.5 * height / math.tan(math.radians(fovy_deg) / 2)
+    return np.array([[focal, 0.0, width / 2], [0.0, focal, height / 2], [0.0, 0.0, 1.0]])
