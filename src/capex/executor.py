@@ -32,7 +32,17 @@ BASE_REACHED_M, BASE_REACHED_RAD = 0.01, 0.02
 BASE_GAIN_PER_S = 4.0
 
 Status = Literal[
-    "reached", "stalled", "finger contact", "contact", "timeout", "gripper", "base", "terminal", "out of steps", "not executed", "deferred"
+    "reached",
+    "stalled",
+    "finger contact",
+    "contact",
+    "timeout",
+    "gripper",
+    "base",
+    "terminal",
+    "out of steps",
+    "not executed",
+    "deferred",
 ]
 CONTINUES: tuple[Status, ...] = ("reached", "gripper", "base")
 GRIPPER_STILL_RUNS: tuple[Status, ...] = (*CONTINUES, "stalled", "finger contact")
@@ -94,7 +104,7 @@ class _Progress:
         return gained_m < STALL_M and gained_rad < STALL_RAD
 
 
-class _Ended(Exception):  # noqa: N818 - not an error: the task succeeded or the step budget is spent
+class _Ended(Exception):
     def __init__(self, status: Status):
         self.status: Status = status
 
@@ -214,8 +224,6 @@ class Executor:
             return 1 if motion.errors is not None and motion.errors[0] <= LABEL_STALL_M and not touched_anew else 0
         return 0 if motion.status in ("contact", "timeout") else None
 
-    # -- motions -------------------------------------------------------------------------------------------------------------------
-
     def _move(self, targets: Mapping[str, ClampedTarget]) -> _Motion:
         """Servo all targeted arms until every one is there, or the motion stops progressing, touches with another part, or times out."""
         for name, target in targets.items():
@@ -309,8 +317,6 @@ class Executor:
         dx, dy = x - began[0], y - began[1]
         return (c * dx + s * dy, -s * dx + c * dy, _wrap(yaw - began[2]))
 
-    # -- grippers ------------------------------------------------------------------------------------------------------------------
-
     def _act_grippers(self, targets: Mapping[str, ArmTarget]) -> list[str]:
         """Run the gripper commands of all arms together; returns one note per command."""
         notes, acting = [], {}
@@ -351,8 +357,6 @@ class Executor:
 
     def _named(self, arm: str, text: str) -> str:
         return text if len(self._arms) == 1 else f"{arm} {text}"
-
-    # -- stepping ------------------------------------------------------------------------------------------------------------------
 
     def _step(self, arms: Mapping[str, ArmCommand], base_velocity: tuple[float, float, float] | None = None) -> None:
         """One control step; arms without a command hold their last goal. Ends the episode on success or when no step is left."""

@@ -41,9 +41,7 @@ class ArmTarget:
             _require_numbers("position_m", self.position_m, 3)
         if isinstance(self.orientation, str):
             if self.orientation not in ORIENTATION_WORDS:
-                raise BadCommand(
-                    f"orientation is '{self.orientation}'; it must be keep, down, forward or three Euler angles in degrees"
-                )
+                raise BadCommand(f"orientation is '{self.orientation}'; it must be keep, down, forward or three Euler angles in degrees")
         else:
             _require_numbers("orientation", self.orientation, 3)
         if self.gripper not in GRIPPER_WORDS:
@@ -65,9 +63,7 @@ class BaseMotion:
                 f"base motion of {100 * math.hypot(self.forward_m, self.left_m):.0f} cm; at most {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
             )
         if abs(self.turn_rad) > BASE_TURN_MAX_RAD + 1e-9:
-            raise BadCommand(
-                f"base turn of {math.degrees(self.turn_rad):.0f} degrees; at most {math.degrees(BASE_TURN_MAX_RAD):.0f}"
-            )
+            raise BadCommand(f"base turn of {math.degrees(self.turn_rad):.0f} degrees; at most {math.degrees(BASE_TURN_MAX_RAD):.0f}")
 
 
 @dataclass(frozen=True)

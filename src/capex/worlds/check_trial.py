@@ -117,9 +117,10 @@ class Trial:
         self.hold(0.25)
 
     def room(self, arm: str, axis: int) -> float:
-        """+1 or -1: the direction along a base axis that leads towards the middle of the workspace."""
-        lower, upper = self.spec.workspace_m
-        return 1.0 if 2 * self.tip(arm).position_m[axis] <= lower[axis] + upper[axis] else -1.0
+        """+1 or -1: along x and y the direction to the middle of the workspace; along z up, as long as that stays inside."""
+        (lower, upper), tip = self.spec.workspace_m, self.tip(arm).position_m
+        limit = upper[2] - 0.1 if axis == 2 else 0.5 * (lower[axis] + upper[axis])
+        return 1.0 if tip[axis] <= limit else -1.0
 
     def state(self) -> str:
         """SHA-256 of everything that the world says of its state: the saved state where there is one, and proprioception."""

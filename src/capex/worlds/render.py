@@ -128,9 +128,7 @@ class Renderer:
             mujoco.mjr_resizeOffscreen(self._size[0], self._size[1], self._gl)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gl)
         self._camera.fixedcamid = camera
-        mujoco.mjv_updateScene(
-            self._model, data, self._option, self._perturb, self._camera, mujoco.mjtCatBit.mjCAT_ALL.value, self._scene
-        )
+        mujoco.mjv_updateScene(self._model, data, self._option, self._perturb, self._camera, mujoco.mjtCatBit.mjCAT_ALL.value, self._scene)
         mujoco.mjr_render(mujoco.MjrRect(0, 0, width, height), self._scene, self._gl)
         return width, height
 

@@ -319,9 +319,7 @@ class RobosuiteEnv:
         self._site_id = model.site("gripper0_right_grip_site").id
         bodies = [model.body(int(body)).name for body in model.geom_bodyid]
         self._geom_part = [_PARTS.get(body, "") for body in bodies]
-        self._geom_thing = [
-            model.geom(i).name if body == "world" else body.removesuffix("_main") for i, body in enumerate(bodies)
-        ]
+        self._geom_thing = [model.geom(i).name if body == "world" else body.removesuffix("_main") for i, body in enumerate(bodies)]
         # robosuite draws group 1 only: 0 holds the collision shapes, 2 the targets of controllers not used here.
         model.geom_group[model.geom_group != 1] = 5
 
@@ -390,9 +388,7 @@ def _import_robosuite() -> Any:
     try:
         return importlib.import_module("robosuite")
     except ModuleNotFoundError as error:
-        raise CapexError(
-            f"the world 'robosuite' needs the package '{error.name}', which is not installed; install: {INSTALL}"
-        ) from error
+        raise CapexError(f"the world 'robosuite' needs the package '{error.name}', which is not installed; install: {INSTALL}") from error
     finally:
         if asked is None:
             os.environ.pop("MUJOCO_GL", None)

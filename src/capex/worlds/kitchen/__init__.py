@@ -11,4 +11,4 @@ TASKS: dict[str, TaskInfo] = {name: task.info for name, task in BY_NAME.items()}
 
 def make(world: str, task: str) -> KitchenEnv:
     """The environment of one task."""
-    return KitchenEnv(world, task)
+    return KitchenEnv(world, BY_NAME[task])

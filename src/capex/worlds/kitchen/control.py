@@ -41,6 +41,7 @@ KD = 2.0 * math.sqrt(KP)
 KP_NULL = 10.0
 KD_NULL = 2.0 * math.sqrt(KP_NULL)
 SINGULAR = 1e-3  # damping of the operational-space inertia near singular postures, 1/kg
+SINGULAR_NULL = 1e-6  # far smaller for the null-space projector: whatever it lets through holds the tip off its goal
 SPEED_BRAKE_NMS = 40.0  # torque per rad/s beyond a joint's speed limit
 
 
@@ -69,12 +70,12 @@ class Controller:
         self._minv_jt = np.zeros((6, 7))
         self._inverse_inertia = np.zeros((6, 6))
         self._position_block, self._rotation_block = np.zeros((3, 3)), np.zeros((3, 3))
-        self._goal_position_m = np.zeros(3)
-        self._goal_rotation = np.eye(3)
-        self._posture = np.zeros(7)
+        self._goal_position_m: Array = np.zeros(3)
+        self._goal_rotation: Array = np.eye(3)
+        self._posture: Array = np.zeros(7)
         self._gripper = -1.0
         self._torso_m = 0.0
-        self._base_velocity = np.zeros(3)
+        self._base_velocity: Array = np.zeros(3)
 
     @staticmethod
     def _actuators(model: mujoco.MjModel, names: tuple[str, ...]) -> slice:
@@ -84,7 +85,13 @@ class Controller:
     @property
     def vector(self) -> Array:
         """Goals and integrators: position 3, rotation 9, posture 7, gripper, torso, base velocity 3."""
-        parts = (self._goal_position_m, self._goal_rotation.ravel(), self._posture, [self._gripper, self._torso_m], self._base_velocity)
+        parts = (
+            self._goal_position_m,
+            self._goal_rotation.ravel(),
+            self._posture,
+            [self._gripper, self._torso_m],
+            self._base_velocity,
+        )
         return np.concatenate(parts)
 
     @vector.setter
@@ -172,7 +179,7 @@ class Controller:
         projected, spent, result = np.empty(6), np.empty(6), np.empty(7)
         mujoco.mju_mulMatVec(projected, self._minv_jt, inside)
         damped = self._inverse_inertia.copy()
-        damped.flat[::7] += SINGULAR
+        damped.flat[::7] += SINGULAR_NULL
         mujoco.mju_cholFactor(damped, 0.0)
         mujoco.mju_cholSolve(spent, damped, projected)
         mujoco.mju_mulMatTVec(result, Ja, spent)

@@ -14,18 +14,33 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
+import numpy.typing as npt
 
 from capex import worlds
 from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch
 from capex.pose import Array, Pose, quaternion_xyzw
-from capex.worlds import ArmSpec, ArmState, BaseSpec, CameraModel, CameraSpec, Command, Contact, DepthImage, Image, RobotState, Spec, Start, State
+from capex.worlds import (
+    ArmSpec,
+    ArmState,
+    BaseSpec,
+    CameraModel,
+    CameraSpec,
+    Command,
+    Contact,
+    DepthImage,
+    Image,
+    RobotState,
+    Spec,
+    Start,
+    State,
+)
 from capex.worlds.kitchen import control, panda, robot
 from capex.worlds.kitchen.control import Controller
 from capex.worlds.kitchen.facts import Facts
-from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen
 from capex.worlds.kitchen.looks import STYLES
+from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen
 from capex.worlds.kitchen.situation import Draw, Situation
-from capex.worlds.kitchen.tasks import BY_NAME, Task
+from capex.worlds.kitchen.tasks import Task
 from capex.worlds.render import Renderer, intrinsics
 
 STATE_VERSION = 1  # raised whenever the same start gives another scene or the state vector another layout
@@ -55,16 +70,38 @@ class _Built:
     beginning: Array
 
 
+@dataclass(frozen=True)
+class _Ids:
+    """Addresses in a model, looked up once: joint positions, robot parts and the names that reports give to bodies."""
+
+    arm: npt.NDArray[np.intp]
+    fingers: npt.NDArray[np.intp]
+    base: npt.NDArray[np.intp]
+    parts: dict[int, str]
+    things: list[str]
+    is_robot: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, model: mujoco.MjModel) -> _Ids:
+        def addresses(*joints: str) -> npt.NDArray[np.intp]:
+            return np.array([model.jnt_qposadr[model.joint(j).id] for j in joints], dtype=np.intp)
+
+        parts = {model.body(name).id: label for name, label in robot.PARTS.items()}
+        things = ["floor" if i == 0 else parts.get(i, model.body(i).name) for i in range(model.nbody)]
+        is_robot = np.array([i in parts for i in range(model.nbody)])
+        fingers, base = addresses("finger_left", "finger_right"), addresses("base_x", "base_y", "base_yaw")
+        return cls(addresses(*panda.JOINTS), fingers, base, parts, things, is_robot)
+
+
 class KitchenEnv:
     """One task in the built-in kitchen."""
 
-    def __init__(self, world: str, task: str, *, shadows: bool = False):
-        self._task: Task = BY_NAME[task]
-        self._world, self._shadows = world, shadows
-        info = self._task.info
+    def __init__(self, world: str, task: Task, *, shadows: bool = False):
+        self._task, self._world, self._shadows = task, world, shadows
+        info = task.info
         self.spec = Spec(
             world=world,
-            task=task,
+            task=info.name,
             horizon=info.horizon,
             control_hz=control.CONTROL_HZ,
             arms=(ArmSpec(ARM, 2 * robot.FINGER_TRAVEL_M, control.STEP_M, control.STEP_RAD),),
@@ -83,8 +120,6 @@ class KitchenEnv:
         self._renderer: Renderer | None = None
         self._start: Start | None = None
         self._diverged = False
-
-    # -- starts and states ---------------------------------------------------------------------------------------------------------
 
     def reset(self, start: Start) -> None:
         """Build (or fetch) the start's model, put everything to its settled beginning, or to the start's saved state."""
@@ -146,9 +181,7 @@ class KitchenEnv:
         self._data = mujoco.MjData(built.model)
         self._controller = Controller(built.model)
         self._facts = Facts(built.model, self._data, built.situation.roles)
-        self._parts, self._things = _label_bodies(built.model)
-        self._joint_ids = [built.model.joint(j).id for j in panda.JOINTS]
-        self._arm_q = np.array([built.model.jnt_qposadr[j] for j in self._joint_ids])
+        self._ids = _Ids.of(built.model)
         self._diverged = False
 
     def _qpos_of(self, joint: str) -> int:
@@ -190,8 +223,6 @@ class KitchenEnv:
             raise CapexError(f"{self.spec.name} has no start yet; call reset(Start('{self.spec.task}', 0)) first")
         return self._start
 
-    # -- acting --------------------------------------------------------------------------------------------------------------------
-
     @property
     def instruction(self) -> str:
         """The task in words, for the current start."""
@@ -221,7 +252,9 @@ class KitchenEnv:
         self._started()
         values = np.asarray(action, dtype=np.float64)
         if values.shape != (len(control.ACTION_NAMES),):
-            raise BadCommand(f"action has shape {values.shape}; it must have shape ({len(control.ACTION_NAMES)},): {', '.join(control.ACTION_NAMES)}")
+            raise BadCommand(
+                f"action has shape {values.shape}; it must have shape ({len(control.ACTION_NAMES)},): {', '.join(control.ACTION_NAMES)}"
+            )
         for name, value in zip(control.ACTION_NAMES, values, strict=True):
             if not -1.0 - 1e-9 <= value <= 1.0 + 1e-9:  # also false for NaN
                 raise BadCommand(f"action['{name}'] is {value}; it must be a finite number between -1 and 1")
@@ -263,45 +296,37 @@ class KitchenEnv:
         self._started()
         return self._situation
 
-    # -- measuring and seeing ------------------------------------------------------------------------------------------------------
-
     def robot_state(self) -> RobotState:
         """Proprioception and contacts, as the last control step left them."""
         self._started()
-        data = self._data
+        data, ids = self._data, self._ids
         position, rotation = self._controller.achieved(data)
-        left, right = data.qpos[self._qpos_of("finger_left")], data.qpos[self._qpos_of("finger_right")]
+        left, right = float(data.qpos[ids.fingers[0]]), float(data.qpos[ids.fingers[1]])
         hand: set[Contact] = set()
         other: set[Contact] = set()
-        left_touches: set[str] = set()
-        right_touches: set[str] = set()
-        for one, two in self._model.geom_bodyid[data.contact.geom].tolist():
+        touched: dict[str, set[str]] = {"left finger": set(), "right finger": set(), "palm": set()}
+        bodies = self._model.geom_bodyid[data.contact.geom]
+        for one, two in bodies[ids.is_robot[bodies].any(axis=1)].tolist():
             for part_body, thing_body in ((one, two), (two, one)):
-                part = self._parts.get(part_body)
-                if part is None:
-                    continue
-                thing = self._things[thing_body]
-                if self._model.body(part_body).name in robot.HAND_BODIES:
+                part, thing = ids.parts.get(part_body), ids.things[thing_body]
+                if part in touched:
                     hand.add(Contact(part, thing))
-                    if part == "left finger":
-                        left_touches.add(thing)
-                    elif part == "right finger":
-                        right_touches.add(thing)
-                else:
+                    touched[part].add(thing)
+                elif part is not None:
                     other.add(Contact(part, thing))
-        q = data.qpos[self._arm_q]
+        q = data.qpos[ids.arm]
         near = (q - panda.LOWER_RAD < LIMIT_MARGIN_RAD) | (panda.UPPER_RAD - q < LIMIT_MARGIN_RAD)
         arm = ArmState(
             Pose(position, rotation),
-            float(left + right),
+            left + right,
             frozenset(hand),
-            bool(left_touches or right_touches),
-            frozenset(left_touches & right_touches),
+            bool(touched["left finger"] or touched["right finger"]),
+            frozenset(touched["left finger"] & touched["right finger"]),
             tuple(j for j, at in zip(panda.JOINTS, near, strict=True) if at),
         )
-        base = tuple(float(data.qpos[self._qpos_of(j)]) for j in ("base_x", "base_y", "base_yaw"))
-        proprio = np.concatenate([position, quaternion_xyzw(rotation), [left, right], base])
-        return RobotState({ARM: arm}, frozenset(other), (base[0], base[1], base[2]), proprio)
+        x, y, yaw = (float(v) for v in data.qpos[ids.base])
+        proprio = np.array([*position, *quaternion_xyzw(rotation), left, right, x, y, yaw])
+        return RobotState({ARM: arm}, frozenset(other), (x, y, yaw), proprio)
 
     def observe(self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None) -> dict[str, Image]:
         """Upright RGB images by camera name."""
@@ -327,9 +352,7 @@ class KitchenEnv:
         """Metric depth along the optical axis, infinite where nothing is seen."""
         self._started()
         c = self.spec.camera(camera)
-        return DepthImage(
-            self._renders().depth(self._data, self._model.camera(camera).id, size or c.size), self.camera_model(camera, size)
-        )
+        return DepthImage(self._renders().depth(self._data, self._model.camera(camera).id, size or c.size), self.camera_model(camera, size))
 
     def _renders(self) -> Renderer:
         if self._renderer is None:
@@ -341,10 +364,3 @@ class KitchenEnv:
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
-
-
-def _label_bodies(model: mujoco.MjModel) -> tuple[dict[int, str], list[str]]:
-    """Robot part by body, and for every body the name that reports give it."""
-    parts = {model.body(name).id: label for name, label in robot.PARTS.items()}
-    things = ["floor" if i == 0 else parts.get(i, model.body(i).name) for i in range(model.nbody)]
-    return parts, things

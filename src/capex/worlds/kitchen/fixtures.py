@@ -67,7 +67,12 @@ def add_counter(b: Builder, name: str, place: Place, width: float, *, splash: bo
     """A base cabinet with a worktop: two drawer fronts over two doors, or one of each when narrow."""
     body = _static(b, name, place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
-    b.box(body, (d / 2 + 0.01, 0, (h - 0.04 + TOE_KICK_M) / 2), (d / 2 - 0.01, width / 2, (h - 0.04 - TOE_KICK_M) / 2), b.looks.cabinet)
+    b.box(
+        body,
+        (d / 2 + 0.01, 0, (h - 0.04 + TOE_KICK_M) / 2),
+        (d / 2 - 0.01, width / 2, (h - 0.04 - TOE_KICK_M) / 2),
+        b.looks.cabinet,
+    )
     b.box(body, (d / 2 + 0.05, 0, TOE_KICK_M / 2), (d / 2 - 0.05, width / 2, TOE_KICK_M / 2), b.looks.plain(BLACK))
     b.box(body, (d / 2 - 0.01, 0, h - 0.02), (d / 2 + 0.01, width / 2, 0.02), b.looks.counter)
     if splash:
@@ -92,7 +97,14 @@ def add_wall_cabinets(b: Builder, name: str, place: Place, width: float) -> Fixt
     half = width / columns / 2
     for k in range(columns):
         y = width / 2 - half * (2 * k + 1)
-        b.box(body, (x - 0.008, y, (low + high) / 2), (0.008, half - 0.004, (high - low) / 2 - 0.004), b.looks.cabinet, collide=False, face="x")
+        b.box(
+            body,
+            (x - 0.008, y, (low + high) / 2),
+            (0.008, half - 0.004, (high - low) / 2 - 0.004),
+            b.looks.cabinet,
+            collide=False,
+            face="x",
+        )
         b.capsule(body, (x - 0.03, y - 0.05, low + 0.06), (x - 0.03, y + 0.05, low + 0.06), 0.006, b.looks.handle, collide=False)
     return Fixture(name, place.x, place.y, place.yaw, width)
 
@@ -117,11 +129,21 @@ def add_fridge(b: Builder, place: Place, *, hinge: str = "right") -> Fixture:
     b.box(body, (door / 2, 0, (split + 0.06) / 2), (door / 2, width / 2, (split - 0.08) / 2), front, face="x")
     b.bar_handle(body, (0, -0.22, split - 0.08), (0, 0.22, split - 0.08), (-0.045, 0, 0), b.looks.handle)
     for z in (0.95, 1.22, 1.48):  # shelves with a few things on them
-        b.box(body, (x0 + deep / 2 + 0.02, 0, z), (deep / 2 - 0.05, width / 2 - wall, 0.006), b.looks.plain((0.75, 0.85, 0.88)), collide=False)
+        b.box(
+            body,
+            (x0 + deep / 2 + 0.02, 0, z),
+            (deep / 2 - 0.05, width / 2 - wall, 0.006),
+            b.looks.plain((0.75, 0.85, 0.88)),
+            collide=False,
+        )
     stock: tuple[tuple[float, float, float, float, Colour], ...] = (
-        (0.30, 0.16, 0.95, 0.10, (0.85, 0.25, 0.20)), (0.33, -0.05, 0.95, 0.13, (0.95, 0.85, 0.35)), (0.30, -0.18, 0.95, 0.08, (0.35, 0.60, 0.30)),
-        (0.32, 0.12, 1.22, 0.09, (0.95, 0.95, 0.95)), (0.30, -0.10, 1.22, 0.12, (0.30, 0.45, 0.75)), (0.34, 0.02, 1.48, 0.10, (0.90, 0.55, 0.20)),
-    )  # fmt: skip
+        (0.30, 0.16, 0.95, 0.10, (0.85, 0.25, 0.20)),
+        (0.33, -0.05, 0.95, 0.13, (0.95, 0.85, 0.35)),
+        (0.30, -0.18, 0.95, 0.08, (0.35, 0.60, 0.30)),
+        (0.32, 0.12, 1.22, 0.09, (0.95, 0.95, 0.95)),
+        (0.30, -0.10, 1.22, 0.12, (0.30, 0.45, 0.75)),
+        (0.34, 0.02, 1.48, 0.10, (0.90, 0.55, 0.20)),
+    )
     for x, y, z, tall, colour in stock:
         b.cylinder(body, (x, y, z), (x, y, z + tall), 0.035, b.looks.plain(colour, 0.4), collide=False)
 
@@ -132,9 +154,21 @@ def add_fridge(b: Builder, place: Place, *, hinge: str = "right") -> Fixture:
     )  # fmt: skip
     centre_y = -side * width / 2
     b.box(leaf, (0, centre_y, (low + high) / 2), (door / 2, width / 2, (high - low) / 2), front, mass=9.0, face="x")
-    b.box(leaf, (door / 2 + 0.001, centre_y, (low + high) / 2), (0.001, width / 2 - 0.03, (high - low) / 2 - 0.03), inside, collide=False)
+    b.box(
+        leaf,
+        (door / 2 + 0.001, centre_y, (low + high) / 2),
+        (0.001, width / 2 - 0.03, (high - low) / 2 - 0.03),
+        inside,
+        collide=False,
+    )
     for z in (0.85, 1.15, 1.45):  # door racks
-        b.box(leaf, (door / 2 + 0.045, centre_y, z), (0.045, width / 2 - 0.08, 0.03), b.looks.plain((0.80, 0.88, 0.90)), collide=False)
+        b.box(
+            leaf,
+            (door / 2 + 0.045, centre_y, z),
+            (0.045, width / 2 - 0.08, 0.03),
+            b.looks.plain((0.80, 0.88, 0.90)),
+            collide=False,
+        )
     edge = centre_y - side * (width / 2 - 0.06)
     b.bar_handle(leaf, (-door / 2, edge, low + 0.15), (-door / 2, edge, low + 0.65), (-0.045, 0, 0), b.looks.handle)
     return Fixture("fridge", place.x, place.y, place.yaw, width, {"hinge": (door / 2, side * width / 2, 0.0), "side": (side, 0.0, 0.0)})

@@ -34,12 +34,31 @@ class Style:
     handle: Colour
 
 
+def _grey(v: float) -> Colour:
+    return (v, v, v + 0.01)
+
+
 STYLES: tuple[Style, ...] = (
-    Style("oak", (0.62, 0.44, 0.27), True, (0.86, 0.85, 0.82), "stone", (0.46, 0.33, 0.22), "wood", (0.90, 0.88, 0.82), (0.93, 0.93, 0.91), (0.72, 0.73, 0.75), (0.22, 0.22, 0.23)),
-    Style("white", (0.93, 0.93, 0.92), False, (0.36, 0.35, 0.35), "stone", (0.62, 0.60, 0.57), "tiles", (0.83, 0.87, 0.88), (0.72, 0.82, 0.84), (0.80, 0.81, 0.82), (0.55, 0.56, 0.58)),
-    Style("navy", (0.16, 0.24, 0.36), False, (0.90, 0.89, 0.87), "stone", (0.55, 0.42, 0.30), "wood", (0.92, 0.91, 0.88), (0.95, 0.95, 0.94), (0.74, 0.75, 0.77), (0.78, 0.63, 0.32)),
-    Style("sage", (0.52, 0.60, 0.50), False, (0.70, 0.52, 0.34), "wood", (0.74, 0.71, 0.66), "tiles", (0.94, 0.93, 0.89), (0.88, 0.87, 0.80), (0.93, 0.93, 0.93), (0.25, 0.22, 0.20)),
-    Style("walnut", (0.38, 0.25, 0.16), True, (0.82, 0.80, 0.76), "stone", (0.35, 0.36, 0.38), "tiles", (0.86, 0.84, 0.80), (0.60, 0.64, 0.62), (0.24, 0.25, 0.27), (0.75, 0.76, 0.78)),
+    Style(
+        "oak", (0.62, 0.44, 0.27), True, (0.86, 0.85, 0.82), "stone", (0.46, 0.33, 0.22), "wood",
+        wall=(0.90, 0.88, 0.82), backsplash=(0.93, 0.93, 0.91), appliance=_grey(0.72), handle=_grey(0.22),
+    ),
+    Style(
+        "white", (0.93, 0.93, 0.92), False, (0.36, 0.35, 0.35), "stone", (0.62, 0.60, 0.57), "tiles",
+        wall=(0.83, 0.87, 0.88), backsplash=(0.72, 0.82, 0.84), appliance=_grey(0.80), handle=_grey(0.55),
+    ),
+    Style(
+        "navy", (0.16, 0.24, 0.36), False, (0.90, 0.89, 0.87), "stone", (0.55, 0.42, 0.30), "wood",
+        wall=(0.92, 0.91, 0.88), backsplash=(0.95, 0.95, 0.94), appliance=_grey(0.74), handle=(0.78, 0.63, 0.32),
+    ),
+    Style(
+        "sage", (0.52, 0.60, 0.50), False, (0.70, 0.52, 0.34), "wood", (0.74, 0.71, 0.66), "tiles",
+        wall=(0.94, 0.93, 0.89), backsplash=(0.88, 0.87, 0.80), appliance=_grey(0.93), handle=(0.25, 0.22, 0.20),
+    ),
+    Style(
+        "walnut", (0.38, 0.25, 0.16), True, (0.82, 0.80, 0.76), "stone", (0.35, 0.36, 0.38), "tiles",
+        wall=(0.86, 0.84, 0.80), backsplash=(0.60, 0.64, 0.62), appliance=_grey(0.24), handle=_grey(0.75),
+    ),
 )  # fmt: skip
 
 
@@ -51,8 +70,8 @@ def _smooth(noise: npt.NDArray[np.float64], along: int, across: int) -> npt.NDAr
     """Periodic box blur by rolling sums, `along` rows and `across` columns wide."""
     out = noise
     for axis, width in ((0, along), (1, across)):
-        out = sum(np.roll(out, k, axis=axis) for k in range(width)) / width
-    return (out - out.min()) / (out.max() - out.min())
+        out = np.mean([np.roll(out, k, axis=axis) for k in range(width)], axis=0)
+    return np.asarray((out - out.min()) / (out.max() - out.min()))
 
 
 def _pixels(colour: Colour, shade: npt.NDArray[np.float64]) -> Pixels:

@@ -29,9 +29,7 @@ TORQUE_NM = np.array([87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0])
 
 def _constant(i: int) -> Array:
     ca, sa = np.cos(ALPHA_RAD[i]), np.sin(ALPHA_RAD[i])
-    return np.array(
-        [[1, 0, 0, A_M[i]], [0, ca, -sa, -sa * D_M[i]], [0, sa, ca, ca * D_M[i]], [0, 0, 0, 1]], dtype=np.float64
-    )
+    return np.array([[1, 0, 0, A_M[i]], [0, ca, -sa, -sa * D_M[i]], [0, sa, ca, ca * D_M[i]], [0, 0, 0, 1]], dtype=np.float64)
 
 
 def _tool() -> Array:
@@ -72,9 +70,7 @@ class Solution:
     margin_rad: Array
 
 
-def solve(
-    positions_m: Array, rotation: Array, *, seeds: int = 24, iterations: int = 120, limit_margin_rad: float = 0.05
-) -> Solution:
+def solve(positions_m: Array, rotation: Array, *, seeds: int = 24, iterations: int = 120, limit_margin_rad: float = 0.05) -> Solution:
     """Damped least squares from several seeds; keeps, per target, the solution farthest from the joint limits.
 
     positions_m (n,3) in the mount frame, rotation (3,3) or (n,3,3) the wanted tip orientation.

@@ -6,6 +6,7 @@ its front: x into the fixture, y to its left as seen by a robot that faces it, z
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -64,7 +65,9 @@ class Builder:
         self.spec.mesh(name).inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
         body.add_geom(type=MESH, meshname=name, pos=pos, material=look, **VISUAL)
 
-    def hinge(self, parent: Any, name: str, pos: Vec, axis: Vec, limit_rad: float, *, friction_nm: float, damping: float, **options: Any) -> Any:
+    def hinge(
+        self, parent: Any, name: str, pos: Vec, axis: Vec, limit_rad: float, *, friction_nm: float, damping: float, **options: Any
+    ) -> Any:
         """A part that swings about an axis through its own origin, from 0 (closed) to a stop."""
         part = parent.add_body(name=name, pos=pos)
         part.add_joint(
@@ -81,7 +84,9 @@ class Builder:
         self.spec.add_exclude(bodyname1=parent.name, bodyname2=name)
         return part
 
-    def slide(self, parent: Any, name: str, pos: Vec, axis: Vec, limit_m: float, *, friction_n: float, damping: float, **options: Any) -> Any:
+    def slide(
+        self, parent: Any, name: str, pos: Vec, axis: Vec, limit_m: float, *, friction_n: float, damping: float, **options: Any
+    ) -> Any:
         """A part that slides along an axis, from 0 to a stop."""
         part = parent.add_body(name=name, pos=pos)
         part.add_joint(
@@ -139,7 +144,7 @@ def lathe(profile: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarra
             rings.append(list(range(len(vertices), len(vertices) + SLICES)))
             vertices += [(radius * math.cos(a), radius * math.sin(a), height) for a in angles]
     faces = []
-    for low, high in zip(rings, rings[1:], strict=False):
+    for low, high in itertools.pairwise(rings):
         for k in range(SLICES):
             a, b, c, d = low[k], low[(k + 1) % SLICES], high[(k + 1) % SLICES], high[k]
             if a != b:

@@ -67,7 +67,11 @@ _LINKS: dict[str, tuple[tuple[Sequence[float], Sequence[float], float, float], .
     "link2": (((0, 0, -0.03), (0, 0, 0.03), 0.060, 1.2), ((0, -0.06, 0), (0, -0.17, 0), 0.060, 1.5)),
     "link3": (((0, 0, -0.17), (0, 0, -0.06), 0.056, 1.3), ((0.0825, -0.02, 0), (0.0825, 0.05, 0), 0.055, 1.1)),
     "link4": (((0, 0, -0.03), (0, 0, 0.03), 0.055, 1.2), ((-0.0825, 0.06, 0), (-0.0825, 0.15, 0), 0.054, 1.2)),
-    "link5": (((0, 0, -0.24), (0, 0, -0.20), 0.055, 1.2), ((0, 0.055, -0.19), (0, 0.080, -0.05), 0.028, 0.8), ((0, 0.02, 0), (0, 0.07, 0), 0.045, 0.6)),
+    "link5": (
+        ((0, 0, -0.24), (0, 0, -0.20), 0.055, 1.2),
+        ((0, 0.055, -0.19), (0, 0.080, -0.05), 0.028, 0.8),
+        ((0, 0.02, 0), (0, 0.07, 0), 0.045, 0.6),
+    ),
     "link6": (((0, 0, -0.03), (0, 0, 0.01), 0.048, 0.7), ((0.088, 0.0, 0.0), (0.088, -0.01, 0.0), 0.045, 0.8)),
     "link7": (((0, 0, 0.045), (0, 0, 0.085), 0.043, 0.5),),
 }
@@ -126,9 +130,7 @@ def _chassis(base: mujoco.MjsBody) -> None:
     base.add_geom(type=BOX, size=(0.005, 0.16, 0.01), pos=(CHASSIS_FRONT_M + 0.001, 0, 0.2), rgba=(0.2, 0.65, 0.9, 1), **VISUAL)
     for x in (-0.38, 0.06):
         for y in (-0.2, 0.2):
-            base.add_geom(
-                type=CYLINDER, fromto=(x, y - 0.03, 0.06, x, y + 0.03, 0.06), size=(0.06, 0, 0), rgba=RUBBER, **VISUAL
-            )
+            base.add_geom(type=CYLINDER, fromto=(x, y - 0.03, 0.06, x, y + 0.03, 0.06), size=(0.06, 0, 0), rgba=RUBBER, **VISUAL)
     for name, y in (("left", 0.52), ("right", -0.52)):
         position, target = np.array([-0.36, y, MOUNT_HEIGHT_M + 1.05]), np.array([0.62, 0.0, MOUNT_HEIGHT_M + 0.42])
         base.add_camera(name=name, pos=position, quat=_look_at(position, target), fovy=EXTERIOR_FOVY_DEG)

@@ -6,6 +6,7 @@ A start is fixed for ever by (world, task, index, seed): all draws come from one
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ def draw_food(draw: Draw, kinds: Sequence[str] | None = None) -> Food:
 
 def place_food(name: str, food: Food, x: float, y: float, surface_m: float, yaw: float) -> Placed:
     """Food lying on a surface."""
-    return Placed(name, lambda b, body: add_food(b, body, food), (x, y, surface_m + food.half_width_m + 0.001), yaw)
+    return Placed(name, functools.partial(add_food, food=food), (x, y, surface_m + food.half_width_m + 0.001), yaw)
 
 
 def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,
@@ -101,7 +102,7 @@ def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], 
             x, y, _z = fixture.world((draw.uniform(low[0], high[0]), draw.uniform(low[1], high[1]), 0.0))
             if all((x - tx) ** 2 + (y - ty) ** 2 > (radius + tr + 0.02) ** 2 for tx, ty, tr in taken):
                 taken.append((x, y, radius))
-                # The lambda binds this round's values; a late-binding closure would build the last kind each time.
-                placed.append(Placed(kind, lambda b, body, make=build, c=colour: make(b, body, c), (x, y, surface_m + 0.001), draw.uniform(-3, 3)))  # type: ignore[misc]
+                make = functools.partial(build, colour=colour)
+                placed.append(Placed(kind, make, (x, y, surface_m + 0.001), draw.uniform(-3, 3)))
                 break
     return placed

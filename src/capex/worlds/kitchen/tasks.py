@@ -40,7 +40,9 @@ def _close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
     counter = kitchen.fixture("counter")
     edge = counter.width / 2
     things = scatter(draw, counter, 3, (0.15, edge - 0.45), (0.5, edge - 0.08), COUNTER_HEIGHT_M, ())
-    return Situation("Close the fridge door.", robot, posture, tuple(things), {"fridge door": angle}, {"part": "fridge door"}, draw_light(draw))
+    return Situation(
+        "Close the fridge door.", robot, posture, tuple(things), {"fridge door": angle}, {"part": "fridge door"}, draw_light(draw)
+    )
 
 
 def _counter_to_stove(draw: Draw, kitchen: Kitchen) -> Situation:

@@ -176,7 +176,13 @@ def _carton(b: Builder, body: Any, colour: Colour) -> None:
     half = (0.028, 0.045, 0.085)
     body.add_geom(type=BOX, pos=(0, 0, half[2]), size=half, mass=0.3, **HIDDEN, **_DISH)
     b.box(body, (0, 0, half[2]), half, b.looks.plain(colour), collide=False)
-    b.box(body, (0, 0, half[2] * 1.1), (half[0] + 0.0006, half[1] * 0.8, half[2] * 0.35), b.looks.plain((0.95, 0.94, 0.90)), collide=False)
+    b.box(
+        body,
+        (0, 0, half[2] * 1.1),
+        (half[0] + 0.0006, half[1] * 0.8, half[2] * 0.35),
+        b.looks.plain((0.95, 0.94, 0.90)),
+        collide=False,
+    )
 
 
 CLUTTER: dict[str, tuple[Callable[[Builder, Any, Colour], None], float, tuple[Colour, ...]]] = {  # kind -> builder, radius, colours

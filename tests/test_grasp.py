@@ -1,0 +1,65 @@
+"""The physics of a grasp: a 0.3 kg load is lifted, carried and held without creeping out of the hand."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+
+from capex.executor import Executor
+from capex.plan import ArmTarget, Waypoint
+from capex.worlds import ArmCommand, Command, Start, TaskInfo
+from capex.worlds.kitchen.env import KitchenEnv
+from capex.worlds.kitchen.situation import POSTURES, Placed, Situation
+from capex.worlds.kitchen.tasks import Task
+
+TOP_M = 0.90
+
+
+def _block(shape: str):
+    kind = mujoco.mjtGeom.mjGEOM_BOX if shape == "box" else mujoco.mjtGeom.mjGEOM_CYLINDER
+
+    def build(builder, body):
+        body.add_geom(type=kind, size=(0.02, 0.02, 0.02), mass=0.3, contype=1, conaffinity=1)
+
+    return build
+
+
+def _env(shape: str) -> KitchenEnv:
+    def compose(draw, kitchen):
+        counter = kitchen.fixture("counter")
+        block = Placed("block", _block(shape), (0.22, counter.y, TOP_M + 0.021))
+        return Situation("Hold the block.", (-0.23, counter.y, 0.0), POSTURES["down"], (block,))
+
+    return KitchenEnv("kitchen", Task(TaskInfo("Hold", "test", 3000, "Hold the block.", "never"), compose, lambda facts: False))
+
+
+def _in_hand(env: KitchenEnv) -> np.ndarray:
+    """The block's position in the hand's frame."""
+    data = env.facts.data
+    hand = data.body("hand")
+    return hand.xmat.reshape(3, 3).T @ (data.body("block").xpos - hand.xpos)
+
+
+@pytest.mark.parametrize("shape", ["box", "cylinder"])
+def test_a_heavy_block_is_lifted_carried_and_held_without_slipping(shape):
+    env = _env(shape)
+    env.reset(Start("Hold", 0))
+    executor = Executor(env)
+
+    def go(x, y, z, gripper="keep"):
+        return executor.execute([Waypoint({"arm": ArmTarget((x, y, z), "down", gripper)})])[0]
+
+    for z in (0.60, 0.52):
+        go(0.45, 0.0, z)
+    assert go(0.45, 0.0, 0.472, "close").status == "reached"
+    assert env.robot_state().arms["arm"].held == {"block"}
+    gripped = _in_hand(env)
+    assert go(0.45, 0.0, 0.572).status == "reached"
+    for y in (0.1, 0.2, 0.3):
+        assert go(0.45, y, 0.572).status == "reached"
+    for _ in range(20 * 60):
+        env.step(Command({"arm": ArmCommand(None, gripper=1.0)}))
+    assert env.robot_state().arms["arm"].held == {"block"}
+    assert np.linalg.norm(_in_hand(env) - gripped) < 0.002
+    assert env.facts.position("block")[2] > TOP_M + 0.10
