@@ -1,10 +1,11 @@
-"""robosuite's Lift meets the Env contract, repeats to the bit, and can be lifted by a plain servo loop."""
+"""robosuite's Lift meets the Env contract, repeats to the bit, and is lifted by the executor as it stands."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +15,15 @@ import pytest
 pytest.importorskip("robosuite")
 
 from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch
-from capex.pose import DOWN, Array, Pose, rotation_vector, yaw_matrix
-from capex.worlds import ArmCommand, Command, Start
+from capex.executor import Executor, Outcome
+from capex.plan import ArmTarget, Gripper, Orientation, Waypoint
+from capex.pose import DOWN, Array, Pose, matrix_to_euler, yaw_matrix
+from capex.worlds import ArmCommand, Command, Env, Start
 from capex.worlds import robosuite as world
 from capex.worlds.check import check
 
 make = functools.partial(world.make, "robosuite", "Lift")
+ABOVE_M = np.array([0.0, 0.0, 0.1])
 
 
 @pytest.fixture(scope="module")
@@ -29,31 +33,39 @@ def env() -> Iterator[world.RobosuiteEnv]:
     made.close()
 
 
-def tip(env: world.RobosuiteEnv) -> Pose:
-    return env.robot_state().arms["arm"].T_base_tip
-
-
 def cube(env: world.RobosuiteEnv) -> Pose:
+    """The cube's pose in the base frame, read from the simulator."""
     body = env._data.body("cube_main")
     return env._in_base(body.xpos, body.xmat.reshape(3, 3))
 
 
-def grip(env: world.RobosuiteEnv, gripper: float, ticks: int = 15) -> None:
+def tip_m(env: world.RobosuiteEnv) -> Array:
+    return env.robot_state().arms["arm"].T_base_tip.position_m
+
+
+def hold(env: Env, ticks: int, gripper: float = 0.0) -> None:
     for _ in range(ticks):
         env.step(Command({"arm": ArmCommand(gripper=gripper)}))
 
 
-def move(env: world.RobosuiteEnv, position_m: Array, rotation: Array, gripper: float = 0.0) -> int:
-    """Unity gain: command the whole remaining error, shortened to what one tick may carry. Returns the ticks it took."""
-    for tick in range(60):
-        now = tip(env)
-        step_m, step_rad = position_m - now.position_m, rotation_vector(rotation @ now.rotation.T)
-        if np.linalg.norm(step_m) < 0.004 and np.linalg.norm(step_rad) < 0.04:
-            return tick
-        step_m *= min(1.0, 0.05 / np.linalg.norm(step_m))
-        step_rad *= min(1.0, 0.5 / max(np.linalg.norm(step_rad), 1e-9))
-        env.step(Command({"arm": ArmCommand(tuple(step_m), tuple(step_rad), gripper)}))
-    raise AssertionError(f"{position_m} not reached; the tip is at {tip(env).position_m}")
+def go(executor: Executor, position_m: Array | None, orientation: Orientation = "keep", gripper: Gripper = "keep") -> Outcome:
+    position = None if position_m is None else tuple(float(p) for p in position_m)
+    return executor.execute([Waypoint({"arm": ArmTarget(position, orientation, gripper)})])[0]
+
+
+def grasp(env: world.RobosuiteEnv) -> tuple[Executor, Array]:
+    """Open, go above the cube square to its faces, down, and close; returns the executor and the cube's place."""
+    executor = Executor(env)
+    go(executor, None, gripper="open")
+    target = cube(env)
+    yaw = math.atan2(target.rotation[1, 0], target.rotation[0, 0])
+    square = matrix_to_euler(yaw_matrix((yaw + math.pi / 4) % (math.pi / 2) - math.pi / 4) @ DOWN)
+    for _ in range(4):
+        if not (above := go(executor, target.position_m + ABOVE_M, square)).report.endswith("shortened to 10 cm"):
+            break
+    assert above.report == "reached"
+    assert go(executor, target.position_m, gripper="close").status == "reached"
+    return executor, target.position_m
 
 
 def test_contract() -> None:
@@ -62,77 +74,78 @@ def test_contract() -> None:
     env.close()
 
 
-def test_starts_are_fixed_and_differ(env: world.RobosuiteEnv) -> None:
+def test_a_start_is_the_same_bits_in_every_build_and_starts_differ(env: world.RobosuiteEnv) -> None:
     env.reset(Start("Lift", 3))
-    grip(env, 1.0, ticks=3)
+    hold(env, 3, gripper=1.0)
     first = env.save_state().vector
-    env.reset(Start("Lift", 4))
-    other = env.save_state().vector
+    places = {tuple(cube(env).position_m)}
+    for start in (Start("Lift", 4), Start("Lift", 3, seed=1)):
+        env.reset(start)
+        hold(env, 3, gripper=1.0)
+        places.add(tuple(cube(env).position_m))
+    assert len(places) == 3
     fresh = make()
     for again in (env, fresh):
         again.reset(Start("Lift", 3))
-        grip(again, 1.0, ticks=3)
+        hold(again, 3, gripper=1.0)
         assert np.array_equal(again.save_state().vector, first)
     fresh.close()
-    places = []
-    for start in (Start("Lift", 3), Start("Lift", 4), Start("Lift", 3, seed=1)):
-        env.reset(start)
-        places.append(tuple(cube(env).position_m))
-    assert len(set(places)) == 3
-    assert not np.array_equal(other, first)
 
 
 def test_ten_centimetres_of_free_motion(env: world.RobosuiteEnv) -> None:
     env.reset(Start("Lift", 0))
-    home = tip(env)
+    executor, home = Executor(env), tip_m(env)
     for axis in range(3):
-        for sign in (1.0, -1.0):
-            goal = home.position_m.copy()
-            goal[axis] += sign * 0.1
-            assert move(env, goal, DOWN) < 30
-            move(env, home.position_m, DOWN)
-    assert not env.robot_state().contacts
+        for offset in (0.1, -0.1):
+            goal = home.copy()
+            goal[axis] += offset
+            for target in (goal, home):
+                outcome = go(executor, target, "down")
+                assert outcome.report == "reached" or outcome.report.startswith("reached; shortened")
+                assert outcome.label == 1
+                assert outcome.steps < 40
 
 
-def test_grasp_lift_hold_and_return_to_a_saved_state(env: world.RobosuiteEnv) -> None:
+def test_grasp_hold_and_lift(env: world.RobosuiteEnv) -> None:
     env.reset(Start("Lift", 1))
-    grip(env, -1.0)
-    target = cube(env)
-    yaw = np.arctan2(target.rotation[1, 0], target.rotation[0, 0])
-    down = yaw_matrix((yaw + np.pi / 4) % (np.pi / 2) - np.pi / 4) @ DOWN
-    move(env, target.position_m + [0, 0, 0.1], down)
-    move(env, target.position_m, down)
-    grip(env, 1.0)
-    grasped = env.save_state()
+    executor, place = grasp(env)
     assert env.robot_state().arms["arm"].held == {"cube"}
     assert not env.success()
+    assert go(executor, place + ABOVE_M).status == "terminal"
+    hold(env, 20)
+    settled = tip_m(env)
+    hold(env, 40)
+    assert np.linalg.norm(tip_m(env) - settled) < 0.001  # a load does not sink while the arm holds
+    assert env.robot_state().arms["arm"].held == {"cube"}
+    assert env.success()
 
-    def lift() -> Array:
-        move(env, target.position_m + [0, 0, 0.1], down, 1.0)
-        assert env.success()
-        return env.save_state().vector
 
-    lifted = lift()
-    grip(env, 1.0, ticks=40)
-    assert np.linalg.norm(tip(env).position_m - env._goal.position_m) < 0.002  # a load does not sink while holding
-    env.load_state(grasped)
-    assert np.array_equal(lift(), lifted)
-    foreign = json.dumps(json.loads(grasped.header) | {"start": 2})
-    for state in (dataclasses.replace(grasped, header=foreign), dataclasses.replace(grasped, vector=grasped.vector[:-1])):
+def test_a_grasp_continues_from_a_saved_state(env: world.RobosuiteEnv) -> None:
+    env.reset(Start("Lift", 2))
+    executor, place = grasp(env)
+    saved = env.save_state()
+    ends = []
+    for _ in range(2):
+        go(executor, place + ABOVE_M)
+        ends.append(env.save_state().vector)
+        env.load_state(saved)
+    assert np.array_equal(*ends)
+    foreign = json.dumps(json.loads(saved.header) | {"start": 3})
+    for state in (dataclasses.replace(saved, header=foreign), dataclasses.replace(saved, vector=saved.vector[:-1])):
         with pytest.raises(StateMismatch):
             env.load_state(state)
 
 
-def test_pressing_the_table_is_contact_but_not_held(env: world.RobosuiteEnv) -> None:
+def test_pressing_on_the_cube_is_finger_contact_and_not_holding(env: world.RobosuiteEnv) -> None:
     env.reset(Start("Lift", 0))
-    place = cube(env).position_m + [-0.12, 0.0, 0.0]
-    move(env, place, DOWN, 1.0)
-    for _ in range(15):
-        env.step(Command({"arm": ArmCommand((0.0, 0.0, -0.03), gripper=1.0)}))
-    arm = env.robot_state().arms["arm"]
-    assert {contact.thing for contact in arm.hand_contacts} == {"table"}
-    assert arm.finger_contact
-    assert not arm.held
+    executor = Executor(env)
+    go(executor, None, gripper="close")
+    for _ in range(4):
+        go(executor, cube(env).position_m + ABOVE_M, "down")
+    outcome = go(executor, cube(env).position_m)
+    assert (outcome.status, outcome.label) == ("finger contact", 0)
+    assert {contact.thing for contact in outcome.contacts} == {"cube"}
+    assert not env.robot_state().arms["arm"].held
 
 
 def test_refusals(env: world.RobosuiteEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,11 +128,17 @@ class Executor:
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
         self._arms = {arm.name: arm for arm in env.spec.arms}
         self._state = env.robot_state()
-        # A gripper that stands open at the start counts as told to open; its sign is repeated with every command.
-        self._grip = {n: -1.0 if s.opening_m > self._arms[n].max_opening_m / 2 else 1.0 for n, s in self._state.arms.items()}
+        # The sign of the last gripper command is repeated with every step. Before the first one, a gripper that stands open or shut counts
+        # as told so, and one in between is left alone.
+        self._grip = {n: self._sign_of(n, s.opening_m) for n, s in self._state.arms.items()}
         self._last_gripper: dict[str, Gripper] = {}
         self._told_rotation = {n: s.T_base_tip.rotation for n, s in self._state.arms.items()}
         self._waypoint = 0
+
+    def _sign_of(self, arm: str, opening_m: float) -> float:
+        if opening_m >= self._arms[arm].max_opening_m - OPEN_TOLERANCE_M:
+            return -1.0
+        return 1.0 if opening_m < CLOSED_BELOW_M else 0.0
 
     def execute(self, waypoints: Sequence[Waypoint], deferred: Sequence[Waypoint] = ()) -> list[Outcome]:
         """Run waypoints in order until one stops the plan. The others are reported too: not executed, or deferred."""

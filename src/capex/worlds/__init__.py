@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.errors import BadCommand, CapexError, UnknownName
+from capex.plan import Waypoint
 from capex.pose import Array, Pose
 
 Image = npt.NDArray[np.uint8]
@@ -134,7 +135,7 @@ class ArmState:
     opening_m: float
     hand_contacts: frozenset[Contact] = frozenset()
     finger_contact: bool = False
-    held: frozenset[str] = frozenset()  # things that touch both fingers
+    held: frozenset[str] = frozenset()  # things that both fingers press between them
     joints_at_limit: tuple[str, ...] = ()
 
 
@@ -232,7 +233,8 @@ class TaskInfo:
 
 
 # A world is a module with `TASKS` (name -> TaskInfo) and `make(world, task)`; it is imported when first used.
-WORLDS: dict[str, str] = {"kitchen": "capex.worlds.kitchen"}
+WORLDS: dict[str, str] = {"kitchen": "capex.worlds.kitchen", "robosuite": "capex.worlds.robosuite"}
+EXPERTS: dict[str, str] = {"kitchen": "capex.worlds.kitchen.expert"}
 
 
 def tasks(world: str) -> dict[str, TaskInfo]:
@@ -248,9 +250,26 @@ def make(name: str) -> Env:
     if not separator or not task:
         raise CapexError(f"'{name}' names no task; write WORLD:TASK, for example {world}:{next(iter(module.TASKS))}")
     if task not in module.TASKS:
-        raise UnknownName(f"task of world '{world}'", task, module.TASKS)
+        raise unknown_task(world, task)
     env: Env = module.make(world, task)
     return env
+
+
+def unknown_task(world: str, task: str) -> UnknownName:
+    """The error for a task that a world does not have."""
+    return UnknownName(f"task of world '{world}'", task, tasks(world))
+
+
+Planner = Callable[[Env, int], Sequence[Waypoint]]
+
+
+def expert(world: str) -> Planner:
+    """The privileged planner of a world: (env, decisions so far) -> the next waypoints."""
+    _module(world)
+    if world not in EXPERTS:
+        raise CapexError(f"world '{world}' has no expert; those with one: {', '.join(EXPERTS)}")
+    planner: Planner = importlib.import_module(EXPERTS[world]).plan
+    return planner
 
 
 def _module(world: str):  # type: ignore[no-untyped-def]

@@ -6,6 +6,7 @@ in software rendering they cost ten times the rest.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import math
 import os
@@ -67,6 +68,7 @@ def _ensure_context() -> None:
                 del sys.modules[module]
             continue
         _context, _backend = context, name
+        atexit.register(_context.free)  # while the GL library is still loaded; its own destructor comes too late
         return
     raise GLUnavailable(
         f"no OpenGL backend could be loaded ({'; '.join(reasons)}); on Debian or Ubuntu install {PACKAGES}: apt-get install libegl1 libgl1"

@@ -49,6 +49,7 @@ ARM = "arm"
 SETTLE_TICKS = 10
 CACHED_STARTS = 4
 LIMIT_MARGIN_RAD = 0.02
+GRIP_ALIGNMENT = 0.7  # a finger grips what it presses along the closing direction; fingertips resting on a counter hold nothing
 WORKSPACE_M = ((-0.30, -0.85, -robot.MOUNT_HEIGHT_M), (0.95, 0.85, 1.20))
 _STATE_PARTS = (
     mujoco.mjtState.mjSTATE_TIME,
@@ -80,6 +81,7 @@ class _Ids:
     parts: dict[int, str]
     things: list[str]
     is_robot: npt.NDArray[np.bool_]
+    tip: int
 
     @classmethod
     def of(cls, model: mujoco.MjModel) -> _Ids:
@@ -90,7 +92,7 @@ class _Ids:
         things = ["floor" if i == 0 else parts.get(i, model.body(i).name) for i in range(model.nbody)]
         is_robot = np.array([i in parts for i in range(model.nbody)])
         fingers, base = addresses("finger_left", "finger_right"), addresses("base_x", "base_y", "base_yaw")
-        return cls(addresses(*panda.JOINTS), fingers, base, parts, things, is_robot)
+        return cls(addresses(*panda.JOINTS), fingers, base, parts, things, is_robot, model.site("tip").id)
 
 
 class KitchenEnv:
@@ -304,14 +306,17 @@ class KitchenEnv:
         left, right = float(data.qpos[ids.fingers[0]]), float(data.qpos[ids.fingers[1]])
         hand: set[Contact] = set()
         other: set[Contact] = set()
-        touched: dict[str, set[str]] = {"left finger": set(), "right finger": set(), "palm": set()}
+        gripped: dict[str, set[str]] = {"left finger": set(), "right finger": set(), "palm": set()}
         bodies = self._model.geom_bodyid[data.contact.geom]
-        for one, two in bodies[ids.is_robot[bodies].any(axis=1)].tolist():
+        rows = np.flatnonzero(ids.is_robot[bodies].any(axis=1))
+        closing = data.site_xmat[ids.tip][1::3]  # the direction in which the fingers close
+        for row, (one, two) in zip(rows.tolist(), bodies[rows].tolist(), strict=True):
             for part_body, thing_body in ((one, two), (two, one)):
                 part, thing = ids.parts.get(part_body), ids.things[thing_body]
-                if part in touched:
+                if part in gripped:
                     hand.add(Contact(part, thing))
-                    touched[part].add(thing)
+                    if abs(float((data.contact.frame[row, :3] * closing).sum())) > GRIP_ALIGNMENT:
+                        gripped[part].add(thing)
                 elif part is not None:
                     other.add(Contact(part, thing))
         q = data.qpos[ids.arm]
@@ -320,8 +325,8 @@ class KitchenEnv:
             Pose(position, rotation),
             left + right,
             frozenset(hand),
-            bool(touched["left finger"] or touched["right finger"]),
-            frozenset(touched["left finger"] & touched["right finger"]),
+            any(c.part != "palm" for c in hand),
+            frozenset(gripped["left finger"] & gripped["right finger"]),
             tuple(j for j, at in zip(panda.JOINTS, near, strict=True) if at),
         )
         x, y, yaw = (float(v) for v in data.qpos[ids.base])

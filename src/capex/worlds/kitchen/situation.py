@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from capex.worlds.kitchen.fixtures import Fixture
+from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
 from capex.worlds.kitchen.things import CLUTTER, FOOD, Food, add_food
 
@@ -90,6 +91,10 @@ def place_food(name: str, food: Food, x: float, y: float, surface_m: float, yaw:
     return Placed(name, functools.partial(add_food, food=food), (x, y, surface_m + food.half_width_m + 0.001), yaw)
 
 
+def _coloured(build: Callable[[Builder, Any, Colour], None], colour: Colour) -> Callable[[Builder, Any], None]:
+    return lambda b, body: build(b, body, colour)
+
+
 def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,
             keep_clear: Sequence[tuple[float, float, float]]) -> list[Placed]:  # fmt: skip
     """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away from discs (x, y, radius; world)."""
@@ -102,7 +107,6 @@ def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], 
             x, y, _z = fixture.world((draw.uniform(low[0], high[0]), draw.uniform(low[1], high[1]), 0.0))
             if all((x - tx) ** 2 + (y - ty) ** 2 > (radius + tr + 0.02) ** 2 for tx, ty, tr in taken):
                 taken.append((x, y, radius))
-                make = functools.partial(build, colour=colour)
-                placed.append(Placed(kind, make, (x, y, surface_m + 0.001), draw.uniform(-3, 3)))
+                placed.append(Placed(kind, _coloured(build, colour), (x, y, surface_m + 0.001), draw.uniform(-3, 3)))
                 break
     return placed

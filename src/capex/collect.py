@@ -1,0 +1,159 @@
+"""Campaigns: which episodes to run, in which processes, skipping what the run directory already holds.
+
+For now the only demonstrator is the privileged expert of a world; its chains are named WORLD--TASK--expert.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from capex import worlds
+from capex.errors import CapexError, PhysicsDiverged
+from capex.executor import Executor
+from capex.plan import PLAN_MAX
+from capex.recorder import Recorder, describe_turn
+from capex.store import Chain, open_run
+from capex.worlds import Env, Start
+
+EXPERT_DECISIONS = 30
+STARTS_EXAMPLE = "write 0:20 for the starts 0 to 19, 7 for one, 1,4,9 for some"
+
+
+@dataclass(frozen=True)
+class EpisodeResult:
+    """One line of progress."""
+
+    world: str
+    task: str
+    index: int
+    success: bool | None
+    steps: int
+    decisions: int
+    seconds: float
+    path: Path
+    note: str = ""
+
+
+def parse_starts(text: str) -> list[int]:
+    """Start indices from "0:20", "7" or "1,4,9"; anything else is refused with a sentence."""
+    indices: list[int] = []
+    for piece in text.split(","):
+        low, colon, high = piece.strip().partition(":")
+        try:
+            found = list(range(int(low), int(high))) if colon else [int(low)]
+        except ValueError:
+            raise CapexError(f"'{text}' names no starts; {STARTS_EXAMPLE}") from None
+        if not found or min(found) < 0:
+            raise CapexError(f"'{text}' holds an empty or negative range; {STARTS_EXAMPLE}")
+        indices += found
+    return list(dict.fromkeys(indices))
+
+
+def parse_names(text: str) -> list[tuple[str, str]]:
+    """(world, task) pairs from WORLD:TASK[,TASK..|all]; every name is checked before anything runs."""
+    world, _, rest = text.partition(":")
+    known = worlds.tasks(world)
+    names = list(known) if rest.strip() == "all" else [t.strip() for t in rest.split(",") if t.strip()]
+    if not names:
+        raise CapexError(f"'{text}' names no task; write {world}:{next(iter(known))} or {world}:all")
+    for name in names:
+        if name not in known:
+            raise worlds.unknown_task(world, name)
+    return [(world, name) for name in names]
+
+
+def run_expert(names: str, starts: Sequence[int], out: Path, *, parallel: int = 1, gl_backend: str = "") -> Iterator[EpisodeResult]:
+    """Run the expert on every task and start, yielding each episode as it is committed; finished ones are skipped."""
+    pairs = parse_names(names)
+    if parallel < 1:
+        raise CapexError(f"--parallel is {parallel}; it must be at least 1")
+    for world, _ in pairs:
+        worlds.expert(world)
+    run = open_run(out, {"command": "expert", "worlds": sorted({w for w, _ in pairs})}, gl_backend)
+    jobs = []
+    for world, task in pairs:
+        chain = run.chain(world, task, "expert")
+        chain.sweep()
+        done = set(chain.finished())
+        jobs += [(world, task, index, chain) for index in starts if index not in done]
+    if parallel == 1:
+        env: Env | None = None
+        for world, task, index, chain in jobs:
+            if env is None or env.spec.name != f"{world}:{task}":
+                if env is not None:
+                    env.close()
+                env = worlds.make(f"{world}:{task}")
+            yield expert_episode(env, index, chain)
+        if env is not None:
+            env.close()
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(parallel, max(1, len(jobs))), mp_context=context) as pool:
+        futures = [pool.submit(_in_worker, *job) for job in jobs]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+_worker_env: Env | None = None
+
+
+def _in_worker(world: str, task: str, index: int, chain: Chain) -> EpisodeResult:
+    global _worker_env
+    if _worker_env is None or _worker_env.spec.name != f"{world}:{task}":
+        _worker_env = worlds.make(f"{world}:{task}")
+    return expert_episode(_worker_env, index, chain)
+
+
+def expert_episode(env: Env, index: int, chain: Chain) -> EpisodeResult:
+    """One episode of the expert, committed to its chain; a diverged simulation is kept apart as invalid."""
+    began = time.perf_counter()
+    spec = env.spec
+    start = Start(spec.task, index)
+    env.reset(start)
+    reset_s = time.perf_counter() - began
+    plan = worlds.expert(spec.world)
+    recorder = Recorder(env)
+    executor = Executor(env, subscribers=[recorder])
+    turns: list[dict[str, Any]] = []
+    error = ""
+    try:
+        while not env.success() and executor.steps_left > 0 and len(turns) < EXPERT_DECISIONS:
+            waypoints = plan(env, len(turns))[:PLAN_MAX]
+            recorder.begin_plan()
+            step = spec.horizon - executor.steps_left
+            turns.append(describe_turn(waypoints, executor.execute(waypoints), step))
+    except PhysicsDiverged as diverged:
+        error = str(diverged)
+    success = bool(env.success()) and not error
+    steps = spec.horizon - executor.steps_left
+    record = {
+        "task": spec.task,
+        "arm": "expert",
+        "start": {"index": index, "seed": start.seed},
+        "model": "expert",
+        "success": success,
+        "steps": steps,
+        "decisions": len(turns),
+        "requests": 0,
+        "cost_usd": None,
+        "world": spec.world,
+        "instruction": env.instruction,
+        "horizon": spec.horizon,
+        "error": error or None,
+        "turns": turns,
+    }
+    seconds = time.perf_counter() - began
+    timing = {"episode_s": seconds, "reset_s": reset_s, "unix_time": time.time()}
+    commit = chain.commit_invalid if error else chain.commit
+    path = commit(index, record, timing, recorder.steps)
+    return EpisodeResult(spec.world, spec.task, index, success, steps, len(turns), seconds, path, error)

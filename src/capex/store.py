@@ -1,0 +1,207 @@
+"""The run directory: the only truth about what was tried. Episodes are written whole or not at all.
+
+    runs/NAME/manifest.json                             settings, versions, fingerprint
+    runs/NAME/chains/WORLD--TASK--ARM/episodes/0007/    record.json, timing.json, steps.npz
+    runs/NAME/chains/WORLD--TASK--ARM/invalid/0007-1/   attempts that an error invalidated, kept and counted
+
+An episode is written into a temporary folder beside its place, every file and the folder are flushed to disk, and one rename makes it
+exist. Wall times live in timing.json alone, so that records of two runs compare byte for byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from capex.errors import CapexError
+from capex.pose import Array
+
+TEMPORARY = ".writing-"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """All attempts of one arm at one task of one world, by start index."""
+
+    path: Path
+
+    @property
+    def episodes_path(self) -> Path:
+        """Where whole episodes live."""
+        return self.path / "episodes"
+
+    def episode(self, index: int) -> Path:
+        """The folder of one start; it exists only when the episode is whole."""
+        return self.episodes_path / f"{index:04d}"
+
+    def finished(self) -> list[int]:
+        """Start indices with a whole episode, in order."""
+        if not self.episodes_path.is_dir():
+            return []
+        return sorted(int(p.name) for p in self.episodes_path.iterdir() if p.is_dir() and p.name.isdigit())
+
+    def commit(self, index: int, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
+        """Write an episode whole. The rename at the end is the only moment at which it comes to exist."""
+        return _commit(self.episode(index), record, timing, steps)
+
+    def commit_invalid(self, index: int, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
+        """Keep an attempt that an error invalidated, apart from the episodes."""
+        attempt = 1
+        while (place := self.path / "invalid" / f"{index:04d}-{attempt}").exists():
+            attempt += 1
+        return _commit(place, record, timing, steps)
+
+    def sweep(self) -> None:
+        """Remove what a killed process left half-written. Only the process that owns the run may call this."""
+        for folder in (self.episodes_path, self.path / "invalid"):
+            for leftover in folder.glob(f"{TEMPORARY}*") if folder.is_dir() else ():
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory."""
+
+    path: Path
+
+    def chain(self, world: str, task: str, arm: str) -> Chain:
+        """The chain of an arm at a task."""
+        return Chain(self.path / "chains" / f"{world}--{task}--{arm}")
+
+    def chains(self) -> list[Chain]:
+        """Every chain that has begun, by name."""
+        folder = self.path / "chains"
+        return [Chain(p) for p in sorted(folder.iterdir()) if p.is_dir()] if folder.is_dir() else []
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest as written."""
+        return read_json(self.path / "manifest.json")
+
+
+def open_run(path: Path, settings: Mapping[str, Any], gl_backend: str = "") -> Run:
+    """Create a run, or continue one whose settings are the same; starts are not part of them."""
+    run = Run(path)
+    place = path / "manifest.json"
+    wanted = json.loads(json.dumps(settings))
+    if place.exists():
+        held = run.manifest.get("settings")
+        if held != wanted:
+            changed = sorted(k for k in {*wanted, *(held or {})} if (held or {}).get(k) != wanted.get(k))
+            raise CapexError(
+                f"{path} holds a run with other settings ({', '.join(changed)} differ); choose another --out or repeat its settings"
+            )
+        return run
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise CapexError(f"{path} exists and is not a run directory (no manifest.json); choose another --out")
+    path.mkdir(parents=True, exist_ok=True)
+    write_json(place, {"settings": wanted, "versions": versions(), "revision": _revision(), "fingerprint": fingerprint(gl_backend)})
+    return run
+
+
+def find_run(path: Path) -> Run:
+    """An existing run; anything else is refused with a sentence."""
+    if not (path / "manifest.json").is_file():
+        raise CapexError(f"{path} is not a run directory: it has no manifest.json; give the folder that --out named")
+    return Run(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file."""
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+def read_steps(episode: Path) -> dict[str, Any]:
+    """The arrays of an episode's steps.npz."""
+    with np.load(episode / "steps.npz", allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file whole: into a neighbour, flushed, then renamed."""
+    neighbour = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    with open(neighbour, "w", encoding="utf-8") as out:
+        json.dump(value, out, indent=1, ensure_ascii=False, allow_nan=False)
+        out.write("\n")
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(neighbour, path)
+    _flush_folder(path.parent)
+
+
+def _commit(place: Path, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
+    if place.exists():
+        raise CapexError(f"{place} exists already; an episode is written once")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    write_json(temporary / "record.json", record)
+    write_json(temporary / "timing.json", timing)
+    with open(temporary / "steps.npz", "wb") as out:
+        np.savez_compressed(out, allow_pickle=False, **steps)
+        out.flush()
+        os.fsync(out.fileno())
+    _flush_folder(temporary)
+    os.rename(temporary, place)
+    _flush_folder(place.parent)
+    return place
+
+
+def _flush_folder(folder: Path) -> None:
+    if os.name == "nt":  # Windows cannot open a folder for flushing; its rename is durable enough
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def versions() -> dict[str, str]:
+    """Versions of this package and of what its results depend on."""
+    found = {"python": platform.python_version()}
+    for package in ("capex", "mujoco", "numpy"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def fingerprint(gl_backend: str = "") -> dict[str, Any]:
+    """What bit-exactness depends on besides the code: two runs are comparable bit for bit only where these agree."""
+    build: Any = np.show_config(mode="dicts")
+    blas = build.get("Build Dependencies", {}).get("blas", {})
+    features = build.get("SIMD Extensions", {}).get("found", [])
+    return {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "mujoco": metadata.version("mujoco"),
+        "numpy": np.__version__,
+        "blas": f"{blas.get('name', '?')} {blas.get('version', '?')}",
+        "cpu_features": list(features),
+        "libm": ctypes.util.find_library("m") or "",
+        "gl": gl_backend,
+    }
+
+
+def _revision() -> str | None:
+    """The git revision of the code, when it runs from a checkout."""
+    try:
+        here = Path(__file__).resolve().parent
+        out = subprocess.run(["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return out.stdout.strip() or None
