@@ -10,16 +10,16 @@ import os
 import numpy as np
 import pytest
 from rich.console import Console
-from toy import Ball, Box, Toy, ToyEnv
 
-from capex.errors import CapexError, StateMismatch, UnknownName
+from capex.errors import BadCommand, CapexError, StateMismatch, UnknownName
 from capex.pose import Pose, rotation_matrix
 from capex.worlds import ArmCommand, CameraModel, Command, Contact, DepthImage, Start, State
 from capex.worlds.check import RULES, check
+from toy import Ball, Box, Toy, ToyEnv
 
 QUICK = {"spec", "starts", "reset", "success", "limits", "save", "replay", "images", "commands", "base"}
 FIXED = Toy(mobile=False, depth=False, can_save=False, judge="operator")
-RIG = dataclasses.replace(FIXED, can_reset=False, real_time=True, calibrated=False)
+RIG = dataclasses.replace(FIXED, can_reset=False, real_time=True)
 
 
 class NoWorkspace(ToyEnv):
@@ -80,12 +80,13 @@ class Opinion(ToyEnv):
 
 
 class Lenient(ToyEnv):
-    """Repairs bad commands instead of refusing them."""
+    """Repairs bad numbers instead of refusing them."""
 
     def step(self, command):
         arms = {}
-        for name in self.toy.arms:
-            arm = command.arms.get(name, ArmCommand())
+        if set(command.arms) != set(self.toy.arms):
+            raise BadCommand("arms: one is missing")
+        for name, arm in command.arms.items():
             step = arm.step_m and tuple(np.clip(np.nan_to_num(np.resize(arm.step_m, 3)), -0.02, 0.02))
             arms[name] = ArmCommand(step, tuple(np.clip(np.nan_to_num(np.resize(arm.step_rad, 3)), -0.1, 0.1)), arm.gripper)
         return super().step(Command(arms, command.base_velocity))
@@ -187,35 +188,37 @@ class SharedBuffer(ToyEnv):
 
 
 class Flipped(ToyEnv):
-    """Images and depth read with the flips given by camera kind, as an OpenGL buffer is."""
+    """Images or depth of one kind of camera, upside down or mirrored, as an OpenGL buffer is read."""
 
-    images = {"exterior": (1, 1), "wrist": (1, 1)}
-    depths = {"exterior": (1, 1), "wrist": (1, 1)}
+    kind = "exterior"
+    image_flip = (1, 1)
+    depth_flip = (1, 1)
 
     def observe(self, cameras=None, size=None):
-        flips = {c.name: self.images[c.kind] for c in self._spec.cameras}
-        return {n: np.ascontiguousarray(i[:: flips[n][0], :: flips[n][1]]) for n, i in super().observe(cameras, size).items()}
+        return {name: self._flip(name, image, self.image_flip) for name, image in super().observe(cameras, size).items()}
 
     def depth(self, camera, size=None):
-        v, u = self.depths[self._spec.camera(camera).kind]
         image = super().depth(camera, size)
-        return DepthImage(np.ascontiguousarray(image.depth_m[::v, ::u]), image.camera)
+        return DepthImage(self._flip(camera, image.depth_m, self.depth_flip), image.camera)
+
+    def _flip(self, camera, image, flip):
+        return np.ascontiguousarray(image[:: flip[0], :: flip[1]]) if self._spec.camera(camera).kind == self.kind else image
 
 
 class UpsideDown(Flipped):
-    images = {"exterior": (-1, 1), "wrist": (1, 1)}
+    image_flip = (-1, 1)
 
 
 class Mirrored(Flipped):
-    images = {"exterior": (1, -1), "wrist": (1, 1)}
+    image_flip = (1, -1)
 
 
-class MirroredWrist(Flipped):
-    images = {"exterior": (1, 1), "wrist": (1, -1)}
+class MirroredWrist(Mirrored):
+    kind = "wrist"
 
 
 class UpsideDownDepth(Flipped):
-    depths = {"exterior": (-1, 1), "wrist": (1, 1)}
+    depth_flip = (-1, 1)
 
 
 class UpsideDownWithModel(UpsideDown):
@@ -235,7 +238,7 @@ class OtherFocal(ToyEnv):
 class CameraInFloorFrame(ToyEnv):
     def camera_model(self, camera, size=None):
         model = super().camera_model(camera, size)
-        return CameraModel(model.intrinsics, Pose(model.T_base_camera.position_m + [0, 0, 0.5], model.T_base_camera.rotation))
+        return CameraModel(model.intrinsics, Pose(np.add(model.T_base_camera.position_m, [0, 0, 0.5]), model.T_base_camera.rotation))
 
 
 class BufferDepth(ToyEnv):
@@ -334,9 +337,14 @@ def test_a_fixed_robot_without_depth_saving_or_judge_passes():
 def test_a_real_rig_passes():
     report = check(ToyEnv(RIG), ticks=10)
     report.raise_if_failed()
-    kept = {"spec", "starts", "limits", "images", "commands"}
+    kept = {"spec", "starts", "limits", "images", "tip", "commands"}
     assert {f.rule for f in report.findings if f.status == "ok"} == kept
     assert all(f.detail for f in report.findings)
+
+
+def test_uncalibrated_cameras_are_not_claimed():
+    report = check(ToyEnv(Toy(calibrated=False, depth=False)), rules=["images", "tip"])
+    assert [(f.rule, f.status) for f in report.findings] == [("images", "ok"), ("tip", "not claimed")]
 
 
 BROKEN = [
@@ -344,7 +352,7 @@ BROKEN = [
     ("spec", TwinCameras, {"images"}),
     ("spec", MissingProprio, set()),
     ("starts", AnyStart, set()),
-    ("reset", CountedReset, {"replay"}),
+    ("reset", CountedReset, {"replay", "save"}),
     ("reset", LeftoverGoal, {"replay", "save"}),
     ("success", AlwaysSuccess, set()),
     ("success", Opinion, set()),

@@ -291,12 +291,12 @@ class ToyEnv:
                 a, b = (np.subtract(box.lower_m, eye) / rays, np.subtract(box.upper_m, eye) / rays)
                 near, far = np.minimum(a, b).max(-1), np.maximum(a, b).min(-1)
                 hit = (near < far) & (near > 0) & (near < depth)
-                depth, colour = np.where(hit, near, depth), np.where(hit[..., None], [150.0, 100.0, 60.0], colour)
+                depth[hit], colour[hit] = near[hit], [150.0, 100.0, 60.0]
             for centre, radius, paint in self._spheres():
                 near = _ray_sphere(eye, rays, centre, radius)
                 hit = near < depth
-                facing = 0.6 + 0.4 * (((eye + near[..., None] * rays - centre) / radius) @ LIGHT)
-                depth, colour = np.where(hit, near, depth), np.where(hit[..., None], facing[..., None] * paint, colour)
+                facing = 0.6 + 0.4 * (((eye + near[hit][:, None] * rays[hit] - centre) / radius) @ LIGHT)
+                depth[hit], colour[hit] = near[hit], facing[:, None] * paint
         return np.clip(colour, 0, 255).astype(np.uint8), depth
 
     def _spheres(self) -> list[tuple[Array, float, Array]]:

@@ -13,9 +13,9 @@ class CapexError(Exception):
 class UnknownName(CapexError):
     """A name that is not among the valid ones; the message lists those, closest first."""
 
-    def __init__(self, kind: str, given: str, valid: Iterable[str]):
+    def __init__(self, kind: str, given: str, valid: Iterable[str], *, where: str = ""):
         self.kind, self.given, self.valid = kind, given, closest_first(given, valid)
-        super().__init__(f"there is no {kind} '{given}'; valid: {', '.join(self.valid)}")
+        super().__init__(f"there is no {kind} '{given}'{where}; valid: {', '.join(self.valid)}")
 
 
 class BadCommand(CapexError, ValueError):

@@ -25,7 +25,7 @@ Orientation = OrientationWord | tuple[float, float, float]
 
 PLAN_MAX = 24
 BASE_TRANSLATION_MAX_M = 0.6
-BASE_TURN_MAX_RAD = 1.57
+BASE_TURN_MAX_RAD = math.pi / 2  # the 1.57 rad of the paper: a quarter turn must be allowed
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ follow the image: x right, y down, z into the scene. Metres, radians, seconds.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -14,7 +15,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import BadCommand, CapexError, UnknownName
+from capex.errors import BadCommand, CapexError, GLUnavailable, UnknownName
 from capex.plan import Waypoint
 from capex.pose import Array, Pose
 
@@ -257,7 +258,7 @@ def make(name: str) -> Env:
 
 def unknown_task(world: str, task: str) -> UnknownName:
     """The error for a task that a world does not have."""
-    return UnknownName(f"task of world '{world}'", task, tasks(world))
+    return UnknownName("task", task, tasks(world), where=f" in world '{world}'")
 
 
 Planner = Callable[[Env, int], Sequence[Waypoint]]
@@ -272,9 +273,15 @@ def expert(world: str) -> Planner:
     return planner
 
 
+GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
+
+
 def _module(world: str):  # type: ignore[no-untyped-def]
     if world not in WORLDS:
         raise UnknownName("world", world, WORLDS)
+    asked = os.environ.get("MUJOCO_GL", "").strip().lower()
+    if asked and asked not in GL_BACKENDS:  # MuJoCo itself would fail on it with a traceback, at its import
+        raise GLUnavailable(f"MUJOCO_GL is '{asked}'; valid: {', '.join(GL_BACKENDS)}, or leave it unset")
     return importlib.import_module(WORLDS[world])
 
 

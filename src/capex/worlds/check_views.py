@@ -1,7 +1,7 @@
 """The rules of `check` about what cameras see: image shapes, the projected tip on the fingers' pixels, metric depth.
 
-The fingers are found by what moves when a gripper opens: the median of the pixels that changed. It must lie near the projected
-tip, and follow it when the tip rises and goes left; so an image that is flipped, mirrored or late is refused. A wrist camera
+The fingers are found by what moves when a gripper opens and closes: the median of the pixels that changed. It must lie near the
+projected tip, and follow it when the tip rises and goes aside; so an image that is flipped, mirrored or late is refused. A wrist camera
 carries its fingers along; where there is depth, its view before a motion is also predicted from the view after it, and no
 flipped reading may predict better.
 """
@@ -25,6 +25,7 @@ OTHER_SIZE = (96, 64)
 CHANGED = 24.0  # grey levels by which a pixel must change to count as moved
 CHANGED_M = 0.02  # and metres
 FEWEST_PIXELS = 8
+STILL_M = 0.003
 NEAR = {"exterior": 0.12, "wrist": 0.25}  # of the image width; the fingers fill much of a wrist camera's image
 MOVES = ((2, 0.07), (1, 0.07))  # base axis and metres: the tip rises, then goes left (or back, where the workspace ends)
 TIP_DEPTH_M = 0.04
@@ -60,7 +61,7 @@ def images_have_the_asked_shape(t: Trial) -> str:
     try:
         t.env.observe(["no such camera"])
     except UnknownName:
-        return f"{len(names)} camera(s) give upright arrays of the asked size; an unknown one is refused"
+        return f"{len(names)} camera(s) give new images of the asked size; an unknown one is refused"
     raise BrokenRuleError("observe accepted an unknown camera; it must raise UnknownName")
 
 
@@ -143,15 +144,24 @@ def _distances(t: Trial, name: str) -> Array:
 
 
 def _look(t: Trial, arm: str, cameras: list[CameraSpec], see: Callable[[Trial, str], Array]) -> dict[str, Look]:
-    """Open, then close the gripper (it stays closed), and find what moved: what `see` gives changes there by more than 1."""
-    t.grip(arm, -1.0)
-    opened = {c.name: see(t, c.name) for c in cameras}
-    t.grip(arm, 1.0)
-    tip = t.tip(arm).position_m
-    return {
-        name: Look(_inside(t.env.camera_model(name, VIEW), tip), _middle(np.abs(see(t, name) - before).max(axis=2) > 1.0))
-        for name, before in opened.items()
-    }
+    """Close, open and close the gripper: the fingers are where `see` changes by more than 1, and back.
+
+    What changes and does not come back, such as a door that swings, is not theirs; where the hand was pushed meanwhile, nothing
+    is found. The gripper stays closed.
+    """
+    views, tips = [], []
+    for gripper in (1.0, -1.0, 1.0):
+        t.grip(arm, gripper)
+        views.append({c.name: see(t, c.name) for c in cameras})
+        tips.append(t.tip(arm).position_m)
+    closed, opened, again = views
+    still = max(float(np.linalg.norm(tip - tips[0])) for tip in tips) < STILL_M
+    looks = {}
+    for name in closed:
+        went, stayed = (np.abs(other[name] - closed[name]).max(axis=2) for other in (opened, again))
+        found = _middle((went > 1.0) & (stayed < 0.5)) if still else None
+        looks[name] = Look(_inside(t.env.camera_model(name, VIEW), tips[-1]), found)
+    return looks
 
 
 def _inside(model: CameraModel, point_m: Array) -> Point | None:

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from capex.errors import CapexError, GLUnavailable
 from capex.worlds import Image
 
-_BACKENDS = {"egl": "mujoco.egl", "osmesa": "mujoco.osmesa", "glfw": "mujoco.glfw", "cgl": "mujoco.cgl"}
 PACKAGES = "libegl1 libgl1 (or libosmesa6)"
 MAX_SIZE = 4096
 
@@ -34,11 +33,19 @@ def backend() -> str:
     return _backend
 
 
+def renderer_name() -> str:
+    """What OpenGL calls its renderer, for example the software rasterizer or a graphics card."""
+    _ensure_context()
+    _context.make_current()
+    from OpenGL import GL
+
+    name = GL.glGetString(GL.GL_RENDERER)
+    return name.decode("ascii", "replace") if isinstance(name, bytes) else "unknown"
+
+
 def _candidates() -> tuple[str, ...]:
     asked = os.environ.get("MUJOCO_GL", "").strip().lower()
     if asked:
-        if asked not in _BACKENDS:
-            raise GLUnavailable(f"MUJOCO_GL is '{asked}'; valid: {', '.join(_BACKENDS)}, or leave it unset")
         return (asked,)
     if sys.platform == "darwin":
         return ("cgl",)
@@ -58,7 +65,7 @@ def _ensure_context() -> None:
         if name in ("egl", "osmesa"):
             os.environ["PYOPENGL_PLATFORM"] = name
         try:
-            context = importlib.import_module(_BACKENDS[name]).GLContext(64, 64)
+            context = importlib.import_module(f"mujoco.{name}").GLContext(64, 64)
             context.make_current()
         except Exception as error:  # any failure of a foreign GL stack means: try the next backend
             reasons.append(f"{name}: {type(error).__name__}: {error}")

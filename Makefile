@@ -1,0 +1,22 @@
+# Two commands do all of the set-up: `make demo` and `make test`.
+VENV ?= .venv
+export VENV
+
+.PHONY: demo test check clean
+
+demo:  ## the expert on two tasks: picture strips and videos in demo/
+	@sh scripts/setup.sh core
+	$(VENV)/bin/capex demo --out demo
+
+test:  ## everything CI runs
+	@sh scripts/setup.sh test
+	$(VENV)/bin/python -m pytest
+
+check:  ## format, lint, types
+	@sh scripts/setup.sh test
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+clean:
+	rm -rf $(VENV) demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

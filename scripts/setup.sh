@@ -1,0 +1,55 @@
+#!/bin/sh
+# Sets up everything a fresh Debian, Ubuntu or macOS machine needs: the virtual environment, the packages, the GL libraries.
+# Usage: scripts/setup.sh core|test      (python: $PYTHON, default python3; environment: $VENV, default .venv)
+set -eu
+what=${1:-core}
+venv=${VENV:-.venv}
+python=${PYTHON:-python3}
+stamp="$venv/.ready-$what"
+began=$(date +%s)
+
+say() { echo "setup: $*" >&2; }
+root() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
+apt_install() {
+    say "installing $*"
+    apt-get update -qq >/dev/null 2>&1 || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+command -v "$python" >/dev/null 2>&1 || { say "there is no '$python'; install Python 3.11 or newer, or set PYTHON"; exit 1; }
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { say "'$python' is $("$python" --version); Python 3.11 or newer is needed: set PYTHON"; exit 1; }
+
+if [ ! -x "$venv/bin/pip" ]; then
+    say "creating $venv"
+    if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
+        rm -rf "$venv"
+        if root; then apt_install python3-venv; else say "Python's venv module is missing; install the package python3-venv"; exit 1; fi
+        "$python" -m venv "$venv"
+    fi
+fi
+
+if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ constraints.txt -nt "$stamp" ]; then
+    pip="$venv/bin/python -m pip --disable-pip-version-check -q"
+    if [ "$what" = test ]; then
+        say "installing capex with its test tools and robosuite (a few minutes)"
+        $pip install -c constraints.txt -e ".[dev,robosuite]"
+        # Without its dependencies: robosuite pins a mink that needs numpy below 2, and leaves mujoco open to versions it breaks on.
+        $pip install -c constraints.txt --no-deps robosuite
+    else
+        say "installing capex"
+        $pip install -c constraints.txt -e .
+    fi
+    touch "$stamp"
+fi
+
+# One GL backend is enough: EGL with a driver, or OSMesa. macOS brings its own.
+if [ "$(uname -s)" = Linux ] && ! "$venv/bin/python" -c 'from capex.worlds import render; render.backend()' >/dev/null 2>&1; then
+    if root; then
+        apt_install libegl1 libgl1
+        "$venv/bin/python" -c 'from capex.worlds import render; render.backend()' >/dev/null 2>&1 || apt_install libosmesa6
+    else
+        say "no OpenGL library was found; install the packages libegl1 and libgl1 (or libosmesa6), for example: sudo apt-get install libegl1 libgl1"
+        exit 1
+    fi
+fi
+echo $(($(date +%s) - began)) > "$venv/.setup-seconds"

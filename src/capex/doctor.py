@@ -1,0 +1,84 @@
+"""`capex doctor`: what works on this machine, and the line that mends what does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from capex import worlds
+from capex.errors import CapexError
+from capex.worlds import Start
+
+# extra -> (modules it must bring, the line that installs it, what it is for)
+ROBOSUITE_LINE = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
+EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "robosuite": (("robosuite", "numba", "cv2"), ROBOSUITE_LINE, "robosuite's worlds"),
+    "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
+}
+CORE = ("mujoco", "numpy", "pillow", "av", "matplotlib", "rich", "tyro")
+Verdict = Literal["ok", "missing", "failed"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    what: str
+    verdict: Verdict
+    detail: str
+
+
+def examine() -> list[Finding]:
+    """Everything `capex doctor` looks at."""
+    found = [Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
+    for package in CORE:
+        try:
+            found.append(Finding(package, "ok", metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            found.append(Finding(package, "missing", "pip install capex"))
+    found.append(_rendering())
+    for extra, (modules, line, purpose) in EXTRAS.items():
+        missing = [m for m in modules if importlib.util.find_spec(m) is None]
+        if missing:
+            found.append(Finding(f"extra {extra}", "missing", f"{purpose}: {line}"))
+        else:
+            found.append(Finding(f"extra {extra}", "ok", purpose))
+    return found
+
+
+def _rendering() -> Finding:
+    try:
+        from capex.worlds import render
+
+        env = worlds.make("kitchen:CloseFridge")
+        env.reset(Start("CloseFridge", 0))
+        env.observe()
+        began = time.perf_counter()
+        images = env.observe()
+        took = 1000 * (time.perf_counter() - began)
+        env.close()
+    except CapexError as error:
+        return Finding("rendering", "failed", str(error))
+    spread = min(int(image.max()) - int(image.min()) for image in images.values())
+    if spread < 30:
+        return Finding("rendering", "failed", f"{render.backend()} draws blank images; try MUJOCO_GL=osmesa with libosmesa6 installed")
+    return Finding("rendering", "ok", f"{render.backend()} ({render.renderer_name()}): three 512x512 images in {took:.0f} ms")
+
+
+def print_findings(findings: list[Finding], console: Console) -> None:
+    """The report as a table."""
+    table = Table(title="capex doctor")
+    for column in ("what", "", "detail"):
+        table.add_column(column, overflow="fold")
+    colours = {"ok": "green", "missing": "yellow", "failed": "red"}
+    for f in findings:
+        table.add_row(f.what, f"[{colours[f.verdict]}]{f.verdict}[/]", escape(f.detail))
+    console.print(table)

@@ -1,0 +1,42 @@
+"""The command line as a user meets it: answers, and sentences instead of tracebacks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def capex(*words: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "capex.cli", *words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("tasks", "kichen"), "there is no world 'kichen'; valid: kitchen"),
+        (("check", "kitchen:CloseFidge"), "there is no task 'CloseFidge' in world 'kitchen'; valid: CloseFridge"),
+        (("expert", "kitchen:CloseFridge", "--starts", "x", "--out", "run"), "'x' names no starts"),
+        (("expert", "kitchen:CloseFridge", "--starts", "10000", "--out", "run"), "there is no start 10000"),
+        (("expert", "kitchen:CloseFridge", "--parallel", "0", "--out", "run"), "--parallel is 0"),
+        (("film", "nowhere"), "nowhere is no episode"),
+    ],
+)
+def test_a_users_mistake_gets_a_sentence(words, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = capex(*words)
+    assert out.returncode == 2
+    assert sentence in " ".join(out.stderr.split())
+    assert "Traceback" not in out.stderr + out.stdout
+
+
+def test_doctor_and_tasks_answer():
+    out = capex("doctor")
+    assert out.returncode == 0, out.stdout
+    assert "rendering" in out.stdout
+    out = capex("tasks")
+    assert out.returncode == 0
+    assert "CloseFridge" in out.stdout
+    assert "PickPlaceCounterToStove" in out.stdout
+    assert "600" in out.stdout
