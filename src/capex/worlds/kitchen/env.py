@@ -1,8 +1,8 @@
 """The kitchen as an Env: MuJoCo behind the contract of `capex.worlds`.
 
 A control step is 25 physics steps of 2 ms with the controller every fifth, then one `mj_forward`: everything that is read afterwards
-(poses, contacts, images) is current, and reading changes nothing. The saved state is time, positions, velocities, warm start, controls
-and the controller's goals: enough to continue bit for bit.
+(poses, contacts, images) is current, and reading changes nothing. The saved state is time, positions, velocities, warm start, controls,
+the controller's goals and the task's latch: enough to continue bit for bit.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ _STATE_PARTS = (
     mujoco.mjtState.mjSTATE_CTRL,
 )
 _SIGNATURE = sum(part.value for part in _STATE_PARTS)
+_OWN_SIZE = Controller.VECTOR_SIZE + 1  # what the saved state holds besides physics: the controller's goals and the task's latch
 _WARNINGS = [w.value for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)]
 
 
@@ -192,14 +193,15 @@ class KitchenEnv:
     def _vector(self) -> Array:
         physics = np.empty(mujoco.mj_stateSize(self._model, _SIGNATURE))
         mujoco.mj_getState(self._model, self._data, physics, _SIGNATURE)
-        return np.concatenate([physics, self._controller.vector])
+        return np.concatenate([physics, self._controller.vector, [float(self._facts.latched)]])
 
     def _restore(self, vector: Array) -> None:
-        physics = vector[: len(vector) - Controller.VECTOR_SIZE]
+        physics, goals, latched = np.split(vector, (len(vector) - _OWN_SIZE, len(vector) - 1))
         mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)
         mujoco.mj_forward(self._model, self._data)
         mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)  # the forward pass overwrote the warm start
-        self._controller.vector = vector[len(vector) - Controller.VECTOR_SIZE :]
+        self._controller.vector = goals
+        self._facts.latched = bool(latched[0])
         self._diverged = False
 
     def _header(self) -> str:
@@ -214,7 +216,7 @@ class KitchenEnv:
         """Continue from a state of this world, task, start and version; any other is refused."""
         if state.header != self._header():
             raise StateMismatch(f"the state belongs to {state.header}; this environment is at {self._header()}: reset to that start first")
-        expected = mujoco.mj_stateSize(self._model, _SIGNATURE) + Controller.VECTOR_SIZE
+        expected = mujoco.mj_stateSize(self._model, _SIGNATURE) + _OWN_SIZE
         vector = np.asarray(state.vector, dtype=np.float64)
         if vector.shape != (expected,) or not np.all(np.isfinite(vector)):
             raise StateMismatch(f"the state has shape {vector.shape} or numbers that are not finite; {expected} finite numbers are needed")
@@ -264,6 +266,8 @@ class KitchenEnv:
             raise PhysicsDiverged(f"{self.spec.name} has diverged earlier in this episode; reset it")
         self._tick(values)
         self._check_physics()
+        if self._task.latch is not None and not self._facts.latched:
+            self._facts.latched = self._task.latch(self._facts)
 
     def _tick(self, action: Array) -> None:
         model, data = self._model, self._data

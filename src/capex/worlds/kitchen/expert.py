@@ -13,13 +13,17 @@ import numpy as np
 
 from capex.errors import CapexError
 from capex.plan import ArmTarget, Gripper, Orientation, Waypoint
-from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
+from capex.pose import DOWN, Array, matrix_to_euler, tilted_forward, yaw_matrix
 from capex.worlds.kitchen.env import ARM, KitchenEnv
 from capex.worlds.kitchen.things import FOOD
 
 LEG_M = 0.09  # spacing of waypoints on a straight line
 HOVER_M = 0.10
-CARRY_M = 0.17  # height of the tip over the worktop while carrying
+CARRY_M = 0.17  # height of the carried thing's middle over the container
+LIFT_M = 0.14
+FINGERTIP_M = 0.0125  # from the tip to the end of the fingers
+TALL_M = 0.04
+GRASP_BELOW_TOP_M = 0.014
 
 Planner = Callable[[KitchenEnv, int], list[Waypoint]]
 
@@ -75,42 +79,70 @@ def _down_with_yaw(yaw: float) -> tuple[float, float, float]:
     return matrix_to_euler(yaw_matrix(yaw) @ DOWN)
 
 
+def _ceiling(point: Array) -> float:
+    """How high the hand can be, pointing down, at a horizontal distance from the mount: the edge of the reach map."""
+    return float(np.interp(math.hypot(point[0], point[1]), (0.30, 0.43, 0.52, 0.60, 0.69), (0.80, 0.69, 0.64, 0.58, 0.48)))
+
+
+def _raised(point: Array, by_m: float) -> Array:
+    """A point lifted, but not above the ceiling of its place."""
+    return np.array([point[0], point[1], max(point[2], min(point[2] + by_m, _ceiling(point)))])
+
+
 def _pick_place(env: KitchenEnv, decision: int) -> list[Waypoint]:
     facts, state = env.facts, env.robot_state().arms[ARM]
     item, container = facts.role("object"), facts.role("container")
     tip, thing = _tip(env), _to_base(env, facts.position(item))
     place = _to_base(env, facts.position(container))
-    holding = item in state.held
-    if not holding and facts.touching(item, container) and facts.distance_xy(item, container) < 0.07:
-        return _retreat(env, tip)
-    if not holding:
-        axis = facts.rotation(item)[:, 0]
-        yaw = math.atan2(axis[1], axis[0]) - _base_pose(env)[2]
-        round_thing = item in FOOD and FOOD[item].shape == "ball"
-        orientation = _down_with_yaw(0.0 if round_thing else yaw + 0.35 * (decision // 3))
-        hover = thing + np.array([0, 0, HOVER_M])
-        above = np.array([tip[0], tip[1], max(tip[2], hover[2])])
-        grasp = thing - np.array([0, 0, 0.004])
-        approach = [_at(above, orientation, "open"), *_line(above, hover, orientation)]
-        lift = grasp + np.array([0, 0, CARRY_M - 0.03])
-        return [*approach, *_line(hover, grasp, orientation, "close"), *_line(grasp, lift)]
-    high = max(tip[2], place[2] + CARRY_M)
-    over = np.array([place[0], place[1], high])
+    half = facts.half_height(item)
+    if item in state.held:
+        return _carry(env, tip, thing, place, half)
+    if facts.touching(item, container) and facts.distance_xy(item, container) < 0.07:
+        return _retreat(tip)
+    axis = facts.rotation(item)[:, 0]
+    yaw = math.atan2(axis[1], axis[0]) - _base_pose(env)[2]
+    round_thing = item in FOOD and FOOD[item].shape == "ball"
+    orientation = _down_with_yaw(0.0 if round_thing else yaw + 0.35 * (decision // 3))
+    # Tall things are taken near their top, low ones around their middle.
+    grasp = thing + np.array([0, 0, max(half - GRASP_BELOW_TOP_M, -0.004) if half > TALL_M else -0.004])
+    hover = _raised(grasp, HOVER_M)
+    above = np.array([tip[0], tip[1], max(tip[2], min(hover[2] + 0.03, _ceiling(tip)))])
+    approach = [_at(above, orientation, "open"), *_line(above, hover, orientation)]
+    return [*approach, *_line(hover, grasp, orientation, "close"), *_line(grasp, _raised(grasp, LIFT_M))]
+
+
+def _carry(env: KitchenEnv, tip: Array, thing: Array, place: Array, half: float) -> list[Waypoint]:
+    """Bring what is held over the container, lower it, let go, retreat."""
     hang = tip - thing  # how the object hangs in the hand
-    target = np.array([place[0] + hang[0], place[1] + hang[1], place[2] + 0.055 + hang[2]])
-    over[:2] = target[:2]
-    way = [
-        *_line(tip, np.array([tip[0], tip[1], high])),
-        *_line(np.array([tip[0], tip[1], high]), over),
-        *_line(over, target, "keep", "release"),
-    ]
-    return way + _retreat(env, target)
+    target = place + hang + np.array([0, 0, half + 0.022])
+    up, over = _raised(tip, place[2] + hang[2] + CARRY_M - tip[2]), _raised(target, CARRY_M - half)
+    over[2] = max(over[2], min(up[2], _ceiling(over)))
+    return [*_line(tip, up), *_line(up, over), *_line(over, target, "keep", "release"), *_retreat(target)]
 
 
-def _retreat(env: KitchenEnv, tip: Array) -> list[Waypoint]:
+def _retreat(tip: Array) -> list[Waypoint]:
     """Up, then back towards the robot: over 25 cm away from what was let go."""
-    up = tip + np.array([0, 0, 0.12])
-    return _path(tip, [up, np.array([max(0.24, up[0] - 0.20), up[1] * 0.7, min(up[2] + 0.08, 0.74)])])
+    up = _raised(tip, 0.12)
+    back = np.array([max(0.24, up[0] - 0.20), up[1] * 0.7, 0.0])
+    back[2] = min(up[2] + 0.12, _ceiling(back))
+    return _path(tip, [up, back])
+
+
+def _press(env: KitchenEnv, decision: int) -> list[Waypoint]:
+    """Push a button in the front of an appliance with closed fingers, then back off."""
+    facts = env.facts
+    button = facts.role("button")
+    tip = _tip(env)
+    heading = _base_pose(env)[2]
+    forward = tilted_forward(0.0, -heading)  # square to the front, however the robot stands
+    face = _to_base(env, facts.position(button)) - yaw_matrix(-heading) @ np.array([0.006 + FINGERTIP_M, 0, 0])
+    into = yaw_matrix(-heading) @ np.array([1.0, 0, 0])
+    if facts.latched:
+        return _line(tip, tip - 0.19 * into, forward)
+    before = face - 0.07 * into
+    aside = np.array([min(tip[0], before[0]), before[1], before[2]])
+    way = [_at(tip, forward, "close"), *_path(tip, [aside, before], forward)]
+    return [*way, *_line(before, face + (0.018 + 0.004 * (decision % 3)) * into, forward)]
 
 
 def _close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
@@ -147,4 +179,39 @@ def _close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*fingers, *way, *_path(tip if touching else begin, [*arc, *final], "forward")]
 
 
-SKILLS: dict[str, Planner] = {"PickPlaceCounterToStove": _pick_place, "CloseFridge": _close_door}
+def _close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
+    """Lift a door that is hinged along its lower edge by its handle bar, from below, and push it shut."""
+    facts = env.facts
+    part = facts.role("part")
+    tip = _tip(env)
+    hinge = facts.position(part)
+    angle = facts.joint(part)
+    heading = _base_pose(env)[2]
+    forward = tilted_forward(0.0, -heading)
+
+    def contact(angle: float, gap: float) -> Array:
+        """Tip position whose fingers touch the handle bar from outside at an opening angle."""
+        along, normal = np.array([-math.sin(angle), math.cos(angle)]), np.array([-math.cos(angle), -math.sin(angle)])
+        extent = FINGERTIP_M * math.cos(angle) + 0.011 * math.sin(angle)
+        x, z = hinge[[0, 2]] + 0.202 * along + (0.009 + 0.028 + 0.007 + extent + gap) * normal
+        return _to_base(env, (x + 0.015 * math.sin(angle), hinge[1], z))
+
+    begin = contact(angle, 0.03)
+    touching = float(np.linalg.norm(tip - contact(angle, 0.0))) < 0.04
+    back = np.array([min(tip[0], begin[0] - 0.10), tip[1], tip[2]])
+    low = np.array([back[0], begin[1], begin[2]])
+    way = [] if touching else _path(tip, [back, low, begin], forward)
+    fingers = [_at(tip, forward, "close")] if decision == 0 else []
+    steps = max(1, math.ceil(angle * 0.2 / 0.04))
+    arc = [contact(angle * (1 - (k + 1) / steps), -0.02) for k in range(steps)]
+    return [*fingers, *way, *_path(tip if touching else begin, [*arc, contact(0.0, -0.04)], forward)]
+
+
+SKILLS: dict[str, Planner] = {
+    "CloseFridge": _close_door,
+    "CloseToasterOvenDoor": _close_flap,
+    "TurnOnMicrowave": _press,
+    "PickPlaceCounterToStove": _pick_place,
+    "PickPlaceToasterToCounter": _pick_place,
+    "PickPlaceSinkToCounter": _pick_place,
+}

@@ -16,8 +16,10 @@ class Facts:
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, roles: Mapping[str, str]):
         self.model, self.data, self._roles = model, data, roles
+        self.latched = False  # whether the task's momentary event (a button's press) has happened; the env keeps it with the state
         self._tip = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "tip")
-        self._bodies = {model.body(i).name: i for i in range(model.nbody)}
+        self._names = [model.body(i).name for i in range(model.nbody)]
+        self._bodies = {name: i for i, name in enumerate(self._names)}
         self._joints = {model.joint(i).name: i for i in range(model.njnt)}
 
     def role(self, role: str) -> str:
@@ -41,6 +43,14 @@ class Facts:
         """A body's orientation in the world."""
         return np.array(self.data.xmat[self._bodies[body]]).reshape(3, 3)
 
+    def half_height(self, body: str) -> float:
+        """Half of the height of a thing as it lies or stands: from its first geom, a ball, capsule or box."""
+        geom = int(self.model.body_geomadr[self._bodies[body]])
+        size, R = self.model.geom_size[geom], self.data.geom_xmat[geom].reshape(3, 3)
+        if self.model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX:
+            return float(np.abs(R[2]) @ size)
+        return float(size[0])
+
     def distance_xy(self, a: str, b: str) -> float:
         """Horizontal distance between two bodies."""
         d = self.data.xpos[self._bodies[a]] - self.data.xpos[self._bodies[b]]
@@ -51,8 +61,13 @@ class Facts:
         d = self.data.site_xpos[self._tip] - self.data.xpos[self._bodies[body]]
         return math.sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2])
 
+    def touched_by(self, body: str) -> set[str]:
+        """Names of the bodies in contact with a body."""
+        i = self._bodies[body]
+        bodies = self.model.geom_bodyid[self.data.contact.geom]
+        others = np.concatenate([bodies[bodies[:, 0] == i, 1], bodies[bodies[:, 1] == i, 0]])
+        return {self._names[k] for k in others.tolist()}
+
     def touching(self, a: str, b: str) -> bool:
         """Whether two bodies are in contact."""
-        ia, ib = self._bodies[a], self._bodies[b]
-        bodies = self.model.geom_bodyid[self.data.contact.geom]
-        return bool(np.any(((bodies[:, 0] == ia) & (bodies[:, 1] == ib)) | ((bodies[:, 0] == ib) & (bodies[:, 1] == ia))))
+        return b in self.touched_by(a)

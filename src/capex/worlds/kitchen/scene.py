@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,10 +20,11 @@ WALL_X_M = fx.COUNTER_DEPTH_M
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of the kitchen's row: a kind and a width."""
+    """A piece of the kitchen's row: a kind, a width, and the appliances on its top by their distance from its left end."""
 
     kind: str
     width: float
+    appliances: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,31 @@ class Layout:
     fridge_hinge: str = "right"
 
 
+# Every layout leaves worktop beside the stove, the sink and the toaster, where plates stand.
 LAYOUTS: tuple[Layout, ...] = (
-    Layout((Unit("fridge", 0.70), Unit("counter", 1.30), Unit("stove", 0.60), Unit("counter", 1.00))),
+    Layout((
+        Unit("fridge", 0.70), Unit("counter", 1.30, (("toaster oven", 0.32),)), Unit("stove", 0.60), Unit("counter", 1.00),
+        Unit("sink", 0.80), Unit("counter", 1.90, (("toaster", 0.90), ("microwave", 1.58))),
+    )),
+    Layout((
+        Unit("counter", 1.90, (("microwave", 0.32), ("toaster", 1.00))), Unit("sink", 0.80), Unit("counter", 1.00),
+        Unit("stove", 0.60), Unit("counter", 1.30, (("toaster oven", 0.98),)), Unit("fridge", 0.70),
+    ), "left"),
+    Layout((
+        Unit("fridge", 0.70), Unit("counter", 1.90, (("microwave", 0.32), ("toaster", 1.00))), Unit("sink", 0.80),
+        Unit("counter", 1.00), Unit("stove", 0.60), Unit("counter", 1.30, (("toaster oven", 0.98),)),
+    )),
+    Layout((
+        Unit("counter", 1.30, (("toaster oven", 0.32),)), Unit("stove", 0.60),
+        Unit("counter", 1.90, (("toaster", 0.95), ("microwave", 1.58))),
+        Unit("fridge", 0.70), Unit("counter", 0.80), Unit("sink", 0.80), Unit("counter", 0.80),
+    )),
+    Layout((
+        Unit("counter", 0.90), Unit("sink", 0.80), Unit("counter", 1.90, (("toaster", 0.95), ("toaster oven", 1.60))), Unit("fridge", 0.70),
+        Unit("counter", 1.60, (("microwave", 0.32),)), Unit("stove", 0.60), Unit("counter", 0.90),
+    ), "left"),
 )  # fmt: skip
+APPLIANCE_FRONT_M = {"toaster oven": 0.17, "microwave": 0.15, "toaster": 0.20}  # from the counter's front to the appliance's frame
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,21 @@ class Kitchen:
         """A fixture by name."""
         return self.places[name]
 
+    def counter_beside(self, fixture: Fixture, side: float) -> Fixture:
+        """The worktop next to a fixture of the row, on its left (side 1) or right (-1)."""
+        beside = [f for n, f in self.places.items() if n.startswith("counter") and (f.y - fixture.y) * side > 0]
+        return min(beside, key=lambda f: abs(f.y - fixture.y))
+
+    def counter_under(self, appliance: Fixture) -> Fixture:
+        """The worktop that an appliance stands on."""
+        return min((f for n, f in self.places.items() if n.startswith("counter")), key=lambda f: abs(f.y - appliance.y))
+
+    @property
+    def occupied(self) -> list[tuple[float, float, float]]:
+        """Discs (x, y, radius) on the worktops where appliances stand."""
+        spread = {"toaster oven": (0.16, 0.28), "microwave": (0.18, 0.32), "toaster": (0.0, 0.18)}
+        return [(f.x + spread[n][0], f.y, spread[n][1]) for n, f in self.places.items() if n in spread]
+
 
 def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
     """Lay the row out along y, left (+y) to right, the fronts at x = 0."""
@@ -69,6 +106,8 @@ def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
             counters += 1
             name = "counter" if counters == 1 else f"counter {counters}"
         places[name] = Fixture(name, 0.0, centre, 0.0, unit.width)
+        for appliance, offset in unit.appliances:
+            places[appliance] = Fixture(appliance, APPLIANCE_FRONT_M[appliance], y - offset, 0.0, 0.0)
         y -= unit.width
     return Kitchen(chosen, STYLES[style], places, y, high)
 
@@ -113,16 +152,18 @@ def _add_fixtures(b: Builder, kitchen: Kitchen) -> None:
     fx.add_room(b, WALL_X_M, kitchen.low_y, kitchen.high_y)
     for name, f in kitchen.places.items():
         place = Place(f.x, f.y, f.yaw)
-        if name == "fridge":
-            fx.add_fridge(b, place, hinge=kitchen.layout.fridge_hinge)
-        elif name.startswith("counter"):
+        if name.startswith("counter"):
             fx.add_counter(b, name, place, f.width)
             fx.add_wall_cabinets(b, f"cabinet over {name}", place, f.width)
+        elif name == "fridge":
+            fx.add_fridge(b, place, hinge=kitchen.layout.fridge_hinge)
         elif name == "stove":
             fx.add_stove(b, place, f.width)
             fx.add_hood(b, place, f.width)
+        elif name == "sink":
+            fx.add_sink(b, place, f.width)
+        else:
+            APPLIANCES[name](b, place)
 
 
-def yaw_of(matrix_00: float, matrix_10: float) -> float:
-    """Yaw of a rotation from the first column's x and y."""
-    return math.atan2(matrix_10, matrix_00)
+APPLIANCES = {"toaster oven": fx.add_toaster_oven, "microwave": fx.add_microwave, "toaster": fx.add_toaster}

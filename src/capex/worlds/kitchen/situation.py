@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from capex.worlds.kitchen.fixtures import Fixture
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
-from capex.worlds.kitchen.things import CLUTTER, FOOD, Food, add_food
+from capex.worlds.kitchen.things import CLUTTER, FOOD, Food, Slice, add_food, add_slice
 
 T = TypeVar("T")
 
@@ -93,6 +93,11 @@ def place_food(name: str, food: Food, x: float, y: float, surface_m: float, yaw:
 
 def _coloured(build: Callable[[Builder, Any, Colour], None], colour: Colour) -> Callable[[Builder, Any], None]:
     return lambda b, body: build(b, body, colour)
+
+
+def place_slice(piece: Slice, x: float, y: float, surface_m: float, yaw: float) -> Placed:
+    """A slice standing upright."""
+    return Placed(piece.name, functools.partial(add_slice, piece=piece), (x, y, surface_m + piece.half_m[2] + 0.001), yaw)
 
 
 def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,

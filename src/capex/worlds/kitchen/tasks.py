@@ -1,23 +1,38 @@
 """The tasks of the kitchen: what a start draws for each, and when it counts as done.
 
-A task is three things: the row that `capex tasks` prints, a function that composes a situation from draws, and a success rule read from
-physics after every control step. Criteria and horizons are the paper's (its table of tasks).
+A task is the row that `capex tasks` prints, a function that composes a situation from draws, a success rule read from physics after
+every control step, and, for a momentary event such as a button's press, a latch. Criteria and horizons are the paper's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.facts import Facts
-from capex.worlds.kitchen.fixtures import BURNERS, COUNTER_HEIGHT_M
+from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M, SLOT_FLOOR_M, SLOT_Y_M, Fixture
+from capex.worlds.kitchen.robot import HAND_BODIES
 from capex.worlds.kitchen.scene import Kitchen
-from capex.worlds.kitchen.situation import Draw, Placed, Situation, draw_food, draw_light, draw_posture, place_food, scatter
-from capex.worlds.kitchen.things import PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, add_pan, add_plate
+from capex.worlds.kitchen.situation import (
+    Draw,
+    Placed,
+    Situation,
+    draw_food,
+    draw_light,
+    draw_posture,
+    place_food,
+    place_slice,
+    scatter,
+)
+from capex.worlds.kitchen.things import PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, SLICES, add_pan, add_plate
 
 CLOSED = 0.005  # fraction of a joint's range
+PRESSED = 0.6  # fraction of a button's travel
 CLEAR_OF_OBJECT_M = 0.25
+CLEAR_OF_BUTTON_M = 0.15
+IN_PAN_M = 0.07
+ON_PLATE_M = 0.7 * PLATE_RADIUS_M
 
 
 @dataclass(frozen=True)
@@ -27,6 +42,7 @@ class Task:
     info: TaskInfo
     compose: Callable[[Draw, Kitchen], Situation]
     success: Callable[[Facts], bool]
+    latch: Callable[[Facts], bool] | None = None
 
 
 def _close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
@@ -37,19 +53,35 @@ def _close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
     y = fridge.y - side * draw.uniform(-0.08, 0.08)
     posture = draw_posture(draw, "forward right" if side < 0 else "forward left")
     robot = (x, y, draw.uniform(-0.12, 0.12))
-    counter = kitchen.fixture("counter")
-    edge = counter.width / 2
-    things = scatter(draw, counter, 3, (0.15, edge - 0.45), (0.5, edge - 0.08), COUNTER_HEIGHT_M, ())
-    return Situation(
-        "Close the fridge door.", robot, posture, tuple(things), {"fridge door": angle}, {"part": "fridge door"}, draw_light(draw)
-    )
+    things = _clutter(draw, kitchen, kitchen.counter_beside(fridge, side), 3, -side)
+    return Situation("Close the fridge door.", robot, posture, things, {"fridge door": angle}, {"part": "fridge door"}, draw_light(draw))
+
+
+def _close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
+    oven = kitchen.fixture("toaster oven")
+    counter = kitchen.counter_under(oven)
+    angle = draw.uniform(0.45, 1.25)
+    robot = (counter.x - draw.uniform(0.46, 0.58), oven.y + draw.uniform(-0.12, 0.12), draw.uniform(-0.12, 0.12))
+    posture = draw_posture(draw, "forward")
+    things = _clutter(draw, kitchen, counter, 3, 1.0 if oven.y < counter.y else -1.0)
+    joints = {"toaster oven door": angle}
+    return Situation("Close the toaster oven door.", robot, posture, things, joints, {"part": "toaster oven door"}, draw_light(draw))
+
+
+def _turn_on_microwave(draw: Draw, kitchen: Kitchen) -> Situation:
+    microwave = kitchen.fixture("microwave")
+    counter = kitchen.counter_under(microwave)
+    robot = (counter.x - draw.uniform(0.30, 0.44), microwave.y + draw.uniform(-0.24, 0.04), draw.uniform(-0.15, 0.15))
+    posture = draw_posture(draw, "forward")
+    things = _clutter(draw, kitchen, counter, 2, 1.0 if microwave.y < counter.y else -1.0)
+    roles = {"button": "start button"}
+    return Situation("Press the start button on the microwave.", robot, posture, things, {}, roles, draw_light(draw))
 
 
 def _counter_to_stove(draw: Draw, kitchen: Kitchen) -> Situation:
     stove = kitchen.fixture("stove")
     side = draw.choice((1.0, -1.0))  # on which side of the stove the plate stands
-    counters = [f for n, f in kitchen.places.items() if n.startswith("counter") and (f.y - stove.y) * side > 0]
-    counter = min(counters, key=lambda f: abs(f.y - stove.y))
+    counter = kitchen.counter_beside(stove, side)
     burner_x, burner_y, _ = BURNERS[draw.choice(("front left", "front right"))]
     pan_x, pan_y = stove.x + burner_x + draw.uniform(-0.02, 0.03), stove.y + burner_y + draw.uniform(-0.02, 0.02)
     plate_x = counter.x + draw.uniform(0.14, 0.30)
@@ -63,32 +95,98 @@ def _counter_to_stove(draw: Draw, kitchen: Kitchen) -> Situation:
         place_food(name, food, food_x, food_y, COUNTER_HEIGHT_M + PLATE_FLOOR_M + 0.001, draw.uniform(-1.57, 1.57)),
     ]
     clear = [(pan_x, pan_y, PAN_RADIUS_M + 0.05), (plate_x, plate_y, PLATE_RADIUS_M + 0.04)]
-    reach = counter.width / 2
-    near = side * -reach  # the counter's edge towards the stove, in the counter's frame
-    span = (near, near + side * 0.75) if side > 0 else (near + side * 0.75, near)
-    things += scatter(draw, counter, 2, (0.40, span[0] + 0.08), (0.50, span[1]), COUNTER_HEIGHT_M, clear)
-    middle = (pan_y + plate_y) / 2
-    robot = (stove.x - draw.uniform(0.20, 0.30), middle + draw.uniform(-0.10, 0.10), draw.uniform(-0.12, 0.12))
-    return Situation(
-        f"Pick the {name} from the plate and place it in the pan.",
-        robot,
-        draw_posture(draw, "down"),
-        tuple(things),
-        {},
-        {"object": name, "from": "plate", "container": "pan"},
-        draw_light(draw),
-    )
+    things += _clutter(draw, kitchen, counter, 2, -side, clear)
+    robot = (stove.x - draw.uniform(0.20, 0.30), (pan_y + plate_y) / 2 + draw.uniform(-0.10, 0.10), draw.uniform(-0.12, 0.12))
+    roles = {"object": name, "from": "plate", "container": "pan"}
+    instruction = f"Pick the {name} from the plate and place it in the pan."
+    return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
+
+
+def _toaster_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
+    toaster = kitchen.fixture("toaster")
+    counter = kitchen.counter_under(toaster)
+    side = draw.choice((1.0, -1.0))
+    slot = draw.choice((1.0, -1.0))
+    piece = draw.choice(SLICES)
+    slice_x, slice_y, _ = toaster.world((draw.uniform(-0.012, 0.012), slot * SLOT_Y_M, 0.0))
+    plate_x, plate_y = counter.x + draw.uniform(0.14, 0.28), toaster.y + side * draw.uniform(0.25, 0.34)
+    things = [
+        Placed("plate", add_plate, (plate_x, plate_y, COUNTER_HEIGHT_M + 0.001), 0.0),
+        place_slice(piece, slice_x, slice_y, COUNTER_HEIGHT_M + SLOT_FLOOR_M, toaster.yaw),
+    ]
+    things += _clutter(draw, kitchen, counter, 2, side, [(plate_x, plate_y, PLATE_RADIUS_M + 0.04)])
+    robot = (counter.x - draw.uniform(0.19, 0.27), toaster.y + side * draw.uniform(0.0, 0.22), draw.uniform(-0.12, 0.12))
+    roles = {"object": piece.name, "from": "toaster", "container": "plate"}
+    instruction = f"Pick the {piece.name} from the toaster and place it on the plate."
+    return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
+
+
+def _sink_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
+    sink = kitchen.fixture("sink")
+    side = draw.choice((1.0, -1.0))
+    counter = kitchen.counter_beside(sink, side)
+    food = draw_food(draw)
+    name = food.kind.name
+    floor = COUNTER_HEIGHT_M - BASIN[2]
+    food_x = sink.x + BASIN_FRONT_M + BASIN[1] / 2 + draw.uniform(-0.06, 0.05)
+    food_y = sink.y + draw.uniform(-0.11, 0.11)
+    plate_x = counter.x + draw.uniform(0.14, 0.30)
+    plate_y = sink.y + side * (sink.width / 2 + draw.uniform(0.12, 0.22))
+    things = [
+        Placed("plate", add_plate, (plate_x, plate_y, COUNTER_HEIGHT_M + 0.001), 0.0),
+        place_food(name, food, food_x, food_y, floor, draw.uniform(-0.8, 0.8)),
+    ]
+    things += _clutter(draw, kitchen, counter, 2, -side, [(plate_x, plate_y, PLATE_RADIUS_M + 0.04)])
+    robot = (sink.x - draw.uniform(0.18, 0.26), (food_y + plate_y) / 2 + draw.uniform(-0.10, 0.10), draw.uniform(-0.12, 0.12))
+    roles = {"object": name, "from": "sink", "container": "plate"}
+    instruction = f"Pick the {name} from the sink and place it on the plate."
+    return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
+
+
+def _clutter(
+    draw: Draw, kitchen: Kitchen, counter: Fixture, count: int, towards: float, clear: Sequence[tuple[float, float, float]] = ()
+) -> tuple[Placed, ...]:
+    """Distractors at the back of the nearer three quarters of a metre of a worktop, clear of dishes and appliances."""
+    end = counter.width / 2 - 0.08
+    inner = max(-end, end - 0.8)
+    low, high = (inner, end) if towards > 0 else (-end, -inner)
+    return tuple(scatter(draw, counter, count, (0.40, low), (0.52, high), COUNTER_HEIGHT_M, [*clear, *kitchen.occupied]))
 
 
 def _closed(facts: Facts) -> bool:
     return facts.joint_fraction(facts.role("part")) <= CLOSED
 
 
+def _started(facts: Facts) -> bool:
+    return facts.latched and facts.tip_distance(facts.role("button")) > CLEAR_OF_BUTTON_M
+
+
+def _pressed(facts: Facts) -> bool:
+    button = facts.role("button")
+    return facts.joint_fraction(button) >= PRESSED and bool(facts.touched_by(button) & set(HAND_BODIES))
+
+
 def _in_pan(facts: Facts) -> bool:
-    item, pan = facts.role("object"), facts.role("container")
-    return facts.touching(item, pan) and facts.distance_xy(item, pan) < 0.07 and facts.tip_distance(item) > CLEAR_OF_OBJECT_M
+    return _placed(facts, IN_PAN_M)
 
 
+def _on_plate(facts: Facts) -> bool:
+    return _placed(facts, ON_PLATE_M)
+
+
+def _on_plate_on_counter(facts: Facts) -> bool:
+    return _placed(facts, ON_PLATE_M) and any(n.startswith("counter") for n in facts.touched_by(facts.role("container")))
+
+
+def _placed(facts: Facts, within_m: float) -> bool:
+    item, container = facts.role("object"), facts.role("container")
+    if facts.tip_distance(item) <= CLEAR_OF_OBJECT_M or facts.distance_xy(item, container) >= within_m:
+        return False
+    return facts.touching(item, container)
+
+
+_CLEAR = "gripper over 25 cm from the object"
+_PLATE = "object on the plate (contact, within 0.7 of its radius)"
 _ALL = (
     Task(
         TaskInfo("CloseFridge", "Doors and lids", 900, "Close the fridge door.", "every fridge door joint at most 0.005 of its range"),
@@ -96,15 +194,54 @@ _ALL = (
         _closed,
     ),
     Task(
+        TaskInfo("CloseToasterOvenDoor", "Doors and lids", 450, "Close the toaster oven door.", "door joint at most 0.005 of its range"),
+        _close_toaster_oven,
+        _closed,
+    ),
+    Task(
+        TaskInfo(
+            "TurnOnMicrowave",
+            "Buttons, knobs, levers",
+            450,
+            "Press the start button on the microwave.",
+            "start button pressed; gripper then over 15 cm from it",
+        ),
+        _turn_on_microwave,
+        _started,
+        _pressed,
+    ),
+    Task(
         TaskInfo(
             "PickPlaceCounterToStove",
             "Pick and place",
             600,
             "Pick the OBJECT from the plate and place it in the pan.",
-            "object touches the pan within 7 cm of its centre (horizontally); gripper over 25 cm from the object",
+            f"object touches the pan within 7 cm of its centre (horizontally); {_CLEAR}",
         ),
         _counter_to_stove,
         _in_pan,
+    ),
+    Task(
+        TaskInfo(
+            "PickPlaceToasterToCounter",
+            "Pick and place",
+            600,
+            "Pick the OBJECT from the toaster and place it on the plate.",
+            f"{_PLATE}; {_CLEAR}",
+        ),
+        _toaster_to_counter,
+        _on_plate,
+    ),
+    Task(
+        TaskInfo(
+            "PickPlaceSinkToCounter",
+            "Pick and place",
+            900,
+            "Pick the OBJECT from the sink and place it on the plate.",
+            f"{_PLATE}; plate touches the counter; {_CLEAR}",
+        ),
+        _sink_to_counter,
+        _on_plate_on_counter,
     ),
 )
 BY_NAME: dict[str, Task] = {task.info.name: task for task in _ALL}

@@ -1,6 +1,6 @@
 """Movable things: food, dishes and the clutter between them. Each kind is data; a start draws its size, colour and place.
 
-Food is a capsule, ball, box or cylinder to the touch and a turned mesh to the eye. Masses stay at 0.3 kg or less: that is what the arm
+Food is a capsule, a ball or a thin box to the touch and a turned mesh to the eye. Masses stay at 0.3 kg or less: that is what the arm
 lifts without sagging out of its tolerance.
 """
 
@@ -17,7 +17,9 @@ from capex.worlds.kitchen.parts import BOX, CAPSULE, CYLINDER, HIDDEN, SPHERE, B
 # Dry contact of a free thing: sliding, torsional and rolling friction; rolling stops a fruit within a few decimetres.
 TOUCH = {"condim": 6, "friction": (0.8, 0.005, 0.0015), "solref": (0.008, 1)}
 
-Shape = Literal["capsule", "ball", "box", "cylinder"]
+_DISH = {"condim": 3, "friction": (0.8, 0.01, 0.0001), "solref": (0.008, 1)}
+
+Shape = Literal["capsule", "ball"]
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,42 @@ def add_food(b: Builder, body: Any, food: Food) -> None:
         b.capsule(body, (half - 0.002, 0, 0), (half + 0.006, 0, 0), 0.004, b.looks.plain(food.kind.stem), collide=False)
 
 
+@dataclass(frozen=True)
+class Slice:
+    """Something flat that stands in a toaster: thickness along its y axis, upright along z."""
+
+    name: str
+    half_m: tuple[float, float, float]
+    crust: Colour
+    crumb: Colour
+    mass_kg: float = 0.05
+
+
+SLICES = (
+    Slice("slice of bread", (0.048, 0.009, 0.049), (0.55, 0.33, 0.15), (0.93, 0.83, 0.62)),
+    Slice("slice of toast", (0.047, 0.008, 0.048), (0.36, 0.20, 0.10), (0.70, 0.44, 0.20)),
+    Slice("waffle", (0.049, 0.010, 0.049), (0.80, 0.55, 0.20), (0.90, 0.68, 0.30)),
+)
+
+
+def add_slice(b: Builder, body: Any, piece: Slice) -> None:
+    """Fill a free body with a slice: a thin box with a crust around its faces."""
+    x, y, z = piece.half_m
+    body.add_geom(type=BOX, size=piece.half_m, mass=piece.mass_kg, **HIDDEN, **_DISH)
+    b.box(body, (0, 0, 0), piece.half_m, b.looks.plain(piece.crust, 0.1), collide=False)
+    if piece.name == "waffle":
+        for u in range(3):
+            for v in range(3):
+                spot = ((u - 1) * 0.6 * x, 0, (v - 1) * 0.6 * z)
+                b.box(body, spot, (0.22 * x, y + 0.0006, 0.22 * z), b.looks.plain(piece.crumb, 0.1), collide=False)
+    else:
+        b.box(body, (0, 0, 0), (x - 0.006, y + 0.0006, z - 0.006), b.looks.plain(piece.crumb, 0.1), collide=False)
+
+
 PLATE_RADIUS_M = 0.105
 PLATE_FLOOR_M = 0.010  # height of the plate's upper surface
 PAN_RADIUS_M = 0.125
 PAN_FLOOR_M = 0.008
-
-
-_DISH = {"condim": 3, "friction": (0.8, 0.01, 0.0001), "solref": (0.008, 1)}
 
 
 def _dish_floor(body: Any, radius: float, low: float, high: float, mass: float) -> None:
