@@ -12,7 +12,16 @@ import pytest
 from capex import worlds
 
 AREAS = {  # test file -> area of the time budget
-    "kitchen and executor": ("test_check", "test_executor", "test_expert", "test_film", "test_grasp", "test_kitchen", "test_panda", "test_render"),
+    "kitchen and executor": (
+        "test_check",
+        "test_executor",
+        "test_expert",
+        "test_film",
+        "test_grasp",
+        "test_kitchen",
+        "test_panda",
+        "test_render",
+    ),
     "package": ("test_cli", "test_imports", "test_plan", "test_pose", "test_store"),
     "robosuite": ("test_robosuite",),
 }

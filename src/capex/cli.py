@@ -64,15 +64,23 @@ class Tasks:
 
     world: Positional[str] = "kitchen"
     """Which world."""
+    pictures: Path | None = None
+    """Folder for a sheet with the three camera views of two starts per task."""
 
     def run(self) -> int:
-        """Print the table."""
+        """Print the table, and draw the sheet if asked."""
         table = Table(title=f"tasks of {self.world}")
         for column in ("task", "family", "horizon", "instruction", "success"):
             table.add_column(column, overflow="fold", no_wrap=column == "task", justify="right" if column == "horizon" else "left")
         for info in worlds.tasks(self.world).values():
             table.add_row(info.name, info.family, str(info.horizon), escape(info.instruction), escape(info.criterion))
         console.print(table)
+        if self.pictures is not None:
+            from capex.film import write_sheet
+
+            with console.status("rendering"):
+                sheet = write_sheet(self.world, self.pictures)
+            console.print(f"[bold]{sheet}[/]")
         return 0
 
 
@@ -118,14 +126,17 @@ class Check:
 
     name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]]
     """Which environment."""
+    start: int = 0
+    """In which start: the hand should be in view and the base have room to drive."""
 
     def run(self) -> int:
         """Print each rule with its verdict."""
+        from capex.worlds import Start
         from capex.worlds.check import check
 
         env = worlds.make(self.name)
         with console.status(f"checking {self.name}"):
-            report = check(env)
+            report = check(env, start=Start(env.spec.task, self.start))
         env.close()
         console.print(report)
         return 0 if report.ok else 1

@@ -57,6 +57,37 @@ def write_strip(episode: Path, out: Path) -> Path:
     return out
 
 
+SHEET_STARTS = (0, 1)
+SHEET_TILE = 224
+SHEET_HEAD = 20
+
+
+def write_sheet(world: str, folder: Path) -> Path:
+    """One picture of a world: per task, the three views of two starts with their instructions, and each view at full size beside it."""
+    rows = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for task in worlds.tasks(world):
+        env = worlds.make(f"{world}:{task}")
+        width = SHEET_TILE * len(env.spec.cameras)
+        row = Picture.new("RGB", (len(SHEET_STARTS) * (width + 8) - 8, SHEET_TILE + SHEET_HEAD), "white")
+        for column, index in enumerate(SHEET_STARTS):
+            env.reset(Start(task, index))
+            x = column * (width + 8)
+            for k, (camera, image) in enumerate(env.observe().items()):
+                picture = Picture.fromarray(image)
+                picture.save(folder / f"{task}-{index}-{camera}.png")
+                row.paste(picture.resize((SHEET_TILE, SHEET_TILE), Picture.Resampling.LANCZOS), (x + k * SHEET_TILE, SHEET_HEAD))
+            ImageDraw.Draw(row).text((x + 4, 3), f"{task} {index}: {env.instruction}", fill="black")
+        env.close()
+        rows.append(row)
+    sheet = Picture.new("RGB", (rows[0].width, sum(r.height for r in rows)), "white")
+    for k, row in enumerate(rows):
+        sheet.paste(row, (0, sum(r.height for r in rows[:k])))
+    out = folder / f"{world}.png"
+    sheet.save(out)
+    return out
+
+
 def write_video(episode: Path, out: Path, *, every: int = 2) -> Path:
     """All cameras side by side as h264 at the speed of the robot; `every` ticks one frame."""
     env, _ = open_episode(episode)

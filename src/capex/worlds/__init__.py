@@ -234,8 +234,12 @@ class TaskInfo:
 
 
 # A world is a module with `TASKS` (name -> TaskInfo) and `make(world, task)`; it is imported when first used.
-WORLDS: dict[str, str] = {"kitchen": "capex.worlds.kitchen", "robosuite": "capex.worlds.robosuite"}
-EXPERTS: dict[str, str] = {"kitchen": "capex.worlds.kitchen.expert"}
+WORLDS: dict[str, str] = {
+    "kitchen": "capex.worlds.kitchen",
+    "kitchen-mixed": "capex.worlds.kitchen",
+    "robosuite": "capex.worlds.robosuite",
+}
+EXPERTS: dict[str, str] = {"kitchen": "capex.worlds.kitchen.expert", "kitchen-mixed": "capex.worlds.kitchen.expert"}
 
 
 def tasks(world: str) -> dict[str, TaskInfo]:

@@ -45,12 +45,12 @@ def commands_do_what_they_say(t: Trial) -> str:
     return "steps, turns, grippers and holding do what they say, for each arm"
 
 
-def _until(t: Trial, arm: ArmSpec, of_arm: ArmCommand, done: Callable[[], bool]) -> None:
+def _until(t: Trial, arm: ArmSpec, of_arm: Callable[[], ArmCommand], done: Callable[[], bool]) -> None:
     """Repeat a command for at most a second: worlds differ in how far one step carries the tip."""
     for _ in range(t.seconds(1.0)):
         if done():
             break
-        t.env.step(t.command(arm.name, of_arm))
+        t.env.step(t.command(arm.name, of_arm()))
     t.hold(0.25)
 
 
@@ -59,10 +59,10 @@ def _require_step(t: Trial, arm: ArmSpec, axis: int, sign: float) -> None:
     step = [0.0, 0.0, 0.0]
     step[axis] = sign * min(arm.max_step_m, 0.02)
     command = ArmCommand(step_m=(step[0], step[1], step[2]))
-    _until(t, arm, command, lambda: _distance(t.tip(arm.name).position_m, begun.position_m) >= 0.04)
+    _until(t, arm, lambda: command, lambda: _distance(t.tip(arm.name).position_m, begun.position_m) >= 0.04)
     moved, turned = t.tip(arm.name).position_m - begun.position_m, angle_between(t.tip(arm.name).rotation, begun.rotation)
     what = f"{arm.name}: steps along {'+' if sign > 0 else '-'}{AXES[axis]}"
-    require(_size(moved) >= 0.02, f"{what} moved the tip by only {cm(_size(moved))} in a second")
+    require(_size(moved) >= 0.02, f"{what} moved the tip by only {cm(_size(moved))} in a second{_touching(t)}")
     along = sign * float(moved[axis]) / _size(moved)
     require(along > 0.9, f"{what} moved the tip by {_cm(moved)}; the cosine with that axis is {along:.2f}, it must exceed 0.9")
     require(turned < 0.2, f"{what} turned the hand by {turned:.2f} rad; it must keep its orientation")
@@ -70,7 +70,10 @@ def _require_step(t: Trial, arm: ArmSpec, axis: int, sign: float) -> None:
 
 def _require_turn(t: Trial, arm: ArmSpec, sign: float) -> None:
     begun = t.tip(arm.name)
-    command = ArmCommand(step_m=(0.0, 0.0, 0.0), step_rad=(0.0, 0.0, sign * min(arm.max_step_rad, 0.1)))
+
+    def command() -> ArmCommand:  # with the position servoed, as the executor does: a step may be relative to where the tip is
+        return ArmCommand(step_m=t.step_to(arm, begun.position_m), step_rad=(0.0, 0.0, sign * min(arm.max_step_rad, 0.1)))
+
     _until(t, arm, command, lambda: angle_between(t.tip(arm.name).rotation, begun.rotation) >= 0.2)
     turned, moved = rotation_vector(t.tip(arm.name).rotation @ begun.rotation.T), t.tip(arm.name).position_m - begun.position_m
     what = f"{arm.name}: turns about {'+' if sign > 0 else '-'}z"
@@ -129,7 +132,7 @@ def _drive(t: Trial, direction: tuple[float, float], distance_m: float, heading:
     what = f"driving {cm(distance_m)} along {direction} {heading}".rstrip()
     along, turned = float(moved @ direction), _wrap(after[2] - yaw)
     right = 0.5 <= along / distance_m <= 1.5 and along > 0.9 * _size(moved)
-    require(right, f"{what} moved the base by {_cm(moved)} (forward, left)")
+    require(right, f"{what} moved the base by {_cm(moved)} (forward, left){_touching(t)}")
     require(abs(turned) < 0.2, f"{what} turned the base by {turned:.2f} rad")
 
 
@@ -149,11 +152,18 @@ def _ride(t: Trial, velocity: tuple[float, float, float], duration_s: float) -> 
     for command in [*drive, *[t.command()] * t.seconds(0.5)]:
         t.env.step(command)
         robot = t.env.robot_state()
-        if robot.contacts or any(arm.hand_contacts or arm.finger_contact for arm in robot.arms.values()):
+        if _touching(t):
             tips = {}
         for name, position in tips.items():
             drift = _distance(robot.arms[name].T_base_tip.position_m, position)
             require(drift <= DRIVE_TIP_M, f"{name}: while driving the tip moved {cm(drift)} in the base frame")
+
+
+def _touching(t: Trial) -> str:
+    """What the robot touches, as the end of a sentence: a start may leave no room for a test, which is no fault of the world."""
+    robot = t.env.robot_state()
+    contacts = robot.contacts.union(*(arm.hand_contacts for arm in robot.arms.values()))
+    return f"; it touches {', '.join(sorted({c.thing or 'something' for c in contacts}))}" if contacts else ""
 
 
 def _base(t: Trial) -> tuple[float, float, float]:

@@ -108,13 +108,16 @@ class Trial:
         """Servo one tip by a displacement, as the executor does, for at most three seconds, and let it settle."""
         goal = self.tip(arm.name).position_m + by_m
         for _ in range(self.seconds(3.0)):
-            error = goal - self.tip(arm.name).position_m
-            distance = float(np.linalg.norm(error))
-            if distance < 0.004:
+            if np.linalg.norm(goal - self.tip(arm.name).position_m) < 0.004:
                 break
-            x, y, z = (float(e) for e in error * min(1.0, 0.99 * arm.max_step_m / distance))
-            self.env.step(self.command(arm.name, ArmCommand(step_m=(x, y, z))))
+            self.env.step(self.command(arm.name, ArmCommand(step_m=self.step_to(arm, goal))))
         self.hold(0.25)
+
+    def step_to(self, arm: ArmSpec, goal_m: Array) -> tuple[float, float, float]:
+        """The step towards a place, no longer than the arm allows."""
+        error = goal_m - self.tip(arm.name).position_m
+        x, y, z = error * min(1.0, 0.99 * arm.max_step_m / max(float(np.linalg.norm(error)), 1e-9))
+        return float(x), float(y), float(z)
 
     def room(self, arm: str, axis: int) -> float:
         """+1 or -1: along x and y the direction to the middle of the workspace; along z up, as long as that stays inside."""

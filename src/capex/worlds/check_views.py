@@ -173,7 +173,7 @@ def _inside(model: CameraModel, point_m: Array) -> Point | None:
     return (u, v) if depth > 0 and 0 <= u < VIEW[0] and 0 <= v < VIEW[1] else None
 
 
-def _middle(pixels: Array) -> Point | None:
+def _middle(pixels: npt.NDArray[np.floating]) -> Point | None:
     """Median of pixels (n,2), to which a shadow or a reflection adds little; None where they are too few to mean anything."""
     if len(pixels) < FEWEST_PIXELS:
         return None

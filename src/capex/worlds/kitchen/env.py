@@ -47,6 +47,7 @@ STATE_VERSION = 1  # raised whenever the same start gives another scene or the s
 STARTS = 10_000
 ARM = "arm"
 SETTLE_TICKS = 10
+DRAWS_MAX = 50
 CACHED_STARTS = 4
 LIMIT_MARGIN_RAD = 0.02
 GRIP_ALIGNMENT = 0.7  # a finger grips what it presses along the closing direction; fingertips resting on a counter hold nothing
@@ -144,18 +145,28 @@ class KitchenEnv:
             self.load_state(start.state)
 
     def _build(self, start: Start) -> _Built:
-        kitchen, situation = self._compose(start)
-        model = build(kitchen, situation, shadows=self._shadows)
-        self._attach(_Built(model, situation, np.zeros(0)))
-        data = self._data
+        """Compose the start; where the robot would stand inside something, draw again, the same way every time."""
+        for attempt in range(DRAWS_MAX):
+            kitchen, situation = self._compose(start, attempt)
+            model = build(kitchen, situation, shadows=self._shadows)
+            self._attach(_Built(model, situation, np.zeros(0)))
+            if self._settle(situation):
+                return _Built(model, situation, self._vector())
+        raise CapexError(
+            f"start {start.index} of {self.spec.name} found no free place for the robot in {DRAWS_MAX} draws; take another start"
+        )
+
+    def _settle(self, situation: Situation) -> bool:
+        """Put everything in its place and let things come to rest; False if the robot touches anything."""
+        model, data = self._model, self._data
         x, y, yaw = situation.robot
-        for name, value in (("base_x", x), ("base_y", y), ("base_yaw", yaw), ("finger_left", 0.04), ("finger_right", 0.04)):
-            data.qpos[self._qpos_of(name)] = value
-        for name, value in zip(panda.JOINTS, situation.posture, strict=True):
-            data.qpos[self._qpos_of(name)] = value
-        for name, value in situation.joints.items():
-            data.qpos[self._qpos_of(name)] = value
+        placed = {"base_x": x, "base_y": y, "base_yaw": yaw, "finger_left": robot.FINGER_TRAVEL_M, "finger_right": robot.FINGER_TRAVEL_M}
+        placed |= dict(zip(panda.JOINTS, situation.posture, strict=True))
+        for name, value in {**placed, **situation.joints}.items():
+            data.qpos[model.jnt_qposadr[model.joint(name).id]] = value
         mujoco.mj_forward(model, data)
+        if self._robot_touches():
+            return False
         self._controller.reset(data, 0.0)
         hold = np.zeros(len(control.ACTION_NAMES))
         hold[6], hold[11] = -1.0, 1.0
@@ -165,10 +176,13 @@ class KitchenEnv:
         data.time = 0.0
         mujoco.mj_forward(model, data)
         self._controller.reset(data, 0.0)
-        return _Built(model, situation, self._vector())
+        return not self._robot_touches() and not self._task.success(self._facts)
 
-    def _compose(self, start: Start) -> tuple[Kitchen, Situation]:
-        draw = Draw(self._world, start.task, start.index, start.seed)
+    def _robot_touches(self) -> bool:
+        return bool(self._ids.is_robot[self._model.geom_bodyid[self._data.contact.geom]].any())
+
+    def _compose(self, start: Start, attempt: int) -> tuple[Kitchen, Situation]:
+        draw = Draw(self._world, start.task, start.index, start.seed, attempt)
         if self._world == "kitchen":
             kitchen = plan_kitchen()
         else:
@@ -186,9 +200,6 @@ class KitchenEnv:
         self._facts = Facts(built.model, self._data, built.situation.roles)
         self._ids = _Ids.of(built.model)
         self._diverged = False
-
-    def _qpos_of(self, joint: str) -> int:
-        return int(self._model.jnt_qposadr[self._model.joint(joint).id])
 
     def _vector(self) -> Array:
         physics = np.empty(mujoco.mj_stateSize(self._model, _SIGNATURE))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from capex.errors import CapexError
-from capex.plan import ArmTarget, Gripper, Orientation, Waypoint
+from capex.plan import ArmTarget, BaseMotion, Gripper, Orientation, Waypoint
 from capex.pose import DOWN, Array, matrix_to_euler, tilted_forward, yaw_matrix
 from capex.worlds.kitchen.env import ARM, KitchenEnv
 from capex.worlds.kitchen.things import FOOD
@@ -51,6 +51,10 @@ def _base_pose(env: KitchenEnv) -> tuple[float, float, float]:
 
 def _tip(env: KitchenEnv) -> Array:
     return env.robot_state().arms[ARM].T_base_tip.position_m
+
+
+def _open(env: KitchenEnv) -> bool:
+    return env.robot_state().arms[ARM].opening_m > 0.01
 
 
 def _at(position: Array, orientation: Orientation = "keep", gripper: Gripper = "keep") -> Waypoint:
@@ -102,7 +106,7 @@ def _pick_place(env: KitchenEnv, decision: int) -> list[Waypoint]:
     axis = facts.rotation(item)[:, 0]
     yaw = math.atan2(axis[1], axis[0]) - _base_pose(env)[2]
     round_thing = item in FOOD and FOOD[item].shape == "ball"
-    orientation = _down_with_yaw(0.0 if round_thing else yaw + 0.35 * (decision // 3))
+    orientation = _down_with_yaw(0.6 * (decision // 2) if round_thing else yaw + 0.35 * (decision // 3))
     # Tall things are taken near their top, low ones around their middle.
     grasp = thing + np.array([0, 0, max(half - GRASP_BELOW_TOP_M, -0.004) if half > TALL_M else -0.004])
     hover = _raised(grasp, HOVER_M)
@@ -145,6 +149,14 @@ def _press(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*way, *_line(before, face + (0.018 + 0.004 * (decision % 3)) * into, forward)]
 
 
+def _drive_closer(env: KitchenEnv, point_world: Sequence[float] | Array, ahead_m: float) -> list[Waypoint]:
+    """A drive that puts a point at most so far ahead, facing it squarely; nothing when it is near enough."""
+    forward, _, _ = _to_base(env, point_world)
+    if forward <= ahead_m + 0.03:
+        return []
+    return [Waypoint(base=BaseMotion(float(min(forward - ahead_m, 0.5)), 0.0, 0.0))]
+
+
 def _close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
     """Push a side-hinged door shut along its arc, fingers closed and pointing forward."""
     facts = env.facts
@@ -154,6 +166,8 @@ def _close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
     side = -1.0 if facts.model.joint(part).axis[2] > 0 else 1.0  # hinge on the robot's right: -1
     yaw = _base_pose(env)[2]
     radius, height, thick = 0.42, 1.16, 0.0275
+    if drive := _drive_closer(env, hinge + np.array([0, -side * radius, 0]), 0.70):
+        return drive
 
     def contact(angle: float, gap: float) -> Array:
         """Tip position that touches the outer face at an opening angle, backed off by a gap along the face's normal."""
@@ -167,7 +181,7 @@ def _close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
 
     angle = facts.joint(part)
     begin = contact(angle, 0.03)
-    fingers = [_at(tip, "forward", "close")] if decision == 0 else []
+    fingers = [_at(tip, "forward", "close")] if _open(env) else []
     # Lined up in front of the door first, then onto it: the hand must not sweep the door's edge sideways.
     clear = np.array([min(tip[0], begin[0] - 0.02), tip[1], tip[2]])
     beside = np.array([clear[0], begin[1], begin[2]])
@@ -188,6 +202,8 @@ def _close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
     angle = facts.joint(part)
     heading = _base_pose(env)[2]
     forward = tilted_forward(0.0, -heading)
+    if drive := _drive_closer(env, hinge, 0.70):
+        return drive
 
     def contact(angle: float, gap: float) -> Array:
         """Tip position whose fingers touch the handle bar from outside at an opening angle."""
@@ -201,7 +217,7 @@ def _close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
     back = np.array([min(tip[0], begin[0] - 0.10), tip[1], tip[2]])
     low = np.array([back[0], begin[1], begin[2]])
     way = [] if touching else _path(tip, [back, low, begin], forward)
-    fingers = [_at(tip, forward, "close")] if decision == 0 else []
+    fingers = [_at(tip, forward, "close")] if _open(env) else []
     steps = max(1, math.ceil(angle * 0.2 / 0.04))
     arc = [contact(angle * (1 - (k + 1) / steps), -0.02) for k in range(steps)]
     return [*fingers, *way, *_path(tip if touching else begin, [*arc, contact(0.0, -0.04)], forward)]

@@ -193,7 +193,7 @@ def add_stove(b: Builder, place: Place, width: float = 0.60) -> Fixture:
     b.bar_handle(body, (0.01, -0.22, 0.71), (0.01, 0.22, 0.71), (-0.05, 0, 0), b.looks.handle)
     b.box(body, (d - 0.02, 0, h + 0.05), (0.02, width / 2 - 0.003, 0.05), front)
     for x, y, radius in BURNERS.values():
-        b.cylinder(body, (x, y, h), (x, y, h + 0.0012), radius, b.looks.plain((0.30, 0.12, 0.11)), collide=False)
+        b.cylinder(body, (x, y, h), (x, y, h + 0.0012), radius, b.looks.plain((0.38, 0.38, 0.40)), collide=False)
         b.cylinder(body, (x, y, h), (x, y, h + 0.0016), radius * 0.72, b.looks.plain((0.13, 0.12, 0.13)), collide=False)
     for k in range(4):
         y = 0.20 - 0.133 * k
@@ -334,9 +334,9 @@ def add_toaster_oven(b: Builder, place: Place) -> Fixture:
     return Fixture("toaster oven", place.x, place.y, place.yaw, w, {"door": (front - thick / 2, middle, low + 0.018)})
 
 
-TOASTER = (0.19, 0.27, 0.12)  # across the slots, along them, height
+TOASTER = (0.19, 0.27, 0.105)  # across the slots, along them, height
 SLOT_Y_M = 0.036
-SLOT_FLOOR_M = 0.06
+SLOT_FLOOR_M = 0.05
 
 
 def add_toaster(b: Builder, place: Place) -> Fixture:
@@ -359,8 +359,8 @@ def add_toaster(b: Builder, place: Place) -> Fixture:
     b.box(body, (0, 0, z), (slot_length / 2, SLOT_Y_M - slot_width / 2, half), shell)
     for y in (SLOT_Y_M, -SLOT_Y_M):
         b.box(body, (0, y, low + SLOT_FLOOR_M + 0.001), (slot_length / 2, slot_width / 2, 0.001), dark, collide=False)
-    b.box(body, (-d / 2 - 0.001, 0, low + 0.065), (0.001, 0.006, 0.04), dark, collide=False)
-    b.box(body, (-d / 2 - 0.012, 0, low + 0.085), (0.012, 0.02, 0.008), b.looks.plain((0.15, 0.15, 0.15)), collide=False)
+    b.box(body, (-d / 2 - 0.001, 0, low + 0.055), (0.001, 0.006, 0.035), dark, collide=False)
+    b.box(body, (-d / 2 - 0.012, 0, low + 0.075), (0.012, 0.02, 0.008), b.looks.plain((0.15, 0.15, 0.15)), collide=False)
     b.cylinder(
         body, (-d / 2, 0.055, low + 0.05), (-d / 2 - 0.012, 0.055, low + 0.05), 0.014, b.looks.plain((0.15, 0.15, 0.15)), collide=False
     )
@@ -412,8 +412,8 @@ def add_sink(b: Builder, place: Place, width: float) -> Fixture:
         body,
         (BASIN_FRONT_M + length / 2, 0, floor),
         (BASIN_FRONT_M + length / 2, 0, floor + 0.001),
-        0.035,
-        b.looks.plain((0.25, 0.25, 0.27)),
+        0.028,
+        b.looks.plain((0.50, 0.51, 0.53), 0.8),
         collide=False,
     )
     chrome = b.looks.plain((0.78, 0.79, 0.81), 0.9)

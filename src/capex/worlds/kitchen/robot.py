@@ -58,6 +58,7 @@ WHITE = (0.80, 0.81, 0.83, 1.0)
 GREY = (0.55, 0.57, 0.60, 1.0)
 DARK = (0.17, 0.18, 0.20, 1.0)
 RUBBER = (0.10, 0.10, 0.11, 1.0)
+PAD = (0.95, 0.55, 0.10, 1.0)  # orange pads: the fingers are found at a glance in every view
 
 CAPSULE, CYLINDER, BOX = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_BOX
 
@@ -131,8 +132,8 @@ def _chassis(base: mujoco.MjsBody) -> None:
     for x in (-0.38, 0.06):
         for y in (-0.2, 0.2):
             base.add_geom(type=CYLINDER, fromto=(x, y - 0.03, 0.06, x, y + 0.03, 0.06), size=(0.06, 0, 0), rgba=RUBBER, **VISUAL)
-    for name, y in (("left", 0.52), ("right", -0.52)):
-        position, target = np.array([-0.36, y, MOUNT_HEIGHT_M + 1.05]), np.array([0.62, 0.0, MOUNT_HEIGHT_M + 0.42])
+    for name, y in (("left", 0.62), ("right", -0.62)):
+        position, target = np.array([-0.26, y, MOUNT_HEIGHT_M + 1.18]), np.array([0.60, 0.0, MOUNT_HEIGHT_M + 0.40])
         base.add_camera(name=name, pos=position, quat=_look_at(position, target), fovy=EXTERIOR_FOVY_DEG)
 
 
@@ -163,7 +164,7 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
             type=BOX,
             size=(0.011, 0.0045, 0.0125),
             pos=(0, sign * 0.0045, panda.TIP_M - 0.0584),
-            rgba=RUBBER,
+            rgba=PAD,
             mass=0.03,
             # Measured: stiff pads, elliptic cones and torsional friction keep a 0.3 kg load from creeping (see test_grasp.py).
             priority=1,

@@ -49,8 +49,8 @@ def _close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
     fridge = kitchen.fixture("fridge")
     side = -1.0 if kitchen.layout.fridge_hinge == "right" else 1.0
     angle = draw.uniform(0.35, 0.95)
-    x = fridge.x - draw.uniform(0.62, 0.76)
-    y = fridge.y - side * draw.uniform(-0.08, 0.08)
+    x = fridge.x - draw.uniform(0.60, 0.95)
+    y = fridge.y - side * draw.uniform(-0.12, 0.10)
     posture = draw_posture(draw, "forward right" if side < 0 else "forward left")
     robot = (x, y, draw.uniform(-0.12, 0.12))
     things = _clutter(draw, kitchen, kitchen.counter_beside(fridge, side), 3, -side)
@@ -61,7 +61,7 @@ def _close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
     oven = kitchen.fixture("toaster oven")
     counter = kitchen.counter_under(oven)
     angle = draw.uniform(0.45, 1.25)
-    robot = (counter.x - draw.uniform(0.46, 0.58), oven.y + draw.uniform(-0.12, 0.12), draw.uniform(-0.12, 0.12))
+    robot = (counter.x - draw.uniform(0.46, 0.80), oven.y + draw.uniform(-0.20, 0.20), draw.uniform(-0.15, 0.15))
     posture = draw_posture(draw, "forward")
     things = _clutter(draw, kitchen, counter, 3, 1.0 if oven.y < counter.y else -1.0)
     joints = {"toaster oven door": angle}
@@ -115,7 +115,7 @@ def _toaster_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
         place_slice(piece, slice_x, slice_y, COUNTER_HEIGHT_M + SLOT_FLOOR_M, toaster.yaw),
     ]
     things += _clutter(draw, kitchen, counter, 2, side, [(plate_x, plate_y, PLATE_RADIUS_M + 0.04)])
-    robot = (counter.x - draw.uniform(0.19, 0.27), toaster.y + side * draw.uniform(0.0, 0.22), draw.uniform(-0.12, 0.12))
+    robot = (counter.x - draw.uniform(0.19, 0.27), toaster.y + side * draw.uniform(0.0, 0.14), draw.uniform(-0.12, 0.12))
     roles = {"object": piece.name, "from": "toaster", "container": "plate"}
     instruction = f"Pick the {piece.name} from the toaster and place it on the plate."
     return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))

@@ -32,25 +32,27 @@ class Kind:
     width_m: float
     mass_kg: float
     colours: tuple[Colour, ...]
-    bulge: float = 2.0  # exponent of the turned outline: 2 an ellipse, more is boxier
-    stem: Colour | None = None
+    bulge: float = 2.0  # exponent of the turned outline: 2 an ellipse, more is boxier, less is pointed
+    taper: float = 0.0  # how much narrower the end at -x is (a carrot, an avocado); negative: the end at +x
+    top: Literal["stem", "leaves", "cap", "slashes", ""] = ""
+    top_colour: Colour = (0.30, 0.20, 0.10)
 
 
 FOOD: dict[str, Kind] = {
     k.name: k
     for k in (
-        Kind("mango", "capsule", 0.100, 0.060, 0.20, ((0.93, 0.62, 0.14), (0.90, 0.45, 0.15)), 2.2, (0.35, 0.25, 0.12)),
-        Kind("lemon", "capsule", 0.080, 0.054, 0.12, ((0.96, 0.86, 0.16),), 2.0, (0.70, 0.75, 0.15)),
-        Kind("potato", "capsule", 0.095, 0.058, 0.20, ((0.72, 0.55, 0.33), (0.63, 0.45, 0.26)), 2.8),
-        Kind("apple", "ball", 0.064, 0.064, 0.16, ((0.80, 0.10, 0.10), (0.45, 0.70, 0.18)), 2.2, (0.30, 0.20, 0.10)),
-        Kind("tomato", "ball", 0.060, 0.060, 0.12, ((0.86, 0.16, 0.10),), 2.1, (0.20, 0.50, 0.15)),
-        Kind("orange", "ball", 0.066, 0.066, 0.17, ((0.97, 0.52, 0.07),), 2.0, (0.30, 0.45, 0.15)),
-        Kind("avocado", "capsule", 0.092, 0.058, 0.18, ((0.20, 0.30, 0.12),), 2.0, (0.35, 0.25, 0.12)),
-        Kind("cucumber", "capsule", 0.150, 0.042, 0.18, ((0.22, 0.48, 0.16),), 6.0, (0.45, 0.60, 0.25)),
-        Kind("carrot", "capsule", 0.140, 0.038, 0.10, ((0.95, 0.45, 0.10),), 3.0, (0.25, 0.55, 0.18)),
-        Kind("eggplant", "capsule", 0.130, 0.056, 0.20, ((0.30, 0.12, 0.34),), 2.4, (0.30, 0.50, 0.20)),
-        Kind("bread roll", "capsule", 0.105, 0.062, 0.08, ((0.80, 0.56, 0.28),), 2.6),
-        Kind("sweet potato", "capsule", 0.120, 0.052, 0.20, ((0.70, 0.34, 0.24),), 2.2),
+        Kind("mango", "capsule", 0.100, 0.060, 0.20, ((0.93, 0.66, 0.14), (0.92, 0.50, 0.16)), 2.2, 0.15, "stem"),
+        Kind("lemon", "capsule", 0.080, 0.054, 0.12, ((0.97, 0.88, 0.14),), 1.7, 0.0, "stem", (0.70, 0.75, 0.15)),
+        Kind("potato", "capsule", 0.095, 0.058, 0.20, ((0.72, 0.58, 0.38), (0.63, 0.48, 0.30)), 2.8),
+        Kind("apple", "ball", 0.061, 0.061, 0.16, ((0.80, 0.08, 0.10), (0.45, 0.72, 0.18)), 2.2, 0.0, "stem"),
+        Kind("tomato", "ball", 0.060, 0.060, 0.12, ((0.88, 0.14, 0.08),), 2.1, 0.0, "leaves", (0.16, 0.50, 0.12)),
+        Kind("orange", "ball", 0.062, 0.062, 0.17, ((0.99, 0.52, 0.04),), 2.0, 0.0, "stem", (0.30, 0.45, 0.15)),
+        Kind("avocado", "capsule", 0.095, 0.060, 0.18, ((0.24, 0.36, 0.13),), 2.0, 0.35, "stem", (0.45, 0.33, 0.15)),
+        Kind("cucumber", "capsule", 0.160, 0.042, 0.18, ((0.16, 0.46, 0.14),), 6.0, 0.0, "slashes", (0.42, 0.66, 0.30)),
+        Kind("carrot", "capsule", 0.145, 0.040, 0.10, ((0.97, 0.44, 0.06),), 3.0, 0.65, "leaves", (0.20, 0.58, 0.16)),
+        Kind("eggplant", "capsule", 0.130, 0.058, 0.20, ((0.32, 0.08, 0.38),), 2.4, -0.25, "cap", (0.28, 0.52, 0.18)),
+        Kind("bread roll", "capsule", 0.105, 0.062, 0.08, ((0.82, 0.60, 0.30),), 2.6, 0.0, "slashes", (0.96, 0.87, 0.66)),
+        Kind("sweet potato", "capsule", 0.130, 0.054, 0.20, ((0.66, 0.30, 0.26),), 1.5, 0.2),
     )
 }
 
@@ -83,14 +85,41 @@ def add_food(b: Builder, body: Any, food: Food) -> None:
         body.add_geom(type=SPHERE, size=(r, 0, 0), mass=mass, **HIDDEN, **TOUCH)
     else:
         body.add_geom(type=CAPSULE, fromto=(-(half - r), 0, 0, half - r, 0, 0), size=(r, 0, 0), mass=mass, **HIDDEN, **TOUCH)
-    steps = 10
+    steps = 12
     profile = []
     for k in range(steps + 1):
         t = -math.cos(math.pi * k / steps)
-        profile.append((r * max(0.0, 1 - abs(t) ** food.kind.bulge) ** (1 / food.kind.bulge), half * t))
+        girth = max(0.0, 1 - abs(t) ** food.kind.bulge) ** (1 / food.kind.bulge)
+        narrower = food.kind.taper * (1 - t) / 2 if food.kind.taper > 0 else -food.kind.taper * (1 + t) / 2
+        profile.append((r * girth * (1 - narrower), half * t))
     b.turned(body, profile, look, axis="x")
-    if food.kind.stem is not None:
-        b.capsule(body, (half - 0.002, 0, 0), (half + 0.006, 0, 0), 0.004, b.looks.plain(food.kind.stem), collide=False)
+    _dress(b, body, food, r, half)
+
+
+def _dress(b: Builder, body: Any, food: Food, r: float, half: float) -> None:
+    """What tells kinds of one colour apart: a stem, leaves, a cap, slashes. Looks only."""
+    look = b.looks.plain(food.kind.top_colour, 0.1)
+    if food.kind.top == "stem":
+        b.capsule(body, (half - 0.003, 0, 0), (half + 0.010, 0, 0.002), 0.0035, look, collide=False)
+    elif food.kind.top == "leaves":
+        for angle in (0.0, 1.26, 2.51, 3.77, 5.03):
+            y, z = math.cos(angle), math.sin(angle)
+            reach = 0.022 if food.kind.shape == "capsule" else 0.006
+            spread = 0.014
+            b.capsule(body, (half - 0.002, 0, 0), (half + reach, spread * y, spread * z), 0.0035, look, collide=False)
+    elif food.kind.top == "cap":
+        b.turned(
+            body,
+            [(0.62 * r, 0.80 * half), (0.45 * r, 0.96 * half), (0.004, half + 0.004), (0.004, half + 0.020), (0.0, half + 0.021)],
+            look,
+            axis="x",
+        )
+    elif food.kind.top == "slashes":
+        for t in (-0.45, 0.0, 0.45):
+            radius = r * max(0.0, 1 - abs(t) ** food.kind.bulge) ** (1 / food.kind.bulge)
+            for angle in (-0.5, 0.0, 0.5):
+                z, y = radius * math.cos(angle), radius * math.sin(angle)
+                b.capsule(body, (half * t - 0.006, y, z - 0.001), (half * t + 0.010, y, z - 0.001), 0.0028, look, collide=False)
 
 
 @dataclass(frozen=True)
