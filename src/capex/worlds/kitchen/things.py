@@ -92,34 +92,40 @@ def add_food(b: Builder, body: Any, food: Food) -> None:
         girth = max(0.0, 1 - abs(t) ** food.kind.bulge) ** (1 / food.kind.bulge)
         narrower = food.kind.taper * (1 - t) / 2 if food.kind.taper > 0 else -food.kind.taper * (1 + t) / 2
         profile.append((r * girth * (1 - narrower), half * t))
-    b.turned(body, profile, look, axis="x")
+    b.turned(body, profile, look, axis=_axis(food))
     _dress(b, body, food, r, half)
+
+
+def _axis(food: Food) -> str:
+    """Long things lie along x; round ones stand with their stem up."""
+    return "z" if food.kind.shape == "ball" else "x"
 
 
 def _dress(b: Builder, body: Any, food: Food, r: float, half: float) -> None:
     """What tells kinds of one colour apart: a stem, leaves, a cap, slashes. Looks only."""
     look = b.looks.plain(food.kind.top_colour, 0.1)
+
+    def bar(start: tuple[float, float, float], end: tuple[float, float, float], radius: float) -> None:
+        """A bar between points given as (along the axis, across, across)."""
+        if _axis(food) == "z":
+            start, end = (start[1], start[2], start[0]), (end[1], end[2], end[0])
+        b.capsule(body, start, end, radius, look, collide=False)
+
     if food.kind.top == "stem":
-        b.capsule(body, (half - 0.003, 0, 0), (half + 0.010, 0, 0.002), 0.0035, look, collide=False)
+        bar((half - 0.003, 0, 0), (half + 0.010, 0, 0.002), 0.0035)
     elif food.kind.top == "leaves":
+        reach = 0.022 if food.kind.shape == "capsule" else 0.001
         for angle in (0.0, 1.26, 2.51, 3.77, 5.03):
-            y, z = math.cos(angle), math.sin(angle)
-            reach = 0.022 if food.kind.shape == "capsule" else 0.006
-            spread = 0.014
-            b.capsule(body, (half - 0.002, 0, 0), (half + reach, spread * y, spread * z), 0.0035, look, collide=False)
+            bar((half - 0.001, 0, 0), (half + reach, 0.015 * math.cos(angle), 0.015 * math.sin(angle)), 0.0035)
     elif food.kind.top == "cap":
-        b.turned(
-            body,
-            [(0.62 * r, 0.80 * half), (0.45 * r, 0.96 * half), (0.004, half + 0.004), (0.004, half + 0.020), (0.0, half + 0.021)],
-            look,
-            axis="x",
-        )
+        tip = ((0.62 * r, 0.80 * half), (0.45 * r, 0.96 * half), (0.004, half + 0.004), (0.004, half + 0.020), (0.0, half + 0.021))
+        b.turned(body, tip, look, axis="x")
     elif food.kind.top == "slashes":
         for t in (-0.45, 0.0, 0.45):
             radius = r * max(0.0, 1 - abs(t) ** food.kind.bulge) ** (1 / food.kind.bulge)
             for angle in (-0.5, 0.0, 0.5):
-                z, y = radius * math.cos(angle), radius * math.sin(angle)
-                b.capsule(body, (half * t - 0.006, y, z - 0.001), (half * t + 0.010, y, z - 0.001), 0.0028, look, collide=False)
+                y, z = radius * math.sin(angle), radius * math.cos(angle) - 0.001
+                bar((half * t - 0.006, y, z), (half * t + 0.010, y, z), 0.0028)
 
 
 @dataclass(frozen=True)
