@@ -391,7 +391,8 @@ BROKEN = [
 
 @pytest.mark.parametrize(("rule", "world", "unavoidable"), BROKEN, ids=[world.__name__ for _, world, _ in BROKEN])
 def test_a_broken_world_fails_its_rule_and_no_other(rule, world, unavoidable):
-    assert set(failed(world(), rules=[*QUICK, rule])) == {rule} | unavoidable
+    env = world(Toy(arms=("left",))) if rule in ("tip", "depth") else world()  # half the images to draw
+    assert set(failed(env, rules=[*QUICK, rule])) == {rule} | unavoidable
 
 
 def test_a_state_that_depends_on_the_process_is_found():

@@ -87,7 +87,7 @@ class Toy:
     can_reset: bool = True
     can_save: bool = True
     real_time: bool = False
-    size: tuple[int, int] = (128, 128)
+    size: tuple[int, int] = (96, 96)
 
 
 class ToyEnv:

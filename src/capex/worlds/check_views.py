@@ -1,9 +1,9 @@
 """The rules of `check` about what cameras see: image shapes, the projected tip on the fingers' pixels, metric depth.
 
 The fingers are found by what moves when a gripper opens and closes: the median of the pixels that changed. It must lie near the
-projected tip, and follow it when the tip rises and goes aside; so an image that is flipped, mirrored or late is refused. A wrist camera
-carries its fingers along; where there is depth, its view before a motion is also predicted from the view after it, and no
-flipped reading may predict better.
+projected tip, and follow it when the tip rises and goes aside; so an image that is flipped, mirrored or late is refused. A wrist
+camera carries its fingers along; where there is depth, its view before a motion is also predicted from the view after it, and
+no flipped reading may predict better.
 """
 
 from __future__ import annotations

@@ -1,0 +1,214 @@
+"""The Model contract: a request in, a reply out, nothing remembered between decisions, every attempt accounted for.
+
+A model is asked with `complete(request)`. Retries are the client's own and visible: a reply lists the attempts it took, one ledger row each.
+Images travel in user messages, tool results are text only: the shape that every server accepts. Keys come from environment variables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from capex.errors import CapexError
+
+Effort = Literal["none", "minimal", "low", "medium", "high"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A piece of text in a message."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A labelled PNG in a user message; the label is sent as text before it."""
+
+    label: str
+    png: bytes = field(repr=False)
+
+    @property
+    def sha256(self) -> str:
+        """Name under which the exchange log stores the picture once."""
+        return hashlib.sha256(self.png).hexdigest()
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call as the model wrote it: the arguments are the raw JSON text, however broken."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class UserMessage:
+    """What the harness says: texts and pictures in order."""
+
+    parts: tuple[Text | Picture, ...]
+
+
+@dataclass(frozen=True)
+class AssistantMessage:
+    """An earlier reply within the same decision. `replay` holds the provider's own items (reasoning included), resent verbatim."""
+
+    calls: tuple[ToolCall, ...]
+    text: str = ""
+    replay: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """The harness's answer to one call, text only."""
+
+    call_id: str
+    text: str
+
+
+Message = UserMessage | AssistantMessage | ToolResult
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that the model may call; `parameters` is its JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Settings of a request. None leaves the provider's default."""
+
+    max_output_tokens: int = 8000
+    effort: Effort | None = "medium"
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One stateless request. Static text stands first (system, tools), so that provider caches hit."""
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    sampling: Sampling = Sampling()
+    tool_choice: str = "required"  # "auto", "required", or the name of the only tool allowed
+    cache_key: str = ""  # one per run: helps a provider route requests with a common prefix to one cache
+
+    @property
+    def hash(self) -> str:
+        """sha256 over everything that the model sees and is asked for; pictures enter by their own hash."""
+        return hashlib.sha256(json.dumps(describe(self), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Billed tokens. Each input token is exactly one of fresh, cached and cache write; reasoning is part of output."""
+
+    fresh: int
+    cached: int
+    cache_write: int
+    output: int
+    reasoning: int = 0
+
+
+Billed = Literal["yes", "no", "unknown"]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One request on the wire, whatever became of it. `billed` is unknown when it may have been accepted but no usage came back."""
+
+    status: str  # "ok", "incomplete", "http 429", "timeout", "connection", "failed: CODE", "unreadable"
+    billed: Billed
+    latency_s: float
+    usage: Usage | None = None
+    http_status: int | None = None
+    error: str = ""
+    body: Mapping[str, Any] | str | None = None  # the response as received
+    headers: Mapping[str, str] = field(default_factory=dict)  # allow-listed ones only
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back: tool calls in order, text beside them, and every attempt that it took."""
+
+    calls: tuple[ToolCall, ...]
+    text: str
+    usage: Usage | None
+    attempts: tuple[Attempt, ...]
+    incomplete: bool = False  # cut off by the token limit; billed all the same
+    replay: tuple[Mapping[str, Any], ...] = ()
+
+    def as_message(self) -> AssistantMessage:
+        """The reply as part of the next round's request."""
+        return AssistantMessage(self.calls, self.text, self.replay)
+
+
+class ModelError(CapexError):
+    """No reply could be had. `kind` says why; the attempts were made all the same and are kept."""
+
+    def __init__(self, kind: str, sentence: str, attempts: tuple[Attempt, ...] = ()):
+        self.kind, self.attempts = kind, attempts
+        super().__init__(sentence)
+
+
+class Model(Protocol):
+    """A model behind any wire. `before_attempt` is called before each send (budgets reserve there), `after_attempt` after it."""
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it, for example openai:NAME."""
+
+    @property
+    def price_name(self) -> str:
+        """The name to look up in the price table."""
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether this is a stand-in (the pilot, a script) whose results say nothing about any foundation model."""
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """Answer a request, or raise ModelError with the attempts made."""
+
+
+class AttemptObserver(Protocol):
+    """Sees every attempt of a request as it happens: the ledger reserves before and settles after, the exchange log writes."""
+
+    def before(self, request: Request, number: int) -> None:
+        """About to send attempt `number` (from 1); raise to forbid it."""
+
+    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+        """An attempt ended, however it ended."""
+
+
+def describe(request: Request) -> dict[str, Any]:
+    """A request as plain JSON with pictures replaced by their hashes: what is hashed, logged and compared."""
+    return {
+        "system": request.system,
+        "messages": [_describe_message(m) for m in request.messages],
+        "tools": [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools],
+        "sampling": vars(request.sampling) | {},
+        "tool_choice": request.tool_choice,
+    }
+
+
+def _describe_message(message: Message) -> dict[str, Any]:
+    if isinstance(message, UserMessage):
+        parts = [{"text": p.text} if isinstance(p, Text) else {"picture": p.label, "sha256": p.sha256} for p in message.parts]
+        return {"user": parts}
+    if isinstance(message, AssistantMessage):
+        return {"assistant": [vars(c) | {} for c in message.calls], "text": message.text}
+    return {"result": message.text, "call": message.call_id}
+
+
+ModelFactory = Callable[[str], Model]
