@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from toy import Ball, Box, Toy, ToyEnv
 
 from capex.errors import UnknownName, Unsupported
 from capex.executor import BASE_REACHED_M, DISPLACEMENT_MAX_M, STALL_WINDOW, Executor
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.pose import DOWN, angle_between
 from capex.worlds import Start
+from toy import Ball, Box, Toy, ToyEnv
 
 WALL = Box("wall", (0.5, -1.0, 0.0), (0.6, 1.0, 2.0))  # floor frame; the home tips stand 5 cm before it
 HOME = {"left": np.array([0.45, 0.2, 0.15]), "right": np.array([0.45, -0.2, 0.15])}

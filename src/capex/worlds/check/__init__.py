@@ -22,7 +22,7 @@ from rich.text import Text
 from capex import worlds
 from capex.errors import CapexError, UnknownName, Unsupported
 from capex.worlds import Env, EnvFactory, Start, check_motion, check_rules, check_views
-from capex.worlds.check_trial import BrokenRuleError, NotClaimedError, Trial
+from capex.worlds.check.trial import BrokenRuleError, NotClaimedError, Trial
 
 Status = Literal["ok", "failed", "not claimed"]
 Rule = Callable[[Trial], str]  # the sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two
