@@ -6,14 +6,11 @@ import mujoco
 import numpy as np
 import pytest
 
+from bare import TOP_M, bare_kitchen
 from capex.executor import Executor
 from capex.plan import ArmTarget, Waypoint
-from capex.worlds import ArmCommand, Command, Start, TaskInfo
+from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.kitchen.env import KitchenEnv
-from capex.worlds.kitchen.situation import POSTURES, Placed, Situation
-from capex.worlds.kitchen.tasks import Task
-
-TOP_M = 0.90
 
 
 def _block(shape: str):
@@ -25,15 +22,6 @@ def _block(shape: str):
     return build
 
 
-def _env(shape: str) -> KitchenEnv:
-    def compose(draw, kitchen):
-        counter = kitchen.fixture("counter")
-        block = Placed("block", _block(shape), (0.22, counter.y, TOP_M + 0.021))
-        return Situation("Hold the block.", (-0.23, counter.y, 0.0), POSTURES["down"], (block,))
-
-    return KitchenEnv("kitchen", Task(TaskInfo("Hold", "test", 3000, "Hold the block.", "never"), compose, lambda facts: False))
-
-
 def _in_hand(env: KitchenEnv) -> np.ndarray:
     """The block's position in the hand's frame."""
     data = env.facts.data
@@ -43,8 +31,8 @@ def _in_hand(env: KitchenEnv) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", ["box", "cylinder"])
 def test_a_heavy_block_is_lifted_carried_and_held_without_slipping(shape):
-    env = _env(shape)
-    env.reset(Start("Hold", 0))
+    env = bare_kitchen(("block", _block(shape), (0.22, 0.0)))
+    env.reset(Start("Bare", 0))
     executor = Executor(env)
 
     def go(x, y, z, gripper="keep"):

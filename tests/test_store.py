@@ -56,7 +56,7 @@ def test_a_run_continues_with_the_same_settings_only(tmp_path):
     (tmp_path / "other/thesis.tex").write_text("years of work")
     with pytest.raises(CapexError, match="is not a run directory"):
         open_run(tmp_path / "other", {})
-    with pytest.raises(CapexError, match="it has no manifest.json"):
+    with pytest.raises(CapexError, match=r"it has no manifest\.json"):
         find_run(tmp_path / "other")
 
 

@@ -1,6 +1,6 @@
 """The Model contract: a request in, a reply out, nothing remembered between decisions, every attempt accounted for.
 
-A model is asked with `complete(request)`. Retries are the client's own and visible: a reply lists the attempts it took, one ledger row each.
+A model is asked with `complete(request)`. Retries are the client's own and visible: a reply lists its attempts, one ledger row each.
 Images travel in user messages, tool results are text only: the shape that every server accepts. Keys come from environment variables.
 """
 

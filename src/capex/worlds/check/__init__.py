@@ -21,27 +21,28 @@ from rich.text import Text
 
 from capex import worlds
 from capex.errors import CapexError, UnknownName, Unsupported
-from capex.worlds import Env, EnvFactory, Start, check_motion, check_rules, check_views
+from capex.worlds import Env, EnvFactory, Start
+from capex.worlds.check import motion, rules, views
 from capex.worlds.check.trial import BrokenRuleError, NotClaimedError, Trial
 
 Status = Literal["ok", "failed", "not claimed"]
 Rule = Callable[[Trial], str]  # the sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two
 
 RULES: dict[str, Rule] = {
-    "spec": check_rules.spec_is_well_formed,
-    "starts": check_rules.unknown_starts_are_refused,
-    "reset": check_rules.reset_is_deterministic,
-    "success": check_rules.success_is_false_after_reset,
-    "limits": check_rules.bad_commands_are_refused,
-    "observing": check_rules.observing_changes_nothing,
-    "save": check_rules.saved_states_continue_exactly,
-    "replay": check_rules.native_actions_replay,
-    "process": check_rules.another_process_agrees,
-    "images": check_views.images_have_the_asked_shape,
-    "tip": check_views.tip_lands_on_the_fingers,
-    "depth": check_views.depth_is_metric,
-    "commands": check_motion.commands_do_what_they_say,
-    "base": check_motion.base_drives_as_commanded,
+    "spec": rules.spec_is_well_formed,
+    "starts": rules.unknown_starts_are_refused,
+    "reset": rules.reset_is_deterministic,
+    "success": rules.success_is_false_after_reset,
+    "limits": rules.bad_commands_are_refused,
+    "observing": rules.observing_changes_nothing,
+    "save": rules.saved_states_continue_exactly,
+    "replay": rules.native_actions_replay,
+    "process": rules.another_process_agrees,
+    "images": views.images_have_the_asked_shape,
+    "tip": views.tip_lands_on_the_fingers,
+    "depth": views.depth_is_metric,
+    "commands": motion.commands_do_what_they_say,
+    "base": motion.base_drives_as_commanded,
 }
 
 

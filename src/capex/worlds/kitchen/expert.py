@@ -24,6 +24,7 @@ LIFT_M = 0.14
 FINGERTIP_M = 0.0125  # from the tip to the end of the fingers
 TALL_M = 0.04
 GRASP_BELOW_TOP_M = 0.014
+LINE_UP_TRIES = 3
 
 Planner = Callable[[KitchenEnv, int], list[Waypoint]]
 
@@ -149,12 +150,17 @@ def _press(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*way, *_line(before, face + (0.018 + 0.004 * (decision % 3)) * into, forward)]
 
 
-def _drive_closer(env: KitchenEnv, point_world: Sequence[float] | Array, ahead_m: float) -> list[Waypoint]:
-    """A drive that puts a point at most so far ahead, facing it squarely; nothing when it is near enough."""
-    forward, _, _ = _to_base(env, point_world)
-    if forward <= ahead_m + 0.03:
+def _line_up(env: KitchenEnv, stand_world: Sequence[float] | Array, nearest_m: float) -> list[Waypoint]:
+    """A drive to a spot on the floor, facing along world x like every front; nothing when the robot stands well enough already.
+
+    `nearest_m` is how much nearer to the front than that spot the robot may stay.
+    """
+    forward, left, _ = _to_base(env, stand_world)
+    turn = -_base_pose(env)[2]
+    if -nearest_m <= forward <= 0.04 and abs(left) <= 0.12 and abs(turn) <= 0.20:
         return []
-    return [Waypoint(base=BaseMotion(float(min(forward - ahead_m, 0.5)), 0.0, 0.0))]
+    shrink = min(1.0, 0.58 / max(math.hypot(forward, left), 1e-9))
+    return [Waypoint(base=BaseMotion(float(shrink * forward), float(shrink * left), float(max(-1.5, min(1.5, turn)))))]
 
 
 def _close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
@@ -166,7 +172,7 @@ def _close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
     side = -1.0 if facts.model.joint(part).axis[2] > 0 else 1.0  # hinge on the robot's right: -1
     yaw = _base_pose(env)[2]
     radius, height, thick = 0.42, 1.16, 0.0275
-    if drive := _drive_closer(env, hinge + np.array([0, -side * radius, 0]), 0.70):
+    if decision < LINE_UP_TRIES and (drive := _line_up(env, hinge + np.array([-0.70, -side * 0.33, 0]), 0.08)):
         return drive
 
     def contact(angle: float, gap: float) -> Array:
@@ -202,7 +208,7 @@ def _close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
     angle = facts.joint(part)
     heading = _base_pose(env)[2]
     forward = tilted_forward(0.0, -heading)
-    if drive := _drive_closer(env, hinge, 0.70):
+    if decision < LINE_UP_TRIES and (drive := _line_up(env, hinge + np.array([-0.70, 0, 0]), 0.06)):
         return drive
 
     def contact(angle: float, gap: float) -> Array:

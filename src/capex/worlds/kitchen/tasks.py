@@ -48,11 +48,11 @@ class Task:
 def _close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
     fridge = kitchen.fixture("fridge")
     side = -1.0 if kitchen.layout.fridge_hinge == "right" else 1.0
-    angle = draw.uniform(0.35, 0.95)
-    x = fridge.x - draw.uniform(0.60, 0.95)
-    y = fridge.y - side * draw.uniform(-0.12, 0.10)
+    angle = draw.uniform(0.35, 1.05)
+    x = fridge.x - draw.uniform(0.60, 1.10)
+    y = fridge.y + side * draw.uniform(-0.18, 0.26)  # rather on the hinge's side, where the open door leaves room
     posture = draw_posture(draw, "forward right" if side < 0 else "forward left")
-    robot = (x, y, draw.uniform(-0.12, 0.12))
+    robot = (x, y, draw.uniform(-0.45, 0.45))
     things = _clutter(draw, kitchen, kitchen.counter_beside(fridge, side), 3, -side)
     return Situation("Close the fridge door.", robot, posture, things, {"fridge door": angle}, {"part": "fridge door"}, draw_light(draw))
 
@@ -61,7 +61,7 @@ def _close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
     oven = kitchen.fixture("toaster oven")
     counter = kitchen.counter_under(oven)
     angle = draw.uniform(0.45, 1.25)
-    robot = (counter.x - draw.uniform(0.46, 0.80), oven.y + draw.uniform(-0.20, 0.20), draw.uniform(-0.15, 0.15))
+    robot = (counter.x - draw.uniform(0.46, 0.85), oven.y + draw.uniform(-0.28, 0.28), draw.uniform(-0.35, 0.35))
     posture = draw_posture(draw, "forward")
     things = _clutter(draw, kitchen, counter, 3, 1.0 if oven.y < counter.y else -1.0)
     joints = {"toaster oven door": angle}
