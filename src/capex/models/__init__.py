@@ -2,17 +2,19 @@
 
 A model is asked with `complete(request)`. Retries are the client's own and visible: a reply lists its attempts, one ledger row each.
 Images travel in user messages, tool results are text only: the shape that every server accepts. Keys come from environment variables.
+`make(NAME)` finds a model by the name that a user types.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from capex.errors import CapexError
+from capex.errors import CapexError, UnknownName
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
 
@@ -75,11 +77,15 @@ Message = UserMessage | AssistantMessage | ToolResult
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that the model may call; `parameters` is its JSON schema."""
+    """A function that the model may call; `parameters` is its JSON schema.
+
+    `strict` asks the server to keep to the schema; every object in it must then forbid other properties and require all of its own.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,7 @@ class Request:
     sampling: Sampling = Sampling()
     tool_choice: str = "required"  # "auto", "required", or the name of the only tool allowed
     cache_key: str = ""  # one per run: helps a provider route requests with a common prefix to one cache
+    deadline_s: float | None = None  # wall time left for all attempts (what remains of the decision); no part of the hash
 
     @property
     def hash(self) -> str:
@@ -121,6 +128,16 @@ class Usage:
     reasoning: int = 0
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What the model said in one attempt."""
+
+    calls: tuple[ToolCall, ...]
+    text: str = ""
+    incomplete: bool = False  # cut off by the token limit; billed all the same
+    replay: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+
+
 Billed = Literal["yes", "no", "unknown"]
 
 
@@ -128,12 +145,14 @@ Billed = Literal["yes", "no", "unknown"]
 class Attempt:
     """One request on the wire, whatever became of it. `billed` is unknown when it may have been accepted but no usage came back."""
 
-    status: str  # "ok", "incomplete", "http 429", "timeout", "connection", "failed: CODE", "unreadable"
+    status: str  # "ok", "incomplete", "http 429", "timeout", "connection", "failed: CODE", "unreadable", "too large"
     billed: Billed
     latency_s: float
     usage: Usage | None = None
     http_status: int | None = None
+    kind: str = ""  # of a failure, as in ModelError; empty when the model answered
     error: str = ""
+    answer: Answer | None = None
     body: Mapping[str, Any] | str | None = None  # the response as received
     headers: Mapping[str, str] = field(default_factory=dict)  # allow-listed ones only
 
@@ -155,7 +174,11 @@ class Reply:
 
 
 class ModelError(CapexError):
-    """No reply could be had. `kind` says why; the attempts were made all the same and are kept."""
+    """No reply could be had. `kind` says why; the attempts were made all the same and are kept.
+
+    Kinds: authentication, permission, quota, not_found, bad_request, context (stopped at once); rate_limit, conflict, server, timeout,
+    connection, unreadable (retries did not help); failed (the provider said so); too_large; cassette, script (no recorded answer left).
+    """
 
     def __init__(self, kind: str, sentence: str, attempts: tuple[Attempt, ...] = ()):
         self.kind, self.attempts = kind, attempts
@@ -196,7 +219,7 @@ def describe(request: Request) -> dict[str, Any]:
     return {
         "system": request.system,
         "messages": [_describe_message(m) for m in request.messages],
-        "tools": [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools],
+        "tools": [vars(t) | {} for t in request.tools],
         "sampling": vars(request.sampling) | {},
         "tool_choice": request.tool_choice,
     }
@@ -212,3 +235,22 @@ def _describe_message(message: Message) -> dict[str, Any]:
 
 
 ModelFactory = Callable[[str], Model]
+
+# kind -> the module whose `make(rest)` builds it from what follows the colon
+MODELS = {
+    "openai": "capex.models.openai_responses",
+    "chat": "capex.models.openai_chat",
+    "chat-text": "capex.models.chat_text",
+    "anthropic": "capex.models.anthropic",
+    "cassette": "capex.models.cassette",
+    "script": "capex.models.scripted",
+}
+
+
+def make(name: str) -> Model:
+    """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN or script:FILE."""
+    kind, _, rest = name.partition(":")
+    if kind not in MODELS:
+        raise UnknownName("kind of model", kind, MODELS)
+    factory: ModelFactory = importlib.import_module(MODELS[kind]).make
+    return factory(rest)

@@ -1,0 +1,61 @@
+"""Arms of a campaign: presets of one settings object. Each ablation is a value here, never a branch elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from capex.errors import UnknownName
+from capex.plan import PLAN_MAX
+
+TAU = 0.5
+
+
+@dataclass(frozen=True)
+class ArmSettings:
+    """How a demonstrator is asked, trusted and reminded."""
+
+    name: str
+    prompt: str = "capex"  # which system prompt: a file of capex/prompts
+    plan_max: int = PLAN_MAX
+    confidence: bool = True  # every waypoint must carry a stated confidence
+    calibrated: bool = True  # trust outcomes over statements; False commits on the stated confidences
+    tau: float = TAU
+    locate: bool = True  # offer locate_pixel
+    memory: Literal["chain", "fresh", "none"] = "chain"  # fresh: cleared before each episode; none: never shown
+    skeleton: bool = True
+    references: int = 2
+    done: bool = False  # may declare the task done; always so where a person judges success
+    notes: bool = False
+    history: int = 6  # acts shown with their reports
+    rounds: int = 6  # model rounds a decision
+    decisions: int = 80
+    episode_usd: float | None = 25.0
+    image_size: int = 512
+    show_dollars: bool = False
+
+
+PRESETS: dict[str, ArmSettings] = {
+    "capex": ArmSettings("capex"),
+    "base": ArmSettings(
+        "base",
+        prompt="base",
+        plan_max=1,
+        confidence=False,
+        calibrated=False,
+        locate=False,
+        memory="none",
+        skeleton=False,
+        references=0,
+        done=True,
+    ),
+    "capex-fresh": ArmSettings("capex-fresh", memory="fresh"),
+    "capex-stated": ArmSettings("capex-stated", calibrated=False),
+}
+
+
+def arm(name: str, **overrides: object) -> ArmSettings:
+    """A preset by name with overrides."""
+    if name not in PRESETS:
+        raise UnknownName("arm", name, PRESETS)
+    return replace(PRESETS[name], **overrides)  # type: ignore[arg-type]

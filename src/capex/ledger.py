@@ -1,0 +1,380 @@
+"""The ledger: what every attempt cost, and budgets that hold because the worst case of a request is reserved before it is sent.
+
+One `Ledger` watches the attempts of one episode. `Spend` is the campaign's spend.jsonl, shared by all its processes: a line before
+each send, a line after it. A reservation counts as spent until it is settled, so a process killed in mid-request spends its worst case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
+from io import FileIO
+from pathlib import Path
+from typing import Any, Literal
+
+from capex.errors import CapexError, Unsupported
+from capex.models import Attempt, Request, Usage
+from capex.prices import Price, PriceTable, cost, load_prices, parse_price, worst_case
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = [
+    "DEFAULT_BUDGETS",
+    "Account",
+    "Budget",
+    "BudgetExceeded",
+    "Ledger",
+    "Price",
+    "PriceTable",
+    "Spend",
+    "Totals",
+    "attempt_cost",
+    "budgets_for",
+    "cost",
+    "enforce",
+    "load_prices",
+    "parse_price",
+    "worst_case",
+]
+
+Kind = Literal["dollars", "decisions", "steps", "wall_s"]
+Scope = Literal["episode", "campaign"]
+NOTHING = Usage(0, 0, 0, 0)
+
+
+def _exact(value: Decimal | int | float) -> Decimal:
+    return Decimal(str(value))
+
+
+class BudgetExceeded(CapexError):
+    """Going on would exceed a budget. Dollars spent include what is held for attempts whose cost is not known."""
+
+    def __init__(self, kind: Kind, spent: Decimal, limit: Decimal, scope: Scope, asked: Decimal = Decimal(0)):
+        self.kind, self.spent, self.limit, self.scope, self.asked = kind, spent, limit, scope, asked
+        budget = f"the {scope}'s budget of {_amount(kind, limit)}"
+        if kind == "dollars":
+            sentence = (
+                f"{budget} does not cover the next request, which may cost {_amount(kind, asked)}: {_amount(kind, spent)} are spent or held"
+            )
+        else:
+            sentence = f"{budget} is used up: {_amount(kind, spent)} so far"
+        super().__init__(sentence)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BudgetExceeded, (self.kind, self.spent, self.limit, self.scope, self.asked)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit. `typed` is true when the user asked for it, false for a default."""
+
+    kind: Kind
+    limit: Decimal | int | float
+    scope: Scope = "episode"
+    typed: bool = False
+
+    def __post_init__(self) -> None:
+        if not (limit := _exact(self.limit)).is_finite() or limit < 0:
+            raise CapexError(f"a budget of {self.limit} {self.kind} is no limit; give a number of at least 0")
+
+    def check(self, spent: Decimal | int | float, asked: Decimal | int | float = 0) -> None:
+        """Raise BudgetExceeded when `asked` more would exceed the limit."""
+        if _exact(spent) + _exact(asked) > _exact(self.limit):
+            raise BudgetExceeded(self.kind, _exact(spent), _exact(self.limit), self.scope, _exact(asked))
+
+
+DEFAULT_BUDGETS = (Budget("dollars", 25), Budget("decisions", 80))
+
+
+def enforce(
+    budgets: Sequence[Budget], kind: Kind, spent: Decimal | int | float, asked: Decimal | int | float = 0, scope: Scope = "episode"
+) -> None:
+    """Check the budgets of one kind and scope; before the 81st decision, `enforce(budgets, "decisions", 80, 1)` raises."""
+    for budget in budgets:
+        if (budget.kind, budget.scope) == (kind, scope):
+            budget.check(spent, asked)
+
+
+def budgets_for(model: str, price: Price | None, budgets: Sequence[Budget]) -> tuple[Budget, ...]:
+    """The budgets that can hold for a model: without a price, default dollar budgets fall away and typed ones are refused."""
+    if price is not None:
+        return tuple(budgets)
+    for budget in budgets:
+        if budget.kind == "dollars" and budget.typed:
+            raise CapexError(
+                f"a budget of {_amount('dollars', _exact(budget.limit))} per {budget.scope} cannot hold for {model}, which has no price; "
+                "give its price in a file like the package's prices.toml, or limit decisions or wall time instead"
+            )
+    return tuple(b for b in budgets if b.kind != "dollars")
+
+
+def attempt_cost(attempt: Attempt, price: Price | None) -> Decimal | None:
+    """Dollars that an attempt cost; None when it was or may have been billed and its usage or price is not known."""
+    return Decimal(0) if attempt.billed == "no" else cost(attempt.usage, price)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over attempts. Requests are attempts that returned a reply."""
+
+    requests: int = 0
+    attempts: int = 0
+    tokens: Usage = NOTHING
+    known_usd: Decimal = Decimal(0)  # of the attempts whose cost is known
+    unpriced: int = 0  # billed, usage known, no price
+    missing_usage: int = 0  # billed, but no usage came back
+    unknown_billing: int = 0  # accepted perhaps, and nothing came back
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """The cost of all attempts; None as soon as that of one is not known."""
+        return None if self.unpriced or self.missing_usage or self.unknown_billing else self.known_usd
+
+    def add(self, attempt: Attempt, price: Price | None) -> Totals:
+        """The totals with one more attempt."""
+        spent = attempt_cost(attempt, price)
+        usage = attempt.usage if attempt.billed != "no" else None
+        lost = attempt.billed if attempt.usage is None else "no"
+        return Totals(
+            self.requests + (attempt.status in ("ok", "incomplete")),
+            self.attempts + 1,
+            _plus(self.tokens, usage),
+            self.known_usd + (spent or 0),
+            self.unpriced + (usage is not None and spent is None),
+            self.missing_usage + (lost == "yes"),
+            self.unknown_billing + (lost == "unknown"),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For a record: cost_usd is a number, or null when it is not known; the known part stands beside it."""
+        counts = {name: getattr(self, name) for name in ("requests", "attempts", "missing_usage", "unknown_billing")}
+        whole, known = self.cost_usd, None if self.unpriced else self.known_usd
+        return {
+            **counts,
+            "tokens": dict(vars(self.tokens)),
+            "cost_usd": None if whole is None else float(whole),
+            "known_cost_usd": None if known is None else float(known),
+        }
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a campaign has spent, killed processes and discarded episodes included."""
+
+    settled_usd: Decimal = Decimal(0)  # of attempts whose cost is known
+    held_usd: Decimal = Decimal(0)  # worst cases of the others: unsettled, or settled without a known cost
+    attempts: int = 0
+    unsettled: int = 0  # in flight, or lost to a kill
+    unknown: int = 0  # settled without a known cost
+    overruns: int = 0  # cost more than was reserved: the price or the bound on tokens is wrong
+    tokens: Usage = NOTHING
+
+    @property
+    def total_usd(self) -> Decimal:
+        """What counts against the campaign's budget."""
+        return self.settled_usd + self.held_usd
+
+
+class Spend:
+    """An append-only spend.jsonl, safe among threads and processes of one machine or of one file system with locks.
+
+    Every line is one write at the end of the file under an exclusive lock, flushed to disk before the call returns. A kill in mid-write
+    leaves a torn last line. Readers stop before it and the next writer cuts it off: what it reserved was never sent, and what it settled
+    stays reserved. Any other unreadable line is an error, because spending cannot be forgotten safely.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._guard = threading.Lock()
+        self._read = 0  # bytes of whole lines taken into the account
+        self._open: dict[str, Decimal | None] = {}
+        self._account = Account()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spend, (self.path,)
+
+    def reserve(self, usd: Decimal | None, *, limit: Decimal | None = None, labels: Mapping[str, str | int] | None = None) -> str:
+        """Set aside the worst case of an attempt (None: no price) and return its ticket; refuse when that would exceed the limit."""
+        if usd is None and limit is not None:
+            raise ValueError("a dollar limit needs the worst case of the attempt in dollars")
+        if usd is not None:
+            _check(usd)
+        ticket = secrets.token_hex(8)
+        with self._exclusive() as file:
+            if usd is not None and limit is not None and self._account.total_usd + usd > limit:
+                raise BudgetExceeded("dollars", self._account.total_usd, limit, "campaign", usd)
+            self._append(file, {**(labels or {}), "reserve": ticket, "usd": _text(usd)})
+        return ticket
+
+    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None) -> None:
+        """Put what an attempt cost in the place of its reservation; None, not known, leaves the reserved amount counted."""
+        if usd is not None:
+            _check(usd)
+        with self._exclusive() as file:
+            if ticket not in self._open:
+                raise ValueError(f"reservation {ticket} was settled before or never made in {self.path}")
+            self._append(file, {"settle": ticket, "usd": _text(usd), "tokens": None if usage is None else vars(usage)})
+
+    def total(self) -> Decimal:
+        """Dollars that count as spent, over all processes; reads only what was appended since the last look."""
+        return self.account().total_usd
+
+    def account(self) -> Account:
+        """The same with its parts; needs no right to write."""
+        with self._guard:
+            try:
+                with open(self.path, "rb", buffering=0) as file:
+                    self._catch_up(file)
+            except FileNotFoundError:
+                if self._read:
+                    raise CapexError(f"{self.path} is gone, and with it what the campaign has spent; put it back") from None
+            return self._account
+
+    @contextlib.contextmanager
+    def _exclusive(self) -> Iterator[FileIO]:
+        """The file, locked against every other writer, whole, and taken into the account to its end."""
+        if sys.platform == "win32":
+            raise Unsupported("a campaign's spend.jsonl needs the file locks of Linux or macOS; run it there or in WSL")
+        with self._guard:
+            try:
+                with open(self.path, "a+b", buffering=0) as file:
+                    fcntl.flock(file, fcntl.LOCK_EX)  # released by closing, and by the kernel at a kill
+                    if self._catch_up(file):
+                        file.truncate(self._read)
+                    yield file
+            except OSError as error:
+                raise CapexError(f"{self.path} cannot be written ({error.strerror}); no request is sent without it") from error
+
+    def _append(self, file: FileIO, row: Mapping[str, Any]) -> None:
+        line = json.dumps(row).encode() + b"\n"
+        new = self._read == 0
+        if (written := file.write(line)) != len(line):
+            file.truncate(self._read)
+            raise OSError(errno.ENOSPC, f"{written} of {len(line)} bytes fitted")
+        os.fsync(file.fileno())
+        if new:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        self._catch_up(file)
+
+    def _catch_up(self, file: FileIO) -> int:
+        """Take whole new lines into the account; returns the bytes of a torn last line."""
+        if os.fstat(file.fileno()).st_size < self._read:
+            raise CapexError(f"{self.path} has shrunk, so what the campaign has spent is not known; put the whole file back")
+        file.seek(self._read)
+        *lines, torn = file.readall().split(b"\n")
+        for line in lines:
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError, ArithmeticError):
+                fault = f"{line[:80]!r} makes no reservation and settles none"
+                raise CapexError(f"{self.path} is damaged at byte {self._read}: {fault}; put the whole file back") from None
+            self._read += len(line) + 1
+        return len(torn)
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        usd = None if row["usd"] is None else Decimal(row["usd"])
+        if usd is not None:
+            _check(usd)
+        account = self._account
+        if "reserve" in row:
+            self._open[row["reserve"]] = usd
+            held = account.held_usd + (usd or 0)
+            self._account = replace(account, held_usd=held, attempts=account.attempts + 1, unsettled=account.unsettled + 1)
+            return
+        tokens = _plus(account.tokens, None if row["tokens"] is None else Usage(**row["tokens"]))
+        reserved = self._open.pop(row["settle"])
+        account = replace(account, unsettled=account.unsettled - 1, tokens=tokens)
+        if usd is None:
+            self._account = replace(account, unknown=account.unknown + 1)
+            return
+        over = account.overruns + (reserved is not None and usd > reserved)
+        held = account.held_usd - (reserved or 0)
+        self._account = replace(account, settled_usd=account.settled_usd + usd, held_usd=held, overruns=over)
+
+
+@dataclass
+class Ledger:
+    """Watches the attempts of one episode: reserves before each send, settles after it, and keeps the totals.
+
+    `budgets` are those that hold for the model (`budgets_for`). A campaign's dollar budget needs the campaign's `spend`. A cost that is
+    not known counts at its worst case against the budgets, and as unknown in the totals.
+    """
+
+    price: Price | None
+    budgets: Sequence[Budget] = ()
+    spend: Spend | None = None
+    labels: Mapping[str, str | int] = field(default_factory=dict)  # chain and episode, written with each reservation
+    totals: Totals = field(default=Totals(), init=False)
+    overruns: int = field(default=0, init=False)  # attempts that cost more than their worst case
+    _held: Decimal = field(default=Decimal(0), init=False)
+    _pending: tuple[str | None, Decimal | None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        dollars = [b for b in self.budgets if b.kind == "dollars"]
+        if dollars and self.price is None:
+            raise ValueError("dollar budgets need a price; ask budgets_for which budgets hold")
+        limits = [_exact(b.limit) for b in dollars if b.scope == "campaign"]
+        if limits and self.spend is None:
+            raise ValueError("a campaign's dollar budget needs the campaign's Spend")
+        self._campaign_limit = min(limits, default=None)
+
+    @property
+    def spent_usd(self) -> Decimal | None:
+        """Dollars that count against the episode's budget; None without a price."""
+        return None if self.price is None else self.totals.known_usd + self._held
+
+    def before(self, request: Request, number: int) -> None:
+        """Reserve the worst case, or raise BudgetExceeded."""
+        worst = worst_case(request, self.price)
+        if worst is not None:
+            enforce(self.budgets, "dollars", self.totals.known_usd + self._held, worst)
+        ticket = None
+        if self.spend is not None:
+            ticket = self.spend.reserve(worst, limit=self._campaign_limit, labels=self.labels)
+        self._held += worst or 0
+        self._pending = ticket, worst
+
+    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+        """Settle at the actual cost; where that is not known the worst case stays held."""
+        if self._pending is None:
+            raise ValueError("an attempt ended that was not announced; call before() ahead of each send")
+        (ticket, worst), self._pending = self._pending, None
+        spent = attempt_cost(attempt, self.price)
+        self.totals = self.totals.add(attempt, self.price)
+        if spent is not None and worst is not None:
+            self._held -= worst
+            self.overruns += spent > worst
+        if self.spend is not None and ticket is not None:
+            self.spend.settle(ticket, spent, attempt.usage if attempt.billed != "no" else None)
+
+
+def _plus(tokens: Usage, more: Usage | None) -> Usage:
+    return tokens if more is None else Usage(**{f.name: getattr(tokens, f.name) + getattr(more, f.name) for f in fields(Usage)})
+
+
+def _check(usd: Decimal) -> None:
+    if not usd.is_finite() or usd < 0:
+        raise ValueError(f"{usd} is no amount of dollars")
+
+
+def _text(usd: Decimal | None) -> str | None:
+    return None if usd is None else str(usd)
+
+
+def _amount(kind: Kind, value: Decimal) -> str:
+    if kind == "dollars":
+        return f"${value:.4f}" if value % Decimal("0.01") else f"${value:.2f}"
+    return f"{value:f} {'s of wall time' if kind == 'wall_s' else kind}"

@@ -1,0 +1,44 @@
+"""locate_pixel: the base-frame position of the surface seen at exactly one pixel."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from capex.errors import CapexError
+from capex.pose import Array
+from capex.worlds import Env
+
+SENSOR_PATCH = 2  # pixels on each side, for the noisy depth of a real sensor
+
+
+def locate_pixel(env: Env, camera: str, u: float, v: float, size: tuple[int, int]) -> Array | str:
+    """Position in metres in the base frame, or a sentence: sky, out of the image, no depth.
+
+    Simulated depth is exact, so the very pixel counts: a thin handle is found. A real sensor's depth is the median of a small patch.
+    """
+    try:
+        image = env.depth(camera, size)
+    except CapexError as error:
+        return f"No position: {error}."
+    height, width = image.depth_m.shape
+    column, row = math.floor(u), math.floor(v)
+    if not (0 <= column < width and 0 <= row < height):
+        return f"No position: pixel ({u:g}, {v:g}) lies outside the {width}x{height} image."
+    depth = float(image.depth_m[row, column])
+    if env.spec.real_time:
+        patch = image.depth_m[
+            max(0, row - SENSOR_PATCH) : row + SENSOR_PATCH + 1, max(0, column - SENSOR_PATCH) : column + SENSOR_PATCH + 1
+        ]
+        seen = patch[np.isfinite(patch) & (patch > 0)]
+        depth = float(np.median(seen)) if seen.size else math.inf
+    if not math.isfinite(depth) or depth <= 0:
+        return f"No position: nothing is seen at pixel ({column}, {row}) of camera {camera}."
+    return image.camera.unproject(column + 0.5, row + 0.5, depth)
+
+
+def describe(point_m: Array) -> str:
+    """A located point as the model reads it, in whole centimetres."""
+    x, y, z = (round(100 * float(c)) for c in point_m)
+    return f"[{x}, {y}, {z}]"
