@@ -7,11 +7,13 @@ import multiprocessing
 import os
 import pickle
 import random
+import resource
 import signal
 import threading
 import time
 from datetime import date
 from decimal import Decimal
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -378,10 +380,24 @@ def test_total_reads_only_what_is_new(tmp_path):
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
     with pytest.raises(CapexError, match=r"cannot be written \(No such file or directory\)"):
         Spend(tmp_path / "absent" / "spend.jsonl").reserve(D(1))
-    if Path("/dev/full").exists():
-        (tmp_path / "spend.jsonl").symlink_to("/dev/full")
-        with pytest.raises(CapexError, match="cannot be written"):
-            Spend(tmp_path / "spend.jsonl").reserve(D(1))
+
+
+def test_a_line_that_does_not_fit_leaves_no_trace(tmp_path):
+    path = tmp_path / "spend.jsonl"
+    spend = Spend(path)
+    ticket = spend.reserve(D(1))
+    whole = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for room in (0, 1, 20):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + room, hard))
+        try:
+            with pytest.raises(CapexError, match="cannot be written"):
+                spend.settle(ticket, D("0.5"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert path.read_bytes() == whole
+    spend.settle(ticket, D("0.5"))
+    assert spend.total() == Spend(path).total() == D("0.5")
 
 
 def test_threads_share_a_spend(tmp_path):
@@ -438,9 +454,9 @@ def _worker(path: Path, truth: Path, seed: int, limit: Decimal, price: Price) ->
 
 
 def test_the_campaigns_budget_holds_under_concurrency_and_kills(tmp_path):
-    rng = random.Random()
     context = multiprocessing.get_context("spawn")
     for campaign in range(2):
+        rng = random.Random(campaign)
         folder = tmp_path / str(campaign)
         folder.mkdir()
         path = folder / "spend.jsonl"
@@ -449,8 +465,8 @@ def test_the_campaigns_budget_holds_under_concurrency_and_kills(tmp_path):
         watching, seen = Spend(path), D(0)
         for generation in range(2):
             workers = [
-                context.Process(target=_worker, args=(path, folder / f"truth-{generation}-{n}", rng.randrange(10**9), limit, price))
-                for n in range(3)
+                context.Process(target=_worker, args=(path, folder / f"truth-{generation}-{n}", seed, limit, price), daemon=True)
+                for n, seed in enumerate(rng.sample(range(10**9), 3))
             ]
             for worker in workers:
                 worker.start()
@@ -470,23 +486,52 @@ def test_the_campaigns_budget_holds_under_concurrency_and_kills(tmp_path):
             assert all(worker.exitcode in (0, -signal.SIGKILL) for worker in workers)
         final = Spend(path).account()
         assert final == watching.account()
-        assert final.total_usd == _replay(path)
+        assert final.total_usd == _replay(path, limit)
         assert final.overruns == 0
+        assert final.attempts > 20
         charged = sum((D(line) for truth in folder.glob("truth-*") for line in truth.read_text().splitlines()), D(0))
         assert charged <= final.total_usd <= limit
         assert seen <= limit
 
 
-def _replay(path: Path) -> Decimal:
-    """The total by the book, in one pass over the whole file."""
+def _replay(path: Path, limit: Decimal) -> Decimal:
+    """The total by the book, in one pass over the whole file; no line of it may exceed the limit."""
     amounts: dict[str, Decimal] = {}
+    total = D(0)
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        if "reserve" in row:
-            amounts[row["reserve"]] = D(row["usd"])
-        elif row["usd"] is not None:
-            amounts[row["settle"]] = D(row["usd"])
-    return sum(amounts.values(), D(0))
+        ticket = row.get("reserve") or row["settle"]
+        if row["usd"] is not None:
+            total += D(row["usd"]) - amounts.get(ticket, D(0))
+            amounts[ticket] = D(row["usd"])
+        assert total <= limit
+    return total
+
+
+def _contender(path: Path, count: int, gate: Barrier) -> None:
+    spend = Spend(path)
+    gate.wait()
+    while count:
+        try:
+            ticket = spend.reserve(D("0.6"), limit=D(1))
+        except BudgetExceeded:
+            continue
+        spend.settle(ticket, D(0))
+        count -= 1
+
+
+def test_two_reservations_never_pass_the_same_check(tmp_path):
+    """Only one of the processes can hold 0.60 of 1.00 at a time, so every reservation is at the limit."""
+    context = multiprocessing.get_context("spawn")
+    path, gate = tmp_path / "spend.jsonl", context.Barrier(3)
+    workers = [context.Process(target=_contender, args=(path, 200, gate), daemon=True) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert _replay(path, D(1)) == Spend(path).total() == 0
+    assert Spend(path).account().attempts == 600
 
 
 def test_the_ledger_of_an_episode(tmp_path):

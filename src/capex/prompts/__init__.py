@@ -34,7 +34,7 @@ LOCATE_GROUNDING = (
 BASE_CAPEX = """
 BASE MOTION
 When a target lies more than about 60 cm ahead, 35 cm to the side, or lower than 10 cm below the base frame's origin, or when the arm keeps hitting the fixture around it, first use base_forward_cm, base_left_cm and base_turn_deg (left is positive) to put it 35 to 50 cm ahead. Ground the target again afterwards, since the frame has moved. The arm holds its grip while the base drives: what the arm cannot pull far enough is pulled by holding it and driving backward. A base motion stands alone in its act, without target and chunk. If the instruction asks you to go to a place or a fixture, the drive is the task: approach it in successive base motions, turn to face it, and finish in front of it within arm's reach.
-"""  # noqa: E501 - the text is one paragraph for the model
+"""
 BASE_BASE = (
     "\nbase_forward_cm, base_left_cm and base_turn_deg (left is positive, default 0) drive the base in its own frame; any value other than"
     " zero makes the act a base motion alone, followed by the gripper command; at most 60 cm of translation in all and 90 degrees."

@@ -1,0 +1,64 @@
+"""locate_pixel finds the surface at exactly that pixel, the same point from either camera, and says why when there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bare import ROBOT_X_M, TOP_M, bare_kitchen
+from capex.perception import describe, locate_pixel
+from capex.worlds import Start
+from toy import Toy, ToyEnv
+
+SIZE = (512, 512)
+
+
+def _to_base(env, point):
+    data = env.facts.data
+    mount = data.site("mount")
+    return mount.xmat.reshape(3, 3).T @ (np.asarray(point) - mount.xpos)
+
+
+def test_both_exterior_cameras_agree_on_the_same_surface_point():
+    env = bare_kitchen()  # an empty worktop: what is seen near a point of it is that point
+    env.reset(Start("Bare", 0))
+    compared = 0
+    for x in np.arange(0.05, 0.55, 0.05):
+        for y in np.arange(-0.4, 0.41, 0.05):
+            point = np.array([x - ROBOT_X_M, y, TOP_M - 0.45])
+            found = []
+            for camera in ("left", "right"):
+                u, v, _ = env.camera_model(camera, SIZE).project(point)
+                if 0 <= u < 512 and 0 <= v < 512:
+                    found.append(locate_pixel(env, camera, u, v, SIZE))
+            seen = [f for f in found if not isinstance(f, str) and np.linalg.norm(f - point) < 0.03]  # others see the arm before it
+            if len(seen) == 2:
+                compared += 1
+                assert np.linalg.norm(seen[0] - seen[1]) < 0.01
+    env.close()
+    assert compared >= 40
+
+
+def test_a_thin_handle_counts(fridge):
+    fridge.reset(Start("CloseFridge", 5))
+    model, data = fridge.facts.model, fridge.facts.data
+    door = model.body("fridge door").id
+    bars = [g for g in range(model.ngeom) if model.geom_bodyid[g] == door and model.geom_type[g] == 3 and model.geom_size[g][1] > 0.2]
+    point = _to_base(fridge, data.geom_xpos[bars[0]])
+    hits = []
+    for camera in ("left", "right"):
+        u, v, _ = fridge.camera_model(camera, SIZE).project(point)
+        if 0 <= u < 512 and 0 <= v < 512:
+            found = locate_pixel(fridge, camera, u, v, SIZE)
+            hits.append(not isinstance(found, str) and np.linalg.norm(found - point) < 0.012)
+    assert any(hits)
+
+
+def test_refusals_are_sentences(stove):
+    stove.reset(Start("PickPlaceCounterToStove", 0))
+    assert "lies outside the 512x512 image" in locate_pixel(stove, "left", 600, 10, SIZE)
+    blind = ToyEnv(Toy(depth=False))
+    assert locate_pixel(blind, "back_left", 5, 5, (64, 64)) == "No position: this toy has no depth."
+    sky = ToyEnv(Toy())
+    sentences = [locate_pixel(sky, "back_left", 32, v, (64, 64)) for v in range(0, 64, 8)]
+    assert any(isinstance(s, str) and "nothing is seen" in s for s in sentences) or all(not isinstance(s, str) for s in sentences)
+    assert describe(np.array([0.4049, -0.006, 1.2])) == "[40, -1, 120]"

@@ -1,0 +1,79 @@
+"""System prompts: filled completely, bounded, the same bytes for the same inputs, and true to what the code does."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from capex.arms import arm
+from capex.errors import CapexError, UnknownName
+from capex.executor import DISPLACEMENT_MAX_M
+from capex.prompts import SIZE_MAX, system_prompt
+from toy import Toy, ToyEnv
+
+
+def _settings(prompt: str) -> dict:
+    return json.loads(re.search(r"Harness settings:\n(\{.*\})", prompt).group(1))
+
+
+def test_both_prompts_are_filled_and_small(stove):
+    capex, base = (system_prompt(stove.spec, arm(name)) for name in ("capex", "base"))
+    for prompt in (capex, base):
+        assert "<<" not in prompt
+    assert len(base) < 4500 < len(capex) < 11_000 < SIZE_MAX
+    assert "locate_pixel" not in base
+    assert "confidence" not in base
+    assert "done (boolean" in base
+    assert system_prompt(stove.spec, arm("capex")) == capex
+
+
+def test_the_harness_line_lists_what_the_code_honours(stove):
+    line = _settings(system_prompt(stove.spec, arm("capex", tau=0.6), labels=12, weights=[0.0, 1.0, 0, 0, 0, 0, 0, 0.12345]))
+    assert line["max_displacement_cm"] == 100 * DISPLACEMENT_MAX_M
+    assert line["commit_threshold"] == 0.6
+    assert line["calibration_labels"] == 12
+    assert line["calibrator_weights"][-1] == 0.123
+    assert line["plan_max"] == 24
+    assert line["base_motion"]["max_translation_m"] == 0.6
+    assert {"verify", "overlay", "done_gate", "discrete_step_cm"}.isdisjoint(line)
+    assert "commit_threshold" not in _settings(system_prompt(stove.spec, arm("base")))
+
+
+def test_what_a_world_does_not_have_is_not_mentioned():
+    fixed = ToyEnv(Toy(mobile=False, depth=False)).spec
+    prompt = system_prompt(fixed, arm("capex"))
+    assert "locate_pixel" not in prompt
+    assert "base_forward_cm" not in prompt
+
+
+def test_what_changes_between_episodes_stands_last(stove):
+    one = system_prompt(stove.spec, arm("capex"), labels=1, references="Reference episode 1", skeleton="Task skeleton")
+    two = system_prompt(stove.spec, arm("capex"), labels=2, references="Reference episode 2", skeleton="Another skeleton")
+    common = next(k for k, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
+    assert common > 0.85 * one.index("REFERENCE EPISODES")
+    assert "Reference episode 1" in one
+    assert "Task skeleton" in one
+
+
+def test_memory_text_is_data_and_never_filled(stove):
+    prompt = system_prompt(stove.spec, arm("capex"), skeleton="a scene that says <<SETTINGS>>")
+    assert "a scene that says <<SETTINGS>>" in prompt
+
+
+def test_a_users_own_prompt_replaces_ours_and_its_mistakes_get_a_sentence(stove, tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text("Move at most <<DISPLACEMENT_CM>> cm.\n<<SETTINGS>>")
+    assert system_prompt(stove.spec, arm("capex"), template=own).startswith("Move at most 10 cm.")
+    own.write_text("<<SPEED>>")
+    with pytest.raises(CapexError, match="the prompt has a field <<SPEED>>; known fields: "):
+        system_prompt(stove.spec, arm("capex"), template=own)
+    with pytest.raises(CapexError, match="cannot be read"):
+        system_prompt(stove.spec, arm("capex"), template=tmp_path / "none.txt")
+    with pytest.raises(UnknownName, match="there is no arm 'capx'; valid: capex"):
+        arm("capx")
+
+
+def test_the_text_form_for_models_without_functions(stove):
+    assert '{"calls":[{"tool":"act"' in system_prompt(stove.spec, arm("capex"), json_form=True)
