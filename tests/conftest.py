@@ -11,18 +11,22 @@ import pytest
 
 from capex import worlds
 
-AREAS = {  # test file -> area of the time budget
-    "kitchen and executor": (
-        "test_check",
-        "test_executor",
-        "test_expert",
-        "test_film",
-        "test_grasp",
-        "test_kitchen",
-        "test_panda",
-        "test_render",
+AREAS = {  # area of the time budget -> test files
+    "kitchen and executor": ("test_check", "test_executor", "test_expert", "test_film", "test_grasp", "test_kitchen", "test_panda"),
+    "models and method": (
+        "test_calibrator",
+        "test_commit",
+        "test_demonstrator",
+        "test_ledger",
+        "test_memory",
+        "test_models",
+        "test_observation",
+        "test_perception",
+        "test_prompts",
+        "test_reading",
+        "test_stats",
     ),
-    "package": ("test_cli", "test_imports", "test_plan", "test_pose", "test_store"),
+    "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_store"),
     "robosuite": ("test_robosuite",),
 }
 _began = time.perf_counter()

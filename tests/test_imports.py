@@ -15,6 +15,9 @@ HOMES = {  # package -> the only places that may import it
     "av": ("film.py",),
     "matplotlib": ("worlds/kitchen/reach.py",),
     "tyro": ("cli.py",),
+    "openai": ("models/",),
+    "anthropic": ("models/anthropic.py",),
+    "httpx2": ("models/wire.py",),
 }
 # module -> capex modules it may import at most
 LAYERS = {
@@ -24,8 +27,18 @@ LAYERS = {
     "worlds/__init__.py": ("errors", "plan", "pose"),
     "executor.py": ("errors", "plan", "pose", "worlds"),
     "store.py": ("errors", "pose"),
-    "recorder.py": ("executor", "plan", "pose", "worlds"),
-    "collect.py": ("errors", "executor", "plan", "recorder", "store", "worlds"),
+    "recorder.py": ("executor", "pose", "worlds"),
+    "models/__init__.py": ("errors",),
+    "prices.py": ("errors", "models"),
+    "ledger.py": ("errors", "models", "prices"),
+    "arms.py": ("errors", "plan"),
+    "tools.py": ("arms", "models", "plan", "worlds"),
+    "reading.py": ("errors", "models", "plan", "pose", "tools"),
+    "observation.py": ("executor", "models", "plan", "pose", "worlds"),
+    "perception.py": ("errors", "pose", "worlds"),
+    "prompts/__init__.py": ("arms", "errors", "executor", "plan", "tools", "worlds"),
+    "memory/record.py": ("executor", "plan", "pose"),
+    "collect.py": ("errors", "executor", "memory", "plan", "recorder", "store", "worlds"),
 }
 
 

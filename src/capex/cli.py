@@ -49,13 +49,43 @@ class Demo:
 class Doctor:
     """Versions, the GL backend with a rendered frame, and which extras work with the line that installs the others."""
 
+    model: str | None = None
+    """Also ask this model one small question and say what its endpoint can do; a paid model bills it."""
+
     def run(self) -> int:
         """Print the findings; fails when something that every user needs does not work."""
-        from capex.doctor import examine, print_findings
+        from capex.doctor import examine, examine_model, print_findings
 
         findings = examine()
+        if self.model is not None:
+            findings += examine_model(self.model)
         print_findings(findings, console)
         return 1 if any(f.verdict == "failed" for f in findings) else 0
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The filled system prompt of an arm in a world, with its size."""
+
+    name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]] = "kitchen:CloseFridge"
+    """Which environment; the prompt depends on its cameras, arms and base, not on the task."""
+    arm: str = "capex"
+    """Which arm's prompt."""
+    prompt: Path | None = None
+    """A file to fill instead of ours."""
+    json_form: bool = False
+    """For models without function calling."""
+
+    def run(self) -> int:
+        """Print the prompt; its size goes to standard error, so that the text can be piped."""
+        from capex.arms import arm as preset
+        from capex.prompts import SIZE_MAX, system_prompt
+
+        env = worlds.make(self.name)
+        text = system_prompt(env.spec, preset(self.arm), template=self.prompt, json_form=self.json_form)
+        sys.stdout.write(text)
+        Console(stderr=True).print(f"{len(text)} characters before the first episode; at most {SIZE_MAX} with memory", highlight=False)
+        return 0
 
 
 @dataclass(frozen=True)
@@ -166,6 +196,7 @@ Command = (
     Annotated[Demo, subcommand("demo")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Tasks, subcommand("tasks")]
+    | Annotated[Prompt, subcommand("prompt")]
     | Annotated[Expert, subcommand("expert")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]

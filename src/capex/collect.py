@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from capex import worlds
 from capex.errors import CapexError, PhysicsDiverged
 from capex.executor import Executor
+from capex.memory.record import EpisodeRecord, Turn, record_waypoints
 from capex.plan import PLAN_MAX
-from capex.recorder import Recorder, describe_turn
+from capex.recorder import Recorder
 from capex.store import Chain, open_run
 from capex.worlds import Env, Start
 
@@ -124,36 +124,40 @@ def expert_episode(env: Env, index: int, chain: Chain) -> EpisodeResult:
     plan = worlds.expert(spec.world)
     recorder = Recorder(env)
     executor = Executor(env, subscribers=[recorder])
-    turns: list[dict[str, Any]] = []
-    error = ""
+    turns: list[Turn] = []
+    error = None
     try:
         while not env.success() and executor.steps_left > 0 and len(turns) < EXPERT_DECISIONS:
             waypoints = plan(env, len(turns))[:PLAN_MAX]
             recorder.begin_plan()
-            step = spec.horizon - executor.steps_left
-            turns.append(describe_turn(waypoints, executor.execute(waypoints), step))
+            step, base = spec.horizon - executor.steps_left, env.robot_state().base
+            rows = record_waypoints(waypoints, executor.execute(waypoints))
+            turns.append(Turn(len(turns) + 1, step, 0, rows, len(rows), base=base))
     except PhysicsDiverged as diverged:
         error = str(diverged)
     success = bool(env.success()) and not error
     steps = spec.horizon - executor.steps_left
-    record = {
-        "task": spec.task,
-        "arm": "expert",
-        "start": {"index": index, "seed": start.seed},
-        "model": "expert",
-        "success": success,
-        "steps": steps,
-        "decisions": len(turns),
-        "requests": 0,
-        "cost_usd": None,
-        "world": spec.world,
-        "instruction": env.instruction,
-        "horizon": spec.horizon,
-        "error": error or None,
-        "turns": turns,
-    }
+    record = EpisodeRecord(
+        world=spec.world,
+        task=spec.task,
+        arm="expert",
+        start=index,
+        seed=start.seed,
+        model="expert",
+        success=success,
+        steps=steps,
+        requests=0,
+        cost_usd=None,
+        instruction=env.instruction,
+        horizon=spec.horizon,
+        turns=tuple(turns),
+        scene=worlds.scene_of(env),
+        end="success" if success else "horizon" if executor.steps_left <= 0 else "decisions",
+        error=error,
+        stand_in=True,
+    )
     seconds = time.perf_counter() - began
     timing = {"episode_s": seconds, "reset_s": reset_s, "unix_time": time.time()}
-    commit = chain.commit_invalid if error else chain.commit
-    path = commit(index, record, timing, recorder.steps)
-    return EpisodeResult(spec.world, spec.task, index, success, steps, len(turns), seconds, path, error)
+    writer = chain.begin(index)
+    path = (writer.commit_invalid if error else writer.commit)(record.as_json(), timing, recorder.steps)
+    return EpisodeResult(spec.world, spec.task, index, success, steps, len(turns), seconds, path, error or "")

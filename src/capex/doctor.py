@@ -21,9 +21,10 @@ from capex.worlds import Start
 ROBOSUITE_LINE = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
 EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "robosuite": (("robosuite", "numba", "cv2"), ROBOSUITE_LINE, "robosuite's worlds"),
+    "anthropic": (("anthropic",), 'pip install "capex[anthropic]"', "models anthropic:NAME"),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }
-CORE = ("mujoco", "numpy", "pillow", "av", "matplotlib", "rich", "tyro")
+CORE = ("mujoco", "numpy", "openai", "pillow", "av", "matplotlib", "rich", "tyro")
 Verdict = Literal["ok", "missing", "failed"]
 
 
@@ -52,6 +53,18 @@ def examine() -> list[Finding]:
         else:
             found.append(Finding(f"extra {extra}", "ok", purpose))
     return found
+
+
+def examine_model(name: str) -> list[Finding]:
+    """What a model's endpoint can do, by asking it."""
+    from capex import models
+    from capex.models.probe import probe
+
+    try:
+        found = probe(models.make(name))
+    except CapexError as error:
+        return [Finding(f"model {name}", "failed", str(error))]
+    return [Finding(f"model {name}: {what}", "ok" if works else "failed", detail) for what, works, detail in found]
 
 
 def _rendering() -> Finding:

@@ -1,15 +1,11 @@
-"""What an episode leaves behind: arrays at 20 Hz and the record of its plans. Subscribes to the executor; the loop knows nothing of it."""
+"""What an episode leaves behind at 20 Hz. Subscribes to the executor; the loop knows nothing of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from capex.executor import Outcome, Tick
-from capex.plan import Waypoint
-from capex.pose import Array, quaternion_xyzw
+from capex.executor import Tick
+from capex.pose import Array
 from capex.worlds import Env
 
 
@@ -56,34 +52,3 @@ class Recorder:
             "action_names": np.array(names),
             "state_names": np.array(self._env.spec.state_names),
         }
-
-
-def describe_turn(waypoints: Sequence[Waypoint], outcomes: Sequence[Outcome], step: int) -> dict[str, Any]:
-    """One decision for record.json: requested waypoints with their outcomes. Metres, radians, degrees for Euler angles."""
-    return {"step": step, "waypoints": [_describe(w, o) for w, o in zip(waypoints, outcomes, strict=True)]}
-
-
-def _describe(waypoint: Waypoint, outcome: Outcome) -> dict[str, Any]:
-    base = waypoint.base
-    return {
-        "targets": {
-            name: {
-                "position_m": None if t.position_m is None else list(t.position_m),
-                "orientation": t.orientation if isinstance(t.orientation, str) else list(t.orientation),
-                "gripper": t.gripper,
-            }
-            for name, t in waypoint.targets.items()
-        },
-        "base": None if base is None else {"forward_m": base.forward_m, "left_m": base.left_m, "turn_rad": base.turn_rad},
-        "stated": waypoint.confidence,
-        "status": outcome.status,
-        "report": outcome.report,
-        "label": outcome.label,
-        "steps": outcome.steps,
-        "clamped": {n: [float(v) for v in t.position_m] for n, t in outcome.targets.items()},
-        "tips": {
-            n: {"position_m": [float(v) for v in p.position_m], "quaternion_xyzw": [float(v) for v in quaternion_xyzw(p.rotation)]}
-            for n, p in outcome.tips.items()
-        },
-        "base_moved": None if outcome.base_moved is None else list(outcome.base_moved),
-    }

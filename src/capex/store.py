@@ -1,7 +1,7 @@
 """The run directory: the only truth about what was tried. Episodes are written whole or not at all.
 
     runs/NAME/manifest.json                             settings, versions, fingerprint
-    runs/NAME/chains/WORLD--TASK--ARM/episodes/0007/    record.json, timing.json, steps.npz
+    runs/NAME/chains/WORLD--TASK--ARM/episodes/0007/    record.json, timing.json, steps.npz, exchanges.jsonl, images/
     runs/NAME/chains/WORLD--TASK--ARM/invalid/0007-1/   attempts that an error invalidated, kept and counted
 
 An episode is written into a temporary folder beside its place, every file and the folder are flushed to disk, and one rename makes it
@@ -52,22 +52,63 @@ class Chain:
             return []
         return sorted(int(p.name) for p in self.episodes_path.iterdir() if p.is_dir() and p.name.isdigit())
 
-    def commit(self, index: int, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
-        """Write an episode whole. The rename at the end is the only moment at which it comes to exist."""
-        return _commit(self.episode(index), record, timing, steps)
+    def begin(self, index: int) -> EpisodeWriter:
+        """A place to write an episode into; it comes to exist only when the writer commits."""
+        return EpisodeWriter(self, index)
 
-    def commit_invalid(self, index: int, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
-        """Keep an attempt that an error invalidated, apart from the episodes."""
-        attempt = 1
-        while (place := self.path / "invalid" / f"{index:04d}-{attempt}").exists():
-            attempt += 1
-        return _commit(place, record, timing, steps)
+    def commit(self, index: int, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
+        """Write an episode whole, in one go."""
+        return self.begin(index).commit(record, timing, steps)
+
+    def invalid_count(self, index: int) -> int:
+        """How many attempts at a start an error has invalidated."""
+        folder = self.path / "invalid"
+        return len(list(folder.glob(f"{index:04d}-*"))) if folder.is_dir() else 0
 
     def sweep(self) -> None:
         """Remove what a killed process left half-written. Only the process that owns the run may call this."""
-        for folder in (self.episodes_path, self.path / "invalid"):
-            for leftover in folder.glob(f"{TEMPORARY}*") if folder.is_dir() else ():
-                shutil.rmtree(leftover, ignore_errors=True)
+        for leftover in self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ():
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+class EpisodeWriter:
+    """A temporary folder beside an episode's place. Logs may stream into `folder`; one rename makes the episode exist."""
+
+    def __init__(self, chain: Chain, index: int):
+        self._chain, self._index = chain, index
+        if chain.episode(index).exists():
+            raise CapexError(f"{chain.episode(index)} exists already; an episode is written once")
+        chain.episodes_path.mkdir(parents=True, exist_ok=True)
+        self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
+        self.discard()
+        self.folder.mkdir()
+
+    def commit(self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
+        """Finish the episode: flush everything, then rename. The rename is the only moment at which it comes to exist."""
+        return self._finish(self._chain.episode(self._index), record, timing, steps)
+
+    def commit_invalid(self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
+        """Keep an attempt that an error invalidated, apart from the episodes."""
+        folder = self._chain.path / "invalid"
+        folder.mkdir(parents=True, exist_ok=True)
+        return self._finish(folder / f"{self._index:04d}-{self._chain.invalid_count(self._index) + 1}", record, timing, steps)
+
+    def discard(self) -> None:
+        """Drop what was written so far."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _finish(self, place: Path, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
+        write_json(self.folder / "record.json", record)
+        write_json(self.folder / "timing.json", timing)
+        with open(self.folder / "steps.npz", "wb") as out:
+            np.savez_compressed(out, allow_pickle=False, **steps)
+            out.flush()
+            os.fsync(out.fileno())
+        for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
+            _flush_folder(folder)
+        os.rename(self.folder, place)
+        _flush_folder(place.parent)
+        return place
 
 
 @dataclass(frozen=True)
@@ -140,25 +181,6 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
         os.fsync(out.fileno())
     os.replace(neighbour, path)
     _flush_folder(path.parent)
-
-
-def _commit(place: Path, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
-    if place.exists():
-        raise CapexError(f"{place} exists already; an episode is written once")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    write_json(temporary / "record.json", record)
-    write_json(temporary / "timing.json", timing)
-    with open(temporary / "steps.npz", "wb") as out:
-        np.savez_compressed(out, allow_pickle=False, **steps)
-        out.flush()
-        os.fsync(out.fileno())
-    _flush_folder(temporary)
-    os.rename(temporary, place)
-    _flush_folder(place.parent)
-    return place
 
 
 def _flush_folder(folder: Path) -> None:

@@ -106,8 +106,28 @@ class EpisodeRecord:
         }
 
 
-KNOWN = {"task", "arm", "start", "model", "success", "steps", "decisions", "requests", "cost_usd", "world", "instruction", "horizon", "scene", "end",
-         "error", "stand_in", "images", "turns"}  # fmt: skip
+KNOWN = frozenset(
+    [
+        "task",
+        "arm",
+        "start",
+        "model",
+        "success",
+        "steps",
+        "decisions",
+        "requests",
+        "cost_usd",
+        "world",
+        "instruction",
+        "horizon",
+        "scene",
+        "end",
+        "error",
+        "stand_in",
+        "images",
+        "turns",
+    ]
+)
 
 
 def from_json(data: Mapping[str, Any]) -> EpisodeRecord:

@@ -184,6 +184,9 @@ class ModelError(CapexError):
         self.kind, self.attempts = kind, attempts
         super().__init__(sentence)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ModelError, (self.kind, str(self), self.attempts)
+
 
 class Model(Protocol):
     """A model behind any wire. `before_attempt` is called before each send (budgets reserve there), `after_attempt` after it."""
@@ -214,12 +217,29 @@ class AttemptObserver(Protocol):
         """An attempt ended, however it ended."""
 
 
+class Observers:
+    """Several observers as one. The last sees an attempt's beginning last and its end first: put the ledger there, after the log."""
+
+    def __init__(self, *observers: AttemptObserver):
+        self._observers = observers
+
+    def before(self, request: Request, number: int) -> None:
+        """About to send."""
+        for observer in self._observers:
+            observer.before(request, number)
+
+    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+        """An attempt ended."""
+        for observer in reversed(self._observers):
+            observer.after(request, number, attempt)
+
+
 def describe(request: Request) -> dict[str, Any]:
     """A request as plain JSON with pictures replaced by their hashes: what is hashed, logged and compared."""
     return {
         "system": request.system,
-        "messages": [_describe_message(m) for m in request.messages],
         "tools": [vars(t) | {} for t in request.tools],
+        "messages": [_describe_message(m) for m in request.messages],
         "sampling": vars(request.sampling) | {},
         "tool_choice": request.tool_choice,
     }
@@ -236,14 +256,14 @@ def _describe_message(message: Message) -> dict[str, Any]:
 
 ModelFactory = Callable[[str], Model]
 
-# kind -> the module whose `make(rest)` builds it from what follows the colon
+# kind -> module:function that builds it from what follows the colon
 MODELS = {
-    "openai": "capex.models.openai_responses",
-    "chat": "capex.models.openai_chat",
-    "chat-text": "capex.models.chat_text",
-    "anthropic": "capex.models.anthropic",
-    "cassette": "capex.models.cassette",
-    "script": "capex.models.scripted",
+    "openai": "capex.models.openai_responses:make",
+    "chat": "capex.models.openai_chat:make",
+    "chat-text": "capex.models.openai_chat:make_text",
+    "anthropic": "capex.models.anthropic:make",
+    "cassette": "capex.models.cassette:make",
+    "script": "capex.models.scripted:make",
 }
 
 
@@ -252,5 +272,6 @@ def make(name: str) -> Model:
     kind, _, rest = name.partition(":")
     if kind not in MODELS:
         raise UnknownName("kind of model", kind, MODELS)
-    factory: ModelFactory = importlib.import_module(MODELS[kind]).make
+    module, _, function = MODELS[kind].partition(":")
+    factory: ModelFactory = getattr(importlib.import_module(module), function)
     return factory(rest)

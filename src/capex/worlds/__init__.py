@@ -321,4 +321,9 @@ def _require_vector(field_name: str, value: Sequence[float], limit: float, lengt
         raise BadCommand(f"{field_name} has length {size:.4g}; at most {limit:g} is allowed")
 
 
+def scene_of(env: Env) -> str:
+    """What names the surroundings of the current start; starts with equal scenes share the kitchen."""
+    return str(getattr(env, "scene", env.spec.world))
+
+
 EnvFactory = Callable[[], Env]

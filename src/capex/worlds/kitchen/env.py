@@ -189,6 +189,12 @@ class KitchenEnv:
             kitchen = plan_kitchen(draw.choice(range(len(LAYOUTS))), draw.choice(range(len(STYLES))))
         return kitchen, self._task.compose(draw, kitchen)
 
+    @property
+    def scene(self) -> str:
+        """Layout and style of the current start's kitchen."""
+        kitchen, _ = self._compose(self._started(), 0)
+        return f"layout {LAYOUTS.index(kitchen.layout) + 1}, style {kitchen.style.name}"
+
     def _attach(self, built: _Built) -> None:
         """Make a compiled start the current one."""
         if self._renderer is not None and getattr(self, "_model", None) is not built.model:

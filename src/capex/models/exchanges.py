@@ -1,0 +1,131 @@
+"""The exchange log: every attempt of an episode, what was asked and what came back, one line each.
+
+    exchanges.jsonl         one JSON object per attempt, flushed to disk before the next is sent
+    exchange_times.jsonl    its wall time, apart, so that the logs of two runs compare byte for byte
+    images/HASH.png         each picture once
+
+A line holds the request's hash, the attempt's number, status, billing, usage, answer, and the body as received. The request stands in
+the line of its first attempt, pictures by hash. System text and tools repeat all episode long: they stand where they first occur, later
+lines name them by `static`. Keys are replaced before anything is written, and of the headers only an allow-list is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from capex.models import Answer, Attempt, Model, Picture, Request, ToolCall, Usage, UserMessage, describe
+from capex.models.redact import scrub, secrets
+
+LOG, TIMES, IMAGES = "exchanges.jsonl", "exchange_times.jsonl", "images"
+STATIC = ("system", "tools")
+AS_SENT = "[as sent]"  # in the place of the system text that the Responses API repeats in its body
+
+
+class ExchangeLog:
+    """Writes the attempts that it observes into a folder. With a model, each line names it, so that a cassette can price its replies."""
+
+    def __init__(self, folder: Path, model: Model | None = None):
+        self.folder = folder
+        self._model = {} if model is None else {"model": model.name, "price_name": model.price_name, "stand_in": model.stand_in}
+        self._written: set[str] = set()
+
+    def before(self, request: Request, number: int) -> None:
+        """Store the pictures before the request is sent."""
+        for message in request.messages:
+            for part in message.parts if isinstance(message, UserMessage) else ():
+                if isinstance(part, Picture):
+                    self._store(part)
+
+    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+        """Append the attempt."""
+        line: dict[str, Any] = {"hash": request.hash, "number": number, **self._model}
+        if number == 1:
+            described = describe(request)
+            static = {name: described.pop(name) for name in STATIC}
+            mark = hashlib.sha256(json.dumps(static, sort_keys=True).encode()).hexdigest()
+            line |= {"static": mark, "request": described if mark in self._written else static | described}
+            self._written.add(mark)
+        body = attempt.body
+        if isinstance(body, Mapping) and request.system and body.get("instructions") == request.system:
+            body = {**body, "instructions": AS_SENT}
+        line |= {
+            "status": attempt.status,
+            "http_status": attempt.http_status,
+            "billed": attempt.billed,
+            "usage": None if attempt.usage is None else vars(attempt.usage),
+            "kind": attempt.kind,
+            "error": attempt.error,
+            "answer": None if attempt.answer is None else _answer(attempt.answer),
+            "headers": dict(attempt.headers),
+            "body": body,
+        }
+        _append(self.folder / LOG, scrub(line, secrets()))
+        _append(self.folder / TIMES, {"hash": request.hash, "number": number, "latency_s": round(attempt.latency_s, 4)})
+
+    def _store(self, picture: Picture) -> None:
+        place = self.folder / IMAGES / f"{picture.sha256}.png"
+        if place.exists():
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        neighbour = place.with_suffix(f".{os.getpid()}.writing")
+        with open(neighbour, "wb") as out:
+            out.write(picture.png)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(neighbour, place)
+
+
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of an exchanges.jsonl in order, each first attempt with its whole request."""
+    static: dict[str, Any] = {}
+    with open(path, encoding="utf-8") as lines:
+        for text in lines:
+            line: dict[str, Any] = json.loads(text)
+            if "request" in line:
+                request = line["request"]
+                static.setdefault(line["static"], {name: request[name] for name in STATIC if name in request})
+                line["request"] = static[line["static"]] | request
+            yield line
+
+
+def read_times(path: Path) -> list[float]:
+    """Wall times in seconds, in the order of the log; empty where they were stripped."""
+    place = path.with_name(TIMES)
+    if not place.is_file():
+        return []
+    return [float(json.loads(text)["latency_s"]) for text in place.read_text(encoding="utf-8").splitlines()]
+
+
+def attempt_from(line: Mapping[str, Any], latency_s: float = 0.0) -> Attempt:
+    """An attempt as it was logged. What a provider wants replayed is not kept apart from the body: nobody is sent it again."""
+    said = line["answer"]
+    answer = None if said is None else Answer(tuple(ToolCall(**call) for call in said["calls"]), said["text"], said["incomplete"])
+    return Attempt(
+        status=line["status"],
+        billed=line["billed"],
+        latency_s=latency_s,
+        usage=None if line["usage"] is None else Usage(**line["usage"]),
+        http_status=line["http_status"],
+        kind=line["kind"],
+        error=line["error"],
+        answer=answer,
+        body=line["body"],
+        headers=line["headers"],
+    )
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    return {"calls": [vars(call) for call in answer.calls], "text": answer.text, "incomplete": answer.incomplete}
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", encoding="utf-8") as out:
+        out.write(json.dumps(line) + "\n")
+        out.flush()
+        os.fsync(out.fileno())
