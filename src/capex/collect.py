@@ -1,24 +1,32 @@
 """Campaigns: which episodes to run, in which processes, skipping what the run directory already holds.
 
-For now the only demonstrator is the privileged expert of a world; its chains are named WORLD--TASK--expert.
+A chain is one arm at one task, sequential in memory: each episode sees what the ones before it left, and nothing else. The privileged
+expert of a world has chains of its own, named WORLD--TASK--expert, whose episodes are independent.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 from capex import worlds
+from capex.arms import ArmSettings
+from capex.demonstrator import Event, run_episode
 from capex.errors import CapexError, PhysicsDiverged
 from capex.executor import Executor
-from capex.memory.record import EpisodeRecord, Turn, record_waypoints
+from capex.ledger import Budget, Ledger, Spend
+from capex.memory import Memory
+from capex.memory.record import EpisodeRecord, Turn, from_json, record_waypoints
+from capex.models import Model, ModelError
+from capex.models.exchanges import ExchangeLog
 from capex.plan import PLAN_MAX
+from capex.prices import Price
 from capex.recorder import Recorder
-from capex.store import Chain, open_run
+from capex.store import Chain, open_run, read_json, write_bytes
 from capex.worlds import Env, Start
 
 EXPERT_DECISIONS = 30
@@ -66,6 +74,97 @@ def parse_names(text: str) -> list[tuple[str, str]]:
         if name not in known:
             raise worlds.unknown_task(world, name)
     return [(world, name) for name in names]
+
+
+def load_memory(chain: Chain, indices: Sequence[int]) -> Memory:
+    """What the whole episodes of a chain left, in the order in which they ran."""
+    memory = Memory()
+    for index in indices:
+        folder = chain.episode(index)
+        record = from_json(read_json(folder / "record.json"))
+        memory.add(record, {sha: folder / "images" / f"{sha}.png" for sha in record.images.values()})
+    return memory
+
+
+def run_chain(
+    env: Env,
+    model: Model,
+    arm: ArmSettings,
+    chain: Chain,
+    starts: Sequence[int],
+    *,
+    price: Price | None = None,
+    budgets: Sequence[Budget] = (),
+    spend: Spend | None = None,
+    subscribers: Sequence[Callable[[Event], None]] = (),
+    template: Path | None = None,
+) -> Iterator[EpisodeResult]:
+    """Run a chain's starts in order, continuing after those it already holds; yields each episode as it is committed.
+
+    An attempt that a model or simulator error invalidates is kept apart and rerun once; a second error ends the chain with that error.
+    """
+    chain.sweep()
+    held = set(chain.finished())
+    done = [index for index in starts if index in held]
+    if done != list(starts[: len(done)]):
+        raise CapexError(f"{chain.path} holds other starts than the first ones asked for; a chain runs its starts in one order: repeat it")
+    memory = load_memory(chain, done)
+    for index in starts[len(done) :]:
+        while True:
+            ledger = Ledger(price, budgets, spend, {"chain": chain.path.name, "episode": index})
+            result, record, error = _attempt(env, model, arm, chain, index, memory, ledger, subscribers, template)
+            if record is not None:
+                break
+            if chain.invalid_count(index) > 1:
+                raise error or CapexError(result.note)
+        memory.add(record, {sha: result.path / "images" / f"{sha}.png" for sha in record.images.values()})
+        yield result
+
+
+def _attempt(
+    env: Env,
+    model: Model,
+    arm: ArmSettings,
+    chain: Chain,
+    index: int,
+    memory: Memory,
+    ledger: Ledger,
+    subscribers: Sequence[Callable[[Event], None]],
+    template: Path | None,
+) -> tuple[EpisodeResult, EpisodeRecord | None, CapexError | None]:
+    """One attempt into the chain: an episode with its record, or an invalid attempt with its error."""
+    spec, began = env.spec, time.perf_counter()
+    writer = chain.begin(index)
+    shown = memory if arm.memory == "chain" else Memory()
+    try:
+        episode = run_episode(
+            env,
+            Start(spec.task, index),
+            model,
+            arm,
+            shown,
+            ledger=ledger,
+            log=ExchangeLog(writer.folder, model),
+            subscribers=subscribers,
+            template=template,
+            cache_key=chain.path.name,
+        )
+    except (ModelError, PhysicsDiverged) as error:
+        seconds = time.perf_counter() - began
+        note = {"task": spec.task, "arm": arm.name, "start": {"index": index, "seed": 0}, "model": model.name, "error": str(error)}
+        path = writer.commit_invalid(note | {"ledger": ledger.totals.as_json()}, {"episode_s": seconds, "unix_time": time.time()}, {})
+        return EpisodeResult(spec.world, spec.task, index, None, 0, 0, seconds, path, str(error)), None, error
+    except BaseException:
+        writer.discard()
+        raise
+    images = writer.folder / "images"
+    images.mkdir(exist_ok=True)
+    for sha, png in episode.pictures.items():
+        if not (images / f"{sha}.png").exists():
+            write_bytes(images / f"{sha}.png", png)
+    record = episode.record
+    path = writer.commit(record.as_json(), {"episode_s": episode.seconds, "unix_time": time.time()}, episode.steps)
+    return EpisodeResult(spec.world, spec.task, index, record.success, record.steps, len(record.turns), episode.seconds, path), record, None
 
 
 def run_expert(names: str, starts: Sequence[int], out: Path, *, parallel: int = 1, gl_backend: str = "") -> Iterator[EpisodeResult]:

@@ -310,7 +310,8 @@ class Executor:
         if self.steps_left > 0:
             self._step({})  # one step without a velocity: the base brakes before anything is measured
         moved = self._measured_since(began)
-        text += f"base moved {100 * moved[0]:.0f} cm forward, {100 * moved[1]:.0f} cm left, turned {math.degrees(moved[2]):.0f} deg left"
+        forward, left, turn = round(100 * moved[0]), round(100 * moved[1]), round(math.degrees(moved[2]))
+        text += f"base moved {forward} cm forward, {left} cm left, turned {turn} deg left"
         return _Motion(status, text, None, tuple(sorted(fresh, key=str)), moved)
 
     def _base(self) -> tuple[float, float, float]:
@@ -349,7 +350,7 @@ class Executor:
             for name, word in acting.items():
                 arm = self._state.arms[name]
                 touch = ", finger contact" if arm.finger_contact else ""
-                notes.append(self._named(name, f"{word}: opening {100 * arm.opening_m:.1f} cm{touch}"))
+                notes.append(self._named(name, f"{word}: opening {100 * max(arm.opening_m, 0.0):.1f} cm{touch}"))
         return notes
 
     def _skip_reason(self, name: str, word: Gripper) -> str:

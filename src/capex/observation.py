@@ -120,7 +120,7 @@ def angles_text(arm: ArmState) -> str:
 
 def contact_word(arm: ArmState, max_opening_m: float) -> str:
     """open (empty), closed (empty), or holding: from the opening and whether the fingers feel something."""
-    opening = f"opening {100 * arm.opening_m:.1f} cm"
+    opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm"
     if arm.finger_contact and EMPTY_BELOW_M < arm.opening_m < max_opening_m - OPEN_TOLERANCE_M:
         return f"holding ({opening}, finger contact)"
     word = "open" if arm.opening_m >= max_opening_m / 2 else "closed"

@@ -172,11 +172,15 @@ def read_steps(episode: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file whole: into a neighbour, flushed, then renamed."""
+    """Write a JSON file whole. A lone surrogate in a model's text stays what it is in JSON: an escape."""
+    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole: into a neighbour, flushed, then renamed."""
     neighbour = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
-    with open(neighbour, "w", encoding="utf-8") as out:
-        json.dump(value, out, indent=1, ensure_ascii=False, allow_nan=False)
-        out.write("\n")
+    with open(neighbour, "wb") as out:
+        out.write(content)
         out.flush()
         os.fsync(out.fileno())
     os.replace(neighbour, path)
