@@ -19,7 +19,7 @@ import numpy as np
 from capex.arms import ArmSettings
 from capex.calibrator import Calibrator, features
 from capex.commit import committed
-from capex.executor import Executor, Outcome, Tick
+from capex.executor import GRIPPER_STILL_RUNS, Executor, Outcome, Tick
 from capex.ledger import BudgetExceeded, Ledger
 from capex.memory import Memory
 from capex.memory.context import Context, build
@@ -251,7 +251,7 @@ def _carry_out(
     outcomes = executor.execute(plan.waypoints[:count], plan.waypoints[count:])
     tell("outcome", outcomes)
     for waypoint, outcome in zip(plan.waypoints, outcomes, strict=True):
-        told = {} if outcome.status in ("not executed", "deferred") else {n: t.gripper for n, t in waypoint.targets.items()}
+        told = {n: t.gripper for n, t in waypoint.targets.items()} if outcome.status in GRIPPER_STILL_RUNS else {}
         for name, word in told.items():
             if word != "keep":
                 state.gripper_commands += 1

@@ -233,7 +233,8 @@ def _target_words(target: ArmTarget, points_m: Mapping[int, Triple], used: set[i
 
 
 def _base_text(base: BaseMotion) -> str:
-    return f"base forward {100 * base.forward_m:.0f} cm, left {100 * base.left_m:.0f} cm, turn {math.degrees(base.turn_rad):.0f} deg"
+    forward, left, turn = round(100 * base.forward_m), round(100 * base.left_m), round(math.degrees(base.turn_rad))
+    return f"base forward {forward} cm, left {left} cm, turn {turn} deg"
 
 
 def _list_text(values: Sequence[int]) -> str:

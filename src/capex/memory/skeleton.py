@@ -42,7 +42,10 @@ COMMAND_LOST = ("contact", "timeout")  # statuses after which the executor leave
 
 HEAD = "RELIABILITY OF YOUR EARLIER ATTEMPTS"
 NAMES = "A phase ends with a gripper command and is named after it and the number of commands before it."
-ADVICE = "Below is how reliably each phase ran without another look. It is no path to copy: take the waypoints from the present views."
+ADVICE = (
+    "Below is how reliably each phase ran without another look. It is no path to copy:"
+    " take the waypoints themselves from the present views."
+)
 
 Key = tuple[int, str]  # commands before the phase, and the word that closes it
 
