@@ -139,10 +139,9 @@ def client(wire_name: str, server: WireServer, clock: FakeClock | None = None, *
         return OpenAIResponses("gpt-test", base_url=server.url, policy=policy, clock=clock, **settings)
     if wire_name == "chat":
         return ChatCompletions("qwen-test", server.url, policy=policy, clock=clock, **settings)
-    pytest.importorskip("anthropic")
     from capex.models.anthropic import AnthropicMessages
 
-    return AnthropicMessages("claude-test", base_url=server.root, policy=policy, clock=clock, **settings)
+    return AnthropicMessages("anthropic-test", base_url=server.root, policy=policy, clock=clock, **settings)
 
 
 def assert_books_agree(tally: Tally, server: WireServer) -> None:
@@ -226,12 +225,10 @@ def test_fault(name, wire_name):
     assert tuple(tally.attempts) == attempts
 
 
-@pytest.mark.parametrize("wire_name", WIRES)
+# An error body of the messages wire has no usage.
+@pytest.mark.parametrize(("wire_name", "usage"), [(w, u) for w in WIRES for u in (None, USAGE) if not (w == "messages" and u)])
 @pytest.mark.parametrize(("code", "retried"), [("server_error", True), ("rate_limit_exceeded", True), ("invalid_image", False)])
-@pytest.mark.parametrize("usage", [None, USAGE])
 def test_failure_inside_a_200(wire_name, code, retried, usage):
-    if wire_name == "messages" and usage:
-        pytest.skip("an error body of this wire has no usage")
     turn, tally = Turn(fault="failed", code=code, usage=usage, worked=usage is None), Tally()
     with WireServer([turn, OK]) as server:
         model = client(wire_name, server)
@@ -509,7 +506,6 @@ def _keys_of(params: Any) -> set[str]:
 
 
 def test_messages_bodies_validate_against_the_sdks_types():
-    pytest.importorskip("anthropic")
     from anthropic.types import Message
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 
@@ -715,11 +711,10 @@ def test_names(monkeypatch, tmp_path):
 
 
 def test_anthropic_name(monkeypatch):
-    pytest.importorskip("anthropic")
-    assert models.make("anthropic:claude-test").price_name == "claude-test"
+    assert models.make("anthropic:anthropic-test").price_name == "anthropic-test"
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(ModelError, match="ANTHROPIC_API_KEY is not set"):
-        models.make("anthropic:claude-test")
+        models.make("anthropic:anthropic-test")
 
 
 def test_anthropic_missing_names_the_install_line(monkeypatch):
@@ -727,7 +722,7 @@ def test_anthropic_missing_names_the_install_line(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "anthropic", None)
     with pytest.raises(CapexError, match=r'pip install "capex\[anthropic\]"'):
-        models.make("anthropic:claude-test")
+        models.make("anthropic:anthropic-test")
 
 
 def test_openai_base_url_points_elsewhere(monkeypatch):
