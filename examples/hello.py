@@ -1,41 +1,43 @@
-"""One decision by hand: a world, a scripted model, a plan, and what became of it. No key needed. `python examples/hello.py`"""
+"""One episode: a world, a model, and what became of each plan. No key needed: the model is scripted. `python examples/hello.py`"""
 
 from capex import worlds
 from capex.arms import arm
-from capex.executor import Executor
-from capex.models import Request
+from capex.demonstrator import Committed, Deciding, Event, Executed, run_episode
+from capex.memory import Memory
 from capex.models.scripted import Scripted
-from capex.observation import observe
-from capex.prompts import system_prompt
-from capex.reading import Act, read_calls
-from capex.tools import interface, schemas
 from capex.worlds import Start
 
-env = worlds.make("kitchen:PickPlaceCounterToStove")
-env.reset(Start("PickPlaceCounterToStove", index=0))
-settings = arm("capex")
-face = interface(env.spec, settings)
-executor = Executor(env)
+env = worlds.make("kitchen:TurnOnMicrowave")
 
-# What a model sees: a system prompt, a page of text and three labelled images.
-seen = observe(env, steps_left=executor.steps_left, decisions_left=settings.decisions)
-print(seen.text)
-
-# What it answers: tool calls. This one is scripted; models.make("openai:NAME") would ask a real one.
-plan = {
-    "reasoning": "Forward and down with an open hand, then close.",
-    "delta_cm": [5, 0, 0],
-    "orientation": "down",
+# What a model answers: tool calls. These are scripted for start 0; models.make("openai:NAME") would ask a real one.
+press = {
+    "reasoning": "Close the fingers, line up with the green button, press it.",
+    "target_cm": [38, -1, 71],
+    "orientation": "forward",
+    "gripper": "close",
     "confidence": 0.95,
-    "chunk": [{"delta_cm": [0, 0, -8], "confidence": 0.9}, {"delta_cm": [0, 0, 0], "gripper": "close", "confidence": 0.9}],
+    "chunk": [
+        {"target_cm": [38, -1, 69], "confidence": 0.93},
+        {"target_cm": [40, -1, 69], "confidence": 0.93},
+        {"target_cm": [49, -1, 69], "confidence": 0.9},
+    ],
 }
-model = Scripted([[("act", plan)]])
-reply = model.complete(Request(system_prompt(env.spec, settings), (seen.message,), schemas(face)))
+retreat = {"reasoning": "Retreat.", "delta_cm": [-9, 0, 0], "confidence": 0.95, "chunk": [{"delta_cm": [-8, 0, 2], "confidence": 0.95}] * 2}
+model = Scripted([[("act", press)], [("act", retreat)]])
 
-# What the harness makes of it: a plan, executed waypoint by waypoint, with a report and a reach label each.
-tips = {name: state.T_base_tip.position_m for name, state in env.robot_state().arms.items()}
-meaning = read_calls(reply.calls, face, tips)[0].meaning
-assert isinstance(meaning, Act), meaning
-assert meaning.plan is not None
-for waypoint, outcome in zip(meaning.plan.waypoints, executor.execute(meaning.plan.waypoints), strict=True):
-    print(f"stated {waypoint.confidence}: {outcome.report} (label {outcome.label})")
+
+def show(event: Event) -> None:
+    if isinstance(event, Deciding):  # what the model sees: this page of text, three labelled images, and a system prompt
+        print(f"\ndecision {event.number}\n{event.observation.text}")
+    elif isinstance(event, Committed):
+        print(f"\nplan of {len(event.plan.waypoints)} waypoints, {event.count} of them trusted enough to run")
+    elif isinstance(event, Executed):
+        for outcome in event.outcomes:
+            print(f"  {outcome.report} (reach label {outcome.label})")
+
+
+# Memory is empty: the stated confidences are taken as they are. Give the same Memory the record, and the next episode is calibrated.
+memory = Memory()
+episode = run_episode(env, Start("TurnOnMicrowave", index=0), model, arm("capex"), memory, subscribers=[show])
+memory.add(episode.record, episode.pictures)
+print(f"\nsuccess: {episode.record.success} after {episode.record.steps} control steps; {memory.labels} labels learned")

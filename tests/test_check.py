@@ -14,7 +14,7 @@ from rich.console import Console
 from capex.errors import BadCommand, CapexError, StateMismatch, UnknownName
 from capex.pose import Pose, rotation_matrix
 from capex.worlds import ArmCommand, CameraModel, Command, Contact, DepthImage, Start, State
-from capex.worlds.check import RULES, check
+from capex.worlds.contract import RULES, check
 from toy import Ball, Box, Toy, ToyEnv
 
 QUICK = {"spec", "starts", "reset", "success", "limits", "save", "replay", "images", "commands", "base"}

@@ -18,9 +18,10 @@ import pytest
 
 from capex import worlds
 from capex.arms import arm
-from capex.collect import load_memory, run_chain
+from capex.collect import chain_order, load_memory, run_chain
 from capex.demonstrator import Limits, run_episode
-from capex.ledger import Budget, Ledger
+from capex.errors import CapexError
+from capex.ledger import Budget, BudgetExceeded, Ledger, Spend
 from capex.memory import Memory
 from capex.memory.context import build
 from capex.memory.record import from_json
@@ -80,7 +81,7 @@ def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave,
     assert record["turns"][0]["located"][0]["position_m"] is not None
     _golden("microwave_record.json", json.dumps(record, indent=1), 0.02)
     assert from_json(record).as_json() == record
-    assert {e.kind for e in events} == {"decision", "reply", "plan", "commit", "tick", "outcome", "end"}
+    assert {type(e).__name__ for e in events} == {"Deciding", "Replied", "Committed", "Tick", "Executed", "Ended"}
 
     memory = load_memory(chain, [0])
     assert memory.labels == sum(w["label"] is not None for t in record["turns"] for w in t["waypoints"])
@@ -234,6 +235,52 @@ def test_a_chain_killed_at_random_moments_stays_whole_and_continues(tmp_path):
     for index in range(count):
         for file in ("record.json", "steps.npz"):
             assert (undisturbed.episode(index) / file).read_bytes() == (chain.episode(index) / file).read_bytes()
+
+
+def test_a_spent_campaign_ends_the_chain_and_leaves_the_start_for_later(microwave, tmp_path):
+    chain, price = Chain(tmp_path / "chain"), load_prices(None).find("gpt-6-astra")
+    spend = Spend(tmp_path / "spend.jsonl")
+    with pytest.raises(BudgetExceeded, match="campaign"):
+        list(
+            run_chain(
+                microwave, Scripted([HOP] * 20), arm("capex", decisions=2), chain, range(20), price=price, campaign_usd=1.0, spend=spend
+            )
+        )
+    assert len(chain.finished()) < 20
+    assert all(read_json(chain.episode(i) / "record.json")["decisions"] == 2 for i in chain.finished())
+    assert spend.total() <= 1
+    with pytest.raises(CapexError, match="price"):
+        list(run_chain(microwave, Scripted([HOP]), arm("capex", episode_usd=3.0), chain, [0]))
+
+
+def test_more_starts_extend_a_chain_with_all_it_remembers(microwave, tmp_path):
+    chain = Chain(tmp_path / "chain")
+    settings = arm("capex", decisions=2)
+    list(run_chain(microwave, Scripted([HOP] * 4), settings, chain, [5, 2]))
+    list(run_chain(microwave, Scripted([HOP] * 2), settings, chain, [9]))
+    assert chain_order(chain) == [5, 2, 9]
+    assert read_json(chain.episode(9) / "record.json")["labels_before"] == 4
+
+
+def test_errors_that_will_not_pass_are_not_repeated(microwave, tmp_path):
+    class Locked(Scripted):
+        def complete(self, request, observer=None):
+            raise ModelError("authentication", "the key is not valid")
+
+    chain = Chain(tmp_path / "chain")
+    with pytest.raises(ModelError, match="not valid"):
+        list(run_chain(microwave, Locked([]), arm("capex"), chain, [0]))
+    assert chain.invalid_count(0) == 1
+
+
+def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monkeypatch):
+    canary = "sk-canary-0123456789abcdef"
+    monkeypatch.setenv("OPENAI_API_KEY", canary)
+    reply = [("act", {"reasoning": f"the key is {canary}", "delta_cm": [0, 0, 2], "confidence": 0.9, canary: 1})]
+    list(run_chain(microwave, Scripted([reply] * 2), arm("capex", decisions=2), Chain(tmp_path / "chain"), [0]))
+    files = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert len(files) > 5
+    assert not [p for p in files if canary.encode() in p.read_bytes()]
 
 
 def test_located_points_ride_with_the_base():

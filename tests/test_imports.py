@@ -24,7 +24,7 @@ LAYERS = {
     "errors.py": (),
     "pose.py": (),
     "plan.py": ("errors", "pose"),
-    "worlds/__init__.py": ("errors", "plan", "pose"),
+    "worlds/__init__.py": ("errors", "plan", "pose", "worlds"),
     "executor.py": ("errors", "plan", "pose", "worlds"),
     "store.py": ("errors", "pose"),
     "recorder.py": ("executor", "pose", "worlds"),

@@ -15,7 +15,7 @@ from capex import worlds
 from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch, UnknownName
 from capex.pose import yaw_matrix
 from capex.worlds import ArmCommand, Command, Start, State
-from capex.worlds.check import check
+from capex.worlds.contract import check
 from capex.worlds.kitchen import control, panda
 
 TASKS = sorted(worlds.tasks("kitchen"))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 
 from capex.arms import arm
 from capex.errors import CapexError, UnknownName
 from capex.executor import DISPLACEMENT_MAX_M
 from capex.prompts import SIZE_MAX, system_prompt
+from capex.reading import Act, read_act
+from capex.tools import interface
 from toy import Toy, ToyEnv
 
 
@@ -76,4 +79,9 @@ def test_a_users_own_prompt_replaces_ours_and_its_mistakes_get_a_sentence(stove,
 
 
 def test_the_text_form_for_models_without_functions(stove):
-    assert '{"calls":[{"tool":"act"' in system_prompt(stove.spec, arm("capex"), json_form=True)
+    for name in ("capex", "base"):
+        prompt = system_prompt(stove.spec, arm(name), json_form=True)
+        example = json.loads(re.search(r"Write only (\{.*\})\.", prompt).group(1))["calls"][0]
+        read = read_act(json.dumps(example["arguments"]), interface(stove.spec, arm(name)), {"arm": np.zeros(3)})
+        assert isinstance(read, Act)
+        assert read.mended == ()

@@ -74,6 +74,15 @@ def test_two_arms_have_a_group_of_fields_each():
     assert np.allclose(second.targets["right"].position_m, (0.4, -0.2, 0.65))
 
 
+def test_nothing_about_an_arm_is_dropped_in_silence():
+    read = act(TWO, left='{"target_cm": [40, 20, 50]}', right={"gripper": "open", "grip": 1}, confidence=0.9)
+    assert set(waypoints(read)[0].targets) == {"left", "right"}
+    assert {"left was a JSON text", "right: ignored unknown fields grip"} <= set(read.mended)
+    assert "right is 7; it must be an object" in str(act(TWO, left={"target_cm": [40, 20, 50]}, right=7, confidence=0.9))
+    beside = act(base_forward_cm=10, orientation="down", confidence=0.5)
+    assert beside.mended == ("orientation was ignored beside a base motion", "confidence was ignored beside a base motion")
+
+
 def test_done_and_notes_where_they_are_offered():
     read = act(BASE, done=True)
     assert isinstance(read, Act)
@@ -100,7 +109,7 @@ def test_done_and_notes_where_they_are_offered():
         ),
         ({"confidence": 0.5}, "nothing to do here"),
         ({}, "nothing to do here"),
-        ({"target_cm": [1, 2, 3], "confidence": 1, "chunk": 7}, "chunk is not a list of waypoints."),
+        ({"target_cm": [1, 2, 3], "confidence": 1, "chunk": 7}, "chunk is 7; it must be a list of waypoints."),
         (
             {"target_cm": [1, 2, 3], "confidence": 1, "chunk": [{"delta_cm": [1, 0, 0], "confidence": 1}] * 24},
             "the plan has 25 waypoints; at most 24 are allowed",

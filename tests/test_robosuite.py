@@ -20,7 +20,7 @@ from capex.plan import ArmTarget, Gripper, Orientation, Waypoint
 from capex.pose import DOWN, Array, Pose, matrix_to_euler, yaw_matrix
 from capex.worlds import ArmCommand, Command, Env, Start
 from capex.worlds import robosuite as world
-from capex.worlds.check import check
+from capex.worlds.contract import check
 
 make = functools.partial(world.make, "robosuite", "Lift")
 ABOVE_M = np.array([0.0, 0.0, 0.1])

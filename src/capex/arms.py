@@ -9,6 +9,7 @@ from capex.errors import UnknownName
 from capex.plan import PLAN_MAX
 
 TAU = 0.5
+DEFAULT_EPISODE_USD = 25.0
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class ArmSettings:
     history: int = 6  # acts shown with their reports
     rounds: int = 6  # model rounds a decision
     decisions: int = 80
-    episode_usd: float | None = 25.0
+    episode_usd: float | None = DEFAULT_EPISODE_USD
     image_size: int = 512
     show_dollars: bool = False
 

@@ -162,11 +162,10 @@ class Check:
     def run(self) -> int:
         """Print each rule with its verdict."""
         from capex.worlds import Start
-        from capex.worlds.check import check
 
         env = worlds.make(self.name)
         with console.status(f"checking {self.name}"):
-            report = check(env, start=Start(env.spec.task, self.start))
+            report = worlds.check(env, start=Start(env.spec.task, self.start))
         env.close()
         console.print(report)
         return 0 if report.ok else 1
@@ -209,7 +208,7 @@ def _watch(names: str, starts: list[int], out: Path, parallel: int) -> list[Epis
     from capex.worlds import render
 
     total = len(parse_names(names)) * len(starts)
-    backend = render.backend()
+    backend = f"{render.backend()}: {render.renderer_name()}"
     results: list[EpisodeResult] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
@@ -255,6 +254,9 @@ def main() -> None:
     try:
         status: int = command.run()
     except CapexError as error:
+        Console(stderr=True).print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
+        status = 2
+    except OSError as error:
         Console(stderr=True).print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
         status = 2
     except KeyboardInterrupt:

@@ -11,18 +11,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from capex import worlds
-from capex.arms import ArmSettings
-from capex.demonstrator import Event, run_episode
+from capex.arms import DEFAULT_EPISODE_USD, ArmSettings
+from capex.demonstrator import NO_LIMITS, Event, Limits, run_episode
 from capex.errors import CapexError, PhysicsDiverged
 from capex.executor import Executor
-from capex.ledger import Budget, Ledger, Spend
+from capex.ledger import Budget, Ledger, Spend, budgets_for
 from capex.memory import Memory
 from capex.memory.record import EpisodeRecord, Turn, from_json, record_waypoints
 from capex.models import Model, ModelError
 from capex.models.exchanges import ExchangeLog
+from capex.models.redact import scrub
 from capex.plan import PLAN_MAX
 from capex.prices import Price
 from capex.recorder import Recorder
@@ -30,6 +32,7 @@ from capex.store import Chain, open_run, read_json, write_bytes
 from capex.worlds import Env, Start
 
 EXPERT_DECISIONS = 30
+FINAL_ERRORS = ("authentication", "permission", "quota", "not_found", "bad_request", "context")  # will not pass by themselves
 STARTS_EXAMPLE = "write 0:20 for the starts 0 to 19, 7 for one, 1,4,9 for some"
 
 
@@ -73,7 +76,7 @@ def parse_names(text: str) -> list[tuple[str, str]]:
     for name in names:
         if name not in known:
             raise worlds.unknown_task(world, name)
-    return [(world, name) for name in names]
+    return [(world, name) for name in dict.fromkeys(names)]
 
 
 def load_memory(chain: Chain, indices: Sequence[int]) -> Memory:
@@ -86,6 +89,21 @@ def load_memory(chain: Chain, indices: Sequence[int]) -> Memory:
     return memory
 
 
+def chain_order(chain: Chain) -> list[int]:
+    """The starts that a chain holds, in the order in which they ran."""
+    place = {index: read_json(chain.episode(index) / "record.json").get("position", index) for index in chain.finished()}
+    return sorted(place, key=lambda index: (place[index], index))
+
+
+def _dollars(model: Model, price: Price | None, arm: ArmSettings, campaign_usd: float | None) -> tuple[Budget, ...]:
+    wanted = []
+    if arm.episode_usd is not None:
+        wanted.append(Budget("dollars", Decimal(str(arm.episode_usd)), "episode", typed=arm.episode_usd != DEFAULT_EPISODE_USD))
+    if campaign_usd is not None:
+        wanted.append(Budget("dollars", Decimal(str(campaign_usd)), "campaign", typed=True))
+    return budgets_for(model.name, price, wanted)
+
+
 def run_chain(
     env: Env,
     model: Model,
@@ -94,28 +112,29 @@ def run_chain(
     starts: Sequence[int],
     *,
     price: Price | None = None,
-    budgets: Sequence[Budget] = (),
+    campaign_usd: float | None = None,
     spend: Spend | None = None,
+    limits: Limits = NO_LIMITS,
     subscribers: Sequence[Callable[[Event], None]] = (),
     template: Path | None = None,
 ) -> Iterator[EpisodeResult]:
-    """Run a chain's starts in order, continuing after those it already holds; yields each episode as it is committed.
+    """Run a chain's starts in order, after those it already holds; yields each episode as it is committed.
 
-    An attempt that a model or simulator error invalidates is kept apart and rerun once; a second error ends the chain with that error.
+    Dollars: the arm's limit per episode holds wherever the model has a price; a campaign's limit needs the campaign's `spend`, and reaching
+    it ends the chain with BudgetExceeded, the attempt dropped. An attempt that a model or simulator error invalidates is kept apart and
+    rerun once, unless the error will not pass by itself (a key, a quota); then, or the second time, it ends the chain.
     """
     chain.sweep()
-    held = set(chain.finished())
-    done = [index for index in starts if index in held]
-    if done != list(starts[: len(done)]):
-        raise CapexError(f"{chain.path} holds other starts than the first ones asked for; a chain runs its starts in one order: repeat it")
-    memory = load_memory(chain, done)
-    for index in starts[len(done) :]:
+    order = chain_order(chain)
+    memory = load_memory(chain, order)
+    budgets = _dollars(model, price, arm, campaign_usd)
+    for index in (i for i in starts if i not in set(order)):
         while True:
             ledger = Ledger(price, budgets, spend, {"chain": chain.path.name, "episode": index})
-            result, record, error = _attempt(env, model, arm, chain, index, memory, ledger, subscribers, template)
+            result, record, error = _attempt(env, model, arm, chain, index, memory, ledger, limits, subscribers, template)
             if record is not None:
                 break
-            if chain.invalid_count(index) > 1:
+            if chain.invalid_count(index) > 1 or getattr(error, "kind", "") in FINAL_ERRORS:
                 raise error or CapexError(result.note)
         memory.add(record, {sha: result.path / "images" / f"{sha}.png" for sha in record.images.values()})
         yield result
@@ -129,6 +148,7 @@ def _attempt(
     index: int,
     memory: Memory,
     ledger: Ledger,
+    limits: Limits,
     subscribers: Sequence[Callable[[Event], None]],
     template: Path | None,
 ) -> tuple[EpisodeResult, EpisodeRecord | None, CapexError | None]:
@@ -145,6 +165,7 @@ def _attempt(
             shown,
             ledger=ledger,
             log=ExchangeLog(writer.folder, model),
+            limits=limits,
             subscribers=subscribers,
             template=template,
             cache_key=chain.path.name,
@@ -152,7 +173,8 @@ def _attempt(
     except (ModelError, PhysicsDiverged) as error:
         seconds = time.perf_counter() - began
         note = {"task": spec.task, "arm": arm.name, "start": {"index": index, "seed": 0}, "model": model.name, "error": str(error)}
-        path = writer.commit_invalid(note | {"ledger": ledger.totals.as_json()}, {"episode_s": seconds, "unix_time": time.time()}, {})
+        scrubbed = scrub(note | {"ledger": ledger.totals.as_json()})
+        path = writer.commit_invalid(scrubbed, {"episode_s": seconds, "unix_time": time.time()}, {})
         return EpisodeResult(spec.world, spec.task, index, None, 0, 0, seconds, path, str(error)), None, error
     except BaseException:
         writer.discard()
@@ -162,8 +184,10 @@ def _attempt(
     for sha, png in episode.pictures.items():
         if not (images / f"{sha}.png").exists():
             write_bytes(images / f"{sha}.png", png)
-    record = episode.record
-    path = writer.commit(record.as_json(), {"episode_s": episode.seconds, "unix_time": time.time()}, episode.steps)
+    # What a model writes may quote a key it was shown by mistake: scrubbed before it is written, and remembered as written.
+    record = from_json(scrub(episode.record.as_json() | {"position": memory.attempts}))
+    timing = {"episode_s": episode.seconds, "reset_s": episode.reset_s, "unix_time": time.time()}
+    path = writer.commit(record.as_json(), timing, episode.steps)
     return EpisodeResult(spec.world, spec.task, index, record.success, record.steps, len(record.turns), episode.seconds, path), record, None
 
 

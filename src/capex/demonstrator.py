@@ -10,9 +10,8 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 
@@ -24,11 +23,12 @@ from capex.ledger import BudgetExceeded, Ledger
 from capex.memory import Memory
 from capex.memory.context import Context, build
 from capex.memory.record import EpisodeRecord, LocatedPoint, Turn, record_waypoints
+from capex.memory.references import carry
 from capex.models import AttemptObserver, Message, Model, Observers, Picture, Reply, Request, Sampling, Text, ToolResult, UserMessage
 from capex.observation import Observation, PastAct, observe
 from capex.perception import describe, locate_pixel
 from capex.plan import Plan
-from capex.pose import Array, yaw_matrix
+from capex.pose import Array
 from capex.prompts import system_prompt
 from capex.reading import Act, Defects, Locate, read_calls
 from capex.recorder import Recorder
@@ -37,22 +37,61 @@ from capex.worlds import Env, Start, scene_of
 
 NO_CALL = "Your reply held no tool call. Answer with tool calls only."
 CUT_OFF = "Your reply was cut off at the token limit. Answer with a shorter plan."
+ONLY_ACT = "Only act is allowed in the last round."
 NO_PLAN = "spent without motion: no valid act in {} rounds ({})"
+DECISION_DEADLINE_S = 1200.0  # of all model rounds of a decision together
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Event:
-    """What subscribers hear: decision, reply, plan, commit, tick, outcome, end, each with its own data."""
+class Deciding:
+    """A decision begins with this observation."""
 
-    kind: Literal["decision", "reply", "plan", "commit", "tick", "outcome", "end"]
-    data: Any
+    number: int
+    observation: Observation
+
+
+@dataclass(frozen=True)
+class Replied:
+    """The model answered."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A plan was read; so many of its waypoints are trusted enough to run."""
+
+    plan: Plan
+    count: int
+    probabilities: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What became of the plan's waypoints."""
+
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The episode is over."""
+
+    end: str
+    success: bool | None
+
+
+Event = Deciding | Replied | Committed | Tick | Executed | Ended
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What ends an episode besides success: wall time here; decisions and horizon come with the arm and the world."""
+    """What ends an episode besides success: steps and wall time here; decisions come with the arm, the horizon with the world,
+    dollars with the ledger. A limit is looked at after each decision; a step limit below the horizon may be passed within one plan.
+    """
 
+    steps: int | None = None
     wall_s: float | None = None
 
 
@@ -66,7 +105,8 @@ class Episode:
     record: EpisodeRecord
     steps: Mapping[str, Array]
     pictures: Mapping[str, bytes]
-    seconds: float
+    seconds: float  # without the reset
+    reset_s: float
 
 
 @dataclass
@@ -108,21 +148,20 @@ def run_episode(
     clock: Clock = time.monotonic,
 ) -> Episode:
     """Run one attempt from a start with what memory knows so far."""
-    began = clock()
+    asked = clock()
 
-    def tell(kind: Any, data: Any) -> None:
+    def tell(event: Event) -> None:
         for subscriber in subscribers:
-            subscriber(Event(kind, data))
-
-    def heard(tick: Tick) -> None:
-        tell("tick", tick)
+            subscriber(event)
 
     env.reset(start)
+    began = clock()
     spec = env.spec
     recorder = Recorder(env)
-    executor = Executor(env, subscribers=[recorder, heard])
+    executor = Executor(env, subscribers=[recorder, tell])
     trust = Calibrator.fit(*memory.labelled()) if arm.calibrated else Calibrator(None)
-    context = build(memory, arm, spec, start.index, scene_of(env), weights=trust.weights, template=template)
+    in_text = bool(getattr(model, "tools_in_text", False))
+    context = build(memory, arm, spec, start.index, scene_of(env), weights=trust.weights, template=template, json_form=in_text)
     system = system_prompt(
         spec,
         arm,
@@ -131,10 +170,11 @@ def run_episode(
         references=context.references_text,
         skeleton=context.skeleton_text,
         template=template,
+        json_form=in_text,
     )
     # The ledger comes last: it sees an attempt begin last, so that what it forbids is never logged as sent.
     observer = Observers(*(o for o in (log, ledger) if o is not None))
-    asks = _Asks(env, model, arm, system, context, observer, cache_key)
+    asks = _Asks(env, model, arm, system, context, observer, cache_key, clock)
     arms = env.robot_state().arms
     state = _State(closed={a.name: arms[a.name].opening_m < a.max_opening_m / 2 for a in spec.arms})
     end = ""
@@ -142,11 +182,13 @@ def run_episode(
     while not end:
         observation = _look(env, executor, arm, state, ledger)
         first = first or observation
-        tell("decision", (len(state.turns) + 1, observation))
+        tell(Deciding(len(state.turns) + 1, observation))
         try:
             decision = asks.query(observation, state, tell)
         except BudgetExceeded as spent:
-            end = "cost" if spent.kind == "dollars" else spent.kind
+            if spent.scope == "campaign":  # says nothing about this start: the attempt is dropped, not failed
+                raise
+            end = "cost"
             break
         step, base = spec.horizon - executor.steps_left, env.robot_state().base
         number = len(state.turns) + 1
@@ -163,7 +205,7 @@ def run_episode(
             state.notes = decision.act.notes if arm.notes else ""
         end = end or _ended(env, executor, arm, state, limits, clock() - began)
     success = env.success()
-    tell("end", (end, success))
+    tell(Ended(end, success))
     pictures = {hashlib.sha256(png).hexdigest(): png for png in (first.images.values() if first else ())}
     exterior = {c.name for c in spec.cameras if c.kind == "exterior"}
     totals = ledger.totals.as_json() if ledger is not None else {}
@@ -191,7 +233,7 @@ def run_episode(
             "ledger": {k: v for k, v in totals.items() if k not in ("cost_usd", "requests")},
         },
     )
-    return Episode(record, recorder.steps, pictures, clock() - began)
+    return Episode(record, recorder.steps, pictures, clock() - began, began - asked)
 
 
 def _look(env: Env, executor: Executor, arm: ArmSettings, state: _State, ledger: Ledger | None) -> Observation:
@@ -216,6 +258,8 @@ def _ended(env: Env, executor: Executor, arm: ArmSettings, state: _State, limits
         return "horizon"
     if len(state.turns) >= arm.decisions:
         return "decisions"
+    if limits.steps is not None and env.spec.horizon - executor.steps_left >= limits.steps:
+        return "steps"
     return "time" if limits.wall_s is not None and elapsed_s >= limits.wall_s else ""
 
 
@@ -229,7 +273,7 @@ def _carry_out(
     number: int,
     step: int,
     base: tuple[float, float, float] | None,
-    tell: Callable[[Any, Any], None],
+    tell: Callable[[Event], None],
 ) -> tuple[Turn, list[Outcome]]:
     """Calibrate, commit, execute and label one plan."""
     assert decision.act is not None
@@ -246,10 +290,9 @@ def _carry_out(
     )
     trusted = trust.predict(rows, [w.confidence for w in plan.waypoints]) if arm.confidence else [None] * len(plan.waypoints)
     count = committed(trusted, arm.tau)
-    tell("plan", plan)
-    tell("commit", (count, trusted))
+    tell(Committed(plan, count, tuple(trusted)))
     outcomes = executor.execute(plan.waypoints[:count], plan.waypoints[count:])
-    tell("outcome", outcomes)
+    tell(Executed(tuple(outcomes)))
     for waypoint, outcome in zip(plan.waypoints, outcomes, strict=True):
         told = {n: t.gripper for n, t in waypoint.targets.items()} if outcome.status in GRIPPER_STILL_RUNS else {}
         for name, word in told.items():
@@ -265,32 +308,47 @@ def _carry_out(
 
 def _carried(point_m: Array, moved: tuple[float, float, float]) -> Array:
     """A point of the old base frame in the new one, after a measured base motion."""
-    forward, left, turn = moved
-    return np.asarray(yaw_matrix(-turn) @ (point_m - np.array([forward, left, 0.0])))
+    x, y, z = (float(v) for v in point_m)
+    return np.array(carry((x, y, z), (0.0, 0.0, 0.0), moved))
 
 
 class _Asks:
     """Queries the model until it acts: at most so many rounds, the last of which allows only `act`."""
 
     def __init__(
-        self, env: Env, model: Model, arm: ArmSettings, system: str, context: Context, observer: AttemptObserver | None, cache_key: str
+        self,
+        env: Env,
+        model: Model,
+        arm: ArmSettings,
+        system: str,
+        context: Context,
+        observer: AttemptObserver | None,
+        cache_key: str,
+        clock: Clock,
     ):
         self._env, self._model, self._arm, self._observer = env, model, arm, observer
         self._face = interface(env.spec, arm)
         self._request = Request(system, (), schemas(self._face), Sampling(), cache_key=cache_key)
-        self._references = context.pictures
+        self._references, self._clock = context.pictures, clock
 
-    def query(self, observation: Observation, state: _State, tell: Callable[[Any, Any], None]) -> _Decision:
+    def query(self, observation: Observation, state: _State, tell: Callable[[Event], None]) -> _Decision:
         """One decision: perception rounds, then an act, or the reason why none came."""
         messages: list[Message] = [self._first(observation)]
         located: list[LocatedPoint] = []
         reason = "no act"
+        deadline = self._clock() + DECISION_DEADLINE_S
         for number in range(1, self._arm.rounds + 1):
-            choice = "act" if number == self._arm.rounds else "required"
-            reply = self._model.complete(self._with(messages, choice), self._observer)
+            last = number == self._arm.rounds
+            request = replace(
+                self._request,
+                messages=tuple(messages),
+                tool_choice="act" if last else "required",
+                deadline_s=max(1.0, deadline - self._clock()),
+            )
+            reply = self._model.complete(request, self._observer)
             state.requests += 1
-            tell("reply", reply)
-            act, answers = self._read(reply, state, located)
+            tell(Replied(reply))
+            act, answers = self._read(reply, state, located, last)
             if isinstance(act, Act):
                 return _Decision(act, number, tuple(located))
             reason = str(act) if act is not None else reason
@@ -298,18 +356,14 @@ class _Asks:
         short = reason if len(reason) <= 200 else f"{reason[:197]}..."
         return _Decision(None, self._arm.rounds, tuple(located), NO_PLAN.format(self._arm.rounds, short))
 
-    def _with(self, messages: Sequence[Message], choice: str) -> Request:
-        r = self._request
-        return Request(r.system, tuple(messages), r.tools, r.sampling, choice, r.cache_key)
-
     def _first(self, observation: Observation) -> UserMessage:
         parts: list[Text | Picture] = []
         if self._references:
             parts = [Text("Start images of the reference episodes:"), *self._references, Text("The present scene:")]
         return UserMessage((*parts, *observation.message.parts))
 
-    def _read(self, reply: Reply, state: _State, located: list[LocatedPoint]) -> tuple[Act | Defects | None, list[Message]]:
-        """Carry out perception, in order; an act ends the reading."""
+    def _read(self, reply: Reply, state: _State, located: list[LocatedPoint], only_act: bool) -> tuple[Act | Defects | None, list[Message]]:
+        """Carry out perception, in order, unless only an act is allowed now; an act ends the reading."""
         tips = {n: a.T_base_tip.position_m for n, a in self._env.robot_state().arms.items()}
         answers: list[Message] = []
         problem: Defects | None = None
@@ -317,11 +371,11 @@ class _Asks:
         for read in reads:
             if isinstance(read.meaning, Act):
                 return read.meaning, answers
-            if isinstance(read.meaning, Locate):
+            if isinstance(read.meaning, Locate) and not only_act:
                 answers.append(ToolResult(read.call.id, self._locate(read.meaning, state, located)))
             else:
-                problem = read.meaning
-                answers.append(ToolResult(read.call.id, f"Not carried out: {read.meaning}"))
+                problem = read.meaning if isinstance(read.meaning, Defects) else Defects((ONLY_ACT,))
+                answers.append(ToolResult(read.call.id, f"Not carried out: {problem}"))
         for call in reply.calls[len(reads) :]:  # every call needs an answer on the wire
             answers.append(ToolResult(call.id, "Ignored: a robot command ends the reply."))
         if not reply.calls:

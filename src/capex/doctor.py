@@ -18,9 +18,8 @@ from capex.errors import CapexError
 from capex.worlds import Start
 
 # extra -> (modules it must bring, the line that installs it, what it is for)
-ROBOSUITE_LINE = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
 EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "robosuite": (("robosuite", "numba", "cv2"), ROBOSUITE_LINE, "robosuite's worlds"),
+    "robosuite": (("robosuite", "numba", "cv2"), worlds.ROBOSUITE_INSTALL, "robosuite's worlds"),
     "anthropic": (("anthropic",), 'pip install "capex[anthropic]"', "models anthropic:NAME"),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }

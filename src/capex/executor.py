@@ -199,20 +199,23 @@ class Executor:
     def _run(self, waypoint: Waypoint, targets: dict[str, ClampedTarget]) -> Outcome:
         steps_before, began = self.steps_left, self._state
         motion = _Motion("gripper", "")
+        label: Literal[0, 1] | None = None
         notes = _clamp_notes(targets)
         try:
             if waypoint.base is not None:
                 motion = self._drive(waypoint.base)
             elif targets:
                 motion = self._move(targets)
+                label = self._label(motion, began)  # before the gripper acts: what it then touches says nothing about the motion
             if motion.status in GRIPPER_STILL_RUNS:
                 notes += self._act_grippers(waypoint.targets)
         except _Ended as ended:
             motion = _Motion(ended.status, "terminal" if ended.status == "terminal" else "cut short: no control steps left")
+            label = None
         return Outcome(
             status=motion.status,
             report="; ".join(text for text in (motion.text, *notes) if text),
-            label=self._label(motion, began) if targets else None,
+            label=label,
             steps=steps_before - self.steps_left,
             targets=targets,
             tips=self._tips(),

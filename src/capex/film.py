@@ -26,6 +26,8 @@ def open_episode(episode: Path) -> tuple[Env, dict[str, object]]:
     if not (episode / "record.json").is_file():
         raise CapexError(f"{episode} is no episode: it has no record.json; give a folder such as runs/NAME/chains/CHAIN/episodes/0000")
     record = read_json(episode / "record.json")
+    if "world" not in record:
+        raise CapexError(f"{episode} is an attempt that an error invalidated ({record.get('error', 'unknown')}); there is nothing to film")
     env = worlds.make(f"{record['world']}:{record['task']}")
     env.reset(Start(record["task"], record["start"]["index"], record["start"]["seed"]))
     return env, record

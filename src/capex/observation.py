@@ -6,19 +6,19 @@ Positions in whole centimetres, angles in whole degrees, openings in tenths of a
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from PIL import Image as PillowImage
 
-from capex.executor import Outcome
+from capex.executor import OPEN_TOLERANCE_M, Outcome
 from capex.models import Picture, Text, UserMessage
 from capex.plan import Waypoint
 from capex.pose import Array, matrix_to_euler
 from capex.worlds import ArmState, Env, Image, RobotState
 
 EMPTY_BELOW_M = 0.003  # fingers that touch each other hold nothing
-OPEN_TOLERANCE_M = 0.005
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,8 @@ def waypoint_text(waypoint: Waypoint, outcome: Outcome) -> str:
         parts.append(" ".join(words))
     if waypoint.base is not None:
         b = waypoint.base
-        parts.insert(0, f"base forward {100 * b.forward_m:.0f} cm, left {100 * b.left_m:.0f} cm, turn {b.turn_rad * 57.29578:.0f} deg")
+        forward, left, turn = round(100 * b.forward_m), round(100 * b.left_m), round(math.degrees(b.turn_rad))
+        parts.insert(0, f"base forward {forward} cm, left {left} cm, turn {turn} deg")
     return f"{' + '.join(parts)} {outcome.report}".strip()
 
 

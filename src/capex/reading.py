@@ -125,14 +125,18 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
         if face.done:
             return Act(None, reasoning, True, notes, tuple(reader.mended))
         reader.defect("done is not offered: the world alone judges success and ends the episode; send a motion instead")
+    groups = _groups(reader, given, face)
     base = _read_base(reader, given, face)
     chunk = reader.chunk(given.get("chunk")) if face.plan_max > 1 else []
     if face.plan_max == 1 and not _missing(given.get("chunk")):
         reader.defect("chunk is not offered: send one waypoint at a time")
     if base is not None:
-        if chunk or any(not _missing(g.get(n)) for g in _groups(given, face).values() for n in ("target_cm", "delta_cm")):
+        if chunk or any(not _missing(g.get(n)) for g in groups.values() for n in ("target_cm", "delta_cm")):
             reader.defect("a base motion stands beside a target or a chunk; a base motion must be alone, so send it in an act of its own")
-        grippers = {n: ArmTarget(gripper=reader.gripper(g.get("gripper"), "gripper")) for n, g in _groups(given, face).items()}  # type: ignore[arg-type]
+        for name in ("orientation", "confidence"):
+            if any(not _missing(g.get(name)) for g in (given, *groups.values())):
+                reader.note(f"{name} was ignored beside a base motion")
+        grippers = {n: ArmTarget(gripper=reader.gripper(g.get("gripper"), "gripper")) for n, g in groups.items()}  # type: ignore[arg-type]
         waypoints = [Waypoint({n: t for n, t in grippers.items() if t.gripper != "keep"}, base)]
     else:
         waypoints = _read_waypoints(reader, [given, *chunk], face, tips_m)
@@ -141,11 +145,23 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
     return Act(Plan(tuple(waypoints)), reasoning, False, notes, tuple(reader.mended[:NOTES_SHOWN]))
 
 
-def _groups(waypoint: Mapping[str, Any], face: Interface) -> dict[str, Mapping[str, Any]]:
+def _groups(reader: _Reader, waypoint: Mapping[str, Any], face: Interface) -> dict[str, Mapping[str, Any]]:
     """The fields of each arm at one waypoint."""
     if len(face.arms) == 1:
         return {face.arms[0]: waypoint}
-    return {name: waypoint[name] for name in face.arms if isinstance(waypoint.get(name), Mapping)}
+    groups = {}
+    known = {f.name for f in face.target_fields}
+    for name in face.arms:
+        group = waypoint.get(name)
+        if isinstance(group, str) and not _missing(group):
+            group = _load(group)
+            reader.note(f"{name} was a JSON text")
+        if isinstance(group, Mapping):
+            reader.unknown_fields(group, known, name)
+            groups[name] = group
+        elif not _missing(waypoint.get(name)):
+            reader.defect(f"{name} is {_show(waypoint.get(name))}; it must be an object with target_cm, delta_cm, orientation or gripper")
+    return groups
 
 
 def _read_base(reader: _Reader, given: Mapping[str, Any], face: Interface) -> BaseMotion | None:
@@ -181,7 +197,7 @@ def _read_waypoints(reader: _Reader, rows: list[Any], face: Interface, tips_m: M
         if k > 1:
             reader.unknown_fields(row, allowed, f"waypoint {k}")
         targets = {}
-        for name, group in _groups(row, face).items():
+        for name, group in _groups(reader, row, face).items():
             prefix = "" if len(face.arms) == 1 else f"{name}."
             target = _read_target(reader, group, prefix, previous[name])
             if target is None:
@@ -227,11 +243,14 @@ class _Reader:
         self.place = ""
 
     def defect(self, sentence: str) -> None:
-        self.defects.append(f"{self.place}{sentence}.")
+        text = f"{self.place}{sentence}."
+        if text not in self.defects:
+            self.defects.append(text)
 
     def note(self, sentence: str) -> None:
-        if len(self.mended) < NOTES_SHOWN:
-            self.mended.append(f"{self.place}{sentence}")
+        text = f"{self.place}{sentence}"
+        if len(self.mended) < NOTES_SHOWN and text not in self.mended:
+            self.mended.append(text)
 
     def object(self, arguments: str, tool: str) -> Mapping[str, Any] | None:
         """The arguments as an object, or None with a defect."""
@@ -346,7 +365,7 @@ class _Reader:
             return [value]
         if isinstance(value, list):
             return value
-        self.defect("chunk is not a list of waypoints")
+        self.defect(f"chunk is {_show(value)}; it must be a list of waypoints")
         return []
 
 

@@ -66,9 +66,10 @@ class Chain:
         return len(list(folder.glob(f"{index:04d}-*"))) if folder.is_dir() else 0
 
     def sweep(self) -> None:
-        """Remove what a killed process left half-written. Only the process that owns the run may call this."""
+        """Remove what a killed process left half-written; what a living one is writing stays."""
         for leftover in self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ():
-            shutil.rmtree(leftover, ignore_errors=True)
+            if not _alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 class EpisodeWriter:
@@ -160,8 +161,13 @@ def find_run(path: Path) -> Run:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file."""
-    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    """A JSON object from a file; a damaged one is refused with a sentence."""
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CapexError(f"{path} is damaged: {error}") from None
+    if not isinstance(loaded, dict):
+        raise CapexError(f"{path} is damaged: it holds no JSON object")
     return loaded
 
 
@@ -185,6 +191,18 @@ def write_bytes(path: Path, content: bytes) -> None:
         os.fsync(out.fileno())
     os.replace(neighbour, path)
     _flush_folder(path.parent)
+
+
+def _alive(process: int) -> bool:
+    if process <= 0 or process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _flush_folder(folder: Path) -> None:
@@ -227,7 +245,11 @@ def _revision() -> str | None:
     """The git revision of the code, when it runs from a checkout."""
     try:
         here = Path(__file__).resolve().parent
-        out = subprocess.run(["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
+        git = ["git", "-C", str(here)]
+        tracked = subprocess.run([*git, "ls-files", "--error-unmatch", "store.py"], capture_output=True, timeout=10, check=False)
+        if tracked.returncode != 0:  # installed somewhere inside another repository
+            return None
+        out = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return out.stdout.strip() or None

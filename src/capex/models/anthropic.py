@@ -24,7 +24,7 @@ INSTALL = 'pip install "capex[anthropic]"'
 def make(rest: str) -> AnthropicMessages:
     """From anthropic:NAME."""
     if not rest:
-        raise CapexError("'anthropic:' names no model; write anthropic:NAME, for example anthropic:claude-sonnet-4-5")
+        raise CapexError("'anthropic:' names no model; write anthropic:NAME")
     return AnthropicMessages(rest)
 
 

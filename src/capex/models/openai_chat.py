@@ -91,6 +91,7 @@ class ChatCompletions:
         url += "/v1" if url.count("/") == 2 else ""  # a bare host: what vLLM and most others serve
         self.name, self.price_name = f"chat{'-text' if tools_in_text else ''}:{model}@{url}", model
         self._model, self._sampling, self._context_tokens, self._in_text = model, sampling, context_tokens, tools_in_text
+        self.tools_in_text = tools_in_text  # the system prompt then shows how to write a call
         lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
         foreign: Any = {line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line}
         key = wire.key_from(KEY, self.name, NO_KEY)

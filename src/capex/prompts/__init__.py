@@ -39,10 +39,6 @@ BASE_BASE = (
     "\nbase_forward_cm, base_left_cm and base_turn_deg (left is positive, default 0) drive the base in its own frame; any value other than"
     " zero makes the act a base motion alone, followed by the gripper command; at most 60 cm of translation in all and 90 degrees."
 )
-JSON_FORM = (
-    'Write only {"calls":[{"tool":"act","arguments":{"reasoning":"Hover, descend, grasp, lift.","target_cm":[40,0,60],'
-    '"orientation":"down","confidence":0.9,"chunk":[{"delta_cm":[0,0,-9],"gripper":"close","confidence":0.8}]}}]}.'
-)
 FUNCTION_FORM = "Use the functions that are offered."
 BATCHING = "You may batch several locate_pixel calls, followed by at most one act; an act that depends on their result must wait for the next round."
 REFERENCES_HEAD = (
@@ -71,7 +67,7 @@ def system_prompt(
         "LOCATE_EXECUTOR": LOCATE_EXECUTOR if face.locate else "",
         "LOCATE_GROUNDING": LOCATE_GROUNDING if face.locate else "",
         "BASE_MOTION": (BASE_BASE if arm.prompt == "base" else BASE_CAPEX) if face.base_motion else "",
-        "REPLY_FORM": JSON_FORM if json_form else FUNCTION_FORM,
+        "REPLY_FORM": _json_form(face) if json_form else FUNCTION_FORM,
         "BATCHING": BATCHING if face.locate else "",
         "DONE": " and done (boolean; default false). done ends the attempt without moving" if face.done else "",
         "SETTINGS": json.dumps(settings(spec, arm, face, labels, weights)),
@@ -83,6 +79,19 @@ def system_prompt(
             raise CapexError(f"the prompt has a field {name}; known fields: {', '.join(sorted(fields))}")
     # One pass over the template: a field's own text is never searched for fields again.
     return FIELD.sub(lambda match: fields[match.group()[2:-2]], text).strip() + "\n"
+
+
+def _json_form(face: Interface) -> str:
+    """How a model without function calling writes a call, in an example that this interface accepts."""
+    sure: dict[str, object] = {"confidence": 0.9} if face.confidence else {}
+
+    def waypoint(target: dict[str, object]) -> dict[str, object]:
+        return {**({face.arms[0]: target} if len(face.arms) > 1 else target), **sure}
+
+    act = {"reasoning": "Hover over it.", **waypoint({"target_cm": [40, 0, 60], "orientation": "down"})}
+    if face.plan_max > 1:
+        act["chunk"] = [waypoint({"delta_cm": [0, 0, -9], "gripper": "close"})]
+    return f"Write only {json.dumps({'calls': [{'tool': 'act', 'arguments': act}]})}."
 
 
 def template_text(arm: ArmSettings, template: Path | None = None) -> str:

@@ -10,7 +10,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ import numpy.typing as npt
 from capex.errors import BadCommand, CapexError, GLUnavailable, UnknownName
 from capex.plan import Waypoint
 from capex.pose import Array, Pose
+
+if TYPE_CHECKING:
+    from capex.worlds.contract import Report
 
 Image = npt.NDArray[np.uint8]
 DEFAULT_IMAGE_SIZE = (512, 512)
@@ -239,6 +242,7 @@ WORLDS: dict[str, str] = {
     "kitchen-mixed": "capex.worlds.kitchen",
     "robosuite": "capex.worlds.robosuite",
 }
+ROBOSUITE_INSTALL = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
 EXPERTS: dict[str, str] = {"kitchen": "capex.worlds.kitchen.expert", "kitchen-mixed": "capex.worlds.kitchen.expert"}
 
 
@@ -319,6 +323,13 @@ def _require_vector(field_name: str, value: Sequence[float], limit: float, lengt
     size = float(np.sqrt((vector * vector).sum()))
     if size > limit * (1 + 1e-9):
         raise BadCommand(f"{field_name} has length {size:.4g}; at most {limit:g} is allowed")
+
+
+def check(env: Env, **options: Any) -> Report:
+    """Run the contract on an environment; the report prints with rich. Options as in `capex.worlds.contract.check`."""
+    from capex.worlds import contract
+
+    return contract.check(env, **options)
 
 
 def scene_of(env: Env) -> str:

@@ -28,6 +28,7 @@ import numpy as np
 from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch
 from capex.pose import Array, Pose, quaternion_xyzw, rotation_matrix, rotation_vector
 from capex.worlds import (
+    ROBOSUITE_INSTALL,
     ArmCommand,
     ArmSpec,
     ArmState,
@@ -57,7 +58,6 @@ TASKS = {
     )
 }
 # --no-deps: robosuite asks for mink 0.0.5, which needs numpy < 2, and puts no cap on mujoco, of which 3.10 and later break it.
-INSTALL = 'pip install "mujoco==3.3.1" numba scipy termcolor opencv-python-headless && pip install --no-deps "robosuite==1.5.2"'
 
 STEP_M = 0.05
 STEP_RAD = 0.5
@@ -382,13 +382,15 @@ def _import_robosuite() -> Any:
     """robosuite, without its start-up messages and its change of MUJOCO_GL; a missing package is named with the install line."""
     major, minor = (int(number) for number in mujoco.__version__.split(".")[:2])
     if (major, minor) >= (3, 10):
-        raise CapexError(f"robosuite 1.5.2 needs mujoco 3.3 to 3.9, and {mujoco.__version__} is installed; install: {INSTALL}")
+        raise CapexError(f"robosuite 1.5.2 needs mujoco 3.3 to 3.9, and {mujoco.__version__} is installed; install: {ROBOSUITE_INSTALL}")
     logging.getLogger("robosuite_logs").addFilter(_errors_only)
     asked = os.environ.get("MUJOCO_GL")
     try:
         return importlib.import_module("robosuite")
     except ModuleNotFoundError as error:
-        raise CapexError(f"the world 'robosuite' needs the package '{error.name}', which is not installed; install: {INSTALL}") from error
+        raise CapexError(
+            f"the world 'robosuite' needs the package '{error.name}', which is not installed; install: {ROBOSUITE_INSTALL}"
+        ) from error
     finally:
         if asked is None:
             os.environ.pop("MUJOCO_GL", None)

@@ -70,6 +70,7 @@ class _Built:
 
     model: mujoco.MjModel
     situation: Situation
+    scene: str  # layout and style
     beginning: Array
 
 
@@ -149,9 +150,10 @@ class KitchenEnv:
         for attempt in range(DRAWS_MAX):
             kitchen, situation = self._compose(start, attempt)
             model = build(kitchen, situation, shadows=self._shadows)
-            self._attach(_Built(model, situation, np.zeros(0)))
+            scene = f"layout {LAYOUTS.index(kitchen.layout) + 1}, style {kitchen.style.name}"
+            self._attach(_Built(model, situation, scene, np.zeros(0)))
             if self._settle(situation):
-                return _Built(model, situation, self._vector())
+                return _Built(model, situation, scene, self._vector())
         raise CapexError(
             f"start {start.index} of {self.spec.name} found no free place for the robot in {DRAWS_MAX} draws; take another start"
         )
@@ -192,15 +194,15 @@ class KitchenEnv:
     @property
     def scene(self) -> str:
         """Layout and style of the current start's kitchen."""
-        kitchen, _ = self._compose(self._started(), 0)
-        return f"layout {LAYOUTS.index(kitchen.layout) + 1}, style {kitchen.style.name}"
+        self._started()
+        return self._scene
 
     def _attach(self, built: _Built) -> None:
         """Make a compiled start the current one."""
         if self._renderer is not None and getattr(self, "_model", None) is not built.model:
             self._renderer.close()
             self._renderer = None
-        self._model, self._situation = built.model, built.situation
+        self._model, self._situation, self._scene = built.model, built.situation, built.scene
         self._data = mujoco.MjData(built.model)
         self._controller = Controller(built.model)
         self._facts = Facts(built.model, self._data, built.situation.roles)
@@ -219,6 +221,8 @@ class KitchenEnv:
         mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)  # the forward pass overwrote the warm start
         self._controller.vector = goals
         self._facts.latched = bool(latched[0])
+        for warning in _WARNINGS:
+            self._data.warning[warning].number = 0
         self._diverged = False
 
     def _header(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from capex.errors import BadCommand
 from capex.pose import Array, angle_between, rotation_vector
 from capex.worlds import ArmCommand, ArmSpec
-from capex.worlds.check.trial import BrokenRuleError, NotClaimedError, Trial, cm, require
+from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial, cm, require
 
 AXES = ("x", "y", "z")
 HOLD_M = 0.01

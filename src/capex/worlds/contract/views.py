@@ -18,7 +18,7 @@ import numpy.typing as npt
 from capex.errors import UnknownName, Unsupported
 from capex.pose import Array
 from capex.worlds import ArmCommand, ArmSpec, CameraModel, CameraSpec, DepthImage, Image
-from capex.worlds.check.trial import BrokenRuleError, NotClaimedError, Trial, cm, require
+from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial, cm, require
 
 VIEW = (256, 256)
 OTHER_SIZE = (96, 64)

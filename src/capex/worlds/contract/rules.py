@@ -16,7 +16,7 @@ import numpy as np
 
 from capex.errors import CapexError, StateMismatch, Unsupported
 from capex.worlds import ArmCommand, Command, EnvFactory, Start
-from capex.worlds.check.trial import PIXELS, BrokenRuleError, NotClaimedError, Trial, require, require_same_pixels
+from capex.worlds.contract.trial import PIXELS, BrokenRuleError, NotClaimedError, Trial, require, require_same_pixels
 
 
 def spec_is_well_formed(t: Trial) -> str:

@@ -1,6 +1,6 @@
-"""`check(env)`: the Env contract as a program.
+"""`worlds.check(env)`: the Env contract as a program.
 
-    report = check(worlds.make("kitchen:PickCup"))
+    report = worlds.check(worlds.make("kitchen:TurnOnMicrowave"))
     rich.print(report); report.raise_if_failed()
 
 Each rule tests what the spec claims and says so where something is not claimed, so that a real rig passes too. A rule is a
@@ -22,8 +22,8 @@ from rich.text import Text
 from capex import worlds
 from capex.errors import CapexError, UnknownName, Unsupported
 from capex.worlds import Env, EnvFactory, Start
-from capex.worlds.check import motion, rules, views
-from capex.worlds.check.trial import BrokenRuleError, NotClaimedError, Trial
+from capex.worlds.contract import motion, rules, views
+from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial
 
 Status = Literal["ok", "failed", "not claimed"]
 Rule = Callable[[Trial], str]  # the sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two
