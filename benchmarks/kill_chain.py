@@ -1,4 +1,6 @@
-"""Kills a chain of episodes with SIGKILL at random moments, fifty times, and looks at what is left. `python benchmarks/kill_chain.py [KILLS]`
+"""Kills a chain of episodes with SIGKILL at random moments, fifty times, and looks at what is left.
+
+`python benchmarks/kill_chain.py [KILLS]`
 
 After every kill each episode folder must be whole and the starts without a gap; in the end the first records must equal those of an
 undisturbed chain, byte for byte.
