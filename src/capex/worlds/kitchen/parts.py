@@ -69,38 +69,20 @@ class Builder:
         self, parent: Any, name: str, pos: Vec, axis: Vec, limit_rad: float, *, friction_nm: float, damping: float, **options: Any
     ) -> Any:
         """A part that swings about an axis through its own origin, from 0 (closed) to a stop."""
-        part = parent.add_body(name=name, pos=pos)
-        part.add_joint(
-            name=name,
-            type=mujoco.mjtJoint.mjJNT_HINGE,
-            axis=axis,
-            range=(0.0, limit_rad),
-            limited=1,
-            frictionloss=friction_nm,
-            damping=damping,
-            solref_limit=(0.008, 1),
-            **options,
-        )
-        self.spec.add_exclude(bodyname1=parent.name, bodyname2=name)
-        return part
+        joint = {"type": mujoco.mjtJoint.mjJNT_HINGE, "axis": axis, "frictionloss": friction_nm, "damping": damping, **options}
+        return self._moving_part(parent, name, pos, limit_rad, joint)
 
     def slide(
         self, parent: Any, name: str, pos: Vec, axis: Vec, limit_m: float, *, friction_n: float, damping: float, **options: Any
     ) -> Any:
         """A part that slides along an axis, from 0 to a stop."""
+        joint = {"type": mujoco.mjtJoint.mjJNT_SLIDE, "axis": axis, "frictionloss": friction_n, "damping": damping, **options}
+        return self._moving_part(parent, name, pos, limit_m, joint)
+
+    def _moving_part(self, parent: Any, name: str, pos: Vec, limit: float, joint: dict[str, Any]) -> Any:
         part = parent.add_body(name=name, pos=pos)
-        part.add_joint(
-            name=name,
-            type=mujoco.mjtJoint.mjJNT_SLIDE,
-            axis=axis,
-            range=(0.0, limit_m),
-            limited=1,
-            frictionloss=friction_n,
-            damping=damping,
-            solref_limit=(0.008, 1),
-            **options,
-        )
-        self.spec.add_exclude(bodyname1=parent.name, bodyname2=name)
+        part.add_joint(name=name, range=(0.0, limit), limited=1, solref_limit=(0.008, 1), **joint)
+        self.spec.add_exclude(bodyname1=parent.name, bodyname2=name)  # the stop is the joint's, not the carcass'
         return part
 
     def bar_handle(self, body: Any, start: Vec, end: Vec, out: Vec, look: str, radius: float = 0.009) -> None:

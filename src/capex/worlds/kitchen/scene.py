@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import mujoco
 
+from capex.worlds.kitchen import appliances as ap
 from capex.worlds.kitchen import fixtures as fx
 from capex.worlds.kitchen.control import TIMESTEP_S
 from capex.worlds.kitchen.fixtures import Fixture, Place
@@ -166,4 +167,4 @@ def _add_fixtures(b: Builder, kitchen: Kitchen) -> None:
             APPLIANCES[name](b, place)
 
 
-APPLIANCES = {"toaster oven": fx.add_toaster_oven, "microwave": fx.add_microwave, "toaster": fx.add_toaster}
+APPLIANCES = {"toaster oven": ap.add_toaster_oven, "microwave": ap.add_microwave, "toaster": ap.add_toaster}

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from capex.worlds import TaskInfo
+from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
 from capex.worlds.kitchen.facts import Facts
-from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M, SLOT_FLOOR_M, SLOT_Y_M, Fixture
+from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M, Fixture
 from capex.worlds.kitchen.robot import HAND_BODIES
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import (
