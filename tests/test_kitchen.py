@@ -233,12 +233,9 @@ def test_unknown_names_are_refused_with_the_closest_first(stove):
 
 
 def test_shadows_are_off_by_default_and_a_flag_brings_them():
-    from capex.worlds.kitchen.env import KitchenEnv
-    from capex.worlds.kitchen.tasks import BY_NAME
-
     pictures = []
     for shadows in (False, True):
-        env = KitchenEnv("kitchen", BY_NAME["PickPlaceCounterToStove"], shadows=shadows)
+        env = worlds.make("kitchen:PickPlaceCounterToStove", shadows=shadows)
         env.reset(Start("PickPlaceCounterToStove", 0))
         pictures.append(env.observe(["left"], (128, 128))["left"].astype(int))
         env.close()

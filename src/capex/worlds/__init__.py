@@ -252,15 +252,18 @@ def tasks(world: str) -> dict[str, TaskInfo]:
     return found
 
 
-def make(name: str) -> Env:
-    """The environment WORLD:TASK. Unknown worlds and tasks are refused with the valid ones, closest first."""
+def make(name: str, **options: Any) -> Env:
+    """The environment WORLD:TASK. Unknown worlds and tasks are refused with the valid ones, closest first.
+
+    Options are the world's own; the kitchen has `shadows=True`, which costs ten times the rest in software rendering.
+    """
     world, separator, task = name.partition(":")
     module = _module(world)
     if not separator or not task:
         raise CapexError(f"'{name}' names no task; write WORLD:TASK, for example {world}:{next(iter(module.TASKS))}")
     if task not in module.TASKS:
         raise unknown_task(world, task)
-    env: Env = module.make(world, task)
+    env: Env = module.make(world, task, **options)
     return env
 
 

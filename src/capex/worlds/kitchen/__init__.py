@@ -9,6 +9,6 @@ from capex.worlds.kitchen.tasks import BY_NAME
 TASKS: dict[str, TaskInfo] = {name: task.info for name, task in BY_NAME.items()}
 
 
-def make(world: str, task: str) -> KitchenEnv:
+def make(world: str, task: str, *, shadows: bool = False) -> KitchenEnv:
     """The environment of one task."""
-    return KitchenEnv(world, BY_NAME[task])
+    return KitchenEnv(world, BY_NAME[task], shadows=shadows)
