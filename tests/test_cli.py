@@ -21,6 +21,9 @@ def capex(*words: str) -> subprocess.CompletedProcess:
         (("expert", "kitchen:CloseFridge", "--starts", "10000", "--out", "run"), "there is no start 10000"),
         (("expert", "kitchen:CloseFridge", "--parallel", "0", "--out", "run"), "--parallel is 0"),
         (("film", "nowhere"), "nowhere is no episode"),
+        (("expert", "kitchen:CloseFridge", "--starts", "0", "--out", "/proc/nope"), "'/proc/nope' cannot be read or written"),
+        (("prompt", "--arm", "capx"), "there is no arm 'capx'; valid: capex"),
+        (("prompt", "--prompt", "none.txt"), "the prompt file none.txt cannot be read"),
     ],
 )
 def test_a_users_mistake_gets_a_sentence(words, sentence, tmp_path, monkeypatch):

@@ -257,7 +257,8 @@ def main() -> None:
         Console(stderr=True).print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
         status = 2
     except OSError as error:
-        Console(stderr=True).print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
+        sentence = f"capex: '{error.filename or 'the disk'}' cannot be read or written ({error.strerror or error}); choose another path"
+        Console(stderr=True).print(sentence, markup=False, highlight=False, soft_wrap=True)
         status = 2
     except KeyboardInterrupt:
         Console(stderr=True).print("capex: interrupted; what was finished is kept, the same command continues it")
