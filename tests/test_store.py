@@ -40,6 +40,14 @@ def test_a_record_that_cannot_be_written_leaves_no_episode(tmp_path):
     assert list(chain.episodes_path.iterdir()) == []
 
 
+def test_a_chain_has_one_owner_at_a_time(tmp_path):
+    chain = Chain(tmp_path / "chain")
+    with chain.owned(), pytest.raises(CapexError, match="being written by another process"), chain.owned():
+        pass
+    with chain.owned():
+        pass
+
+
 def test_invalid_attempts_are_kept_apart_and_counted(tmp_path):
     chain = open_run(tmp_path / "run", {}).chain("kitchen", "CloseFridge", "expert")
     names = [chain.begin(3).commit_invalid({"error": "x"}, {}, STEPS).name for _ in range(2)]

@@ -6,9 +6,10 @@ expert of a world has chains of its own, named WORLD--TASK--expert, whose episod
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from decimal import Decimal
@@ -124,6 +125,23 @@ def run_chain(
     it ends the chain with BudgetExceeded, the attempt dropped. An attempt that a model or simulator error invalidates is kept apart and
     rerun once, unless the error will not pass by itself (a key, a quota); then, or the second time, it ends the chain.
     """
+    with chain.owned():
+        yield from _run_owned(env, model, arm, chain, starts, price, campaign_usd, spend, limits, subscribers, template)
+
+
+def _run_owned(
+    env: Env,
+    model: Model,
+    arm: ArmSettings,
+    chain: Chain,
+    starts: Sequence[int],
+    price: Price | None,
+    campaign_usd: float | None,
+    spend: Spend | None,
+    limits: Limits,
+    subscribers: Sequence[Callable[[Event], None]],
+    template: Path | None,
+) -> Iterator[EpisodeResult]:
     chain.sweep()
     order = chain_order(chain)
     memory = load_memory(chain, order)
@@ -199,9 +217,16 @@ def run_expert(names: str, starts: Sequence[int], out: Path, *, parallel: int = 
     for world, _ in pairs:
         worlds.expert(world)
     run = open_run(out, {"command": "expert", "worlds": sorted({w for w, _ in pairs})}, gl_backend)
+    with contextlib.ExitStack() as owned:
+        chains = {(world, task): run.chain(world, task, "expert") for world, task in pairs}
+        for chain in chains.values():
+            owned.enter_context(chain.owned())
+        yield from _run_jobs(chains, starts, parallel)
+
+
+def _run_jobs(chains: Mapping[tuple[str, str], Chain], starts: Sequence[int], parallel: int) -> Iterator[EpisodeResult]:
     jobs = []
-    for world, task in pairs:
-        chain = run.chain(world, task, "expert")
+    for (world, task), chain in chains.items():
         chain.sweep()
         done = set(chain.finished())
         jobs += [(world, task, index, chain) for index in starts if index not in done]

@@ -17,13 +17,18 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows: a run then has no guard against a second process
+    fcntl = None  # type: ignore[assignment]
 
 from capex.errors import CapexError
 from capex.pose import Array
@@ -64,6 +69,18 @@ class Chain:
         """How many attempts at a start an error has invalidated."""
         folder = self.path / "invalid"
         return len(list(folder.glob(f"{index:04d}-*"))) if folder.is_dir() else 0
+
+    @contextlib.contextmanager
+    def owned(self) -> Iterator[None]:
+        """Be the only process that runs this chain; a second one is refused with a sentence. A killed owner's hold ends with it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.path / ".owner", "a", encoding="ascii") as owner:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise CapexError(f"{self.path} is being written by another process; wait for it or choose another --out") from None
+            yield
 
     def sweep(self) -> None:
         """Remove what a killed process left half-written; what a living one is writing stays."""
