@@ -42,6 +42,7 @@ KP_NULL = 10.0
 KD_NULL = 2.0 * math.sqrt(KP_NULL)
 SINGULAR = 1e-3  # damping of the operational-space inertia near singular postures, 1/kg
 SINGULAR_NULL = 1e-6  # far smaller for the null-space projector: whatever it lets through holds the tip off its goal
+_SPEED_LIMITS = panda.SPEED_RAD_S.tolist()
 SPEED_BRAKE_NMS = 40.0  # torque per rad/s beyond a joint's speed limit
 
 
@@ -65,7 +66,7 @@ class Controller:
         self._units = np.zeros((7, nv))
         for i in range(7):
             self._units[i, first + i] = 1.0
-        self._column = np.zeros(nv)
+        self._columns = np.zeros((7, nv))
         self._mass, self._factor = np.zeros((7, 7)), np.zeros((7, 7))
         self._minv_jt = np.zeros((6, 7))
         self._inverse_inertia = np.zeros((6, 6))
@@ -134,13 +135,14 @@ class Controller:
     def run(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         """Write the controls for the next 10 ms. Needs current kinematics (after mj_step1 or mj_forward)."""
         self._drive_base(data)
-        mount_R = data.site_xmat[self._mount].reshape(3, 3)
+        site_xmat, site_xpos = data.site_xmat, data.site_xpos
+        mount_R, tip_R = site_xmat[self._mount].reshape(3, 3), site_xmat[self._tip].reshape(3, 3)
         J = self._jacobian
         mujoco.mj_jacSite(model, data, J[:3], J[3:], self._tip)
         Ja = np.ascontiguousarray(J[:, self._dofs])
-        for i in range(7):
-            mujoco.mj_mulM(model, data, self._column, self._units[i])
-            self._mass[i] = self._column[self._dofs]
+        for column, unit in zip(self._columns, self._units, strict=True):
+            mujoco.mj_mulM(model, data, column, unit)
+        self._mass[:] = self._columns[:, self._dofs]
         self._factor[:] = self._mass
         mujoco.mju_cholFactor(self._factor, 0.0)
         for k in range(6):
@@ -152,12 +154,11 @@ class Controller:
         mujoco.mju_mulMatVec(velocity, Ja, qvel)
         goal, error = np.empty(3), np.empty(6)
         mujoco.mju_mulMatVec(goal, mount_R, self._goal_position_m)
-        error[:3] = goal + data.site_xpos[self._mount] - data.site_xpos[self._tip]
+        error[:3] = goal + site_xpos[self._mount] - site_xpos[self._tip]
         goal_R = np.empty((3, 3))
         mujoco.mju_mulMatMat(goal_R, mount_R, self._goal_rotation)
-        tip_R = data.site_xmat[self._tip].reshape(3, 3)
         # Half the sum of the cross products of matching axes: sin(angle) times the axis.
-        error[3:] = 0.5 * _axial(goal_R, tip_R)
+        error[3:] = [0.5 * v for v in _axial(goal_R, tip_R)]
         acceleration = KP * error - KD * velocity
         force = np.empty(6)
         self._solve_block(force[:3], self._position_block, self._inverse_inertia[:3, :3], acceleration[:3])
@@ -166,9 +167,8 @@ class Controller:
         mujoco.mju_mulMatTVec(torque, Ja, force)
         torque += self._posture_torque(data.qpos[self._q], qvel, Ja)
         torque += data.qfrc_bias[self._dofs] - data.qfrc_gravcomp[self._dofs]
-        excess = np.abs(qvel) - panda.SPEED_RAD_S
-        if excess.max() > 0:
-            torque -= SPEED_BRAKE_NMS * np.sign(qvel) * np.maximum(excess, 0.0)
+        if any(abs(v) > limit for v, limit in zip(qvel.tolist(), _SPEED_LIMITS, strict=True)):
+            torque -= SPEED_BRAKE_NMS * np.sign(qvel) * np.maximum(np.abs(qvel) - panda.SPEED_RAD_S, 0.0)
         data.ctrl[self._torques] = torque
 
     def _posture_torque(self, q: Array, qvel: Array, Ja: Array) -> Array:
@@ -211,13 +211,12 @@ def _sign(v: float) -> float:
     return 0.0 if abs(v) < 1e-3 else math.copysign(1.0, v)
 
 
-def _axial(goal: Array, current: Array) -> Array:
-    """Sum over the three axes of current_axis x goal_axis."""
-    a, b = current, goal
-    return np.array(
-        [
-            a[1, 0] * b[2, 0] - a[2, 0] * b[1, 0] + a[1, 1] * b[2, 1] - a[2, 1] * b[1, 1] + a[1, 2] * b[2, 2] - a[2, 2] * b[1, 2],
-            a[2, 0] * b[0, 0] - a[0, 0] * b[2, 0] + a[2, 1] * b[0, 1] - a[0, 1] * b[2, 1] + a[2, 2] * b[0, 2] - a[0, 2] * b[2, 2],
-            a[0, 0] * b[1, 0] - a[1, 0] * b[0, 0] + a[0, 1] * b[1, 1] - a[1, 1] * b[0, 1] + a[0, 2] * b[1, 2] - a[1, 2] * b[0, 2],
-        ]
-    )
+def _axial(goal: Array, current: Array) -> list[float]:
+    """Sum over the three axes of current_axis x goal_axis; plain floats, since single elements of arrays are slow to reach."""
+    (a00, a01, a02), (a10, a11, a12), (a20, a21, a22) = current.tolist()
+    (b00, b01, b02), (b10, b11, b12), (b20, b21, b22) = goal.tolist()
+    return [
+        a10 * b20 - a20 * b10 + a11 * b21 - a21 * b11 + a12 * b22 - a22 * b12,
+        a20 * b00 - a00 * b20 + a21 * b01 - a01 * b21 + a22 * b02 - a02 * b22,
+        a00 * b10 - a10 * b00 + a01 * b11 - a11 * b01 + a02 * b12 - a12 * b02,
+    ]

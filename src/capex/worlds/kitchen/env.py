@@ -280,7 +280,7 @@ class KitchenEnv:
             raise BadCommand(
                 f"action has shape {values.shape}; it must have shape ({len(control.ACTION_NAMES)},): {', '.join(control.ACTION_NAMES)}"
             )
-        for name, value in zip(control.ACTION_NAMES, values, strict=True):
+        for name, value in zip(control.ACTION_NAMES, values.tolist(), strict=True):
             if not -1.0 - 1e-9 <= value <= 1.0 + 1e-9:  # also false for NaN
                 raise BadCommand(f"action['{name}'] is {value}; it must be a finite number between -1 and 1")
         if self._diverged:
@@ -293,8 +293,9 @@ class KitchenEnv:
     def _tick(self, action: Array) -> None:
         model, data = self._model, self._data
         self._controller.set_goal(data, action)
-        for _ in range(control.SUBSTEPS // control.CONTROL_EVERY):
-            mujoco.mj_step1(model, data)
+        for block in range(control.SUBSTEPS // control.CONTROL_EVERY):
+            if block:  # the forward pass that ended the last tick has done the first block's kinematics already
+                mujoco.mj_step1(model, data)
             self._controller.run(model, data)
             mujoco.mj_step2(model, data)
             mujoco.mj_step(model, data, control.CONTROL_EVERY - 1)
