@@ -69,8 +69,8 @@ class Controller:
         self._columns = np.zeros((7, nv))
         self._mass, self._factor = np.zeros((7, 7)), np.zeros((7, 7))
         self._minv_jt = np.zeros((6, 7))
-        self._inverse_inertia = np.zeros((6, 6))
-        self._position_block, self._rotation_block = np.zeros((3, 3)), np.zeros((3, 3))
+        self._null_factor, self._arm_jacobian = np.zeros((6, 6)), np.zeros((6, 7))
+        self._position_factor, self._rotation_factor = np.zeros((3, 3)), np.zeros((3, 3))
         self._goal_position_m: Array = np.zeros(3)
         self._goal_rotation: Array = np.eye(3)
         self._posture: Array = np.zeros(7)
@@ -132,23 +132,19 @@ class Controller:
         data.ctrl[self._finger_controls] = opening
         data.ctrl[self._torso_control] = self._torso_m
 
-    def run(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
-        """Write the controls for the next 10 ms. Needs current kinematics (after mj_step1 or mj_forward)."""
+    def run(self, model: mujoco.MjModel, data: mujoco.MjData, first: bool) -> None:
+        """Write the controls for the next 10 ms. Needs current kinematics (after mj_step1 or mj_forward).
+
+        Inertias are measured in the `first` run of a control step and kept for its others: over 50 ms they hardly change.
+        """
         self._drive_base(data)
         site_xmat, site_xpos = data.site_xmat, data.site_xpos
         mount_R, tip_R = site_xmat[self._mount].reshape(3, 3), site_xmat[self._tip].reshape(3, 3)
         J = self._jacobian
         mujoco.mj_jacSite(model, data, J[:3], J[3:], self._tip)
         Ja = np.ascontiguousarray(J[:, self._dofs])
-        for column, unit in zip(self._columns, self._units, strict=True):
-            mujoco.mj_mulM(model, data, column, unit)
-        self._mass[:] = self._columns[:, self._dofs]
-        self._factor[:] = self._mass
-        mujoco.mju_cholFactor(self._factor, 0.0)
-        for k in range(6):
-            mujoco.mju_cholSolve(self._minv_jt[k], self._factor, Ja[k])
-        mujoco.mju_mulMatMatT(self._inverse_inertia, Ja, self._minv_jt)
-
+        if first:
+            self._measure_inertia(model, data, Ja)
         velocity = np.empty(6)
         qvel = data.qvel[self._dofs]
         mujoco.mju_mulMatVec(velocity, Ja, qvel)
@@ -161,36 +157,42 @@ class Controller:
         error[3:] = [0.5 * v for v in _axial(goal_R, tip_R)]
         acceleration = KP * error - KD * velocity
         force = np.empty(6)
-        self._solve_block(force[:3], self._position_block, self._inverse_inertia[:3, :3], acceleration[:3])
-        self._solve_block(force[3:], self._rotation_block, self._inverse_inertia[3:, 3:], acceleration[3:])
+        mujoco.mju_cholSolve(force[:3], self._position_factor, acceleration[:3])
+        mujoco.mju_cholSolve(force[3:], self._rotation_factor, acceleration[3:])
         torque = np.empty(7)
         mujoco.mju_mulMatTVec(torque, Ja, force)
-        torque += self._posture_torque(data.qpos[self._q], qvel, Ja)
+        torque += self._posture_torque(data.qpos[self._q], qvel)
         torque += data.qfrc_bias[self._dofs] - data.qfrc_gravcomp[self._dofs]
         if any(abs(v) > limit for v, limit in zip(qvel.tolist(), _SPEED_LIMITS, strict=True)):
             torque -= SPEED_BRAKE_NMS * np.sign(qvel) * np.maximum(np.abs(qvel) - panda.SPEED_RAD_S, 0.0)
         data.ctrl[self._torques] = torque
 
-    def _posture_torque(self, q: Array, qvel: Array, Ja: Array) -> Array:
-        """Null-space torque N^T M (k (q0 - q) - d qdot): pulls the elbow back without moving the tip."""
-        inside = np.empty(7)
-        mujoco.mju_mulMatVec(inside, self._mass, KP_NULL * (self._posture - q) - KD_NULL * qvel)
-        # N^T x = x - J^T Lambda J M^-1 x
-        projected, spent, result = np.empty(6), np.empty(6), np.empty(7)
-        mujoco.mju_mulMatVec(projected, self._minv_jt, inside)
-        damped = self._inverse_inertia.copy()
-        damped.flat[::7] += SINGULAR_NULL
-        mujoco.mju_cholFactor(damped, 0.0)
-        mujoco.mju_cholSolve(spent, damped, projected)
-        mujoco.mju_mulMatTVec(result, Ja, spent)
-        return np.asarray(inside - result)
+    def _measure_inertia(self, model: mujoco.MjModel, data: mujoco.MjData, Ja: Array) -> None:
+        """The arm's mass matrix M, M^-1 J^T, and the factors of the damped J M^-1 J^T: whole for the null space, by blocks for the task."""
+        for column, unit in zip(self._columns, self._units, strict=True):
+            mujoco.mj_mulM(model, data, column, unit)
+        self._mass[:] = self._columns[:, self._dofs]
+        self._factor[:] = self._mass
+        mujoco.mju_cholFactor(self._factor, 0.0)
+        for k in range(6):
+            mujoco.mju_cholSolve(self._minv_jt[k], self._factor, Ja[k])
+        self._arm_jacobian[:] = Ja
+        whole = self._null_factor
+        mujoco.mju_mulMatMatT(whole, Ja, self._minv_jt)
+        self._position_factor[:], self._rotation_factor[:] = whole[:3, :3], whole[3:, 3:]
+        for factor, damping in ((self._position_factor, SINGULAR), (self._rotation_factor, SINGULAR), (whole, SINGULAR_NULL)):
+            factor.flat[:: len(factor) + 1] += damping
+            mujoco.mju_cholFactor(factor, 0.0)
 
-    @staticmethod
-    def _solve_block(out: Array, work: Array, block: Array, rhs: Array) -> None:
-        work[:] = block
-        work.flat[::4] += SINGULAR
-        mujoco.mju_cholFactor(work, 0.0)
-        mujoco.mju_cholSolve(out, work, rhs)
+    def _posture_torque(self, q: Array, qvel: Array) -> Array:
+        """Null-space torque N^T M (k (q0 - q) - d qdot): pulls the elbow back without moving the tip."""
+        inside, projected, spent, result = np.empty(7), np.empty(6), np.empty(6), np.empty(7)
+        mujoco.mju_mulMatVec(inside, self._mass, KP_NULL * (self._posture - q) - KD_NULL * qvel)
+        # N^T x = x - J^T Lambda J M^-1 x, all of one moment
+        mujoco.mju_mulMatVec(projected, self._minv_jt, inside)
+        mujoco.mju_cholSolve(spent, self._null_factor, projected)
+        mujoco.mju_mulMatTVec(result, self._arm_jacobian, spent)
+        return np.asarray(inside - result)
 
     def _drive_base(self, data: mujoco.MjData) -> None:
         vx, vy, wz = (float(v) for v in self._base_velocity)

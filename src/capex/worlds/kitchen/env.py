@@ -1,8 +1,8 @@
 """The kitchen as an Env: MuJoCo behind the contract of `capex.worlds`.
 
-A control step is 25 physics steps of 2 ms with the controller every fifth, then one `mj_forward`: everything that is read afterwards
-(poses, contacts, images) is current, and reading changes nothing. The saved state is time, positions, velocities, warm start, controls,
-the controller's goals and the task's latch: enough to continue bit for bit.
+A control step is 25 physics steps of 2 ms with the controller every fifth, then the forward pass up to velocities: everything that is read
+afterwards (poses, contacts, images) is current, and reading changes nothing. The saved state is time, positions, velocities, warm start,
+controls, the controller's goals and the task's latch: enough to continue bit for bit.
 """
 
 from __future__ import annotations
@@ -294,12 +294,12 @@ class KitchenEnv:
         model, data = self._model, self._data
         self._controller.set_goal(data, action)
         for block in range(control.SUBSTEPS // control.CONTROL_EVERY):
-            if block:  # the forward pass that ended the last tick has done the first block's kinematics already
+            if block:  # the pass that ended the last tick has done the first block's kinematics already
                 mujoco.mj_step1(model, data)
-            self._controller.run(model, data)
+            self._controller.run(model, data, first=block == 0)
             mujoco.mj_step2(model, data)
             mujoco.mj_step(model, data, control.CONTROL_EVERY - 1)
-        mujoco.mj_forward(model, data)
+        mujoco.mj_step1(model, data)  # positions, contacts and velocities are current for whoever looks
 
     def _check_physics(self) -> None:
         # MuJoCo resets the state by itself when it meets a value that is not finite; its warning counters keep the trace.
