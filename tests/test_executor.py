@@ -125,6 +125,14 @@ def test_the_gripper_still_runs_after_a_stall():
     assert "close: opening 0.0 cm" in outcome.report
 
 
+def test_the_label_is_of_the_motion_not_of_what_the_gripper_does_afterwards():
+    front = Box("apple", WALL.lower_m, WALL.upper_m)  # the fingers run into an apple 0.9 cm before the target, then close around it
+    apple = Ball("apple", (0.499, 0.2, 0.65))
+    env, (outcome,) = run(Toy(boxes=(front,), balls=(apple,)), to("left", (0.0585, 0, 0), gripper="close"))
+    assert env.robot_state().arms["left"].held == {"apple"}
+    assert (outcome.status, outcome.label) == ("finger contact", 0)
+
+
 def test_gripper_commands_and_their_skip_rules():
     env = ToyEnv(Toy(arms=("left",)))
     executor = Executor(env)

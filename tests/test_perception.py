@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bare import ROBOT_X_M, TOP_M, bare_kitchen
+from capex.executor import Executor
 from capex.perception import describe, locate_pixel
+from capex.plan import ArmTarget, Waypoint
 from capex.worlds import Start
 from toy import Toy, ToyEnv
 
@@ -59,6 +61,8 @@ def test_refusals_are_sentences(stove):
     blind = ToyEnv(Toy(depth=False))
     assert locate_pixel(blind, "back_left", 5, 5, (64, 64)) == "No position: this toy has no depth."
     sky = ToyEnv(Toy())
-    sentences = [locate_pixel(sky, "back_left", 32, v, (64, 64)) for v in range(0, 64, 8)]
-    assert any(isinstance(s, str) and "nothing is seen" in s for s in sentences) or all(not isinstance(s, str) for s in sentences)
+    Executor(sky).execute([Waypoint({"left": ArmTarget((0.45, 0.2, 0.15), "forward")})])  # the wrist camera now looks at the horizon
+    rows = [locate_pixel(sky, "left_wrist", 60, v, (64, 64)) for v in range(0, 64, 4)]
+    assert "No position: nothing is seen at pixel (60, 0) of camera left_wrist." in [r for r in rows if isinstance(r, str)]
+    assert any(not isinstance(r, str) for r in rows)
     assert describe(np.array([0.4049, -0.006, 1.2])) == "[40, -1, 120]"
