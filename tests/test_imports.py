@@ -14,7 +14,7 @@ HOMES = {  # package -> the only places that may import it
     "OpenGL": ("worlds/render.py",),
     "av": ("film.py",),
     "matplotlib": ("worlds/kitchen/reach.py",),
-    "tyro": ("cli.py",),
+    "tyro": ("cli",),
     "openai": ("models/",),
     "anthropic": ("models/anthropic.py",),
     "httpx2": ("models/wire.py",),

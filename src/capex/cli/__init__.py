@@ -1,0 +1,43 @@
+"""The command line: one frozen dataclass per command, sentences for a user's mistakes, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from tyro.conf import subcommand
+
+from capex.cli.expert import Demo, Expert
+from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
+from capex.errors import CapexError
+
+Command = (
+    Annotated[Demo, subcommand("demo")]
+    | Annotated[Doctor, subcommand("doctor")]
+    | Annotated[Tasks, subcommand("tasks")]
+    | Annotated[Prompt, subcommand("prompt")]
+    | Annotated[Expert, subcommand("expert")]
+    | Annotated[Bench, subcommand("bench")]
+    | Annotated[Check, subcommand("check")]
+    | Annotated[Film, subcommand("film")]
+)
+
+
+def main() -> None:
+    """Entry point of `capex`."""
+    command = tyro.cli(Command, prog="capex", description="Turns a frozen vision-language model into a robot demonstrator.")
+    try:
+        status: int = command.run()
+    except CapexError as error:
+        Console(stderr=True).print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
+        status = 2
+    except OSError as error:
+        sentence = f"capex: '{error.filename or 'the disk'}' cannot be read or written ({error.strerror or error}); choose another path"
+        Console(stderr=True).print(sentence, markup=False, highlight=False, soft_wrap=True)
+        status = 2
+    except KeyboardInterrupt:
+        Console(stderr=True).print("capex: interrupted; what was finished is kept, the same command continues it")
+        status = 130
+    sys.exit(status)

@@ -1,0 +1,5 @@
+"""`python -m capex.cli`."""
+
+from capex.cli import main
+
+main()

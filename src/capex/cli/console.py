@@ -1,0 +1,5 @@
+"""The console that every command prints to."""
+
+from rich.console import Console
+
+console = Console()

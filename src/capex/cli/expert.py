@@ -1,0 +1,106 @@
+"""`capex expert` and the tour."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from capex.cli.console import console
+from capex.collect import EpisodeResult, parse_names, parse_starts, run_expert
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A tour of about a minute: the expert closes a fridge and puts food into a pan; leaves a picture strip and a video of each."""
+
+    out: Path = Path("demo")
+    """Where the run, the strips and the videos go."""
+
+    def run(self) -> int:
+        """Run the expert on one start of each task and film it."""
+        from capex.film import write_strip, write_video
+
+        names = "kitchen:CloseFridge,PickPlaceCounterToStove"
+        results = _watch(names, [0], self.out / "run", parallel=1)
+        for world, task in parse_names(names):
+            episode = self.out / "run" / "chains" / f"{world}--{task}--expert" / "episodes" / "0000"
+            with console.status(f"filming {task}"):
+                strip = write_strip(episode, self.out / f"{task}.png")
+                video = write_video(episode, self.out / f"{task}.mp4")
+            console.print(f"{task}: [bold]{strip}[/] and [bold]{video}[/]")
+        return 0 if all(r.success for r in results) else 1
+
+
+@dataclass(frozen=True)
+class Expert:
+    """Demonstrations by the privileged expert, the stand-in for the human source."""
+
+    names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
+    """Which tasks of which world."""
+    out: Path
+    """Run directory; the same command again continues it."""
+    starts: str = "0:20"
+    """Start indices: 0:20, 7 or 1,4,9."""
+    parallel: int = 1
+    """Processes; the records do not depend on it."""
+
+    def run(self) -> int:
+        """Run what the run directory does not hold yet, and print a table of it all."""
+        results = _watch(self.names, parse_starts(self.starts), self.out, self.parallel)
+        failed = [r for r in results if r.note]
+        for r in failed:
+            console.print(f"[yellow]invalid[/] {r.world}:{r.task} start {r.index}: {escape(r.note)}")
+        return 0
+
+
+def _watch(names: str, starts: list[int], out: Path, parallel: int) -> list[EpisodeResult]:
+    """Run the expert with a progress bar and print the table of successes over everything the run now holds."""
+    from capex.worlds import render
+
+    total = len(parse_names(names)) * len(starts)
+    backend = f"{render.backend()}: {render.renderer_name()}"
+    results: list[EpisodeResult] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("expert", total=total)
+        for result in run_expert(names, starts, out, parallel=parallel, gl_backend=backend):
+            results.append(result)
+            solved = sum(bool(r.success) for r in results)
+            progress.update(bar, advance=1, description=f"expert {solved}/{len(results)} solved, last {result.task} {result.index}")
+        progress.update(bar, completed=total)
+    _print_results(names, starts, out)
+    return results
+
+
+def _print_results(names: str, starts: Iterable[int], out: Path) -> None:
+    from capex.store import find_run, read_json
+
+    run = find_run(out)
+    wanted = set(starts)
+    table = Table(title=f"{out}: expert")
+    for column in ("task", "success", "median steps", "median decisions"):
+        table.add_column(column, justify="left" if column == "task" else "right")
+    for world, task in parse_names(names):
+        chain = run.chain(world, task, "expert")
+        rows: dict[str, list[int]] = defaultdict(list)
+        solved = total = 0
+        for index in chain.finished():
+            if index not in wanted:
+                continue
+            record = read_json(chain.episode(index) / "record.json")
+            total += 1
+            solved += bool(record["success"])
+            for key in ("steps", "decisions"):
+                rows[key].append(record[key])
+        table.add_row(
+            task, f"{solved}/{total}", *(str(sorted(rows[k])[len(rows[k]) // 2]) if rows[k] else "" for k in ("steps", "decisions"))
+        )
+    console.print(table)

@@ -1,0 +1,140 @@
+"""Commands that look and change nothing: doctor, prompt, tasks, bench, check, film."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from capex import worlds
+from capex.cli.console import console
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Versions, the GL backend with a rendered frame, and which extras work with the line that installs the others."""
+
+    model: str | None = None
+    """Also ask this model one small question and say what its endpoint can do; a paid model bills it."""
+
+    def run(self) -> int:
+        """Print the findings; fails when something that every user needs does not work."""
+        from capex.doctor import examine, examine_model, print_findings
+
+        findings = examine()
+        if self.model is not None:
+            findings += examine_model(self.model)
+        print_findings(findings, console)
+        return 1 if any(f.verdict == "failed" for f in findings) else 0
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The filled system prompt of an arm in a world, with its size."""
+
+    name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]] = "kitchen:CloseFridge"
+    """Which environment; the prompt depends on its cameras, arms and base, not on the task."""
+    arm: str = "capex"
+    """Which arm's prompt."""
+    prompt: Path | None = None
+    """A file to fill instead of ours."""
+    json_form: bool = False
+    """For models without function calling."""
+
+    def run(self) -> int:
+        """Print the prompt; its size goes to standard error, so that the text can be piped."""
+        from capex.arms import arm as preset
+        from capex.prompts import SIZE_MAX, system_prompt
+
+        env = worlds.make(self.name)
+        text = system_prompt(env.spec, preset(self.arm), template=self.prompt, json_form=self.json_form)
+        sys.stdout.write(text)
+        Console(stderr=True).print(f"{len(text)} characters before the first episode; at most {SIZE_MAX} with memory", highlight=False)
+        return 0
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The tasks of a world with horizon, instruction and success criterion."""
+
+    world: Positional[str] = "kitchen"
+    """Which world."""
+    pictures: Path | None = None
+    """Folder for a sheet with the three camera views of two starts per task."""
+
+    def run(self) -> int:
+        """Print the table, and draw the sheet if asked."""
+        table = Table(title=f"tasks of {self.world}")
+        for column in ("task", "family", "horizon", "instruction", "success"):
+            table.add_column(column, overflow="fold", no_wrap=column == "task", justify="right" if column == "horizon" else "left")
+        for info in worlds.tasks(self.world).values():
+            table.add_row(info.name, info.family, str(info.horizon), escape(info.instruction), escape(info.criterion))
+        console.print(table)
+        if self.pictures is not None:
+            from capex.film import write_sheet
+
+            with console.status("rendering"):
+                sheet = write_sheet(self.world, self.pictures)
+            console.print(f"[bold]{sheet}[/]")
+        return 0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The speed table of the README: ratios within one run, and the limits we promise."""
+
+    def run(self) -> int:
+        """Measure and print."""
+        from capex import bench
+
+        with console.status("measuring"):
+            rows = bench.run()
+        bench.print_rows(rows, console)
+        return 0 if all(r.holds is not False for r in rows) else 1
+
+
+@dataclass(frozen=True)
+class Check:
+    """Run the environment contract on a world: determinism, upright images, limits, save and load, and the rest."""
+
+    name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]]
+    """Which environment."""
+    start: int = 0
+    """In which start: the hand should be in view and the base have room to drive."""
+
+    def run(self) -> int:
+        """Print each rule with its verdict."""
+        from capex.worlds import Start
+
+        env = worlds.make(self.name)
+        with console.status(f"checking {self.name}"):
+            report = worlds.check(env, start=Start(env.spec.task, self.start))
+        env.close()
+        console.print(report)
+        return 0 if report.ok else 1
+
+
+@dataclass(frozen=True)
+class Film:
+    """A picture strip and a video of an episode, re-rendered from its saved states."""
+
+    episode: Positional[Path]
+    """An episode folder, such as runs/NAME/chains/CHAIN/episodes/0000."""
+    out: Path = Path("film")
+    """Folder for the two files."""
+
+    def run(self) -> int:
+        """Write both files and say where they are."""
+        from capex.film import write_strip, write_video
+
+        name = f"{self.episode.parent.parent.name}-{self.episode.name}"
+        with console.status("rendering"):
+            strip, video = write_strip(self.episode, self.out / f"{name}.png"), write_video(self.episode, self.out / f"{name}.mp4")
+        console.print(f"{strip}\n{video}")
+        return 0
