@@ -1,0 +1,219 @@
+"""ACT, action chunking with transformers: one observation in, a chunk of actions out.
+
+    z ~ q(z | state, actions)  while training, z = 0 afterwards           (CVAE, a small transformer over [cls, state, actions])
+    memory = encoder([z, state, image features of every camera])          (2-D sine positions, added at every layer)
+    actions = head(decoder(queries, memory))
+    loss = mean |actions - target| over steps inside the episode (padding counts in the mean's size) + kl_weight * KL(q || N(0, 1))
+
+Parameter names and arithmetic are those of LeRobot's ACT, which itself keeps the original's; weights go either way.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from capex.students.attention import Attention
+from capex.students.resnet import ResNet18
+from capex.students.settings import ActSettings
+
+
+class ActBatch(NamedTuple):
+    """Normalised inputs: images (B, cameras, 3, H, W), state (B, S), actions (B, chunk, A), padding (B, chunk) bool."""
+
+    images: Tensor
+    state: Tensor
+    actions: Tensor
+    padding: Tensor
+
+
+class FeedForward(nn.Module):
+    """The second half of a transformer layer's parameters; kept in the layer itself so that names match."""
+
+    def __init__(self, settings: ActSettings, norms: int):
+        super().__init__()
+        self.linear1 = nn.Linear(settings.dim, settings.feedforward)
+        self.linear2 = nn.Linear(settings.feedforward, settings.dim)
+        for k in range(norms):
+            setattr(self, f"norm{k + 1}", nn.LayerNorm(settings.dim))
+        self.dropout = settings.dropout
+
+    def drop(self, x: Tensor) -> Tensor:
+        """Dropout while training."""
+        return F.dropout(x, self.dropout, self.training)
+
+    def feed(self, x: Tensor) -> Tensor:
+        """linear2(dropout(relu(linear1 x)))."""
+        out: Tensor = self.linear2(self.drop(F.relu(self.linear1(x))))
+        return out
+
+
+class EncoderLayer(FeedForward):
+    """Self-attention with positions added to queries and keys, then feed-forward; normalised after each."""
+
+    def __init__(self, settings: ActSettings):
+        super().__init__(settings, 2)
+        self.self_attn = Attention(settings.dim, settings.heads, settings.dropout)
+
+    def forward(self, x: Tensor, position: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x (B, L, D), position broadcasting to it."""
+        placed = x + position
+        x = self.norm1(x + self.drop(self.self_attn(placed, placed, x, mask)))
+        x = self.norm2(x + self.drop(self.feed(x)))
+        return x
+
+
+class DecoderLayer(FeedForward):
+    """Self-attention among the queries, attention to the memory, feed-forward."""
+
+    def __init__(self, settings: ActSettings):
+        super().__init__(settings, 3)
+        self.self_attn = Attention(settings.dim, settings.heads, settings.dropout)
+        self.multihead_attn = Attention(settings.dim, settings.heads, settings.dropout)
+
+    def forward(self, x: Tensor, query_position: Tensor, memory: Tensor, placed_memory: Tensor) -> Tensor:
+        """x (B, chunk, D), memory (B, L, D) and the same with its positions added."""
+        placed = x + query_position
+        x = self.norm1(x + self.drop(self.self_attn(placed, placed, x)))
+        x = self.norm2(x + self.drop(self.multihead_attn(x + query_position, placed_memory, memory)))
+        x = self.norm3(x + self.drop(self.feed(x)))
+        return x
+
+
+class Encoder(nn.Module):
+    """A stack of encoder layers."""
+
+    def __init__(self, settings: ActSettings, layers: int):
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(layers))
+
+    def forward(self, x: Tensor, position: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x (B, L, D)."""
+        for layer in self.layers:
+            x = layer(x, position, mask)
+        return x
+
+
+class Decoder(nn.Module):
+    """A stack of decoder layers and a final norm."""
+
+    def __init__(self, settings: ActSettings):
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+        self.norm = nn.LayerNorm(settings.dim)
+
+    def forward(self, x: Tensor, query_position: Tensor, memory: Tensor, position: Tensor) -> Tensor:
+        """x (B, chunk, D), memory (B, L, D)."""
+        placed_memory = memory + position
+        for layer in self.layers:
+            x = layer(x, query_position, memory, placed_memory)
+        out: Tensor = self.norm(x)
+        return out
+
+
+class ACT(nn.Module):
+    """The network. `norm` says which normalisation the backbone has."""
+
+    def __init__(self, settings: ActSettings, state_size: int, action_size: int, norm: str = "group"):
+        super().__init__()
+        self.settings = settings
+        dim = settings.dim
+        self.backbone = ResNet18("frozen" if norm == "frozen" else "group", settings.width)
+        self.vae_encoder = Encoder(settings, settings.vae_layers)
+        self.vae_encoder_cls_embed = nn.Embedding(1, dim)
+        self.vae_encoder_robot_state_input_proj = nn.Linear(state_size, dim)
+        self.vae_encoder_action_input_proj = nn.Linear(action_size, dim)
+        self.vae_encoder_latent_output_proj = nn.Linear(dim, 2 * settings.latent)
+        self.register_buffer("vae_encoder_pos_enc", sine_positions(2 + settings.chunk, dim)[None])
+        self.encoder = Encoder(settings, settings.encoder_layers)
+        self.decoder = Decoder(settings)
+        self.encoder_robot_state_input_proj = nn.Linear(state_size, dim)
+        self.encoder_latent_input_proj = nn.Linear(settings.latent, dim)
+        self.encoder_img_feat_input_proj = nn.Conv2d(self.backbone.channels, dim, 1)
+        self.encoder_1d_feature_pos_embed = nn.Embedding(2, dim)
+        self.decoder_pos_embed = nn.Embedding(settings.chunk, dim)
+        self.action_head = nn.Linear(dim, action_size)
+        for parameter in (*self.encoder.parameters(), *self.decoder.parameters()):
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self, images: Tensor, state: Tensor) -> Tensor:
+        """Images (B, cameras, 3, H, W) and state (B, S), normalised -> actions (B, chunk, A), normalised. The latent is zero."""
+        return self.decode(images, state, state.new_zeros(len(state), self.settings.latent))
+
+    def decode(self, images: Tensor, state: Tensor, latent: Tensor) -> Tensor:
+        """The same with a given latent (B, latent)."""
+        batch, cameras = images.shape[:2]
+        features = self.encoder_img_feat_input_proj(self.backbone(images.flatten(0, 1)))  # (B cameras, D, h, w)
+        grid = sine_grid(features.shape[1], features.shape[2], features.shape[3], features.device)  # (h w, D)
+        features = features.flatten(2).transpose(1, 2).unflatten(0, (batch, cameras)).flatten(1, 2)  # (B, cameras h w, D)
+        latent_token, state_token = self.encoder_latent_input_proj(latent), self.encoder_robot_state_input_proj(state)
+        tokens = torch.cat([latent_token[:, None], state_token[:, None], features], dim=1)
+        position = torch.cat([self.encoder_1d_feature_pos_embed.weight, grid.repeat(cameras, 1)])[None]
+        memory = self.encoder(tokens, position)
+        queries = self.decoder_pos_embed.weight[None]
+        decoded = self.decoder(torch.zeros_like(queries).expand(batch, -1, -1), queries, memory, position)
+        actions: Tensor = self.action_head(decoded)
+        return actions
+
+    def infer(self, state: Tensor, actions: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and 2 log sigma of q(z | state, actions), both (B, latent)."""
+        batch = len(state)
+        cls = self.vae_encoder_cls_embed.weight[None].expand(batch, -1, -1)
+        tokens = [cls, self.vae_encoder_robot_state_input_proj(state)[:, None], self.vae_encoder_action_input_proj(actions)]
+        visible = torch.cat([padding.new_zeros(batch, 2), padding], dim=1).logical_not()  # (B, 2 + chunk)
+        encoded = self.vae_encoder(torch.cat(tokens, dim=1), self.get_buffer("vae_encoder_pos_enc"), visible[:, None, None])
+        mean, log_variance = self.vae_encoder_latent_output_proj(encoded[:, 0]).float().chunk(2, dim=1)
+        return mean, log_variance
+
+    def loss(self, batch: ActBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The training loss and its parts."""
+        mean, log_variance = self.infer(batch.state, batch.actions, batch.padding)
+        latent = mean + (log_variance / 2).exp() * torch.randn_like(mean)
+        predicted = self.decode(batch.images, batch.state, latent).float()
+        l1 = ((predicted - batch.actions).abs() * ~batch.padding[..., None]).mean()
+        kl = (-0.5 * (1 + log_variance - mean**2 - log_variance.exp())).sum(dim=1).mean()
+        return l1 + self.settings.kl_weight * kl, {"l1": l1, "kl": kl}
+
+
+class Ensembler:
+    """Temporal ensembling: the action of a step is the weighted mean of every chunk's prediction for it, w_i = exp(-c i), i = 0 the oldest."""
+
+    def __init__(self, coefficient: float, chunk: int):
+        self._coefficient, self._chunk = coefficient, chunk
+        self._chunks: list[Tensor] = []  # newest last, each (chunk, A)
+
+    def update(self, actions: Tensor) -> Tensor:
+        """Take a new chunk (chunk, A), give this step's action (A)."""
+        self._chunks = [*self._chunks[-(self._chunk - 1) :], actions] if self._chunk > 1 else [actions]
+        ages = range(len(self._chunks) - 1, -1, -1)
+        predictions = torch.stack([c[age] for c, age in zip(self._chunks, ages, strict=True)])  # oldest first
+        weights = torch.exp(-self._coefficient * torch.arange(len(predictions), dtype=predictions.dtype))
+        return (predictions * weights[:, None]).sum(0) / weights.sum()
+
+
+def sine_positions(length: int, dim: int) -> Tensor:
+    """Sine positions (length, dim): sin and cos interleaved, wavelengths from 2 pi to 10000 * 2 pi."""
+    exponent = 2 * (torch.arange(dim, dtype=torch.float64) // 2) / dim
+    angle = torch.arange(length, dtype=torch.float64)[:, None] / 10000**exponent
+    angle[:, 0::2], angle[:, 1::2] = angle[:, 0::2].sin(), angle[:, 1::2].cos()
+    return angle.float()
+
+
+def sine_grid(dim: int, height: int, width: int, device: torch.device) -> Tensor:
+    """2-D sine positions (height * width, dim): rows in the first half of the channels, columns in the second, both over (0, 2 pi]."""
+    half = dim // 2
+    frequency = 10000 ** (2 * (torch.arange(half, dtype=torch.float32, device=device) // 2) / half)
+
+    def encode(count: int) -> Tensor:
+        steps = torch.arange(1, count + 1, dtype=torch.float32, device=device)
+        angle = (steps / (steps[-1] + 1e-6) * (2 * math.pi))[:, None] / frequency
+        return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=-1).flatten(1)  # (count, half)
+
+    rows = encode(height)[:, None].expand(-1, width, -1)
+    columns = encode(width)[None].expand(height, -1, -1)
+    return torch.cat([rows, columns], dim=-1).flatten(0, 1)

@@ -1,0 +1,214 @@
+"""Diffusion Policy: a transformer denoises a short trajectory of actions, conditioned on two observations and the instruction.
+
+    condition = [time] + per observation: features of every camera, state, instruction        -> encoder -> memory
+    noise estimate = head(decoder(noisy actions, memory)), causal                              (predicts 10 steps, executes 8)
+    training: x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) e,  loss = mean (e - estimate)^2;     sampling: DDPM, 100 steps
+
+Each camera has its own ResNet-18 with group norm, modulated by the instruction, then spatial softmax and a linear layer. The denoiser's
+parameter names are those of diffusion_policy's TransformerForDiffusion, which RoboCasa365's released checkpoint holds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from capex.students.attention import Attention
+from capex.students.resnet import STRIDE, ResNet18
+from capex.students.settings import DiffusionSettings
+
+BETA_MAX = 0.999
+
+
+class DiffusionBatch(NamedTuple):
+    """Normalised: images (B, steps, cameras, 3, H, W), state (B, steps, S), instruction (B, L), actions (B, horizon, A)."""
+
+    images: Tensor
+    state: Tensor
+    instruction: Tensor
+    actions: Tensor
+
+
+class Schedule(nn.Module):
+    """DDPM with the squared-cosine schedule, noise prediction, clipped samples and the small posterior variance.
+
+    abar(t) = cos^2((t + 0.008)/1.008 pi/2),  beta_t = min(1 - abar(t+1)/abar(t), 0.999)
+    x_{t-1} = sqrt(abar_{t-1}) beta_t/(1 - abar_t) x_0 + sqrt(alpha_t) (1 - abar_{t-1})/(1 - abar_t) x_t + sigma_t e
+    """
+
+    def __init__(self, steps: int):
+        super().__init__()
+        self.steps = steps
+
+        def bar(t: float) -> float:
+            return math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2
+
+        betas = torch.tensor([min(1 - bar((i + 1) / steps) / bar(i / steps), BETA_MAX) for i in range(steps)], dtype=torch.float32)
+        kept = torch.cumprod(1 - betas, dim=0)  # abar
+        before = torch.cat([torch.ones(1), kept[:-1]])
+        alpha = kept / before
+        self.register_buffer("signal", kept.sqrt(), persistent=False)
+        self.register_buffer("noise", (1 - kept).sqrt(), persistent=False)
+        self.register_buffer("from_clean", before.sqrt() * (1 - alpha) / (1 - kept), persistent=False)
+        self.register_buffer("from_noisy", alpha.sqrt() * (1 - before) / (1 - kept), persistent=False)
+        variance = ((1 - before) / (1 - kept) * (1 - alpha)).clamp(min=1e-20)
+        self.register_buffer("sigma", torch.where(torch.arange(steps) > 0, variance.sqrt(), 0.0), persistent=False)
+
+    def add_noise(self, clean: Tensor, noise: Tensor, t: Tensor) -> Tensor:
+        """x_t for clean (B, ..) and steps t (B,)."""
+        shape = (-1, *(1,) * (clean.dim() - 1))
+        return self.get_buffer("signal")[t].view(shape) * clean + self.get_buffer("noise")[t].view(shape) * noise
+
+    def step(self, estimate: Tensor, t: int, sample: Tensor, fresh: Tensor) -> Tensor:
+        """x_{t-1} from x_t, the estimated noise and fresh unit noise (unused at t = 0)."""
+        clean = ((sample - self.get_buffer("noise")[t] * estimate) / self.get_buffer("signal")[t]).clamp(-1.0, 1.0)
+        mean = self.get_buffer("from_clean")[t] * clean + self.get_buffer("from_noisy")[t] * sample
+        return mean + self.get_buffer("sigma")[t] * fresh
+
+
+class CameraEncoder(nn.Module):
+    """One camera: ResNet-18, the expected position of each keypoint under a spatial softmax, a linear layer."""
+
+    def __init__(self, settings: DiffusionSettings):
+        super().__init__()
+        self.backbone = ResNet18("group", settings.width, settings.language)
+        self.keypoints = nn.Conv2d(self.backbone.channels, settings.keypoints, 1)
+        self.linear = nn.Linear(2 * settings.keypoints, settings.features)
+        side = -(-settings.crop // STRIDE)
+        across = torch.linspace(-1.0, 1.0, side)
+        rows, columns = torch.meshgrid(across, across, indexing="ij")
+        self.register_buffer("grid", torch.stack([columns.flatten(), rows.flatten()], dim=1), persistent=False)  # (h w, 2) as x, y
+
+    def forward(self, images: Tensor, instruction: Tensor) -> Tensor:
+        """Images (B, 3, crop, crop), instruction (B, L) -> (B, features)."""
+        heat = self.keypoints(self.backbone(images, instruction)).flatten(2)  # (B, K, h w)
+        points = heat.float().softmax(dim=-1) @ self.get_buffer("grid")  # (B, K, 2)
+        return F.relu(self.linear(points.flatten(1)))
+
+
+class Layer(nn.Module):
+    """A pre-norm transformer layer; with `memory`, it attends to a condition between self-attention and feed-forward."""
+
+    def __init__(self, settings: DiffusionSettings, memory: bool):
+        super().__init__()
+        dim = settings.dim
+        self.dropout = settings.dropout
+        self.self_attn = Attention(dim, settings.heads, settings.dropout)
+        self.linear1, self.linear2 = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        if memory:
+            self.multihead_attn = Attention(dim, settings.heads, settings.dropout)
+            self.norm3 = nn.LayerNorm(dim)
+
+    def drop(self, x: Tensor) -> Tensor:
+        """Dropout while training."""
+        return F.dropout(x, self.dropout, self.training)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> Tensor:
+        """x (B, L, D)."""
+        normed = self.norm1(x)
+        x = x + self.drop(self.self_attn(normed, normed, normed, mask))
+        last = self.norm2
+        if memory is not None:
+            x = x + self.drop(self.multihead_attn(self.norm2(x), memory, memory, memory_mask))
+            last = self.norm3
+        return x + self.drop(self.linear2(self.drop(F.gelu(self.linear1(last(x))))))
+
+
+class Stack(nn.Module):
+    """Layers in order."""
+
+    def __init__(self, settings: DiffusionSettings, layers: int, memory: bool):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer(settings, memory) for _ in range(layers))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> Tensor:
+        """x (B, L, D)."""
+        for layer in self.layers:
+            x = layer(x, mask, memory, memory_mask)
+        return x
+
+
+class Denoiser(nn.Module):
+    """The transformer that estimates the noise in a trajectory."""
+
+    def __init__(self, settings: DiffusionSettings, action_size: int, condition_size: int):
+        super().__init__()
+        dim, horizon, tokens = settings.dim, settings.horizon, 1 + settings.observations
+        self.input_emb = nn.Linear(action_size, dim)
+        self.pos_emb = nn.Parameter(torch.zeros(1, horizon, dim))
+        self.cond_obs_emb = nn.Linear(condition_size, dim)
+        self.cond_pos_emb = nn.Parameter(torch.zeros(1, tokens, dim))
+        self.encoder = Stack(settings, settings.condition_layers, memory=False)
+        self.decoder = Stack(settings, settings.layers, memory=True)
+        self.ln_f = nn.LayerNorm(dim)
+        self.head = nn.Linear(dim, action_size)
+        step, token = torch.arange(horizon)[:, None], torch.arange(tokens)[None]
+        self.register_buffer("mask", step >= torch.arange(horizon)[None], persistent=False)  # causal
+        self.register_buffer("memory_mask", step >= token - 1, persistent=False)  # the time token comes first
+        half = dim // 2
+        self.register_buffer("frequency", torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1))), persistent=False)
+        self.apply(_initialise)
+        nn.init.normal_(self.pos_emb, std=0.02)
+        nn.init.normal_(self.cond_pos_emb, std=0.02)
+
+    def forward(self, noisy: Tensor, t: Tensor, condition: Tensor) -> Tensor:
+        """noisy (B, horizon, A), t (B,), condition (B, observations, C) -> estimated noise (B, horizon, A)."""
+        angle = t[:, None] * self.get_buffer("frequency")
+        time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None]  # (B, 1, D)
+        tokens = torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb
+        memory = self.encoder(tokens)
+        x = self.input_emb(noisy) + self.pos_emb
+        x = self.decoder(x, self.get_buffer("mask"), memory, self.get_buffer("memory_mask"))
+        estimate: Tensor = self.head(self.ln_f(x))
+        return estimate
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=0.02)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, Attention):
+        nn.init.normal_(module.in_proj_weight, std=0.02)
+
+
+class Diffusion(nn.Module):
+    """The whole policy network. With `instructions` above 0 it learns one embedding per instruction; otherwise they are given."""
+
+    def __init__(self, settings: DiffusionSettings, cameras: int, state_size: int, action_size: int, instructions: int = 0):
+        super().__init__()
+        self.settings = settings
+        self.cameras = nn.ModuleList(CameraEncoder(settings) for _ in range(cameras))
+        condition = cameras * settings.features + state_size + settings.language
+        self.model = Denoiser(settings, action_size, condition)
+        self.schedule = Schedule(settings.diffusion_steps)
+        self.instructions = nn.Embedding(instructions, settings.language) if instructions else None
+        if self.instructions is not None:
+            nn.init.normal_(self.instructions.weight, std=0.02)
+
+    def condition(self, images: Tensor, state: Tensor, instruction: Tensor) -> Tensor:
+        """Images (B, steps, cameras, 3, H, W), state (B, steps, S), instruction (B, L) -> (B, steps, condition size)."""
+        batch, steps = state.shape[:2]
+        words = instruction[:, None].expand(-1, steps, -1).flatten(0, 1)  # (B steps, L)
+        seen = [encoder(images[:, :, k].flatten(0, 1), words) for k, encoder in enumerate(self.cameras)]
+        return torch.cat([*(s.float() for s in seen), state.flatten(0, 1), words], dim=1).unflatten(0, (batch, steps))
+
+    def loss(self, batch: DiffusionBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The training loss; it has no parts."""
+        condition = self.condition(batch.images, batch.state, batch.instruction)
+        noise = torch.randn_like(batch.actions)
+        t = torch.randint(0, self.schedule.steps, (len(noise),), device=noise.device)
+        estimate = self.model(self.schedule.add_noise(batch.actions, noise, t), t, condition)
+        return F.mse_loss(estimate.float(), noise), {}
+
+    def sample(self, condition: Tensor, noise: Tensor) -> Tensor:
+        """Denoise a trajectory. noise (1 + steps, B, horizon, A): the beginning, then what each step adds, first step first."""
+        x = noise[0]
+        for k, t in enumerate(range(self.schedule.steps - 1, -1, -1)):
+            estimate = self.model(x, torch.full((len(x),), t, device=x.device), condition).float()
+            x = self.schedule.step(estimate, t, x, noise[k + 1])
+        return x

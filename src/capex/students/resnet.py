@@ -1,0 +1,149 @@
+"""ResNet-18 without its classifier. Parameter names are torchvision's, so that ImageNet weights load from a file as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from capex.errors import CapexError
+
+GROUP_SIZE = 16  # channels per normalisation group
+STRIDE = 32  # pixels of the image per feature
+
+
+class FrozenBatchNorm(nn.Module):
+    """Batch norm whose statistics and scale never change: y = (x - mean) / sqrt(var + eps) * weight + bias."""
+
+    def __init__(self, channels: int, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.register_buffer("weight", torch.ones(channels))
+        self.register_buffer("bias", torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """Scale and shift per channel, for folding into the convolution before it."""
+        scale = self.get_buffer("weight") * (self.get_buffer("running_var") + self.eps).rsqrt()
+        return scale, self.get_buffer("bias") - self.get_buffer("running_mean") * scale
+
+
+def convolve(conv: nn.Conv2d, norm: nn.Module, x: Tensor) -> Tensor:
+    """Convolution and normalisation. A frozen norm is folded into the weights: one pass over the activations instead of two."""
+    if isinstance(norm, FrozenBatchNorm):
+        scale, shift = norm.affine()
+        return F.conv2d(x, conv.weight * scale[:, None, None, None], shift, conv.stride, conv.padding)
+    out: Tensor = norm(conv(x))
+    return out
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut."""
+
+    def __init__(self, inputs: int, channels: int, stride: int, norm: Callable[[int], nn.Module]):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, channels, 3, stride, 1, bias=False)
+        self.bn1 = norm(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.bn2 = norm(channels)
+        self.downsample: nn.Sequential | None = None
+        if stride != 1 or inputs != channels:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, channels, 1, stride, bias=False), norm(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs, H, W) -> (B, channels, H/stride, W/stride)."""
+        out = F.relu(convolve(self.conv1, self.bn1, x), inplace=True)
+        out = convolve(self.conv2, self.bn2, out)
+        if self.downsample is not None:
+            conv, norm = self.downsample
+            assert isinstance(conv, nn.Conv2d)
+            x = convolve(conv, norm, x)
+        return F.relu(out + x, inplace=True)
+
+
+class Film(nn.Module):
+    """Feature-wise modulation by an instruction's embedding: relu((1 + gamma) x + beta); the identity when it begins."""
+
+    def __init__(self, language: int, channels: int):
+        super().__init__()
+        self.lang_proj = nn.Linear(language, 2 * channels)
+        nn.init.zeros_(self.lang_proj.weight)
+        nn.init.zeros_(self.lang_proj.bias)
+
+    def forward(self, x: Tensor, instruction: Tensor) -> Tensor:
+        """x (B, C, H, W), instruction (B, language)."""
+        beta, gamma = self.lang_proj(instruction)[:, :, None, None].chunk(2, dim=1)
+        return F.relu(torch.addcmul(beta, 1 + gamma, x))
+
+
+class ResNet18(nn.Module):
+    """Feature map (B, 8 width, H/32, W/32) of an image; with `language`, each block is modulated by the instruction."""
+
+    def __init__(self, norm: Literal["frozen", "group"], width: int = 64, language: int = 0):
+        super().__init__()
+
+        def make_norm(channels: int) -> nn.Module:
+            return FrozenBatchNorm(channels) if norm == "frozen" else nn.GroupNorm(channels // GROUP_SIZE, channels)
+
+        self.channels = 8 * width
+        self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
+        self.bn1 = make_norm(width)
+        inputs = width
+        for stage in range(4):
+            channels = width << stage
+            blocks = [BasicBlock(inputs, channels, 1 if stage == 0 else 2, make_norm), BasicBlock(channels, channels, 1, make_norm)]
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+            inputs = channels
+        self.films = nn.ModuleList(Film(language, width << (k // 2)) for k in range(8)) if language else None
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def blocks(self) -> list[nn.Module]:
+        """The eight blocks in order."""
+        return [block for stage in range(4) for block in getattr(self, f"layer{stage + 1}")]
+
+    def forward(self, x: Tensor, instruction: Tensor | None = None) -> Tensor:
+        """Images (B, 3, H, W) already normalised."""
+        x = F.max_pool2d(F.relu(convolve(self.conv1, self.bn1, x), inplace=True), 3, 2, 1)
+        for k, block in enumerate(self.blocks()):
+            x = block(x)
+            if self.films is not None:
+                x = self.films[k](x, instruction)
+        return x
+
+
+def load_backbone(net: ResNet18, path: Path) -> None:
+    """Load torchvision-style ResNet-18 weights from a .safetensors or .pth file; the classifier is left out, nothing else may differ."""
+    weights = read_weights(path)
+    kept = {k: v for k, v in weights.items() if not k.startswith("fc.") and not k.endswith("num_batches_tracked")}
+    wanted = {k: v.shape for k, v in net.state_dict().items() if not k.startswith("films.")}
+    wrong = [k for k, shape in wanted.items() if k not in kept or kept[k].shape != shape]
+    if wrong:
+        raise CapexError(
+            f"{path} does not fit a ResNet-18 of width {net.conv1.out_channels}: {len(wrong)} entries differ, first {wrong[0]}; give "
+            "torchvision's resnet18 state dict"
+        )
+    net.load_state_dict({k: kept[k] for k in wanted}, strict=net.films is None)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Named tensors from a .safetensors file or a plain torch state dict; nothing in the file is executed."""
+    if not path.is_file():
+        raise CapexError(f"there is no weights file {path}")
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a foreign file may fail in many ways; all of them mean the same to the user
+        raise CapexError(f"{path} is no plain state dict ({type(error).__name__}); save tensors only, or use .safetensors") from None
+    if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
+        raise CapexError(f"{path} holds no state dict: names with tensors are expected")
+    return loaded
