@@ -123,9 +123,9 @@ class EpisodeWriter:
             out.flush()
             os.fsync(out.fileno())
         for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
-            _flush_folder(folder)
+            flush_folder(folder)
         os.rename(self.folder, place)
-        _flush_folder(place.parent)
+        flush_folder(place.parent)
         return place
 
 
@@ -207,7 +207,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         out.flush()
         os.fsync(out.fileno())
     os.replace(neighbour, path)
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def _alive(process: int) -> bool:
@@ -222,7 +222,8 @@ def _alive(process: int) -> bool:
     return True
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
+    """Make a folder's names durable."""
     if os.name == "nt":  # Windows cannot open a folder for flushing; its rename is durable enough
         return
     handle = os.open(folder, os.O_RDONLY)

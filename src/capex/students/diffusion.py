@@ -25,11 +25,11 @@ BETA_MAX = 0.999
 
 
 class DiffusionBatch(NamedTuple):
-    """Normalised: images (B, steps, cameras, 3, H, W), state (B, steps, S), instruction (B, L), actions (B, horizon, A)."""
+    """Normalised: images (B, steps, cameras, 3, H, W), state (B, steps, S), rows of instructions (B,), actions (B, horizon, A)."""
 
     images: Tensor
     state: Tensor
-    instruction: Tensor
+    words: Tensor
     actions: Tensor
 
 
@@ -63,11 +63,14 @@ class Schedule(nn.Module):
         shape = (-1, *(1,) * (clean.dim() - 1))
         return self.get_buffer("signal")[t].view(shape) * clean + self.get_buffer("noise")[t].view(shape) * noise
 
-    def step(self, estimate: Tensor, t: int, sample: Tensor, fresh: Tensor) -> Tensor:
-        """x_{t-1} from x_t, the estimated noise and fresh unit noise (unused at t = 0)."""
-        clean = ((sample - self.get_buffer("noise")[t] * estimate) / self.get_buffer("signal")[t]).clamp(-1.0, 1.0)
-        mean = self.get_buffer("from_clean")[t] * clean + self.get_buffer("from_noisy")[t] * sample
-        return mean + self.get_buffer("sigma")[t] * fresh
+    def step(self, estimate: Tensor, t: Tensor, sample: Tensor, fresh: Tensor) -> Tensor:
+        """x_{t-1} from x_t at step t (a scalar), the estimated noise and fresh unit noise (without effect at t = 0)."""
+
+        def at(name: str) -> Tensor:
+            return self.get_buffer(name).index_select(0, t[None])[0]  # plain indexing would wait for the device
+
+        clean = ((sample - at("noise") * estimate) / at("signal")).clamp(-1.0, 1.0)
+        return at("from_clean") * clean + at("from_noisy") * sample + at("sigma") * fresh
 
 
 class CameraEncoder(nn.Module):
@@ -158,10 +161,17 @@ class Denoiser(nn.Module):
 
     def forward(self, noisy: Tensor, t: Tensor, condition: Tensor) -> Tensor:
         """noisy (B, horizon, A), t (B,), condition (B, observations, C) -> estimated noise (B, horizon, A)."""
+        return self.estimate(noisy, self.remember(t, condition))
+
+    def remember(self, t: Tensor, condition: Tensor) -> Tensor:
+        """The memory that the decoder attends to (B, 1 + observations, D); it does not depend on the noisy actions."""
         angle = t[:, None] * self.get_buffer("frequency")
         time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None]  # (B, 1, D)
-        tokens = torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb
-        memory = self.encoder(tokens)
+        memory: Tensor = self.encoder(torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb)
+        return memory
+
+    def estimate(self, noisy: Tensor, memory: Tensor) -> Tensor:
+        """The noise in the actions, given the memory of their step."""
         x = self.input_emb(noisy) + self.pos_emb
         x = self.decoder(x, self.get_buffer("mask"), memory, self.get_buffer("memory_mask"))
         estimate: Tensor = self.head(self.ln_f(x))
@@ -177,38 +187,47 @@ def _initialise(module: nn.Module) -> None:
 
 
 class Diffusion(nn.Module):
-    """The whole policy network. With `instructions` above 0 it learns one embedding per instruction; otherwise they are given."""
+    """The whole policy network. `instructions` holds one embedding per instruction and a last one for any other: learned or given."""
 
-    def __init__(self, settings: DiffusionSettings, cameras: int, state_size: int, action_size: int, instructions: int = 0):
+    def __init__(self, settings: DiffusionSettings, cameras: int, state_size: int, action_size: int, instructions: int, learned: bool):
         super().__init__()
         self.settings = settings
         self.cameras = nn.ModuleList(CameraEncoder(settings) for _ in range(cameras))
         condition = cameras * settings.features + state_size + settings.language
         self.model = Denoiser(settings, action_size, condition)
         self.schedule = Schedule(settings.diffusion_steps)
-        self.instructions = nn.Embedding(instructions, settings.language) if instructions else None
-        if self.instructions is not None:
-            nn.init.normal_(self.instructions.weight, std=0.02)
+        self.instructions = nn.Embedding(instructions + 1, settings.language)
+        nn.init.normal_(self.instructions.weight, std=0.02)
+        self.instructions.weight.requires_grad_(learned)
 
-    def condition(self, images: Tensor, state: Tensor, instruction: Tensor) -> Tensor:
-        """Images (B, steps, cameras, 3, H, W), state (B, steps, S), instruction (B, L) -> (B, steps, condition size)."""
+    def condition(self, images: Tensor, state: Tensor, words: Tensor) -> Tensor:
+        """Images (B, steps, cameras, 3, H, W), state (B, steps, S), rows of instructions (B,) -> (B, steps, condition size)."""
         batch, steps = state.shape[:2]
-        words = instruction[:, None].expand(-1, steps, -1).flatten(0, 1)  # (B steps, L)
-        seen = [encoder(images[:, :, k].flatten(0, 1), words) for k, encoder in enumerate(self.cameras)]
-        return torch.cat([*(s.float() for s in seen), state.flatten(0, 1), words], dim=1).unflatten(0, (batch, steps))
+        instruction = self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)  # (B steps, L)
+        seen = [encoder(images[:, :, k].flatten(0, 1), instruction) for k, encoder in enumerate(self.cameras)]
+        return torch.cat([*(s.float() for s in seen), state.flatten(0, 1), instruction], dim=1).unflatten(0, (batch, steps))
 
     def loss(self, batch: DiffusionBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The training loss; it has no parts."""
-        condition = self.condition(batch.images, batch.state, batch.instruction)
+        condition = self.condition(batch.images, batch.state, batch.words)
         noise = torch.randn_like(batch.actions)
         t = torch.randint(0, self.schedule.steps, (len(noise),), device=noise.device)
         estimate = self.model(self.schedule.add_noise(batch.actions, noise, t), t, condition)
         return F.mse_loss(estimate.float(), noise), {}
 
+    def memories(self, condition: Tensor) -> Tensor:
+        """The decoder's memory at every diffusion step, (steps, B, 1 + observations, D): all of them in one pass."""
+        steps, batch = self.schedule.steps, len(condition)
+        t = torch.arange(steps, device=condition.device).repeat_interleave(batch)
+        return self.model.remember(t, condition.repeat(steps, 1, 1)).unflatten(0, (steps, batch))
+
+    def denoise(self, x: Tensor, t: Tensor, memory: Tensor, fresh: Tensor) -> Tensor:
+        """One sampling step at t (a scalar on the device): x_{t-1} from x_t."""
+        return self.schedule.step(self.model.estimate(x, memory).float(), t, x, fresh)
+
     def sample(self, condition: Tensor, noise: Tensor) -> Tensor:
         """Denoise a trajectory. noise (1 + steps, B, horizon, A): the beginning, then what each step adds, first step first."""
-        x = noise[0]
+        memories, x = self.memories(condition), noise[0]
         for k, t in enumerate(range(self.schedule.steps - 1, -1, -1)):
-            estimate = self.model(x, torch.full((len(x),), t, device=x.device), condition).float()
-            x = self.schedule.step(estimate, t, x, noise[k + 1])
+            x = self.denoise(x, torch.tensor(t, device=x.device), memories[t], noise[k + 1])
         return x

@@ -1,0 +1,207 @@
+"""Training batches: indices, gathering, cropping and normalising, all on the device; images live there as uint8 when they fit.
+
+What a step reads is a function of (seed, step) alone, so that a resumed run sees the same batches, on any device.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from capex.students.act import ActBatch
+from capex.students.data import Demonstrations
+from capex.students.diffusion import DiffusionBatch
+from capex.students.settings import ActSettings
+from capex.students.spec import PolicySpec
+
+Rows = npt.NDArray[np.int64]
+ROWS_AHEAD = 1000  # steps whose indices are sent to the device at once
+PREFETCH = 4  # batches read ahead from disk
+
+
+class Order:
+    """Which frames each step trains on: the windows of all episodes, shuffled anew for each pass over them."""
+
+    def __init__(self, demonstrations: Demonstrations, last_step: int, batch: int, seed: int):
+        ends = [(e.begin, max(e.begin + 1, e.end - last_step + 1)) for e in demonstrations.episodes]
+        self._windows = np.concatenate([np.arange(begin, end) for begin, end in ends])
+        self._batch, self._seed = batch, seed
+        self._passes: dict[int, Rows] = {}
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def rows(self, first: int, count: int) -> Rows:
+        """Frame indices (count, batch) of the steps first .. first + count - 1."""
+        n = len(self._windows)
+        places = np.arange(first * self._batch, (first + count) * self._batch)
+        out = np.empty(len(places), dtype=np.int64)
+        for k in range(int(places[0]) // n, int(places[-1]) // n + 1):
+            inside = places // n == k
+            out[inside] = self._pass(k)[places[inside] % n]
+        return out.reshape(count, self._batch)
+
+    def _pass(self, k: int) -> Rows:
+        if k not in self._passes:
+            self._passes = {j: p for j, p in self._passes.items() if j >= k - 1}
+            self._passes[k] = np.random.default_rng((self._seed, k)).permutation(self._windows)
+        return self._passes[k]
+
+
+class DeviceImages:
+    """All images on the device; a step gathers its own."""
+
+    def __init__(self, demonstrations: Demonstrations, device: torch.device):
+        self._frames = torch.cat([torch.from_numpy(np.array(i)).to(device) for i in demonstrations.images])
+
+    def prepare(self, step: int) -> None:
+        """Nothing to do: everything is there."""
+
+    def gather(self, frames: Tensor) -> Tensor:
+        """(B, steps) frame indices -> (B, steps, cameras, H, W, 3) uint8."""
+        return self._frames[frames]
+
+    def crop(self, frames: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """The same, each image cut to its rows and columns (B, steps, cameras, crop)."""
+        cameras = torch.arange(self._frames.shape[1], device=frames.device)
+        return self._frames[frames[:, :, None, None, None], cameras[:, None, None], rows[..., :, None], columns[..., None, :]]
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class MappedImages:
+    """Images stay in their memory-mapped files; a thread reads the next batches while the device works on this one."""
+
+    def __init__(self, demonstrations: Demonstrations, order: Order, offsets: Tensor, begins: Rows, batch: int, device: torch.device):
+        self._maps, self._order, self._offsets, self._begins = demonstrations.images, order, offsets.cpu().numpy(), begins
+        self._firsts = np.cumsum([0, *(len(i) for i in demonstrations.images)])
+        shape = (batch, len(self._offsets), *demonstrations.images[0].shape[1:])
+        self._buffer = torch.zeros(shape, dtype=torch.uint8, device=device)
+        self._shape, self._pinned = shape, device.type == "cuda"
+        self._ready: queue.Queue[tuple[int, Tensor]] = queue.Queue(PREFETCH)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def prepare(self, step: int) -> None:
+        """Put the step's images into the buffer that the step reads."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._read, args=(step,), daemon=True)
+            self._thread.start()
+        held, images = self._ready.get()
+        assert held == step, f"batch {held} was read ahead for step {step}"
+        self._buffer.copy_(images, non_blocking=True)
+
+    def gather(self, frames: Tensor) -> Tensor:
+        """The buffer; `prepare` has filled it with these frames."""
+        return self._buffer
+
+    def crop(self, frames: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """The buffer, each image cut to its rows and columns (B, steps, cameras, crop)."""
+        b, s, c = (torch.arange(n, device=rows.device) for n in self._shape[:3])
+        return self._buffer[b[:, None, None, None, None], s[:, None, None, None], c[:, None, None], rows[..., :, None], columns[..., None, :]]
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        self._stop.set()
+        while self._thread is not None and self._thread.is_alive():
+            try:
+                self._ready.get(timeout=0.05)
+            except queue.Empty:
+                self._thread.join(0.05)
+
+    def _read(self, step: int) -> None:
+        while not self._stop.is_set():
+            rows = self._order.rows(step, 1)[0]
+            frames = np.maximum(rows[:, None] + self._offsets, self._begins[rows][:, None])
+            batch = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._pinned)
+            view = batch.numpy()
+            for place in np.ndindex(*frames.shape):
+                k = int(np.searchsorted(self._firsts, frames[place], side="right")) - 1
+                view[place] = self._maps[k][frames[place] - self._firsts[k]]
+            while not self._stop.is_set():
+                try:
+                    self._ready.put((step, batch), timeout=0.1)
+                    break
+                except queue.Full:
+                    continue
+            step += 1
+
+
+class Batches:
+    """Everything a training step reads. `load` may run inside a CUDA graph: it reads the step from the device."""
+
+    def __init__(
+        self,
+        demonstrations: Demonstrations,
+        spec: PolicySpec,
+        device: torch.device,
+        seed: int,
+        on_device: bool,
+    ):
+        settings = spec.settings
+        self._spec, self._settings, self._device = spec, settings, device
+        self.order = Order(demonstrations, settings.last_step, settings.batch, seed)
+        begins = np.zeros(len(demonstrations.states), dtype=np.int64)
+        ends, words = np.zeros_like(begins), np.zeros_like(begins)
+        for e in demonstrations.episodes:
+            begins[e.begin : e.end], ends[e.begin : e.end] = e.begin, e.end
+            words[e.begin : e.end] = spec.instructions.index(e.instruction) if e.instruction in spec.instructions else len(spec.instructions)
+        self._begins, self._ends, self._words = (torch.from_numpy(v).to(device) for v in (begins, ends, words))
+        normalizer = spec.normalizer
+        self._states = torch.from_numpy(normalizer.state_in(demonstrations.states)).to(device)
+        self._actions = torch.from_numpy(normalizer.action.apply(demonstrations.actions)).to(device)
+        self._scale, self._offset = (torch.from_numpy(v).to(device) for v in (normalizer.image.scale, normalizer.image.offset))
+        self._looks = torch.tensor(settings.observation_steps, device=device)
+        self._acts = torch.tensor(settings.action_steps, device=device)
+        self._size, self._cameras = demonstrations.size, len(demonstrations.cameras)
+        self.images: DeviceImages | MappedImages = (
+            DeviceImages(demonstrations, device)
+            if on_device
+            else MappedImages(demonstrations, self.order, self._looks, begins, settings.batch, device)
+        )
+        self._rows = torch.zeros((ROWS_AHEAD, settings.batch), dtype=torch.int64, device=device)
+        self._sent = -1
+
+    def prepare(self, step: int) -> None:
+        """Before a step, outside any graph: send indices ahead of it and, when they do not live there, its images."""
+        block = step // ROWS_AHEAD
+        if block != self._sent:
+            self._rows.copy_(torch.from_numpy(self.order.rows(block * ROWS_AHEAD, ROWS_AHEAD)))
+            self._sent = block
+        self.images.prepare(step)
+
+    def load(self, step: Tensor) -> ActBatch | DiffusionBatch:
+        """The batch of a step (a scalar on the device): gathered, cropped, normalised."""
+        now = self._rows.index_select(0, (step % ROWS_AHEAD)[None])[0]  # (B,)
+        begin, end = self._begins[now][:, None], self._ends[now][:, None]
+        looked = torch.maximum(now[:, None] + self._looks, begin)
+        ahead = now[:, None] + self._acts
+        images = self._normalised(looked)
+        actions = self._actions[torch.minimum(torch.maximum(ahead, begin), end - 1)]
+        states = self._states[looked]
+        if isinstance(self._settings, ActSettings):
+            return ActBatch(images[:, 0], states[:, 0], actions, ahead >= end)
+        return DiffusionBatch(images, states, self._words[now], actions)
+
+    def _normalised(self, frames: Tensor) -> Tensor:
+        """(B, steps) frame indices -> (B, steps, cameras, 3, H, W) float, a random crop of each image where the settings ask for it."""
+        crop = self._settings.crop
+        if 0 < crop < self._size:
+            corner = torch.randint(0, self._size - crop + 1, (2, *frames.shape, self._cameras), device=self._device)
+            across = torch.arange(crop, device=self._device)
+            raw = self.images.crop(frames, corner[0][..., None] + across, corner[1][..., None] + across)
+        else:
+            raw = self.images.gather(frames)
+        # Stored with colours last, which is the memory order convolutions are fastest in: a permuted view, no copy.
+        return (raw * self._scale + self._offset).permute(0, 1, 2, 5, 3, 4)
+
+    def close(self) -> None:
+        """Stop what reads ahead."""
+        self.images.close()
+

@@ -1,0 +1,114 @@
+"""Checkpoints: a folder of safetensors and JSON, no pickle. It exists whole or not at all; training continues from it exactly.
+
+    DIR/checkpoints/020000/policy.json  model.safetensors          what is deployed
+                           training.json training.safetensors      weights, optimiser, generators: what continues
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from capex.errors import CapexError
+from capex.store import TEMPORARY, flush_folder, read_json, write_json
+from capex.students.spec import PolicySpec
+from capex.students.trainer import Trainer
+
+FOLDER = "checkpoints"
+
+
+def save(out: Path, step: int, trainer: Trainer, spec: PolicySpec, extra: Mapping[str, Any]) -> Path:
+    """Write the checkpoint of a step."""
+    place = out / FOLDER / f"{step:06d}"
+    if place.exists():
+        return place
+    neighbour = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
+    shutil.rmtree(neighbour, ignore_errors=True)
+    neighbour.mkdir(parents=True)
+    write_json(neighbour / "policy.json", spec.as_json())
+    _save(neighbour / "model.safetensors", trainer.weights())
+    tensors = {f"state.{k}": t for k, t in enumerate(trainer.state_tensors())}
+    tensors["generator.cpu"] = torch.get_rng_state()
+    if trainer.device.type == "cuda":
+        tensors["generator.cuda"] = torch.cuda.get_rng_state(trainer.device)
+    _save(neighbour / "training.safetensors", tensors)
+    write_json(neighbour / "training.json", {"step": step, **extra})
+    flush_folder(neighbour)
+    os.rename(neighbour, place)
+    flush_folder(place.parent)
+    return place
+
+
+def restore(place: Path, trainer: Trainer) -> None:
+    """Put a trainer where the checkpoint was; weights, moments, counters and random generators continue as if nothing had happened."""
+    held = _load(place / "training.safetensors")
+    tensors = trainer.state_tensors()
+    for k, tensor in enumerate(tensors):
+        found = held.get(f"state.{k}")
+        if found is None or found.shape != tensor.shape:
+            raise CapexError(f"{place} does not belong to this training: its state differs; choose another --out")
+        tensor.copy_(found)
+    torch.set_rng_state(held["generator.cpu"])
+    if trainer.device.type == "cuda" and "generator.cuda" in held:
+        torch.cuda.set_rng_state(held["generator.cuda"], trainer.device)
+
+
+def steps(out: Path) -> list[int]:
+    """Steps with a whole checkpoint, in order."""
+    folder = out / FOLDER
+    return sorted(int(p.name) for p in folder.iterdir() if re.fullmatch(r"\d{6,}", p.name)) if folder.is_dir() else []
+
+
+def path_of(out: Path, step: int) -> Path:
+    """The folder of a step's checkpoint."""
+    return out / FOLDER / f"{step:06d}"
+
+
+def prune(out: Path, keep: Sequence[int]) -> None:
+    """Remove what newer checkpoints replace: whole folders, or only the training state of those in `keep`. Also half-written ones."""
+    for leftover in (out / FOLDER).glob(f"{TEMPORARY}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for step in steps(out)[:-1]:
+        if step not in keep:
+            shutil.rmtree(path_of(out, step), ignore_errors=True)
+        else:
+            for name in ("training.safetensors", "training.json"):
+                (path_of(out, step) / name).unlink(missing_ok=True)
+
+
+def find(path: Path) -> Path:
+    """The checkpoint that a user's path names: itself, or the last one of a training folder."""
+    if (path / "policy.json").is_file() and (path / "model.safetensors").is_file():
+        return path
+    held = steps(path)
+    if not held:
+        raise CapexError(f"{path} holds no policy; give the folder that `capex train --out` named, or one of its checkpoints")
+    return path_of(path, held[-1])
+
+
+def load_policy_files(path: Path) -> tuple[PolicySpec, dict[str, Tensor]]:
+    """The spec and the deployed weights of a checkpoint."""
+    place = find(path)
+    return PolicySpec.from_json(read_json(place / "policy.json")), _load(place / "model.safetensors")
+
+
+def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    save_file({name: t.detach().to("cpu").contiguous() for name, t in tensors.items()}, path)
+    with open(path, "rb") as written:
+        os.fsync(written.fileno())
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CapexError(f"{path} cannot be read ({error}); use another checkpoint") from None

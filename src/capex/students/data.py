@@ -1,0 +1,229 @@
+"""Demonstrations as training needs them: every frame unpacked once into one memory-mapped file, the numbers beside it.
+
+A pack is a folder: pack.json (cameras, names, episodes), images.npy (N, cameras, H, W, 3) uint8, table.npz (state, action). A LeRobot v3
+dataset is unpacked on first use into DATASET/.frames; the pack there is used again while the dataset's files have not changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image as Picture
+
+from capex.errors import CapexError
+from capex.store import read_json, write_json
+
+FORMAT = 1
+IMAGE_PREFIX = "observation.images."
+FRAMES_FOLDER = ".frames"
+HIDDEN_STATE = "base_"  # where the robot stands on the floor is not an input: the paper's students see the arm only
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One demonstration: its frames [begin, end) and where it came from."""
+
+    begin: int
+    end: int
+    instruction: str
+    world: str = ""
+    task: str = ""
+    start: int = -1
+    seed: int = 0
+    source: str = ""  # the arm or model that made it
+    certified: bool = False
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Frames of one or more datasets with the same cameras, sizes and orders."""
+
+    cameras: tuple[str, ...]
+    state_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    fps: float
+    images: tuple[npt.NDArray[np.uint8], ...]  # one memory map per dataset, (n, cameras, H, W, 3)
+    states: npt.NDArray[np.float32]  # (N, S)
+    actions: npt.NDArray[np.float32]  # (N, A)
+    episodes: tuple[Episode, ...]
+    names: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Side of the square images."""
+        return int(self.images[0].shape[2])
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """Different instructions, in order of appearance."""
+        return tuple(dict.fromkeys(e.instruction for e in self.episodes))
+
+    def image_bytes(self) -> int:
+        """What the images take on a device."""
+        return sum(i.size for i in self.images)
+
+
+def load(datasets: Sequence[Path], *, window: int, uncertified: bool = False) -> Demonstrations:
+    """Open datasets for training; anything unfit is refused with a sentence before training begins."""
+    if not datasets:
+        raise CapexError("no dataset was given; name one folder or several")
+    packs = [open_pack(path) for path in datasets]
+    first = packs[0]
+    for path, pack in zip(datasets, packs, strict=True):
+        _check(path, pack, window, uncertified)
+        for what in ("cameras", "state_names", "action_names", "fps"):
+            if getattr(pack, what) != getattr(first, what):
+                mine, theirs = getattr(pack, what), getattr(first, what)
+                raise CapexError(f"{path} has {what} {_short(mine)} and {datasets[0]} {_short(theirs)}; datasets trained together must agree")
+        if pack.images[0].shape[1:] != first.images[0].shape[1:]:
+            mine, theirs = pack.images[0].shape[2:4], first.images[0].shape[2:4]
+            raise CapexError(f"{path} has images {mine[1]}x{mine[0]} and {datasets[0]} {theirs[1]}x{theirs[0]}; export both at one size")
+    return _joined(packs)
+
+
+def open_pack(path: Path) -> Demonstrations:
+    """A pack, or a LeRobot dataset with its pack made when needed."""
+    if (path / "pack.json").is_file():
+        return _read_pack(path)
+    if not (path / "meta" / "info.json").is_file():
+        raise CapexError(f"{path} is no dataset: it has no meta/info.json; give a folder that `capex export --format lerobot` wrote")
+    mark = _fingerprint(path)
+    pack = path / FRAMES_FOLDER
+    if (pack / "pack.json").is_file() and read_json(pack / "pack.json").get("of") == mark:
+        return _read_pack(pack)
+    from capex.students import lerobot_reader
+
+    source = lerobot_reader.open_dataset(path)
+    write_pack(pack, source.head | {"of": mark}, source.frames(), source.states, source.actions, source.episodes)
+    return _read_pack(pack)
+
+
+def write_pack(
+    folder: Path,
+    head: Mapping[str, Any],
+    frames: Iterator[npt.NDArray[np.uint8]],
+    states: npt.NDArray[np.float32],
+    actions: npt.NDArray[np.float32],
+    episodes: Sequence[Episode],
+) -> None:
+    """Write a pack whole: into a neighbour, then renamed. `frames` gives (cameras, H, W, 3) for each row of the numbers."""
+    neighbour = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        images: npt.NDArray[np.uint8] | None = None
+        count = 0
+        for count, frame in enumerate(frames, start=1):
+            if images is None:
+                images = np.lib.format.open_memmap(neighbour / "images.npy", mode="w+", dtype=np.uint8, shape=(len(states), *frame.shape))
+            if frame.shape != images.shape[1:]:
+                raise CapexError(f"frame {count - 1} has images {frame.shape} and the ones before {images.shape[1:]}; one size is needed")
+            images[count - 1] = frame
+        if images is None or count != len(states):
+            raise CapexError(f"{folder.parent} holds {count} frames of images and {len(states)} rows of numbers; they must agree")
+        images.flush()
+        np.savez(neighbour / "table.npz", states=states, actions=actions)
+        write_json(neighbour / "pack.json", {"format": FORMAT, **head, "episodes": [asdict(e) for e in episodes]})
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(neighbour, folder)
+    except BaseException:
+        shutil.rmtree(neighbour, ignore_errors=True)
+        raise
+
+
+def _read_pack(folder: Path) -> Demonstrations:
+    head = read_json(folder / "pack.json")
+    if head.get("format") != FORMAT:
+        raise CapexError(f"{folder} is a pack of format {head.get('format')}; this version reads {FORMAT}: delete it and it is made again")
+    images = np.load(folder / "images.npy", mmap_mode="r")
+    with np.load(folder / "table.npz", allow_pickle=False) as table:
+        states, actions = table["states"], table["actions"]
+    keep = [k for k, name in enumerate(head["state_names"]) if not name.startswith(HIDDEN_STATE)]
+    return Demonstrations(
+        tuple(head["cameras"]),
+        tuple(head["state_names"][k] for k in keep),
+        tuple(head["action_names"]),
+        float(head["fps"]),
+        (images,),
+        np.ascontiguousarray(states[:, keep]),
+        actions,
+        tuple(Episode(**e) for e in head["episodes"]),
+        (folder.parent.name if folder.name == FRAMES_FOLDER else folder.name,),
+    )
+
+
+def _joined(packs: Sequence[Demonstrations]) -> Demonstrations:
+    first, episodes, offset = packs[0], [], 0
+    for pack in packs:
+        for e in pack.episodes:
+            episodes.append(Episode(**{**asdict(e), "begin": e.begin + offset, "end": e.end + offset}))
+        offset += len(pack.states)
+    return Demonstrations(
+        first.cameras,
+        first.state_names,
+        first.action_names,
+        first.fps,
+        tuple(p.images[0] for p in packs),
+        np.concatenate([p.states for p in packs]),
+        np.concatenate([p.actions for p in packs]),
+        tuple(episodes),
+        tuple(name for p in packs for name in p.names),
+    )
+
+
+def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> None:
+    if not pack.episodes:
+        raise CapexError(f"{path} holds no episode; export at least one success")
+    shape = pack.images[0].shape
+    if shape[2] != shape[3]:
+        raise CapexError(f"{path} has images {shape[3]}x{shape[2]}; square ones are needed, such as 256x256")
+    for what, values in (("state", pack.states), ("action", pack.actions)):
+        bad = np.argwhere(~np.isfinite(values))
+        if len(bad):
+            row, column = int(bad[0][0]), int(bad[0][1])
+            names = pack.state_names if what == "state" else pack.action_names
+            raise CapexError(f"{path}: {what} '{names[column]}' of frame {row} is {values[row, column]}; every number must be finite")
+    for k, e in enumerate(pack.episodes):
+        if e.end - e.begin < window:
+            raise CapexError(f"{path}: episode {k} has {e.end - e.begin} frames and the policy looks {window} ahead; leave it out")
+    missing = [k for k, e in enumerate(pack.episodes) if not e.certified]
+    if missing and not uncertified:
+        raise CapexError(
+            f"{path}: {len(missing)} of {len(pack.episodes)} episodes have no certificate (first: episode {missing[0]}); "
+            "run `capex certify` and export again, or allow them with --uncertified"
+        )
+
+
+def _short(value: Any) -> str:
+    text = ", ".join(value) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _fingerprint(path: Path) -> str:
+    """Changes when any file of the dataset does."""
+    seen = hashlib.sha256()
+    for folder in ("meta", "data"):
+        for file in sorted(p for p in (path / folder).rglob("*") if p.is_file()):
+            stat = file.stat()
+            seen.update(f"{file.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return seen.hexdigest()
+
+
+def decode_pngs(cells: Sequence[bytes], threads: int = 4) -> Iterator[npt.NDArray[np.uint8]]:
+    """Decoded RGB images in order, on a few threads."""
+
+    def decode(cell: bytes) -> npt.NDArray[np.uint8]:
+        return np.asarray(Picture.open(io.BytesIO(cell)).convert("RGB"), dtype=np.uint8)
+
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(decode, cells)
+

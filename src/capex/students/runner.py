@@ -1,0 +1,111 @@
+"""Inference in batches. On a CUDA device each batch size is captured once as a graph; elsewhere the network is called as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from capex.students.act import ACT
+from capex.students.diffusion import Diffusion
+from capex.students.spec import PolicySpec
+
+SIZES = (1, 2, 4, 8, 16, 32, 64)  # captured batch sizes; a batch is padded to the next one
+
+
+class Runner:
+    """Raw observations in, normalised actions out. Larger batches than the largest size are cut."""
+
+    def __init__(self, spec: PolicySpec, net: ACT | Diffusion, device: torch.device, *, graphed: bool = True):
+        self._spec, self._net, self._device = spec, net.eval(), device
+        self._graphed = graphed and device.type == "cuda"
+        image = spec.normalizer.image
+        self._scale, self._offset = torch.from_numpy(image.scale).to(device), torch.from_numpy(image.offset).to(device)
+        self._captured: dict[int, Captured] = {}
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, states: Tensor, words: Tensor, noise: Tensor | None) -> Tensor:
+        """images (B, steps, cameras, H, W, 3) uint8, states (B, steps, S), words (B,), noise (1 + steps, B, horizon, A) for diffusion."""
+        most = SIZES[-1]
+        if len(images) > most:
+            parts = [slice(k, k + most) for k in range(0, len(images), most)]
+            return torch.cat([self(images[p], states[p], words[p], None if noise is None else noise[:, p]) for p in parts])
+        inputs = [images, states, words] if noise is None else [images, states, words, noise]
+        if not self._graphed:
+            return self._forward([t.to(self._device) for t in inputs]).cpu()
+        size = next(s for s in SIZES if s >= len(images))
+        if size not in self._captured:
+            self._captured[size] = Captured(self._net, self._prepare, inputs, size, self._device)
+        return self._captured[size](inputs)[: len(images)].cpu()
+
+    def _prepare(self, images: Tensor) -> Tensor:
+        """Centre crop and normalise: (B, steps, cameras, 3, h, w)."""
+        crop, size = self._spec.settings.crop, self._spec.image_size
+        if 0 < crop < size:
+            at = (size - crop) // 2
+            images = images[..., at : at + crop, at : at + crop, :]
+        return (images * self._scale + self._offset).permute(0, 1, 2, 5, 3, 4)
+
+    def _forward(self, inputs: list[Tensor]) -> Tensor:
+        images = self._prepare(inputs[0])
+        if isinstance(self._net, ACT):
+            actions: Tensor = self._net(images[:, 0], inputs[1][:, 0])
+            return actions
+        return self._net.sample(self._net.condition(images, inputs[1], inputs[2]), inputs[3])
+
+
+class Captured:
+    """One batch size: static inputs, a graph for the network, and for diffusion a second one that is replayed per denoising step."""
+
+    def __init__(self, net: ACT | Diffusion, prepare: Callable[[Tensor], Tensor], inputs: list[Tensor], size: int, device: torch.device):
+        self._inputs = [torch.zeros(_sized(t, size, k), dtype=t.dtype, device=device) for k, t in enumerate(inputs)]
+        self._steps = 0
+        images, states, words = self._inputs[:3]
+        if isinstance(net, ACT):
+            self._first, self._out = _capture(lambda: net(prepare(images)[:, 0], states[:, 0]), device)
+            return
+        noise = self._inputs[3]
+        self._steps = net.schedule.steps
+        self._first, memories = _capture(lambda: net.memories(net.condition(prepare(images), states, words)), device)
+        self._out, self._t = torch.zeros_like(noise[0]), torch.zeros((), dtype=torch.int64, device=device)
+
+        def denoise() -> Tensor:
+            memory = memories.index_select(0, self._t[None])[0]
+            fresh = noise.index_select(0, (self._steps - self._t)[None])[0]
+            self._out.copy_(net.denoise(self._out, self._t, memory, fresh))
+            self._t.sub_(1)
+            return self._out
+
+        self._t.fill_(self._steps - 1)
+        self._again, _ = _capture(denoise, device)
+
+    def __call__(self, inputs: list[Tensor]) -> Tensor:
+        for k, (held, given) in enumerate(zip(self._inputs, inputs, strict=True)):
+            (held[:, : given.shape[1]] if k == 3 else held[: len(given)]).copy_(given, non_blocking=True)
+        self._first.replay()
+        if self._steps:
+            self._out.copy_(self._inputs[3][0])
+            self._t.fill_(self._steps - 1)
+            for _ in range(self._steps):
+                self._again.replay()
+        return self._out
+
+
+def _sized(tensor: Tensor, size: int, k: int) -> tuple[int, ...]:
+    shape = list(tensor.shape)
+    shape[1 if k == 3 else 0] = size
+    return tuple(shape)
+
+
+def _capture(function: Callable[[], Tensor], device: torch.device) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            function()
+    torch.cuda.current_stream(device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = function()
+    return graph, out

@@ -1,0 +1,233 @@
+"""`capex train`: from datasets to a policy. The same command again continues from the last checkpoint, exactly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from capex.errors import CapexError
+from capex.store import read_json, versions, write_json
+from capex.students import checkpoint, curves, data, language, normalizer
+from capex.students.act import ACT
+from capex.students.batches import Batches
+from capex.students.data import Demonstrations
+from capex.students.diffusion import Diffusion
+from capex.students.resnet import load_backbone
+from capex.students.settings import ActSettings, DiffusionSettings, Settings, policy_name
+from capex.students.spec import PolicySpec
+from capex.students.trainer import LOG_EVERY, Trainer
+
+DEVICE_SHARE = 0.6  # of a device's free memory that images may take
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training: what goes in, how long, where to."""
+
+    datasets: tuple[Path, ...]
+    settings: Settings
+    steps: int
+    out: Path
+    seed: int = 0
+    backbone: Path | None = None  # ResNet-18 weights for ACT
+    instructions: Path | None = None  # embeddings for Diffusion
+    init: Path | None = None  # a policy to begin from
+    trust_pickle: bool = False
+    uncertified: bool = False
+    keep: tuple[int, ...] = ()  # steps whose policies stay
+    save_every: int = 5000
+    device: str = "auto"
+    graphed: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a training to be continued."""
+        paths = {"backbone": self.backbone, "instructions": self.instructions, "init": self.init}
+        return {
+            "datasets": [str(d) for d in self.datasets],
+            "policy": policy_name(self.settings),
+            "settings": asdict(self.settings),
+            "steps": self.steps,
+            "seed": self.seed,
+            **{k: None if p is None else str(p) for k, p in paths.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a display shows."""
+
+    step: int
+    steps: int
+    losses: Mapping[str, float]
+    steps_per_s: float
+
+
+def choose_device(name: str) -> torch.device:
+    """cuda when there is one, else mps or cpu; a wrong or missing device is refused."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise CapexError(f"there is no device '{name}'; valid: auto, cpu, cuda, cuda:1, mps") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise CapexError("--device cuda: torch sees no CUDA device here; use --device cpu, or install a CUDA build of torch")
+    return device
+
+
+def train(job: Job, report: Callable[[Progress], None] = lambda _: None, announce: Callable[[str], None] = lambda _: None) -> Path:
+    """Train or continue; returns the last checkpoint."""
+    if job.steps < 1:
+        raise CapexError(f"--steps is {job.steps}; it must be at least 1")
+    device = choose_device(job.device)
+    _claim(job)
+    held = checkpoint.steps(job.out)
+    if held and held[-1] >= job.steps:
+        return checkpoint.path_of(job.out, held[-1])
+    demonstrations = data.load(job.datasets, window=job.settings.window, uncertified=job.uncertified)
+    torch.manual_seed(job.seed)
+    spec, weights = describe(job, demonstrations)
+    _announce(announce, spec, demonstrations, device)
+    net = spec.network()
+    if weights is not None:
+        net.load_state_dict(weights)
+    if isinstance(net, ACT) and job.backbone is not None:
+        load_backbone(net.backbone, job.backbone)
+    _give_language(job, spec, net)
+    net.to(device)
+    if device.type == "cuda":
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
+    batches = Batches(demonstrations, spec, device, job.seed, on_device=_fits(demonstrations, device))
+    try:
+        trainer = Trainer(net, job.settings, batches, job.steps, device, graphed=job.graphed)  # type: ignore[arg-type]
+        first = 0
+        if held:
+            first = held[-1]
+            checkpoint.restore(checkpoint.path_of(job.out, first), trainer)
+            announce(f"continuing at step {first}")
+        return _run(job, trainer, spec, first, report)
+    finally:
+        batches.close()
+
+
+def _run(job: Job, trainer: Trainer, spec: PolicySpec, first: int, report: Callable[[Progress], None]) -> Path:
+    curve = curves.Curve(job.out / "curve.csv", trainer.parts, first)
+    save_at = {job.steps, *job.keep, *range(job.save_every, job.steps, job.save_every)}
+    place = checkpoint.path_of(job.out, first)
+    mark, marked = time.perf_counter(), first
+    for step in range(first, job.steps):
+        trainer.advance(step)
+        done = step + 1
+        if done % LOG_EVERY == 0 or done == job.steps or done in save_at:
+            rows = trainer.log[: (done - 1) % LOG_EVERY + 1].double().cpu().numpy()  # waits for the device
+            now = time.perf_counter()
+            speed, mark, marked = (done - marked) / max(now - mark, 1e-9), now, done
+            means = {name: float(v) for name, v in zip(trainer.parts, rows.mean(axis=0), strict=True)}
+            if not all(np.isfinite(list(means.values()))):
+                raise CapexError(f"the loss is not finite at step {done}; the last checkpoint in {job.out} is whole: try a smaller lr")
+            curve.add(done, means, speed)
+            report(Progress(done, job.steps, means, speed))
+        if done in save_at:
+            training = {**spec.training, "steps": done}
+            place = checkpoint.save(job.out, done, trainer, replace(spec, training=training), {"job": job.identity()})
+            checkpoint.prune(job.out, job.keep)
+            mark = time.perf_counter()
+    curve.draw(job.out / "curve.png", f"{spec.policy}, {spec.training['episodes']} demonstrations, seed {job.seed}")
+    return place
+
+
+def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict[str, torch.Tensor] | None]:
+    """The policy to be trained and, with --init, the weights to begin from."""
+    settings = job.settings
+    if job.init is not None:
+        from capex.students import initial
+
+        start = initial.read(job.init, settings, demonstrations, trust_pickle=job.trust_pickle)
+        settings, weights = start.settings, start.weights
+    else:
+        start, weights = None, None
+    kind = policy_name(settings)
+    fitted = normalizer.fit("act" if kind == "act" else "diffusion", demonstrations.states, demonstrations.actions, demonstrations.state_names)
+    norm = "group"
+    if isinstance(settings, ActSettings):
+        if job.instructions is not None:
+            raise CapexError("--instructions is for Diffusion Policy; ACT takes no language")
+        norm = settings.norm if settings.norm != "auto" else ("frozen" if job.backbone is not None else "group")
+    elif job.backbone is not None:
+        raise CapexError("--backbone is for ACT; Diffusion Policy trains its encoders from scratch or from --init")
+    spec = PolicySpec(
+        settings=settings,
+        cameras=demonstrations.cameras,
+        image_size=demonstrations.size,
+        state_names=demonstrations.state_names,
+        action_names=demonstrations.action_names,
+        fps=demonstrations.fps,
+        normalizer=fitted,
+        norm=norm,
+        instructions=demonstrations.instructions if isinstance(settings, DiffusionSettings) else (),
+        learned_language=isinstance(settings, DiffusionSettings) and job.instructions is None,
+        initialisation="random" if job.backbone is None else f"backbone {job.backbone.name}",
+        training={
+            "seed": job.seed,
+            "datasets": list(demonstrations.names),
+            "episodes": len(demonstrations.episodes),
+            "frames": len(demonstrations.states),
+            "starts": sorted({(e.world, e.task, e.start, e.seed) for e in demonstrations.episodes}),
+            "sources": sorted({e.source for e in demonstrations.episodes}),
+            "labels": dict(job.labels),
+            "versions": versions() | {"torch": torch.__version__},
+        },
+    )
+    if start is not None:
+        spec = start.adapt(spec)
+    return spec, weights
+
+
+def _give_language(job: Job, spec: PolicySpec, net: torch.nn.Module) -> None:
+    """Put given embeddings in their place; the row for any other instruction is their mean."""
+    if job.instructions is not None and isinstance(net, Diffusion):
+        vectors = torch.from_numpy(language.read(job.instructions, spec.instructions, net.settings.language))
+        with torch.no_grad():
+            net.instructions.weight.copy_(torch.cat([vectors, vectors.mean(dim=0, keepdim=True)]))
+
+
+def _fits(demonstrations: Demonstrations, device: torch.device) -> bool:
+    if device.type != "cuda":
+        return False
+    free, _ = torch.cuda.mem_get_info(device)
+    return demonstrations.image_bytes() < DEVICE_SHARE * free
+
+
+def _claim(job: Job) -> None:
+    """Make the folder this training's, or see that it is already."""
+    place, wanted = job.out / "job.json", job.identity()
+    if place.is_file():
+        held = read_json(place)
+        changed = sorted(k for k in wanted if held.get(k) != wanted[k])
+        if changed:
+            raise CapexError(f"{job.out} holds a training with other {', '.join(changed)}; choose another --out or repeat its settings")
+        return
+    if job.out.exists() and (not job.out.is_dir() or any(job.out.iterdir())):
+        raise CapexError(f"{job.out} exists and is no training folder (no job.json); choose another --out")
+    job.out.mkdir(parents=True, exist_ok=True)
+    write_json(place, wanted)
+
+
+def _announce(announce: Callable[[str], None], spec: PolicySpec, demonstrations: Demonstrations, device: torch.device) -> None:
+    count, frames = len(demonstrations.episodes), len(demonstrations.states)
+    announce(f"{spec.policy} on {device}: {count} demonstrations, {frames} frames, cameras {', '.join(spec.cameras)} at {spec.image_size}")
+    announce(f"initialisation: {spec.initialisation}; backbone norm: {spec.norm}")
+    statistics = spec.normalizer.statistics or {}
+    for what, names in (("state", spec.state_names), ("action", spec.action_names)):
+        for k, name in enumerate(names):
+            row = statistics[what]
+            announce(f"  {what:6s} {name:14s} mean {row['mean'][k]:8.4f}  std {row['std'][k]:7.4f}  {row['min'][k]:8.4f} .. {row['max'][k]:.4f}")

@@ -1,0 +1,124 @@
+"""One training step: batch, loss, gradients, AdamW, the weights' moving average. Everything it reads and writes lives on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from capex.students.act import ACT
+from capex.students.batches import Batches
+from capex.students.diffusion import Diffusion
+from capex.students.graph import Stepper
+from capex.students.settings import ActSettings, DiffusionSettings, Settings
+
+LOG_EVERY = 100
+PARTS = {"act": ("loss", "l1", "kl"), "diffusion": ("loss",)}
+
+
+class Trainer:
+    """Holds the network, the optimiser and the step counter. `advance` runs one step; nothing in it waits for the device."""
+
+    def __init__(
+        self, net: ACT | Diffusion, settings: Settings, batches: Batches, steps: int, device: torch.device, *, graphed: bool = True
+    ):
+        self.net, self.settings, self.batches, self.device = net, settings, batches, device
+        self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
+        self.done = torch.zeros((), dtype=torch.int64, device=device)
+        self.log = torch.zeros((LOG_EVERY, len(self.parts)), device=device)
+        self._rates = torch.from_numpy(learning_rates(settings, steps)).to(device)
+        self._rate = torch.zeros((), device=device)
+        groups = [{"params": p, "weight_decay": d} for p, d in parameter_groups(net, settings)]
+        betas = (settings.beta1, settings.beta2)
+        self.optimizer = torch.optim.AdamW(groups, lr=self._rate, betas=betas, fused=True, capturable=device.type == "cuda")
+        self.parameters = [p for g in self.optimizer.param_groups for p in g["params"]]
+        for p in self.parameters:
+            self.optimizer.state[p] = {"step": torch.zeros((), device=device), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []
+        self._keep = torch.from_numpy(average_shares(settings, steps)).to(device) if self.average else None
+        net.train()
+        batches.prepare(0) if graphed and device.type == "cuda" else None
+        self._step = Stepper(self._one, self.state_tensors(), self._forget, device, graphed)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What the log's columns are."""
+        return PARTS["act" if isinstance(self.settings, ActSettings) else "diffusion"]
+
+    def advance(self, step: int) -> None:
+        """Run a step; steps must be asked for in order."""
+        self.batches.prepare(step)
+        self._step()
+
+    def state_tensors(self) -> list[Tensor]:
+        """Every tensor that a step changes, in a fixed order."""
+        moments = [self.optimizer.state[p][k] for p in self.parameters for k in ("step", "exp_avg", "exp_avg_sq")]
+        return [self.done, self.log, self._rate, *(p.data for p in self.parameters), *moments, *self.average]
+
+    def weights(self) -> dict[str, Tensor]:
+        """What is deployed: the moving average where there is one, else the weights; by name, with the buffers."""
+        found = dict(self.net.state_dict())
+        if self.average:
+            names = {id(p): name for name, p in self.net.named_parameters()}
+            found |= {names[id(p)]: mean for p, mean in zip(self.parameters, self.average, strict=True)}
+        return found
+
+    def _at(self, table: Tensor) -> Tensor:
+        return table.index_select(0, self.done[None])[0]  # plain indexing would wait for the device
+
+    def _forget(self) -> None:
+        for p in self.parameters:
+            p.grad = None
+
+    def _one(self) -> None:
+        self._rate.copy_(self._at(self._rates))
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            batch = self.batches.load(self.done)
+            loss, parts = self.net.loss(batch)  # type: ignore[arg-type]  # the batch is of the network's kind
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.settings.clip_norm:
+            nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm, foreach=True)
+        self.optimizer.step()
+        with torch.no_grad():
+            if self._keep is not None:
+                change = torch._foreach_sub(self.parameters, self.average)
+                torch._foreach_mul_(change, self._at(self._keep))
+                torch._foreach_add_(self.average, change)
+            row = torch.stack([loss.detach(), *(v.detach() for v in parts.values())]).float()
+            self.log.index_copy_(0, (self.done % LOG_EVERY)[None], row[None])
+            self.done += 1
+
+
+def learning_rates(settings: Settings, steps: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """The rate of each step: a linear warm-up, then constant or half a cosine down to zero."""
+    step = np.arange(max(steps, 1))
+    warm = np.minimum(1.0, (step + 1) / settings.warmup) if settings.warmup else np.ones(len(step))
+    if settings.schedule == "cosine":
+        share = np.clip((step - settings.warmup) / max(1, steps - settings.warmup), 0.0, 1.0)
+        warm = warm * 0.5 * (1 + np.cos(math.pi * share))
+    rates: np.ndarray[tuple[int], np.dtype[np.float32]] = (settings.lr * warm).astype(np.float32)
+    return rates
+
+
+def average_shares(settings: Settings, steps: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """How much of the new weights enters the moving average at each step: (1 + step)^-power, at least 1 - ema_max."""
+    most = settings.ema_max if isinstance(settings, DiffusionSettings) else 0.9999
+    shares = np.maximum((1.0 + np.arange(max(steps, 1))) ** -settings.ema_power, 1 - most)
+    out: np.ndarray[tuple[int], np.dtype[np.float32]] = shares.astype(np.float32)
+    return out
+
+
+def parameter_groups(net: nn.Module, settings: Settings) -> Iterator[tuple[list[nn.Parameter], float]]:
+    """Parameters with their weight decay. ACT: all alike. Diffusion: the denoiser's matrices, its other parameters, the encoders."""
+    named = [(n, p) for n, p in net.named_parameters() if p.requires_grad]
+    if isinstance(settings, ActSettings):
+        yield [p for _, p in named], settings.weight_decay
+        return
+    denoiser = [(n, p) for n, p in named if n.startswith("model.")]
+    matrices = [p for n, p in denoiser if p.dim() == 2]
+    yield matrices, settings.weight_decay
+    yield [p for n, p in denoiser if p.dim() != 2], 0.0
+    yield [p for n, p in named if not n.startswith("model.")], settings.encoder_weight_decay
