@@ -148,8 +148,10 @@ class ACT(nn.Module):
     def decode(self, images: Tensor, state: Tensor, latent: Tensor) -> Tensor:
         """The same with a given latent (B, latent)."""
         batch, cameras = images.shape[:2]
+        dtype = self.action_head.weight.dtype
+        images, state, latent = images.to(dtype), state.to(dtype), latent.to(dtype)
         features = self.encoder_img_feat_input_proj(self.backbone(images.flatten(0, 1)))  # (B cameras, D, h, w)
-        grid = sine_grid(features.shape[1], features.shape[2], features.shape[3], features.device)  # (h w, D)
+        grid = sine_grid(features.shape[1], features.shape[2], features.shape[3], features.device).to(dtype)  # (h w, D)
         features = features.flatten(2).transpose(1, 2).unflatten(0, (batch, cameras)).flatten(1, 2)  # (B, cameras h w, D)
         latent_token, state_token = self.encoder_latent_input_proj(latent), self.encoder_robot_state_input_proj(state)
         tokens = torch.cat([latent_token[:, None], state_token[:, None], features], dim=1)
@@ -162,11 +164,12 @@ class ACT(nn.Module):
 
     def infer(self, state: Tensor, actions: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and 2 log sigma of q(z | state, actions), both (B, latent)."""
-        batch = len(state)
+        batch, dtype = len(state), self.action_head.weight.dtype
+        state, actions = state.to(dtype), actions.to(dtype)
         cls = self.vae_encoder_cls_embed.weight[None].expand(batch, -1, -1)
         tokens = [cls, self.vae_encoder_robot_state_input_proj(state)[:, None], self.vae_encoder_action_input_proj(actions)]
         visible = torch.cat([padding.new_zeros(batch, 2), padding], dim=1).logical_not()  # (B, 2 + chunk)
-        encoded = self.vae_encoder(torch.cat(tokens, dim=1), self.get_buffer("vae_encoder_pos_enc"), visible[:, None, None])
+        encoded = self.vae_encoder(torch.cat(tokens, dim=1), self.get_buffer("vae_encoder_pos_enc").to(dtype), visible[:, None, None])
         mean, log_variance = self.vae_encoder_latent_output_proj(encoded[:, 0]).float().chunk(2, dim=1)
         return mean, log_variance
 

@@ -12,26 +12,31 @@ class Attention(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float):
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.dim, self.heads, self.dropout = dim, heads, dropout
         self.in_proj_weight = nn.Parameter(torch.empty(3 * dim, dim))
         self.in_proj_bias = nn.Parameter(torch.zeros(3 * dim))
         self.out_proj = nn.Linear(dim, dim)
         nn.init.xavier_uniform_(self.in_proj_weight)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        """query (B, Q, D), key and value (B, K, D); mask broadcasts to (B, heads, Q, K), True where attention is allowed."""
-        wq, wk, wv = self.in_proj_weight.chunk(3)
-        bq, bk, bv = self.in_proj_bias.chunk(3)
-        if query is key and key is value:
-            q, k, v = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
-        elif query is key:
-            dim = query.shape[-1]
-            q, k = F.linear(query, self.in_proj_weight[: 2 * dim], self.in_proj_bias[: 2 * dim]).chunk(2, dim=-1)
-            v = F.linear(value, wv, bv)
-        else:
-            q, k, v = F.linear(query, wq, bq), F.linear(key, wk, bk), F.linear(value, wv, bv)
-        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (q, k, v))  # (B, heads, L, D/heads)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=self.dropout if self.training else 0.0)
+    def project(self, x: Tensor, first: int, last: int) -> list[Tensor]:
+        """Queries (0), keys (1) and values (2) of x (B, L, D), those from first to last: each (B, heads, L, D/heads), in one product."""
+        rows = slice(first * self.dim, (last + 1) * self.dim)
+        out = F.linear(x, self.in_proj_weight[rows], self.in_proj_bias[rows]).unflatten(-1, (last + 1 - first, self.heads, -1))
+        return list(out.permute(2, 0, 3, 1, 4).unbind())
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """(B, L, D) from projected q, k, v. The mask broadcasts to (B, heads, Q, K): True where attention is allowed, or what is added."""
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=self.dropout if self.training else 0.0, is_causal=causal)
         attended: Tensor = self.out_proj(out.transpose(1, 2).flatten(2))
         return attended
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """query (B, Q, D), key and value (B, K, D). Inputs that are the same tensor are projected together."""
+        if query is key and key is value:
+            return self.attend(*self.project(query, 0, 2), mask, causal)
+        if query is key:
+            return self.attend(*self.project(query, 0, 1), *self.project(value, 2, 2), mask, causal)
+        if key is value:
+            return self.attend(*self.project(query, 0, 0), *self.project(key, 1, 2), mask, causal)
+        return self.attend(*self.project(query, 0, 0), *self.project(key, 1, 1), *self.project(value, 2, 2), mask, causal)

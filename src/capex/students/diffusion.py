@@ -11,6 +11,7 @@ parameter names are those of diffusion_policy's TransformerForDiffusion, which R
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -89,8 +90,8 @@ class CameraEncoder(nn.Module):
     def forward(self, images: Tensor, instruction: Tensor) -> Tensor:
         """Images (B, 3, crop, crop), instruction (B, L) -> (B, features)."""
         heat = self.keypoints(self.backbone(images, instruction)).flatten(2)  # (B, K, h w)
-        points = heat.float().softmax(dim=-1) @ self.get_buffer("grid")  # (B, K, 2)
-        return F.relu(self.linear(points.flatten(1)))
+        points = heat.float().softmax(dim=-1) @ self.get_buffer("grid").float()  # (B, K, 2)
+        return F.relu(self.linear(points.flatten(1).to(heat.dtype)))
 
 
 class Layer(nn.Module):
@@ -111,13 +112,14 @@ class Layer(nn.Module):
         """Dropout while training."""
         return F.dropout(x, self.dropout, self.training)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> Tensor:
-        """x (B, L, D)."""
+    def forward(self, x: Tensor, memory: Sequence[Tensor] | None = None, mask: Tensor | None = None) -> Tensor:
+        """x (B, L, D). With a memory (its keys and values) x is causal, and `mask` says which of the memory each step may see."""
         normed = self.norm1(x)
-        x = x + self.drop(self.self_attn(normed, normed, normed, mask))
+        x = x + self.drop(self.self_attn(normed, normed, normed, causal=memory is not None))
         last = self.norm2
         if memory is not None:
-            x = x + self.drop(self.multihead_attn(self.norm2(x), memory, memory, memory_mask))
+            queries = self.multihead_attn.project(self.norm2(x), 0, 0)
+            x = x + self.drop(self.multihead_attn.attend(*queries, *memory, mask))
             last = self.norm3
         return x + self.drop(self.linear2(self.drop(F.gelu(self.linear1(last(x))))))
 
@@ -128,12 +130,6 @@ class Stack(nn.Module):
     def __init__(self, settings: DiffusionSettings, layers: int, memory: bool):
         super().__init__()
         self.layers = nn.ModuleList(Layer(settings, memory) for _ in range(layers))
-
-    def forward(self, x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> Tensor:
-        """x (B, L, D)."""
-        for layer in self.layers:
-            x = layer(x, mask, memory, memory_mask)
-        return x
 
 
 class Denoiser(nn.Module):
@@ -151,8 +147,8 @@ class Denoiser(nn.Module):
         self.ln_f = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, action_size)
         step, token = torch.arange(horizon)[:, None], torch.arange(tokens)[None]
-        self.register_buffer("mask", step >= torch.arange(horizon)[None], persistent=False)  # causal
-        self.register_buffer("memory_mask", step >= token - 1, persistent=False)  # the time token comes first
+        hidden = torch.zeros(horizon, tokens).masked_fill(step < token - 1, -math.inf)  # the time token comes first
+        self.register_buffer("memory_mask", hidden, persistent=False)
         half = dim // 2
         self.register_buffer("frequency", torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1))), persistent=False)
         self.apply(_initialise)
@@ -164,16 +160,20 @@ class Denoiser(nn.Module):
         return self.estimate(noisy, self.remember(t, condition))
 
     def remember(self, t: Tensor, condition: Tensor) -> Tensor:
-        """The memory that the decoder attends to (B, 1 + observations, D); it does not depend on the noisy actions."""
+        """Keys and values that the decoder attends to, (layers, 2, B, heads, 1 + observations, D/heads); the actions play no part."""
         angle = t[:, None] * self.get_buffer("frequency")
-        time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None]  # (B, 1, D)
-        memory: Tensor = self.encoder(torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb)
-        return memory
+        time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None].to(condition.dtype)  # (B, 1, D)
+        x = torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb
+        for layer in self.encoder.layers:
+            x = layer(x)
+        return torch.stack([torch.stack(layer.multihead_attn.project(x, 1, 2)) for layer in self.decoder.layers])
 
     def estimate(self, noisy: Tensor, memory: Tensor) -> Tensor:
         """The noise in the actions, given the memory of their step."""
         x = self.input_emb(noisy) + self.pos_emb
-        x = self.decoder(x, self.get_buffer("mask"), memory, self.get_buffer("memory_mask"))
+        mask = self.get_buffer("memory_mask").to(x.dtype)
+        for k, layer in enumerate(self.decoder.layers):
+            x = layer(x, (memory[k, 0], memory[k, 1]), mask)
         estimate: Tensor = self.head(self.ln_f(x))
         return estimate
 
@@ -204,26 +204,29 @@ class Diffusion(nn.Module):
         """Images (B, steps, cameras, 3, H, W), state (B, steps, S), rows of instructions (B,) -> (B, steps, condition size)."""
         batch, steps = state.shape[:2]
         instruction = self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)  # (B steps, L)
+        images, state = images.to(instruction.dtype), state.to(instruction.dtype)
         seen = [encoder(images[:, :, k].flatten(0, 1), instruction) for k, encoder in enumerate(self.cameras)]
-        return torch.cat([*(s.float() for s in seen), state.flatten(0, 1), instruction], dim=1).unflatten(0, (batch, steps))
+        return torch.cat([*seen, state.flatten(0, 1), instruction], dim=1).unflatten(0, (batch, steps))
 
     def loss(self, batch: DiffusionBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The training loss; it has no parts."""
         condition = self.condition(batch.images, batch.state, batch.words)
         noise = torch.randn_like(batch.actions)
         t = torch.randint(0, self.schedule.steps, (len(noise),), device=noise.device)
-        estimate = self.model(self.schedule.add_noise(batch.actions, noise, t), t, condition)
+        noisy = self.schedule.add_noise(batch.actions, noise, t).to(condition.dtype)
+        estimate = self.model(noisy, t, condition)
         return F.mse_loss(estimate.float(), noise), {}
 
     def memories(self, condition: Tensor) -> Tensor:
-        """The decoder's memory at every diffusion step, (steps, B, 1 + observations, D): all of them in one pass."""
+        """The decoder's memory at every diffusion step, (steps, layers, 2, B, ..): all of them in one pass."""
         steps, batch = self.schedule.steps, len(condition)
         t = torch.arange(steps, device=condition.device).repeat_interleave(batch)
-        return self.model.remember(t, condition.repeat(steps, 1, 1)).unflatten(0, (steps, batch))
+        memory = self.model.remember(t, condition.repeat(steps, 1, 1))  # (layers, 2, steps B, heads, L, d)
+        return memory.unflatten(2, (steps, batch)).permute(2, 0, 1, 3, 4, 5, 6).contiguous()
 
     def denoise(self, x: Tensor, t: Tensor, memory: Tensor, fresh: Tensor) -> Tensor:
         """One sampling step at t (a scalar on the device): x_{t-1} from x_t."""
-        return self.schedule.step(self.model.estimate(x, memory).float(), t, x, fresh)
+        return self.schedule.step(self.model.estimate(x.to(memory.dtype), memory).float(), t, x, fresh)
 
     def sample(self, condition: Tensor, noise: Tensor) -> Tensor:
         """Denoise a trajectory. noise (1 + steps, B, horizon, A): the beginning, then what each step adds, first step first."""

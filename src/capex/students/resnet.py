@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from capex.errors import CapexError
+from capex.students.kernels import WIDTH, norm_act
 
-GROUP_SIZE = 16  # channels per normalisation group
 STRIDE = 32  # pixels of the image per feature
 
 
@@ -33,13 +33,17 @@ class FrozenBatchNorm(nn.Module):
         return scale, self.get_buffer("bias") - self.get_buffer("running_mean") * scale
 
 
-def convolve(conv: nn.Conv2d, norm: nn.Module, x: Tensor) -> Tensor:
-    """Convolution and normalisation. A frozen norm is folded into the weights: one pass over the activations instead of two."""
-    if isinstance(norm, FrozenBatchNorm):
-        scale, shift = norm.affine()
-        return F.conv2d(x, conv.weight * scale[:, None, None, None], shift, conv.stride, conv.padding)
-    out: Tensor = norm(conv(x))
-    return out
+def convolve(conv: nn.Conv2d, norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, relu: bool = True) -> Tensor:
+    """relu(norm(conv(x)) + shortcut). A frozen norm is folded into the weights, a group norm fused with what follows it."""
+    if isinstance(norm, nn.GroupNorm):
+        return norm_act(norm, conv(x), shortcut, relu)
+    assert isinstance(norm, FrozenBatchNorm)
+    scale, shift = norm.affine()
+    weight = (conv.weight * scale[:, None, None, None]).to(x.dtype)
+    out = F.conv2d(x, weight, shift.to(x.dtype), conv.stride, conv.padding)
+    if shortcut is not None:
+        out = out + shortcut
+    return F.relu(out) if relu else out
 
 
 class BasicBlock(nn.Module):
@@ -57,13 +61,12 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs, H, W) -> (B, channels, H/stride, W/stride)."""
-        out = F.relu(convolve(self.conv1, self.bn1, x), inplace=True)
-        out = convolve(self.conv2, self.bn2, out)
+        out = convolve(self.conv1, self.bn1, x)
         if self.downsample is not None:
             conv, norm = self.downsample
             assert isinstance(conv, nn.Conv2d)
-            x = convolve(conv, norm, x)
-        return F.relu(out + x, inplace=True)
+            x = convolve(conv, norm, x, relu=False)
+        return convolve(self.conv2, self.bn2, out, shortcut=x)
 
 
 class Film(nn.Module):
@@ -88,7 +91,7 @@ class ResNet18(nn.Module):
         super().__init__()
 
         def make_norm(channels: int) -> nn.Module:
-            return FrozenBatchNorm(channels) if norm == "frozen" else nn.GroupNorm(channels // GROUP_SIZE, channels)
+            return FrozenBatchNorm(channels) if norm == "frozen" else nn.GroupNorm(channels // WIDTH, channels)
 
         self.channels = 8 * width
         self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
@@ -110,7 +113,7 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor, instruction: Tensor | None = None) -> Tensor:
         """Images (B, 3, H, W) already normalised."""
-        x = F.max_pool2d(F.relu(convolve(self.conv1, self.bn1, x), inplace=True), 3, 2, 1)
+        x = F.max_pool2d(convolve(self.conv1, self.bn1, x), 3, 2, 1)
         for k, block in enumerate(self.blocks()):
             x = block(x)
             if self.films is not None:

@@ -1,7 +1,12 @@
-"""One training step: batch, loss, gradients, AdamW, the weights' moving average. Everything it reads and writes lives on the device."""
+"""One training step: batch, loss, gradients, AdamW, the weights' moving average. Everything it reads and writes lives on the device.
+
+In bf16 the network computes with a rounded copy of its weights; AdamW and the average work on the full ones. One copy of all weights per
+step takes the place of a cast before every operation, which is what autocast does.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 
@@ -26,7 +31,8 @@ class Trainer:
         self, net: ACT | Diffusion, settings: Settings, batches: Batches, steps: int, device: torch.device, *, graphed: bool = True
     ):
         self.net, self.settings, self.batches, self.device = net, settings, batches, device
-        self.bf16 = settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
+        bf16 = settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
+        self._worker = rounded_copy(net) if bf16 else net
         self.done = torch.zeros((), dtype=torch.int64, device=device)
         self.log = torch.zeros((LOG_EVERY, len(self.parts)), device=device)
         self._rates = torch.from_numpy(learning_rates(settings, steps)).to(device)
@@ -37,9 +43,11 @@ class Trainer:
         self.parameters = [p for g in self.optimizer.param_groups for p in g["params"]]
         for p in self.parameters:
             self.optimizer.state[p] = {"step": torch.zeros((), device=device), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        twins = {id(p): q for p, q in zip(net.parameters(), self._worker.parameters(), strict=True)}
+        self._working = [twins[id(p)] for p in self.parameters]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []
         self._keep = torch.from_numpy(average_shares(settings, steps)).to(device) if self.average else None
-        net.train()
+        self._worker.train()
         batches.prepare(0) if graphed and device.type == "cuda" else None
         self._step = Stepper(self._one, self.state_tensors(), self._forget, device, graphed)
 
@@ -70,15 +78,21 @@ class Trainer:
         return table.index_select(0, self.done[None])[0]  # plain indexing would wait for the device
 
     def _forget(self) -> None:
-        for p in self.parameters:
+        for p in (*self.parameters, *self._working):
             p.grad = None
 
     def _one(self) -> None:
         self._rate.copy_(self._at(self._rates))
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            batch = self.batches.load(self.done)
-            loss, parts = self.net.loss(batch)  # type: ignore[arg-type]  # the batch is of the network's kind
+        if self._worker is not self.net:
+            with torch.no_grad():
+                torch._foreach_copy_(self._working, self.parameters)
+        loss, parts = self._worker.loss(self.batches.load(self.done))  # type: ignore[arg-type]  # the batch is of the network's kind
         loss.backward()  # type: ignore[no-untyped-call]
+        if self._worker is not self.net:
+            for p, w in zip(self.parameters, self._working, strict=True):
+                p.grad = torch.empty_like(p) if w.grad is not None else None
+            pairs = [(p.grad, w.grad) for p, w in zip(self.parameters, self._working, strict=True) if w.grad is not None]
+            torch._foreach_copy_([full for full, _ in pairs], [rounded for _, rounded in pairs])
         if self.settings.clip_norm:
             nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm, foreach=True)
         self.optimizer.step()
@@ -90,6 +104,14 @@ class Trainer:
             row = torch.stack([loss.detach(), *(v.detach() for v in parts.values())]).float()
             self.log.index_copy_(0, (self.done % LOG_EVERY)[None], row[None])
             self.done += 1
+
+
+def rounded_copy(net: ACT | Diffusion) -> ACT | Diffusion:
+    """The network with its parameters, not its tables, in bf16."""
+    twin = copy.deepcopy(net)
+    for p in twin.parameters():
+        p.data = p.data.to(torch.bfloat16)
+    return twin
 
 
 def learning_rates(settings: Settings, steps: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
