@@ -1,8 +1,8 @@
 """A demonstration that does not replay is not a demonstration: each success is executed again and gets a certificate, or a reason.
 
-The recorded native actions are applied from the start, in a process that did nothing before. In an exact world on the machine that recorded
-(equal fingerprints, apart from the renderer) every complete state must come again bit for bit. In an exact world elsewhere, success must come
-again and the first difference is reported. In any other world the tips must stay within `TOLERANCE_M` of the recording as well.
+The recorded native actions are applied from the start, in a process that did nothing before. In an exact world on the machine that
+recorded (equal fingerprints, apart from the renderer) every complete state must come again bit for bit. In an exact world elsewhere,
+success must come again and the first difference is reported. In any other world the tips must stay within `TOLERANCE_M` as well.
 
 The certificate is written beside the record and names both files' digests: it is void once either has changed.
 """
@@ -199,4 +199,3 @@ def _elsewhere(recorded_on: dict[str, Any]) -> dict[str, list[Any]]:
 def _refused(episode: Path, reason: str) -> Certificate:
     steps = len(read_steps(episode)["actions"])
     return Certificate(False, reason, "", steps, None, None, None, {}, versions(), digests(episode))
-

@@ -110,7 +110,8 @@ class Take:
         for plan, waypoint in zip(self.steps["decision"].tolist(), self.steps["waypoint"].tolist(), strict=True):
             turn = plans[plan]
             row = turn.waypoints[waypoint]
-            rows.append((turn.decision, waypoint, phases[turn.decision, waypoint], *_confidences(row), -1 if row.label is None else row.label))
+            label = -1 if row.label is None else row.label
+            rows.append((turn.decision, waypoint, phases[turn.decision, waypoint], *_confidences(row), label))
         columns: Sequence[Sequence[float]] = list(zip(*rows, strict=True)) if rows else [()] * len(ANNOTATIONS)
         return {name: np.array(values, dtype=kind) for (name, kind), values in zip(ANNOTATIONS.items(), columns, strict=True)}
 
@@ -141,7 +142,7 @@ class Take:
         return rows
 
     def cameras_json(self, cameras: Sequence[str], size: tuple[int, int]) -> dict[str, Any]:
-        """Intrinsics and pose of each camera at the start; a wrist camera's pose is in the frame of its tip. Uncalibrated ones are left out."""
+        """Intrinsics and pose of each calibrated camera at the start; a wrist camera's pose is in the frame of its tip."""
         self.load(0)
         arms = self.env.robot_state().arms
         found: dict[str, Any] = {}

@@ -41,8 +41,8 @@ def run_jobs(
 ) -> Iterator[tuple[int, Result | CapexError]]:
     """Yield (place in `jobs`, result) as the jobs finish.
 
-    `fresh` gives each job a process that did nothing before; otherwise workers are kept, and a single one is this process itself. A job that
-    fails with a sentence yields it as a CapexError; so does one whose process dies. Any other exception is a bug and is raised.
+    `fresh` gives each job a process that did nothing before; otherwise workers are kept, and a single one is this process itself. A job
+    that fails with a sentence yields it as a CapexError; so does one whose process dies. Any other exception is a bug and is raised.
     """
     if parallel < 1:
         raise CapexError(f"--parallel is {parallel}; it must be at least 1")
@@ -113,6 +113,7 @@ def _serve(work: Callable[[Job], Result], pipe: Connection) -> None:
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             job = pipe.recv()
+            answer: tuple[str, object]
             try:
                 answer = ("result", work(job))
             except CapexError as error:

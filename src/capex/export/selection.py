@@ -106,10 +106,7 @@ class Selection:
 
 def find_attempts(place: Path) -> list[Attempt]:
     """Every whole episode of a run, or of one chain of it, by chain and start."""
-    if (place / "episodes").is_dir():
-        chains = [Chain(place)]
-    else:
-        chains = find_run(place).chains()
+    chains = [Chain(place)] if (place / "episodes").is_dir() else find_run(place).chains()
     attempts = [_attempt(chain.episode(index)) for chain in chains for index in chain.finished()]
     if not attempts:
         raise CapexError(f"{place} holds no whole episode; collect some first")
@@ -262,4 +259,3 @@ def _by_key(selection: Selection) -> dict[Key, Attempt]:
                 "choose with --arms, or give a chain's folder instead of the run's"
             )
     return {key: several[0] for key, several in found.items()}
-

@@ -1,7 +1,7 @@
 """Statistics of a dataset in float64, over every frame and every pixel; quantiles are exact, never averaged over episodes.
 
-Vectors are described column by column, so that a dataset larger than memory can be described from a file. Images are uint8, so that a histogram of
-256 values per channel holds everything there is to know about them.
+Vectors are described column by column, so that a dataset larger than memory can be described from a file. Images are uint8, so that a
+histogram of 256 values per channel holds everything there is to know about them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from capex.pose import Array
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
+STATISTICS = ("min", "max", "mean", "std", "count", *QUANTILES)
 Histogram = npt.NDArray[np.int64]  # (3, 256): how often each value occurs, per channel
 Stats = dict[str, Any]  # name -> nested lists, as they stand in stats.json
 
@@ -31,6 +32,11 @@ def describe(values: Array) -> Stats:
     }
     quantiles = [np.quantile(c, list(QUANTILES.values())) for c in columns]
     return stats | {name: [float(q[k]) for q in quantiles] for k, name in enumerate(QUANTILES)}
+
+
+def empty_histogram() -> Histogram:
+    """Of no picture yet; a PIL histogram of an RGB picture, reshaped, adds to it."""
+    return np.zeros((3, 256), dtype=np.int64)
 
 
 def describe_images(counts: Histogram, frames: int) -> Stats:

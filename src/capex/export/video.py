@@ -8,7 +8,6 @@ from typing import Any
 
 import av
 
-from capex.errors import CapexError
 from capex.worlds import Image
 
 CODEC, PIXELS = "libx264", "yuv420p"
@@ -69,12 +68,6 @@ class Joined:
     def close(self) -> None:
         """Finish the file."""
         self._container.close()
-
-
-def check_size(size: tuple[int, int]) -> None:
-    """Refuse a picture size that h264 cannot store with shared colours."""
-    if size[0] % 2 or size[1] % 2:
-        raise CapexError(f"--size is {size[0]} {size[1]}; video needs an even width and height")
 
 
 def feature_info(size: tuple[int, int], fps: int) -> dict[str, Any]:
