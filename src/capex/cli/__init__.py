@@ -12,6 +12,7 @@ from tyro.conf import subcommand
 from capex.cli.expert import Demo, Expert
 from capex.cli.export import Certify, Export
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
+from capex.cli.students import Evaluate, PolicyCommand, Study, Train
 from capex.errors import CapexError
 
 Command = (
@@ -22,6 +23,10 @@ Command = (
     | Annotated[Expert, subcommand("expert")]
     | Annotated[Certify, subcommand("certify")]
     | Annotated[Export, subcommand("export")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Study, subcommand("study")]
+    | Annotated[PolicyCommand, subcommand("policy")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]

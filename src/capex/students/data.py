@@ -25,7 +25,6 @@ from capex.errors import CapexError
 from capex.store import read_json, write_json
 
 FORMAT = 1
-IMAGE_PREFIX = "observation.images."
 FRAMES_FOLDER = ".frames"
 HIDDEN_STATE = "base_"  # where the robot stands on the floor is not an input: the paper's students see the arm only
 
@@ -41,7 +40,8 @@ class Episode:
     task: str = ""
     start: int = -1
     seed: int = 0
-    source: str = ""  # the arm or model that made it
+    source: str = ""  # the arm that made it
+    stand_in: bool = False  # its demonstrator stands in for a model or a human
     certified: bool = False
 
 

@@ -183,6 +183,7 @@ def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict
             "frames": len(demonstrations.states),
             "starts": sorted({(e.world, e.task, e.start, e.seed) for e in demonstrations.episodes}),
             "sources": sorted({e.source for e in demonstrations.episodes}),
+            "stand_in": any(e.stand_in for e in demonstrations.episodes),
             "labels": dict(job.labels),
             "versions": versions() | {"torch": torch.__version__},
         },

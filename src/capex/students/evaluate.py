@@ -1,0 +1,229 @@
+"""`capex evaluate`: a policy on starts that no dataset used, the same list for every policy; success if the criterion holds at any step.
+
+All episodes advance in step: one round applies one action to each, shows what the policy wants to see, and asks the network once for all
+that need it. So results do not depend on the number of processes. (They may depend, by rounding, on which starts run together.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from capex import worlds
+from capex.collect import parse_names
+from capex.errors import CapexError
+from capex.store import Chain, open_run, read_json
+from capex.students import checkpoint
+from capex.students.policy import Episode, Policy, make_policy
+from capex.students.rollouts import Plan, Seen, work
+from capex.students.spec import PolicySpec
+
+SLOTS = 64  # episodes that advance together
+UNTRAINED = "untrained"
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """One evaluation."""
+
+    checkpoint: Path
+    name: str  # WORLD:TASK
+    starts: tuple[int, ...]
+    out: Path
+    arm: str = ""  # what the records call the policy; by default its kind and training steps
+    parallel: int = 0  # processes; 0: one per core
+    device: str = "auto"
+    seed: int = 0  # of what is random in the policy
+    untrained: bool = False  # fresh weights in place of the trained ones
+    allow_seen: bool = False
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """How one episode went."""
+
+    index: int
+    success: bool
+    steps: int
+    path: Path
+
+
+def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, steps: None) -> Iterator[Rollout]:
+    """Run what the run directory does not hold yet, yielding each episode as it is written. `rounds` hears of every round."""
+    place = checkpoint.find(job.checkpoint)
+    spec = PolicySpec.from_json(read_json(place / "policy.json"))
+    if len(parse_names(job.name)) != 1:
+        raise CapexError(f"'{job.name}' names several tasks; a policy is evaluated on one at a time")
+    _check(job, spec)
+    plan_arm = arm_of(job, spec)
+    run = open_run(job.out, {"command": "evaluate"})
+    world, task = parse_names(job.name)[0]
+    chain = run.chain(world, task, plan_arm)
+    student = describe(job, place, spec)
+    with chain.owned():
+        chain.sweep()
+        _same_student(chain, student)
+        todo = [i for i in job.starts if i not in set(chain.finished())]
+        if not todo:
+            return
+        policy = _load(job, place, spec)
+        for first in range(0, len(todo), SLOTS):
+            wave = todo[first : first + SLOTS]
+            yield from _wave(job, policy, chain, plan_arm, student, wave, rounds)
+
+
+def arm_of(job: Rollouts, spec: PolicySpec) -> str:
+    """What the records call the policy."""
+    return job.arm or f"{spec.policy}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
+
+
+def describe(job: Rollouts, place: Path, spec: PolicySpec) -> dict[str, Any]:
+    """What goes into every record about the policy: enough to tell two of them apart, and no path of this machine."""
+    weights = hashlib.sha256((place / "model.safetensors").read_bytes()).hexdigest()[:16]
+    kept = {k: spec.training[k] for k in ("steps", "seed", "datasets", "episodes", "sources", "labels") if k in spec.training}
+    untrained = {"steps": 0, "untrained": True} if job.untrained else {}
+    return {"policy": spec.policy, "weights": weights, "initialisation": spec.initialisation, **kept, **untrained, "evaluation_seed": job.seed}
+
+
+def _load(job: Rollouts, place: Path, spec: PolicySpec) -> Policy:
+    import torch
+
+    torch.manual_seed(job.seed)
+    net = spec.network()
+    if not job.untrained:
+        net.load_state_dict(checkpoint.load_policy_files(place)[1])
+    return make_policy(spec, net, job.device)
+
+
+def _check(job: Rollouts, spec: PolicySpec) -> None:
+    env = worlds.make(job.name)
+    wanted, sees = env.spec.action_names, [c.name for c in env.spec.cameras]
+    missing = [n for n in spec.state_names if n not in env.spec.state_names]
+    env.close()
+    if tuple(spec.action_names) != tuple(wanted):
+        raise CapexError(f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes {', '.join(wanted)}; the orders must agree")
+    if missing or not set(spec.cameras) <= set(sees):
+        lacking = [*missing, *(c for c in spec.cameras if c not in sees)]
+        raise CapexError(f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on")
+    world, _, task = job.name.partition(":")
+    trained = {(w, t, i) for w, t, i, _ in spec.training.get("starts", [])}
+    seen = [i for i in job.starts if (world, task, i) in trained]
+    if seen and not job.allow_seen:
+        raise CapexError(
+            f"{len(seen)} of the starts were trained on (first: {seen[0]}); take others, such as --starts 1000:1050, or add --allow-seen"
+        )
+    if job.parallel < 0:
+        raise CapexError(f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core")
+
+
+def _same_student(chain: Chain, student: dict[str, Any]) -> None:
+    for index in chain.finished()[:1]:
+        held = read_json(chain.episode(index) / "record.json").get("student", {}).get("weights")
+        if held != student["weights"]:
+            raise CapexError(f"{chain.path} holds rollouts of other weights ({held}); choose another --name or --out")
+
+
+def _wave(
+    job: Rollouts,
+    policy: Policy,
+    chain: Chain,
+    arm: str,
+    student: dict[str, Any],
+    starts: Sequence[int],
+    rounds: Callable[[int, int], None],
+) -> Iterator[Rollout]:
+    spec = policy.spec
+    count = min(job.parallel or os.cpu_count() or 1, len(starts))
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(prefix="capex-evaluate-") as folder:
+        shared = Path(folder) / "images"
+        shape = (len(starts), len(spec.cameras), spec.image_size, spec.image_size, 3)
+        images = np.memmap(shared, dtype=np.uint8, mode="w+", shape=shape)
+        stand_in = bool(spec.training.get("stand_in"))
+        plan = Plan(
+            job.name, chain.path, arm, f"student:{spec.policy}", spec.cameras, spec.image_size, shared, len(starts), stand_in, student
+        )
+        pipes: list[Connection] = []
+        processes = []
+        for _ in range(count):
+            mine, theirs = context.Pipe()
+            process = context.Process(target=work, args=(theirs, plan), daemon=True)
+            process.start()
+            theirs.close()
+            pipes.append(mine)
+            processes.append(process)
+        try:
+            yield from _rounds(job, policy, pipes, images, starts, rounds)
+            for pipe in pipes:
+                pipe.send(None)
+        finally:
+            for pipe in pipes:
+                pipe.close()
+            for process in processes:
+                process.join(5)
+                if process.is_alive():
+                    process.terminate()
+
+
+def _rounds(
+    job: Rollouts, policy: Policy, pipes: Sequence[Connection], images: Any, starts: Sequence[int], rounds: Callable[[int, int], None]
+) -> Iterator[Rollout]:
+    """Advance every episode of a wave until all are over. Slot k belongs to worker k modulo their number."""
+    names = _state_names(job.name)
+    home = [pipes[slot % len(pipes)] for slot in range(len(starts))]
+    for pipe in pipes:
+        pipe.send(("begin", {slot: index for slot, index in enumerate(starts) if home[slot] is pipe}))
+    seen = _gather(pipes)
+    minds: dict[int, Episode] = {slot: policy.begin(seed=job.seed * 1_000_003 + index) for slot, index in enumerate(starts)}
+    steps = 0
+    while minds:
+        slots = sorted(minds)
+        observations = []
+        for slot in slots:
+            state = dict(zip(names, seen[slot].proprio, strict=True))
+            views = dict(zip(policy.spec.cameras, images[slot], strict=True)) if minds[slot].wants_images() else {}
+            observations.append({"images": views, "state": state, "instruction": seen[slot].instruction})
+        actions = policy.act_many([minds[s] for s in slots], observations)
+        show = {slot for slot in slots if minds[slot].wants_images()}
+        for pipe in pipes:
+            mine = {s: a for s, a in zip(slots, actions, strict=True) if home[s] is pipe}
+            if mine:
+                pipe.send(("step", mine, [s for s in mine if s in show]))
+        seen |= _gather([pipe for pipe in pipes if any(home[s] is pipe for s in slots)])
+        steps += 1
+        for slot in slots:
+            if seen[slot].over:
+                del minds[slot]
+                yield Rollout(starts[slot], seen[slot].success, seen[slot].steps, Path(seen[slot].path))
+        rounds(len(minds), steps)
+
+
+def _gather(pipes: Sequence[Connection]) -> dict[int, Seen]:
+    found: dict[int, Seen] = {}
+    for pipe in pipes:
+        try:
+            answer = pipe.recv()
+        except EOFError:
+            raise CapexError("a simulating process ended without a word; run with --parallel 1 to see why") from None
+        if isinstance(answer, CapexError):
+            raise answer
+        if isinstance(answer, BaseException):
+            raise CapexError(f"a simulating process failed: {type(answer).__name__}: {answer}") from answer
+        found |= answer
+    return found
+
+
+def _state_names(name: str) -> tuple[str, ...]:
+    env = worlds.make(name)
+    names = env.spec.state_names
+    env.close()
+    return names
