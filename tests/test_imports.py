@@ -14,6 +14,8 @@ HOMES = {  # package -> the only places that may import it
     "OpenGL": ("worlds/render.py",),
     "av": ("film.py",),
     "matplotlib": ("worlds/kitchen/reach.py",),
+    "scipy": ("stats.py",),
+    "statsmodels": ("stats.py",),
     "tyro": ("cli",),
     "openai": ("models/",),
     "anthropic": ("models/anthropic.py",),
