@@ -21,6 +21,7 @@ AREAS = {  # area of the time budget -> test files
         "test_memory",
         "test_models",
         "test_observation",
+        "test_paper_numbers",
         "test_perception",
         "test_prompts",
         "test_reading",

@@ -140,7 +140,7 @@ def test_memory_against_cleared_memory():
     assert pairs <= 18 * (STARTS - 1)
     assert (with_memory - both, cleared - both) == (61, 38)
     assert round(mcnemar(61, 38), 3) == 0.027
-    assert (178 + 7, 148 + 14, 274 + 67) == (with_memory, cleared, pairs)
+    assert (with_memory, cleared, pairs) == (178 + 7, 148 + 14, 274 + 67)
     assert (round(100 * 148 / 274, 1), round(100 * 178 / 274, 1)) == (54.0, 65.0)
     # How the 124 divide is not printed; of all divisions only one gives both p-values.
     fits = [

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-
 from scipy import stats as scipy_stats
 
 from capex.stats import (
