@@ -29,6 +29,7 @@ LAYERS = {
     "worlds/__init__.py": ("errors", "plan", "pose", "worlds"),
     "executor.py": ("errors", "plan", "pose", "worlds"),
     "store.py": ("errors", "pose"),
+    "run.py": ("errors", "memory", "models", "store"),
     "recorder.py": ("executor", "pose", "worlds"),
     "models/__init__.py": ("errors",),
     "prices.py": ("errors", "models"),
