@@ -11,6 +11,7 @@ from tyro.conf import subcommand
 
 from capex.cli.expert import Demo, Expert
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
+from capex.cli.report import Report
 from capex.errors import CapexError
 
 Command = (
@@ -19,6 +20,7 @@ Command = (
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Prompt, subcommand("prompt")]
     | Annotated[Expert, subcommand("expert")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]
