@@ -34,8 +34,21 @@ class Browser:
         self._profile = tempfile.mkdtemp(prefix="capex-browser-")
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-background-networking"]
-        flags += ["--disable-component-update", "--disable-sync", "--remote-debugging-pipe", f"--user-data-dir={self._profile}", "about:blank"]
+        flags = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-extensions",
+            "--disable-background-networking",
+        ]
+        flags += [
+            "--disable-component-update",
+            "--disable-sync",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={self._profile}",
+            "about:blank",
+        ]
         # Chromium reads commands from descriptor 3 and writes answers to 4, whatever numbers our pipes have.
         launch = "import os, sys; os.dup2(int(sys.argv[1]), 13); os.dup2(int(sys.argv[2]), 14); os.dup2(13, 3); os.dup2(14, 4); os.execv(sys.argv[3], sys.argv[3:])"
         self._process = subprocess.Popen(
@@ -134,7 +147,13 @@ class Browser:
             self.requests.append(parameters["request"]["url"])
         elif kind == "Page.javascriptDialogOpening":
             self.messages.append(f"dialog: {parameters['message']}")
-            os.write(self._out, json.dumps({"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}, "sessionId": self._session}).encode() + b"\0")
+            os.write(
+                self._out,
+                json.dumps(
+                    {"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}, "sessionId": self._session}
+                ).encode()
+                + b"\0",
+            )
 
     def _read(self) -> dict[str, Any]:
         import select

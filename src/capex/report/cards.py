@@ -10,7 +10,7 @@ from pathlib import Path
 from capex.memory.record import EpisodeRecord
 from capex.report.compare import TaskKey
 from capex.report.data import Episode, read_record
-from capex.report.sources import LAST, Source
+from capex.report.sources import LAST, Source, main_source
 from capex.report.strips import Filmer, Strip
 
 SHOWN = 48  # strips on a page unless told otherwise; about 0.11 MB each
@@ -84,10 +84,9 @@ class Choice:
 
 def choose_twins(sources: Sequence[Source]) -> list[Choice]:
     """For each task the arm with memory (or the most successful one) beside up to two others, at its median length."""
-    collected = [s for s in sources if s.scorable and s.arm not in LAST]
-    if not collected:
+    main = main_source(sources)
+    if main is None:
         return []
-    main = next((s for s in collected if s.memory == "chain"), max(collected, key=lambda s: sum(bool(e.success) for e in s.scorable)))
     others = sorted((s for s in sources if s is not main and s.scorable), key=lambda s: (s.arm not in LAST, s.number))
     found = []
     for task in list(dict.fromkeys((e.world, e.task) for e in main.scorable))[:PAIRED_TASKS]:

@@ -103,6 +103,7 @@ class RunInfo:
 
     name: str
     path: Path
+    given: Path  # as the user wrote it
     settings: Mapping[str, Any] | None
     manifest: Mapping[str, Any]
 
@@ -125,12 +126,12 @@ class Data:
 
 def load(paths: Sequence[Path]) -> Data:
     """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence in `problems`."""
-    unique = list(dict.fromkeys(path.resolve() for path in paths))
-    names = _names(unique)
+    unique = {path.resolve(): path for path in reversed(paths)}
+    names = _names(list(unique))
     data = Data()
-    for path in unique:
+    for path in reversed(unique):
         run = find_run(path)
-        info = _info(run, names[path], data.problems)
+        info = _info(run, names[path], unique[path], data.problems)
         data.runs.append(info)
         _read(run, info, len(data.runs) - 1, data)
     return data
@@ -142,14 +143,14 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
     return {p: f"{p.parent.name}/{p.name}" if p.name in twice else p.name for p in paths}
 
 
-def _info(run: Run, name: str, problems: list[str]) -> RunInfo:
+def _info(run: Run, name: str, given: Path, problems: list[str]) -> RunInfo:
     try:
         manifest = read_json(run.path / "manifest.json")
     except CapexError as error:
         problems.append(f"Run {name}: {error}. Its settings are not known, so it is kept apart from all others.")
-        return RunInfo(name, run.path, None, {})
+        return RunInfo(name, run.path, given, None, {})
     settings = manifest.get("settings")
-    return RunInfo(name, run.path, settings if isinstance(settings, Mapping) else None, manifest)
+    return RunInfo(name, run.path, given, settings if isinstance(settings, Mapping) else None, manifest)
 
 
 def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:

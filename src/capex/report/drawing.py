@@ -19,7 +19,7 @@ from capex.report.cards import Card, Twins
 from capex.report.figures import Figure, Panel
 from capex.report.strips import SIZE_PX, Frame, Mark, Point, fate
 
-TRACK_WIDTH, TRACK_HEIGHT, TRACK_BASE = 160, 46, 42
+TRACK_WIDTH, TRACK_BASE, NO_CONFIDENCE_BASE = 160, 42, 8
 SLOTS_AT_LEAST = 8
 # In photographs the colours are the same in a light and a dark page.
 FATE_COLOURS = {"done": "#35c57c", "stopped": "#ff4d5e", "deferred": "#ffd23f", "skipped": "#c9ced6"}
@@ -74,22 +74,23 @@ def track(turn: Turn, tau: float | None) -> Markup:
     """Confidences of a plan: a circle at what was stated, a bar as high as what calibration made of it, coloured by what became of it."""
     slots = max(len(turn.waypoints), SLOTS_AT_LEAST)
     step = (TRACK_WIDTH - 4) / slots
-    scale = TRACK_BASE - 6
-    parts = [Markup('<svg class="track" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(TRACK_WIDTH, TRACK_HEIGHT, _aloud(turn))]
-    has_any = any(w.waypoint.confidence is not None for w in turn.waypoints)
-    if tau is not None and has_any:
-        y = TRACK_BASE - scale * tau
+    base = TRACK_BASE if any(w.waypoint.confidence is not None for w in turn.waypoints) else NO_CONFIDENCE_BASE
+    scale = base - 6
+    box = (TRACK_WIDTH, base + 4, _aloud(turn))
+    parts = [Markup('<svg class="track" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(*box)]
+    if tau is not None and base == TRACK_BASE:
+        y = base - scale * tau
         parts.append(Markup('<line class="tau" x1="0" x2="{}" y1="{}" y2="{}"/>').format(TRACK_WIDTH, f"{y:g}", f"{y:g}"))
     for k, row in enumerate(turn.waypoints):
         x = 2 + k * step
         p, q = row.calibrated, row.waypoint.confidence
         height = scale * p if p is not None else 4.0
-        box = tuple(f"{v:.1f}" for v in (x + 0.15 * step, TRACK_BASE - height, 0.7 * step, height))
-        shape = Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>').format(fate(row.status), *box)
+        bar = tuple(f"{v:.1f}" for v in (x + 0.15 * step, base - height, 0.7 * step, height))
+        shape = Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>').format(fate(row.status), *bar)
         if q is not None:
-            shape += Markup('<circle cx="{}" cy="{}" r="2"/>').format(f"{x + 0.5 * step:.1f}", f"{TRACK_BASE - scale * q:.1f}")
+            shape += Markup('<circle cx="{}" cy="{}" r="2"/>').format(f"{x + 0.5 * step:.1f}", f"{base - scale * q:.1f}")
         parts.append(Markup("<g><title>{}</title>{}</g>").format(describe(turn, k + 1), shape))
-    parts.append(Markup('<line class="floor" x1="0" x2="{0}" y1="{1}" y2="{1}"/></svg>').format(TRACK_WIDTH, TRACK_BASE))
+    parts.append(Markup('<line class="floor" x1="0" x2="{0}" y1="{1}" y2="{1}"/></svg>').format(TRACK_WIDTH, base))
     return Markup("").join(parts)
 
 
@@ -116,16 +117,23 @@ def twins_figure(number: int, twins: Twins) -> Figure:
 def _draw_strip(ax: Axes, card: Card) -> None:
     images = [np.asarray(Picture.open(io.BytesIO(f.jpeg))) for f in card.strip.frames]
     ax.imshow(np.concatenate(images, axis=1))
+    dots: list[tuple[float, float, str]] = []
+    crosses: list[Point] = []
     for k, frame in enumerate(card.strip.frames):
         for drawn in frame.drawn:
-            x, y = [k * SIZE_PX + u for u, _ in drawn.path], [v for _, v in drawn.path]
-            ax.plot(x, y, color="white", linewidth=0.8)
-            for mark in drawn.marks:
-                if not (0 <= mark.at[0] <= SIZE_PX and 0 <= mark.at[1] <= SIZE_PX):
-                    continue
-                ax.scatter(k * SIZE_PX + mark.at[0], mark.at[1], s=5, color=FATE_COLOURS[mark.fate], edgecolors="black", linewidths=0.4)
-                if mark.stopped_at is not None:
-                    ax.scatter(k * SIZE_PX + mark.stopped_at[0], mark.stopped_at[1], s=16, marker="x", color=FATE_COLOURS["stopped"])
+            inside = [(k * SIZE_PX + u, v) for u, v in drawn.path if _inside((u, v))]
+            ax.plot([u for u, _ in inside], [v for _, v in inside], color="white", linewidth=0.8)
+            dots += [(k * SIZE_PX + m.at[0], m.at[1], FATE_COLOURS[m.fate]) for m in drawn.marks if _inside(m.at)]
+            ends = [m.stopped_at for m in drawn.marks if m.stopped_at is not None]
+            crosses += [(k * SIZE_PX + u, v) for u, v in ends if _inside((u, v))]
+    ax.scatter(
+        [x for x, _, _ in dots], [y for _, y, _ in dots], s=5, c=[c for _, _, c in dots], edgecolors="black", linewidths=0.4, zorder=3
+    )
+    ax.scatter([x for x, _ in crosses], [y for _, y in crosses], s=16, marker="x", color=FATE_COLOURS["stopped"], zorder=4)
     ax.set_xlim(0, SIZE_PX * len(images))
     ax.set_ylim(SIZE_PX, 0)
     ax.set_axis_off()
+
+
+def _inside(point: Point) -> bool:
+    return 0 <= point[0] <= SIZE_PX and 0 <= point[1] <= SIZE_PX

@@ -158,6 +158,7 @@ def files(figure: Figure) -> dict[str, bytes]:
         png = io.BytesIO()
         FigureCanvasAgg(canvas)
         canvas.savefig(png, format="png", dpi=PNG_DPI)
+        canvas.set_layout_engine("none")  # it stays as it was laid out
         svg = _svg(canvas)
     return {f"{figure.name}.svg": svg.encode(), f"{figure.name}.png": png.getvalue()}
 

@@ -38,5 +38,4 @@
     zoom.replaceChildren(view, side);
     dialog.showModal();
   });
-  addEventListener("beforeprint", () => document.querySelectorAll("details.folded").forEach((d) => (d.open = true)));
 })();

@@ -46,6 +46,7 @@ class ShownRun:
 
     name: str
     path: Path
+    given: Path
     summary: str
     text: str
 
@@ -141,4 +142,4 @@ def _shown(run: RunInfo, data: Data) -> ShownRun:
     versions: dict[str, Any] = dict(run.manifest.get("versions") or {})
     built = ", ".join(f"{k} {versions[k]}" for k in ("capex", "mujoco", "numpy") if k in versions)
     summary = f"{number_of:,} episodes" + (f"; {built}" if built else "")
-    return ShownRun(run.name, run.path, summary, json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str))
+    return ShownRun(run.name, run.path, run.given, summary, json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str))

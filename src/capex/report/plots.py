@@ -12,7 +12,7 @@ from capex.report.calibration import Calibration, Judged, Swept, Truncated, Weig
 from capex.report.compare import Tally, TaskKey, verdicts
 from capex.report.costs import KINDS, Bill, DecisionCurve
 from capex.report.experience import CurvePoint, Experience
-from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, WIDTH_IN, Figure, Key, Panel, colour
+from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, PAPER, WIDTH_IN, Figure, Key, Panel, colour
 from capex.report.sources import Source
 from capex.stats import wilson
 
@@ -42,7 +42,8 @@ def bars(groups: Sequence[tuple[str, Sequence[Tally | None]]], palette: Sequence
                     continue
                 low, high = tally.interval
                 ax.barh(y - 0.5, tally.share, height=thick, color=own, linewidth=0)
-                ax.plot([low, high], [y - 0.5] * 2, color=INK, linewidth=0.8, solid_capstyle="butt")
+                ax.plot([low, high], [y - 0.5] * 2, color=PAPER, linewidth=2.4, solid_capstyle="butt")
+                ax.plot([low, high], [y - 0.5] * 2, color=INK, linewidth=0.9, solid_capstyle="butt")
                 ax.text(1.03, y - 0.5, f"{tally.successes}/{tally.n}", ha="left", va="center", fontsize=7, color=INK, clip_on=False)
             y += gap
         ax.set_ylim(y - gap + 0.4, -0.9)
@@ -219,7 +220,8 @@ def truncation_figure(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Fi
                 x = lows.index(row.low) + (i + 0.5) * width - 0.4
                 low, high = wilson(row.plans.successes, row.plans.n)
                 ax.bar(x, row.plans.successes / row.plans.n, width=0.9 * width, color=colour(source), linewidth=0)
-                ax.plot([x, x], [low, high], color=INK, linewidth=0.8)
+                ax.plot([x, x], [low, high], color=PAPER, linewidth=2.4, solid_capstyle="butt")
+                ax.plot([x, x], [low, high], color=INK, linewidth=0.9, solid_capstyle="butt")
                 ax.text(x, high + 0.015, f"{row.plans.n}", ha="center", va="bottom", fontsize=6, color=MUTED)
         ax.set_xticks(range(len(lows)), [names[low] for low in lows])
         ax.set_ylim(0, 1.05)

@@ -91,6 +91,14 @@ def _coloured(sources: Sequence[Source]) -> list[Source]:
     return [replace(s, colour=taken[s.number] if s.number in taken else next(spare)) for s in sources]
 
 
+def main_source(sources: Sequence[Source]) -> Source | None:
+    """What the report is about: the first arm with memory, else the most successful one; a privileged source only where it is alone."""
+    scored = [s for s in sources if s.scorable]
+    asked = [s for s in scored if s.arm not in LAST] or scored
+    most = max(asked, key=lambda s: sum(bool(e.success) for e in s.scorable), default=None)
+    return next((s for s in asked if s.memory == "chain"), most)
+
+
 def _parts(data: Data) -> list[_Part]:
     members: dict[Member, set[Any]] = {}
     for episode in data.episodes:

@@ -137,6 +137,8 @@ def rate(found: Rate, digits: int | None = None) -> str:
     show = significant if digits is None else lambda v: number(v, digits)
     if found.value is None:
         return MISSING
+    if found.value == 0:
+        return "0"
     if math.isinf(found.value) or found.interval is None:
         return show(found.value)
     return f"{show(found.value)} ({show(found.interval[0])} to {show(found.interval[1])})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from capex.report import plots
 from capex.report.compare import Comparison, Pairs
@@ -14,6 +15,8 @@ from capex.report.tables import (
     p_value,
     raw_tally,
 )
+
+ROWS_SHOWN = 40  # a longer table is folded
 
 
 def pairs_section(sources: Sequence[Source], compared: Sequence[Comparison]) -> Section:
@@ -73,7 +76,8 @@ def _pairs_table(compared: Sequence[Comparison]) -> Table:
     caption = "Starts with a valid episode in both sources: solved by both, by one alone, by neither; exact McNemar test, two-sided."
     head = ("Task", "Pairs", "Both", "Only first", "Only second", "Neither", "p")
     sources = tuple(dict.fromkeys(s for c in compared for s in (c.first, c.second)))
-    return Table("pairs", caption, head, "lrrrrrr", tuple(rows), tuple(raw), sources)
+    unfolded: Literal["open", "folded"] = "folded" if len(rows) > ROWS_SHOWN else "open"
+    return Table("pairs", caption, head, "lrrrrrr", tuple(rows), tuple(raw), sources, unfolded)
 
 
 def _unpaired_table(compared: Sequence[Comparison]) -> Table:

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from capex.report.compare import Comparison, Totals
+from capex.report.experience import Experience, experiences
 from capex.report.sections.section import Section
+from capex.report.sources import main_source
 from capex.report.tables import (
     MISSING,
     Row,
@@ -25,8 +27,11 @@ from capex.report.tables import (
 def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
     """Does it work, what did it cost, is the difference real?"""
     section = Section("summary", "Summary")
-    section.text += [_verdict(line) for line in lines if line.tally.n]
-    section.text += [_difference(c) for c in compared if c.first.arm == "base" or c is compared[0]]
+    main = main_source([line.source for line in lines])
+    section.text += [_verdict(line) for line in lines if line.source is main]
+    about = [c for c in compared if main in (c.first, c.second)]
+    section.text += [_difference(c) for c in [c for c in about if c.first.arm == "base"] or about[:1]]
+    section.text += [_memory(e) for e in experiences([line.source for line in lines]) if e.kept is main]
     sources = tuple(line.source for line in lines)
     rows, raw = [], []
     for line in lines:
@@ -79,12 +84,20 @@ def _difference(found: Comparison) -> str:
     if not found.pairs.n:
         if found.across is None:
             return f"{names}: no task in common."
-        return f"{names}: no start in common; across tasks p = {p_value(found.across.p)} (Cochran-Mantel-Haenszel)."
-    p = p_value(found.pairs.p)
-    return (
-        f"{names}: {points(found.pairs.difference)} points on the {found.pairs.n} starts valid in both, "
-        f"p {p if p.startswith('<') else '= ' + p} (exact McNemar)."
-    )
+        return f"{names}: no start in common; across tasks {_p(found.across.p)} (Cochran-Mantel-Haenszel)."
+    where = f"on the {found.pairs.n} starts valid in both"
+    return f"{names}: {points(found.pairs.difference)} points {where}, {_p(found.pairs.p)} (exact McNemar)."
+
+
+def _memory(found: Experience) -> str:
+    cells = found.everything
+    kept, cleared = cells.both + cells.only_second, cells.both + cells.only_first
+    return f"Memory: {kept} of {cells.n} starts solved with it, {cleared} with memory cleared each time, {_p(cells.p)} (exact McNemar)."
+
+
+def _p(p: float | None) -> str:
+    shown = p_value(p)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def _differences(compared: Sequence[Comparison], lines: Mapping[int, Totals]) -> Table:
@@ -93,11 +106,11 @@ def _differences(compared: Sequence[Comparison], lines: Mapping[int, Totals]) ->
         a, b = lines[c.first.number], lines[c.second.number]
         ratios = [_ratio(x.value, y.value) for x, y in ((a.usd, b.usd), (a.requests, b.requests), (a.minutes, b.minutes))]
         if c.pairs.n:
-            shown = (str(c.pairs.n), points(c.pairs.difference), f"{c.pairs.only_first} / {c.pairs.only_second}", p_value(c.pairs.p))
+            shown = (str(c.pairs.n), points(c.pairs.difference), f"{c.pairs.only_second} / {c.pairs.only_first}", p_value(c.pairs.p))
         else:
             apart = None if a.tally.share is None or b.tally.share is None else b.tally.share - a.tally.share
             shown = ("none", points(apart), MISSING, f"{p_value(c.across.p)} (CMH)" if c.across else MISSING)
-        rows.append(Row((f"{c.second.label} less {c.first.label}", *shown, *(_times(r) for r in ratios))))
+        rows.append(Row((c.second.label, c.first.label, *shown, *(_times(r) for r in ratios))))
         raw.append(
             {
                 "first": c.first.label,
@@ -117,13 +130,13 @@ def _differences(compared: Sequence[Comparison], lines: Mapping[int, Totals]) ->
         "Differences on the starts valid in both, in percentage points, with the exact McNemar test on the starts that only one of them "
         "solved; and how amounts per success compare. p-values are not adjusted for their number."
     )
-    head = ("Second less first", "Pairs", "Δ success", "Only first / second", "p", "$ ratio", "Requests ratio", "Min. ratio")
+    head = ("Source", "Less", "Pairs", "Δ success", "Only it / the other", "p", "$ ratio", "Requests ratio", "Min. ratio")
     sources = tuple(dict.fromkeys(s for c in compared for s in (c.first, c.second)))
-    return Table("differences", caption, head, "lrrrrrrr", tuple(rows), tuple(raw), sources)
+    return Table("differences", caption, head, "llrrrrrrr", tuple(rows), tuple(raw), sources)
 
 
 def _ratio(first: float | None, second: float | None) -> float | None:
-    if first is None or second is None or not math.isfinite(first) or not math.isfinite(second) or first == 0:
+    if first is None or second is None or not math.isfinite(first) or not math.isfinite(second) or 0 in (first, second):
         return None
     return second / first
 
