@@ -13,6 +13,7 @@ from capex.cli.expert import Demo, Expert
 from capex.cli.export import Certify, Export
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.students import Evaluate, PolicyCommand, Study, Train
+from capex.cli.report import Report
 from capex.errors import CapexError
 
 Command = (
@@ -27,6 +28,7 @@ Command = (
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Study, subcommand("study")]
     | Annotated[PolicyCommand, subcommand("policy")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]

@@ -92,7 +92,7 @@ class Row:
 
 def compare(found: Sequence[Cell], sources: tuple[str, str]) -> list[Row]:
     """Rows by task, policy and budget; the test compares the two sources."""
-    from capex.stats import fisher_exact
+    from capex.stats import fisher
 
     groups: dict[tuple[str, str, int], dict[str, list[Cell]]] = defaultdict(lambda: defaultdict(list))
     for cell in found:
@@ -108,7 +108,7 @@ def compare(found: Sequence[Cell], sources: tuple[str, str]) -> list[Row]:
         p = math.nan
         if all(s in by_source for s in sources):
             (_, _, a, n), (_, _, b, m) = (by_source[s] for s in sources)
-            p = fisher_exact(a, n - a, b, m - b)
+            p = fisher(a, n, b, m)
         rows.append(Row(task, policy, budget, by_source, p))
     return rows
 
@@ -121,8 +121,8 @@ def across_tasks(rows: Sequence[Row], sources: tuple[str, str]) -> dict[tuple[st
     for row in rows:
         if all(s in row.by_source for s in sources):
             (_, _, a, n), (_, _, b, m) = (row.by_source[s] for s in sources)
-            strata[(row.policy, row.budget)].append((a, n - a, b, m - b))
-    return {key: cochran_mantel_haenszel(tables) for key, tables in strata.items()}
+            strata[(row.policy, row.budget)].append((a, n, b, m))
+    return {key: cochran_mantel_haenszel(tables).p for key, tables in strata.items()}
 
 
 def markdown(found: Sequence[Cell], sources: tuple[str, str]) -> str:
