@@ -6,6 +6,7 @@ Hue and saturation of each kind, and how to find it in one view. Unknown nouns a
 from __future__ import annotations
 
 import numpy as np
+from scipy import ndimage
 
 from capex.models.pilot.eyes import Colour, Ellipse, Mask, Shape, View, ellipse, shapes, union
 
@@ -83,7 +84,8 @@ def plates(view: View) -> list[Ellipse]:
 
 def pans(view: View) -> list[Ellipse]:
     """Dark grey pans: lighter than a stove's glass, darker than steel, wide and round; first the one with most glass around it."""
-    grey = view.grey(0.065, 0.17, 0.40) & (np.abs(view.hue - 240) < 14)
+    grey = view.grey(0.065, 0.17, 0.38) & (np.abs(view.hue - 240) < 14)
+    grey = ndimage.binary_opening(grey, iterations=max(1, view.height // 100))  # cuts off the rings of burners behind it
     found = []
     for body in shapes(view, grey, 0.004, 0.12, close=2):
         outline = _hull(body)
@@ -125,3 +127,21 @@ def _hull(body: Shape) -> Ellipse | None:
     closed = np.vstack([corners, corners[:1]])
     steps = np.concatenate([np.linspace(a, b, 6, endpoint=False) for a, b in zip(closed[:-1], closed[1:], strict=True)])
     return ellipse(steps[:, 0], steps[:, 1])
+
+
+def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Shape]:
+    """Long thin things of a material, longest first: handles. Whatever is thick (an arm, a wall) is taken away before."""
+    width = max(2, view.height // 64)
+    thin = metal & ~ndimage.binary_dilation(ndimage.binary_opening(metal, iterations=width), iterations=width + 1)
+    found = [s for s in shapes(view, thin, 0.0002, 0.02, close=1) if s.elongation > 4 and s.axes[0] > shortest * view.height / 2]
+    return sorted(found, key=lambda s: (-s.axes[0], s.centre))
+
+
+def steel(view: View) -> Mask:
+    """Bright metal."""
+    return (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.42, 1.01)
+
+
+def dark_metal(view: View) -> Mask:
+    """Dark handles."""
+    return (view.saturation < 0.09) & view.between(0.05, 0.33)

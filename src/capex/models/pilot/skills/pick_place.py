@@ -98,8 +98,12 @@ def _dish_centre(answers: Answers) -> Array | None:
     stack = np.stack(points)
     low = float(np.median(stack[:, 2]))
     level = stack[np.abs(stack[:, 2] - low) < 0.05]
+    if not len(level):
+        return None
     middle = np.median(level, axis=0)
     near = level[np.linalg.norm(level[:, :2] - middle[:2], axis=1) < 0.17]
+    if not len(near):
+        return None
     centre = (near.min(axis=0) + near.max(axis=0)) / 2 if len(near) >= 6 else near.mean(axis=0)
     return np.array([centre[0], centre[1], float(near[:, 2].min())])
 
@@ -176,7 +180,7 @@ def _carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
     """Lift, bring it over the dish, lower it, let go and retreat."""
     tip = scene.tip
     if centre is None:
-        return Intent(f"I hold the {item} but do not see the {place}: lift and look.", tuple(line(tip, raised(tip, 0.10))))
+        return Intent(f"I hold the {item} but do not see the {place}: move it aside and look.", tuple(_aside(scene)))
     tall = any(word in item for word in TALL)
     hang = 0.085 if tall else 0.035  # how far the held thing reaches below the tip
     learned = [w.offset_cm[2] / 100 for w in scene.brief.references_with("release") if w.offset_cm is not None and max(map(abs, w.offset_cm[:2])) <= 9]
@@ -201,11 +205,19 @@ def _retreat(tip: Array) -> list[Move]:
 
 
 def _look_around(scene: Scene, item: str) -> Intent:
-    """Nothing seen: the hand may be in the way, so lift it and draw it back."""
+    """Nothing seen: the hand may be in the way."""
+    return Intent(f"I do not see the {item}: move the hand out of the way and look again.", tuple(_aside(scene)))
+
+
+def _aside(scene: Scene) -> list[Move]:
+    """Out of the line of sight: up first, then back, then across, each time somewhere else than the page says was tried."""
     tip = scene.tip
-    up = raised(tip, 0.10)
-    back = np.array([max(0.30, up[0] - 0.10), up[1], up[2]])
-    goal = up if float(np.linalg.norm(up - tip)) > 0.02 else back
-    if float(np.linalg.norm(goal - tip)) < 0.02:
-        goal = tip + np.array([0.0, 0.06 if tip[1] < 0 else -0.06, 0.0])
-    return Intent(f"I do not see the {item}: move the hand out of the way and look again.", tuple(line(tip, goal, "down")))
+    up = raised(tip, 0.08)
+    back = np.array([max(0.30, up[0] - 0.10), 0.6 * up[1], up[2]])
+    across = np.array([0.36, -0.10 if tip[1] > 0 else 0.10, min(0.68, ceiling(back))])
+    home = np.array([0.36, 0.0, 0.68])
+    tried = [np.array(w.target_cm) / 100 for w in scene.page.told[-6:] if w.target_cm is not None]
+    for goal in (up, back, across, home):
+        if float(np.linalg.norm(goal - tip)) > 0.02 and all(float(np.linalg.norm(goal - t)) > 0.02 for t in tried):
+            return path(tip, [goal], "keep" if scene.points_down() else "down")
+    return path(tip, [home if float(np.linalg.norm(home - tip)) > 0.05 else across], "keep" if scene.points_down() else "down")
