@@ -13,12 +13,13 @@ anew, fed with the answers that the request's messages hold, until it asks for s
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import hashlib
+import numpy as np
 
 from capex.errors import CapexError
 from capex.models import Answer, AssistantMessage, Attempt, AttemptObserver, Reply, Request, ToolCall, ToolResult, Usage, size
@@ -32,6 +33,8 @@ from capex.models.pilot.rig import Rig
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
 from capex.models.retry import as_reply
+from capex.plan import orientation_matrix
+from capex.pose import angle_between
 
 BLUR_PX = 1.0
 BLUR_MAX_PX = 100.0
@@ -44,7 +47,7 @@ class Pilot:
     name: str = "pilot"
     seed: int = 0
     blur_px: float = BLUR_PX
-    boast: Boast = Boast()
+    boast: Boast = field(default_factory=Boast)
     price_name: str = "pilot"
     stand_in: bool = True
 
@@ -82,7 +85,7 @@ class Pilot:
         if intent.drive is not None:
             arguments |= _drive(intent.drive)
             return arguments | ({"confidence": self.boast.state(scene.chance, 0, False)} if scene.brief.confidence else {})
-        moves = _shortened(intent.moves, scene.brief)
+        moves = _shortened(_moving(intent.moves, scene), scene.brief)
         rows = [self._waypoint(move, k, scene) for k, move in enumerate(moves)]
         arguments |= rows[0]
         return arguments | ({"chunk": rows[1:]} if rows[1:] else {})
@@ -119,7 +122,8 @@ def make(rest: str) -> Pilot:
             keys[key](text)
         except (KeyError, ValueError):
             raise CapexError(
-                f"'pilot:{rest}' has '{piece}'; write pilot, pilot:3 for a seed, or pilot:3,blur=2,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
+                f"'pilot:{rest}' has '{piece}'; write pilot, pilot:3 for a seed,"
+                " or pilot:3,blur=2,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
             ) from None
     return Pilot(name=f"pilot:{rest}" if rest else "pilot", boast=Boast(**boast), **settings)
 
@@ -194,6 +198,17 @@ def _rig(scene: Scene) -> Rig:
             if abs(du) < 0.12 * view.width and abs(dv) < 0.12 * view.height:
                 shift[view.camera] = (du, dv)
     return Rig(size_px, shift)
+
+
+def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
+    """The plan without waypoints at its beginning that ask for nothing new: where the hand is already, as it is held already."""
+    for k, move in enumerate(moves[:-1]):
+        if move.gripper != "keep" or move.touch or move.position_m is None:
+            return moves[k:]
+        turned = angle_between(orientation_matrix(move.orientation, scene.page.rotation), scene.page.rotation)
+        if float(np.linalg.norm(move.position_m - scene.tip)) > 0.009 or turned > 0.09:
+            return moves[k:]
+    return moves[-1:]
 
 
 def _shortened(moves: Sequence[Move], brief: Brief) -> list[Move]:

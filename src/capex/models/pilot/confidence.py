@@ -14,7 +14,7 @@ from capex.models.pilot.chance import Chance
 
 @dataclass(frozen=True)
 class Boast:
-    """How overconfident: the usual statement, how much it scatters (in logits), how much less a touch gets, how fast it fades along a plan."""
+    """How overconfident: the usual statement; in logits, how much it scatters, how much less a touch gets, and each further waypoint."""
 
     usual: float = 0.945
     scatter: float = 0.55

@@ -56,7 +56,9 @@ class View:
         found = np.zeros(self.value.shape, dtype=bool)
         for c in colours:
             off = np.abs((self.hue - c.hue + 180.0) % 360.0 - 180.0)
-            found |= (off <= c.hue_within) & (np.abs(self.saturation - c.saturation) <= c.saturation_within) & self.between(c.dark, c.bright)
+            found |= (
+                (off <= c.hue_within) & (np.abs(self.saturation - c.saturation) <= c.saturation_within) & self.between(c.dark, c.bright)
+            )
         return found
 
     def grey(self, saturation_below: float, dark: float, bright: float) -> Mask:
@@ -122,7 +124,7 @@ class Shape:
 
     def beside(self, other: Shape, margin: float) -> bool:
         """Whether the bounding boxes come within so many pixels of each other."""
-        return (
+        return bool(
             self.columns.min() - margin <= other.columns.max()
             and other.columns.min() - margin <= self.columns.max()
             and self.rows.min() - margin <= other.rows.max()

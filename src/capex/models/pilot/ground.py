@@ -1,7 +1,7 @@
 """Grounding: pixels of a thing in several views become one point in the base frame, or none when the views contradict each other.
 
-A skill asks for features; each has pixels by camera. With locate_pixel every pixel is asked for and the answers come back as the tool's text.
-Without it the two exterior views are intersected, which is all that a model could do.
+A skill asks for features; each has pixels by camera. With locate_pixel every pixel is asked for and the answers come back as the tool's
+text. Without it the two exterior views are intersected, which is all that a model could do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from capex.models.pilot.eyes import Pixel
 from capex.models.pilot.rig import Rig
+from capex.plan import Orientation
 from capex.pose import Array
 
 AGREE_M = 0.06  # two views of one thing within this are one thing: they see its two sides
@@ -68,7 +69,7 @@ class Move:
     """A waypoint that the pilot has in mind; `touch` where it expects to feel something."""
 
     position_m: Array | None
-    orientation: str | tuple[float, float, float] = "keep"
+    orientation: Orientation = "keep"
     gripper: str = "keep"
     touch: bool = False
 

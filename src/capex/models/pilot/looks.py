@@ -5,8 +5,11 @@ Hue and saturation of each kind, and how to find it in one view. Unknown nouns a
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from scipy import ndimage
+from scipy.spatial import ConvexHull, QhullError
 
 from capex.models.pilot.eyes import Colour, Ellipse, Mask, Shape, View, ellipse, shapes, union
 
@@ -117,15 +120,13 @@ def _inside(mask: Mask, outline: Ellipse) -> float:
 
 def _hull(body: Shape) -> Ellipse | None:
     """The ellipse through a region's convex outline."""
-    from scipy.spatial import ConvexHull, QhullError
-
     points = np.stack([body.columns, body.rows], axis=1).astype(float)
     try:
         corners = points[ConvexHull(points).vertices]
     except QhullError:
         return None
     closed = np.vstack([corners, corners[:1]])
-    steps = np.concatenate([np.linspace(a, b, 6, endpoint=False) for a, b in zip(closed[:-1], closed[1:], strict=True)])
+    steps = np.concatenate([np.linspace(a, b, 6, endpoint=False) for a, b in itertools.pairwise(closed)])
     return ellipse(steps[:, 0], steps[:, 1])
 
 

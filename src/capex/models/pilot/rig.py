@@ -1,8 +1,8 @@
 """Where the exterior cameras probably are, for an arm without locate_pixel: a guess made by eye, mended by where the fingers are seen.
 
 Nobody tells a model where the cameras stand. From the pictures one would guess: a little behind the robot's mount, about 60 cm to either
-side and a good metre above it, both looking at the working area, a lens of 60 degrees. The page says where the fingertips are, and the orange
-pads are seen: the difference between where the guess would show them and where they are seen is taken off every pixel.
+side and a good metre above it, both looking at the working area, a lens of 60 degrees. The page says where the fingertips are, and the
+orange pads are seen: the difference between where the guess would show them and where they are seen is taken off every pixel.
 """
 
 from __future__ import annotations

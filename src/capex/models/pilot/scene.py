@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +12,11 @@ from capex.models.pilot.chance import Chance
 from capex.models.pilot.eyes import Pixel, Shape, View
 from capex.models.pilot.ground import Feature, Move
 from capex.models.pilot.page import Brief, Page
+from capex.plan import Orientation
 from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
 
 LEG_M = 0.09
-REACH_M = ((0.30, 0.80), (0.43, 0.69), (0.52, 0.64), (0.60, 0.58), (0.69, 0.48))  # how high the hand gets, pointing down, by distance
+REACH_M = ((0.30, 0.43, 0.52, 0.60, 0.69), (0.80, 0.69, 0.64, 0.58, 0.48))  # by distance, how high the hand gets when it points down
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Scene:
         v = pixel[1] + blur * self.chance.normal(f"{view.camera} {name} v")
         return round(min(max(u, 0.5), view.width - 0.5), 1), round(min(max(v, 0.5), view.height - 0.5), 1)
 
-    def feature(self, name: str, spots: dict[str, Sequence[Pixel]], height_m: float = 0.47) -> Feature:
+    def feature(self, name: str, spots: Mapping[str, Sequence[Pixel]], height_m: float = 0.47) -> Feature:
         """Pixels by camera, seen with noise."""
         seen = {c: [self.spot(f"{name} {k}", self.views[c], p) for k, p in enumerate(row)] for c, row in spots.items()}
         return Feature(name, seen, height_m)
@@ -58,14 +59,14 @@ class Scene:
         return bool(self.page.rotation[0, 2] > 0.90)
 
 
-def line(start: Array, end: Array, orientation: str | tuple[float, float, float] = "keep", gripper: str = "keep", touch: bool = False) -> list[Move]:
+def line(start: Array, end: Array, orientation: Orientation = "keep", gripper: str = "keep", touch: bool = False) -> list[Move]:
     """Waypoints along a straight line; the gripper command and the touch come at its end."""
     count = max(1, math.ceil(float(np.linalg.norm(end - start)) / LEG_M - 1e-9))
     points = [start + (end - start) * (k + 1) / count for k in range(count)]
     return [Move(p, orientation) for p in points[:-1]] + [Move(points[-1], orientation, gripper, touch)]
 
 
-def path(start: Array, points: Sequence[Array], orientation: str | tuple[float, float, float] = "keep") -> list[Move]:
+def path(start: Array, points: Sequence[Array], orientation: Orientation = "keep") -> list[Move]:
     """Straight lines through points."""
     moves: list[Move] = []
     for point in points:
@@ -76,7 +77,7 @@ def path(start: Array, points: Sequence[Array], orientation: str | tuple[float, 
 
 def ceiling(point: Array) -> float:
     """How high the hand can be at a place, pointing down."""
-    return float(np.interp(math.hypot(point[0], point[1]), *zip(*REACH_M, strict=True)))
+    return float(np.interp(math.hypot(point[0], point[1]), REACH_M[0], REACH_M[1]))
 
 
 def raised(point: Array, by_m: float) -> Array:

@@ -11,6 +11,7 @@ from capex.models.pilot import looks
 from capex.models.pilot.eyes import Ellipse, Shape, View
 from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
 from capex.models.pilot.scene import Scene, ceiling, down, line, path, raised, spots_on
+from capex.plan import Orientation
 from capex.pose import Array
 
 PICK = re.compile(r"pick (?:up )?the (.+?)(?: from the (.+?))? and (?:place|put) it (?:in|on|onto|into|under) the (.+?)\.?$", re.I)
@@ -36,14 +37,13 @@ def pick_place(scene: Scene) -> Asking:
     seen = {v.camera: s for v in scene.exterior() if (s := _item(v, item, source, dishes)) is not None}
     asks += [scene.feature("item", {c: spots_on(s, (0.0, -0.6, 0.6)) for c, s in seen.items()})] if seen else []
     wrist = _wrist_item(scene, item)
-    if wrist is not None:
+    if wrist is not None and scene.brief.locate:
         asks += _wrist_features(scene, wrist)
     answers = yield asks
     centre = _dish_centre(answers)
     thing = answers["item"].agreed() if "item" in answers else None
-    if thing is not None and centre is not None and _let_go(scene) and float(np.linalg.norm((thing - centre)[:2])) < 0.09:
-        if float(np.linalg.norm(scene.tip - thing)) < CLEAR_M:
-            return Intent(f"The {item} lies in place; back off.", tuple(_retreat(scene.tip)))
+    if thing is not None and _in_place(scene, thing, centre) and float(np.linalg.norm(scene.tip - thing)) < CLEAR_M:
+        return Intent(f"The {item} lies in place; back off.", tuple(_retreat(scene.tip)))
     return _grasp(scene, item, thing, wrist, answers)
 
 
@@ -85,7 +85,9 @@ def _dish_feature(scene: Scene, dishes: dict[str, Ellipse]) -> Feature | None:
     if not dishes:
         return None
     spots = {c: [e.point(0, 0), e.point(-0.96, 0), e.point(0.96, 0), e.point(0, -0.93), e.point(0, 0.93)] for c, e in dishes.items()}
-    inside = {c: [p for p in row if 1 <= p[0] < scene.views[c].width - 1 and 1 <= p[1] < scene.views[c].height - 1] for c, row in spots.items()}
+    inside = {
+        c: [p for p in row if 1 <= p[0] < scene.views[c].width - 1 and 1 <= p[1] < scene.views[c].height - 1] for c, row in spots.items()
+    }
     return scene.feature("dish", inside)
 
 
@@ -108,6 +110,11 @@ def _dish_centre(answers: Answers) -> Array | None:
     return np.array([centre[0], centre[1], float(near[:, 2].min())])
 
 
+def _in_place(scene: Scene, thing: Array, centre: Array | None) -> bool:
+    """Whether the thing was let go and lies in the dish."""
+    return centre is not None and _let_go(scene) and float(np.linalg.norm((thing - centre)[:2])) < 0.09
+
+
 def _let_go(scene: Scene) -> bool:
     """Whether the page shows a release that ran."""
     return any(w.gripper in ("release", "open") and w.target_cm is not None for w in scene.page.told)
@@ -128,12 +135,9 @@ def _grasp(scene: Scene, item: str, thing: Array | None, wrist: Shape | None, an
         return _look_around(scene, item)
     point = close_up if close_up is not None else thing
     assert point is not None
-    orientation: str | tuple[float, float, float] = "keep" if scene.points_down() else "down"
-    if close_up is not None and wrist is not None and wrist.elongation > 1.3:
-        ends = answers["wrist item"].points["wrist"][1:]
-        if ends[0] is not None and ends[1] is not None:
-            along = ends[1] - ends[0]
-            orientation = down(math.atan2(along[1], along[0]) + 0.35 * (_empty_closes(scene) // 2))
+    orientation: Orientation = "keep" if scene.points_down() else "down"
+    if wrist is not None and wrist.elongation > 1.3 and (close_up is not None or not scene.brief.locate):
+        orientation = down(_long_side(scene, wrist, answers) + 0.35 * (_empty_closes(scene) // 2))
     elif _empty_closes(scene):
         orientation = down(0.6 * _empty_closes(scene))
     grasp = np.array([point[0], point[1], _grasp_height(scene, item, point, answers)])
@@ -155,6 +159,17 @@ def _grasp(scene: Scene, item: str, thing: Array | None, wrist: Shape | None, an
     return Intent(f"Descend onto the {item} across its long side, close, lift.", (*opening, *descent, *lift))
 
 
+def _long_side(scene: Scene, wrist: Shape, answers: Answers) -> float:
+    """The yaw of the thing's long axis: from its located ends, or as it lies in the wrist view, whose upper edge is the hand's front."""
+    ends = answers.get("wrist item", Found()).points.get("wrist", ())[1:]
+    if len(ends) == 2 and ends[0] is not None and ends[1] is not None and float(np.linalg.norm((ends[1] - ends[0])[:2])) > 0.02:
+        along = ends[1] - ends[0]
+        return math.atan2(along[1], along[0])
+    du, dv = wrist.axes[2]
+    hand = math.atan2(scene.page.rotation[1, 0], scene.page.rotation[0, 0])
+    return hand + math.atan2(-du, -dv)
+
+
 def _over(tip: Array, hover: Array) -> list[Array]:
     """Up first where needed, then over: never sweep at the height of things."""
     height = max(tip[2], min(hover[2] + 0.02, ceiling(tip)))
@@ -164,7 +179,9 @@ def _over(tip: Array, hover: Array) -> list[Array]:
 
 def _grasp_height(scene: Scene, item: str, point: Array, answers: Answers) -> float:
     """Where the tip must be: around a lying thing's middle, near the top of a standing one; below what was tried in vain."""
-    learned = [w.offset_cm[2] / 100 for w in scene.brief.references_with("close") if w.offset_cm is not None and max(map(abs, w.offset_cm)) <= 6]
+    learned = [
+        w.offset_cm[2] / 100 for w in scene.brief.references_with("close") if w.offset_cm is not None and max(map(abs, w.offset_cm)) <= 6
+    ]
     floor = answers.get("wrist floor", Found()).all("wrist")
     support = float(np.median([p[2] for p in floor])) if floor else None
     top = float(point[2])
@@ -183,7 +200,11 @@ def _carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
         return Intent(f"I hold the {item} but do not see the {place}: move it aside and look.", tuple(_aside(scene)))
     tall = any(word in item for word in TALL)
     hang = 0.085 if tall else 0.035  # how far the held thing reaches below the tip
-    learned = [w.offset_cm[2] / 100 for w in scene.brief.references_with("release") if w.offset_cm is not None and max(map(abs, w.offset_cm[:2])) <= 9]
+    learned = [
+        w.offset_cm[2] / 100
+        for w in scene.brief.references_with("release")
+        if w.offset_cm is not None and max(map(abs, w.offset_cm[:2])) <= 9
+    ]
     above = float(np.median(learned)) if learned and not tall else hang + 0.015
     target = np.array([centre[0], centre[1], centre[2] + max(above, hang)])
     over = raised(target, CARRY_M - 0.05)

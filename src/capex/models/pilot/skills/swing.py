@@ -1,7 +1,7 @@
-"""Swing a door or a lid: line the base up, bring closed fingers onto it near its free edge, follow the arc on which it travels, keep contact.
+"""Swing a door or a lid: line the base up, closed fingers onto it near its free edge, then along the arc on which it travels.
 
-Two kinds: a door on a vertical hinge is pushed on its face beside the handle, a flap on a hinge along its lower edge is lifted and pushed by
-its bar. The angle comes from what is seen: the leaf against the front it belongs to.
+Two kinds: a door on a vertical hinge is pushed on its face beside the handle, a flap on a hinge along its lower edge is lifted and
+pushed by its bar. The angle comes from what is seen: the leaf against the front it belongs to.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.models.pilot import looks
-from capex.models.pilot.eyes import Pixel, Shape, View
+from capex.models.pilot.eyes import Colour, Pixel, Shape, View
 from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move
 from capex.models.pilot.scene import Scene, line, path
-from capex.pose import Array, tilted_forward, yaw_matrix
+from capex.plan import Orientation
+from capex.pose import Array, tilted_forward
 
 CLOSE = re.compile(r"close the (.*?) ?(?:door|lid)\.?$", re.I)
 FLAPS = ("toaster oven", "oven", "dishwasher")
@@ -54,7 +55,7 @@ def _line_up(scene: Scene, stand: Array, into: Array, nearest_m: float) -> Drive
     return Drive(float(shrink * stand[0]), float(shrink * stand[1]), float(np.clip(turn, -1.5, 1.5)))
 
 
-def _shut_fingers(scene: Scene, orientation: str | tuple[float, float, float]) -> list[Move]:
+def _shut_fingers(scene: Scene, orientation: Orientation) -> list[Move]:
     return [Move(scene.tip, orientation, "close")] if scene.page.opening_m > 0.01 else []
 
 
@@ -68,7 +69,7 @@ def _flap(scene: Scene) -> Asking:
         asks.append(scene.feature("bar", {c: [b.along(f) for f in (-0.85, -0.4, 0.0, 0.4, 0.85)] for c, b in bars.items()}, 0.66))
     stand = {c: s for c, b in bars.items() if (s := _below(scene.views[c], b))}
     if stand:
-        asks.append(scene.feature("stand", {c: s for c, s in stand.items()}, 0.60))
+        asks.append(scene.feature("stand", stand, 0.60))
     answers = (yield asks) if asks else {}
     handle, into = _bar_pose(answers)
     if handle is None or into is None:
@@ -110,7 +111,7 @@ def _flap(scene: Scene) -> Asking:
 
 def _bar(view: View) -> Shape | None:
     """The steel bar of a flap: long, thin, level enough, next to dark glass."""
-    glass = view.like(looks.Colour(27, 0.52, 6, 0.09, 0.05, 0.42)) | view.grey(0.12, 0.04, 0.36)
+    glass = view.like(Colour(27, 0.52, 6, 0.09, 0.05, 0.42)) | view.grey(0.12, 0.04, 0.36)
     best: tuple[float, Shape] | None = None
     for bar in looks.bars(view, looks.steel(view) & ~looks.hand_zone(view)):
         if abs(bar.axes[2][0]) < 0.5 or bar.centre[1] > 0.72 * view.height:
@@ -354,7 +355,9 @@ def _face_direction(handle: Array, points: list[Array], into: Array | None) -> A
     if best is None or best[0] < 2:
         return None
     d = best[1]
-    line_points = np.stack([p[:2] for p in points if float((p - handle)[:2] @ d) > 0.05 and abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0])) < 0.06])
+    line_points = np.stack(
+        [p[:2] for p in points if float((p - handle)[:2] @ d) > 0.05 and abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0])) < 0.06]
+    )
     if len(line_points) >= 3 and float(np.ptp(line_points @ d)) > 0.12:
         _, _, directions = np.linalg.svd(line_points - line_points.mean(axis=0))
         d = directions[0] if float(directions[0] @ d) > 0 else -directions[0]
