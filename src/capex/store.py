@@ -130,9 +130,9 @@ class EpisodeWriter:
             out.flush()
             os.fsync(out.fileno())
         for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
-            flush_folder(folder)
+            _flush_folder(folder)
         os.rename(self.folder, place)
-        flush_folder(place.parent)
+        _flush_folder(place.parent)
         return place
 
 
@@ -214,7 +214,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         out.flush()
         os.fsync(out.fileno())
     os.replace(neighbour, path)
-    flush_folder(path.parent)
+    _flush_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -259,8 +259,7 @@ def _alive(process: int) -> bool:
     return True
 
 
-def flush_folder(folder: Path) -> None:
-    """Make a folder's names durable."""
+def _flush_folder(folder: Path) -> None:
     if os.name == "nt":  # Windows cannot open a folder for flushing; its rename is durable enough
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from capex.errors import CapexError
-from capex.store import TEMPORARY, flush_folder, read_json, write_json
+from capex.store import TEMPORARY, read_json, whole_folder, write_json
 from capex.students.spec import PolicySpec
 from capex.students.trainer import Trainer
 
@@ -31,20 +30,15 @@ def save(out: Path, step: int, trainer: Trainer, spec: PolicySpec, extra: Mappin
     place = out / FOLDER / f"{step:06d}"
     if place.exists():
         return place
-    neighbour = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
-    shutil.rmtree(neighbour, ignore_errors=True)
-    neighbour.mkdir(parents=True)
-    write_json(neighbour / "policy.json", spec.as_json())
-    _save(neighbour / "model.safetensors", trainer.weights())
-    tensors = {f"state.{k}": t for k, t in enumerate(trainer.state_tensors())}
-    tensors["generator.cpu"] = torch.get_rng_state()
-    if trainer.device.type == "cuda":
-        tensors["generator.cuda"] = torch.cuda.get_rng_state(trainer.device)
-    _save(neighbour / "training.safetensors", tensors)
-    write_json(neighbour / "training.json", {"step": step, **extra})
-    flush_folder(neighbour)
-    os.rename(neighbour, place)
-    flush_folder(place.parent)
+    with whole_folder(place) as folder:
+        write_json(folder / "policy.json", spec.as_json())
+        _save(folder / "model.safetensors", trainer.weights())
+        tensors = {f"state.{k}": t for k, t in enumerate(trainer.state_tensors())}
+        tensors["generator.cpu"] = torch.get_rng_state()
+        if trainer.device.type == "cuda":
+            tensors["generator.cuda"] = torch.cuda.get_rng_state(trainer.device)
+        _save(folder / "training.safetensors", tensors)
+        write_json(folder / "training.json", {"step": step, **extra})
     return place
 
 
@@ -103,8 +97,6 @@ def load_policy_files(path: Path) -> tuple[PolicySpec, dict[str, Tensor]]:
 
 def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
     save_file({name: t.detach().to("cpu").contiguous() for name, t in tensors.items()}, path)
-    with open(path, "rb") as written:
-        os.fsync(written.fileno())
 
 
 def _load(path: Path) -> dict[str, Tensor]:
