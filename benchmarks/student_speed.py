@@ -98,7 +98,10 @@ def lerobot_rate(policy: str, folder: Path | None, device: torch.device, steps: 
     if policy == "act":
         net = lerobot_act(folder).to(device)
         batch = {"observation.images": list(images.values()), "observation.state": torch.randn(BATCH, 9, device=device)}
-        batch |= {"action": torch.randn(BATCH, 20, 12, device=device), "action_is_pad": torch.zeros(BATCH, 20, dtype=torch.bool, device=device)}
+        batch |= {
+            "action": torch.randn(BATCH, 20, 12, device=device),
+            "action_is_pad": torch.zeros(BATCH, 20, dtype=torch.bool, device=device),
+        }
 
         def loss() -> torch.Tensor:
             actions, (mean, log_variance) = net(batch)
@@ -110,7 +113,10 @@ def lerobot_rate(policy: str, folder: Path | None, device: torch.device, steps: 
         net = lerobot_diffusion(folder).to(device)
         stacked = torch.stack([torch.stack([i, i], dim=1) for i in images.values()], dim=2)  # (B, 2, cameras, 3, H, W)
         batch = {"observation.images": stacked, "observation.state": torch.randn(BATCH, 2, 9, device=device)}
-        batch |= {"action": torch.randn(BATCH, 16, 12, device=device), "action_is_pad": torch.zeros(BATCH, 16, dtype=torch.bool, device=device)}
+        batch |= {
+            "action": torch.randn(BATCH, 16, 12, device=device),
+            "action_is_pad": torch.zeros(BATCH, 16, dtype=torch.bool, device=device),
+        }
 
         def loss() -> torch.Tensor:
             return net.compute_loss(batch)
@@ -136,7 +142,7 @@ def lerobot_act(folder: Path | None) -> nn.Module:
         use_vae=True, dim_model=512, n_heads=8, dim_feedforward=3200, n_encoder_layers=4, n_decoder_layers=1, n_vae_encoder_layers=4,
         latent_dim=32, dropout=0.1, pre_norm=False, feedforward_activation="relu", chunk_size=20, vision_backbone="resnet18",
         pretrained_backbone_weights=None, replace_final_stride_with_dilation=False, robot_state_feature=SimpleNamespace(shape=(9,)),
-        env_state_feature=None, action_feature=SimpleNamespace(shape=(12,)), image_features={c: None for c in CAMERAS},
+        env_state_feature=None, action_feature=SimpleNamespace(shape=(12,)), image_features=dict.fromkeys(CAMERAS),
     )  # fmt: skip
     return module.ACT(config)
 
@@ -153,7 +159,7 @@ def lerobot_diffusion(folder: Path | None) -> nn.Module:
         prediction_type="epsilon", clip_sample=True, clip_sample_range=1.0, num_inference_steps=None, do_mask_loss_for_padding=False,
         resize_shape=None, crop_ratio=1.0, compile_model=False, compile_mode="reduce-overhead",
         robot_state_feature=SimpleNamespace(shape=(9,)), env_state_feature=None, action_feature=SimpleNamespace(shape=(12,)),
-        image_features={c: image for c in CAMERAS},
+        image_features=dict.fromkeys(CAMERAS, image),
     )  # fmt: skip
     return module.DiffusionModel(config)
 
@@ -163,7 +169,9 @@ def lerobot_module(policy: str, folder: Path | None) -> types.ModuleType:
     name = f"lerobot.policies.{policy}.modeling_{policy}"
     if folder is None:
         return importlib.import_module(name)
-    constants = SimpleNamespace(ACTION="action", OBS_ENV_STATE="observation.environment_state", OBS_IMAGES="observation.images", OBS_STATE="observation.state")
+    constants = SimpleNamespace(
+        ACTION="action", OBS_ENV_STATE="observation.environment_state", OBS_IMAGES="observation.images", OBS_STATE="observation.state"
+    )
     plumbing = {
         f"lerobot.policies.{policy}.configuration_{policy}": {"ACTConfig": object, "DiffusionConfig": object},
         "lerobot.policies.pretrained": {"PreTrainedPolicy": nn.Module},
@@ -193,7 +201,11 @@ def latency_ms(policy: str, pack: Path, device: str, *, graphed: bool, repeats: 
     demonstrations = data.load([pack], window=20)
     spec = spec_of(policy, demonstrations)
     chosen = Policy(spec, spec.network(), device, graphed=graphed)  # type: ignore[arg-type]
-    observation = {"images": dict(zip(CAMERAS, demonstrations.images[0][0], strict=True)), "state": demonstrations.states[0], "instruction": "move"}
+    observation = {
+        "images": dict(zip(CAMERAS, demonstrations.images[0][0], strict=True)),
+        "state": demonstrations.states[0],
+        "instruction": "move",
+    }
     times = []
     for _ in range(repeats + 2):
         chosen.reset()
@@ -238,8 +250,13 @@ def main() -> None:
                 torch.cuda.empty_cache()
         for policy in ("act", "diffusion"):
             if device.type == "cuda":
-                print(f"{policy + ', one chunk on the GPU':36s} {latency_ms(policy, pack, 'cuda', graphed=True, repeats=20):8.1f} ms", flush=True)
-            print(f"{policy + ', one chunk on the CPU':36s} {latency_ms(policy, pack, 'cpu', graphed=False, repeats=3):8.1f} ms", flush=True)
+                print(
+                    f"{policy + ', one chunk on the GPU':36s} {latency_ms(policy, pack, 'cuda', graphed=True, repeats=20):8.1f} ms",
+                    flush=True,
+                )
+            print(
+                f"{policy + ', one chunk on the CPU':36s} {latency_ms(policy, pack, 'cpu', graphed=False, repeats=3):8.1f} ms", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from tyro.conf import subcommand
 from capex.cli.expert import Demo, Expert
 from capex.cli.export import Certify, Export
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
-from capex.cli.students import Evaluate, PolicyCommand, Study, Train
 from capex.cli.report import Report
+from capex.cli.students import Evaluate, PolicyCommand, Study, Train
 from capex.errors import CapexError
 
 Command = (

@@ -104,7 +104,9 @@ class MappedImages:
     def crop(self, frames: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """The buffer, each image cut to its rows and columns (B, steps, cameras, crop)."""
         b, s, c = (torch.arange(n, device=rows.device) for n in self._shape[:3])
-        return self._buffer[b[:, None, None, None, None], s[:, None, None, None], c[:, None, None], rows[..., :, None], columns[..., None, :]]
+        return self._buffer[
+            b[:, None, None, None, None], s[:, None, None, None], c[:, None, None], rows[..., :, None], columns[..., None, :]
+        ]
 
     def close(self) -> None:
         """Stop reading ahead."""
@@ -151,7 +153,9 @@ class Batches:
         ends, words = np.zeros_like(begins), np.zeros_like(begins)
         for e in demonstrations.episodes:
             begins[e.begin : e.end], ends[e.begin : e.end] = e.begin, e.end
-            words[e.begin : e.end] = spec.instructions.index(e.instruction) if e.instruction in spec.instructions else len(spec.instructions)
+            words[e.begin : e.end] = (
+                spec.instructions.index(e.instruction) if e.instruction in spec.instructions else len(spec.instructions)
+            )
         self._begins, self._ends, self._words = (torch.from_numpy(v).to(device) for v in (begins, ends, words))
         normalizer = spec.normalizer
         self._states = torch.from_numpy(normalizer.state_in(demonstrations.states)).to(device)
@@ -204,4 +208,3 @@ class Batches:
     def close(self) -> None:
         """Stop what reads ahead."""
         self.images.close()
-

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,23 +69,32 @@ class Demonstrations:
         """Different instructions, in order of appearance."""
         return tuple(dict.fromkeys(e.instruction for e in self.episodes))
 
+    def numbers(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """States and actions of all episodes, one after the other."""
+        rows = np.concatenate([np.arange(e.begin, e.end) for e in self.episodes])
+        return self.states[rows], self.actions[rows]
+
     def image_bytes(self) -> int:
         """What the images take on a device."""
         return sum(i.size for i in self.images)
 
 
-def load(datasets: Sequence[Path], *, window: int, uncertified: bool = False) -> Demonstrations:
-    """Open datasets for training; anything unfit is refused with a sentence before training begins."""
+def load(datasets: Sequence[Path], *, window: int, uncertified: bool = False, only: Sequence[int] = ()) -> Demonstrations:
+    """Open datasets for training, or only the demonstrations of some starts; anything unfit is refused with a sentence before it begins."""
     if not datasets:
         raise CapexError("no dataset was given; name one folder or several")
     packs = [open_pack(path) for path in datasets]
+    if only:
+        packs = [replace(p, episodes=tuple(e for e in p.episodes if e.start in only)) for p in packs]
     first = packs[0]
     for path, pack in zip(datasets, packs, strict=True):
         _check(path, pack, window, uncertified)
         for what in ("cameras", "state_names", "action_names", "fps"):
             if getattr(pack, what) != getattr(first, what):
                 mine, theirs = getattr(pack, what), getattr(first, what)
-                raise CapexError(f"{path} has {what} {_short(mine)} and {datasets[0]} {_short(theirs)}; datasets trained together must agree")
+                raise CapexError(
+                    f"{path} has {what} {_short(mine)} and {datasets[0]} {_short(theirs)}; datasets trained together must agree"
+                )
         if pack.images[0].shape[1:] != first.images[0].shape[1:]:
             mine, theirs = pack.images[0].shape[2:4], first.images[0].shape[2:4]
             raise CapexError(f"{path} has images {mine[1]}x{mine[0]} and {datasets[0]} {theirs[1]}x{theirs[0]}; export both at one size")
@@ -226,4 +235,3 @@ def decode_pngs(cells: Sequence[bytes], threads: int = 4) -> Iterator[npt.NDArra
 
     with ThreadPoolExecutor(threads) as pool:
         yield from pool.map(decode, cells)
-

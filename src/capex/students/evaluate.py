@@ -91,7 +91,14 @@ def describe(job: Rollouts, place: Path, spec: PolicySpec) -> dict[str, Any]:
     weights = hashlib.sha256((place / "model.safetensors").read_bytes()).hexdigest()[:16]
     kept = {k: spec.training[k] for k in ("steps", "seed", "datasets", "episodes", "sources", "labels") if k in spec.training}
     untrained = {"steps": 0, "untrained": True} if job.untrained else {}
-    return {"policy": spec.policy, "weights": weights, "initialisation": spec.initialisation, **kept, **untrained, "evaluation_seed": job.seed}
+    return {
+        "policy": spec.policy,
+        "weights": weights,
+        "initialisation": spec.initialisation,
+        **kept,
+        **untrained,
+        "evaluation_seed": job.seed,
+    }
 
 
 def _load(job: Rollouts, place: Path, spec: PolicySpec) -> Policy:
@@ -110,7 +117,9 @@ def _check(job: Rollouts, spec: PolicySpec) -> None:
     missing = [n for n in spec.state_names if n not in env.spec.state_names]
     env.close()
     if tuple(spec.action_names) != tuple(wanted):
-        raise CapexError(f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes {', '.join(wanted)}; the orders must agree")
+        raise CapexError(
+            f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes {', '.join(wanted)}; the orders must agree"
+        )
     if missing or not set(spec.cameras) <= set(sees):
         lacking = [*missing, *(c for c in spec.cameras if c not in sees)]
         raise CapexError(f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on")

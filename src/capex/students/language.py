@@ -28,7 +28,9 @@ def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
         table = _read_file(path)
     missing = [i for i in instructions if i not in table]
     if missing:
-        raise CapexError(f"{path} has no embedding of '{missing[0]}' ({len(missing)} of {len(instructions)} are missing); add them to the file")
+        raise CapexError(
+            f"{path} has no embedding of '{missing[0]}' ({len(missing)} of {len(instructions)} are missing); add them to the file"
+        )
     vectors = np.stack([np.asarray(table[i], dtype=np.float32).reshape(-1) for i in instructions])
     if vectors.shape[1] != size:
         raise CapexError(f"{path} holds embeddings of {vectors.shape[1]} numbers; the policy takes {size} (setting language)")

@@ -41,6 +41,7 @@ class Job:
     trust_pickle: bool = False
     uncertified: bool = False
     keep: tuple[int, ...] = ()  # steps whose policies stay
+    only: tuple[int, ...] = ()  # only demonstrations of these starts; all of them when empty
     save_every: int = 5000
     device: str = "auto"
     graphed: bool = True
@@ -55,6 +56,7 @@ class Job:
             "settings": asdict(self.settings),
             "steps": self.steps,
             "seed": self.seed,
+            "only": list(self.only),
             **{k: None if p is None else str(p) for k, p in paths.items()},
         }
 
@@ -91,7 +93,7 @@ def train(job: Job, report: Callable[[Progress], None] = lambda _: None, announc
     held = checkpoint.steps(job.out)
     if held and held[-1] >= job.steps:
         return checkpoint.path_of(job.out, held[-1])
-    demonstrations = data.load(job.datasets, window=job.settings.window, uncertified=job.uncertified)
+    demonstrations = data.load(job.datasets, window=job.settings.window, uncertified=job.uncertified, only=job.only)
     torch.manual_seed(job.seed)
     spec, weights = describe(job, demonstrations)
     _announce(announce, spec, demonstrations, device)
@@ -156,7 +158,8 @@ def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict
     else:
         start, weights = None, None
     kind = policy_name(settings)
-    fitted = normalizer.fit("act" if kind == "act" else "diffusion", demonstrations.states, demonstrations.actions, demonstrations.state_names)
+    states, actions = demonstrations.numbers()
+    fitted = normalizer.fit("act" if kind == "act" else "diffusion", states, actions, demonstrations.state_names)
     norm = "group"
     if isinstance(settings, ActSettings):
         if job.instructions is not None:
@@ -180,7 +183,7 @@ def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict
             "seed": job.seed,
             "datasets": list(demonstrations.names),
             "episodes": len(demonstrations.episodes),
-            "frames": len(demonstrations.states),
+            "frames": len(states),
             "starts": sorted({(e.world, e.task, e.start, e.seed) for e in demonstrations.episodes}),
             "sources": sorted({e.source for e in demonstrations.episodes}),
             "stand_in": any(e.stand_in for e in demonstrations.episodes),
@@ -224,11 +227,13 @@ def _claim(job: Job) -> None:
 
 
 def _announce(announce: Callable[[str], None], spec: PolicySpec, demonstrations: Demonstrations, device: torch.device) -> None:
-    count, frames = len(demonstrations.episodes), len(demonstrations.states)
+    count, frames = len(demonstrations.episodes), len(demonstrations.numbers()[0])
     announce(f"{spec.policy} on {device}: {count} demonstrations, {frames} frames, cameras {', '.join(spec.cameras)} at {spec.image_size}")
     announce(f"initialisation: {spec.initialisation}; backbone norm: {spec.norm}")
     statistics = spec.normalizer.statistics or {}
     for what, names in (("state", spec.state_names), ("action", spec.action_names)):
         for k, name in enumerate(names):
             row = statistics[what]
-            announce(f"  {what:6s} {name:14s} mean {row['mean'][k]:8.4f}  std {row['std'][k]:7.4f}  {row['min'][k]:8.4f} .. {row['max'][k]:.4f}")
+            announce(
+                f"  {what:6s} {name:14s} mean {row['mean'][k]:8.4f}  std {row['std'][k]:7.4f}  {row['min'][k]:8.4f} .. {row['max'][k]:.4f}"
+            )

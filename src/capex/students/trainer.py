@@ -42,7 +42,11 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(groups, lr=self._rate, betas=betas, fused=True, capturable=device.type == "cuda")
         self.parameters = [p for g in self.optimizer.param_groups for p in g["params"]]
         for p in self.parameters:
-            self.optimizer.state[p] = {"step": torch.zeros((), device=device), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+            self.optimizer.state[p] = {
+                "step": torch.zeros((), device=device),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": torch.zeros_like(p),
+            }
         twins = {id(p): q for p, q in zip(net.parameters(), self._worker.parameters(), strict=True)}
         self._working = [twins[id(p)] for p in self.parameters]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []

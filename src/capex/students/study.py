@@ -1,0 +1,264 @@
+"""`capex study`: tasks x sources x policies x seeds x budgets, trained and evaluated alike, resumable, on one machine or on Ray.
+
+    tasks = ["kitchen:CloseFridge"]
+    starts = "1000:1050"                      # of the rollouts, the same for every policy
+    seeds = [0, 1, 2]
+    budgets = [20000, 50000, 100000]          # training steps
+    [sources]                                 # {task} becomes the task's name; paths from the file's folder
+    collected = "datasets/{task}-collected"
+    expert = "datasets/{task}-expert"
+    [policies.act]                            # any name; `policy` says which kind, the rest are settings
+    policy = "act"
+
+Sources are matched: only starts that every source of a task has are trained on. Each training runs in a process of its own, and while the
+next one trains, finished policies are evaluated. A policy whose rate is constant is trained once, to the largest budget, and evaluated on
+the way; others are trained for each budget.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tomllib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from capex.collect import parse_names, parse_starts
+from capex.errors import CapexError
+from capex.store import read_json, write_json
+from capex.students import data
+from capex.students.evaluate import Rollouts, evaluate
+from capex.students.settings import Settings, make_settings
+from capex.students.train import Job, train
+
+KEYS = {"tasks", "starts", "seeds", "budgets", "sources", "policies", "max_demonstrations", "untrained", "parallel", "device", "backbone"}
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What a TOML file asks for."""
+
+    tasks: tuple[str, ...]
+    starts: tuple[int, ...]
+    seeds: tuple[int, ...]
+    budgets: tuple[int, ...]
+    sources: Mapping[str, str]
+    policies: Mapping[str, Settings]
+    folder: Path
+    max_demonstrations: int = 50
+    untrained: bool = False
+    parallel: int = 0
+    device: str = "auto"
+    backbone: Path | None = None
+
+    def dataset(self, source: str, task: str) -> Path:
+        """Where a source's demonstrations of a task are."""
+        return self.folder / self.sources[source].format(task=task.partition(":")[2])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training and the rollouts of its checkpoints."""
+
+    job: Job
+    rollouts: tuple[tuple[int, Rollouts], ...]  # by the step whose policy they take
+
+
+class Engine(Protocol):
+    """Where trainings and evaluations run."""
+
+    def train(self, job: Job) -> Future[Path]: ...
+
+    def evaluate(self, job: Rollouts) -> Future[str]: ...
+
+    def close(self) -> None: ...
+
+
+def load_study(path: Path) -> StudyPlan:
+    """Read and check a study; every name is checked before anything runs."""
+    if not path.is_file():
+        raise CapexError(f"there is no study file {path}")
+    try:
+        held = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise CapexError(f"{path} is no TOML: {error}") from None
+    unknown = sorted(set(held) - KEYS)
+    missing = sorted({"tasks", "sources", "policies"} - set(held))
+    if unknown or missing:
+        problem = f"has no '{missing[0]}'" if missing else f"has the unknown key '{unknown[0]}'"
+        raise CapexError(f"{path} {problem}; valid: {', '.join(sorted(KEYS))}")
+    tasks = tuple(f"{w}:{t}" for name in held["tasks"] for w, t in parse_names(name))
+    policies = {}
+    for name, table in held["policies"].items():
+        kind = table.get("policy", name)
+        policies[name] = make_settings(kind, {k: v for k, v in table.items() if k != "policy"})
+    if not policies or not held["sources"]:
+        raise CapexError(f"{path} names no {'policy' if not policies else 'source'}; at least one is needed")
+    budgets = tuple(sorted(int(b) for b in held.get("budgets", [20_000])))
+    return StudyPlan(
+        tasks=tasks,
+        starts=tuple(parse_starts(str(held.get("starts", "1000:1050")))),
+        seeds=tuple(int(s) for s in held.get("seeds", [0, 1, 2])),
+        budgets=budgets,
+        sources={str(k): str(v) for k, v in held["sources"].items()},
+        policies=policies,
+        folder=path.parent,
+        max_demonstrations=int(held.get("max_demonstrations", 50)),
+        untrained=bool(held.get("untrained", False)),
+        parallel=int(held.get("parallel", 0)),
+        device=str(held.get("device", "auto")),
+        backbone=None if held.get("backbone") is None else path.parent / str(held["backbone"]),
+    )
+
+
+def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
+    """The starts of a task that every source has, the first ones up to the largest number asked for."""
+    common: set[int] | None = None
+    for source in study.sources:
+        pack = data.open_pack(study.dataset(source, task))
+        mine = {e.start for e in pack.episodes if f"{e.world}:{e.task}" == task and e.certified}
+        common = mine if common is None else common & mine
+    if not common:
+        raise CapexError(f"the sources {', '.join(study.sources)} have no certified start of {task} in common; collect the same starts")
+    return tuple(sorted(common)[: study.max_demonstrations])
+
+
+def trials(study: StudyPlan, out: Path) -> Iterator[Trial]:
+    """Every training, in the order in which they run: first seed first, so that a table fills evenly."""
+    for seed in study.seeds:
+        for task in study.tasks:
+            only = matched_starts(study, task)
+            for name, settings in study.policies.items():
+                for source in study.sources:
+                    for steps in study.budgets[-1:] if settings.schedule == "constant" else study.budgets:
+                        yield _trial(study, out, task, source, name, settings, seed, steps, only)
+
+
+def _trial(
+    study: StudyPlan, out: Path, task: str, source: str, name: str, settings: Settings, seed: int, steps: int, only: tuple[int, ...]
+) -> Trial:
+    short = task.replace(":", "--")
+    place = out / "trainings" / f"{short}--{source}--{name}--s{seed}--{steps}"
+    budgets = study.budgets if settings.schedule == "constant" else (steps,)
+    job = Job(
+        datasets=(study.dataset(source, task),),
+        settings=settings,
+        steps=steps,
+        out=place,
+        seed=seed,
+        backbone=study.backbone if hasattr(settings, "chunk") else None,
+        keep=budgets,
+        only=only,
+        device=study.device,
+        labels={"source": source, "policy": name},
+    )
+    rollouts = []
+    for budget in budgets:
+        arm = f"{name}-{source}-s{seed}-{budget}"
+        rollouts.append((budget, _rollouts(study, out, place / "checkpoints" / f"{budget:06d}", task, arm)))
+    if study.untrained and seed == study.seeds[0] and source == next(iter(study.sources)) and steps == study.budgets[-1]:
+        rollouts.append((budgets[-1], _rollouts(study, out, place / "checkpoints" / f"{budgets[-1]:06d}", task, f"{name}-untrained", True)))
+    return Trial(job, tuple(rollouts))
+
+
+def _rollouts(study: StudyPlan, out: Path, checkpoint: Path, task: str, arm: str, untrained: bool = False) -> Rollouts:
+    return Rollouts(checkpoint, task, study.starts, out / "rollouts", arm, study.parallel, study.device, untrained=untrained)
+
+
+def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterator[str]:
+    """Run everything that is missing; yields a line as each piece is done."""
+    _claim(study, out)
+    engine: Engine = RayEngine(ray) if ray is not None else LocalEngine()
+    try:
+        training: dict[Future[Path], Trial] = {engine.train(trial.job): trial for trial in trials(study, out)}
+        evaluating: dict[Future[str], Rollouts] = {}
+        while training or evaluating:
+            done, _ = wait([*training, *evaluating], return_when=FIRST_COMPLETED)
+            for future in done:
+                if future in training:
+                    trial = training.pop(future)  # type: ignore[arg-type]
+                    future.result()
+                    yield f"trained   {trial.job.out.name}"
+                    evaluating |= {engine.evaluate(job): job for _, job in trial.rollouts}
+                else:
+                    evaluating.pop(future)  # type: ignore[arg-type]
+                    yield f"evaluated {future.result()}"
+    finally:
+        engine.close()
+
+
+def _claim(study: StudyPlan, out: Path) -> None:
+    """Remember what is studied; more seeds, tasks and budgets may follow, the rest must stay."""
+    kept = {"sources": list(study.sources), "starts": list(study.starts), "max_demonstrations": study.max_demonstrations}
+    place = out / "study.json"
+    if place.is_file():
+        changed = sorted(k for k, v in kept.items() if read_json(place).get(k) != v)
+        if changed:
+            raise CapexError(f"{out} holds a study with other {', '.join(changed)}; choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(place, kept)
+
+
+def _evaluated(job: Rollouts) -> str:
+    solved = [r.success for r in evaluate(job)]
+    return (
+        f"{job.arm} on {job.name}: {sum(solved)}/{len(solved)} of those that were missing"
+        if solved
+        else f"{job.arm} on {job.name}: all there"
+    )
+
+
+@dataclass
+class LocalEngine:
+    """One training at a time and one evaluation beside it, each in a process of its own."""
+
+    trainers: ProcessPoolExecutor = field(default_factory=lambda: _pool())
+    evaluators: ProcessPoolExecutor = field(default_factory=lambda: _pool())
+
+    def train(self, job: Job) -> Future[Path]:
+        """Queue a training."""
+        return self.trainers.submit(train, job)
+
+    def evaluate(self, job: Rollouts) -> Future[str]:
+        """Queue an evaluation."""
+        return self.evaluators.submit(_evaluated, job)
+
+    def close(self) -> None:
+        """Stop what has not begun."""
+        for pool in (self.trainers, self.evaluators):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _pool() -> ProcessPoolExecutor:
+    # A fresh process per job: a captured graph holds its memory until its process ends.
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+
+
+class RayEngine:
+    """Every training and evaluation as a Ray task with a GPU of its own, where the cluster has any. Paths must be shared by its machines."""
+
+    def __init__(self, address: str):
+        try:
+            import ray
+        except ImportError:
+            raise CapexError('--ray needs Ray: pip install "capex[ray]"') from None
+        ray.init(address=None if address == "local" else address, ignore_reinit_error=True, log_to_driver=False)
+        share: dict[str, Any] = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {"num_cpus": 1}
+        self._ray = ray
+        self._train, self._evaluate = ray.remote(**share)(train), ray.remote(**share)(_evaluated)
+
+    def train(self, job: Job) -> Future[Path]:
+        """Queue a training."""
+        found: Future[Path] = self._train.remote(job).future()
+        return found
+
+    def evaluate(self, job: Rollouts) -> Future[str]:
+        """Queue an evaluation."""
+        found: Future[str] = self._evaluate.remote(job).future()
+        return found
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._ray.shutdown()
