@@ -27,6 +27,7 @@ from torch import nn
 from capex.students import data, normalizer
 from capex.students.batches import Batches
 from capex.students.data import Episode, write_pack
+from capex.students.graph import Stepper
 from capex.students.policy import Policy
 from capex.students.settings import make_settings
 from capex.students.spec import PolicySpec
@@ -83,10 +84,10 @@ def ours(policy: str, pack: Path, device: torch.device, steps: int, *, graphed: 
     if device.type == "cuda":
         net.to(memory_format=torch.channels_last)
     batches = Batches(demonstrations, spec, device, 0, on_device=device.type == "cuda")
-    trainer = Trainer(net, spec.settings, batches, 10**5, device, graphed=graphed)
+    stepper = Stepper([Trainer(net, spec.settings, batches, 10**5, device)], device, graphed=graphed)
     counter = iter(range(10**5))
     try:
-        return rate(lambda: trainer.advance(next(counter)), steps, device)
+        return rate(lambda: stepper.advance(next(counter)), steps, device)
     finally:
         batches.close()
 

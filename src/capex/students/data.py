@@ -227,11 +227,11 @@ def _fingerprint(path: Path) -> str:
     return seen.hexdigest()
 
 
-def decode_pngs(cells: Sequence[bytes], threads: int = 4) -> Iterator[npt.NDArray[np.uint8]]:
+def decode_pngs(cells: Sequence[bytes], threads: int = 0) -> Iterator[npt.NDArray[np.uint8]]:
     """Decoded RGB images in order, on a few threads."""
 
     def decode(cell: bytes) -> npt.NDArray[np.uint8]:
         return np.asarray(Picture.open(io.BytesIO(cell)).convert("RGB"), dtype=np.uint8)
 
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(threads or min(16, os.cpu_count() or 1)) as pool:
         yield from pool.map(decode, cells)

@@ -10,8 +10,9 @@ parameter names are those of diffusion_policy's TransformerForDiffusion, which R
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -186,6 +187,34 @@ def _initialise(module: nn.Module) -> None:
         nn.init.normal_(module.in_proj_weight, std=0.02)
 
 
+def beside(works: Sequence[Callable[[], Tensor]], device: torch.device) -> list[Tensor]:
+    """The results of independent pieces of work, side by side on a CUDA device: small kernels of one fill the gaps of another.
+
+    Gradients flow back on the same streams, so a captured training step keeps the branches both ways.
+    """
+    if device.type != "cuda":
+        return [work() for work in works]
+    here = torch.cuda.current_stream(device)
+    found = []
+    for k, work in enumerate(works):
+        if k == 0:
+            found.append(work())
+            continue
+        stream = _stream(device, here.cuda_stream, k)
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            found.append(work())
+    for k in range(1, len(works)):
+        here.wait_stream(_stream(device, here.cuda_stream, k))
+    return found
+
+
+@functools.cache
+def _stream(device: torch.device, beside: int, k: int) -> torch.cuda.Stream:
+    """The k-th stream beside another one; work on different streams never shares them."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
 class Diffusion(nn.Module):
     """The whole policy network. `instructions` holds one embedding per instruction and a last one for any other: learned or given."""
 
@@ -205,7 +234,7 @@ class Diffusion(nn.Module):
         batch, steps = state.shape[:2]
         instruction = self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)  # (B steps, L)
         images, state = images.to(instruction.dtype), state.to(instruction.dtype)
-        seen = [encoder(images[:, :, k].flatten(0, 1), instruction) for k, encoder in enumerate(self.cameras)]
+        seen = beside([lambda k=k, e=e: e(images[:, :, k].flatten(0, 1), instruction) for k, e in enumerate(self.cameras)], images.device)
         return torch.cat([*seen, state.flatten(0, 1), instruction], dim=1).unflatten(0, (batch, steps))
 
     def loss(self, batch: DiffusionBatch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -1,8 +1,12 @@
-"""The training step as one CUDA graph: what takes hundreds of kernel launches from Python becomes a single one."""
+"""The training step as one CUDA graph: what takes hundreds of kernel launches from Python becomes a single one.
+
+Several trainings can share a graph. Each is a branch of it, so that on a large GPU the small kernels of one fill the gaps of the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,40 +14,80 @@ from torch import Tensor
 WARM_UP_STEPS = 3
 
 
-class Stepper:
-    """Runs a step function: captured once and replayed on a CUDA device, called as it is elsewhere.
+class Steps(Protocol):
+    """What is stepped: the same work each time, on the same tensors."""
 
-    `step` must do the same work each time on the same tensors. `state` are all tensors it changes; warming up changes them too, so they
-    are put back, as is the random generator: a captured run and a plain one see the same numbers.
+    def prepare(self, step: int) -> None:
+        """What must be done before a step, outside the graph."""
+
+    def one(self) -> None:
+        """One step."""
+
+    def forget(self) -> None:
+        """Drop the gradients of the last step."""
+
+    def state_tensors(self) -> list[Tensor]:
+        """Every tensor that a step changes."""
+
+
+class Stepper:
+    """Steps one training or several: captured once and replayed on a CUDA device, called as they are elsewhere.
+
+    Warming up changes tensors, so they are put back, as is the random generator: a captured run and a plain one see the same numbers.
     """
 
-    def __init__(self, step: Callable[[], None], state: Sequence[Tensor], forget: Callable[[], None], device: torch.device, graphed: bool):
-        self._step, self._forget = step, forget
+    def __init__(self, trainings: Sequence[Steps], device: torch.device, *, graphed: bool = True):
+        self._trainings, self._device = trainings, device
+        self._streams = [torch.cuda.Stream(device) for _ in trainings[1:]] if device.type == "cuda" else []  # type: ignore[no-untyped-call]
         self._graph: torch.cuda.CUDAGraph | None = None
         if graphed and device.type == "cuda":
-            self._capture(state, device)
+            self._capture()
 
-    def _capture(self, state: Sequence[Tensor], device: torch.device) -> None:
-        generator = torch.cuda.get_rng_state(device)
-        before = [t.clone() for t in state]
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UP_STEPS):
-                self._forget()
-                self._step()
-        torch.cuda.current_stream(device).wait_stream(side)
-        self._forget()  # the graph's own gradients are allocated while it is captured, and written anew by each replay
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._step()
-        for tensor, held in zip(state, before, strict=True):
-            tensor.copy_(held)
-        torch.cuda.set_rng_state(generator, device)
-
-    def __call__(self) -> None:
+    def advance(self, step: int) -> None:
+        """Run a step of every training; steps must be asked for in order."""
+        for training in self._trainings:
+            training.prepare(step)
         if self._graph is not None:
             self._graph.replay()
         else:
             self._forget()
-            self._step()
+            self._all()
+
+    def _all(self) -> None:
+        if self._device.type != "cuda":
+            for training in self._trainings:
+                training.one()
+            return
+        here = torch.cuda.current_stream(self._device)
+        for training, stream in zip(self._trainings[1:], self._streams, strict=True):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                training.one()
+        self._trainings[0].one()
+        for stream in self._streams:
+            here.wait_stream(stream)
+
+    def _forget(self) -> None:
+        for training in self._trainings:
+            training.forget()
+
+    def _capture(self) -> None:
+        for training in self._trainings:
+            training.prepare(0)
+        generator = torch.cuda.get_rng_state(self._device)
+        state = [t for training in self._trainings for t in training.state_tensors()]
+        before = [t.clone() for t in state]
+        side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP_STEPS):
+                self._forget()
+                self._all()
+        torch.cuda.current_stream(self._device).wait_stream(side)
+        self._forget()  # the graph's own gradients are allocated while it is captured, and written anew by each replay
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._all()
+        for tensor, held in zip(state, before, strict=True):
+            tensor.copy_(held)
+        torch.cuda.set_rng_state(generator, self._device)

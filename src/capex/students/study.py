@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import multiprocessing
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,9 +31,9 @@ from capex.store import read_json, write_json
 from capex.students import data
 from capex.students.evaluate import Rollouts, evaluate
 from capex.students.settings import Settings, make_settings
-from capex.students.train import Job, train
+from capex.students.train import Job, train_together
 
-KEYS = {"tasks", "starts", "seeds", "budgets", "sources", "policies", "max_demonstrations", "untrained", "parallel", "device", "backbone"}
+KEYS = {"tasks", "starts", "seeds", "budgets", "sources", "policies", "max_demonstrations", "untrained", "together", "parallel", "device", "backbone"}
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class StudyPlan:
     folder: Path
     max_demonstrations: int = 50
     untrained: bool = False
+    together: bool = False
     parallel: int = 0
     device: str = "auto"
     backbone: Path | None = None
@@ -69,9 +70,9 @@ class Trial:
 class Engine(Protocol):
     """Where trainings and evaluations run."""
 
-    def train(self, job: Job) -> Future[Path]: ...
+    def train(self, jobs: Sequence[Job]) -> Future[Any]: ...
 
-    def evaluate(self, job: Rollouts) -> Future[str]: ...
+    def evaluate(self, job: Rollouts) -> Future[Any]: ...
 
     def close(self) -> None: ...
 
@@ -107,6 +108,7 @@ def load_study(path: Path) -> StudyPlan:
         folder=path.parent,
         max_demonstrations=int(held.get("max_demonstrations", 50)),
         untrained=bool(held.get("untrained", False)),
+        together=bool(held.get("together", False)),
         parallel=int(held.get("parallel", 0)),
         device=str(held.get("device", "auto")),
         backbone=None if held.get("backbone") is None else path.parent / str(held["backbone"]),
@@ -167,23 +169,34 @@ def _rollouts(study: StudyPlan, out: Path, checkpoint: Path, task: str, arm: str
     return Rollouts(checkpoint, task, study.starts, out / "rollouts", arm, study.parallel, study.device, untrained=untrained)
 
 
+def groups(study: StudyPlan, out: Path) -> Iterator[list[Trial]]:
+    """Trials that run together: alone, or with `together` the sources of one task, policy and seed side by side on a GPU."""
+    held: dict[object, list[Trial]] = {}
+    for k, trial in enumerate(trials(study, out)):
+        job = trial.job
+        key = (job.labels["policy"], job.seed, job.steps, trial.rollouts[0][1].name) if study.together else k
+        held.setdefault(key, []).append(trial)
+    yield from held.values()
+
+
 def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterator[str]:
     """Run everything that is missing; yields a line as each piece is done."""
     _claim(study, out)
     engine: Engine = RayEngine(ray) if ray is not None else LocalEngine()
     try:
-        training: dict[Future[Path], Trial] = {engine.train(trial.job): trial for trial in trials(study, out)}
-        evaluating: dict[Future[str], Rollouts] = {}
+        training = {engine.train([t.job for t in group]): group for group in groups(study, out)}
+        evaluating: dict[Future[Any], Rollouts] = {}
         while training or evaluating:
             done, _ = wait([*training, *evaluating], return_when=FIRST_COMPLETED)
             for future in done:
                 if future in training:
-                    trial = training.pop(future)  # type: ignore[arg-type]
+                    group = training.pop(future)
                     future.result()
-                    yield f"trained   {trial.job.out.name}"
-                    evaluating |= {engine.evaluate(job): job for _, job in trial.rollouts}
+                    for trial in group:
+                        yield f"trained   {trial.job.out.name}"
+                        evaluating |= {engine.evaluate(job): job for _, job in trial.rollouts}
                 else:
-                    evaluating.pop(future)  # type: ignore[arg-type]
+                    evaluating.pop(future)
                     yield f"evaluated {future.result()}"
     finally:
         engine.close()
@@ -217,11 +230,11 @@ class LocalEngine:
     trainers: ProcessPoolExecutor = field(default_factory=lambda: _pool())
     evaluators: ProcessPoolExecutor = field(default_factory=lambda: _pool())
 
-    def train(self, job: Job) -> Future[Path]:
-        """Queue a training."""
-        return self.trainers.submit(train, job)
+    def train(self, jobs: Sequence[Job]) -> Future[Any]:
+        """Queue trainings that run together."""
+        return self.trainers.submit(train_together, list(jobs))
 
-    def evaluate(self, job: Rollouts) -> Future[str]:
+    def evaluate(self, job: Rollouts) -> Future[Any]:
         """Queue an evaluation."""
         return self.evaluators.submit(_evaluated, job)
 
@@ -247,16 +260,16 @@ class RayEngine:
         ray.init(address=None if address == "local" else address, ignore_reinit_error=True, log_to_driver=False)
         share: dict[str, Any] = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {"num_cpus": 1}
         self._ray = ray
-        self._train, self._evaluate = ray.remote(**share)(train), ray.remote(**share)(_evaluated)
+        self._train, self._evaluate = ray.remote(**share)(train_together), ray.remote(**share)(_evaluated)
 
-    def train(self, job: Job) -> Future[Path]:
-        """Queue a training."""
-        found: Future[Path] = self._train.remote(job).future()
+    def train(self, jobs: Sequence[Job]) -> Future[Any]:
+        """Queue trainings that run together."""
+        found: Future[Any] = self._train.remote(list(jobs)).future()
         return found
 
-    def evaluate(self, job: Rollouts) -> Future[str]:
+    def evaluate(self, job: Rollouts) -> Future[Any]:
         """Queue an evaluation."""
-        found: Future[str] = self._evaluate.remote(job).future()
+        found: Future[Any] = self._evaluate.remote(job).future()
         return found
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from capex.students.act import ACT
 from capex.students.batches import Batches
 from capex.students.data import Demonstrations
 from capex.students.diffusion import Diffusion
+from capex.students.graph import Stepper
 from capex.students.resnet import load_backbone
 from capex.students.settings import ActSettings, DiffusionSettings, Settings, policy_name
 from capex.students.spec import PolicySpec
@@ -86,15 +87,56 @@ def choose_device(name: str) -> torch.device:
 
 def train(job: Job, report: Callable[[Progress], None] = lambda _: None, announce: Callable[[str], None] = lambda _: None) -> Path:
     """Train or continue; returns the last checkpoint."""
-    if job.steps < 1:
-        raise CapexError(f"--steps is {job.steps}; it must be at least 1")
-    device = choose_device(job.device)
-    _claim(job)
-    held = checkpoint.steps(job.out)
-    if held and held[-1] >= job.steps:
-        return checkpoint.path_of(job.out, held[-1])
+    return train_together([job], report, announce)[0]
+
+
+def train_together(
+    jobs: Sequence[Job], report: Callable[[Progress], None] = lambda _: None, announce: Callable[[str], None] = lambda _: None
+) -> list[Path]:
+    """Several trainings of equal length side by side on one device, as branches of one graph. Those at different steps run one by one."""
+    if len({(job.steps, job.device, job.save_every, job.keep) for job in jobs}) > 1:
+        raise CapexError("trainings that run together need the same steps, device and checkpoints")
+    if jobs[0].steps < 1:
+        raise CapexError(f"--steps is {jobs[0].steps}; it must be at least 1")
+    device = choose_device(jobs[0].device)
+    for job in jobs:
+        _claim(job)
+    held = [max(checkpoint.steps(job.out), default=0) for job in jobs]
+    if len(set(held)) > 1:
+        return [train_together([job], report, announce)[0] for job in jobs]
+    first = held[0]
+    if first >= jobs[0].steps:
+        return [checkpoint.path_of(job.out, first) for job in jobs]
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
+    torch.manual_seed(jobs[0].seed)
+    running: list[Running] = []
+    try:
+        for job in jobs:
+            running.append(_begin(job, device, announce))
+        stepper = Stepper([r.trainer for r in running], device, graphed=jobs[0].graphed)
+        if first:
+            for r in running:
+                checkpoint.restore(checkpoint.path_of(r.job.out, first), r.trainer)
+            announce(f"continuing at step {first}")
+        return _run(running, stepper, first, report)
+    finally:
+        for r in running:
+            r.trainer.batches.close()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A training in progress."""
+
+    job: Job
+    spec: PolicySpec
+    trainer: Trainer
+
+
+def _begin(job: Job, device: torch.device, announce: Callable[[str], None]) -> Running:
     demonstrations = data.load(job.datasets, window=job.settings.window, uncertified=job.uncertified, only=job.only)
-    torch.manual_seed(job.seed)
     spec, weights = describe(job, demonstrations)
     _announce(announce, spec, demonstrations, device)
     net = spec.network()
@@ -106,45 +148,38 @@ def train(job: Job, report: Callable[[Progress], None] = lambda _: None, announc
     net.to(device)
     if device.type == "cuda":
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
     batches = Batches(demonstrations, spec, device, job.seed, on_device=_fits(demonstrations, device))
-    try:
-        trainer = Trainer(net, job.settings, batches, job.steps, device, graphed=job.graphed)  # type: ignore[arg-type]
-        first = 0
-        if held:
-            first = held[-1]
-            checkpoint.restore(checkpoint.path_of(job.out, first), trainer)
-            announce(f"continuing at step {first}")
-        return _run(job, trainer, spec, first, report)
-    finally:
-        batches.close()
+    assert isinstance(net, (ACT, Diffusion))
+    return Running(job, spec, Trainer(net, spec.settings, batches, job.steps, device))
 
 
-def _run(job: Job, trainer: Trainer, spec: PolicySpec, first: int, report: Callable[[Progress], None]) -> Path:
-    curve = curves.Curve(job.out / "curve.csv", trainer.parts, first)
+def _run(running: Sequence[Running], stepper: Stepper, first: int, report: Callable[[Progress], None]) -> list[Path]:
+    job, parts = running[0].job, running[0].trainer.parts
+    lines = [curves.Curve(r.job.out / "curve.csv", parts, first) for r in running]
     save_at = {job.steps, *job.keep, *range(job.save_every, job.steps, job.save_every)}
-    place = checkpoint.path_of(job.out, first)
     mark, marked = time.perf_counter(), first
     for step in range(first, job.steps):
-        trainer.advance(step)
+        stepper.advance(step)
         done = step + 1
         if done % LOG_EVERY == 0 or done == job.steps or done in save_at:
-            rows = trainer.log[: (done - 1) % LOG_EVERY + 1].double().cpu().numpy()  # waits for the device
+            rows = [r.trainer.log[: (done - 1) % LOG_EVERY + 1].double().cpu().numpy().mean(axis=0) for r in running]  # waits for the device
             now = time.perf_counter()
             speed, mark, marked = (done - marked) / max(now - mark, 1e-9), now, done
-            means = {name: float(v) for name, v in zip(trainer.parts, rows.mean(axis=0), strict=True)}
-            if not all(np.isfinite(list(means.values()))):
-                raise CapexError(f"the loss is not finite at step {done}; the last checkpoint in {job.out} is whole: try a smaller lr")
-            curve.add(done, means, speed)
-            report(Progress(done, job.steps, means, speed))
+            for r, row, curve in zip(running, rows, lines, strict=True):
+                means = {name: float(v) for name, v in zip(parts, row, strict=True)}
+                if not all(np.isfinite(row)):
+                    raise CapexError(f"the loss is not finite at step {done}; the last checkpoint in {r.job.out} is whole: try a smaller lr")
+                curve.add(done, means, speed)
+                report(Progress(done, job.steps, means, speed))
         if done in save_at:
-            training = {**spec.training, "steps": done}
-            place = checkpoint.save(job.out, done, trainer, replace(spec, training=training), {"job": job.identity()})
-            checkpoint.prune(job.out, job.keep)
+            for r in running:
+                training = {**r.spec.training, "steps": done}
+                checkpoint.save(r.job.out, done, r.trainer, replace(r.spec, training=training), {"job": r.job.identity()})
+                checkpoint.prune(r.job.out, r.job.keep)
             mark = time.perf_counter()
-    curve.draw(job.out / "curve.png", f"{spec.policy}, {spec.training['episodes']} demonstrations, seed {job.seed}")
-    return place
+    for r, curve in zip(running, lines, strict=True):
+        curve.draw(r.job.out / "curve.png", f"{r.spec.policy}, {r.spec.training['episodes']} demonstrations, seed {r.job.seed}")
+    return [checkpoint.path_of(r.job.out, job.steps) for r in running]
 
 
 def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict[str, torch.Tensor] | None]:

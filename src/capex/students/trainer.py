@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from capex.students.act import ACT
 from capex.students.batches import Batches
 from capex.students.diffusion import Diffusion
-from capex.students.graph import Stepper
 from capex.students.settings import ActSettings, DiffusionSettings, Settings
 
 LOG_EVERY = 100
@@ -25,11 +24,9 @@ PARTS = {"act": ("loss", "l1", "kl"), "diffusion": ("loss",)}
 
 
 class Trainer:
-    """Holds the network, the optimiser and the step counter. `advance` runs one step; nothing in it waits for the device."""
+    """Holds the network, the optimiser and the step counter. `one` runs a step; nothing in it waits for the device."""
 
-    def __init__(
-        self, net: ACT | Diffusion, settings: Settings, batches: Batches, steps: int, device: torch.device, *, graphed: bool = True
-    ):
+    def __init__(self, net: ACT | Diffusion, settings: Settings, batches: Batches, steps: int, device: torch.device):
         self.net, self.settings, self.batches, self.device = net, settings, batches, device
         bf16 = settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
         self._worker = rounded_copy(net) if bf16 else net
@@ -52,18 +49,15 @@ class Trainer:
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []
         self._keep = torch.from_numpy(average_shares(settings, steps)).to(device) if self.average else None
         self._worker.train()
-        batches.prepare(0) if graphed and device.type == "cuda" else None
-        self._step = Stepper(self._one, self.state_tensors(), self._forget, device, graphed)
 
     @property
     def parts(self) -> tuple[str, ...]:
         """What the log's columns are."""
         return PARTS["act" if isinstance(self.settings, ActSettings) else "diffusion"]
 
-    def advance(self, step: int) -> None:
-        """Run a step; steps must be asked for in order."""
+    def prepare(self, step: int) -> None:
+        """Before a step, outside any graph."""
         self.batches.prepare(step)
-        self._step()
 
     def state_tensors(self) -> list[Tensor]:
         """Every tensor that a step changes, in a fixed order."""
@@ -81,11 +75,13 @@ class Trainer:
     def _at(self, table: Tensor) -> Tensor:
         return table.index_select(0, self.done[None])[0]  # plain indexing would wait for the device
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Drop the gradients."""
         for p in (*self.parameters, *self._working):
             p.grad = None
 
-    def _one(self) -> None:
+    def one(self) -> None:
+        """One step."""
         self._rate.copy_(self._at(self._rates))
         if self._worker is not self.net:
             with torch.no_grad():
