@@ -110,7 +110,6 @@ def train_together(
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
-    torch.manual_seed(jobs[0].seed)
     running: list[Running] = []
     try:
         for job in jobs:
@@ -139,6 +138,7 @@ def _begin(job: Job, device: torch.device, announce: Callable[[str], None]) -> R
     demonstrations = data.load(job.datasets, window=job.settings.window, uncertified=job.uncertified, only=job.only)
     spec, weights = describe(job, demonstrations)
     _announce(announce, spec, demonstrations, device)
+    torch.manual_seed(job.seed)
     net = spec.network()
     if weights is not None:
         net.load_state_dict(weights)
