@@ -1,0 +1,150 @@
+"""`capex policy serve`: a policy behind HTTP on loopback, for any client.
+
+    POST /reset   {"seed": 0}                                     -> {"ok": true}
+    POST /act     JSON: {"images": {"left": BASE64 of raw RGB rows, ..}, "state": {name: number, ..}, "instruction": ".."}
+                  or an .npz body (Content-Type application/x-npz): image_left .., state, instruction
+                                                                  -> {"action": [12 numbers], "wants_images": true}
+    GET  /spec    what it takes and gives: cameras, image size, names, rate
+
+One episode at a time: the policy remembers between /act calls until the next /reset. `wants_images` says whether the next observation
+needs pictures; a policy with actions still planned does not look at them.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+
+from capex.errors import CapexError
+from capex.students.policy import Policy
+
+HOST = "127.0.0.1"
+BODY_MAX = 64 * 1024 * 1024
+
+
+class Server:
+    """A running server; `port` is where it listens."""
+
+    def __init__(self, policy: Policy, port: int):
+        self._policy, self._lock = policy, threading.Lock()
+        try:
+            self._http = ThreadingHTTPServer((HOST, port), _handler(self))
+        except OSError as error:
+            raise CapexError(f"port {port} cannot be opened on {HOST} ({error.strerror or error}); choose another --port") from None
+        self.port = int(self._http.server_address[1])
+        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until the server is closed or the user interrupts."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    def answer(self, path: str, kind: str, body: bytes) -> dict[str, Any]:
+        """The reply to a POST."""
+        with self._lock:
+            if path == "/reset":
+                given = json.loads(body or b"{}")
+                self._policy.reset(int(given.get("seed", 0)))
+                return {"ok": True}
+            if path == "/act":
+                observation = _from_npz(body) if kind == "application/x-npz" else self._from_json(body)
+                action = self._policy.act(observation)
+                return {"action": [float(v) for v in action], "wants_images": self._policy.wants_images()}
+        raise CapexError(f"there is no {path}; valid: POST /reset, POST /act, GET /spec")
+
+    def spec(self) -> dict[str, Any]:
+        """The reply to GET /spec."""
+        spec = self._policy.spec
+        return {
+            "policy": spec.policy,
+            "cameras": list(spec.cameras),
+            "image_size": spec.image_size,
+            "state_names": list(spec.state_names),
+            "action_names": list(spec.action_names),
+            "hz": spec.fps,
+            "instructions": list(spec.instructions),
+        }
+
+    def _from_json(self, body: bytes) -> dict[str, Any]:
+        given = json.loads(body)
+        if not isinstance(given, dict):
+            raise CapexError("the body must be a JSON object with images, state and instruction")
+        size = self._policy.spec.image_size
+        images = {}
+        for camera, text in dict(given.get("images") or {}).items():
+            raw = base64.b64decode(text, validate=True)
+            if len(raw) != size * size * 3:
+                raise CapexError(f"image '{camera}' has {len(raw)} bytes; raw RGB of {size}x{size} has {size * size * 3}")
+            images[str(camera)] = np.frombuffer(raw, dtype=np.uint8).reshape(size, size, 3)
+        return {"images": images, "state": given.get("state"), "instruction": given.get("instruction", "")}
+
+
+def _from_npz(body: bytes) -> dict[str, Any]:
+    with np.load(io.BytesIO(body), allow_pickle=False) as archive:
+        images = {name[len("image_") :]: archive[name] for name in archive.files if name.startswith("image_")}
+        words = str(archive["instruction"]) if "instruction" in archive.files else ""
+        return {"images": images, "state": archive["state"], "instruction": words}
+
+
+def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # a client keeps its connection: 20 requests a second on one socket
+        disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:
+            if self.path == "/spec":
+                self._reply(200, server.spec())
+            else:
+                self._reply(404, {"error": f"there is no {self.path}; valid: GET /spec"})
+
+        def do_POST(self) -> None:
+            try:
+                size = int(self.headers.get("Content-Length", "0"))
+            except ValueError:
+                size = -1
+            if not 0 <= size <= BODY_MAX:
+                self.close_connection = True
+                self._reply(413, {"error": f"the body may have at most {BODY_MAX} bytes, and its length must be given"})
+                return
+            body = self.rfile.read(size)
+            try:
+                self._reply(200, server.answer(self.path, self.headers.get("Content-Type", ""), body))
+            except (CapexError, ValueError, KeyError, TypeError) as error:
+                self._reply(400, {"error": f"{error}"})
+
+        def _reply(self, status: int, value: dict[str, Any]) -> None:
+            content = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args: Any) -> None:
+            """Nothing: twenty lines a second help nobody."""
+
+    return Handler
+
+
+@contextmanager
+def serve(policy: Policy, port: int = 0) -> Iterator[Server]:
+    """A server that is closed when the block ends."""
+    server = Server(policy, port)
+    try:
+        yield server
+    finally:
+        server.close()
