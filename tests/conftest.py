@@ -27,6 +27,7 @@ AREAS = {  # area of the time budget -> test files
         "test_stats",
     ),
     "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_store"),
+    "pilot and collect": ("test_pilot",),
     "robosuite": ("test_robosuite",),
 }
 _began = time.perf_counter()

@@ -11,6 +11,7 @@ from tyro.conf import subcommand
 
 from capex.cli.expert import Demo, Expert
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
+from capex.cli.pilot import Pilot
 from capex.errors import CapexError
 
 Command = (
@@ -22,6 +23,7 @@ Command = (
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]
+    | Annotated[Pilot, subcommand("pilot")]
 )
 
 

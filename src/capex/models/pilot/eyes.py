@@ -227,6 +227,8 @@ def _conic(u: Array, v: Array) -> Ellipse | None:
     if np.any(values * level >= 0):
         return None
     half = scale * np.sqrt(-level / values)
+    if float(half.min()) < 0.02 * float(half.max()):  # points on a line
+        return None
     long = int(np.argmax(half))
     du, dv = (float(k) for k in vectors[:, long])
     sign = 1.0 if (du, dv) >= (0.0, 0.0) else -1.0
