@@ -10,6 +10,7 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from capex.cli.expert import Demo, Expert
+from capex.cli.export import Certify, Export
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import Pilot
 from capex.errors import CapexError
@@ -20,6 +21,8 @@ Command = (
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Prompt, subcommand("prompt")]
     | Annotated[Expert, subcommand("expert")]
+    | Annotated[Certify, subcommand("certify")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]

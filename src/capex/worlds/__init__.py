@@ -343,4 +343,21 @@ def scene_of(env: Env) -> str:
     return str(getattr(env, "scene", env.spec.world))
 
 
+@dataclass(frozen=True)
+class ModelFile:
+    """A MuJoCo world for others to look into: its XML, how many of a saved state's first numbers are time, positions and velocities, and
+    what robomimic keeps about an environment.
+    """
+
+    xml: str
+    state_size: int
+    env_args: Mapping[str, Any]
+
+
+def model_file(env: Env) -> ModelFile | None:
+    """The model of the current start, where the world has one to give."""
+    give: Callable[[], ModelFile] | None = getattr(env, "model_file", None)
+    return give() if give is not None else None
+
+
 EnvFactory = Callable[[], Env]
