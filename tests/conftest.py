@@ -21,13 +21,14 @@ AREAS = {  # area of the time budget -> test files
         "test_memory",
         "test_models",
         "test_observation",
+        "test_paper_numbers",
         "test_perception",
         "test_prompts",
         "test_reading",
         "test_stats",
     ),
-    "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_store"),
     "pilot and collect": ("test_pilot",),
+    "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
     "robosuite": ("test_robosuite",),
 }
 _began = time.perf_counter()

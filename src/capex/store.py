@@ -15,6 +15,7 @@ import ctypes.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -65,10 +66,16 @@ class Chain:
         """Write an episode whole, in one go."""
         return self.begin(index).commit(record, timing, steps)
 
+    def invalid(self, index: int | None = None) -> list[Path]:
+        """The folders of attempts that an error has invalidated, at one start or at all of them, oldest first."""
+        folder = self.path / "invalid"
+        names = {p: re.fullmatch(r"(\d+)-(\d+)", p.name) for p in folder.iterdir()} if folder.is_dir() else {}
+        numbers = {p: (int(m[1]), int(m[2])) for p, m in names.items() if m}
+        return [p for p in sorted(numbers, key=lambda p: numbers[p]) if index in (None, numbers[p][0])]
+
     def invalid_count(self, index: int) -> int:
         """How many attempts at a start an error has invalidated."""
-        folder = self.path / "invalid"
-        return len(list(folder.glob(f"{index:04d}-*"))) if folder.is_dir() else 0
+        return len(self.invalid(index))
 
     @contextlib.contextmanager
     def owned(self) -> Iterator[None]:

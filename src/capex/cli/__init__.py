@@ -13,6 +13,7 @@ from capex.cli.expert import Demo, Expert
 from capex.cli.export import Certify, Export
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import Pilot
+from capex.cli.report import Report
 from capex.errors import CapexError
 
 Command = (
@@ -23,6 +24,7 @@ Command = (
     | Annotated[Expert, subcommand("expert")]
     | Annotated[Certify, subcommand("certify")]
     | Annotated[Export, subcommand("export")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]
