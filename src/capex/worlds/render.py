@@ -124,7 +124,7 @@ def _ensure_context() -> None:
             continue
         _context, _backend = context, name
         # While the GL library is still loaded and its thread still runs; the context's own destructor comes too late.
-        atexit.register(lambda: _drawing.run(_context.free))
+        atexit.register(_drawing.run, context.free)
         return
     raise GLUnavailable(
         f"no OpenGL backend could be loaded ({'; '.join(reasons)}); on Debian or Ubuntu install {PACKAGES}: apt-get install libegl1 libgl1"
