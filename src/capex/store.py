@@ -19,11 +19,12 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -37,6 +38,8 @@ from capex.pose import Array
 
 TEMPORARY = ".writing-"
 EXCHANGES = "exchanges.jsonl"
+WRITERS = ".writers"
+ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
 
 
 @dataclass(frozen=True)
@@ -81,14 +84,17 @@ class Chain:
 
     @contextlib.contextmanager
     def owned(self) -> Iterator[None]:
-        """Be the only process that runs this chain; a second one is refused with a sentence. A killed owner's hold ends with it."""
+        """Be the only process that runs this chain; a second one is refused with a sentence. A killed owner's hold ends with it.
+
+        The workers of a killed owner may live a moment longer; this waits for the end of what they write.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / ".owner", "a", encoding="ascii") as owner:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise CapexError(f"{self.path} is being written by another process; wait for it or choose another --out") from None
+            if not _lock(owner):
+                raise CapexError(f"{self.path} is being written by another process; wait for it or choose another --out")
+            with open(self.path / WRITERS, "a", encoding="ascii") as writers:
+                if not _lock(writers, patience_s=ORPHANS_S):
+                    raise CapexError(f"{self.path} is still being written by a worker of a killed command; wait for its end")
             yield
 
     def unfinished(self, index: int) -> Path:
@@ -126,7 +132,9 @@ class EpisodeWriter:
             raise CapexError(f"{chain.episode(index)} exists already; an episode is written once")
         chain.episodes_path.mkdir(parents=True, exist_ok=True)
         self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
-        self.discard()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._hold = open(chain.path / WRITERS, "a", encoding="ascii")  # noqa: SIM115  until the episode is written or dropped
+        _lock(self._hold, shared=True)
         self.folder.mkdir()
 
     def commit(self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
@@ -137,17 +145,34 @@ class EpisodeWriter:
         self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array], *, continues: bool = False
     ) -> Path:
         """Keep an attempt that an error invalidated, apart from the episodes. `continues`: the next one begins with its exchanges."""
+        place = self._finish(self._invalid_place(), record, timing, steps)
+        if continues and (place / EXCHANGES).is_file():
+            self._leave((place / EXCHANGES).read_bytes())
+        return place
+
+    def _invalid_place(self) -> Path:
         folder = self._chain.path / "invalid"
         folder.mkdir(parents=True, exist_ok=True)
-        place = self._finish(folder / f"{self._index:04d}-{self._chain.invalid_count(self._index) + 1}", record, timing, steps)
-        if continues and (place / EXCHANGES).is_file():
-            self._chain.unfinished(self._index).parent.mkdir(exist_ok=True)
-            write_bytes(self._chain.unfinished(self._index), (place / EXCHANGES).read_bytes())
+        return folder / f"{self._index:04d}-{self._chain.invalid_count(self._index) + 1}"
+
+    def _leave(self, exchanges: bytes) -> None:
+        self._chain.unfinished(self._index).parent.mkdir(exist_ok=True)
+        write_bytes(self._chain.unfinished(self._index), exchanges)
+
+    def adopt(self, files: Mapping[str, bytes], *, invalid: bool = False, unfinished: bytes | None = None) -> Path:
+        """Take over an attempt that was written on another machine: its files by their names, and what it leaves unfinished."""
+        for name, content in files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(self.folder / name, content)
+        place = self._rename(self._invalid_place() if invalid else self._chain.episode(self._index))
+        if unfinished is not None:
+            self._leave(unfinished)
         return place
 
     def discard(self) -> None:
         """Drop what was written so far."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._hold.close()
 
     def cut_off(self) -> None:
         """Drop what was written so far but for the exchanges, which were paid for."""
@@ -162,11 +187,16 @@ class EpisodeWriter:
             np.savez_compressed(out, allow_pickle=False, **steps)
             out.flush()
             os.fsync(out.fileno())
+        return self._rename(place)
+
+    def _rename(self, place: Path) -> Path:
+        """The moment at which the attempt comes to exist; everything in it is on disk before."""
         for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
             _flush_folder(folder)
         os.rename(self.folder, place)
         _flush_folder(place.parent)
         self._chain.unfinished(self._index).unlink(missing_ok=True)
+        self._hold.close()
         return place
 
 
@@ -259,6 +289,22 @@ def write_bytes(path: Path, content: bytes) -> None:
         neighbour.unlink(missing_ok=True)
         raise
     _flush_folder(path.parent)
+
+
+def _lock(file: IO[str], *, shared: bool = False, patience_s: float = 0.0) -> bool:
+    """Lock a file until it is closed, by the kernel if need be; False if another process holds it."""
+    if fcntl is None:
+        return True
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
 
 
 def _alive(process: int) -> bool:

@@ -81,6 +81,11 @@ class ChainPlan:
         """Successes so far, the present round's included."""
         return sum(s.record is not None and s.record.success is True for s in self._settled.values())
 
+    @property
+    def invalid(self) -> int:
+        """Starts that are recorded as invalid."""
+        return sum(s.record is None for s in self._settled.values())
+
     def ready(self) -> list[Place]:
         """The places of the present round that may run now, in order."""
         if self._reached():

@@ -76,11 +76,14 @@ class Waiting:
         self._model, self._turn = model, turn
         self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
         self.tools_in_text = bool(getattr(model, "tools_in_text", False))
+        self._computes_here = bool(getattr(model, "computes_here", False))
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
-        """Ask with the core given away."""
+        """Ask with the core given away, unless the model computes on it."""
         turn = self._turn
         turn.check()
+        if self._computes_here:
+            return self._model.complete(request, observer)
         turn.core.give()
         turn.phase("waiting")
         asked = time.monotonic()

@@ -34,7 +34,7 @@ class Change:
 
 
 def open_campaign(
-    path: Path, settings: Settings, price: Price | None, *, fork: bool = False, gl_backend: str = ""
+    path: Path, settings: Settings, price: Price | None, *, stand_in: bool = False, fork: bool = False, gl_backend: str = ""
 ) -> tuple[Run, Price | None]:
     """Create a campaign's run directory or continue it; returns it with the price row that holds for it.
 
@@ -45,7 +45,7 @@ def open_campaign(
     if not (path / "manifest.json").exists():
         if fork:
             raise CapexError(f"{path} holds no run that could be branched; leave --fork out")
-        fields = {"settings": wanted, "plan": settings.plan, "price": row, "stand_in": None}
+        fields = {"settings": wanted, "plan": settings.plan, "price": row, "stand_in": stand_in}
         return create_run(path, fields, gl_backend), price
     run = find_run(path)
     changed = changes(run.manifest, wanted, row if "prices" in settings.typed else None)
@@ -115,7 +115,13 @@ def _fork(run: Run, settings: Settings, wanted: dict[str, Any], price: Mapping[s
                 if found := source.finished():
                     episodes[source.path.name] = found
         origin = {"run": run.path.name, "changed": [vars(c) for c in changed], "episodes": episodes}
-        fields = {"settings": wanted, "plan": settings.plan, "price": price, "stand_in": None, "forked_from": origin}
+        fields = {
+            "settings": wanted,
+            "plan": settings.plan,
+            "price": price,
+            "stand_in": run.manifest.get("stand_in"),
+            "forked_from": origin,
+        }
         scratch.mkdir(parents=True, exist_ok=True)
         made_by = {k: v for k, v in run.manifest.items() if k in ("versions", "revision", "fingerprint")}
         write_json(scratch / "manifest.json", {**fields, **made_by})

@@ -94,6 +94,14 @@ class Options:
     """A price file like the package's prices.toml; its rows win."""
     round_size: int | None = None
     """Episodes of a chain that share one snapshot of memory and may run at once; 1 (default) is the paper's algorithm."""
+    out: Path | None = None
+    """Run directory; the same command again continues it."""
+    parallel: int | None = None
+    """Processes, one for each core to use (default 1: all in this process); the records do not depend on it."""
+    ray: str | None = None
+    """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra `ray`)."""
+    slots: int | None = None
+    """Episodes under way at once (default 16 a process): while some wait for the model, others simulate."""
     keep_images: Kept | None = None
     """all (default): every picture the model was sent; start: those of the start only, which references need."""
     image_format: ImageFormat | None = None
@@ -125,6 +133,10 @@ class Settings:
     prompt: Path | None = None
     prices: Path | None = None
     round_size: int = 1
+    out: Path = Path("runs/unnamed")
+    parallel: int = 1
+    ray: str | None = None
+    slots: int | None = None
     keep_images: Kept = "all"
     image_format: ImageFormat = "png"
     typed: frozenset[str] = frozenset()  # what the user said, wherever
@@ -155,6 +167,7 @@ class Settings:
             "campaign_hours": self.campaign_hours,
             "keep_images": self.keep_images,
             "image_format": self.image_format,
+            "engine": {"parallel": self.parallel, "ray": self.ray, "slots": self.slots},
         }
 
 
@@ -181,6 +194,10 @@ def resolve(names: str | Sequence[str], given: Mapping[str, Any], config: Mappin
     listed = listed or ([tasks] if isinstance(tasks, str) else [str(t) for t in tasks])
     if not listed:
         raise CapexError("no task was named; write WORLD:TASK, for example kitchen:CloseFridge, or tasks = [..] in the config file")
+    if "out" not in said:
+        raise CapexError("no run directory was named; write --out runs/NAME")
+    if "ray" in said and said.get("parallel", 1) > 1:
+        raise CapexError(f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of them")
     arms = _arms(said, arm_tables)
     if said.get("prompt") is not None and len(arms) > 1:
         raise CapexError(f"--prompt fills one arm's prompt, and {len(arms)} arms were named; collect them with commands of their own")
@@ -201,6 +218,10 @@ def resolve(names: str | Sequence[str], given: Mapping[str, Any], config: Mappin
         prompt=said.get("prompt"),
         prices=said.get("prices"),
         round_size=said.get("round_size", 1),
+        out=said["out"],
+        parallel=said.get("parallel", 1),
+        ray=said.get("ray"),
+        slots=said.get("slots"),
         keep_images=said.get("keep_images", "all"),
         image_format=said.get("image_format", "png"),
         typed=frozenset(said),
@@ -265,6 +286,8 @@ _NUMBERS: dict[str, tuple[type, float, float]] = {
     "top_p": (float, 0, 1),
     "max_output_tokens": (int, 1, 1_000_000),
     "round_size": (int, 1, 1000),
+    "parallel": (int, 1, 1024),
+    "slots": (int, 1, 10_000),
 }
 _WORDS: dict[str, tuple[str, ...]] = {
     "memory": ("chain", "fresh"),
@@ -301,6 +324,8 @@ def _checked(name: str, value: Any) -> Any:
             reason = getattr(error, "strerror", None) or error
             raise CapexError(f"the {'prompt' if name == 'prompt' else 'price'} file {path} cannot be read: {reason}") from None
         return path
+    if name == "out":
+        return Path(value)
     if name == "arm" and not isinstance(value, str) and isinstance(value, Sequence):
         return ",".join(str(v) for v in value)
     if not isinstance(value, str):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from capex import pictures
@@ -43,6 +43,10 @@ class StartImage:
     camera: str
     sha256: str
     source: Source
+
+    def loaded(self) -> StartImage:
+        """The same with the PNG itself, for a machine that cannot read its place."""
+        return replace(self, source=self.picture("").png)
 
     def picture(self, label: str) -> Picture:
         """The image under a label; refused if it is not the one that was recorded."""

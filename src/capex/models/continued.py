@@ -22,6 +22,7 @@ class Continued:
         self._model = model
         self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
         self.tools_in_text = bool(getattr(model, "tools_in_text", False))
+        self.computes_here = bool(getattr(model, "computes_here", False))
         self._recorded: deque[Recorded] = deque(read_requests(log, torn_end=True))
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
