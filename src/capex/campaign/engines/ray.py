@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping
@@ -118,8 +119,19 @@ class _AtTheDesk:
 _kept: dict[str, Any] = {}  # a worker process keeps its model and its last environment from task to task
 
 
-def attempt_elsewhere(ticket: int, setup: Setup, job: Job, template: str | None, unfinished: bytes | None, desk: Any) -> Parcel:
+@dataclass(frozen=True)
+class Luggage:
+    """What every task takes along: the setup, a prompt of the user's own, and where the driver finds its modules."""
+
+    setup: Setup
+    template: str | None
+    path: tuple[str, ...]
+
+
+def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: bytes | None, desk: Any) -> Parcel:
     """Run one attempt in a scratch folder of this node and pack it."""
+    sys.path += [p for p in luggage.path if p not in sys.path and os.path.isdir(p)]
+    setup, template = luggage.setup, luggage.template
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         here = Chain(Path(folder) / job.chain.path.name)
         here.path.mkdir()
@@ -188,14 +200,13 @@ class RayCluster:
                 raise CapexError(f"--ray {address}: no cluster could be reached ({error}); start one with `ray start --head`") from None
         cpus = float(ray.cluster_resources().get("CPU", 1.0))
         self.slots = slots if slots is not None else max(1, int(cpus / CPUS))
-        self._setup = setup
-        self._template = None if setup.work.template is None else setup.work.template.read_text(encoding="utf-8")
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._desk = ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote(setup.spend)
         threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}  # as in the other engines
         options = {"num_cpus": CPUS, "max_retries": 0, "scheduling_strategy": "SPREAD", "runtime_env": {"env_vars": threads}}
         self._task = ray.remote(**options)(attempt_elsewhere)
-        self._shared = ray.put(replace(setup, work=replace(setup.work, template=None)))
+        template = None if setup.work.template is None else setup.work.template.read_text(encoding="utf-8")
+        self._luggage = ray.put(Luggage(replace(setup, work=replace(setup.work, template=None)), template, tuple(sys.path)))
         self._sent: dict[Any, _Sent] = {}
         self._said: deque[Said] = deque()
 
@@ -204,7 +215,7 @@ class RayCluster:
         paid = job.chain.unfinished(job.place.start)
         unfinished = paid.read_bytes() if paid.is_file() else None
         sent = replace(job, memory=job.memory.portable())
-        self._sent[self._task.remote(ticket, self._shared, sent, self._template, unfinished, self._desk)] = _Sent(ticket, job)
+        self._sent[self._task.remote(ticket, self._luggage, sent, unfinished, self._desk)] = _Sent(ticket, job)
 
     def next(self, timeout_s: float) -> Said | None:
         """The next thing an attempt says, or that its node is lost."""
