@@ -142,7 +142,7 @@ def run_episode(
     *,
     ledger: Ledger | None = None,
     log: AttemptObserver | None = None,
-    subscribers: Sequence[Callable[[Event], None]] = (),
+    subscribers: Sequence[Callable[[Event], object]] = (),
     limits: Limits = NO_LIMITS,
     template: Path | None = None,
     sampling: Sampling = DEFAULT_SAMPLING,

@@ -127,9 +127,10 @@ def run_attempt(
     spend: Spending | None = None,
     core: Core | None = None,
     tell: Callable[[Moved], None] | None = None,
-    subscribers: Sequence[Callable[[Event], None]] = (),
+    subscribers: Sequence[Callable[[Event], object]] = (),
+    clock: Callable[[], float] | None = None,
 ) -> Outcome:
-    """Run one attempt and write it into its chain."""
+    """Run one attempt and write it into its chain. The clock is that of the attempt's turn on its core, unless another is given."""
     chain, place, arm = job.chain, job.place, job.arm
     ledger = Ledger(work.price, work.budgets(model, arm), spend, {"chain": chain.path.name, "episode": place.start})
     progress = _Progress(ledger, tell)
@@ -154,7 +155,7 @@ def run_attempt(
                 template=work.template,
                 sampling=work.sampling,
                 cache_key=chain.path.name,
-                clock=turn.clock,
+                clock=clock or turn.clock,
             )
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)

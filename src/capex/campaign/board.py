@@ -88,6 +88,7 @@ class Board:
         self.lines: dict[str, Line] = {}
         self.began = time.monotonic()
         self.slots = slots
+        self.given_hours_left: float | None = None  # what a driver elsewhere says
         self._fresh_episodes, self._fresh_seconds = 0, 0.0  # of this command: what time left goes by
         for chain in chains:
             self.add_chain(chain)
@@ -147,6 +148,8 @@ class Board:
     @property
     def hours_left(self) -> float | None:
         """Wall time left at the pace of this command; the longest chain alone bounds it from below."""
+        if self.given_hours_left is not None:
+            return self.given_hours_left
         left = [line.left for line in self.lines.values()]
         if not self._fresh_episodes or any(n is None for n in left):
             return None

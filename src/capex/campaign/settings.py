@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -26,86 +26,156 @@ Kept = Literal["all", "start"]
 IMAGE_SIZES = (32, 2048)
 
 
+def _about(help_: str, metavar: str) -> dict[str, str]:
+    """What a person is told about a setting."""
+    return {"help": help_, "metavar": metavar}
+
+
 @dataclass(frozen=True)
 class Options:
-    """Everything that can be set."""
+    """Everything that can be set. What means what stands in the fields' `help`."""
 
-    arm: str | None = None
-    """Arms by name, several with commas; they share the starts, in the same order: capex (default), base, capex-fresh, capex-stated."""
-    model: str | None = None
-    """pilot (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN, script:FILE."""
-    starts: str | None = None
-    """Start indices: 0:20 (default), 7 or 1,4,9."""
-    until_successes: int | None = None
-    """Go on over further starts until each chain has this many successes."""
-    max_starts: int | None = None
-    """With --until-successes: give up on a chain after this many starts."""
-    seed: int | None = None
-    """Another seed gives other starts under the same indices (default 0)."""
-    episode_usd: float | None = None
-    """Dollars an episode may cost (default 25 where the model has a price)."""
-    campaign_usd: float | None = None
-    """Dollars the whole run may cost, earlier commands included; raise it to continue a run that has reached it."""
-    decisions: int | None = None
-    """Decisions an episode may take (default 80)."""
-    steps: int | None = None
-    """Control steps after which an episode ends, if fewer than the task's horizon."""
-    episode_minutes: float | None = None
-    """Wall time after which an episode ends."""
-    campaign_hours: float | None = None
-    """Wall time after which this command begins no more episodes."""
-    tau: float | None = None
-    """Commit threshold (default 0.5)."""
-    calibrated: Switch | None = None
-    """Whether outcomes correct stated confidences."""
-    memory: Literal["chain", "fresh"] | None = None
-    """chain: each episode sees what the ones before it left; fresh: cleared before each."""
-    references: int | None = None
-    """Own successes shown as references: 0, 1 or 2 (default)."""
-    skeleton: Switch | None = None
-    """Whether the reliability summary is shown."""
-    notes: Switch | None = None
-    """Whether the model may leave itself notes (default off)."""
-    locate: Switch | None = None
-    """Whether locate_pixel is offered (default: where the world has depth)."""
-    base_motion: Switch | None = None
-    """Whether driving is offered (default: where the robot can)."""
-    plan_max: int | None = None
-    """Waypoints in a plan at most (default 24)."""
-    history: int | None = None
-    """Past acts shown with their reports (default 6)."""
-    rounds: int | None = None
-    """Model rounds a decision may take (default 6)."""
-    show_dollars: Switch | None = None
-    """Whether the model is told the dollars left (default off)."""
-    image_size: int | None = None
-    """Side of the images in pixels (default 512)."""
-    effort: Effort | None = None
-    """Reasoning effort asked for (default medium)."""
-    temperature: float | None = None
-    """Sampling temperature (default: the provider's)."""
-    top_p: float | None = None
-    """Nucleus sampling (default: the provider's)."""
-    max_output_tokens: int | None = None
-    """Output tokens a request may have (default 8000)."""
-    prompt: Path | None = None
-    """A system prompt to fill instead of ours, for one arm."""
-    prices: Path | None = None
-    """A price file like the package's prices.toml; its rows win."""
-    round_size: int | None = None
-    """Episodes of a chain that share one snapshot of memory and may run at once; 1 (default) is the paper's algorithm."""
-    out: Path | None = None
-    """Run directory; the same command again continues it."""
-    parallel: int | None = None
-    """Processes, one for each core to use (default 1: all in this process); the records do not depend on it."""
-    ray: str | None = None
-    """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra `ray`)."""
-    slots: int | None = None
-    """Episodes under way at once (default 16 a process): while some wait for the model, others simulate."""
-    keep_images: Kept | None = None
-    """all (default): every picture the model was sent; start: those of the start only, which references need."""
-    image_format: ImageFormat | None = None
-    """png (default), or webp: lossless, a third smaller."""
+    arm: str | None = field(
+        default=None,
+        metadata=_about(
+            "Arms by name, several with commas; they share the starts, in the same order: capex (default), base, capex- "
+            "fresh, capex-stated.",
+            "NAME[,NAME..]",
+        ),
+    )
+    model: str | None = field(
+        default=None,
+        metadata=_about(
+            "pilot (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN, script:FILE.",
+            "MODEL",
+        ),
+    )
+    starts: str | None = field(default=None, metadata=_about("Start indices: 0:20 (default), 7 or 1,4,9.", "0:20"))
+    until_successes: int | None = field(
+        default=None,
+        metadata=_about(
+            "Go on over further starts until each chain has this many successes.",
+            "N",
+        ),
+    )
+    max_starts: int | None = field(default=None, metadata=_about("With --until-successes: give up on a chain after this many starts.", "N"))
+    seed: int | None = field(default=None, metadata=_about("Another seed gives other starts under the same indices (default 0).", "N"))
+    episode_usd: float | None = field(
+        default=None,
+        metadata=_about(
+            "Dollars an episode may cost (default 25 where the model has a price).",
+            "X",
+        ),
+    )
+    campaign_usd: float | None = field(
+        default=None,
+        metadata=_about(
+            "Dollars the whole run may cost, earlier commands included; raise it to continue a run that has reached it.",
+            "X",
+        ),
+    )
+    decisions: int | None = field(default=None, metadata=_about("Decisions an episode may take (default 80).", "N"))
+    steps: int | None = field(
+        default=None,
+        metadata=_about(
+            "Control steps after which an episode ends, if fewer than the task's horizon.",
+            "N",
+        ),
+    )
+    episode_minutes: float | None = field(default=None, metadata=_about("Wall time after which an episode ends.", "X"))
+    campaign_hours: float | None = field(default=None, metadata=_about("Wall time after which this command begins no more episodes.", "X"))
+    tau: float | None = field(default=None, metadata=_about("Commit threshold (default 0.5).", "X"))
+    calibrated: Switch | None = field(default=None, metadata=_about("Whether outcomes correct stated confidences.", "on|off"))
+    memory: Literal["chain", "fresh"] | None = field(
+        default=None,
+        metadata=_about(
+            "chain: each episode sees what the ones before it left; fresh: cleared before each.",
+            "chain|fresh",
+        ),
+    )
+    references: int | None = field(default=None, metadata=_about("Own successes shown as references: 0, 1 or 2 (default).", "N"))
+    skeleton: Switch | None = field(default=None, metadata=_about("Whether the reliability summary is shown.", "on|off"))
+    notes: Switch | None = field(default=None, metadata=_about("Whether the model may leave itself notes (default off).", "on|off"))
+    locate: Switch | None = field(
+        default=None,
+        metadata=_about(
+            "Whether locate_pixel is offered (default: where the world has depth).",
+            "on|off",
+        ),
+    )
+    base_motion: Switch | None = field(
+        default=None,
+        metadata=_about(
+            "Whether driving is offered (default: where the robot can).",
+            "on|off",
+        ),
+    )
+    plan_max: int | None = field(default=None, metadata=_about("Waypoints in a plan at most (default 24).", "N"))
+    history: int | None = field(default=None, metadata=_about("Past acts shown with their reports (default 6).", "N"))
+    rounds: int | None = field(default=None, metadata=_about("Model rounds a decision may take (default 6).", "N"))
+    show_dollars: Switch | None = field(
+        default=None,
+        metadata=_about(
+            "Whether the model is told the dollars left (default off).",
+            "on|off",
+        ),
+    )
+    image_size: int | None = field(default=None, metadata=_about("Side of the images in pixels (default 512).", "N"))
+    effort: Effort | None = field(
+        default=None,
+        metadata=_about(
+            "Reasoning effort asked for (default medium).",
+            "none|minimal|low|medium|high",
+        ),
+    )
+    temperature: float | None = field(default=None, metadata=_about("Sampling temperature (default: the provider's).", "X"))
+    top_p: float | None = field(default=None, metadata=_about("Nucleus sampling (default: the provider's).", "X"))
+    max_output_tokens: int | None = field(default=None, metadata=_about("Output tokens a request may have (default 8000).", "N"))
+    prompt: Path | None = field(default=None, metadata=_about("A system prompt to fill instead of ours, for one arm.", "FILE"))
+    prices: Path | None = field(default=None, metadata=_about("A price file like the package's prices.toml; its rows win.", "FILE"))
+    round_size: int | None = field(
+        default=None,
+        metadata=_about(
+            "Episodes of a chain that share one snapshot of memory and may run at once; 1 (default) is the paper's algorithm.",
+            "N",
+        ),
+    )
+    out: Path | None = field(default=None, metadata=_about("Run directory; the same command again continues it.", "RUN"))
+    parallel: int | None = field(
+        default=None,
+        metadata=_about(
+            "Processes, one for each core to use (default 1: all in this process); the records do not depend on it.",
+            "N",
+        ),
+    )
+    ray: str | None = field(
+        default=None,
+        metadata=_about(
+            "Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra `ray`).",
+            "ADDRESS",
+        ),
+    )
+    slots: int | None = field(
+        default=None,
+        metadata=_about(
+            "Episodes under way at once (default 16 a process): while some wait for the model, others simulate.",
+            "N",
+        ),
+    )
+    keep_images: Kept | None = field(
+        default=None,
+        metadata=_about(
+            "all (default): every picture the model was sent; start: those of the start only, which references need.",
+            "all|start",
+        ),
+    )
+    image_format: ImageFormat | None = field(
+        default=None,
+        metadata=_about(
+            "png (default), or webp: lossless, a third smaller.",
+            "png|webp",
+        ),
+    )
 
 
 FIELDS = tuple(f.name for f in fields(Options))
