@@ -38,8 +38,8 @@ class Options:
     arm: str | None = field(
         default=None,
         metadata=_about(
-            "Arms by name, several with commas; they share the starts, in the same order: capex (default), base, capex- "
-            "fresh, capex-stated.",
+            "Arms by name, several with commas; they share the starts, in the same order: capex (default), base, "
+            "capex-fresh, capex-stated.",
             "NAME[,NAME..]",
         ),
     )
