@@ -116,6 +116,10 @@ class ChatCompletions:
             )
         return self._wire.complete(request, self.body(request), observer)
 
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The answer in a body of this wire that was logged earlier."""
+        return self._wire.reread(body)
+
     def body(self, request: Request) -> dict[str, Any]:
         """The request as the Chat Completions API takes it. Effort and cache key stay out: servers differ on them."""
         asked, open_ = request.sampling, self._sampling

@@ -60,6 +60,10 @@ class OpenAIResponses:
         """Answer a request, or raise ModelError with the attempts made."""
         return self._wire.complete(request, self.body(request), observer)
 
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The answer in a body of this wire that was logged earlier."""
+        return self._wire.reread(body)
+
     def body(self, request: Request) -> dict[str, Any]:
         """The request as the Responses API takes it; what does not change stands first."""
         sampling = request.sampling
