@@ -1,0 +1,46 @@
+"""Success rules and latches, read from physics after every control step. Thresholds are the paper's."""
+
+from __future__ import annotations
+
+from capex.worlds.kitchen.facts import Facts
+from capex.worlds.kitchen.robot import HAND_BODIES
+from capex.worlds.kitchen.things import PLATE_RADIUS_M
+
+CLOSED = 0.005  # fraction of a joint's range
+PRESSED = 0.6  # fraction of a button's travel
+CLEAR_OF_OBJECT_M = 0.25
+CLEAR_OF_BUTTON_M = 0.15
+IN_PAN_M = 0.07
+ON_PLATE_M = 0.7 * PLATE_RADIUS_M
+
+
+def closed(facts: Facts) -> bool:
+    return facts.joint_fraction(facts.role("part")) <= CLOSED
+
+
+def started(facts: Facts) -> bool:
+    return facts.latched and facts.tip_distance(facts.role("button")) > CLEAR_OF_BUTTON_M
+
+
+def pressed(facts: Facts) -> bool:
+    button = facts.role("button")
+    return facts.joint_fraction(button) >= PRESSED and bool(facts.touched_by(button) & set(HAND_BODIES))
+
+
+def in_pan(facts: Facts) -> bool:
+    return placed(facts, IN_PAN_M)
+
+
+def on_plate(facts: Facts) -> bool:
+    return placed(facts, ON_PLATE_M)
+
+
+def on_plate_on_counter(facts: Facts) -> bool:
+    return placed(facts, ON_PLATE_M) and any(n.startswith("counter") for n in facts.touched_by(facts.role("container")))
+
+
+def placed(facts: Facts, within_m: float) -> bool:
+    item, container = facts.role("object"), facts.role("container")
+    if facts.tip_distance(item) <= CLEAR_OF_OBJECT_M or facts.distance_xy(item, container) >= within_m:
+        return False
+    return facts.touching(item, container)

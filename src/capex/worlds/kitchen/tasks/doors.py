@@ -1,0 +1,52 @@
+"""Doors and lids: what their starts draw."""
+
+from __future__ import annotations
+
+from capex.worlds import TaskInfo
+from capex.worlds.kitchen.expert import doors as skills
+from capex.worlds.kitchen.scene import Kitchen
+from capex.worlds.kitchen.situation import Draw, Situation, draw_light, draw_posture
+from capex.worlds.kitchen.tasks import criteria
+from capex.worlds.kitchen.tasks.setting import clutter
+from capex.worlds.kitchen.tasks.task import Task
+
+FAMILY = "Doors and lids"
+
+
+def close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
+    fridge = kitchen.fixture("fridge")
+    side = -1.0 if kitchen.layout.fridge_hinge == "right" else 1.0
+    angle = draw.uniform(0.35, 1.05)
+    x = fridge.x - draw.uniform(0.60, 1.10)
+    y = fridge.y + side * draw.uniform(-0.18, 0.26)  # rather on the hinge's side, where the open door leaves room
+    posture = draw_posture(draw, "forward right" if side < 0 else "forward left")
+    robot = (x, y, draw.uniform(-0.45, 0.45))
+    things = clutter(draw, kitchen, kitchen.counter_beside(fridge, side), 3, -side)
+    return Situation("Close the fridge door.", robot, posture, things, {"fridge door": angle}, {"part": "fridge door"}, draw_light(draw))
+
+
+def close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
+    oven = kitchen.fixture("toaster oven")
+    counter = kitchen.counter_under(oven)
+    angle = draw.uniform(0.45, 1.25)
+    robot = (counter.x - draw.uniform(0.46, 0.85), oven.y + draw.uniform(-0.28, 0.28), draw.uniform(-0.35, 0.35))
+    posture = draw_posture(draw, "forward")
+    things = clutter(draw, kitchen, counter, 3, 1.0 if oven.y < counter.y else -1.0)
+    joints = {"toaster oven door": angle}
+    return Situation("Close the toaster oven door.", robot, posture, things, joints, {"part": "toaster oven door"}, draw_light(draw))
+
+
+TASKS = (
+    Task(
+        TaskInfo("CloseFridge", FAMILY, 900, "Close the fridge door.", "every fridge door joint at most 0.005 of its range"),
+        close_fridge,
+        criteria.closed,
+        skill=skills.close_door,
+    ),
+    Task(
+        TaskInfo("CloseToasterOvenDoor", FAMILY, 450, "Close the toaster oven door.", "door joint at most 0.005 of its range"),
+        close_toaster_oven,
+        criteria.closed,
+        skill=skills.close_flap,
+    ),
+)
