@@ -35,6 +35,7 @@ from capex.worlds.kitchen import control, panda, robot
 from capex.worlds.kitchen.control import Controller
 from capex.worlds.kitchen.facts import Facts
 from capex.worlds.kitchen.looks import STYLES
+from capex.worlds.kitchen.parts import SEEN, UNSEEN, Sign
 from capex.worlds.kitchen.robot import ARM
 from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen
 from capex.worlds.kitchen.senses import STATE_NAMES, Senses
@@ -67,6 +68,7 @@ class _Built:
     model: mujoco.MjModel
     situation: Situation
     scene: str  # layout and style
+    signs: tuple[Sign, ...]
     beginning: Array
 
 
@@ -118,11 +120,11 @@ class KitchenEnv:
         """Compose the start; where the robot would stand inside something, draw again, the same way every time."""
         for attempt in range(DRAWS_MAX):
             kitchen, situation = self._compose(start, attempt)
-            model = build(kitchen, situation, shadows=self._shadows)
+            model, signs = build(kitchen, situation, shadows=self._shadows)
             scene = f"layout {LAYOUTS.index(kitchen.layout) + 1}, style {kitchen.style.name}"
-            self._attach(_Built(model, situation, scene, np.zeros(0)))
+            self._attach(_Built(model, situation, scene, signs, np.zeros(0)))
             if self._settle(situation):
-                return _Built(model, situation, scene, self._vector())
+                return _Built(model, situation, scene, signs, self._vector())
         raise CapexError(
             f"start {start.index} of {self.spec.name} found no free place for the robot in {DRAWS_MAX} draws; take another start"
         )
@@ -168,7 +170,7 @@ class KitchenEnv:
         if self._renderer is not None and getattr(self, "_model", None) is not built.model:
             self._renderer.close()
             self._renderer = None
-        self._model, self._situation, self._scene = built.model, built.situation, built.scene
+        self._model, self._situation, self._scene, self._signs = built.model, built.situation, built.scene, built.signs
         self._data = mujoco.MjData(built.model)
         self._controller = Controller(built.model)
         self._facts = Facts(built.model, self._data, built.situation.roles)
@@ -322,6 +324,10 @@ class KitchenEnv:
         return DepthImage(self._renders().depth(self._data, self._model.camera(camera).id, size or c.size), self.camera_model(camera, size))
 
     def _renders(self) -> Renderer:
+        """The renderer, after what is seen only at times has been shown or hidden: a matter of looks, physics does not notice."""
+        for sign in self._signs:
+            shown = sign.low <= self._facts.joint(sign.joint) <= sign.high
+            self._model.geom(sign.geom).group = SEEN if shown else UNSEEN
         if self._renderer is None:
             self._renderer = Renderer(self._model, shadows=self._shadows)
         return self._renderer

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import mujoco
 import numpy as np
 
-from capex.pose import Array
+from capex.pose import Array, rotation_matrix
 
 
 class Facts:
@@ -42,6 +42,28 @@ class Facts:
     def rotation(self, body: str) -> Array:
         """A body's orientation in the world."""
         return np.array(self.data.xmat[self._bodies[body]]).reshape(3, 3)
+
+    def point(self, site: str) -> Array:
+        """A marked point in the world."""
+        return np.array(self.data.site(site).xpos)
+
+    def point_at(self, site: str, joint: str, value: float) -> Array:
+        """Where a marked point of a hinged or sliding part would be, were its joint at another value."""
+        i = self._joints[joint]
+        axis, anchor, move = self.data.xaxis[i], self.data.xanchor[i], value - self.joint(joint)
+        if self.model.jnt_type[i] == mujoco.mjtJoint.mjJNT_SLIDE:
+            return np.asarray(self.point(site) + move * axis)
+        return np.asarray(anchor + rotation_matrix(move * axis) @ (self.point(site) - anchor))
+
+    def limit(self, joint: str) -> float:
+        """Where a joint's range ends; it begins at 0."""
+        return float(self.model.jnt_range[self._joints[joint]][1])
+
+    @property
+    def base(self) -> tuple[float, float, float]:
+        """x, y and yaw of the robot's base."""
+        x, y, yaw = (self.joint(name) for name in ("base_x", "base_y", "base_yaw"))
+        return x, y, yaw
 
     def half_height(self, body: str) -> float:
         """Half of the height of a thing as it lies or stands: from its first geom, a ball, capsule or box."""

@@ -51,7 +51,7 @@ def static(b: Builder, name: str, place: Place) -> Any:
     return b.body(b.spec.worldbody, name, (place.x, place.y, 0), place.yaw)
 
 
-def _front_panel(b: Builder, body: Any, y: float, half_width: float, low: float, high: float, drawer: bool) -> None:
+def add_front(b: Builder, body: Any, y: float, half_width: float, low: float, high: float, drawer: bool) -> None:
     """A cabinet door or drawer front with its handle: looks only."""
     middle, half = (low + high) / 2, (high - low) / 2
     look = b.looks.cabinet
@@ -63,7 +63,16 @@ def _front_panel(b: Builder, body: Any, y: float, half_width: float, low: float,
     b.capsule(body, (-0.035, y - 0.06, z), (-0.035, y + 0.06, z), 0.007, b.looks.handle, collide=False)
 
 
-def add_counter(b: Builder, name: str, place: Place, width: float, *, splash: bool = True) -> Fixture:
+def add_worktop(b: Builder, body: Any, width: float) -> None:
+    """The top of a counter, the recess at its foot and the tiles behind it."""
+    h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
+    b.box(body, (d / 2 + 0.05, 0, TOE_KICK_M / 2), (d / 2 - 0.05, width / 2, TOE_KICK_M / 2), b.looks.plain(BLACK))
+    b.box(body, (d / 2 - 0.01, 0, h - 0.02), (d / 2 + 0.01, width / 2, 0.02), b.looks.counter)
+    tiles = b.looks.material("bricks", b.looks.style.backsplash, repeat=3.0, shine=0.5)
+    b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
+
+
+def add_counter(b: Builder, place: Place, name: str, width: float) -> Fixture:
     """A base cabinet with a worktop: two drawer fronts over two doors, or one of each when narrow."""
     body = static(b, name, place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
@@ -73,21 +82,17 @@ def add_counter(b: Builder, name: str, place: Place, width: float, *, splash: bo
         (d / 2 - 0.01, width / 2, (h - 0.04 - TOE_KICK_M) / 2),
         b.looks.cabinet,
     )
-    b.box(body, (d / 2 + 0.05, 0, TOE_KICK_M / 2), (d / 2 - 0.05, width / 2, TOE_KICK_M / 2), b.looks.plain(BLACK))
-    b.box(body, (d / 2 - 0.01, 0, h - 0.02), (d / 2 + 0.01, width / 2, 0.02), b.looks.counter)
-    if splash:
-        tiles = b.looks.material("bricks", b.looks.style.backsplash, repeat=3.0, shine=0.5)
-        b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
+    add_worktop(b, body, width)
     columns = max(1, round(width / 0.5))
     half = width / columns / 2
     for k in range(columns):
         y = width / 2 - half * (2 * k + 1)
-        _front_panel(b, body, y, half, h - 0.22, h - 0.05, True)
-        _front_panel(b, body, y, half, TOE_KICK_M + 0.01, h - 0.23, False)
+        add_front(b, body, y, half, h - 0.22, h - 0.05, True)
+        add_front(b, body, y, half, TOE_KICK_M + 0.01, h - 0.23, False)
     return Fixture(name, place.x, place.y, place.yaw, width, {"top": (d / 2, 0.0, h)})
 
 
-def add_wall_cabinets(b: Builder, name: str, place: Place, width: float) -> Fixture:
+def add_wall_cabinets(b: Builder, place: Place, name: str, width: float) -> Fixture:
     """Closed cabinets above a counter, out of the arm's way."""
     body = static(b, name, place)
     low, high, depth = 1.62, 2.25, 0.33
@@ -260,7 +265,7 @@ def add_sink(b: Builder, place: Place, width: float) -> Fixture:
     tiles = b.looks.material("bricks", b.looks.style.backsplash, repeat=3.0, shine=0.5)
     b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
     for y in (width / 4, -width / 4):
-        _front_panel(b, body, y, width / 4, TOE_KICK_M + 0.01, h - 0.05, False)
+        add_front(b, body, y, width / 4, TOE_KICK_M + 0.01, h - 0.05, False)
     return Fixture("sink", place.x, place.y, place.yaw, width, {"basin": (BASIN_FRONT_M + length / 2, 0.0, floor)})
 
 

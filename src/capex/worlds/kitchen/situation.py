@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from capex.worlds.kitchen.fixtures import Fixture
+from capex.worlds.kitchen.fixtures import Fixture, Place
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
 from capex.worlds.kitchen.things import CLUTTER, FOOD, Food, Slice, add_food, add_slice
@@ -58,6 +58,15 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class Fitted:
+    """A fixture that a start brings. One named like a unit of the kitchen takes that unit's place, with parts that move."""
+
+    name: str
+    build: Callable[[Builder, Place], object]
+    place: Place | None = None  # None: where the unit of that name stands
+
+
+@dataclass(frozen=True)
 class Situation:
     """Everything a start fixes."""
 
@@ -68,6 +77,8 @@ class Situation:
     joints: Mapping[str, float] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)  # role in the task -> thing or part name
     light: tuple[float, float] = (0.6, 0.0)  # strength, and the sun's sideways lean
+    fixtures: tuple[Fitted, ...] = ()
+    spots: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)  # role -> a place: x, y and z, or the robot's x, y, yaw
 
 
 def draw_posture(draw: Draw, name: str) -> tuple[float, ...]:
