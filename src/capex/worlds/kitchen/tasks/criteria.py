@@ -8,6 +8,7 @@ from capex.worlds.kitchen.things import PLATE_RADIUS_M
 
 CLOSED = 0.005  # fraction of a joint's range
 PRESSED = 0.6  # fraction of a button's travel
+OUT, IN = 0.95, 0.05  # fractions of a slide's travel
 CLEAR_OF_OBJECT_M = 0.25
 CLEAR_OF_BUTTON_M = 0.15
 IN_PAN_M = 0.07
@@ -16,6 +17,16 @@ ON_PLATE_M = 0.7 * PLATE_RADIUS_M
 
 def closed(facts: Facts) -> bool:
     return facts.joint_fraction(facts.role("part")) <= CLOSED
+
+
+def slid_out(facts: Facts) -> bool:
+    """The part stands out."""
+    return facts.joint_fraction(facts.role("part")) >= OUT
+
+
+def slid_in(facts: Facts) -> bool:
+    """The part is in."""
+    return facts.joint_fraction(facts.role("part")) <= IN
 
 
 def started(facts: Facts) -> bool:
