@@ -187,8 +187,8 @@ BURNERS = {  # name -> position on the stove's top, and radius
 }
 
 
-def add_stove(b: Builder, place: Place, width: float = 0.60) -> Fixture:
-    """A range: oven below, glass top with four burners, knobs on the slanted front."""
+def add_stove(b: Builder, place: Place, width: float = 0.60, *, knobs: bool = True) -> Fixture:
+    """A range: oven below, glass top with four burners, knobs on the front (only drawn)."""
     body = static(b, "stove", place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
     front = b.looks.appliance
@@ -200,7 +200,7 @@ def add_stove(b: Builder, place: Place, width: float = 0.60) -> Fixture:
     for x, y, radius in BURNERS.values():
         b.cylinder(body, (x, y, h), (x, y, h + 0.0012), radius, b.looks.plain((0.38, 0.38, 0.40)), collide=False)
         b.cylinder(body, (x, y, h), (x, y, h + 0.0016), radius * 0.72, b.looks.plain((0.13, 0.12, 0.13)), collide=False)
-    for k in range(4):
+    for k in range(4 if knobs else 0):
         y = 0.20 - 0.133 * k
         b.cylinder(body, (0.012, y, h - 0.055), (-0.022, y, h - 0.055), 0.020, b.looks.handle, collide=False)
         b.box(body, (-0.0225, y, h - 0.045), (0.001, 0.002, 0.009), b.looks.plain((0.95, 0.95, 0.95)), collide=False)
@@ -211,8 +211,8 @@ BASIN = (0.50, 0.36, 0.16)  # width, length front to back, depth
 BASIN_FRONT_M = 0.10
 
 
-def add_sink(b: Builder, place: Place, width: float) -> Fixture:
-    """A sink unit: worktop around a steel basin, faucet behind it, doors below."""
+def add_sink(b: Builder, place: Place, width: float, *, lever: bool = True) -> Fixture:
+    """A sink unit: worktop around a steel basin, faucet behind it (its lever only drawn), doors below."""
     body = static(b, "sink", place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
     w, length, deep = BASIN
@@ -261,7 +261,8 @@ def add_sink(b: Builder, place: Place, width: float) -> Fixture:
     b.capsule(body, (stem, 0, h + 0.02), (stem, 0, h + 0.26), 0.013, chrome)
     b.capsule(body, (stem, 0, h + 0.26), (stem - 0.13, 0, h + 0.29), 0.012, chrome)
     b.capsule(body, (stem - 0.13, 0, h + 0.29), (stem - 0.15, 0, h + 0.23), 0.012, chrome)
-    b.capsule(body, (stem, 0.012, h + 0.05), (stem, 0.07, h + 0.075), 0.008, chrome)
+    if lever:
+        b.capsule(body, (stem, 0.012, h + 0.05), (stem, 0.07, h + 0.075), 0.008, chrome)
     tiles = b.looks.material("bricks", b.looks.style.backsplash, repeat=3.0, shine=0.5)
     b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
     for y in (width / 4, -width / 4):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from capex.worlds.kitchen.facts import Facts
 from capex.worlds.kitchen.robot import HAND_BODIES
 from capex.worlds.kitchen.things import PLATE_RADIUS_M
@@ -9,6 +11,10 @@ from capex.worlds.kitchen.things import PLATE_RADIUS_M
 CLOSED = 0.005  # fraction of a joint's range
 PRESSED = 0.6  # fraction of a button's travel
 OUT, IN = 0.95, 0.05  # fractions of a slide's travel
+OFF_RAD = 0.35
+WATER_RAD = (0.40, math.pi)
+SWITCHED = 0.95
+LIFTED = 0.99
 CLEAR_OF_OBJECT_M = 0.25
 CLEAR_OF_BUTTON_M = 0.15
 IN_PAN_M = 0.07
@@ -27,6 +33,26 @@ def slid_out(facts: Facts) -> bool:
 def slid_in(facts: Facts) -> bool:
     """The part is in."""
     return facts.joint_fraction(facts.role("part")) <= IN
+
+
+def switched(facts: Facts) -> bool:
+    """The lever is pressed."""
+    return facts.joint_fraction(facts.role("part")) >= SWITCHED
+
+
+def lifted(facts: Facts) -> bool:
+    """The head is up."""
+    return facts.joint_fraction(facts.role("part")) > LIFTED
+
+
+def turned_off(facts: Facts) -> bool:
+    """The knob points to off."""
+    return abs(facts.joint(facts.role("part"))) < OFF_RAD
+
+
+def water_runs(facts: Facts) -> bool:
+    """The handle has been swung."""
+    return WATER_RAD[0] < facts.joint(facts.role("part")) < WATER_RAD[1]
 
 
 def started(facts: Facts) -> bool:

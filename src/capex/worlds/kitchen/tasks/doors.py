@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.expert import doors as skills
+from capex.worlds.kitchen.expert.controls import operate
+from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.machines import add_mixer
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Situation, draw_light, draw_posture
 from capex.worlds.kitchen.tasks import criteria
-from capex.worlds.kitchen.tasks.setting import clutter
+from capex.worlds.kitchen.tasks.setting import clutter, pair
 from capex.worlds.kitchen.tasks.task import Task
 
 FAMILY = "Doors and lids"
+MIXERS: dict[str, Colour] = {
+    "red": (0.72, 0.08, 0.08),
+    "white": (0.93, 0.92, 0.88),
+    "blue": (0.35, 0.58, 0.72),
+    "yellow": (0.93, 0.76, 0.22),
+}
 
 
 def close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
@@ -36,6 +47,26 @@ def close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
     return Situation("Close the toaster oven door.", robot, posture, things, joints, {"part": "toaster oven door"}, draw_light(draw))
 
 
+def open_mixer_head(draw: Draw, kitchen: Kitchen) -> Situation:
+    """Two stand mixers of different colours; the instruction names one."""
+    bench = kitchen.workbench
+    mixers, colour = pair(draw, bench, "stand mixer", MIXERS, add_mixer, front=(0.10, 0.17), apart=(0.17, 0.27), turned=0.25)
+    target = mixers[0]
+    assert target.place is not None
+    robot = (bench.x - draw.uniform(0.42, 0.75), target.place.y + draw.uniform(-0.25, 0.25), draw.uniform(-0.25, 0.25))
+    posture = draw_posture(draw, "forward")
+    return Situation(
+        f"Open the head of the {colour} stand mixer: lift it by the bar at its nose until it stays up.",
+        robot,
+        posture,
+        (),
+        {},
+        {"part": f"{target.name} head"},
+        draw_light(draw),
+        mixers,
+    )
+
+
 TASKS = (
     Task(
         TaskInfo("CloseFridge", FAMILY, 900, "Close the fridge door.", "every fridge door joint at most 0.005 of its range"),
@@ -48,5 +79,17 @@ TASKS = (
         close_toaster_oven,
         criteria.closed,
         skill=skills.close_flap,
+    ),
+    Task(
+        TaskInfo(
+            "OpenStandMixerHead",
+            FAMILY,
+            450,
+            "Open the head of the COLOUR stand mixer: lift it by the bar at its nose until it stays up.",
+            "head joint over 0.99 of its range",
+        ),
+        open_mixer_head,
+        criteria.lifted,
+        skill=functools.partial(operate, push="up", to=1.0, stand_m=0.55),
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
-from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture, Place
+from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.scene import Kitchen
-from capex.worlds.kitchen.situation import Draw, Placed, scatter
+from capex.worlds.kitchen.situation import Draw, Fitted, Placed, scatter
 
 
 def clutter(
@@ -17,3 +19,27 @@ def clutter(
     inner = max(-end, end - 0.8)
     low, high = (inner, end) if towards > 0 else (-end, -inner)
     return tuple(scatter(draw, counter, count, (0.40, low), (0.52, high), COUNTER_HEIGHT_M, [*clear, *kitchen.occupied]))
+
+
+def pair(
+    draw: Draw,
+    bench: Fixture,
+    kind: str,
+    colours: Mapping[str, Colour],
+    build: Callable[..., None],
+    front: tuple[float, float],
+    apart: tuple[float, float],
+    turned: float,
+) -> tuple[tuple[Fitted, ...], str]:
+    """Two machines of a kind side by side on a worktop, in two colours: the one that the task names, the other, and the first's colour.
+
+    `front` is how far behind the worktop's front they stand, `apart` how far from its middle, `turned` how far they may be turned.
+    """
+    side = draw.choice((1.0, -1.0))
+    chosen = draw.shuffled(sorted(colours))[:2]
+    made = []
+    for colour, where in zip(chosen, (side, -side), strict=True):
+        place = Place(bench.x + draw.uniform(*front), bench.y + where * draw.uniform(*apart), draw.uniform(-turned, turned))
+        name = f"{colour} {kind}"
+        made.append(Fitted(name, functools.partial(build, name=name, colour=colours[colour]), place))
+    return tuple(made), chosen[0]
