@@ -5,9 +5,19 @@ Their grips stand about 7 cm off the front: a hand that points down needs that m
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
-from capex.worlds.kitchen.fixtures import COUNTER_DEPTH_M, COUNTER_HEIGHT_M, TOE_KICK_M, Place, add_front, add_worktop, static
+from capex.worlds.kitchen.fixtures import (
+    COUNTER_DEPTH_M,
+    COUNTER_HEIGHT_M,
+    TOE_KICK_M,
+    Place,
+    add_front,
+    add_wall_cabinets,
+    add_worktop,
+    static,
+)
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import BOX, HIDDEN, Builder
 
@@ -60,3 +70,57 @@ def add_knob(b: Builder, part: Any, face: tuple[float, float, float], name: str)
     outline = [(0.0, -0.015), (0.016, -0.015), (0.024, -0.007), (0.024, 0.007), (0.016, 0.015), (0.0, 0.015)]
     b.turned(part, outline, steel, axis="x", pos=head)
     b.mark(part, f"{name} grip", head)
+
+
+CUPBOARDS = ("left", "middle", "right")
+CUPBOARD_LOW_M, CUPBOARD_HIGH_M, CUPBOARD_DEPTH_M = 1.10, 1.56, 0.33
+CUPBOARD_FRONT_M = COUNTER_DEPTH_M - CUPBOARD_DEPTH_M  # from the counter's front
+CUPBOARD_DOOR_RAD = 1.75
+CUPBOARD_HINGES = {"left": -1.0, "middle": 1.0, "right": -1.0}  # 1: hangs on its left; no door meets a neighbour's handle
+DOOR_M = 0.018
+
+
+def cupboard_y(column: str, width: float) -> float:
+    """Where the middle of a cupboard is, from the middle of a bank of that width."""
+    return width / 3 * (1 - CUPBOARDS.index(column))
+
+
+def cupboard_inside(column: str, width: float) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """Lower and upper corner of the room in a cupboard, in the counter's frame."""
+    y, half = cupboard_y(column, width), width / 6 - BOARD_M
+    low = (CUPBOARD_FRONT_M + DOOR_M, y - half, CUPBOARD_LOW_M + BOARD_M)
+    return low, (COUNTER_DEPTH_M - BOARD_M, y + half, CUPBOARD_HIGH_M - BOARD_M)
+
+
+def add_cupboards(b: Builder, place: Place, name: str, width: float) -> None:
+    """Three cupboards side by side, low enough for the arm, each with a door that swings towards the robot; wall cabinets above."""
+    body = static(b, name, place)
+    low, high, x0 = CUPBOARD_LOW_M, CUPBOARD_HIGH_M, CUPBOARD_FRONT_M + DOOR_M
+    middle, half, deep = (low + high) / 2, (high - low) / 2, COUNTER_DEPTH_M - x0
+    board = b.looks.plain(BOARD)
+    for z in (low + BOARD_M / 2, high - BOARD_M / 2):
+        b.box(body, (x0 + deep / 2, 0, z), (deep / 2, width / 2, BOARD_M / 2), b.looks.cabinet)
+    b.box(body, (COUNTER_DEPTH_M - BOARD_M / 2, 0, middle), (BOARD_M / 2, width / 2, half), board)
+    for k in range(len(CUPBOARDS) + 1):
+        y = width / 2 - k * width / 3 + (-BOARD_M / 2 if k == 0 else BOARD_M / 2 if k == len(CUPBOARDS) else 0.0)
+        b.box(body, (x0 + deep / 2, y, middle), (deep / 2, BOARD_M / 2, half), b.looks.cabinet)
+    b.box(body, (x0 + 0.004, 0, low + BOARD_M + 0.006), (0.004, width / 2, 0.006), b.looks.cabinet)  # a lip keeps round things in
+    for column in CUPBOARDS:
+        _add_door(b, body, f"{column} cabinet door", cupboard_y(column, width), width / 6, CUPBOARD_HINGES[column])
+    for one, two in itertools.pairwise(CUPBOARDS):  # their hinges are recessed: a door turns clear of its neighbour
+        b.spec.add_exclude(bodyname1=f"{one} cabinet door", bodyname2=f"{two} cabinet door")
+    add_wall_cabinets(b, place, f"{name} above", width)
+
+
+def _add_door(b: Builder, body: Any, name: str, y: float, half: float, side: float) -> None:
+    x = CUPBOARD_FRONT_M + DOOR_M / 2
+    door = b.hinge(body, name, (x, y + side * half, 0), (0, 0, -side), CUPBOARD_DOOR_RAD, friction_nm=0.25, damping=0.30)
+    centre, low, high = -side * half, CUPBOARD_LOW_M + 0.003, CUPBOARD_HIGH_M - 0.003
+    b.box(door, (0, centre, (low + high) / 2), (DOOR_M / 2, half - 0.003, (high - low) / 2), b.looks.cabinet, mass=2.0, face="x")
+    trim = b.looks.plain(tuple(0.82 * c for c in b.looks.style.cabinet), 0.2)  # type: ignore[arg-type]
+    for face in (-DOOR_M / 2 - 0.001, DOOR_M / 2 + 0.001):
+        b.box(door, (face, centre, (low + high) / 2), (0.001, half - 0.045, (high - low) / 2 - 0.045), trim, collide=False)
+    steel = b.looks.plain((0.80, 0.81, 0.83), 0.9)
+    grip = -side * (2 * half - 0.035)
+    b.bar_handle(door, (-DOOR_M / 2, grip, low + 0.06), (-DOOR_M / 2, grip, low + 0.22), (-0.05, 0, 0), steel, 0.009)
+    b.mark(door, f"{name} grip", (-DOOR_M / 2 - 0.05, grip, low + 0.14))

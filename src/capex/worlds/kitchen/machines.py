@@ -86,9 +86,9 @@ def add_mixer(b: Builder, place: Place, name: str, colour: Colour) -> None:
     top = b.hinge(body, head, (0.275, 0, 0.235), (0, 1, 0), MIXER_HEAD_RAD, friction_nm=0.10, damping=0.25)
     top.gravcomp = 1  # a spring carries its weight
     top.add_geom(type=CAPSULE, fromto=(0.015, 0, 0.045, -0.240, 0, 0.040), size=(0.054, 0, 0), mass=1.2, **HIDDEN)
-    outline = [(0.0, 0.075), (0.040, 0.065), (0.058, 0.03), (0.063, -0.05), (0.062, -0.16), (0.054, -0.245), (0.040, -0.280), (0.0, -0.292)]
+    outline = [(0.0, -0.292), (0.040, -0.280), (0.054, -0.245), (0.062, -0.16), (0.063, -0.05), (0.058, 0.03), (0.040, 0.065), (0.0, 0.075)]
     b.turned(top, outline, enamel, axis="x", pos=(0, 0, 0.042))
-    b.turned(top, [(0.0640, -0.060), (0.0640, -0.078)], chrome, axis="x", pos=(0, 0, 0.042))
+    b.turned(top, [(0.0640, -0.078), (0.0640, -0.060)], chrome, axis="x", pos=(0, 0, 0.042))
     b.cylinder(top, (-0.05, 0.060, 0.03), (-0.05, 0.078, 0.03), 0.014, b.looks.plain(BLACK, 0.4), collide=False)
     b.cylinder(top, (-0.18, 0, -0.005), (-0.18, 0, -0.035), 0.020, chrome, collide=False)
     for y in (-0.028, 0.0, 0.028):

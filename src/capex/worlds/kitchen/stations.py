@@ -30,7 +30,7 @@ def add_working_stove(b: Builder, place: Place, width: float) -> None:
         _add_knob(b, body, f"{burner} knob", knob_y(k))
         x, y, radius = BURNERS[burner]
         h = COUNTER_HEIGHT_M
-        ember = b.looks.material("plain", (1.0, 0.28, 0.06), emission=0.9)
+        ember = b.looks.material("plain", (0.92, 0.07, 0.03), emission=0.7)
         glow = b.cylinder(body, (x, y, h), (x, y, h + 0.0020), radius * 0.92, ember, collide=False)
         b.sign(glow, f"{burner} knob", KNOB_OFF_RAD, math.inf)
 

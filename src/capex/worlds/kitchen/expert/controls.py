@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FINGERS_HALF_M = np.array([0.011, 0.019, FINGERTIP_M])  # half extents of the closed fingers in the tip frame
 GAP_M = 0.022  # between fingers and part before they touch
 PRESS_M = 0.02  # how far behind a part's surface the fingers are sent: what the arm's servo turns into force
+TOUCHING_M = 0.012
 Push = Literal["sideways", "down", "up"]
 
 
@@ -62,6 +63,8 @@ def operate(env: KitchenEnv, decision: int, push: Push, to: float, stand_m: floa
     if push == "sideways":  # the fingers stay at the height at which they touch
         pushed = [np.array([p[0], p[1], begin[2]]) for p in pushed]
     pushed.append(pushed[-1] + 0.012 * way)
+    if float(np.linalg.norm(tip - (here - reach * way))) < TOUCHING_M:
+        return path(tip, pushed, hand)
     if push == "up":
         low = np.array([min(tip[0], begin[0] - 0.12), begin[1], begin[2]])
         clear = np.array([low[0], tip[1], tip[2]])

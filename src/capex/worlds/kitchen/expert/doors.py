@@ -1,4 +1,4 @@
-"""Shut doors: side-hinged ones along their arc, flaps by their handle."""
+"""Shut doors and open them: side-hinged ones along their arc, flaps by their handle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from capex.plan import Waypoint
 from capex.pose import Array, tilted_forward
-from capex.worlds.kitchen.expert.moves import FINGERTIP_M, LINE_UP_TRIES, at, base_pose, is_open, line_up, path, tip_of, to_base
+from capex.worlds.kitchen.expert.moves import FINGERTIP_M, LINE_UP_TRIES, at, base_pose, is_open, line, line_up, path, tip_of, to_base
+from capex.worlds.kitchen.robot import ARM
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
@@ -79,3 +80,30 @@ def close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
     steps = max(1, math.ceil(angle * 0.2 / 0.04))
     arc = [contact(angle * (1 - (k + 1) / steps), -0.02) for k in range(steps)]
     return [*fingers, *way, *path(tip if touching else begin, [*arc, contact(0.0, -0.04)], forward)]
+
+
+def open_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
+    """Take a side-hinged door by its upright handle and draw it open along its arc; the hand keeps pointing forward."""
+    facts = env.facts
+    part = facts.role("part")
+    tip, angle, grip = tip_of(env), facts.joint(part), f"{part} grip"
+    forward = tilted_forward(0.0, -base_pose(env)[2])
+    side = 1.0 if facts.model.joint(part).axis[2] < 0 else -1.0  # 1: hinge on the robot's left
+    if part in env.robot_state().arms[ARM].held:
+        return path(tip, _arc(env, part, angle), forward)
+    stand = facts.point_at(grip, part, 0.0) + np.array([-0.60, side * 0.12, 0])
+    if decision < LINE_UP_TRIES and (drive := line_up(env, stand, 0.08)):
+        return drive
+    here = to_base(env, facts.point(grip))
+    before = here - np.array([0.09, 0, 0])
+    back = np.array([min(tip[0], before[0]), tip[1], tip[2]])
+    beside = np.array([back[0], before[1], before[2]])
+    way = [at(back, forward, "open"), *path(back, [beside, before], forward), *line(before, here, forward, "close")]
+    return [*way, *path(here, _arc(env, part, angle), forward)]
+
+
+def _arc(env: KitchenEnv, part: str, angle: float) -> list[Array]:
+    """Where a door's handle passes on its way open."""
+    goal = 0.97 * env.facts.limit(part)
+    steps = max(1, math.ceil((goal - angle) / 0.25))
+    return [to_base(env, env.facts.point_at(f"{part} grip", part, angle + (goal - angle) * (k + 1) / steps)) for k in range(steps)]

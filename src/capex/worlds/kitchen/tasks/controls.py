@@ -12,7 +12,7 @@ from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Situation, draw_light, draw_posture
 from capex.worlds.kitchen.stations import HANDLE_Y_M, KNOB_ORDER, add_working_sink, add_working_stove, knob_y
 from capex.worlds.kitchen.tasks import criteria
-from capex.worlds.kitchen.tasks.setting import clutter, pair
+from capex.worlds.kitchen.tasks.setting import around, clutter, pair
 from capex.worlds.kitchen.tasks.task import Task
 
 FAMILY = "Buttons, knobs, levers"
@@ -85,11 +85,13 @@ def turn_on_kettle(draw: Draw, kitchen: Kitchen) -> Situation:
     target = kettles[0]
     assert target.place is not None
     robot = (bench.x - draw.uniform(0.22, 0.50), target.place.y + draw.uniform(-0.25, 0.25), draw.uniform(-0.20, 0.20))
+    posture = draw_posture(draw, "down")
+    things = clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), around(kettles, 0.0, 0.14))
     return Situation(
         f"Turn on the {colour} kettle: press its red switch lever down.",
         robot,
-        draw_posture(draw, "down"),
-        (),
+        posture,
+        things,
         {},
         {"part": f"{target.name} switch"},
         draw_light(draw),

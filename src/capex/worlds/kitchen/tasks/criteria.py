@@ -10,6 +10,7 @@ from capex.worlds.kitchen.things import PLATE_RADIUS_M
 
 CLOSED = 0.005  # fraction of a joint's range
 PRESSED = 0.6  # fraction of a button's travel
+OPENED = 0.90
 OUT, IN = 0.95, 0.05  # fractions of a slide's travel
 OFF_RAD = 0.35
 WATER_RAD = (0.40, math.pi)
@@ -23,6 +24,11 @@ ON_PLATE_M = 0.7 * PLATE_RADIUS_M
 
 def closed(facts: Facts) -> bool:
     return facts.joint_fraction(facts.role("part")) <= CLOSED
+
+
+def opened(facts: Facts) -> bool:
+    """The door stands open."""
+    return facts.joint_fraction(facts.role("part")) >= OPENED
 
 
 def slid_out(facts: Facts) -> bool:

@@ -7,12 +7,13 @@ import functools
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.expert import doors as skills
 from capex.worlds.kitchen.expert.controls import operate
+from capex.worlds.kitchen.furniture import CUPBOARDS, cupboard_y
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.machines import add_mixer
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Situation, draw_light, draw_posture
 from capex.worlds.kitchen.tasks import criteria
-from capex.worlds.kitchen.tasks.setting import clutter, pair
+from capex.worlds.kitchen.tasks.setting import around, clutter, cupboards, pair
 from capex.worlds.kitchen.tasks.task import Task
 
 FAMILY = "Doors and lids"
@@ -47,6 +48,26 @@ def close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
     return Situation("Close the toaster oven door.", robot, posture, things, joints, {"part": "toaster oven door"}, draw_light(draw))
 
 
+def open_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
+    """Three cupboards side by side; the instruction names one."""
+    bench = kitchen.workbench
+    column = draw.choice(CUPBOARDS)
+    y = bench.y + cupboard_y(column, bench.width)
+    robot = (bench.x - draw.uniform(0.30, 0.75), y + draw.uniform(-0.25, 0.25), draw.uniform(-0.25, 0.25))
+    posture = draw_posture(draw, "forward")
+    things = clutter(draw, kitchen, bench, 3, draw.choice((1.0, -1.0)))
+    return Situation(
+        f"Open the {column} cabinet, of the three cabinets with steel handles.",
+        robot,
+        posture,
+        things,
+        {},
+        {"part": f"{column} cabinet door"},
+        draw_light(draw),
+        (cupboards(bench),),
+    )
+
+
 def open_mixer_head(draw: Draw, kitchen: Kitchen) -> Situation:
     """Two stand mixers of different colours; the instruction names one."""
     bench = kitchen.workbench
@@ -55,11 +76,12 @@ def open_mixer_head(draw: Draw, kitchen: Kitchen) -> Situation:
     assert target.place is not None
     robot = (bench.x - draw.uniform(0.42, 0.75), target.place.y + draw.uniform(-0.25, 0.25), draw.uniform(-0.25, 0.25))
     posture = draw_posture(draw, "forward")
+    things = clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), around(mixers, 0.16, 0.18))
     return Situation(
         f"Open the head of the {colour} stand mixer: lift it by the bar at its nose until it stays up.",
         robot,
         posture,
-        (),
+        things,
         {},
         {"part": f"{target.name} head"},
         draw_light(draw),
@@ -79,6 +101,18 @@ TASKS = (
         close_toaster_oven,
         criteria.closed,
         skill=skills.close_flap,
+    ),
+    Task(
+        TaskInfo(
+            "OpenCabinet",
+            FAMILY,
+            1050,
+            "Open the NAMED cabinet, of the three cabinets with steel handles.",
+            "every door joint of that cabinet at least 0.90 of its range",
+        ),
+        open_cabinet,
+        criteria.opened,
+        skill=skills.open_door,
     ),
     Task(
         TaskInfo(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture, Place
+from capex.worlds.kitchen.furniture import add_cupboards
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Placed, scatter
@@ -43,3 +45,15 @@ def pair(
         name = f"{colour} {kind}"
         made.append(Fitted(name, functools.partial(build, name=name, colour=colours[colour]), place))
     return tuple(made), chosen[0]
+
+
+def around(machines: Sequence[Fitted], behind_m: float, radius_m: float) -> list[tuple[float, float, float]]:
+    """Discs (x, y, radius) on a worktop that machines take up, their middles so far behind their frames."""
+    places = [m.place for m in machines if m.place is not None]
+    return [(p.x + behind_m * math.cos(p.yaw), p.y + behind_m * math.sin(p.yaw), radius_m) for p in places]
+
+
+def cupboards(counter: Fixture) -> Fitted:
+    """Cupboards with doors that swing, in place of the cabinets over a counter."""
+    name = f"cabinet over {counter.name}"
+    return Fitted(name, functools.partial(add_cupboards, name=name, width=counter.width))
