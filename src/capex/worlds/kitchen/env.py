@@ -173,7 +173,7 @@ class KitchenEnv:
         self._model, self._situation, self._scene, self._signs = built.model, built.situation, built.scene, built.signs
         self._data = mujoco.MjData(built.model)
         self._controller = Controller(built.model)
-        self._facts = Facts(built.model, self._data, built.situation.roles)
+        self._facts = Facts(built.model, self._data, built.situation.roles, built.situation.spots)
         self._senses = Senses(built.model)
         self._diverged = False
 

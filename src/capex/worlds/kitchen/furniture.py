@@ -72,6 +72,17 @@ def add_knob(b: Builder, part: Any, face: tuple[float, float, float], name: str)
     b.mark(part, f"{name} grip", head)
 
 
+LEDGE_M = 0.14  # height of a ledge above the worktop
+LEDGE_TOP_M = COUNTER_HEIGHT_M + LEDGE_M
+
+
+def add_ledge(b: Builder, place: Place, width: float, depth: float) -> None:
+    """A low cabinet on a worktop, where a hand that points forward reaches what stands on it."""
+    body = static(b, "ledge", place)
+    b.box(body, (depth / 2, 0, COUNTER_HEIGHT_M + LEDGE_M / 2 - 0.01), (depth / 2, width / 2, LEDGE_M / 2 - 0.01), b.looks.cabinet)
+    b.box(body, (depth / 2, 0, LEDGE_TOP_M - 0.01), (depth / 2 + 0.006, width / 2 + 0.006, 0.01), b.looks.counter)
+
+
 CUPBOARDS = ("left", "middle", "right")
 CUPBOARD_LOW_M, CUPBOARD_HIGH_M, CUPBOARD_DEPTH_M = 1.10, 1.56, 0.33
 CUPBOARD_FRONT_M = COUNTER_DEPTH_M - CUPBOARD_DEPTH_M  # from the counter's front

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from capex.worlds.kitchen.fixtures import Fixture, Place
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
-from capex.worlds.kitchen.things import CLUTTER, FOOD, Food, Slice, add_food, add_slice
+from capex.worlds.kitchen.things import CLUTTER, FOOD, GROCERIES, GROCERY_KG, Food, Slice, add_food, add_slice
 
 T = TypeVar("T")
 
@@ -111,12 +111,22 @@ def place_slice(piece: Slice, x: float, y: float, surface_m: float, yaw: float) 
     return Placed(piece.name, functools.partial(add_slice, piece=piece), (x, y, surface_m + piece.half_m[2] + 0.001), yaw)
 
 
+def place_grocery(draw: Draw, kind: str, x: float, y: float, surface_m: float) -> Placed:
+    """A can, a jar, a bottle or a box standing on a surface, within 0.25 rad of how the fingers close across it."""
+    build, yaw, colours = GROCERIES[kind]
+    colour = draw.choice(colours)
+    return Placed(kind, lambda b, body: build(b, body, colour, GROCERY_KG), (x, y, surface_m + 0.001), yaw + draw.uniform(-0.25, 0.25))
+
+
 def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,
-            keep_clear: Sequence[tuple[float, float, float]]) -> list[Placed]:  # fmt: skip
-    """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away from discs (x, y, radius; world)."""
+            keep_clear: Sequence[tuple[float, float, float]], without: Sequence[str] = ()) -> list[Placed]:  # fmt: skip
+    """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away from discs (x, y, radius; world).
+
+    `without` are kinds that stand there already: an instruction must not name two things.
+    """
     taken = list(keep_clear)
     placed = []
-    for kind in draw.shuffled(sorted(CLUTTER))[:count]:
+    for kind in [k for k in draw.shuffled(sorted(CLUTTER)) if k not in without][:count]:
         build, radius, colours = CLUTTER[kind]
         colour = draw.choice(colours)
         for _ in range(12):

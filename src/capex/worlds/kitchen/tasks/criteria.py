@@ -19,6 +19,7 @@ LIFTED = 0.99
 CLEAR_OF_OBJECT_M = 0.25
 CLEAR_OF_BUTTON_M = 0.15
 IN_PAN_M = 0.07
+IN_CABINET_M = 0.05
 ON_PLATE_M = 0.7 * PLATE_RADIUS_M
 
 
@@ -59,6 +60,15 @@ def turned_off(facts: Facts) -> bool:
 def water_runs(facts: Facts) -> bool:
     """The handle has been swung."""
     return WATER_RAD[0] < facts.joint(facts.role("part")) < WATER_RAD[1]
+
+
+def in_cabinet(facts: Facts) -> bool:
+    """Every corner of the object lies within the cabinet, give or take 5 cm, and the gripper has left it."""
+    item = facts.role("object")
+    if facts.tip_distance(item) <= CLEAR_OF_OBJECT_M:
+        return False
+    corners = facts.corners(item)
+    return bool((corners >= facts.spot("inside low") - IN_CABINET_M).all() and (corners <= facts.spot("inside high") + IN_CABINET_M).all())
 
 
 def started(facts: Facts) -> bool:

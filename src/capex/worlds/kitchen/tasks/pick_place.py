@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
 from capex.worlds.kitchen.expert import pick_place as skills
-from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M
+from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M, Place
+from capex.worlds.kitchen.furniture import CUPBOARD_HINGES, CUPBOARDS, LEDGE_TOP_M, add_ledge, cupboard_inside, cupboard_y
 from capex.worlds.kitchen.scene import Kitchen
-from capex.worlds.kitchen.situation import Draw, Placed, Situation, draw_food, draw_light, draw_posture, place_food, place_slice
+from capex.worlds.kitchen.situation import (
+    Draw,
+    Fitted,
+    Placed,
+    Situation,
+    draw_food,
+    draw_light,
+    draw_posture,
+    place_food,
+    place_grocery,
+    place_slice,
+)
 from capex.worlds.kitchen.tasks import criteria
-from capex.worlds.kitchen.tasks.setting import clutter
+from capex.worlds.kitchen.tasks.setting import clutter, cupboards
 from capex.worlds.kitchen.tasks.task import Task
-from capex.worlds.kitchen.things import PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, SLICES, add_pan, add_plate
+from capex.worlds.kitchen.things import GROCERIES, PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, SLICES, add_pan, add_plate
 
 FAMILY = "Pick and place"
 CLEAR = "gripper over 25 cm from the object"
@@ -83,7 +97,51 @@ def sink_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
     return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
 
 
+def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
+    """One of three cupboards stands open; something on the ledge at the front of the counter belongs in it."""
+    bench = kitchen.workbench
+    column = draw.choice(CUPBOARDS)
+    middle, hinge = bench.y + cupboard_y(column, bench.width), CUPBOARD_HINGES[column]
+    name, other = draw.shuffled(sorted(GROCERIES))[:2]
+    # On the side of the opening that the door's leaf does not cover.
+    y = max(bench.y - 0.38, min(bench.y + 0.38, middle - hinge * draw.uniform(-0.05, 0.20)))
+    aside = y - hinge * draw.uniform(0.17, 0.24)
+    aside = aside if abs(aside - bench.y) < 0.42 else middle + hinge * draw.uniform(0.34, 0.42)  # beyond the leaf
+    front = bench.x + 0.02
+    things = [
+        place_grocery(draw, name, front + draw.uniform(0.06, 0.10), y, LEDGE_TOP_M),
+        place_grocery(draw, other, front + draw.uniform(0.10, 0.15), aside, LEDGE_TOP_M),
+    ]
+    things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), without=(name, other))
+    robot = (bench.x - draw.uniform(0.32, 0.62), (y + middle) / 2 + draw.uniform(-0.15, 0.15), draw.uniform(-0.15, 0.15))
+    ledge = Fitted("ledge", functools.partial(add_ledge, width=bench.width - 0.04, depth=0.20), Place(front, bench.y))
+    low, high = (bench.world(corner) for corner in cupboard_inside(column, bench.width))
+    return Situation(
+        f"Pick the {name} and place it in the open {column} cabinet.",
+        robot,
+        draw_posture(draw, "forward"),
+        tuple(things),
+        {f"{column} cabinet door": draw.uniform(1.60, 1.72)},
+        {"object": name},
+        draw_light(draw),
+        (cupboards(bench), ledge),
+        {"inside low": low, "inside high": high, "place": (low[0] + 0.13, middle, low[2])},
+    )
+
+
 TASKS = (
+    Task(
+        TaskInfo(
+            "PickPlaceCounterToCabinet",
+            FAMILY,
+            750,
+            "Pick the OBJECT and place it in the open NAMED cabinet.",
+            f"the object's bounding box inside the cabinet (within 5 cm); {CLEAR}",
+        ),
+        counter_to_cabinet,
+        criteria.in_cabinet,
+        skill=skills.shelve,
+    ),
     Task(
         TaskInfo(
             "PickPlaceCounterToStove",
