@@ -227,6 +227,25 @@ class Env(Protocol):
 
 
 @dataclass(frozen=True)
+class NativeStart:
+    """What a world's own tools need to repeat a start without this package: the attributes of a demonstration in robomimic's layout."""
+
+    env_args: Mapping[str, Any]  # env_name, type, env_kwargs, versions
+    model_xml: str
+    episode_meta: Mapping[str, Any]  # "lang" holds the instruction
+
+
+class NativeEnv(Env, Protocol):
+    """An Env of a world that has tools and a dataset layout of its own (robosuite, RoboCasa)."""
+
+    def native_start(self) -> NativeStart:
+        """The current start for the world's own tools."""
+
+    def native_state(self, state: State) -> Array:
+        """A saved state as the world's own flat one: time, positions, velocities."""
+
+
+@dataclass(frozen=True)
 class TaskInfo:
     """One row of `capex tasks`."""
 
@@ -242,6 +261,7 @@ WORLDS: dict[str, str] = {
     "kitchen": "capex.worlds.kitchen",
     "kitchen-mixed": "capex.worlds.kitchen",
     "robosuite": "capex.worlds.robosuite",
+    "robosuite-panda": "capex.worlds.robosuite",
 }
 ROBOSUITE_INSTALL = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
 EXPERTS: dict[str, str] = {"kitchen": "capex.worlds.kitchen.expert", "kitchen-mixed": "capex.worlds.kitchen.expert"}

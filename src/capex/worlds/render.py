@@ -11,6 +11,7 @@ import importlib
 import math
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import mujoco
@@ -83,9 +84,21 @@ def _ensure_context() -> None:
 
 
 class Renderer:
-    """Renders one model; cheap to keep, its textures and meshes live on the GL side until `close`."""
+    """Renders one model; cheap to keep, its textures and meshes live on the GL side until `close`.
 
-    def __init__(self, model: mujoco.MjModel, *, shadows: bool = False, samples: int = 0, max_geoms: int = 2000):
+    `groups` are the groups of shapes that are drawn; `sites` draws sites too, which some worlds use for flames and water.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        *,
+        shadows: bool = False,
+        samples: int = 0,
+        max_geoms: int = 2000,
+        groups: Sequence[int] = (0, 1, 2),
+        sites: bool = False,
+    ):
         _ensure_context()
         self._model = model
         _context.make_current()
@@ -100,8 +113,8 @@ class Renderer:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = True
         self._option = mujoco.MjvOption()
-        self._option.geomgroup[:] = (1, 1, 1, 0, 0, 0)
-        self._option.sitegroup[:] = 0
+        self._option.geomgroup[:] = [group in groups for group in range(6)]
+        self._option.sitegroup[:] = [sites and group < 3 for group in range(6)]
         self._perturb = mujoco.MjvPerturb()
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
