@@ -3,7 +3,8 @@
 A control step is robosuite's own or the fast path (`stepping`), with the same bits. Success is asked at once, where robosuite's own step
 would ask it, and kept; then `mj_step1` makes positions, velocities and contacts current, so that whoever looks has nothing left to do,
 and the next control step finds what it would have computed first. A saved state holds MuJoCo's integration state, the arm controller's
-goal and the mount it was measured from, the gripper's integrator, robosuite's clocks, the success, and the latches of fixtures.
+goal and the mount it was measured from, the goal that a hold returns to, the gripper's integrator, robosuite's clocks, the success, and
+the latches of fixtures.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from capex.worlds.robosuite.anatomy import Anatomy
 from capex.worlds.robosuite.beginning import CONTROL_HZ, Beginnings
 from capex.worlds.robosuite.cameras import SPECS, Cameras, place
 from capex.worlds.robosuite.latches import Latches
-from capex.worlds.robosuite.robots import ARM, Robot
+from capex.worlds.robosuite.robots import ARM, BaseDrive, Robot
 from capex.worlds.robosuite.stepping import stepping as make_stepping
 from capex.worlds.robosuite.tasks import Point
 
@@ -45,8 +46,8 @@ _BLOWN_UP = (
     mujoco.mjtWarning.mjWARN_BADCTRL,
 )
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
-# After MuJoCo's: gripper 2, the goal's position 3 and rotation 9, the mount's position 3 and rotation 9, step counter, clock, success.
-_OWN = (2, 3, 9, 3, 9, 1, 1, 1)
+# After MuJoCo's: gripper 2, anchor 3, the goal's position 3 and rotation 9, the mount's position 3 and rotation 9, step, clock, success.
+_OWN = (2, 3, 3, 9, 3, 9, 1, 1, 1)
 
 
 class SuiteEnv:
@@ -103,10 +104,12 @@ class SuiteEnv:
         if self._beginning.arena is not None:
             place(self._model, self._data, self._anatomy, self._beginning.arena)
         self._cameras = Cameras(self.spec, self._model, self._data, self._anatomy, self._beginning.cameras, **self._drawing)
+        self._drive = BaseDrive(self._model, self._data, self._controllers["base"]) if self._robot.base is not None else None
         self._latches = Latches(env)
         self._stepping = make_stepping(self._stepping_kind, env)
         self._env = env
         mujoco.mj_step1(self._model, self._data)
+        self._anchor_m: Array = np.zeros(3)
         self._success = bool(env._check_success())
         if start.state is not None:
             self.load_state(start.state)
@@ -133,7 +136,7 @@ class SuiteEnv:
         validate_command(self.spec, command)
         self._require_reset()
         site = self._anatomy.grip_site()
-        action = self._robot.native(command, self._controllers, site, goal_known=self._env.timestep > 0)
+        action = self._robot.native(command, self._controllers, self._drive, site, self._anchor_m if self._env.timestep else None)
         self.apply(action)
         return action
 
@@ -143,6 +146,8 @@ class SuiteEnv:
         self._require_reset()
         self._require_sound()
         self._stepping.step(action)
+        if not self._robot.rests_on_goal(action):
+            self._anchor_m = np.array(self._controllers["right"].goal_pos)
         self._success = bool(self._env._check_success())
         mujoco.mj_step1(self._model, self._data)
         self._require_sound()
@@ -175,7 +180,7 @@ class SuiteEnv:
         arm = self._controllers["right"]
         gripper = np.broadcast_to(self._gripper.current_action, 2)
         clocks = [self._env.timestep, self._env.cur_time, float(self._success)]
-        own = (gripper, arm.goal_pos, arm.goal_ori.ravel(), arm.origin_pos, arm.origin_ori.ravel(), clocks)
+        own = (gripper, self._anchor_m, arm.goal_pos, arm.goal_ori.ravel(), arm.origin_pos, arm.origin_ori.ravel(), clocks)
         return State(self._header, np.concatenate([physics, *own, self._latches.vector]))
 
     def load_state(self, state: State) -> None:
@@ -187,7 +192,7 @@ class SuiteEnv:
         vector = np.asarray(state.vector, dtype=np.float64)
         if vector.shape != (sum(sizes),) or not np.all(np.isfinite(vector)):
             raise StateMismatch(f"the state needs {sum(sizes)} finite numbers; it has shape {vector.shape}")
-        physics, gripper, goal_m, goal_R, mount_m, mount_R, step, clock, success, latches = np.split(vector, np.cumsum(sizes)[:-1])
+        physics, gripper, anchor, goal_m, goal_R, mount_m, mount_R, step, clock, success, latches = np.split(vector, np.cumsum(sizes)[:-1])
         for warning in _BLOWN_UP:
             self._data.warning[warning].number = 0
         for again in (True, False):  # fixtures show their state (flames, water) by looking at it, and must not change it
@@ -199,7 +204,7 @@ class SuiteEnv:
         arm = self._controllers["right"]
         arm.goal_pos, arm.goal_ori = goal_m.copy(), goal_R.reshape(3, 3).copy()
         arm.update_origin(mount_m.copy(), mount_R.reshape(3, 3).copy())
-        self._gripper.current_action = gripper.copy()
+        self._gripper.current_action, self._anchor_m = gripper.copy(), anchor.copy()
         self._env.timestep, self._env.cur_time, self._success = int(step[0]), float(clock[0]), bool(success[0])
         for name, controller in self._controllers.items():
             controller.new_update = self._env.timestep > 0 or name not in self._early
