@@ -264,7 +264,12 @@ WORLDS: dict[str, str] = {
     "robosuite-panda": "capex.worlds.robosuite",
 }
 ROBOSUITE_INSTALL = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
-EXPERTS: dict[str, str] = {"kitchen": "capex.worlds.kitchen.expert", "kitchen-mixed": "capex.worlds.kitchen.expert"}
+EXPERTS: dict[str, str] = {
+    "kitchen": "capex.worlds.kitchen.expert",
+    "kitchen-mixed": "capex.worlds.kitchen.expert",
+    "robosuite": "capex.worlds.robosuite.expert",
+    "robosuite-panda": "capex.worlds.robosuite.expert",
+}
 
 
 def tasks(world: str) -> dict[str, TaskInfo]:

@@ -38,6 +38,7 @@ from capex.worlds.robosuite.latches import Latches
 from capex.worlds.robosuite.robots import ARM, BaseDrive, Robot
 from capex.worlds.robosuite.stepping import stepping as make_stepping
 from capex.worlds.robosuite.tasks import Point
+from capex.worlds.robosuite.truth import Truth
 
 _BLOWN_UP = (
     mujoco.mjtWarning.mjWARN_BADQPOS,
@@ -210,6 +211,12 @@ class SuiteEnv:
             controller.new_update = self._env.timestep > 0 or name not in self._early
             if not controller.new_update:
                 controller.mass_matrix = self._early[name]
+
+    @property
+    def truth(self) -> Truth:
+        """What the simulator knows of things: privileged, for the expert and for tests."""
+        self._require_reset()
+        return Truth(self._model, self._data, self._anatomy)
 
     def native_start(self) -> NativeStart:
         """What robosuite's and RoboCasa's own tools need to repeat this start without this package."""
