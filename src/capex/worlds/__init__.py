@@ -227,25 +227,6 @@ class Env(Protocol):
 
 
 @dataclass(frozen=True)
-class NativeStart:
-    """What a world's own tools need to repeat a start without this package: the attributes of a demonstration in robomimic's layout."""
-
-    env_args: Mapping[str, Any]  # env_name, type, env_kwargs, versions
-    model_xml: str
-    episode_meta: Mapping[str, Any]  # "lang" holds the instruction
-
-
-class NativeEnv(Env, Protocol):
-    """An Env of a world that has tools and a dataset layout of its own (robosuite, RoboCasa)."""
-
-    def native_start(self) -> NativeStart:
-        """The current start for the world's own tools."""
-
-    def native_state(self, state: State) -> Array:
-        """A saved state as the world's own flat one: time, positions, velocities."""
-
-
-@dataclass(frozen=True)
 class TaskInfo:
     """One row of `capex tasks`."""
 
@@ -366,6 +347,24 @@ def check(env: Env, **options: Any) -> Report:
 def scene_of(env: Env) -> str:
     """What names the surroundings of the current start; starts with equal scenes share the kitchen."""
     return str(getattr(env, "scene", env.spec.world))
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A MuJoCo world for others to look into: its XML, how many of a saved state's first numbers are time, positions and velocities, and
+    what robomimic keeps about an environment and RoboCasa about an episode.
+    """
+
+    xml: str
+    state_size: int
+    env_args: Mapping[str, Any]
+    episode_meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+def model_file(env: Env) -> ModelFile | None:
+    """The model of the current start, where the world has one to give."""
+    give: Callable[[], ModelFile] | None = getattr(env, "model_file", None)
+    return give() if give is not None else None
 
 
 EnvFactory = Callable[[], Env]

@@ -23,7 +23,7 @@ from capex.worlds import (
     Command,
     DepthImage,
     Image,
-    NativeStart,
+    ModelFile,
     RobotState,
     Spec,
     Start,
@@ -99,8 +99,6 @@ class SuiteEnv:
         self._header = json.dumps({"world": self.spec.world, "task": start.task, **self._beginning.header})
         self._controllers = env.robots[0].composite_controller.part_controllers
         self._gripper = env.robots[0].gripper["right"]
-        # Controllers that have measured before the start was complete keep what they have for their first step, as in robosuite.
-        self._early = {name: c.mass_matrix for name, c in self._controllers.items() if not c.new_update and hasattr(c, "mass_matrix")}
         self._anatomy = Anatomy(self._model, self._data)
         if self._beginning.arena is not None:
             place(self._model, self._data, self._anatomy, self._beginning.arena)
@@ -109,8 +107,10 @@ class SuiteEnv:
         self._latches = Latches(env)
         self._stepping = make_stepping(self._stepping_kind, env)
         self._env = env
-        mujoco.mj_step1(self._model, self._data)
         self._anchor_m: Array = np.zeros(3)
+        mujoco.mj_step1(self._model, self._data)
+        for _ in range(self._beginning.settle):
+            self.apply(np.zeros(len(self._robot.action_names)))
         self._success = bool(env._check_success())
         if start.state is not None:
             self.load_state(start.state)
@@ -207,10 +207,8 @@ class SuiteEnv:
         arm.update_origin(mount_m.copy(), mount_R.reshape(3, 3).copy())
         self._gripper.current_action, self._anchor_m = gripper.copy(), anchor.copy()
         self._env.timestep, self._env.cur_time, self._success = int(step[0]), float(clock[0]), bool(success[0])
-        for name, controller in self._controllers.items():
-            controller.new_update = self._env.timestep > 0 or name not in self._early
-            if not controller.new_update:
-                controller.mass_matrix = self._early[name]
+        for controller in self._controllers.values():
+            controller.new_update = True
 
     @property
     def truth(self) -> Truth:
@@ -218,16 +216,12 @@ class SuiteEnv:
         self._require_reset()
         return Truth(self._model, self._data, self._anatomy)
 
-    def native_start(self) -> NativeStart:
-        """What robosuite's and RoboCasa's own tools need to repeat this start without this package."""
+    def model_file(self) -> ModelFile:
+        """What robosuite's, robomimic's and RoboCasa's own tools need to repeat this start without this package."""
         self._require_reset()
-        return self._beginning.native
-
-    def native_state(self, state: State) -> Array:
-        """A saved state as robosuite's flat one: time, positions, velocities."""
-        self._require_reset()
-        count = 1 + self._model.nq + self._model.nv  # MuJoCo's integration state begins with these
-        return np.array(state.vector[:count])
+        begun = self._beginning
+        # MuJoCo's integration state begins with time, positions and velocities, robosuite's flat state.
+        return ModelFile(begun.model_xml, 1 + int(self._model.nq) + int(self._model.nv), begun.env_args, begun.episode_meta)
 
     def close(self) -> None:
         """Free the renderer and the simulation."""

@@ -25,9 +25,11 @@ BELOW_TOP_M = 0.022
 REACH_M = 0.66  # a mobile robot comes nearer when something is farther from its mount
 COMFORT_M = 0.55
 DRIVE_MAX_M = 0.35
+TABLE_NEAREST_M, BINS_NEAREST_M = -0.48, -0.25  # how far forward the mount can stand in robosuite's world
 COMPARTMENTS = {"PickPlaceMilk": (-1, -1), "PickPlaceBread": (1, -1), "PickPlaceCereal": (-1, 1), "PickPlaceCan": (1, 1)}  # far, left
 BIN_M = (0.1, 0.28, 0.8)  # robosuite's dark bin in the world: its middle, and half of a compartment
 HALF_COMPARTMENT_M = (0.0975, 0.1225)
+PEG_HALF_M = 0.1
 
 Skill = Callable[[SuiteEnv, int], list[Waypoint]]
 
@@ -85,11 +87,14 @@ def _down_closing_along(axis: Array) -> Orientation:
 
 
 def _come_near(env: SuiteEnv, point: Array) -> list[Waypoint]:
-    """A drive that brings a far point into comfortable reach; nothing when it is near, or when the robot cannot drive."""
-    if env.spec.base is None or math.hypot(point[0], point[1]) <= REACH_M:
+    """A drive that brings a far point into comfortable reach; nothing when it is near, or when the robot cannot come nearer."""
+    here = env.robot_state().base
+    if here is None or math.hypot(point[0], point[1]) <= REACH_M:
         return []
-    forward, left = (max(-DRIVE_MAX_M, min(DRIVE_MAX_M, float(d))) for d in (point[0] - COMFORT_M, point[1]))
-    return [Waypoint(base=BaseMotion(forward, left, 0.0))]
+    nearest = BINS_NEAREST_M if env.spec.task in COMPARTMENTS else TABLE_NEAREST_M
+    forward = max(-DRIVE_MAX_M, min(DRIVE_MAX_M, float(point[0]) - COMFORT_M, nearest - here[0]))
+    left = max(-DRIVE_MAX_M, min(DRIVE_MAX_M, float(point[1])))
+    return [Waypoint(base=BaseMotion(forward, left, 0.0))] if math.hypot(forward, left) > 0.03 else []
 
 
 def _grasp(env: SuiteEnv, grip: Array, orientation: Orientation) -> list[Waypoint]:
@@ -139,7 +144,7 @@ def _to_bin(env: SuiteEnv, decision: int) -> list[Waypoint]:
     if not _holds(env, thing):
         return _grasp(env, *_grip_of(env, shape))
     far, left = COMPARTMENTS[env.spec.task]
-    floor = np.array(BIN_M) + (far * HALF_COMPARTMENT_M[0], left * HALF_COMPARTMENT_M[1], 0.0)
+    floor = np.array([BIN_M[0] + far * HALF_COMPARTMENT_M[0], BIN_M[1] + left * HALF_COMPARTMENT_M[1], BIN_M[2]])
     place = env.truth.place(floor) + np.array([0.0, 0.0, env.truth.shape(shape)[1][2] + 0.03])
     return _put(env, shape, place)
 
@@ -149,20 +154,19 @@ def _nut(env: SuiteEnv, decision: int) -> list[Waypoint]:
     handle, _ = env.truth.shape("SquareNut_g4")
     if not _holds(env, "SquareNut"):
         return _grasp(env, handle.position_m, _down_closing_along(handle.rotation[:, 1]))
-    peg, half_m = env.truth.shape("peg1_g0")
+    peg = env.truth.body("peg1")
     if drive := _come_near(env, peg.position_m):
         return drive
-    tip, hand = _tip(env), env.robot_state().arms[ARM.name].T_base_tip
+    hand, nut = env.robot_state().arms[ARM.name].T_base_tip, env.truth.body("SquareNut_main")
     # The smallest turn about the vertical that makes the nut square to the peg, and where the hand is then over it.
-    heading = [math.atan2(p.rotation[1, 0], p.rotation[0, 0]) for p in (handle, peg)]
+    heading = [math.atan2(pose.rotation[1, 0], pose.rotation[0, 0]) for pose in (nut, peg)]
     turn = (heading[1] - heading[0] + math.pi / 4) % (math.pi / 2) - math.pi / 4
-    middle = env.truth.body("SquareNut_main").position_m
-    hang = yaw_matrix(turn) @ (tip - middle)
+    hang = yaw_matrix(turn) @ (hand.position_m - nut.position_m)
     square = matrix_to_euler(yaw_matrix(turn) @ hand.rotation)
-    above = peg.position_m + hang + np.array([0.0, 0.0, half_m[2] + 0.04])
-    down = peg.position_m + hang + np.array([0.0, 0.0, -half_m[2] + 0.03])
-    up, over = _raised(tip, max(tip[2], above[2])), _raised(above, max(tip[2], above[2]))
-    way = [*_line(tip, up), *_line(up, over, square), *_line(over, above, square)]
+    above, down = (peg.position_m + hang + np.array([0.0, 0.0, rise]) for rise in (PEG_HALF_M + 0.03, 0.01))
+    high = max(hand.position_m[2], above[2])
+    up, over = _raised(hand.position_m, high), _raised(above, high)
+    way = [*_line(hand.position_m, up), *_line(up, over, square), *_line(over, above, square)]
     return [*way, *_line(above, down, square, "release"), *_line(down, above)]
 
 

@@ -12,7 +12,7 @@ from robosuite.utils.control_utils import nullspace_torques, opspace_matrices, o
 from capex.pose import Array
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def arm_torques(
     jacobians: tuple[Array, Array, Array, Array],  # (3, nv) each: translation and rotation of the tip, then of the mount
     tip_m: Array,
@@ -49,10 +49,11 @@ def arm_torques(
     wrench = np.concatenate((np.dot(lambda_pos, force), np.dot(lambda_ori, torque)))
     torques = np.dot(J.T, wrench) + bias
     torques += nullspace_torques(inertia, null_space, posture, q, v)
-    return np.minimum(np.maximum(torques, low), high)
+    clipped: Array = np.minimum(np.maximum(torques, low), high)
+    return clipped
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def joint_torques(
     mass: Array, q: Array, v: Array, bias: Array, first: int, goal: Array, kp: Array, kd: Array, low: Array, high: Array
 ) -> Array:
@@ -60,4 +61,5 @@ def joint_torques(
     last = first + len(q)
     inertia = np.asfortranarray(mass[first:last, first:last])
     torques = np.dot(inertia, (goal - q) * kp + (-v) * kd) + bias
-    return np.minimum(np.maximum(torques, low), high)
+    clipped: Array = np.minimum(np.maximum(torques, low), high)
+    return clipped

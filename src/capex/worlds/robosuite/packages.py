@@ -1,4 +1,4 @@
-"""robosuite and RoboCasa as packages: imported when the first environment is made, quietly, and named with their install line where missing."""
+"""robosuite and RoboCasa as packages: imported when the first environment is made, quietly; one that is missing is named."""
 
 from __future__ import annotations
 

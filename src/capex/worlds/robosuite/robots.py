@@ -3,8 +3,8 @@
 Native action: tip dx dy dz (x 0.05 m) | axis-angle (x 0.5 rad), base frame | gripper -1 open, +1 close; on the mobile base also velocities
 forward, left and yaw | torso | mode (<= 0 arm, > 0 base). Arm mode anchors the goal to the achieved pose, base mode to the goal before it.
 
-Hold. A zero action in arm mode lets a load sink. The mobile robot holds in base mode; the fixed one, which has no modes, servoes towards the
-goal that its controller was given last. The first step of an episode has no goal yet in the base frame (robosuite leaves one in the
+Hold. A zero action in arm mode lets a load sink. The mobile robot holds in base mode; the fixed one, which has no modes, servoes towards
+the goal that its controller was given last. The first step of an episode has no goal yet in the base frame (robosuite leaves one in the
 world's), so it is taken in arm mode: the goal becomes the pose in which the episode begins. While the base turns, robosuite's controller
 brakes the tip as if the mount did not rotate, and the tip would trail by centimetres; the goal leads by as much, and comes back after.
 
