@@ -202,9 +202,9 @@ def add_pan(b: Builder, body: Any) -> None:
     b.capsule(body, (-r - 0.005, 0, 0.038), (-r - 0.15, 0, 0.052), 0.011, b.looks.plain((0.10, 0.10, 0.10)), mass=0.12)
 
 
-def _mug(b: Builder, body: Any, colour: Colour) -> None:
-    r, h = 0.038, 0.092
-    _upright_cylinder(b, body, r, h, 0.25)
+def _mug(b: Builder, body: Any, colour: Colour, r: float = 0.038, mass: float = 0.25) -> None:
+    h = 0.092
+    _upright_cylinder(b, body, r, h, mass)
     outline = [(0.0, 0.0), (0.9 * r, 0.0), (r, 0.01), (r, h), (0.9 * r, h), (0.88 * r, 0.012), (0.0, 0.010)]
     b.turned(body, outline, b.looks.plain(colour, 0.6))
     for z0, z1, y in ((0.072, 0.072, 0.0), (0.024, 0.024, 0.0)):
@@ -276,3 +276,16 @@ GROCERIES: dict[str, tuple[Callable[[Builder, Any, Colour, float], None], float,
     "bottle": (_bottle, 0.0, ((0.20, 0.38, 0.20), (0.45, 0.22, 0.10))),
     "box of cereal": (_carton, math.pi / 2, ((0.85, 0.65, 0.15), (0.25, 0.40, 0.70))),
 }
+MUG_RADIUS_M = 0.032
+MUGS: dict[str, Colour] = {
+    "red": (0.80, 0.12, 0.12),
+    "white": (0.94, 0.93, 0.90),
+    "blue": (0.15, 0.35, 0.70),
+    "green": (0.20, 0.55, 0.30),
+    "yellow": (0.95, 0.78, 0.20),
+}
+
+
+def add_mug(b: Builder, body: Any, colour: Colour) -> None:
+    """A mug that the fingers close around."""
+    _mug(b, body, colour, MUG_RADIUS_M, GROCERY_KG)

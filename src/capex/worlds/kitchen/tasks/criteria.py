@@ -20,6 +20,7 @@ CLEAR_OF_OBJECT_M = 0.25
 CLEAR_OF_BUTTON_M = 0.15
 IN_PAN_M = 0.07
 IN_CABINET_M = 0.05
+UNDER_SPOUT_M = (0.04, 0.10)  # horizontally, vertically
 ON_PLATE_M = 0.7 * PLATE_RADIUS_M
 
 
@@ -60,6 +61,15 @@ def turned_off(facts: Facts) -> bool:
 def water_runs(facts: Facts) -> bool:
     """The handle has been swung."""
     return WATER_RAD[0] < facts.joint(facts.role("part")) < WATER_RAD[1]
+
+
+def under_dispenser(facts: Facts) -> bool:
+    """The mug stands under the spout and the gripper has left it."""
+    item = facts.role("object")
+    if facts.tip_distance(item) <= CLEAR_OF_OBJECT_M:
+        return False
+    dx, dy, dz = facts.position(item) - facts.point("dispenser")
+    return math.hypot(dx, dy) < UNDER_SPOUT_M[0] and abs(dz) < UNDER_SPOUT_M[1]
 
 
 def in_cabinet(facts: Facts) -> bool:
