@@ -13,7 +13,9 @@ from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, In
 from capex.models.pilot.scene import Scene, line, path
 from capex.pose import Array
 
-SHELVE = re.compile(r"pick the (.+?)(?: from the \w+)? and place it (?:in the (open \w+ cabinet)|under the (spout) of the coffee machine)", re.I)
+SHELVE = re.compile(
+    r"pick the (.+?)(?: from the \w+)? and place it (?:in the (open \w+ cabinet)|under the (spout) of the coffee machine)", re.I
+)
 THINGS: dict[str, tuple[Colour, ...]] = {
     "box of cereal": (Colour(220, 0.64, 3), Colour(43, 0.82, 3)),
     "can": (Colour(220, 0.695, 3, 0.03), Colour(140, 0.60, 4), Colour(0, 0.80, 4)),
@@ -25,7 +27,7 @@ THINGS: dict[str, tuple[Colour, ...]] = {
     "yellow mug": (Colour(46.5, 0.79, 3),),
 }
 BUTTON = Colour(206, 0.74, 4, 0.06, 0.3)
-WALL = Colour(45, 0.088, 7, 0.028, 0.30)
+BACK = Colour(40, 0.132, 5, 0.022, 0.25)  # the pale inside of a cupboard
 WHITE = Colour(45, 0.045, 8, 0.016, 0.38, 0.95)
 TAKE_M = 0.50  # how far ahead a thing is when it is taken
 REACH_M = 0.66  # how far the arm reaches with the hand forward
@@ -54,7 +56,11 @@ def _item(scene: Scene, item: str) -> Feature | None:
     """The thing: spots down its middle, from top to bottom."""
     spots: dict[str, list[Pixel]] = {}
     for view in scene.views.values():
-        found = _whites(view) if item == "white mug" else shapes(view, view.like(*THINGS.get(item, ())) & ~looks.hand_zone(view), 0.0006, 0.2, close=2)
+        found = (
+            _whites(view)
+            if item == "white mug"
+            else shapes(view, view.like(*THINGS.get(item, ())) & ~looks.hand_zone(view), 0.0006, 0.2, close=2)
+        )
         if found:
             shape = found[0]
             u, top, low = shape.centre[0], float(shape.rows.min()), float(shape.rows.max())
@@ -67,7 +73,9 @@ def _whites(view: View) -> list[Shape]:
     white = view.like(WHITE) & ~looks.hand_zone(view)
     rough = np.abs(view.value - ndimage.median_filter(view.value, 3)) > 0.012
     smooth = white & ~ndimage.binary_dilation(rough & ndimage.binary_erosion(white, iterations=2), iterations=3)
-    found = [s for s in shapes(view, ndimage.binary_opening(smooth, iterations=2), 0.0010, 0.03) if np.ptp(s.rows) > 0.8 * np.ptp(s.columns)]
+    found = [
+        s for s in shapes(view, ndimage.binary_opening(smooth, iterations=2), 0.0010, 0.03) if np.ptp(s.rows) > 0.8 * np.ptp(s.columns)
+    ]
     return [s for s in found if s.area > 0.55 * (np.ptp(s.rows) + 1) * (np.ptp(s.columns) + 1)]
 
 
@@ -106,14 +114,21 @@ def _cabinet(scene: Scene) -> list[Feature]:
     spots = {}
     for view in scene.views.values():
         wood = view.like(Colour(28.5, 0.56, 4, 0.07, 0.05))
-        for back in shapes(view, view.like(WALL) & ~looks.hand_zone(view), 0.002, 0.12):
+        for back in shapes(view, view.like(BACK) & ~looks.hand_zone(view), 0.002, 0.12):
             left, right, low = int(back.columns.min()), int(back.columns.max()), int(back.rows.max())
             middle, row = (left + right) // 2, int(np.median(back.rows))
-            sides = [wood[row, max(0, left - 10) : left].mean() if left > 4 else 0.0, wood[row, right + 1 : right + 11].mean() if right < view.width - 5 else 0.0]
+            sides = [
+                wood[row, max(0, left - 10) : left].mean() if left > 4 else 0.0,
+                wood[row, right + 1 : right + 11].mean() if right < view.width - 5 else 0.0,
+            ]
             under = np.flatnonzero(~wood[low + 2 :, middle])
             depth = int(under[0]) if under.size else 0
             if min(sides) > 0.4 and depth > 4:
-                spots[view.camera] = [(middle + 0.5, low + 2 + 0.25 * depth), (middle + 0.5, low + 2 + 0.6 * depth), (middle + 0.5, row + 0.5)]
+                spots[view.camera] = [
+                    (middle + 0.5, low + 2 + 0.25 * depth),
+                    (middle + 0.5, low + 2 + 0.6 * depth),
+                    (middle + 0.5, row + 0.5),
+                ]
                 break
     return [scene.feature("shelf", spots, 0.66)] if spots else []
 
@@ -149,7 +164,10 @@ def _take(scene: Scene, item: str, answers: Answers, place: Array | None) -> Int
     ahead = centre[0] - TAKE_M
     drives = sum(w.base for w in scene.page.told)
     if scene.brief.base_motion and drives < 3 and (ahead > 0.05 or ahead < -0.09 or abs(centre[1]) > 0.14):
-        return Intent(f"Drive so that the {item} stands half a metre ahead.", drive=Drive(float(np.clip(ahead, -0.5, 0.5)), float(np.clip(centre[1], -0.3, 0.3))))
+        return Intent(
+            f"Drive so that the {item} stands half a metre ahead.",
+            drive=Drive(float(np.clip(ahead, -0.5, 0.5)), float(np.clip(centre[1], -0.3, 0.3))),
+        )
     grasp = np.array([centre[0] + 0.004 * _misses(scene), centre[1], low + min(max(0.55 * (high - low), 0.055), 0.10)])
     before = grasp - np.array([0.115, 0.0, 0.0])
     opening = [Move(tip, "forward", "open")] if scene.page.opening_m < 0.07 else []
@@ -162,7 +180,10 @@ def _take(scene: Scene, item: str, answers: Answers, place: Array | None) -> Int
     back = np.array([min(tip[0], before[0]), tip[1], tip[2]])
     beside = np.array([back[0], before[1], before[2]])
     way = path(tip, [p for p in (back, beside) if float(np.linalg.norm(p - tip)) > 0.012] + [before], "forward")
-    return Intent(f"Line up in front of the {item}, then straight on, close, lift.", (*opening, *way, *line(before, grasp, "forward", "close", True), *lift))
+    return Intent(
+        f"Line up in front of the {item}, then straight on, close, lift.",
+        (*opening, *way, *line(before, grasp, "forward", "close", True), *lift),
+    )
 
 
 def _set_down(scene: Scene, item: str, place: Array | None) -> Intent:
@@ -178,7 +199,9 @@ def _set_down(scene: Scene, item: str, place: Array | None) -> Intent:
         if abs(target[1]) > 0.30 and scene.brief.base_motion:
             clear = np.array([min(tip[0], 0.40), tip[1], max(tip[2], height)])
             if float(np.linalg.norm(clear - tip)) > 0.03:
-                return Intent("Draw it back and up before driving.", tuple(path(tip, [np.array([tip[0], tip[1], clear[2]]), clear], "forward")))
+                return Intent(
+                    "Draw it back and up before driving.", tuple(path(tip, [np.array([tip[0], tip[1], clear[2]]), clear], "forward"))
+                )
             return Intent("Drive sideways to where it belongs.", drive=Drive(0.0, float(np.clip(target[1], -0.4, 0.4))))
         back_m = max(0.30, min(tip[0], target[0] - BEFORE_M))
         up, back, side = (np.array(p) for p in ((tip[0], tip[1], height), (back_m, tip[1], height), (back_m, target[1], height)))
@@ -212,4 +235,3 @@ def _misses(scene: Scene) -> int:
 
 def _released(scene: Scene) -> bool:
     return any(w.gripper in ("release", "open") and w.target_cm is not None for w in scene.page.told)
-
