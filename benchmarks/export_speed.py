@@ -20,7 +20,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from judge import light_torchvision
 
-from capex.collect import run_expert
+from capex.campaign.expert import run_expert
 from capex.export import Filters, Pipeline
 from capex.export.features import Layout
 from capex.export.frames import Take, open_take

@@ -11,7 +11,7 @@ import pytest
 
 from capex import worlds
 from capex.export import certify_run
-from runs import expert_run, model_run
+from demos import expert_run, model_run
 
 AREAS = {  # area of the time budget -> test files
     "kitchen and executor": ("test_check", "test_executor", "test_expert", "test_film", "test_grasp", "test_kitchen", "test_panda"),
@@ -23,13 +23,15 @@ AREAS = {  # area of the time budget -> test files
         "test_memory",
         "test_models",
         "test_observation",
+        "test_paper_numbers",
         "test_perception",
         "test_prompts",
         "test_reading",
         "test_stats",
     ),
     "export and LeRobot": ("test_certify", "test_export", "test_hdf5", "test_lerobot"),
-    "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_store"),
+    "pilot and collect": ("test_pilot",),
+    "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
     "robosuite": ("test_robosuite",),
 }
 _began = time.perf_counter()

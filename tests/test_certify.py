@@ -17,7 +17,7 @@ from capex.errors import CapexError
 from capex.export import certify_run, read_certificate
 from capex.export.processes import run_jobs
 from capex.store import read_json, read_steps, write_json
-from runs import TASK
+from demos import TASK
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from capex.memory.record import from_json
 from capex.pose import Pose
 from capex.store import read_json, read_steps
 from capex.worlds import CameraModel, Start, State
-from runs import TASK
+from demos import TASK
 
 SMALL = Pipeline((64, 48))
 CAMERAS = ("left", "right", "wrist")

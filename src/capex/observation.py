@@ -5,18 +5,16 @@ Positions in whole centimetres, angles in whole degrees, openings in tenths of a
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from PIL import Image as PillowImage
-
 from capex.executor import OPEN_TOLERANCE_M, Outcome
 from capex.models import Picture, Text, UserMessage
+from capex.pictures import encode_png
 from capex.plan import Waypoint
 from capex.pose import Array, matrix_to_euler
-from capex.worlds import ArmState, Env, Image, RobotState
+from capex.worlds import ArmState, Env, RobotState
 
 EMPTY_BELOW_M = 0.003  # fingers that touch each other hold nothing
 
@@ -100,13 +98,6 @@ def observe(
     )
 
 
-def encode_png(image: Image) -> bytes:
-    """Lossless and fast; the same pixels give the same bytes."""
-    out = io.BytesIO()
-    PillowImage.fromarray(image).save(out, format="PNG", compress_level=1)
-    return out.getvalue()
-
-
 def position_text(position_m: Array | tuple[float, ...]) -> str:
     """[x,y,z] in whole centimetres."""
     return "[" + ",".join(str(round(100 * float(v))) for v in position_m) + "]"
@@ -127,11 +118,11 @@ def contact_word(arm: ArmState, max_opening_m: float) -> str:
     return f"{word} (empty), {opening}{', finger contact' if arm.finger_contact else ''}"
 
 
-def waypoint_text(waypoint: Waypoint, outcome: Outcome) -> str:
-    """One waypoint as requested, and what became of it."""
+def command_text(waypoint: Waypoint, *, several: bool = False) -> str:
+    """A waypoint as requested; with `several` arms each is named."""
     parts = []
     for name, target in waypoint.targets.items():
-        words = [name] if len(outcome.tips) > 1 else []
+        words = [name] if several else []
         if target.position_m is not None:
             words.append(position_text(target.position_m))
         if target.orientation != "keep":
@@ -143,7 +134,12 @@ def waypoint_text(waypoint: Waypoint, outcome: Outcome) -> str:
         b = waypoint.base
         forward, left, turn = round(100 * b.forward_m), round(100 * b.left_m), round(math.degrees(b.turn_rad))
         parts.insert(0, f"base forward {forward} cm, left {left} cm, turn {turn} deg")
-    return f"{' + '.join(parts)} {outcome.report}".strip()
+    return " + ".join(parts)
+
+
+def waypoint_text(waypoint: Waypoint, outcome: Outcome) -> str:
+    """One waypoint as requested, and what became of it."""
+    return f"{command_text(waypoint, several=len(outcome.tips) > 1)} {outcome.report}".strip()
 
 
 def euler_text(angles: tuple[float, float, float]) -> str:

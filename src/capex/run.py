@@ -1,0 +1,162 @@
+"""A run directory as typed values: `capex.load_run("runs/NAME")`.
+
+Reads what is there and changes nothing, also while a campaign is still writing. A record that cannot be read is listed as damaged, never
+raised: a report on a thousand episodes does not fail on one.
+
+    run = capex.load_run("runs/first")
+    for episode in run.episodes:
+        print(episode.chain, episode.index, episode.record.success, episode.record.cost_usd, episode.path)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from capex.errors import CapexError
+from capex.memory.record import EpisodeRecord, from_json
+from capex.models.exchanges import LOG, read_log
+from capex.store import Chain, find_run, read_json, read_steps
+
+
+@dataclass(frozen=True)
+class LoadedEpisode:
+    """One whole attempt: its record, its wall times, and where the rest of it lies."""
+
+    chain: str  # WORLD--TASK--ARM
+    path: Path
+    record: EpisodeRecord
+    timing: Mapping[str, Any]  # episode_s, reset_s, unix_time, ..
+
+    @property
+    def index(self) -> int:
+        """The start's index."""
+        return self.record.start
+
+    @property
+    def position(self) -> int:
+        """The place in the chain's order: what memory had seen before it."""
+        return int(self.record.extra.get("position", self.record.start))
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the attempt without its reset; 0 where it was not kept."""
+        return float(self.timing.get("episode_s", 0.0))
+
+    def steps(self) -> dict[str, Any]:
+        """The arrays of steps.npz: native actions, complete states and proprioception at 20 Hz."""
+        return read_steps(self.path)
+
+    def exchanges(self) -> Iterator[dict[str, Any]]:
+        """Every attempt at the model in order; empty for the expert, which asks none."""
+        log = self.path / LOG
+        return read_log(log) if log.is_file() else iter(())
+
+
+@dataclass(frozen=True)
+class InvalidAttempt:
+    """An attempt that a model or simulator error invalidated. It counts as no episode; what it cost is in the run's spend.jsonl."""
+
+    chain: str
+    path: Path
+    index: int
+    error: str
+    record: Mapping[str, Any]  # as written
+    timing: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """Something that should be readable and is not."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class LoadedChain:
+    """One arm at one task: its episodes in the order in which memory saw them."""
+
+    name: str
+    world: str
+    task: str
+    arm: str
+    path: Path
+    episodes: tuple[LoadedEpisode, ...]
+    invalid: tuple[InvalidAttempt, ...]
+    damaged: tuple[Damaged, ...]
+
+    @property
+    def successes(self) -> int:
+        """Episodes that achieved the task."""
+        return sum(e.record.success is True for e in self.episodes)
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A whole run directory."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+    chains: tuple[LoadedChain, ...]
+
+    @property
+    def episodes(self) -> tuple[LoadedEpisode, ...]:
+        """All whole attempts, chain by chain."""
+        return tuple(e for c in self.chains for e in c.episodes)
+
+    @property
+    def invalid(self) -> tuple[InvalidAttempt, ...]:
+        """All invalidated attempts."""
+        return tuple(a for c in self.chains for a in c.invalid)
+
+    @property
+    def damaged(self) -> tuple[Damaged, ...]:
+        """Everything that could not be read."""
+        return tuple(d for c in self.chains for d in c.damaged)
+
+    def chain(self, world: str, task: str, arm: str) -> LoadedChain | None:
+        """The chain of an arm at a task; None when it has not begun."""
+        return next((c for c in self.chains if (c.world, c.task, c.arm) == (world, task, arm)), None)
+
+
+def load_run(path: str | Path) -> LoadedRun:
+    """A run directory with all its episodes; a folder that is none is refused with a sentence."""
+    run = find_run(Path(path))
+    return LoadedRun(run.path, run.manifest, tuple(load_chain(chain) for chain in run.chains()))
+
+
+def load_chain(chain: Chain) -> LoadedChain:
+    """One chain of a run."""
+    episodes: list[LoadedEpisode] = []
+    invalid: list[InvalidAttempt] = []
+    damaged: list[Damaged] = []
+    name = chain.path.name
+    for index in chain.finished():
+        folder = chain.episode(index)
+        try:
+            record = from_json(read_json(folder / "record.json"))
+            episodes.append(LoadedEpisode(name, folder, record, read_json(folder / "timing.json")))
+        except (CapexError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+            damaged.append(Damaged(folder, _reason(error)))
+    for folder in chain.invalid():
+        try:
+            raw = read_json(folder / "record.json")
+            invalid.append(
+                InvalidAttempt(name, folder, int(raw["start"]["index"]), str(raw["error"]), raw, read_json(folder / "timing.json"))
+            )
+        except (CapexError, OSError, KeyError, TypeError, ValueError) as error:
+            damaged.append(Damaged(folder, _reason(error)))
+    episodes.sort(key=lambda e: (e.position, e.index))
+    world, task, arm = (*name.split("--", 2), "", "")[:3]
+    return LoadedChain(name, world, task, arm, chain.path, tuple(episodes), tuple(invalid), tuple(damaged))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CapexError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"it cannot be read ({error.strerror or error})"
+    return f"it lacks or garbles a field ({type(error).__name__}: {error})"
