@@ -73,7 +73,7 @@ def shoot(job: Job) -> Shard:
         demo = file.create_group("demo")
         demo.attrs["num_samples"] = take.length
         demo.attrs["model_file"] = model.xml
-        demo.attrs["ep_meta"] = json.dumps(_ep_meta(take))
+        demo.attrs["ep_meta"] = json.dumps(dict(model.episode_meta) | _ep_meta(take))
         names = {"action_names": take.env.spec.action_names, "state_names": take.env.spec.state_names}
         demo.attrs["capex"] = json.dumps(provenance(job.attempt, take, job.cameras, job.pipeline.size) | names)
         _put(demo, "actions", take.action)
