@@ -274,7 +274,7 @@ def test_an_uncertified_success_is_not_exported_unless_asked_for(expert_demos, t
     }
     assert [r["capex/start"] for r in rows(tmp_path / "one", "meta/episodes")] == [2]
     (episode(run, 2) / "certificate.json").unlink()
-    with pytest.raises(CapexError, match="nothing to export from .*2 x not certified yet; run capex certify"):
+    with pytest.raises(CapexError, match=r"nothing to export from .*2 x not certified yet; run capex certify"):
         export_run(run, tmp_path / "none", pipeline=SMALL)
     export_run(run, tmp_path / "all", pipeline=SMALL, filters=Filters(uncertified=True))
     assert [r["capex/certified"] for r in rows(tmp_path / "all", "meta/episodes")] == [False] * 3
