@@ -12,12 +12,13 @@ from capex.report.calibration import Calibration, Judged, Swept, Truncated, Weig
 from capex.report.compare import Tally, TaskKey, verdicts
 from capex.report.costs import KINDS, Bill, DecisionCurve
 from capex.report.experience import CurvePoint, Experience
-from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, PAPER, WIDTH_IN, Figure, Key, Panel, colour
+from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, PAPER, Figure, Key, Panel, colour
 from capex.report.sources import Source
 from capex.stats import wilson
 
 TASKS_IN_A_PANEL = 6
 STARTS_SHOWN = 60
+SMALL_IN = 2.15
 DASHES = (("line", "-"), ("dashes", "--"), ("dots", ":"), ("dashdot", "-."))
 Draw = Callable[[Axes], None]
 
@@ -42,7 +43,7 @@ def bars(groups: Sequence[tuple[str, Sequence[Tally | None]]], palette: Sequence
                     continue
                 low, high = tally.interval
                 ax.barh(y - 0.5, tally.share, height=thick, color=own, linewidth=0)
-                ax.plot([low, high], [y - 0.5] * 2, color=PAPER, linewidth=2.4, solid_capstyle="butt")
+                ax.plot([low, high], [y - 0.5] * 2, color=PAPER, linewidth=2.0, solid_capstyle="butt")
                 ax.plot([low, high], [y - 0.5] * 2, color=INK, linewidth=0.9, solid_capstyle="butt")
                 ax.text(1.03, y - 0.5, f"{tally.successes}/{tally.n}", ha="left", va="center", fontsize=7, color=INK, clip_on=False)
             y += gap
@@ -174,7 +175,11 @@ def reliability_figure(found: Sequence[Calibration]) -> Figure:
     """Reliability diagrams before and after calibration."""
     sources = tuple(c.source for c in found)
     panels = [
-        Panel(f"{c.source.arm}: {j.name}, {c.n:,} waypoints", _diagram(j, colour(c.source)), height_in=3.2)
+        Panel(
+            f"{c.source.arm}: {j.name}. ECE {j.ece:.3f}, AUROC {j.auroc:.3f}, Brier {j.brier:.3f}",
+            _diagram(j, colour(c.source)),
+            height_in=3.2,
+        )
         for c in found
         for j in c.predictors
     ]
@@ -197,7 +202,6 @@ def _diagram(judged: Judged, own: str) -> Draw:
         x, y = [b.predicted for b in rows], [b.reached for b in rows]
         ax.vlines(x, [b[0] for b in bounds], [b[1] for b in bounds], color=INK, linewidth=0.8)
         ax.plot(x, y, color=own, marker="o", markersize=4)
-        ax.text(0.02, 0.98, f"ECE {judged.ece:.3f}\nAUROC {judged.auroc:.3f}\nBrier {judged.brier:.3f}", va="top", fontsize=7.5)
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1.02)
         ax.set_aspect("equal")
@@ -220,7 +224,7 @@ def truncation_figure(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Fi
                 x = lows.index(row.low) + (i + 0.5) * width - 0.4
                 low, high = wilson(row.plans.successes, row.plans.n)
                 ax.bar(x, row.plans.successes / row.plans.n, width=0.9 * width, color=colour(source), linewidth=0)
-                ax.plot([x, x], [low, high], color=PAPER, linewidth=2.4, solid_capstyle="butt")
+                ax.plot([x, x], [low, high], color=PAPER, linewidth=2.0, solid_capstyle="butt")
                 ax.plot([x, x], [low, high], color=INK, linewidth=0.9, solid_capstyle="butt")
                 ax.text(x, high + 0.015, f"{row.plans.n}", ha="center", va="bottom", fontsize=6, color=MUTED)
         ax.set_xticks(range(len(lows)), [names[low] for low in lows])
@@ -250,7 +254,7 @@ def weights_figure(source: Source, paths: Sequence[WeightPath]) -> Figure:
             ax.set_xlabel("episode")
             ax.margins(y=0.15)
 
-        return Panel(FEATURES[j], draw, width_in=WIDTH_IN / 2, height_in=1.5)
+        return Panel(FEATURES[j], draw, width_in=SMALL_IN, height_in=1.6)
 
     keys = [Key(p.task, own, DASHES[i][0]) for i, p in enumerate(paths)] if few else [Key("one line per task", own, "line")]
     keys.append(Key("prior", MUTED, "dots"))

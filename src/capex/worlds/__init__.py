@@ -242,9 +242,15 @@ WORLDS: dict[str, str] = {
     "kitchen": "capex.worlds.kitchen",
     "kitchen-mixed": "capex.worlds.kitchen",
     "robosuite": "capex.worlds.robosuite",
+    "robosuite-panda": "capex.worlds.robosuite",
 }
 ROBOSUITE_INSTALL = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
-EXPERTS: dict[str, str] = {"kitchen": "capex.worlds.kitchen.expert", "kitchen-mixed": "capex.worlds.kitchen.expert"}
+EXPERTS: dict[str, str] = {
+    "kitchen": "capex.worlds.kitchen.expert",
+    "kitchen-mixed": "capex.worlds.kitchen.expert",
+    "robosuite": "capex.worlds.robosuite.expert",
+    "robosuite-panda": "capex.worlds.robosuite.expert",
+}
 
 
 def tasks(world: str) -> dict[str, TaskInfo]:
@@ -289,12 +295,18 @@ GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
 
 
 def _module(world: str):  # type: ignore[no-untyped-def]
-    if world not in WORLDS:
+    """A world's module; a name with a dot in it is a module of the user's own, with TASKS and make(world, task)."""
+    if world not in WORLDS and "." not in world:
         raise UnknownName("world", world, WORLDS)
     asked = os.environ.get("MUJOCO_GL", "").strip().lower()
     if asked and asked not in GL_BACKENDS:  # MuJoCo itself would fail on it with a traceback, at its import
         raise GLUnavailable(f"MUJOCO_GL is '{asked}'; valid: {', '.join(GL_BACKENDS)}, or leave it unset")
-    return importlib.import_module(WORLDS[world])
+    if world in WORLDS:
+        return importlib.import_module(WORLDS[world])
+    try:
+        return importlib.import_module(world)
+    except ModuleNotFoundError as error:
+        raise CapexError(f"the world '{world}' is named like a module, but it cannot be imported ({error}); is it on the path?") from None
 
 
 def validate_command(spec: Spec, command: Command) -> None:
@@ -346,12 +358,13 @@ def scene_of(env: Env) -> str:
 @dataclass(frozen=True)
 class ModelFile:
     """A MuJoCo world for others to look into: its XML, how many of a saved state's first numbers are time, positions and velocities, and
-    what robomimic keeps about an environment.
+    what robomimic keeps about an environment and RoboCasa about an episode.
     """
 
     xml: str
     state_size: int
     env_args: Mapping[str, Any]
+    episode_meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 def model_file(env: Env) -> ModelFile | None:

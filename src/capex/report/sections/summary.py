@@ -62,7 +62,9 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
         if not line.tally.successes and line.tally.n:
             section.notes.append(f"{line.source.label} has no success in {line.tally.n} starts: what a success costs is infinite so far.")
         if line.usd.value is None and line.source.attempts:
-            section.notes.append(f"{line.source.label}: the price of its model is not known, so neither is its cost.")
+            asked = any(row.requests for row in line.source.attempts)
+            why = "the price of its model is not known" if asked else "it asked no model"
+            section.notes.append(f"{line.source.label}: {why}, so there is no cost per success.")
     return section
 
 

@@ -95,6 +95,14 @@ def _flap(scene: Scene) -> Asking:
     touching = float(np.linalg.norm(tip - contact(angle, 0.0))) < 0.045
     start = tip
     moves = _shut_fingers(scene, orientation)
+    if _felt(scene) and angle < 0.75 and float(np.linalg.norm((tip - contact(angle, 0.0))[:2])) < 0.10 and abs(tip[1] - begin[1]) < 0.12:
+        # The fingers are caught between bar and glass: no higher, straight on.
+        gap = float((hinge - tip) @ into)
+        if _straight(scene) % 2 == 0:
+            goal = tip + max(gap + 0.01, 0.04) * into
+            return Intent("The bar stops the fingers: push straight on at this height.", tuple(line(tip, goal, orientation, touch=True)))
+        low = tip - 0.10 * into - np.array([0.0, 0.0, 0.05])
+        return Intent("That did not move it: back off below the bar and come again.", tuple(line(tip, low, orientation)))
     if not touching:
         back = np.array([min(tip[0], begin[0] - 0.10), tip[1], tip[2]])
         low = np.array([back[0], begin[1], begin[2]])
@@ -181,6 +189,23 @@ def _flap_directions(angle: float, into: Array) -> tuple[Array, Array]:
     """Along the flap from hinge to free edge, and its outer normal."""
     up = np.array([0.0, 0.0, 1.0])
     return -math.sin(angle) * into + math.cos(angle) * up, -math.cos(angle) * into - math.sin(angle) * up
+
+
+def _felt(scene: Scene) -> bool:
+    """Whether the last waypoint that ran was stopped by what the fingers felt."""
+    told = scene.page.since_base_motion()
+    return bool(told) and told[-1].status == "finger contact"
+
+
+def _straight(scene: Scene) -> int:
+    """How many of the last stops in a row came while moving on a level."""
+    count = 0
+    told = [w for w in scene.page.since_base_motion() if w.target_cm is not None]
+    for before, after in zip(reversed(told[:-1]), reversed(told[1:]), strict=True):
+        if after.status != "finger contact" or before.target_cm is None or after.target_cm is None:
+            break
+        count += abs(after.target_cm[2] - before.target_cm[2]) <= 1
+    return count
 
 
 def _stalls(scene: Scene) -> int:
