@@ -1,4 +1,4 @@
-"""Set a standing thing down in a place that is open to the front (a cupboard, a coffee machine's tray): the hand points forward all the way."""
+"""Set a standing thing down in a place open to the front (a cupboard, a coffee machine): the hand points forward all the way."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _cabinet(scene: Scene) -> list[Feature]:
 def _shelf(answers: Answers) -> Array | None:
     """A spot on the shelf, a little behind its front edge."""
     found = answers.get("shelf", Found())
-    rows = [row for row in found.points.values() if len(row) == 3 and row[0] is not None]
+    rows = [row for row in found.points.values() if len(row) == 2 and row[0] is not None]
     if not rows:
         return None
     floor = np.stack([row[0] for row in rows if row[0] is not None])
@@ -159,7 +159,7 @@ def _take(scene: Scene, item: str, answers: Answers, place: Array | None) -> Int
     points = np.stack([p for p in found.all() if float(np.linalg.norm((p - near)[:2])) < 0.09] or [near])
     low, high = float(np.percentile(points[:, 2], 8)), float(np.percentile(points[:, 2], 95))
     centre = np.array([near[0] + 0.6 * RADIUS_M, near[1], low])
-    if place is not None and float(np.linalg.norm((centre - place)[:2])) < 0.06 and abs(low - place[2]) < 0.08 and _released(scene):
+    if place is not None and float(np.linalg.norm((centre - place)[:2])) < 0.06 and _released(scene):
         return Intent(f"The {item} stands in its place: draw back.", tuple(line(tip, tip - np.array([0.30, 0.0, 0.0]), "forward")))
     ahead = centre[0] - TAKE_M
     drives = sum(w.base for w in scene.page.told)
