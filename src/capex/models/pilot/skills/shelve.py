@@ -117,18 +117,11 @@ def _cabinet(scene: Scene) -> list[Feature]:
         for back in shapes(view, view.like(BACK) & ~looks.hand_zone(view), 0.002, 0.12):
             left, right, low = int(back.columns.min()), int(back.columns.max()), int(back.rows.max())
             middle, row = (left + right) // 2, int(np.median(back.rows))
-            sides = [
-                wood[row, max(0, left - 10) : left].mean() if left > 4 else 0.0,
-                wood[row, right + 1 : right + 11].mean() if right < view.width - 5 else 0.0,
-            ]
+            sides = (wood[row, max(0, left - 10) : left], wood[row, right + 1 : right + 11])
             under = np.flatnonzero(~wood[low + 2 :, middle])
             depth = int(under[0]) if under.size else 0
-            if min(sides) > 0.4 and depth > 4:
-                spots[view.camera] = [
-                    (middle + 0.5, low + 2 + 0.25 * depth),
-                    (middle + 0.5, low + 2 + 0.6 * depth),
-                    (middle + 0.5, row + 0.5),
-                ]
+            if all(side.size > 4 and side.mean() > 0.4 for side in sides) and depth > 4:
+                spots[view.camera] = [(middle + 0.5, low + 2 + f * depth) for f in (0.25, 0.6)]
                 break
     return [scene.feature("shelf", spots, 0.66)] if spots else []
 
@@ -191,6 +184,10 @@ def _set_down(scene: Scene, item: str, place: Array | None) -> Intent:
     tip = scene.tip
     if place is None:
         goal = np.array([max(0.36, tip[0] - 0.06), tip[1] * 0.7, min(tip[2] + 0.04, 0.80)])
+        if float(np.linalg.norm(goal - tip)) < 0.03:  # drawn back already: let the base look from elsewhere
+            return Intent(
+                f"I still do not see where the {item} belongs: back off.", drive=Drive(-0.15, 0.10 if len(scene.page.acts) % 2 else -0.20)
+            )
         return Intent(f"I hold the {item} but do not see where it belongs: draw back and look.", tuple(line(tip, goal, "forward")))
     hang = _hang(scene)
     target = np.array([place[0], place[1], place[2] + hang])
