@@ -18,6 +18,9 @@ SWITCHED = 0.95
 LIFTED = 0.99
 CLEAR_OF_OBJECT_M = 0.25
 CLEAR_OF_BUTTON_M = 0.15
+CLEAR_OF_LID_M = 0.15
+ON_JUG_M = 0.04
+LID_TILT_RAD = math.radians(7)
 IN_PAN_M = 0.07
 IN_CABINET_M = 0.05
 UNDER_SPOUT_M = (0.04, 0.10)  # horizontally, vertically
@@ -31,6 +34,15 @@ def closed(facts: Facts) -> bool:
 def opened(facts: Facts) -> bool:
     """The door stands open."""
     return facts.joint_fraction(facts.role("part")) >= OPENED
+
+
+def covered(facts: Facts) -> bool:
+    """The lid lies on the jug, level, and the gripper has left it."""
+    lid = facts.role("object")
+    if facts.tip_distance(lid) <= CLEAR_OF_LID_M or facts.tilt(lid) >= LID_TILT_RAD:
+        return False
+    away = facts.position(lid) - facts.point("jug rim")
+    return math.sqrt(float((away * away).sum())) < ON_JUG_M
 
 
 def slid_out(facts: Facts) -> bool:
