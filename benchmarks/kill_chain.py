@@ -19,7 +19,7 @@ from pathlib import Path
 
 from capex import worlds
 from capex.arms import arm
-from capex.collect import run_chain
+from capex.campaign.alone import run_chain
 from capex.memory.record import from_json
 from capex.models.scripted import Scripted
 from capex.store import Chain, read_json, read_steps

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from capex import worlds
-from capex.collect import parse_names
+from capex.campaign.names import parse_names
 from capex.executor import Executor
 from capex.plan import PLAN_MAX, Waypoint
 from capex.worlds import Env, Start

@@ -31,10 +31,11 @@ fi
 if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ constraints.txt -nt "$stamp" ]; then
     pip="$venv/bin/python -m pip --disable-pip-version-check -q"
     if [ "$what" = test ]; then
-        say "installing capex with its test tools and robosuite (a few minutes)"
-        $pip install -c constraints.txt -e ".[dev,robosuite]"
-        # Without its dependencies: robosuite pins a mink that needs numpy below 2, and leaves mujoco open to versions it breaks on.
-        $pip install -c constraints.txt --no-deps robosuite
+        say "installing capex with its test tools, robosuite and the judges of its datasets (a few minutes)"
+        $pip install -c constraints.txt -e ".[dev,robosuite,judges]"
+        # Without their dependencies: robosuite pins a mink that needs numpy below 2, and leaves mujoco open to versions it breaks on;
+        # LeRobot, torchvision and robomimic pin a torch, an av and viewers that the tests do not need (see docs/dataset.md).
+        $pip install -c constraints.txt --no-deps robosuite lerobot torchvision robomimic
     else
         say "installing capex"
         $pip install -c constraints.txt -e .

@@ -18,7 +18,8 @@ import pytest
 
 from capex import worlds
 from capex.arms import arm
-from capex.collect import chain_order, load_memory, run_chain
+from capex.campaign.alone import run_chain
+from capex.campaign.chain import chain_order, load_memory
 from capex.demonstrator import Limits, run_episode
 from capex.errors import CapexError
 from capex.ledger import Budget, BudgetExceeded, Ledger, Spend

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from capex import worlds
-from capex.collect import parse_names, parse_starts, run_expert
+from capex.campaign.expert import run_expert
+from capex.campaign.names import parse_names, parse_starts
 from capex.errors import CapexError
 from capex.film import write_strip, write_video
 from capex.store import find_run, read_json, read_steps

@@ -10,8 +10,8 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ USAGE = Usage(fresh=700, cached=250, cache_write=50, output=90, reasoning=40)
 class Turn:
     """What the server does with one request. Without a fault it answers with calls and text."""
 
-    calls: Sequence[tuple[str, Any]] = ()
+    calls: Sequence[tuple[str, Any]] | Callable[[dict[str, Any]], Sequence[tuple[str, Any]]] = ()  # or what the request makes of it
     text: str = ""
     usage: Usage | None = USAGE
     fault: str = ""  # "http", "reset", "deaf", "silent", "stall", "drip", "truncated", "failed", "body"
@@ -123,6 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
         books.headers.append({name.lower(): value for name, value in self.headers.items()})
         books.account(turn)
         wire = PATHS[self.path]
+        if callable(turn.calls):
+            turn = replace(turn, calls=turn.calls(request))
         if turn.fault == "reset":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()

@@ -2,6 +2,7 @@
 
     import capex
 
+    run = capex.collect("kitchen:CloseFridge", arm="capex,base", model="pilot", starts="0:20", out="runs/first")
     run = capex.load_run("runs/first")
 
 Importing the package loads nothing else; each name below is fetched when it is first used.
@@ -13,11 +14,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from capex.campaign.api import collect
     from capex.run import load_run
 
-__all__ = ["load_run"]
+__all__ = ["collect", "load_run"]
 
-_HOMES = {"load_run": "capex.run"}
+_HOMES = {"collect": "capex.campaign.api", "load_run": "capex.run"}
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,7 @@ class ArmSettings:
     calibrated: bool = True  # trust outcomes over statements; False commits on the stated confidences
     tau: float = TAU
     locate: bool = True  # offer locate_pixel
+    base_motion: bool = True  # offer to drive, where the robot can
     memory: Literal["chain", "fresh", "none"] = "chain"  # fresh: cleared before each episode; none: never shown
     skeleton: bool = True
     references: int = 2

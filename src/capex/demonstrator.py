@@ -39,6 +39,7 @@ NO_CALL = "Your reply held no tool call. Answer with tool calls only."
 CUT_OFF = "Your reply was cut off at the token limit. Answer with a shorter plan."
 ONLY_ACT = "Only act is allowed in the last round."
 NO_PLAN = "spent without motion: no valid act in {} rounds ({})"
+DEFAULT_SAMPLING = Sampling()
 DECISION_DEADLINE_S = 1200.0  # of all model rounds of a decision together
 Clock = Callable[[], float]
 
@@ -141,9 +142,10 @@ def run_episode(
     *,
     ledger: Ledger | None = None,
     log: AttemptObserver | None = None,
-    subscribers: Sequence[Callable[[Event], None]] = (),
+    subscribers: Sequence[Callable[[Event], object]] = (),
     limits: Limits = NO_LIMITS,
     template: Path | None = None,
+    sampling: Sampling = DEFAULT_SAMPLING,
     cache_key: str = "",
     clock: Clock = time.monotonic,
 ) -> Episode:
@@ -174,7 +176,7 @@ def run_episode(
     )
     # The ledger comes last: it sees an attempt begin last, so that what it forbids is never logged as sent.
     observer = Observers(*(o for o in (log, ledger) if o is not None))
-    asks = _Asks(env, model, arm, system, context, observer, cache_key, clock)
+    asks = _Asks(env, model, arm, system, context, observer, sampling, cache_key, clock)
     arms = env.robot_state().arms
     state = _State(closed={a.name: arms[a.name].opening_m < a.max_opening_m / 2 for a in spec.arms})
     end = ""
@@ -323,12 +325,13 @@ class _Asks:
         system: str,
         context: Context,
         observer: AttemptObserver | None,
+        sampling: Sampling,
         cache_key: str,
         clock: Clock,
     ):
         self._env, self._model, self._arm, self._observer = env, model, arm, observer
         self._face = interface(env.spec, arm)
-        self._request = Request(system, (), schemas(self._face), Sampling(), cache_key=cache_key)
+        self._request = Request(system, (), schemas(self._face), sampling, cache_key=cache_key)
         self._references, self._clock = context.pictures, clock
 
     def query(self, observation: Observation, state: _State, tell: Callable[[Event], None]) -> _Decision:

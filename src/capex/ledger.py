@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from io import FileIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from capex.errors import CapexError, Unsupported
 from capex.models import Attempt, Request, Usage
@@ -36,6 +36,7 @@ __all__ = [
     "Price",
     "PriceTable",
     "Spend",
+    "Spending",
     "Totals",
     "attempt_cost",
     "budgets_for",
@@ -305,6 +306,16 @@ class Spend:
         self._account = replace(account, settled_usd=account.settled_usd + usd, held_usd=held, overruns=over)
 
 
+class Spending(Protocol):
+    """Where reservations and settlements go: the campaign's `Spend`, or a desk on another machine that writes it."""
+
+    def reserve(self, usd: Decimal | None, *, limit: Decimal | None = None, labels: Mapping[str, str | int] | None = None) -> str:
+        """Set aside the worst case of an attempt; refuse when that would exceed the limit."""
+
+    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None) -> None:
+        """Put what an attempt cost in the place of its reservation."""
+
+
 @dataclass
 class Ledger:
     """Watches the attempts of one episode: reserves before each send, settles after it, and keeps the totals.
@@ -315,7 +326,7 @@ class Ledger:
 
     price: Price | None
     budgets: Sequence[Budget] = ()
-    spend: Spend | None = None
+    spend: Spending | None = None
     labels: Mapping[str, str | int] = field(default_factory=dict)  # chain and episode, written with each reservation
     totals: Totals = field(default=Totals(), init=False)
     overruns: int = field(default=0, init=False)  # attempts that cost more than their worst case
@@ -359,6 +370,12 @@ class Ledger:
             self.overruns += spent > worst
         if self.spend is not None and ticket is not None:
             self.spend.settle(ticket, spent, attempt.usage if attempt.billed != "no" else None)
+
+    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+        """Count an attempt that was paid for before the episode was cut off; its reservation and settlement stand in the spend already."""
+        self.totals = self.totals.add(attempt, self.price)
+        if attempt_cost(attempt, self.price) is None:
+            self._held += worst_case(request, self.price) or 0
 
 
 def _plus(tokens: Usage, more: Usage | None) -> Usage:

@@ -5,18 +5,16 @@ Positions in whole centimetres, angles in whole degrees, openings in tenths of a
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from PIL import Image as PillowImage
-
 from capex.executor import OPEN_TOLERANCE_M, Outcome
 from capex.models import Picture, Text, UserMessage
+from capex.pictures import encode_png
 from capex.plan import Waypoint
 from capex.pose import Array, matrix_to_euler
-from capex.worlds import ArmState, Env, Image, RobotState
+from capex.worlds import ArmState, Env, RobotState
 
 EMPTY_BELOW_M = 0.003  # fingers that touch each other hold nothing
 
@@ -98,13 +96,6 @@ def observe(
         dollars_left=dollars_left,
         notes=notes,
     )
-
-
-def encode_png(image: Image) -> bytes:
-    """Lossless and fast; the same pixels give the same bytes."""
-    out = io.BytesIO()
-    PillowImage.fromarray(image).save(out, format="PNG", compress_level=1)
-    return out.getvalue()
 
 
 def position_text(position_m: Array | tuple[float, ...]) -> str:

@@ -3,6 +3,7 @@
     runs/NAME/manifest.json                             settings, versions, fingerprint
     runs/NAME/chains/WORLD--TASK--ARM/episodes/0007/    record.json, timing.json, steps.npz, exchanges.jsonl, images/
     runs/NAME/chains/WORLD--TASK--ARM/invalid/0007-1/   attempts that an error invalidated, kept and counted
+    runs/NAME/chains/WORLD--TASK--ARM/unfinished/       exchanges of episodes that were cut off: paid for, and used when they are run again
 
 An episode is written into a temporary folder beside its place, every file and the folder are flushed to disk, and one rename makes it
 exist. Wall times live in timing.json alone, so that records of two runs compare byte for byte.
@@ -18,11 +19,12 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -35,6 +37,9 @@ from capex.errors import CapexError
 from capex.pose import Array
 
 TEMPORARY = ".writing-"
+EXCHANGES = "exchanges.jsonl"
+WRITERS = ".writers"
+ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
 
 
 @dataclass(frozen=True)
@@ -79,21 +84,43 @@ class Chain:
 
     @contextlib.contextmanager
     def owned(self) -> Iterator[None]:
-        """Be the only process that runs this chain; a second one is refused with a sentence. A killed owner's hold ends with it."""
+        """Be the only process that runs this chain; a second one is refused with a sentence. A killed owner's hold ends with it.
+
+        The workers of a killed owner may live a moment longer; this waits for the end of what they write.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / ".owner", "a", encoding="ascii") as owner:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise CapexError(f"{self.path} is being written by another process; wait for it or choose another --out") from None
+            if not _lock(owner):
+                raise CapexError(f"{self.path} is being written by another process; wait for it or choose another --out")
+            with open(self.path / WRITERS, "a", encoding="ascii") as writers:
+                if not _lock(writers, patience_s=ORPHANS_S):
+                    raise CapexError(f"{self.path} is still being written by a worker of a killed command; wait for its end")
             yield
 
-    def sweep(self) -> None:
-        """Remove what a killed process left half-written; what a living one is writing stays."""
+    def unfinished(self, index: int) -> Path:
+        """The exchanges that a cut-off attempt at a start had paid for; the file exists only if there are some."""
+        return self.path / "unfinished" / f"{index:04d}.jsonl"
+
+    def sweep(self, *, everything: bool = False) -> None:
+        """Remove what a killed process left half-written, and keep the exchanges in it; what a living one is writing stays.
+
+        `everything`: the caller knows that nobody writes here, although a process may have the number of the killed one.
+        """
         for leftover in self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ():
-            if not _alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
+            process, _, index = leftover.name[len(TEMPORARY) :].partition("-")
+            if everything or not _alive(int(process or 0)):
+                if index.isdigit():
+                    self.keep_exchanges(leftover, int(index))
                 shutil.rmtree(leftover, ignore_errors=True)
+
+    def keep_exchanges(self, folder: Path, index: int) -> None:
+        """Keep the exchanges of an attempt that ends here unfinished, unless an earlier one had got further."""
+        log, place = folder / EXCHANGES, self.unfinished(index)
+        if not log.is_file() or (place.is_file() and place.stat().st_size >= log.stat().st_size):
+            return
+        place.parent.mkdir(exist_ok=True)
+        os.replace(log, place)
+        _flush_folder(place.parent)
 
 
 class EpisodeWriter:
@@ -105,22 +132,53 @@ class EpisodeWriter:
             raise CapexError(f"{chain.episode(index)} exists already; an episode is written once")
         chain.episodes_path.mkdir(parents=True, exist_ok=True)
         self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
-        self.discard()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._hold = open(chain.path / WRITERS, "a", encoding="ascii")  # noqa: SIM115  until the episode is written or dropped
+        _lock(self._hold, shared=True)
         self.folder.mkdir()
 
     def commit(self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
         """Finish the episode: flush everything, then rename. The rename is the only moment at which it comes to exist."""
         return self._finish(self._chain.episode(self._index), record, timing, steps)
 
-    def commit_invalid(self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
-        """Keep an attempt that an error invalidated, apart from the episodes."""
+    def commit_invalid(
+        self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array], *, continues: bool = False
+    ) -> Path:
+        """Keep an attempt that an error invalidated, apart from the episodes. `continues`: the next one begins with its exchanges."""
+        place = self._finish(self._invalid_place(), record, timing, steps)
+        if continues and (place / EXCHANGES).is_file():
+            self._leave((place / EXCHANGES).read_bytes())
+        return place
+
+    def _invalid_place(self) -> Path:
         folder = self._chain.path / "invalid"
         folder.mkdir(parents=True, exist_ok=True)
-        return self._finish(folder / f"{self._index:04d}-{self._chain.invalid_count(self._index) + 1}", record, timing, steps)
+        return folder / f"{self._index:04d}-{self._chain.invalid_count(self._index) + 1}"
+
+    def _leave(self, exchanges: bytes) -> None:
+        self._chain.unfinished(self._index).parent.mkdir(exist_ok=True)
+        write_bytes(self._chain.unfinished(self._index), exchanges)
+
+    def adopt(self, files: Mapping[str, bytes], *, invalid: bool = False, unfinished: bytes | None = None) -> Path:
+        """Take over an attempt that was written on another machine: its files by their names, and what it leaves unfinished."""
+        for name, content in files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(self.folder / name, content)
+        place = self._rename(self._invalid_place() if invalid else self._chain.episode(self._index))
+        if unfinished is not None:
+            self._leave(unfinished)
+        return place
 
     def discard(self) -> None:
         """Drop what was written so far."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._hold.close()
+
+    def cut_off(self) -> None:
+        """Drop what was written so far but for the exchanges, which were paid for."""
+        with contextlib.suppress(OSError):  # on a full disk there is no room for them
+            self._chain.keep_exchanges(self.folder, self._index)
+        self.discard()
 
     def _finish(self, place: Path, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
         write_json(self.folder / "record.json", record)
@@ -129,10 +187,16 @@ class EpisodeWriter:
             np.savez_compressed(out, allow_pickle=False, **steps)
             out.flush()
             os.fsync(out.fileno())
+        return self._rename(place)
+
+    def _rename(self, place: Path) -> Path:
+        """The moment at which the attempt comes to exist; everything in it is on disk before."""
         for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
             _flush_folder(folder)
         os.rename(self.folder, place)
         _flush_folder(place.parent)
+        self._chain.unfinished(self._index).unlink(missing_ok=True)
+        self._hold.close()
         return place
 
 
@@ -160,9 +224,8 @@ class Run:
 def open_run(path: Path, settings: Mapping[str, Any], gl_backend: str = "") -> Run:
     """Create a run, or continue one whose settings are the same; starts are not part of them."""
     run = Run(path)
-    place = path / "manifest.json"
     wanted = json.loads(json.dumps(settings))
-    if place.exists():
+    if (path / "manifest.json").exists():
         held = run.manifest.get("settings")
         if held != wanted:
             changed = sorted(k for k in {*wanted, *(held or {})} if (held or {}).get(k) != wanted.get(k))
@@ -170,11 +233,18 @@ def open_run(path: Path, settings: Mapping[str, Any], gl_backend: str = "") -> R
                 f"{path} holds a run with other settings ({', '.join(changed)} differ); choose another --out or repeat its settings"
             )
         return run
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    return create_run(path, {"settings": wanted}, gl_backend)
+
+
+def create_run(path: Path, fields: Mapping[str, Any], gl_backend: str = "") -> Run:
+    """A new run directory; its manifest holds the given fields, versions, revision and fingerprint. Any other folder is left alone."""
+    leftovers = f"{TEMPORARY}*"
+    if path.exists() and (not path.is_dir() or any(not p.match(leftovers) for p in path.iterdir())):
         raise CapexError(f"{path} exists and is not a run directory (no manifest.json); choose another --out")
     path.mkdir(parents=True, exist_ok=True)
-    write_json(place, {"settings": wanted, "versions": versions(), "revision": _revision(), "fingerprint": fingerprint(gl_backend)})
-    return run
+    made_by = {"versions": versions(), "revision": _revision(), "fingerprint": fingerprint(gl_backend)}
+    write_json(path / "manifest.json", {**fields, **made_by})
+    return Run(path)
 
 
 def find_run(path: Path) -> Run:
@@ -209,12 +279,62 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file whole: into a neighbour, flushed, then renamed."""
     neighbour = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
-    with open(neighbour, "wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(neighbour, path)
+    try:
+        with open(neighbour, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(neighbour, path)
+    except BaseException:
+        neighbour.unlink(missing_ok=True)
+        raise
     _flush_folder(path.parent)
+
+
+@contextlib.contextmanager
+def whole_folder(place: Path) -> Iterator[Path]:
+    """A folder to write into that takes its place in one rename, flushed, when the block ends well; otherwise nothing is left of it.
+
+    What killed processes left half-written beside it is removed first.
+    """
+    if place.exists():
+        raise CapexError(f"{place} exists already; choose another --out or remove it")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in place.parent.glob(f"{TEMPORARY}*-{place.name}"):
+        if not _alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
+            shutil.rmtree(leftover, ignore_errors=True)
+    folder = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
+    folder.mkdir()
+    try:
+        yield folder
+        for path in folder.rglob("*"):
+            if path.is_dir():
+                _flush_folder(path)
+            else:
+                with open(path, "rb") as written:
+                    os.fsync(written.fileno())
+        _flush_folder(folder)
+        os.rename(folder, place)
+        _flush_folder(place.parent)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _lock(file: IO[str], *, shared: bool = False, patience_s: float = 0.0) -> bool:
+    """Lock a file until it is closed, by the kernel if need be; False if another process holds it."""
+    if fcntl is None:
+        return True
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
 
 
 def _alive(process: int) -> bool:

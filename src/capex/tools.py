@@ -96,7 +96,7 @@ def interface(spec: Spec, arm: ArmSettings) -> Interface:
         plan_max=arm.plan_max,
         confidence=arm.confidence,
         locate=arm.locate and spec.depth,
-        base_motion=spec.base is not None,
+        base_motion=arm.base_motion and spec.base is not None,
         done=arm.done or spec.success == "operator",
         notes=arm.notes,
     )

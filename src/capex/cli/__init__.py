@@ -9,8 +9,11 @@ import tyro
 from rich.console import Console
 from tyro.conf import subcommand
 
+from capex.cli.collect import Collect, Replay, Status
 from capex.cli.expert import Demo, Expert
+from capex.cli.export import Certify, Export
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
+from capex.cli.pilot import Pilot
 from capex.cli.report import Report
 from capex.errors import CapexError
 
@@ -19,11 +22,17 @@ Command = (
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Tasks, subcommand("tasks")]
     | Annotated[Prompt, subcommand("prompt")]
+    | Annotated[Collect, subcommand("collect")]
+    | Annotated[Status, subcommand("status")]
+    | Annotated[Replay, subcommand("replay")]
     | Annotated[Expert, subcommand("expert")]
+    | Annotated[Certify, subcommand("certify")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]
+    | Annotated[Pilot, subcommand("pilot")]
 )
 
 

@@ -13,8 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tyro.conf import Positional, arg
 
+from capex.campaign.alone import EpisodeResult
+from capex.campaign.expert import run_expert
+from capex.campaign.names import parse_names, parse_starts
 from capex.cli.console import console
-from capex.collect import EpisodeResult, parse_names, parse_starts, run_expert
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -100,6 +101,12 @@ class Memory:
         frozen._skeleton = copy.deepcopy(self._skeleton)
         frozen._successes = self._successes
         frozen._of, frozen._frozen = self._of, True
+        return frozen
+
+    def portable(self) -> Memory:
+        """A snapshot that holds its pictures, for another machine."""
+        frozen = copy.copy(self.snapshot())
+        frozen._successes = tuple(replace(r, images=tuple(i.loaded() for i in r.images)) for r in self._successes)
         return frozen
 
     def _append(self, record: EpisodeRecord) -> None:

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from capex import pictures
 from capex.errors import CapexError
 from capex.executor import BASE_REACHED_M, BASE_REACHED_RAD
 from capex.memory.record import EpisodeRecord, Turn, WaypointRecord
@@ -32,7 +33,7 @@ REFERENCES_MAX = 2
 
 Triple = tuple[float, float, float]
 Centimetres = tuple[int, int, int]
-Source = Path | bytes  # where a PNG lies, or the PNG
+Source = Path | bytes  # where a picture lies, or the PNG
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,14 @@ class StartImage:
     sha256: str
     source: Source
 
+    def loaded(self) -> StartImage:
+        """The same with the PNG itself, for a machine that cannot read its place."""
+        return replace(self, source=self.picture("").png)
+
     def picture(self, label: str) -> Picture:
         """The image under a label; refused if it is not the one that was recorded."""
         try:
-            found = Picture(label, self.source.read_bytes() if isinstance(self.source, Path) else self.source)
+            found = Picture(label, pictures.read_png(self.source) if isinstance(self.source, Path) else self.source)
         except OSError as error:
             raise CapexError(f"the start image of camera {self.camera} cannot be read: {error}") from None
         if found.sha256 != self.sha256:

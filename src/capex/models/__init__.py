@@ -216,6 +216,9 @@ class AttemptObserver(Protocol):
     def after(self, request: Request, number: int, attempt: Attempt) -> None:
         """An attempt ended, however it ended."""
 
+    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+        """An attempt that was made and paid for before the episode was cut off, and that now counts towards it; nothing is sent."""
+
 
 class Observers:
     """Several observers as one. The last sees an attempt's beginning last and its end first: put the ledger there, after the log."""
@@ -232,6 +235,11 @@ class Observers:
         """An attempt ended."""
         for observer in reversed(self._observers):
             observer.after(request, number, attempt)
+
+    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+        """An attempt made before."""
+        for observer in self._observers:
+            observer.again(request, number, attempt)
 
 
 def describe(request: Request) -> dict[str, Any]:
@@ -264,14 +272,25 @@ MODELS = {
     "anthropic": "capex.models.anthropic:make",
     "cassette": "capex.models.cassette:make",
     "script": "capex.models.scripted:make",
+    "pilot": "capex.models.pilot:make",
 }
 
 
 def make(name: str) -> Model:
-    """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN or script:FILE."""
+    """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN, script:FILE or pilot.
+
+    A kind with a dot in it is a module of the user's own with a function `make(rest)`: my_lab.models:NAME.
+    """
     kind, _, rest = name.partition(":")
-    if kind not in MODELS:
+    if kind not in MODELS and "." not in kind:
         raise UnknownName("kind of model", kind, MODELS)
-    module, _, function = MODELS[kind].partition(":")
+    module, _, function = MODELS.get(kind, f"{kind}:make").partition(":")
+    if kind not in MODELS:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise CapexError(
+                f"the model '{name}' names the module {kind}, which cannot be imported ({error}); is it on the path?"
+            ) from None
     factory: ModelFactory = getattr(importlib.import_module(module), function)
     return factory(rest)

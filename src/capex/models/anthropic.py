@@ -53,6 +53,10 @@ class AnthropicMessages:
         """Answer a request, or raise ModelError with the attempts made."""
         return self._wire.complete(request, self.body(request), observer)
 
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The answer in a body of this wire that was logged earlier."""
+        return self._wire.reread(body)
+
     def body(self, request: Request) -> dict[str, Any]:
         """The request as the Messages API takes it; effort has no counterpart without thinking."""
         sampling = request.sampling

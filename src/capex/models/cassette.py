@@ -121,13 +121,15 @@ def find_logs(path: Path) -> list[Path]:
     return logs
 
 
-def read_requests(log: Path) -> list[Recorded]:
-    """The requests of a log in order; the attempts of one are numbered from 1."""
+def read_requests(log: Path, *, torn_end: bool = False) -> list[Recorded]:
+    """The requests of a log in order; the attempts of one are numbered from 1. A kill may have torn the last line of a cut-off log."""
     found: list[Recorded] = []
     offset = start = first_line = 0
     hash_, count = "", 0
     with open(log, "rb") as lines:
         for index, raw in enumerate(lines):
+            if torn_end and not raw.endswith(b"\n"):
+                break
             try:
                 row = json.loads(raw)
                 number, row_hash = row["number"], row["hash"]

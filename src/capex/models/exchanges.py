@@ -2,7 +2,7 @@
 
     exchanges.jsonl         one JSON object per attempt, flushed to disk before the next is sent
     exchange_times.jsonl    its wall time, apart, so that the logs of two runs compare byte for byte
-    images/HASH.png         each picture once
+    images/HASH.png         each picture once, or HASH.webp
 
 A line holds the request's hash, the attempt's number, status, billing, usage, answer, and the body as received. The request stands in
 the line of its first attempt, pictures by hash. System text and tools repeat all episode long: they stand where they first occur, later
@@ -18,28 +18,33 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from capex import pictures
 from capex.models import Answer, Attempt, Model, Picture, Request, ToolCall, Usage, UserMessage, describe
 from capex.models.redact import scrub, secrets
+from capex.pictures import ImageFormat
 
-LOG, TIMES, IMAGES = "exchanges.jsonl", "exchange_times.jsonl", "images"
+LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")
 AS_SENT = "[as sent]"  # in the place of the system text that the Responses API repeats in its body
 
 
 class ExchangeLog:
-    """Writes the attempts that it observes into a folder. With a model, each line names it, so that a cassette can price its replies."""
+    """Writes the attempts that it observes into a folder. With a model, each line names it, so that a cassette can price its replies.
 
-    def __init__(self, folder: Path, model: Model | None = None):
-        self.folder = folder
+    `images` is the form in which the pictures are kept, None when they are not.
+    """
+
+    def __init__(self, folder: Path, model: Model | None = None, images: ImageFormat | None = "png"):
+        self.folder, self._images = folder, images
         self._model = {} if model is None else {"model": model.name, "price_name": model.price_name, "stand_in": model.stand_in}
         self._written: set[str] = set()
 
     def before(self, request: Request, number: int) -> None:
-        """Store the pictures before the request is sent."""
-        for message in request.messages:
+        """Keep the pictures before the request is sent."""
+        for message in request.messages if self._images else ():
             for part in message.parts if isinstance(message, UserMessage) else ():
-                if isinstance(part, Picture):
-                    self._store(part)
+                if isinstance(part, Picture) and self._images:
+                    pictures.keep(self.folder / pictures.IMAGES, part.png, self._images)
 
     def after(self, request: Request, number: int, attempt: Attempt) -> None:
         """Append the attempt."""
@@ -67,17 +72,10 @@ class ExchangeLog:
         _append(self.folder / LOG, scrub(line, secrets()))
         _append(self.folder / TIMES, {"hash": request.hash, "number": number, "latency_s": round(attempt.latency_s, 4)})
 
-    def _store(self, picture: Picture) -> None:
-        place = self.folder / IMAGES / f"{picture.sha256}.png"
-        if place.exists():
-            return
-        place.parent.mkdir(parents=True, exist_ok=True)
-        neighbour = place.with_suffix(f".{os.getpid()}.writing")
-        with open(neighbour, "wb") as out:
-            out.write(picture.png)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(neighbour, place)
+    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+        """An attempt that was made and paid for before the episode was cut off: written as if it were made now."""
+        self.before(request, number)
+        self.after(request, number, attempt)
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

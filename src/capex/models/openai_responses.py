@@ -41,12 +41,11 @@ def make(rest: str) -> OpenAIResponses:
 class OpenAIResponses:
     """A model behind the Responses wire."""
 
-    stand_in = False
-
     def __init__(self, model: str, *, base_url: str | None = None, policy: Policy | None = None, clock: Clock | None = None):
         import openai
 
         self.name, self.price_name = f"openai:{model}", model
+        self.stand_in = wire.is_stand_in(model)
         self._model = model
         url = base_url or os.environ.get("OPENAI_BASE_URL") or URL
         client = openai.OpenAI(
@@ -60,6 +59,10 @@ class OpenAIResponses:
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request, or raise ModelError with the attempts made."""
         return self._wire.complete(request, self.body(request), observer)
+
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The answer in a body of this wire that was logged earlier."""
+        return self._wire.reread(body)
 
     def body(self, request: Request) -> dict[str, Any]:
         """The request as the Responses API takes it; what does not change stands first."""

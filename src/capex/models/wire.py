@@ -62,6 +62,11 @@ class Wire:
         sendable = sound(body)
         return persist(request, lambda read_s: self._exchange(sendable, read_s), self.policy, observer, self.clock)
 
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The answer in a logged body, with what the provider wants sent back in the next round."""
+        answer = self.answer_of(body) if isinstance(body, Mapping) else None
+        return answer if isinstance(answer, Answer) else None
+
     def _exchange(self, request_body: dict[str, Any], read_s: float) -> Outcome:
         policy = self.policy
         timeout = httpx2.Timeout(connect=min(policy.connect_s, read_s), write=policy.write_s, read=read_s, pool=policy.connect_s)
@@ -249,3 +254,8 @@ class _Bounded(httpx2.SyncByteStream):
     def close(self) -> None:
         """Close the stream underneath."""
         self._stream.close()
+
+
+def is_stand_in(model: str) -> bool:
+    """Whether a server's model is the pilot (`capex pilot serve`), whose results say nothing about any foundation model."""
+    return model.partition(":")[0] == "pilot"

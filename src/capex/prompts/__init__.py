@@ -126,7 +126,7 @@ def settings(spec: Spec, arm: ArmSettings, face: Interface, labels: int, weights
         "gripper_open_tolerance_cm": 100 * ex.OPEN_TOLERANCE_M,
         "gripper_close_threshold_cm": 100 * ex.CLOSED_BELOW_M,
     }
-    if spec.base is not None:
+    if face.base_motion and spec.base is not None:
         line["base_motion"] = {
             "max_speed_m_s": spec.base.max_speed_m_s,
             "max_yaw_rate_rad_s": spec.base.max_yaw_rate_rad_s,

@@ -289,12 +289,18 @@ GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
 
 
 def _module(world: str):  # type: ignore[no-untyped-def]
-    if world not in WORLDS:
+    """A world's module; a name with a dot in it is a module of the user's own, with TASKS and make(world, task)."""
+    if world not in WORLDS and "." not in world:
         raise UnknownName("world", world, WORLDS)
     asked = os.environ.get("MUJOCO_GL", "").strip().lower()
     if asked and asked not in GL_BACKENDS:  # MuJoCo itself would fail on it with a traceback, at its import
         raise GLUnavailable(f"MUJOCO_GL is '{asked}'; valid: {', '.join(GL_BACKENDS)}, or leave it unset")
-    return importlib.import_module(WORLDS[world])
+    if world in WORLDS:
+        return importlib.import_module(WORLDS[world])
+    try:
+        return importlib.import_module(world)
+    except ModuleNotFoundError as error:
+        raise CapexError(f"the world '{world}' is named like a module, but it cannot be imported ({error}); is it on the path?") from None
 
 
 def validate_command(spec: Spec, command: Command) -> None:
@@ -341,6 +347,23 @@ def check(env: Env, **options: Any) -> Report:
 def scene_of(env: Env) -> str:
     """What names the surroundings of the current start; starts with equal scenes share the kitchen."""
     return str(getattr(env, "scene", env.spec.world))
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A MuJoCo world for others to look into: its XML, how many of a saved state's first numbers are time, positions and velocities, and
+    what robomimic keeps about an environment.
+    """
+
+    xml: str
+    state_size: int
+    env_args: Mapping[str, Any]
+
+
+def model_file(env: Env) -> ModelFile | None:
+    """The model of the current start, where the world has one to give."""
+    give: Callable[[], ModelFile] | None = getattr(env, "model_file", None)
+    return give() if give is not None else None
 
 
 EnvFactory = Callable[[], Env]

@@ -1,5 +1,8 @@
 """Offscreen OpenGL for MuJoCo worlds: one context per process, RGB and metric depth, no side effects on the simulation.
 
+A context belongs to one thread. All drawing happens on a thread of its own, so that environments may be used from any: several episodes of
+a campaign share a process, and their threads take turns.
+
 Backends: EGL first and OSMesa second on Linux, the native one on macOS and Windows; MUJOCO_GL overrides. Shadows are off by default:
 in software rendering they cost ten times the rest.
 """
@@ -10,8 +13,13 @@ import atexit
 import importlib
 import math
 import os
+import queue
 import sys
-from typing import Any
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 import mujoco
 import numpy as np
@@ -23,18 +31,58 @@ from capex.worlds import Image
 PACKAGES = "libegl1 libgl1 (or libosmesa6)"
 MAX_SIZE = 4096
 
+T = TypeVar("T")
+
 _context: Any = None
 _backend = ""
 
 
+class _DrawingThread:
+    """Runs what it is given, one after the other, on the thread that holds the GL context."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def run(self, work: Callable[[], T]) -> T:
+        """The result of `work`, or what it raised."""
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._serve, name="capex drawing", daemon=True)
+                self._thread.start()
+        return self.post(work).result()
+
+    def post(self, work: Callable[[], T]) -> Future[T]:
+        """The same without waiting; safe wherever the garbage collector may call it."""
+        future: Future[T] = Future()
+        self._work.put((future, work))
+        return future
+
+    def _serve(self) -> None:
+        while True:
+            future, work = self._work.get()
+            try:
+                future.set_result(work())
+            except BaseException as error:  # whoever asked gets it
+                future.set_exception(error)
+
+
+_drawing = _DrawingThread()
+
+
 def backend() -> str:
     """Name of the OpenGL backend in use, loading it if need be; GLUnavailable if none loads."""
-    _ensure_context()
+    _drawing.run(_ensure_context)
     return _backend
 
 
 def renderer_name() -> str:
     """What OpenGL calls its renderer, for example the software rasterizer or a graphics card."""
+    return _drawing.run(_renderer_name)
+
+
+def _renderer_name() -> str:
     _ensure_context()
     _context.make_current()
     from OpenGL import GL
@@ -75,7 +123,8 @@ def _ensure_context() -> None:
                 del sys.modules[module]
             continue
         _context, _backend = context, name
-        atexit.register(_context.free)  # while the GL library is still loaded; its own destructor comes too late
+        # While the GL library is still loaded and its thread still runs; the context's own destructor comes too late.
+        atexit.register(_drawing.run, context.free)
         return
     raise GLUnavailable(
         f"no OpenGL backend could be loaded ({'; '.join(reasons)}); on Debian or Ubuntu install {PACKAGES}: apt-get install libegl1 libgl1"
@@ -86,8 +135,12 @@ class Renderer:
     """Renders one model; cheap to keep, its textures and meshes live on the GL side until `close`."""
 
     def __init__(self, model: mujoco.MjModel, *, shadows: bool = False, samples: int = 0, max_geoms: int = 2000):
-        _ensure_context()
         self._model = model
+        _drawing.run(lambda: self._open(shadows, samples, max_geoms))
+
+    def _open(self, shadows: bool, samples: int, max_geoms: int) -> None:
+        _ensure_context()
+        model = self._model
         _context.make_current()
         model.vis.quality.offsamples = samples
         model.vis.quality.shadowsize = 2048 if shadows else 0
@@ -105,10 +158,14 @@ class Renderer:
         self._perturb = mujoco.MjvPerturb()
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        self._drawn_at = -1.0
+        self._forgotten = weakref.finalize(self, _drawing.post, lambda gl=self._gl: _free(gl))
+        self._forgotten.atexit = False
 
     def rgb(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> Image:
         """Upright RGB (height, width, 3)."""
+        return _drawing.run(lambda: self._rgb(data, camera, size))
+
+    def _rgb(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> Image:
         width, height = self._draw(data, camera, size)
         image = np.empty((height, width, 3), dtype=np.uint8)
         mujoco.mjr_readPixels(image, None, mujoco.MjrRect(0, 0, width, height), self._gl)
@@ -116,6 +173,9 @@ class Renderer:
 
     def depth(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> npt.NDArray[np.float32]:
         """Metric depth along the optical axis (height, width); infinite where nothing is seen."""
+        return _drawing.run(lambda: self._depth(data, camera, size))
+
+    def _depth(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> npt.NDArray[np.float32]:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = False
         width, height = self._draw(data, camera, size)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = True
@@ -142,9 +202,14 @@ class Renderer:
         return width, height
 
     def close(self) -> None:
-        """Free the GL side."""
-        _context.make_current()
-        self._gl.free()
+        """Free the GL side; a renderer that is dropped without it is freed when the drawing thread gets to it."""
+        if self._forgotten.detach() is not None:
+            _drawing.run(lambda: _free(self._gl))
+
+
+def _free(gl: Any) -> None:
+    _context.make_current()
+    gl.free()
 
 
 def intrinsics(fovy_deg: float, size: tuple[int, int]) -> npt.NDArray[np.float64]:

@@ -39,6 +39,7 @@ from capex.worlds import (
     DepthImage,
     Env,
     Image,
+    ModelFile,
     RobotState,
     Spec,
     Start,
@@ -151,18 +152,18 @@ class RobosuiteEnv:
         if not 0 <= start.index < STARTS or start.seed < 0:
             raise CapexError(f"start {start.index} with seed {start.seed}; starts are 0 to {STARTS - 1}, seeds 0 or more")
         self.close()
-        self._env = self._robosuite.make(
-            self._spec.task,
-            robots="Panda",
-            seed=[start.seed, start.index],  # goes to numpy's default_rng
-            control_freq=int(self._spec.control_hz),
-            ignore_done=True,
-            use_camera_obs=False,
-            use_object_obs=False,
-            has_renderer=False,
-            has_offscreen_renderer=False,
-            renderer="mujoco",
-        )
+        self._arguments = {
+            "robots": "Panda",
+            "seed": [start.seed, start.index],  # goes to numpy's default_rng
+            "control_freq": int(self._spec.control_hz),
+            "ignore_done": True,
+            "use_camera_obs": False,
+            "use_object_obs": False,
+            "has_renderer": False,
+            "has_offscreen_renderer": False,
+            "renderer": "mujoco",
+        }
+        self._env = self._robosuite.make(self._spec.task, **self._arguments)
         self._env._observables.clear()  # unused here, and computed at each of the 25 substeps
         self._model, self._data = self._env.sim.model._model, self._env.sim.data._data
         self._header = json.dumps(
@@ -277,6 +278,13 @@ class RobosuiteEnv:
         self._goal = Pose(own[2:5].copy(), own[5:14].reshape(3, 3).copy())
         self._env.timestep, self._env.cur_time = int(own[14]), float(own[15])
         self._expect_new_state()
+
+    def model_file(self) -> ModelFile:
+        """robosuite's own XML and arguments; a saved state begins with time, positions and velocities."""
+        self._require_reset()
+        version, robosuite_type = self._robosuite.__version__, 1  # robomimic's number for robosuite
+        arguments = {"env_name": self._spec.task, "env_version": version, "type": robosuite_type, "env_kwargs": self._arguments}
+        return ModelFile(self._env.model.get_xml(), 1 + int(self._model.nq) + int(self._model.nv), arguments)
 
     def close(self) -> None:
         """Free the renderer and the simulation."""

@@ -29,6 +29,7 @@ from capex.worlds import (
     Contact,
     DepthImage,
     Image,
+    ModelFile,
     RobotState,
     Spec,
     Start,
@@ -38,7 +39,7 @@ from capex.worlds.kitchen import control, panda, robot
 from capex.worlds.kitchen.control import Controller
 from capex.worlds.kitchen.facts import Facts
 from capex.worlds.kitchen.looks import STYLES
-from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen
+from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen, to_xml
 from capex.worlds.kitchen.situation import Draw, Situation
 from capex.worlds.kitchen.tasks import Task
 from capex.worlds.render import Renderer, intrinsics
@@ -49,6 +50,7 @@ ARM = "arm"
 SETTLE_TICKS = 10
 DRAWS_MAX = 50
 CACHED_STARTS = 4
+ROBOMIMIC_GYM = 2  # robomimic's number for environments that are not robosuite's
 LIMIT_MARGIN_RAD = 0.02
 GRIP_ALIGNMENT = 0.7  # a finger grips what it presses along the closing direction; fingertips resting on a counter hold nothing
 WORKSPACE_M = ((-0.30, -0.85, -robot.MOUNT_HEIGHT_M), (0.95, 0.85, 1.20))
@@ -69,6 +71,7 @@ class _Built:
     """A compiled start: the model, what was drawn, and the settled beginning."""
 
     model: mujoco.MjModel
+    kitchen: Kitchen
     situation: Situation
     scene: str  # layout and style
     beginning: Array
@@ -151,9 +154,9 @@ class KitchenEnv:
             kitchen, situation = self._compose(start, attempt)
             model = build(kitchen, situation, shadows=self._shadows)
             scene = f"layout {LAYOUTS.index(kitchen.layout) + 1}, style {kitchen.style.name}"
-            self._attach(_Built(model, situation, scene, np.zeros(0)))
+            self._attach(_Built(model, kitchen, situation, scene, np.zeros(0)))
             if self._settle(situation):
-                return _Built(model, situation, scene, self._vector())
+                return _Built(model, kitchen, situation, scene, self._vector())
         raise CapexError(
             f"start {start.index} of {self.spec.name} found no free place for the robot in {DRAWS_MAX} draws; take another start"
         )
@@ -202,7 +205,7 @@ class KitchenEnv:
         if self._renderer is not None and getattr(self, "_model", None) is not built.model:
             self._renderer.close()
             self._renderer = None
-        self._model, self._situation, self._scene = built.model, built.situation, built.scene
+        self._model, self._kitchen, self._situation, self._scene = built.model, built.kitchen, built.situation, built.scene
         self._data = mujoco.MjData(built.model)
         self._controller = Controller(built.model)
         self._facts = Facts(built.model, self._data, built.situation.roles)
@@ -384,6 +387,12 @@ class KitchenEnv:
         self._started()
         c = self.spec.camera(camera)
         return DepthImage(self._renders().depth(self._data, self._model.camera(camera).id, size or c.size), self.camera_model(camera, size))
+
+    def model_file(self) -> ModelFile:
+        """The current start's model as XML; a saved state begins with time, positions and velocities."""
+        self._started()
+        arguments = {"env_name": self.spec.name, "env_version": str(STATE_VERSION), "type": ROBOMIMIC_GYM, "env_kwargs": {}}
+        return ModelFile(to_xml(self._kitchen, self._situation), 1 + int(self._model.nq) + int(self._model.nv), arguments)
 
     def _renders(self) -> Renderer:
         if self._renderer is None:

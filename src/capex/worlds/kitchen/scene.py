@@ -115,6 +115,17 @@ def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
 
 def build(kitchen: Kitchen, situation: Situation, *, shadows: bool = False) -> mujoco.MjModel:
     """Compile the kitchen with the robot and the things of a situation."""
+    return _compose(kitchen, situation, shadows=shadows).compile()
+
+
+def to_xml(kitchen: Kitchen, situation: Situation) -> str:
+    """The same as XML, in plain colours: MJCF has no place for computed textures."""
+    spec = _compose(kitchen, situation, textures=False)
+    spec.compile()
+    return str(spec.to_xml())
+
+
+def _compose(kitchen: Kitchen, situation: Situation, *, shadows: bool = False, textures: bool = True) -> mujoco.MjSpec:
     spec = mujoco.MjSpec()
     spec.modelname = "kitchen"
     spec.compiler.degree = False
@@ -139,14 +150,14 @@ def build(kitchen: Kitchen, situation: Situation, *, shadows: bool = False) -> m
     ) else spec.worldbody.add_light(directional=True, castshadow=shadows)  # fmt: skip
     sun.pos, sun.dir = (-1.0, lean, 3.0), (0.55, -0.5 * lean, -1.0)
     sun.diffuse, sun.specular = (strength,) * 3, (0.15,) * 3
-    builder = Builder(spec, Looks(spec, kitchen.style))
+    builder = Builder(spec, Looks(spec, kitchen.style, textures=textures))
     _add_fixtures(builder, kitchen)
     add_robot(spec)
     for thing in situation.things:
         body = builder.body(spec.worldbody, thing.name, thing.position_m, thing.yaw)
         body.add_freejoint(name=thing.name)
         thing.build(builder, body)
-    return spec.compile()
+    return spec
 
 
 def _add_fixtures(b: Builder, kitchen: Kitchen) -> None:

@@ -1,0 +1,267 @@
+"""`capex.collect`: a campaign from Python. The command line calls it too.
+
+    import capex
+
+    run = capex.collect("kitchen:CloseFridge,TurnOnMicrowave", arm="capex,base", model="pilot", starts="0:20", out="runs/first", parallel=2)
+    for episode in run.episodes:
+        print(episode.chain, episode.index, episode.record.success)
+
+Call it under `if __name__ == "__main__":` when `parallel` is more than 1: worker processes import the script that started them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from capex import models
+from capex.campaign import ceiling as ce
+from capex.campaign import events as ev
+from capex.campaign.board import Board
+from capex.campaign.chain import ChainPlan
+from capex.campaign.check import refuse_the_impossible, specs_of, work_of
+from capex.campaign.driver import ChainRun, Driver, Wish
+from capex.campaign.engines import Engine, Failed, Setup
+from capex.campaign.manifest import open_campaign
+from capex.campaign.patience import Patience, Pauses
+from capex.campaign.settings import Settings, read_config, resolve
+from capex.errors import CapexError
+from capex.ledger import Spend
+from capex.models import Model
+from capex.prices import Price, load_prices
+from capex.run import LoadedRun, load_chain, load_run
+from capex.store import Run
+from capex.worlds import Spec
+
+SPEND, PROMPT = "spend.jsonl", "prompt.txt"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A campaign that has passed every check; nothing was written and nothing sent."""
+
+    settings: Settings
+    model: Model
+    price: Price | None
+    specs: Mapping[tuple[str, str], Spec]
+
+
+def prepare(
+    names: str | Sequence[str] = (), *, config: str | Path | None = None, model: str | Model | None = None, **options: Any
+) -> Prepared:
+    """Resolve settings and refuse the impossible."""
+    file = read_config(Path(config)) if config is not None else None
+    named = model if isinstance(model, str) or model is None else model.name
+    settings = resolve(names, {**options, "model": named}, file)
+    asked = models.make(settings.model) if isinstance(model, str) or model is None else model
+    if asked is model and (settings.parallel > 1 or settings.ray is not None):
+        raise CapexError("a model object stays in its process; give the model by name to run in several")
+    price = load_prices(settings.prices).find(asked.price_name)
+    specs = specs_of(settings)
+    refuse_the_impossible(settings, specs, asked, price)
+    return Prepared(settings, asked, price, specs)
+
+
+def collect(
+    names: str | Sequence[str] = (),
+    *,
+    config: str | Path | None = None,
+    model: str | Model | None = None,
+    fork: bool = False,
+    retry_invalid: bool = False,
+    watch: Callable[[ev.Event, Board], None] | None = None,
+    pauses: Pauses | None = None,
+    **options: Any,
+) -> LoadedRun:
+    """Run a campaign, or continue it, and return what the run directory then holds.
+
+    names: WORLD:TASK[,TASK..|all], or several of those. options: the fields of `campaign.settings.Options`, of which `out` is needed.
+    model: a name, or a model of your own as long as everything stays in this process. watch: told of every event. A campaign that ends
+    early because something failed raises that, after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is whole.
+    """
+    ready = prepare(names, config=config, model=model, **options)
+    settings = ready.settings
+    run, price = open_campaign(
+        settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=_gl_backend(settings)
+    )
+    settings = _with_own_prompt(settings, run)
+    work = work_of(settings, price)
+    spend = Spend(run.path / SPEND)
+    setup = Setup(work, settings.model if model is None or isinstance(model, str) else ready.model, run.path / SPEND)
+    with contextlib.ExitStack() as stack:
+        chains, board = _chains(settings, ready.specs, run, stack, pauses or Pauses(), retry_invalid)
+        tell: Callable[[ev.Event], None] = lambda event: watch(event, board) if watch is not None else None  # noqa: E731
+        todo = [c.plan.remaining() for c in chains]
+        left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
+        most = ce.ceiling(settings, price, left, spend.total())
+        limit = None if most.usd is None else float(most.usd)
+        keys = tuple(c.key for c in chains)
+        tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence))
+        wish = stack.enter_context(_interrupts())
+        failures: list[Failed | CapexError] = []
+        if left != 0:
+            engine = _engine(settings, setup, max(1, settings.round_size) * len(chains))
+            stack.callback(engine.close)
+            board.slots = engine.slots
+            driver = Driver(run.path, chains, engine, board, tell, hours=settings.campaign_hours)
+            driver.run(wish)
+            failures = driver.failures
+        why = "interrupted" if wish.stop else "stopped" if failures or any(not c.ended and left for c in chains) else "finished"
+        spent = spend.account()
+        known = None if price is None else float(spent.total_usd)
+        tell(ev.CampaignEnded(str(run.path), why, board.total.episodes, known))
+    if failures:
+        raise _as_error(failures, run)
+    if wish.stop:
+        raise KeyboardInterrupt
+    return load_run(run.path)
+
+
+def _chains(
+    settings: Settings, specs: Mapping[tuple[str, str], Spec], run: Run, stack: contextlib.ExitStack, pauses: Pauses, retry_invalid: bool
+) -> tuple[list[ChainRun], Board]:
+    """The chains of the campaign, owned and swept, and the board with what they hold already."""
+    chains, board = [], Board()
+    for (world, task), spec in specs.items():
+        for arm in settings.arms:
+            chain = run.chain(world, task, arm.name)
+            stack.enter_context(chain.owned())
+            chain.sweep(everything=True)
+            plan = ChainPlan(
+                chain,
+                settings.starts,
+                round_size=settings.round_size,
+                remembers=arm.memory == "chain",
+                until_successes=settings.until_successes,
+                further=spec.starts,
+                max_starts=settings.max_starts,
+                retry_invalid=retry_invalid,
+            )
+            chains.append(ChainRun(chain, f"{world}:{task}", arm, plan, Patience(pauses), retry_invalid))
+            loaded, remaining = load_chain(chain), plan.remaining()
+            board.add_chain(loaded, None, settings.until_successes)
+            line = board.lines[chain.path.name]
+            line.wanted = None if remaining is None else line.episodes + plan.invalid + remaining
+    return chains, board
+
+
+def _engine(settings: Settings, setup: Setup, useful: int) -> Engine:
+    """The engine that was asked for, with no more slots than can be used."""
+    if settings.ray is not None:
+        from capex.campaign.engines.ray import RayCluster
+
+        return RayCluster(setup, settings.ray, settings.slots)
+    if settings.parallel > 1:
+        from capex.campaign.engines.processes import Processes
+
+        return Processes(setup, min(settings.parallel, useful), settings.slots)
+    from capex.campaign.engines import EPISODES_PER_CORE
+    from capex.campaign.engines.threads import Threads
+
+    return Threads(setup, settings.slots or EPISODES_PER_CORE)
+
+
+def _with_own_prompt(settings: Settings, run: Run) -> Settings:
+    """A user's prompt is kept with the run, and read from there."""
+    if settings.prompt is None:
+        return settings
+    place = run.path / PROMPT
+    if not place.exists():
+        from capex.store import write_bytes
+
+        write_bytes(place, settings.prompt.read_bytes())
+    return replace(settings, prompt=place)
+
+
+def _gl_backend(settings: Settings) -> str:
+    """For the fingerprint: what draws; empty where nothing does."""
+    try:
+        from capex.worlds import render
+
+        return f"{render.backend()}: {render.renderer_name()}"
+    except CapexError:
+        return ""
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Wish]:
+    """Ctrl-C once: finish what runs; twice, or SIGTERM: cut it off. Outside the main thread signals stay as they are."""
+    wish = Wish()
+    if threading.current_thread() is not threading.main_thread():
+        yield wish
+        return
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        wish.at_once = wish.stop or number == signal.SIGTERM
+        wish.stop, wish.reason = True, "interrupted"
+
+    before = {s: signal.signal(s, interrupted) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield wish
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def _as_error(failures: Sequence[Failed | CapexError], run: Run) -> Exception:
+    """What to raise for what failed: one sentence for what a user can mend, the error itself for what nobody expected."""
+    first = failures[0]
+    if isinstance(first, Failed) and not isinstance(first.error, CapexError | OSError):
+        first.error.add_note(first.trace)
+        return first.error
+    sentences = []
+    for failure in failures:
+        error = failure.error if isinstance(failure, Failed) else failure
+        if isinstance(error, OSError):
+            reason = "is full" if error.errno == errno.ENOSPC else f"failed ({os.strerror(error.errno) if error.errno else error})"
+            sentences.append(
+                f"the disk that holds {run.path} {reason}; what was finished is kept: make room and give the same command again"
+            )
+        else:
+            sentences.append(str(error))
+    unique = list(dict.fromkeys(sentences))
+    if len(unique) == 1 and isinstance(first, CapexError):
+        return first
+    return CapexError("; ".join(unique))
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What `--dry-run` says."""
+
+    settings: Settings
+    episodes: int | None
+    samples: tuple[ce.Sample, ...]
+    ceiling: ce.Ceiling
+    disk: tuple[float, float] | None  # bytes: about, at most
+    free_bytes: float
+
+
+def dry_run(ready: Prepared) -> DryRun:
+    """The plan, the requests' size in tokens, the ceiling and the disk it takes; nothing is sent and nothing written."""
+    settings = ready.settings
+    work = work_of(settings, ready.price)
+    worlds_seen = dict(reversed(settings.tasks))  # the prompt depends on the world, not on the task
+    samples = [ce.sample(settings, work, ready.model, arm, w, t) for w, t in worlds_seen.items() for arm in settings.arms]
+    count = len(settings.tasks) * len(settings.arms) * len(settings.starts)
+    run = Run(settings.out)
+    held = 0
+    spent = Decimal(0)
+    if (settings.out / "manifest.json").is_file():
+        wanted = set(settings.starts)
+        chains = [run.chain(w, t, a.name) for w, t in settings.tasks for a in settings.arms]
+        held = sum(len(wanted & set(c.finished())) for c in chains)
+        spent = Spend(settings.out / SPEND).total()
+    episodes = None if settings.until_successes is not None else count - held
+    horizon = max(spec.horizon for spec in ready.specs.values())
+    disk = None if episodes is None else ce.disk_bytes(settings, samples, episodes, horizon)
+    return DryRun(settings, episodes, tuple(samples), ce.ceiling(settings, ready.price, episodes, spent), disk, ce.free_bytes(settings.out))

@@ -1,0 +1,170 @@
+"""Before anything is sent: how large requests will be, what the campaign can cost at most, and how much disk it takes."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+
+from capex import pictures, worlds
+from capex.arms import ArmSettings
+from capex.campaign.attempt import Work
+from capex.campaign.settings import Settings
+from capex.demonstrator import run_episode
+from capex.memory import Memory
+from capex.models import (
+    AssistantMessage,
+    AttemptObserver,
+    Model,
+    ModelError,
+    Picture,
+    Reply,
+    Request,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    size,
+)
+from capex.prices import Price, input_bound, worst_case
+from capex.prompts import SIZE_MAX
+from capex.worlds import Env, Start
+
+RESULT_CHARACTERS = 4000  # of what the harness answers to one reply, at the very most
+TYPICAL_REQUESTS = 20  # of an episode: the paper's capex arm took 19.6
+TYPICAL_STEPS = 300
+STEPS_RATIO = 0.55  # of the raw size of steps.npz, compressed
+RECORD_BYTES_PER_REQUEST = 12_000  # record.json and exchanges.jsonl together
+
+
+class _Asking:
+    """A model that answers nothing and keeps what it was asked."""
+
+    stand_in = True
+
+    def __init__(self, model: Model):
+        self.name, self.price_name = model.name, model.price_name
+        self.tools_in_text = bool(getattr(model, "tools_in_text", False))
+        self.request: Request | None = None
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """Never answers."""
+        self.request = request
+        raise ModelError("script", "nothing is sent")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first request of an arm in a world, and what can be said of those that follow."""
+
+    world: str
+    arm: str
+    tokens: int  # of the first request, about
+    first_bound: int  # of the first request, whatever the tokenizer
+    largest_bound: int  # of any request: full memory, the last round
+    first_usd: Decimal | None  # worst cases
+    episode_usd: Decimal | None  # of an episode without its budget
+    image_bytes: int  # as kept, of one observation
+    step_bytes: float  # as kept
+
+
+def sample(settings: Settings, work: Work, model: Model, arm: ArmSettings, world: str, task: str) -> Sample:
+    """Look at the first start of a task as an arm would, and ask nobody."""
+    env = worlds.make(f"{world}:{task}")
+    asking = _Asking(model)
+    try:
+        start = Start(task, settings.starts[0], settings.seed)
+        run_episode(env, start, asking, arm, Memory(), template=work.template, sampling=work.sampling)
+    except ModelError:
+        pass
+    finally:
+        per_step = _step_bytes(env)
+        env.close()
+    assert asking.request is not None
+    rounds = [_grown(asking.request, arm, number) for number in range(arm.rounds)]
+    worst = [worst_case(r, work.price) for r in rounds]
+    decision = None if work.price is None else sum((w for w in worst if w is not None), Decimal(0))
+    return Sample(
+        world=world,
+        arm=arm.name,
+        tokens=size.tokens(asking.request),
+        first_bound=input_bound(asking.request),
+        largest_bound=max(input_bound(r) for r in rounds),
+        first_usd=worst_case(asking.request, work.price),
+        episode_usd=None if decision is None else decision * arm.decisions,
+        image_bytes=sum(len(pictures.as_format(p.png, work.images)) for p in _pictures(asking.request)),
+        step_bytes=per_step,
+    )
+
+
+def _grown(request: Request, arm: ArmSettings, number: int) -> Request:
+    """The request as large as it can become: full memory, and so many rounds before it."""
+    system = request.system.ljust(SIZE_MAX) if arm.memory == "chain" else request.system
+    shown = _pictures(request)[: 2 * arm.references] if arm.memory == "chain" else []
+    said = AssistantMessage((ToolCall("call", "act", "x" * request.sampling.max_output_tokens),))
+    answered = ToolResult("call", "x" * RESULT_CHARACTERS)
+    return replace(request, system=system, messages=(UserMessage(tuple(shown)), *request.messages, *((said, answered) * number)))
+
+
+def _pictures(request: Request) -> list[Picture]:
+    return [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts if isinstance(p, Picture)]
+
+
+def _step_bytes(env: Env) -> float:
+    state = len(env.save_state().vector) if env.spec.can_save else 0
+    return STEPS_RATIO * 8 * (state + len(env.spec.action_names) + len(env.spec.state_names) + 2)
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What a campaign can cost at most, and the sentence that says so."""
+
+    usd: Decimal | None
+    sentence: str
+
+
+def ceiling(settings: Settings, price: Price | None, episodes: int | None, spent: Decimal = Decimal(0)) -> Ceiling:
+    """The most that so many more episodes can cost beside what the run has spent; None where nothing bounds it."""
+    if price is None:
+        return Ceiling(None, f"{settings.model} has no price: dollars are not counted and not limited")
+    budgets = [arm.episode_usd for arm in settings.arms]
+    per_episode = None if None in budgets else max(Decimal(str(b)) for b in budgets)
+    bounds = []
+    if episodes is not None and per_episode is not None:
+        bounds.append((spent + episodes * per_episode, f"{episodes} episodes of at most ${per_episode:.2f}"))
+    if settings.campaign_usd is not None:
+        bounds.append((settings.campaign_usd, "the campaign's budget"))
+    if not bounds:
+        return Ceiling(None, "nothing bounds the cost: successes decide how many episodes run; give --campaign-usd")
+    usd, why = min(bounds)
+    already = f", ${spent:.2f} of it spent or held already" if spent else ""
+    return Ceiling(usd, f"at most ${usd:.2f} ({why}{already}), at the list prices checked on {price.checked}")
+
+
+def disk_bytes(settings: Settings, samples: list[Sample], episodes: int, horizon: int) -> tuple[float, float]:
+    """How much disk so many episodes take: about, and at most. One more observation than decisions: the start is always kept."""
+    typical = most = 0.0
+    for s in samples:
+        arm = next(a for a in settings.arms if a.name == s.arm)
+        looks, looks_most = (TYPICAL_REQUESTS, arm.decisions) if settings.keep_images == "all" else (0, 0)
+        typical += (looks + 1) * s.image_bytes + TYPICAL_REQUESTS * RECORD_BYTES_PER_REQUEST + min(horizon, TYPICAL_STEPS) * s.step_bytes
+        most += (looks_most + 1) * s.image_bytes + arm.decisions * arm.rounds * RECORD_BYTES_PER_REQUEST + horizon * s.step_bytes
+    return episodes * typical / len(samples), episodes * most / len(samples)
+
+
+def free_bytes(path: Path) -> float:
+    """Free disk where a run will be written."""
+    here = path.resolve()
+    while not here.exists():
+        here = here.parent
+    return float(shutil.disk_usage(here).free)
+
+
+def bytes_text(count: float) -> str:
+    """A size for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB" if math.isfinite(count) else "unbounded"

@@ -1,0 +1,57 @@
+"""Refusals before the first episode: what a campaign asks for must be possible in its worlds, with its model and its budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from capex import worlds
+from capex.campaign.attempt import Work
+from capex.campaign.settings import Settings
+from capex.errors import CapexError
+from capex.models import Model
+from capex.prices import Price
+from capex.worlds import Spec
+
+
+def specs_of(settings: Settings) -> dict[tuple[str, str], Spec]:
+    """What each task's world claims."""
+    found = {}
+    for world, task in settings.tasks:
+        env = worlds.make(f"{world}:{task}")
+        found[world, task] = env.spec
+        env.close()
+    return found
+
+
+def work_of(settings: Settings, price: Price | None) -> Work:
+    """What all attempts of the campaign share."""
+    return Work(
+        price=price,
+        typed_usd="episode_usd" in settings.typed,
+        campaign_usd=settings.campaign_usd,
+        limits=settings.limits,
+        sampling=settings.sampling,
+        template=settings.prompt,
+        seed=settings.seed,
+        images=settings.image_format,
+        keep_all_images=settings.keep_images == "all",
+    )
+
+
+def refuse_the_impossible(settings: Settings, specs: Mapping[tuple[str, str], Spec], model: Model, price: Price | None) -> None:
+    """One sentence about the first thing that cannot be had."""
+    for arm in settings.arms:
+        work_of(settings, price).budgets(model, arm)
+    wanted = {arm.name: arm for arm in settings.arms}
+    for (world, task), spec in specs.items():
+        for name, arm in wanted.items():
+            if arm.base_motion and "base_motion" in settings.typed and spec.base is None:
+                raise CapexError(f"--base-motion on: the robot of {world}:{task} stands on a fixed base; leave it out or collect elsewhere")
+            if arm.locate and "locate" in settings.typed and not spec.depth:
+                raise CapexError(f"--locate on: {world}:{task} has no depth, so arm {name} cannot locate pixels; leave it out")
+        if spec.success == "operator" and settings.until_successes is not None:
+            raise CapexError(f"--until-successes: a person judges {world}:{task} afterwards, so successes cannot be counted; name --starts")
+        if (last := max(settings.starts)) >= spec.starts:
+            raise CapexError(f"there is no start {last} of {world}:{task}; valid: 0 to {spec.starts - 1}")
+    if settings.max_starts is not None and settings.until_successes is None:
+        raise CapexError(f"--max-starts {settings.max_starts} bounds --until-successes, which was not given; name --starts instead")

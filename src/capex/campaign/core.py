@@ -1,0 +1,94 @@
+"""Sharing a processor core: of the episodes in a process one simulates at a time, and the others wait for their models.
+
+MuJoCo and Python keep one core busy, a model across the network keeps none. So an episode holds the core except while its model thinks;
+more cores are more processes. It also means that worlds need not be safe among threads: within a process they take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from capex.models import AttemptObserver, Model, Reply, Request
+
+
+class Stopped(BaseException):
+    """The campaign stops at once; the episode is cut off. Not an error: nothing that handles errors may swallow it."""
+
+
+@dataclass
+class Core:
+    """A core, and the sign that all work on it is to stop."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    _free: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self) -> None:
+        """Wait for the core."""
+        self._free.acquire()
+
+    def give(self) -> None:
+        """Leave the core to others."""
+        self._free.release()
+
+
+@dataclass
+class Turn:
+    """One episode's use of a core. Its clock stands still while the episode queues for the core, so that wall times, and what ends by
+    them, do not depend on how many episodes share it.
+    """
+
+    core: Core
+    phase: Callable[[str], None] = lambda phase: None  # told: "queueing", "simulating", "waiting"
+    queued_s: float = 0.0
+    model_s: float = 0.0
+
+    def __enter__(self) -> Turn:
+        self._take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.core.give()
+
+    def clock(self) -> float:
+        """Seconds, without those spent queueing."""
+        return time.monotonic() - self.queued_s
+
+    def check(self, *_: object) -> None:
+        """Raise Stopped if the campaign stops at once."""
+        if self.core.stop.is_set():
+            raise Stopped
+
+    def _take(self) -> None:
+        self.phase("queueing")
+        asked = time.monotonic()
+        self.core.take()
+        self.queued_s += time.monotonic() - asked
+        self.phase("simulating")
+
+
+class Waiting:
+    """A model for an episode that shares its core: the core is free while it thinks."""
+
+    def __init__(self, model: Model, turn: Turn):
+        self._model, self._turn = model, turn
+        self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
+        self.tools_in_text = bool(getattr(model, "tools_in_text", False))
+        self._computes_here = bool(getattr(model, "computes_here", False))
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """Ask with the core given away, unless the model computes on it."""
+        turn = self._turn
+        turn.check()
+        if self._computes_here:
+            return self._model.complete(request, observer)
+        turn.core.give()
+        turn.phase("waiting")
+        asked = time.monotonic()
+        try:
+            return self._model.complete(request, observer)
+        finally:
+            turn.model_s += time.monotonic() - asked
+            turn._take()

@@ -1,0 +1,64 @@
+"""Engines: where attempts run. In this process, in several processes, on a Ray cluster; the records are the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from capex.campaign.attempt import Job, Moved, Outcome, Work
+from capex.models import Model
+
+EPISODES_PER_CORE = 16  # that share a core while their models think
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker is told once: the work, the model by name (or itself, where everything stays in this process), the campaign's spend."""
+
+    work: Work
+    model: str | Model
+    spend: Path
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An attempt raised what nobody expected: a full disk, a mistake in a world, in a model, or in this package."""
+
+    sentence: str
+    trace: str
+    error: Exception
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The process or machine of an attempt died with it."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a worker says about a job."""
+
+    ticket: int
+    what: Moved | Outcome | Failed | Lost
+
+
+class Engine(Protocol):
+    """Runs jobs. `slots` is how many may be under way at once."""
+
+    @property
+    def slots(self) -> int: ...
+
+    def submit(self, ticket: int, job: Job) -> None:
+        """Begin an attempt."""
+
+    def next(self, timeout_s: float) -> Said | None:
+        """The next thing a worker says, None after the timeout."""
+
+    def stop(self) -> None:
+        """Stop at once: attempts under way are cut off."""
+
+    def close(self) -> None:
+        """Free what the engine holds."""

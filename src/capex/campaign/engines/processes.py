@@ -1,0 +1,123 @@
+"""The engine with processes: each has a core of its own and runs several attempts, environments built in it.
+
+Processes are spawned, not forked. One that dies takes its attempts with it: the driver is told that they are lost, and a new process takes
+its place. When the driver dies, its processes see the end of their pipe and die too, in mid-request if need be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from capex.campaign.attempt import Job, Moved
+from capex.campaign.engines import EPISODES_PER_CORE, Lost, Said, Setup
+from capex.campaign.engines.threads import Threads
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    tickets: set[int] = field(default_factory=set)
+
+
+class Processes:
+    """Attempts in processes of this machine."""
+
+    def __init__(self, setup: Setup, count: int, slots: int | None = None):
+        self.slots = slots if slots is not None else EPISODES_PER_CORE * count
+        self._setup = setup
+        self._context = multiprocessing.get_context("spawn")
+        self._said: deque[Said] = deque()
+        self._workers = [self._spawn() for _ in range(count)]
+
+    def submit(self, ticket: int, job: Job) -> None:
+        """Begin an attempt in the process with the fewest."""
+        worker = min(self._workers, key=lambda w: len(w.tickets))
+        worker.tickets.add(ticket)
+        with contextlib.suppress(OSError):  # it has just died; `next` will find out
+            worker.pipe.send((ticket, job))
+
+    def next(self, timeout_s: float) -> Said | None:
+        """The next thing a process says, or that one has died."""
+        if not self._said:
+            ready = set(wait([w.pipe for w in self._workers], timeout=max(0.0, timeout_s)))
+            for place, worker in enumerate(self._workers):
+                if worker.pipe in ready:
+                    self._hear(place, worker)
+        return self._said.popleft() if self._said else None
+
+    def stop(self) -> None:
+        """Cut off every attempt by ending the processes; what they had written is swept by the driver."""
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers:
+            worker.pipe.close()
+        for worker in self._workers:
+            worker.process.join(5)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+
+    def _spawn(self) -> _Worker:
+        here, there = self._context.Pipe()
+        process = self._context.Process(target=serve, args=(there, self._setup), name="capex worker", daemon=True)
+        process.start()
+        there.close()
+        return _Worker(process, here)
+
+    def _hear(self, place: int, worker: _Worker) -> None:
+        try:
+            said: Said = worker.pipe.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            reason = f"the worker process died ({_how(worker.process.exitcode)})"
+            self._said += [Said(ticket, Lost(reason)) for ticket in sorted(worker.tickets)]
+            worker.pipe.close()
+            self._workers[place] = self._spawn()
+            return
+        if not isinstance(said.what, Moved):
+            worker.tickets.discard(said.ticket)
+        self._said.append(said)
+
+
+def serve(pipe: Connection, setup: Setup) -> None:
+    """What a worker process does until its driver is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides
+    engine = Threads(setup)
+    threading.Thread(target=_report, args=(pipe, engine), daemon=True).start()
+    while True:
+        try:
+            message: Any = pipe.recv()
+        except (EOFError, OSError):
+            os._exit(0)  # in mid-request if need be: an attempt that outlived its driver would be paid for nothing
+        engine.submit(*message)
+
+
+def _report(pipe: Connection, engine: Threads) -> None:
+    while True:
+        if (said := engine.next(1.0)) is not None:
+            try:
+                pipe.send(said)
+            except OSError:
+                os._exit(0)
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        return f"{name}, perhaps for lack of memory" if name == "SIGKILL" else name
+    return f"exit code {code}"

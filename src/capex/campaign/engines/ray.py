@@ -1,0 +1,268 @@
+"""The engine on a Ray cluster: a chain is a sequence of tasks, one for each attempt, wherever there is room.
+
+The driver runs on a node of the cluster and owns the run directory; nobody else writes it. An attempt is written into a scratch folder on
+its node and comes back whole as the task's result. Beside the driver sits a desk, an actor with the campaign's spend: a request is
+reserved there before it is sent, on whatever node. Workers also send the desk each exchange as it comes, so that an attempt that is lost
+with its node continues on another one without paying again. Retries are the driver's, not Ray's: it knows what the chain has learned since.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from capex import models, worlds
+from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved, Outcome, run_attempt
+from capex.campaign.engines import Failed, Lost, Said, Setup
+from capex.errors import CapexError
+from capex.ledger import Spend
+from capex.models import Model, Usage
+from capex.store import EXCHANGES, TEMPORARY, Chain
+from capex.worlds import Env
+
+CPUS = 0.25  # of a core that an attempt counts as: most of its time it waits for its model
+INSTALL = 'pip install "capex[ray]"'
+TAKE_S = 0.3  # how often the driver asks the desk for news
+
+
+def _import_ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ModuleNotFoundError:
+        raise CapexError(f"--ray needs the package ray; install it with {INSTALL}") from None
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """An attempt on its way to the driver: what became of it, its files, and the exchanges that it leaves unfinished."""
+
+    outcome: Outcome
+    files: Mapping[str, bytes]
+    unfinished: bytes | None
+
+
+class Desk:
+    """What sits beside the driver: spends, and takes news and exchanges from attempts on other nodes."""
+
+    def __init__(self, spend: Path):
+        self._spend = Spend(spend)
+        self._news: list[tuple[int, Moved]] = []
+        self._over: set[int] = set()  # tickets of attempts that are over: what still comes from them comes too late
+
+    def reserve(self, usd: Decimal | None, limit: Decimal | None, labels: Mapping[str, str | int] | None) -> str | CapexError:
+        """A ticket, or the refusal as a value."""
+        try:
+            return self._spend.reserve(usd, limit=limit, labels=labels)
+        except CapexError as refusal:
+            return refusal
+
+    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None) -> None:
+        """Put what an attempt cost in the place of its reservation."""
+        self._spend.settle(ticket, usd, usage)
+
+    def moved(self, ticket: int, moved: Moved, chain: Chain, start: int, exchanges: bytes) -> None:
+        """News of an attempt, with the lines of its exchange log since the last."""
+        if ticket in self._over:
+            return
+        self._news.append((ticket, moved))
+        if exchanges:
+            folder = self._folder(chain, start)
+            folder.mkdir(parents=True, exist_ok=True)
+            with open(folder / EXCHANGES, "ab") as out:
+                out.write(exchanges)
+                out.flush()
+                os.fsync(out.fileno())
+
+    def take(self) -> list[tuple[int, Moved]]:
+        """All news since the last time."""
+        news, self._news = self._news, []
+        return news
+
+    def forget(self, ticket: int, chain: Chain, start: int, keep: bool) -> None:
+        """An attempt is over: keep the exchanges it sent for the next one, or drop them."""
+        self._over.add(ticket)
+        folder = self._folder(chain, start)
+        if keep and folder.is_dir():
+            chain.keep_exchanges(folder, start)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    @staticmethod
+    def _folder(chain: Chain, start: int) -> Path:
+        return chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{start:04d}"
+
+
+@dataclass(frozen=True)
+class _AtTheDesk:
+    """The campaign's spend as an attempt on another node sees it."""
+
+    desk: Any
+
+    def reserve(self, usd: Decimal | None, *, limit: Decimal | None = None, labels: Mapping[str, str | int] | None = None) -> str:
+        answer: str | CapexError = _import_ray().get(self.desk.reserve.remote(usd, limit, labels))
+        if isinstance(answer, CapexError):
+            raise answer
+        return answer
+
+    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None) -> None:
+        _import_ray().get(self.desk.settle.remote(ticket, usd, usage))
+
+
+_kept: dict[str, Any] = {}  # a worker process keeps its model and its last environment from task to task
+
+
+@dataclass(frozen=True)
+class Luggage:
+    """What every task takes along: the setup, a prompt of the user's own, and where the driver finds its modules."""
+
+    setup: Setup
+    template: str | None
+    path: tuple[str, ...]
+
+
+def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: bytes | None, desk: Any) -> Parcel:
+    """Run one attempt in a scratch folder of this node and pack it."""
+    sys.path += [p for p in luggage.path if p not in sys.path and os.path.isdir(p)]
+    setup, template = luggage.setup, luggage.template
+    with tempfile.TemporaryDirectory(prefix="capex-") as folder:
+        here = Chain(Path(folder) / job.chain.path.name)
+        here.path.mkdir()
+        if unfinished is not None:
+            here.unfinished(job.place.start).parent.mkdir()
+            here.unfinished(job.place.start).write_bytes(unfinished)
+        work = setup.work
+        if template is not None:
+            work = replace(work, template=Path(folder) / "prompt.txt")
+            (Path(folder) / "prompt.txt").write_text(template, encoding="utf-8")
+        model, env = _model(str(setup.model)), _env(job.name)
+        sent = 0
+
+        def tell(moved: Moved) -> None:
+            nonlocal sent
+            fresh = b""
+            for log in here.episodes_path.glob(f"{TEMPORARY}*/{EXCHANGES}"):
+                with open(log, "rb") as lines:
+                    lines.seek(sent)
+                    fresh = lines.read()
+            sent += len(fresh)
+            desk.moved.remote(ticket, moved, job.chain, job.place.start, fresh)
+
+        outcome = run_attempt(env, model, work, replace(job, chain=here), spend=_AtTheDesk(desk), tell=tell)
+        path = None if isinstance(outcome, CutOff) else outcome.path
+        files = {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()} if path else {}
+        left = here.unfinished(job.place.start)
+        return Parcel(outcome, files, left.read_bytes() if left.is_file() else None)
+
+
+def _model(name: str) -> Model:
+    if _kept.get("model name") != name:
+        _kept.update({"model": models.make(name), "model name": name})
+    model: Model = _kept["model"]
+    return model
+
+
+def _env(name: str) -> Env:
+    if _kept.get("env name") != name:
+        if "env" in _kept:
+            _kept["env"].close()
+        _kept.update({"env": worlds.make(name), "env name": name})
+    env: Env = _kept["env"]
+    return env
+
+
+@dataclass(frozen=True)
+class _Sent:
+    ticket: int
+    job: Job
+
+
+class RayCluster:
+    """Attempts as tasks of a Ray cluster."""
+
+    def __init__(self, setup: Setup, address: str, slots: int | None = None):
+        self._ray = ray = _import_ray()
+        if address.startswith("ray://"):
+            raise CapexError(f"--ray {address} is a client's address; run the command on a node of the cluster and write --ray auto")
+        self._own = not ray.is_initialized()
+        if self._own:
+            where = None if address == "local" else address
+            try:
+                ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise CapexError(f"--ray {address}: no cluster could be reached ({error}); start one with `ray start --head`") from None
+        cpus = float(ray.cluster_resources().get("CPU", 1.0))
+        self.slots = slots if slots is not None else max(1, int(cpus / CPUS))
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        self._desk = ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote(setup.spend)
+        threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}  # as in the other engines
+        options = {"num_cpus": CPUS, "max_retries": 0, "scheduling_strategy": "SPREAD", "runtime_env": {"env_vars": threads}}
+        self._task = ray.remote(**options)(attempt_elsewhere)
+        template = None if setup.work.template is None else setup.work.template.read_text(encoding="utf-8")
+        self._luggage = ray.put(Luggage(replace(setup, work=replace(setup.work, template=None)), template, tuple(sys.path)))
+        self._sent: dict[Any, _Sent] = {}
+        self._said: deque[Said] = deque()
+
+    def submit(self, ticket: int, job: Job) -> None:
+        """Begin an attempt somewhere in the cluster."""
+        paid = job.chain.unfinished(job.place.start)
+        unfinished = paid.read_bytes() if paid.is_file() else None
+        sent = replace(job, memory=job.memory.portable())
+        self._sent[self._task.remote(ticket, self._luggage, sent, unfinished, self._desk)] = _Sent(ticket, job)
+
+    def next(self, timeout_s: float) -> Said | None:
+        """The next thing an attempt says, or that its node is lost."""
+        if not self._said:
+            ready, _ = self._ray.wait(list(self._sent), num_returns=1, timeout=min(timeout_s, TAKE_S)) if self._sent else ([], [])
+            under_way = {s.ticket for s in self._sent.values()}
+            self._said += [Said(ticket, moved) for ticket, moved in self._ray.get(self._desk.take.remote()) if ticket in under_way]
+            self._said += [self._unpack(ref) for ref in ready]
+        return self._said.popleft() if self._said else None
+
+    def stop(self) -> None:
+        """Cut off every attempt; what it had sent is kept."""
+        for ref, sent in self._sent.items():
+            self._ray.cancel(ref, force=True)
+            self._forget(sent, keep=True)
+        self._sent.clear()
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        self._ray.kill(self._desk)
+        if self._own:
+            self._ray.shutdown()
+
+    def _unpack(self, ref: Any) -> Said:
+        """Write an attempt that came back into its chain."""
+        sent = self._sent.pop(ref)
+        job = sent.job
+        try:
+            parcel: Parcel = self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            self._forget(sent, keep=True)
+            cause = error.cause if isinstance(error.cause, Exception) else RuntimeError(str(error))
+            return Said(sent.ticket, Failed(str(cause), str(error), cause))
+        except self._ray.exceptions.RayError as error:
+            self._forget(sent, keep=True)
+            return Said(sent.ticket, Lost(f"a node or a worker of the cluster was lost ({type(error).__name__})"))
+        outcome = parcel.outcome
+        if isinstance(outcome, Finished | Invalid) and outcome.path is not None:
+            writer = job.chain.begin(job.place.start)
+            try:
+                place = writer.adopt(parcel.files, invalid=isinstance(outcome, Invalid), unfinished=parcel.unfinished)
+            except BaseException:
+                writer.discard()
+                raise
+            outcome = replace(outcome, path=place)
+        self._forget(sent, keep=isinstance(outcome, CutOff) or outcome.path is None)
+        return Said(sent.ticket, outcome)
+
+    def _forget(self, sent: _Sent, *, keep: bool) -> None:
+        self._ray.get(self._desk.forget.remote(sent.ticket, sent.job.chain, sent.job.place.start, keep))

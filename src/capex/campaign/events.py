@@ -1,0 +1,153 @@
+"""What a campaign says while it runs: one frozen dataclass per kind of event. `--json-events` prints them, one JSON object a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CampaignBegan:
+    """The plan, and the most it can cost."""
+
+    run: str
+    model: str
+    stand_in: bool
+    chains: tuple[str, ...]
+    episodes: int | None  # still to run; None where successes decide
+    ceiling_usd: float | None  # None: the model has no price, or nothing bounds the number of episodes
+    ceiling: str  # the same as a sentence
+
+
+@dataclass(frozen=True)
+class EpisodeBegan:
+    """A start is being attempted."""
+
+    chain: str
+    start: int
+    position: int
+    attempt: int  # from 1
+
+
+@dataclass(frozen=True)
+class EpisodeMoved:
+    """A running episode did something. Phases: queueing (for a core), waiting (for its model), simulating."""
+
+    chain: str
+    start: int
+    phase: str
+    decision: int
+    steps: int
+    requests: int
+    cost_usd: float | None
+
+
+@dataclass(frozen=True)
+class EpisodeEnded:
+    """An episode is in the run directory."""
+
+    chain: str
+    start: int
+    position: int
+    success: bool | None
+    end: str
+    steps: int
+    decisions: int
+    requests: int
+    cost_usd: float | None
+    seconds: float
+    path: str
+
+
+@dataclass(frozen=True)
+class AttemptInvalid:
+    """An error invalidated an attempt. `then`: again, recorded as invalid, or chain stopped."""
+
+    chain: str
+    start: int
+    error: str
+    then: str
+
+
+@dataclass(frozen=True)
+class AttemptCutOff:
+    """An attempt ended through no fault of its own; the exchanges that it paid for are kept and used when the start is run again."""
+
+    chain: str
+    start: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ChainPaused:
+    """The chain's model is down; it tries again after so many seconds."""
+
+    chain: str
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class ChainEnded:
+    """A chain has nothing left to do, or stopped. `error` is empty when it ended well."""
+
+    chain: str
+    why: str
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """After three episodes: what a success and the rest of the campaign will cost, with 95 % intervals; None where not known."""
+
+    episodes: int
+    successes: int
+    usd_per_success: float | None
+    usd_per_success_low: float | None
+    usd_per_success_high: float | None
+    rest_usd: float | None
+    rest_usd_low: float | None
+    rest_usd_high: float | None
+    hours_left: float | None
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """The campaign was asked to stop. `at_once`: attempts under way are cut off, otherwise they are finished."""
+
+    at_once: bool
+    running: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class CampaignEnded:
+    """Nothing runs any more."""
+
+    run: str
+    why: str  # finished, stopped, interrupted
+    episodes: int  # whole ones in the run
+    spent_usd: float | None  # settled and held, of the whole run
+
+
+Event = (
+    CampaignBegan
+    | EpisodeBegan
+    | EpisodeMoved
+    | EpisodeEnded
+    | AttemptInvalid
+    | AttemptCutOff
+    | ChainPaused
+    | ChainEnded
+    | Forecast
+    | Stopping
+    | CampaignEnded
+)
+
+
+def as_json(event: Event, unix_time: float) -> dict[str, Any]:
+    """An event for machines."""
+    values = {f.name: getattr(event, f.name) for f in fields(event)}
+    plain = {k: str(v) if isinstance(v, Path) else list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    return {"event": type(event).__name__, "unix_time": round(unix_time, 3), **plain}

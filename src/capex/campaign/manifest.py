@@ -1,0 +1,140 @@
+"""The manifest of a campaign: created once, extended by more tasks, arms and starts, never changed in what its records depend on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from capex.campaign.settings import Settings
+from capex.errors import CapexError
+from capex.prices import Price, parse_price
+from capex.store import TEMPORARY, Run, create_run, find_run, write_json
+
+OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that differs from the run's."""
+
+    name: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        if self.name == "prompt":
+            return "prompt: another text"
+        return f"{self.name}: {self.before!r} before, {self.now!r} now"
+
+
+def open_campaign(
+    path: Path, settings: Settings, price: Price | None, *, stand_in: bool = False, fork: bool = False, gl_backend: str = ""
+) -> tuple[Run, Price | None]:
+    """Create a campaign's run directory or continue it; returns it with the price row that holds for it.
+
+    Changed settings are refused with a list of them, or go into a branch: a run beside it that begins with its episodes.
+    """
+    wanted: dict[str, Any] = json.loads(json.dumps(settings.identity))
+    row = None if price is None else price.as_json()
+    if not (path / "manifest.json").exists():
+        if fork:
+            raise CapexError(f"{path} holds no run that could be branched; leave --fork out")
+        fields = {"settings": wanted, "plan": settings.plan, "price": row, "stand_in": stand_in}
+        return create_run(path, fields, gl_backend), price
+    run = find_run(path)
+    changed = changes(run.manifest, wanted, row if "prices" in settings.typed else None)
+    if fork:
+        if not changed:
+            raise CapexError(f"{path} has these very settings, so there is nothing to branch; leave --fork out to continue it")
+        run = _fork(run, settings, wanted, row, changed)
+    elif changed:
+        listed = "; ".join(str(c) for c in changed)
+        advice = "repeat its settings, choose another --out, or add --fork to branch it"
+        raise CapexError(f"{path} holds a run with other settings ({listed}); {advice}")
+    _extend(run, settings, wanted)
+    held = run.manifest.get("price")
+    return run, None if held is None else parse_price(held, f"the price in {run.path / 'manifest.json'}")
+
+
+def changes(manifest: Mapping[str, Any], wanted: Mapping[str, Any], price: Mapping[str, Any] | None = None) -> list[Change]:
+    """What differs between a run's settings and the wanted ones, setting by setting; more tasks and arms are no change."""
+    held = manifest.get("settings", {})
+    found: list[Change] = []
+    for name in sorted({*held, *wanted} - set(OPEN_LISTS)):
+        found += _differences(name, held.get(name), wanted.get(name))
+    for name, arm in sorted(wanted["arms"].items()):
+        if name in held.get("arms", {}):
+            found += _differences(f"arms.{name}", held["arms"][name], arm)
+    if price is not None and manifest.get("price") != price:
+        found += _differences("price", manifest.get("price"), price)
+    return found
+
+
+def _differences(name: str, before: Any, now: Any) -> list[Change]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        return [c for key in sorted({*before, *now}) for c in _differences(f"{name}.{key}", before.get(key), now.get(key))]
+    return [] if before == now else [Change(name, before, now)]
+
+
+def _extend(run: Run, settings: Settings, wanted: Mapping[str, Any]) -> None:
+    """Write down what this command adds."""
+    manifest = run.manifest
+    held = manifest["settings"]
+    tasks = [*held["tasks"], *(t for t in wanted["tasks"] if t not in held["tasks"])]
+    extended = {**manifest, "settings": {**held, "tasks": tasks, "arms": {**held["arms"], **wanted["arms"]}}, "plan": settings.plan}
+    if extended != manifest:
+        write_json(run.path / "manifest.json", extended)
+
+
+def _fork(run: Run, settings: Settings, wanted: dict[str, Any], price: Mapping[str, Any] | None, changed: list[Change]) -> Run:
+    """The branch of a run with these settings: the one that exists, or a new one that begins with the run's episodes."""
+    if any(c.name in ("seed", "command") for c in changed):
+        raise CapexError(f"{run.path} cannot be branched: another seed or another command has other starts; choose another --out")
+    number = 1
+    while (place := run.path.with_name(f"{run.path.name}-fork{number}")).exists():
+        branch = find_run(place)
+        if branch.manifest.get("forked_from", {}).get("run") == run.path.name and not changes(branch.manifest, wanted, price):
+            return branch
+        number += 1
+    scratch = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        episodes: dict[str, list[int]] = {}
+        for world, task in settings.tasks:
+            for arm in settings.arms:
+                source, target = run.chain(world, task, arm.name), Run(scratch).chain(world, task, arm.name)
+                for kind in ("episodes", "invalid"):
+                    for folder in (source.path / kind).glob("[0-9]*"):
+                        shutil.copytree(folder, target.path / kind / folder.name, copy_function=_link)
+                if found := source.finished():
+                    episodes[source.path.name] = found
+        origin = {"run": run.path.name, "changed": [vars(c) for c in changed], "episodes": episodes}
+        fields = {
+            "settings": wanted,
+            "plan": settings.plan,
+            "price": price,
+            "stand_in": run.manifest.get("stand_in"),
+            "forked_from": origin,
+        }
+        scratch.mkdir(parents=True, exist_ok=True)
+        made_by = {k: v for k, v in run.manifest.items() if k in ("versions", "revision", "fingerprint")}
+        write_json(scratch / "manifest.json", {**fields, **made_by})
+        os.rename(scratch, place)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    return Run(place)
+
+
+def _link(source: str, target: str) -> str:
+    """A second name for a file that is never changed; a copy where the disk has no such thing."""
+    with contextlib.suppress(OSError):
+        os.link(source, target)
+        return target
+    return str(shutil.copy2(source, target))

@@ -1,0 +1,52 @@
+"""What a user writes to name tasks, arms and starts, read with a sentence for every slip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from capex import worlds
+from capex.errors import CapexError
+
+STARTS_EXAMPLE = "write 0:20 for the starts 0 to 19, 7 for one, 1,4,9 for some"
+
+
+def parse_starts(text: str) -> list[int]:
+    """Start indices from "0:20", "7" or "1,4,9"; anything else is refused with a sentence."""
+    indices: list[int] = []
+    for piece in text.split(","):
+        low, colon, high = piece.strip().partition(":")
+        try:
+            found = list(range(int(low), int(high))) if colon else [int(low)]
+        except ValueError:
+            raise CapexError(f"'{text}' names no starts; {STARTS_EXAMPLE}") from None
+        if not found or min(found) < 0:
+            raise CapexError(f"'{text}' holds an empty or negative range; {STARTS_EXAMPLE}")
+        indices += found
+    return list(dict.fromkeys(indices))
+
+
+def starts_text(starts: Sequence[int]) -> str:
+    """Starts as a user would write them: runs as ranges."""
+    pieces: list[list[int]] = []
+    for index in starts:
+        if pieces and index == pieces[-1][-1] + 1:
+            pieces[-1].append(index)
+        else:
+            pieces.append([index])
+    return ",".join(f"{p[0]}:{p[-1] + 1}" if len(p) > 2 else ",".join(map(str, p)) for p in pieces)
+
+
+def parse_names(text: str | Iterable[str]) -> list[tuple[str, str]]:
+    """(world, task) pairs from WORLD:TASK[,TASK..|all], or from several of those; every name is checked before anything runs."""
+    pairs: list[tuple[str, str]] = []
+    for piece in [text] if isinstance(text, str) else text:
+        world, _, rest = piece.partition(":")
+        known = worlds.tasks(world)
+        names = list(known) if rest.strip() == "all" else [t.strip() for t in rest.split(",") if t.strip()]
+        if not names:
+            raise CapexError(f"'{piece}' names no task; write {world}:{next(iter(known))} or {world}:all")
+        for name in names:
+            if name not in known:
+                raise worlds.unknown_task(world, name)
+        pairs += [(world, name) for name in names]
+    return list(dict.fromkeys(pairs))

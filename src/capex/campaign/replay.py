@@ -1,0 +1,178 @@
+"""Re-runs a recorded campaign from its exchanges, without a model, and compares records: the proof that a run can be reproduced.
+
+Every episode is run again from its own exchange log with the memory that the records before it left. It must make the same requests,
+pixels included, and leave the same record and the same steps, to the last bit.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image as PillowImage
+
+from capex import pictures, worlds
+from capex.arms import ArmSettings
+from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
+from capex.campaign.chain import Place
+from capex.demonstrator import Event, Executed, Limits
+from capex.errors import CapexError
+from capex.memory import Memory
+from capex.models import AttemptObserver, ModelError, Reply, Request, Sampling, UserMessage, describe
+from capex.models.cassette import first_difference, read_requests
+from capex.models.exchanges import LOG, read_log
+from capex.models.retry import as_reply
+from capex.prices import parse_price
+from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
+from capex.store import Chain, fingerprint, read_json, read_steps
+from capex.worlds import Env
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One episode: its first difference, or nothing; or why it was skipped."""
+
+    path: Path
+    difference: str = ""
+    skipped: str = ""
+
+
+class Recording:
+    """The model of one recorded episode, under the name it had. It answers in the recorded order, and only to the recorded requests.
+
+    Pictures are compared by their pixels, so that another PNG encoder makes no difference; with `blind` they are not compared.
+    """
+
+    def __init__(self, episode: Path, blind: bool):
+        self._folder, self._blind = episode, blind
+        self._requests = iter(read_requests(episode / LOG))
+        self._asked = (line["request"] for line in read_log(episode / LOG) if line["number"] == 1)
+        first = next(read_log(episode / LOG))
+        self.name, self.price_name, self.stand_in = first["model"], first["price_name"], first["stand_in"]
+        self.tools_in_text = str(self.name).startswith("chat-text:")
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """The recorded answer; ModelError at the first request that differs."""
+        recorded, asked = next(self._requests, None), next(self._asked, None)
+        if recorded is None or asked is None:
+            raise ModelError("cassette", "a request more is made than was recorded")
+        if recorded.hash != request.hash and (given := self._as_seen(request, asked)) != asked:
+            raise ModelError("cassette", f"request {recorded.number}: {first_difference(asked, given)[1]}")
+        attempts = recorded.attempts()
+        for number, attempt in enumerate(attempts, start=1):
+            if observer is not None:
+                observer.before(request, number)
+                observer.after(request, number, attempt)
+        return as_reply(attempts)
+
+    def _as_seen(self, request: Request, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The request described, with the recorded name for every picture that shows the same."""
+        recorded = iter([part["sha256"] for m in asked["messages"] for part in m.get("user", ()) if "sha256" in part])
+        described = describe(request)
+        shown = iter([p for m in request.messages if isinstance(m, UserMessage) for p in m.parts if hasattr(p, "png")])
+        for part in (part for m in described["messages"] for part in m.get("user", ()) if "sha256" in part):
+            sha, picture = next(recorded, ""), next(shown)
+            if sha and (self._blind or self._same_pixels(sha, picture.png)):
+                part["sha256"] = sha
+        return described
+
+    def _same_pixels(self, sha256: str, png: bytes) -> bool:
+        place = pictures.find(self._folder / pictures.IMAGES, sha256)
+        if not place.is_file():
+            return False
+        with PillowImage.open(place) as kept, PillowImage.open(io.BytesIO(png)) as drawn:
+            return np.array_equal(np.asarray(kept.convert("RGB")), np.asarray(drawn.convert("RGB")))
+
+
+def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
+    """Replay every episode of a run, chain by chain."""
+    run = load_run(path)
+    settings = run.manifest.get("settings", {})
+    if settings.get("command") != "collect":
+        raise CapexError(f"{path} was not collected with a model, so there are no exchanges to replay; give the run of a `capex collect`")
+    for damaged in run.damaged:
+        yield Replayed(damaged.path, difference=damaged.reason)
+    for chain in run.chains:
+        if chain.arm in settings["arms"]:
+            yield from _replay_chain(run, chain, ArmSettings(**settings["arms"][chain.arm]), recorded_images)
+        else:
+            yield from (Replayed(e.path, skipped="not an arm of this campaign") for e in chain.episodes)
+
+
+def _work(run: LoadedRun) -> Work:
+    settings, price = run.manifest["settings"], run.manifest.get("price")
+    return Work(
+        price=None if price is None else parse_price(price),
+        limits=Limits(**settings["limits"]),
+        sampling=Sampling(**settings["sampling"]),
+        template=run.path / "prompt.txt" if settings["prompt"] is not None else None,
+        seed=settings["seed"],
+    )
+
+
+def _replay_chain(run: LoadedRun, chain: LoadedChain, arm: ArmSettings, blind: bool) -> Iterator[Replayed]:
+    work, round_size = _work(run), run.manifest["settings"]["round_size"]
+    before = run.manifest.get("forked_from", {}).get("episodes", {}).get(chain.name, ())
+    memory, learned = Memory(), iter(chain.episodes)
+    following = next(learned, None)
+    env: Env | None = None
+    try:
+        for episode in chain.episodes:
+            while following is not None and following.position < episode.position // round_size * round_size:
+                if arm.memory == "chain":
+                    folder = following.path / pictures.IMAGES
+                    memory.add(following.record, {sha: pictures.find(folder, sha) for sha in following.record.images.values()})
+                following = next(learned, None)
+            if episode.index in before:
+                yield Replayed(episode.path, skipped="from before the run was branched")
+                continue
+            env = env or worlds.make(f"{chain.world}:{chain.task}")
+            found = _difference(episode, env, arm, work, memory.snapshot(), blind)
+            if found and run.manifest.get("fingerprint", {}) | {"gl": ""} != fingerprint():
+                found += " (this machine's fingerprint is not that of the recording, so bits may differ)"
+            yield Replayed(episode.path, difference=found)
+    finally:
+        if env is not None:
+            env.close()
+
+
+def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, memory: Memory, blind: bool) -> str:
+    """Run one episode again in a scratch folder and compare."""
+    record = episode.record
+    clock = _Clock(len(record.turns)) if record.end == "time" else None
+    if clock is not None and work.limits.wall_s is not None:
+        work = replace(work, limits=replace(work.limits, wall_s=0.5))
+    with tempfile.TemporaryDirectory(prefix="capex-") as folder:
+        chain = Chain(Path(folder) / episode.chain)
+        job = Job(chain, env.spec.name, arm, Place(episode.index, episode.position), memory)
+        outcome = run_attempt(env, Recording(episode.path, blind), work, job, subscribers=[clock] if clock else [], clock=clock)
+        if isinstance(outcome, CutOff):
+            return outcome.why
+        if not isinstance(outcome, Finished):
+            return str(outcome.error)
+        was, now = read_json(episode.path / "record.json"), read_json(outcome.path / "record.json")
+        if blind:
+            now["images"] = was["images"]
+        if was != now:
+            return f"record.json: {first_difference(was, now)[1]}"
+        steps_was, steps_now = read_steps(episode.path), read_steps(outcome.path)
+        for name in sorted({*steps_was, *steps_now}):
+            if name not in steps_was or name not in steps_now or not np.array_equal(steps_was[name], steps_now[name]):
+                return f"steps.npz: '{name}' differs"
+    return ""
+
+
+class _Clock:
+    """Time for an episode that ended by its wall time: it stands still until the recorded decisions are made."""
+
+    def __init__(self, decisions: int):
+        self._left = decisions
+
+    def __call__(self, event: Event | None = None) -> float:
+        self._left -= isinstance(event, Executed)
+        return 0.0 if self._left > 0 else 1.0

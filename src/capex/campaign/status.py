@@ -1,0 +1,136 @@
+"""Where a campaign stands, read from its run directory: for one that runs elsewhere or has ended."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from capex.campaign.board import Board, Line
+from capex.campaign.ceiling import bytes_text
+from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
+from capex.errors import CapexError
+from capex.ledger import Account, Spend
+from capex.run import LoadedRun, load_run
+from capex.store import read_json
+
+FRESH_S = 10 * HEARTBEAT_S
+
+
+@dataclass(frozen=True)
+class Status:
+    """The board of a run, and what else there is to say."""
+
+    run: LoadedRun
+    board: Board
+    running: bool
+    state: str
+    account: Account | None
+    disk_bytes: int
+
+    @property
+    def note(self) -> str:
+        """One line under the table."""
+        words = [f"model {self.run.manifest.get('settings', {}).get('model', 'expert')}"]
+        if self.run.manifest.get("stand_in"):
+            words[0] += " (a stand-in)"
+        if self.account is not None:
+            a = self.account
+            held = f", {a.unsettled} unsettled" if a.unsettled else ""
+            priced = f"${a.total_usd:.2f} spent or held" if self.run.manifest.get("price") else "no price"
+            words.append(f"{a.attempts} attempts at the model{held}, {priced}")
+        words.append(f"{bytes_text(self.disk_bytes)} on disk")
+        return "; ".join(words)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What deserves attention."""
+        found = [f"damaged: {d.path}: {d.reason}" for d in self.run.damaged]
+        if origin := self.run.manifest.get("forked_from"):
+            count = sum(len(v) for v in origin["episodes"].values())
+            names = ", ".join(c["name"] for c in origin["changed"])
+            found.append(f"branched from {origin['run']} with its {count} episodes; {names} changed")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        total = self.board.total
+        return {
+            "run": str(self.run.path),
+            "state": self.state,
+            "running": self.running,
+            "chains": {line.chain: _line_json(line) for line in self.board.lines.values()},
+            "total": _line_json(total),
+            "hours_left": self.board.hours_left,
+            "spent_usd": None if self.account is None or not self.run.manifest.get("price") else str(self.account.total_usd),
+            "attempts": None if self.account is None else self.account.attempts,
+            "disk_bytes": self.disk_bytes,
+            "damaged": [str(d.path) for d in self.run.damaged],
+        }
+
+
+def read_status(path: Path) -> Status:
+    """Read everything there is; nothing is changed."""
+    run = load_run(path)
+    board = Board(run.chains)
+    live = _live(run.path)
+    if live is not None:
+        from_live(board, live)
+        board.given_hours_left = live.get("hours_left")
+    plan = run.manifest.get("plan")
+    if plan and live is None:
+        for chain in run.chains:
+            line = board.lines[chain.name]
+            line.until = plan["until_successes"]
+            held = {e.index for e in chain.episodes}
+            line.wanted = None if line.until is not None else len(held | set(plan["starts"]))
+    spend = run.path / "spend.jsonl"
+    account = Spend(spend).account() if spend.is_file() else None
+    size = sum(f.stat().st_size for f in run.path.rglob("*") if f.is_file())
+    return Status(run, board, live is not None, _state(board, live), account, size)
+
+
+def _live(path: Path) -> dict[str, Any] | None:
+    """The note of a driver that still runs, as far as one can tell."""
+    try:
+        note = read_json(path / LIVE)
+    except (OSError, CapexError):
+        return None
+    here = note.get("host") == socket.gethostname()
+    if here:
+        try:
+            os.kill(int(note["process"]), 0)
+        except ProcessLookupError:
+            return None
+        except OSError:
+            pass
+    return note if here or time.time() - float(note["unix_time"]) < FRESH_S else None
+
+
+def _state(board: Board, live: dict[str, Any] | None) -> str:
+    if live is not None:
+        return f"running on {live['host']} (process {live['process']})"
+    left = [line.left for line in board.lines.values()]
+    return "finished" if all(n is not None and n <= 0 for n in left) else "not running; the same command continues it"
+
+
+def _line_json(line: Line) -> dict[str, Any]:
+    low, high = line.interval
+    each = line.usd_per_success
+    return {
+        "episodes": line.episodes,
+        "wanted": line.wanted,
+        "until_successes": line.until,
+        "successes": line.successes,
+        "interval": [low, high],
+        "invalid": line.invalid,
+        "requests": line.requests,
+        "usd": line.usd,
+        "usd_per_success": None if each is None or math.isinf(each) else each,
+        "state": line.state,
+        "now": [vars(moved) for moved in line.now.values()],
+    }

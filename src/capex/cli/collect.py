@@ -1,0 +1,156 @@
+"""`capex collect`, `capex status`, `capex replay`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+
+from capex.campaign.settings import Options
+from capex.cli.console import console
+
+if TYPE_CHECKING:
+    from capex.campaign.api import DryRun
+
+Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
+# The settings as flags: what they mean stands in `Options`, how they look here.
+Flags = make_dataclass(
+    "Flags",
+    [
+        (name, Annotated[kind, arg(help=f.metadata["help"], metavar=f.metadata["metavar"], help_behavior_hint="")], field(default=None))
+        for f, (name, kind) in zip(fields(Options), get_type_hints(Options).items(), strict=True)
+    ],
+    frozen=True,
+)
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Collect demonstrations: chains of episodes by a model, resumable, within budgets. The same command again continues."""
+
+    names: Positional[Annotated[tuple[str, ...], arg(metavar="WORLD:TASK[,TASK..|all]", help_behavior_hint="")]] = ()
+    """Which tasks of which worlds."""
+    settings: Annotated[Any, OmitArgPrefixes, arg(name="campaign", constructor=Flags)] = field(default_factory=Flags)
+    """What to collect, with what, within which limits."""
+    config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """A TOML file with the same settings; flags win."""
+    fork: Flag = False
+    """Branch the run: the changed settings go into a run beside it that begins with its episodes."""
+    retry_invalid: Flag = False
+    """Try starts again that were recorded as invalid."""
+    dry_run: Flag = False
+    """Print the plan, the requests' size, the most it can cost and the disk it takes; send nothing, write nothing."""
+    json_events: Flag = False
+    """Print one JSON object per event instead of a display."""
+
+    def run(self) -> int:
+        """Check, run, and say how it went."""
+        from capex.campaign import api
+        from capex.cli.progress import watching
+
+        given = {f.name: getattr(self.settings, f.name) for f in fields(Options)}
+        if self.dry_run:
+            print_dry_run(api.dry_run(api.prepare(self.names, config=self.config, **given)), self.json_events)
+            return 0
+        with watching(console, self.json_events) as watch:
+            api.collect(self.names, config=self.config, fork=self.fork, retry_invalid=self.retry_invalid, watch=watch, **given)
+        return 0
+
+
+def print_dry_run(plan: DryRun, as_json: bool) -> None:
+    """The plan for a person, or for a machine."""
+    from capex.campaign.ceiling import bytes_text
+    from capex.campaign.names import starts_text
+
+    s = plan.settings
+    if as_json:
+        note: dict[str, Any] = {"settings": s.identity, "plan": s.plan, "episodes": plan.episodes, "ceiling_usd": plan.ceiling.usd}
+        note |= {"samples": [asdict(x) for x in plan.samples], "disk_bytes": plan.disk, "free_bytes": plan.free_bytes}
+        sys.stdout.write(json.dumps(note, default=str) + "\n")
+        return
+    grid = Table(title="dry run: nothing was sent, nothing was written", title_justify="left", show_header=False)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    further = f", then further ones until {s.until_successes} successes" if s.until_successes else ""
+    product = f"{len(s.tasks)} tasks x {len(s.arms)} arms x {len(s.starts)} starts"
+    rows = {
+        "run directory": str(s.out),
+        "tasks": ", ".join(f"{w}:{t}" for w, t in s.tasks),
+        "arms": ", ".join(a.name for a in s.arms),
+        "model": s.model,
+        "starts": starts_text(s.starts) + further,
+        "episodes to run": f"{plan.episodes} of {product}" if plan.episodes is not None else "until there are enough successes",
+    }
+    for x in plan.samples:
+        cost = "" if x.first_usd is None else f" and ${x.first_usd:.2f}"
+        rows[f"request, {x.world} {x.arm}"] = (
+            f"about {x.tokens} tokens at first (at most {x.first_bound}{cost}), never more than {x.largest_bound} tokens of input"
+        )
+    rows["cost"] = plan.ceiling.sentence
+    if plan.disk is not None:
+        about, most = (bytes_text(b) for b in plan.disk)
+        rows["disk"] = f"about {about}, at most {most}; {bytes_text(plan.free_bytes)} are free"
+    for name, value in rows.items():
+        grid.add_row(name, escape(value))
+    console.print(grid)
+    if plan.disk is not None and plan.disk[0] > plan.free_bytes:
+        console.print("[yellow]the disk has less room than the campaign will need; see --keep-images and --image-format[/]")
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a campaign stands, running here, elsewhere, or finished."""
+
+    path: Positional[Annotated[Path, arg(metavar="RUN")]]
+    """The run directory."""
+    json: Flag = False
+    """Print one JSON object instead of a table."""
+
+    def run(self) -> int:
+        """Read the run directory and print it."""
+        from capex.campaign.status import read_status
+        from capex.cli.progress import forecast_sentence, table
+
+        status = read_status(self.path)
+        if self.json:
+            sys.stdout.write(json.dumps(status.as_json()) + "\n")
+            return 0
+        console.print(table(status.board, f"{self.path}: {status.state}", status.note))
+        for sentence in status.sentences:
+            console.print(sentence, markup=False, highlight=False)
+        if (forecast := status.board.forecast()) is not None and status.running:
+            console.print(forecast_sentence(forecast), markup=False, highlight=False)
+        return 0
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Re-run a recorded campaign from its exchanges, without a model, and compare; fails at the first difference."""
+
+    path: Positional[Annotated[Path, arg(metavar="RUN")]]
+    """The run directory."""
+    recorded_images: Flag = False
+    """Do not compare pictures: for a machine that draws other pixels than the one that recorded."""
+
+    def run(self) -> int:
+        """Replay episode by episode."""
+        from capex.campaign.replay import replay
+
+        count = skipped = 0
+        for result in replay(self.path, recorded_images=self.recorded_images):
+            if result.difference:
+                Console(stderr=True).print(f"capex: {result.path}: {result.difference}", markup=False, highlight=False, soft_wrap=True)
+                return 1
+            count, skipped = count + (not result.skipped), skipped + bool(result.skipped)
+            if not result.skipped:
+                console.print(f"{result.path}: the same", markup=False, highlight=False, soft_wrap=True)
+        also = f", {skipped} without exchanges skipped (the expert's)" if skipped else ""
+        console.print(f"{count} episodes replayed, all the same{also}", highlight=False)
+        return 0

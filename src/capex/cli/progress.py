@@ -1,0 +1,178 @@
+"""How a campaign looks while it runs: a table that updates itself on a terminal, plain lines elsewhere, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from capex.campaign import events as ev
+from capex.campaign.board import Board, Line
+from capex.campaign.events import as_json
+
+Watch = Callable[[ev.Event, Board], None]
+REFRESH_S = 0.25
+
+
+@contextmanager
+def watching(console: Console, json_events: bool) -> Iterator[Watch]:
+    """The watcher that suits where the output goes."""
+    if json_events:
+        yield _print_json
+    elif console.is_terminal:
+        with Live(console=console, refresh_per_second=4, transient=False) as live:
+            yield _Display(live)
+    else:
+        yield _Plain(console)
+
+
+def _print_json(event: ev.Event, board: Board) -> None:
+    sys.stdout.write(json.dumps(as_json(event, time.time())) + "\n")
+    sys.stdout.flush()
+
+
+class _Display:
+    """The table, redrawn at most four times a second, and above it what is worth keeping on the screen."""
+
+    def __init__(self, live: Live):
+        self._live, self._drawn = live, 0.0
+
+    def __call__(self, event: ev.Event, board: Board) -> None:
+        if isinstance(event, ev.CampaignBegan | ev.AttemptInvalid | ev.ChainPaused | ev.Forecast | ev.Stopping) or (
+            isinstance(event, ev.ChainEnded) and event.error
+        ):
+            self._live.console.print(sentence(event, board), markup=False, highlight=False)
+        if time.monotonic() - self._drawn > REFRESH_S or isinstance(event, ev.CampaignEnded):
+            self._drawn = time.monotonic()
+            self._live.update(table(board, ""))
+
+
+class _Plain:
+    """One line for each thing that happened; steps and waits are left out."""
+
+    def __init__(self, console: Console):
+        self._console = console
+
+    def __call__(self, event: ev.Event, board: Board) -> None:
+        if not isinstance(event, ev.EpisodeMoved | ev.EpisodeBegan):
+            self._console.print(sentence(event, board), markup=False, highlight=False, soft_wrap=True)
+
+
+COLUMNS = ("chain", "starts", "success", "95 %", "now", "decision", "steps", "$", "$/success")
+
+
+def table(board: Board, title: str, note: str = "") -> Table:
+    """One line per chain, and the totals; columns that have nothing to say are left out."""
+    one_world = len({name.partition("--")[0] for name in board.lines}) == 1
+    rows = [_cells(line, one_world) for line in board.lines.values()]
+    if len(rows) > 1:
+        busy = [m for line in board.lines.values() for m in line.now.values()]
+        waiting = sum(m.phase == "waiting" for m in busy)
+        doing = f"{waiting} waiting for the model, {len(busy) - waiting} at work" if busy else ""
+        rows.append(_cells(board.total, False) | {"now": doing})
+    hours = board.hours_left
+    left = f"about {duration(3600 * hours)} left" if hours else ""
+    grid = Table(title=title or None, title_justify="left", caption="; ".join(w for w in (note, left) if w) or None, caption_justify="left")
+    shown = [name for name in COLUMNS if any(row[name] for row in rows)]
+    for name in shown:
+        folds = name in ("chain", "now")
+        grid.add_column(name, justify="left" if folds else "right", no_wrap=not folds, overflow="fold")
+    for place, row in enumerate(rows):
+        grid.add_row(*(row[name] for name in shown), end_section=place == len(rows) - 2, style="bold" if row["chain"] == "total" else "")
+    return grid
+
+
+def _cells(line: Line, one_world: bool) -> dict[str, str]:
+    """What the columns say about a chain."""
+    low, high = line.interval
+    now = sorted(line.now.values(), key=lambda m: m.start)[:3]
+    doing = ", ".join(f"start {m.start} {m.phase}" for m in now) + (f", {len(line.now) - 3} more" if len(line.now) > 3 else "")
+    wanted = f"/{line.wanted}" if line.wanted is not None else ""
+    invalid = f" +{line.invalid} invalid" if line.invalid else ""
+    state = line.state
+    if line.paused_until is not None and state.startswith("paused"):
+        state = f"paused {duration(max(0.0, line.paused_until - time.time()))}{state[len('paused') :]}"
+    return {
+        "chain": escape(" ".join(line.chain.split("--")[1 if one_world else 0 :])),
+        "starts": f"{line.episodes}{wanted}{invalid}",
+        "success": f"{line.successes}" + (f" of {line.until}" if line.until is not None else f"/{line.judged}"),
+        "95 %": f"{100 * low:.0f}-{100 * high:.0f}" if line.judged else "",
+        "now": escape(doing or state),
+        "decision": ",".join(str(m.decision) for m in now),
+        "steps": ",".join(str(m.steps) for m in now),
+        "$": "" if line.usd is None or not line.episodes else f"{line.usd:.2f}",
+        "$/success": per_success(line),
+    }
+
+
+def per_success(line: Line) -> str:
+    """Dollars a success, where they are known."""
+    value = line.usd_per_success
+    if value is None:
+        return ""
+    return "∞" if math.isinf(value) else f"{value:.2f}"
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def sentence(event: ev.Event, board: Board) -> str:
+    """An event in words."""
+    match event:
+        case ev.CampaignBegan():
+            what = "stand-in" if event.stand_in else "model"
+            todo = f"{event.episodes} episodes to run" if event.episodes is not None else "running until there are enough successes"
+            return f"{event.run}: {len(event.chains)} chains with the {what} {event.model}, {todo}; {event.ceiling}"
+        case ev.EpisodeEnded():
+            line = board.lines[event.chain]
+            verdict = {True: "success", False: f"no success ({event.end})", None: "to be judged"}[event.success]
+            cost = "" if event.cost_usd is None else f", ${event.cost_usd:.2f}"
+            counts = f"{event.steps} steps, {event.decisions} decisions, {event.requests} requests{cost}, {event.seconds:.0f} s"
+            return f"{event.chain} start {event.start}: {verdict}, {counts}; {line.successes}/{line.judged} so far"
+        case ev.AttemptInvalid():
+            return f"{event.chain} start {event.start}: invalid ({event.error}); {event.then}"
+        case ev.AttemptCutOff():
+            return f"{event.chain} start {event.start}: cut off ({event.reason}); what it paid for is kept"
+        case ev.ChainPaused():
+            return f"{event.chain}: the model is down; next try in {duration(event.seconds)} ({event.reason})"
+        case ev.ChainEnded():
+            return f"{event.chain}: stopped ({event.error})" if event.error else f"{event.chain}: done ({event.why})"
+        case ev.Forecast():
+            return forecast_sentence(event)
+        case ev.Stopping():
+            if event.at_once:
+                return f"{event.reason}: stopping at once, {event.running} episodes are cut off"
+            return f"{event.reason}: finishing the {event.running} episodes under way; Ctrl-C again cuts them off"
+        case ev.CampaignEnded():
+            spent = "" if event.spent_usd is None else f", ${event.spent_usd:.2f} spent or held in all"
+            return f"{event.run}: {event.why}, {event.episodes} episodes{spent}"
+        case _:
+            return type(event).__name__
+
+
+def forecast_sentence(f: ev.Forecast) -> str:
+    """The forecast in words."""
+    head = f"forecast after {f.episodes} episodes ({f.successes} successes): "
+    parts = []
+    if f.usd_per_success_low is not None:
+        if f.usd_per_success is None or f.usd_per_success_high is None:
+            parts.append(f"at least ${f.usd_per_success_low:.2f} a success (95 %)")
+        else:
+            parts.append(f"${f.usd_per_success:.2f} a success (95 %: {f.usd_per_success_low:.2f} to {f.usd_per_success_high:.2f})")
+    if f.rest_usd is not None and f.rest_usd_low is not None and f.rest_usd_high is not None:
+        parts.append(f"${f.rest_usd:.2f} for the rest (95 %: {f.rest_usd_low:.2f} to {f.rest_usd_high:.2f})")
+    if f.hours_left is not None:
+        parts.append(f"about {duration(3600 * f.hours_left)} left")
+    return head + ("; ".join(parts) or "nothing can be said yet")

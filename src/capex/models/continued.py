@@ -1,0 +1,49 @@
+"""An episode that was cut off (a kill, a spent budget) continues without paying again for what had been answered.
+
+`Continued` gives the answers in the log of the cut-off attempt, as long as the requests are the same, and then asks the model itself. The
+world is deterministic and memory is what it was, so the requests repeat; at the first that does not, the rest of the log is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+
+from capex.models import Attempt, AttemptObserver, Model, Reply, Request
+from capex.models.cassette import Recorded, read_requests
+from capex.models.retry import as_reply
+
+
+class Continued:
+    """A model whose first answers come from a log. Observers are told of those as attempts made `again`: counted, not paid."""
+
+    def __init__(self, model: Model, log: Path):
+        self._model = model
+        self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
+        self.tools_in_text = bool(getattr(model, "tools_in_text", False))
+        self.computes_here = bool(getattr(model, "computes_here", False))
+        self._recorded: deque[Recorded] = deque(read_requests(log, torn_end=True))
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """The logged answer while the requests repeat, then the model's."""
+        attempts = self._logged(request)
+        if not attempts:
+            return self._model.complete(request, observer)
+        for number, attempt in enumerate(attempts, start=1):
+            if observer is not None:
+                observer.again(request, number, attempt)
+        return as_reply(attempts)
+
+    def _logged(self, request: Request) -> list[Attempt]:
+        """The attempts that ended in an answer to this request; none when the log has ended or tells of another request."""
+        if not self._recorded:
+            return []
+        recorded = self._recorded.popleft()
+        attempts = recorded.attempts() if recorded.hash == request.hash else []
+        if not attempts or attempts[-1].answer is None:  # cut off among the retries: those are the campaign's cost, not the episode's
+            self._recorded.clear()
+            return []
+        reread = getattr(self._model, "reread", None)
+        answer = reread(attempts[-1].body) if reread is not None else None
+        return attempts if answer is None else [*attempts[:-1], replace(attempts[-1], answer=answer)]

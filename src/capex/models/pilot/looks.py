@@ -1,0 +1,148 @@
+"""What things look like, by the words of an instruction: the pilot's common sense, learned by looking at pictures, never from a simulator.
+
+Hue and saturation of each kind, and how to find it in one view. Unknown nouns are searched for by the colour words in front of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from scipy import ndimage
+from scipy.spatial import ConvexHull, QhullError
+
+from capex.models.pilot.eyes import Colour, Ellipse, Mask, Shape, View, ellipse, shapes, union
+
+COLOURS: dict[str, tuple[Colour, ...]] = {
+    "mango": (Colour(39.5, 0.85), Colour(27, 0.825)),
+    "lemon": (Colour(53.5, 0.85),),
+    "potato": (Colour(35, 0.47, 2.5, 0.035), Colour(33, 0.525, 2.0, 0.03)),
+    "apple": (Colour(358.5, 0.90, 3.0), Colour(90, 0.75)),
+    "tomato": (Colour(4.5, 0.91, 3.0),),
+    "orange": (Colour(30, 0.96, 4.0, 0.04),),
+    "avocado": (Colour(91, 0.64),),
+    "cucumber": (Colour(116, 0.69),),
+    "carrot": (Colour(25, 0.94),),
+    "eggplant": (Colour(288, 0.79, 8.0, 0.06),),
+    "bread roll": (Colour(35, 0.635),),
+    "sweet potato": (Colour(6, 0.605),),
+    "slice of bread": (Colour(27, 0.73, 2.5), Colour(41, 0.335)),
+    "slice of toast": (Colour(23, 0.72, 2.5, 0.035), Colour(29, 0.72, 2.5, 0.035)),
+    "waffle": (Colour(35, 0.75, 2.5), Colour(38, 0.67, 3.0)),
+}
+WORDS: dict[str, tuple[Colour, ...]] = {
+    "red": (Colour(0, 0.80, 14, 0.22, 0.15),),
+    "orange": (Colour(28, 0.85, 8, 0.16, 0.15),),
+    "yellow": (Colour(52, 0.80, 9, 0.22, 0.15),),
+    "green": (Colour(120, 0.70, 35, 0.32, 0.12),),
+    "blue": (Colour(225, 0.70, 22, 0.32, 0.12),),
+    "purple": (Colour(285, 0.70, 22, 0.32, 0.10),),
+}
+PADS = Colour(32, 0.89, 4.0, 0.04, 0.15)
+RIM = Colour(218, 0.52, 4.0, 0.06, 0.30, 0.90)
+WOOD = Colour(28.5, 0.545, 2.5, 0.05)
+
+
+def colours_of(noun: str) -> tuple[Colour, ...]:
+    """The colours that a noun comes in, by the longest known name in it, else by its colour words."""
+    for name in sorted(COLOURS, key=len, reverse=True):
+        if noun.endswith(name):
+            return COLOURS[name]
+    return tuple(c for word in noun.split() for c in WORDS.get(word, ()))
+
+
+def hand_zone(view: View) -> Mask:
+    """Where the view shows the robot's own fingers: the orange pads, and in the wrist view the strip that they always fill."""
+    zone = np.zeros(view.value.shape, dtype=bool)
+    if view.camera == "wrist":
+        height, width = zone.shape
+        rows = slice(round(0.69 * height), height)
+        zone[rows, : round(0.29 * width)] = True
+        zone[rows, round(0.71 * width) :] = True
+        zone[round(0.95 * height) :] = True
+    return zone
+
+
+def coloured(view: View, noun: str, smallest: float = 0.00018, largest: float = 0.12) -> list[Shape]:
+    """Regions in the colours of a noun, largest first. In the wrist view whatever the hand itself hides is left out."""
+    mask = view.like(*colours_of(noun)) & ~hand_zone(view)
+    return [s for s in shapes(view, mask, smallest, largest, close=1) if s.elongation < 14]
+
+
+def pads(view: View) -> Shape | None:
+    """The two orange finger pads of an exterior view as one region."""
+    parts = [s for s in shapes(view, view.like(PADS), 0.00004, 0.004) if s.elongation < 9]
+    return union(parts[:2]) if parts else None
+
+
+def plates(view: View) -> list[Ellipse]:
+    """White plates with a blue rim, largest first."""
+    found = []
+    for rim in shapes(view, view.like(RIM), 0.0002, 0.06, close=2):
+        outline = ellipse(rim.columns.astype(float), rim.rows.astype(float))
+        if outline is not None and _is_dish(outline, view) and _inside(view.grey(0.06, 0.66, 1.01), outline) > 0.25:
+            found.append(outline)
+    return sorted(found, key=lambda e: -e.half[0] * e.half[1])
+
+
+def pans(view: View) -> list[Ellipse]:
+    """Dark grey pans: lighter than a stove's glass, darker than steel, wide and round; first the one with most glass around it."""
+    grey = view.grey(0.065, 0.17, 0.38) & (np.abs(view.hue - 240) < 14)
+    grey = ndimage.binary_opening(grey, iterations=max(1, view.height // 100))  # cuts off the rings of burners behind it
+    found = []
+    for body in shapes(view, grey, 0.004, 0.12, close=2):
+        outline = _hull(body)
+        if outline is not None and _is_dish(outline, view) and _inside(grey, outline) > 0.55:
+            found.append(outline)
+    glass = view.like(Colour(210, 0.225, 14, 0.05, 0.05, 0.13))
+    return sorted(found, key=lambda e: -_inside(glass, Ellipse(e.centre, (1.6 * e.half[0], 1.6 * e.half[1]), e.direction)))
+
+
+def dish(view: View, noun: str) -> Ellipse | None:
+    """The dish that a noun names; the largest one in view."""
+    found = pans(view) if "pan" in noun.split() else plates(view)
+    return found[0] if found else None
+
+
+def _is_dish(outline: Ellipse, view: View) -> bool:
+    a, b = outline.half
+    return 0.03 * view.height < a < 0.35 * view.height and b > 0.25 * a
+
+
+def _inside(mask: Mask, outline: Ellipse) -> float:
+    """Which share of an ellipse's visible area is set in a mask."""
+    rows, columns = np.indices(mask.shape)
+    (u, v), (a, b), (du, dv) = outline.centre, outline.half, outline.direction
+    x, y = columns + 0.5 - u, rows + 0.5 - v
+    inner = ((x * du + y * dv) / (0.9 * a)) ** 2 + ((-x * dv + y * du) / (0.9 * b)) ** 2 <= 1.0
+    return float(mask[inner].mean()) if inner.any() else 0.0
+
+
+def _hull(body: Shape) -> Ellipse | None:
+    """The ellipse through a region's convex outline."""
+    points = np.stack([body.columns, body.rows], axis=1).astype(float)
+    try:
+        corners = points[ConvexHull(points).vertices]
+    except QhullError:
+        return None
+    closed = np.vstack([corners, corners[:1]])
+    steps = np.concatenate([np.linspace(a, b, 6, endpoint=False) for a, b in itertools.pairwise(closed)])
+    return ellipse(steps[:, 0], steps[:, 1])
+
+
+def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Shape]:
+    """Long thin things of a material, longest first: handles. Whatever is thick (an arm, a wall) is taken away before."""
+    width = max(2, view.height // 64)
+    thin = metal & ~ndimage.binary_dilation(ndimage.binary_opening(metal, iterations=width), iterations=width + 1)
+    found = [s for s in shapes(view, thin, 0.0002, 0.02, close=1) if s.elongation > 4 and s.axes[0] > shortest * view.height / 2]
+    return sorted(found, key=lambda s: (-s.axes[0], s.centre))
+
+
+def steel(view: View) -> Mask:
+    """Bright metal."""
+    return (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.42, 1.01)
+
+
+def dark_metal(view: View) -> Mask:
+    """Dark handles."""
+    return (view.saturation < 0.09) & view.between(0.05, 0.33)

@@ -1,0 +1,44 @@
+"""`lab.world:TASK`: the toy as a world with several tasks. A task is to lift the left hand by so many centimetres, which differ by task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from capex.errors import PhysicsDiverged
+from capex.pose import Array
+from capex.worlds import Start, TaskInfo
+from toy import HOME_M, Toy, ToyEnv
+
+LIFT_CM = {"low": 6, "high": 14, **{f"task{n:02d}": 6 + n for n in range(14)}, "broken": 5, "judged": 5, "fixed": 5}
+TASKS = {name: TaskInfo(name, "Lift", 60, "Lift the left hand.", f"the left tip rose by {cm} cm") for name, cm in LIFT_CM.items()}
+
+
+class LabEnv(ToyEnv):
+    def __init__(self, world: str, task: str):
+        self._task = task
+        fixed = task == "fixed"
+        super().__init__(
+            Toy(success=None, size=(32, 32), judge="operator" if task == "judged" else "world", mobile=not fixed, depth=not fixed)
+        )
+        self._spec = replace(self._spec, world=world, task=task, horizon=60, starts=200)
+        self.reset(Start(task, 0))
+
+    def reset(self, start: Start) -> None:
+        if getattr(self, "_task", None) == self._spec.task:
+            super().reset(start)
+        else:
+            super().reset(replace(start, task=self._spec.task))
+
+    def apply(self, action: Array) -> None:
+        super().apply(action)
+        if self._task == "broken":
+            raise PhysicsDiverged("the toy broke, as it always does")
+
+    def success(self) -> bool | None:
+        if self.toy.judge == "operator":
+            return None
+        return bool(self._x["left tip"][2] - HOME_M["left"][2] > LIFT_CM[self._task] / 100)
+
+
+def make(world: str, task: str) -> LabEnv:
+    return LabEnv(world, task)
