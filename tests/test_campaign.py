@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 import capex
 from capex.campaign import events as ev
-from capex.campaign.chain import ChainPlan, chain_order
+from capex.campaign.chain import ChainPlan
 from capex.campaign.patience import Pauses
 from capex.errors import CapexError
 from capex.ledger import Spend
-from capex.store import Chain, Run, read_json
-from lab.model import LabModel, answer
-from wire_server import Turn, WireServer
+from capex.store import Chain, read_json
 
 TESTS = Path(__file__).parent
 TIMES = ("timing.json", "exchange_times.jsonl", "spend.jsonl", "manifest.json", "live.json")
