@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,6 +105,17 @@ class Shape:
         """How many times longer than wide."""
         along, across, _ = self.axes
         return along / max(across, 0.3)
+
+    @functools.cached_property
+    def edge(self) -> tuple[float, float]:
+        """The direction (du, dv) of a side of the narrowest box around the region: how a square thing lies."""
+        best, along = math.inf, (1.0, 0.0)
+        for degrees in range(0, 90, 3):
+            c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+            area = float(np.ptp(c * self.columns + s * self.rows)) * float(np.ptp(-s * self.columns + c * self.rows))
+            if area < best:
+                best, along = area, (c, s)
+        return along
 
     def at(self, pixel: Pixel) -> Pixel:
         """The pixel of the region nearest to a point, by its centre."""

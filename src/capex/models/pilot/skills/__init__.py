@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
-from capex.models.pilot.skills.pick_place import PICK, pick_place
+from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
 from capex.models.pilot.skills.press import PRESS, press
 from capex.models.pilot.skills.swing import CLOSE, close_door
 
 
 def choose(scene: Scene) -> Asking:
     """The skill for an instruction."""
-    if PICK.search(scene.page.instruction):
+    if any(pattern.search(scene.page.instruction) for pattern in (PICK, LIFT, PUT)):
         return pick_place(scene)
     if PRESS.search(scene.page.instruction):
         return press(scene)

@@ -14,6 +14,8 @@ from capex.models.pilot.scene import Scene, ceiling, down, line, path, raised, s
 from capex.plan import Orientation
 from capex.pose import Array
 
+LIFT = re.compile(r"(?:pick up|lift) the ([^.]+?)\.?$", re.I)
+PUT = re.compile(r"put the (.+?) on the (.+?)\.?$", re.I)
 PICK = re.compile(r"pick (?:up )?the (.+?)(?: from the (.+?))? and (?:place|put) it (?:in|on|onto|into|under) the (.+?)\.?$", re.I)
 HOVER_M = 0.10
 LIFT_M = 0.14
@@ -21,30 +23,67 @@ CARRY_M = 0.15
 CLEAR_M = 0.27
 ALIGNED_M = 0.022
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
+DISHES = ("plate", "pan")
 TALL = ("slice", "waffle")  # stands upright: taken near its top
 
 
 def pick_place(scene: Scene) -> Asking:
     """One decision of a pick and place task, from whatever state the page and the views show."""
-    words = PICK.search(scene.page.instruction)
-    assert words is not None
-    item, source, place = words[1], words[2] or "", words[3]
-    dishes = {v.camera: d for v in scene.exterior() if (d := looks.dish(v, place)) is not None}
-    asks = [f for f in (_dish_feature(scene, dishes),) if f is not None]
+    item, source, place = wanted(scene.page.instruction)
+    dishes = {v.camera: d for v in scene.exterior() if (d := looks.dish(v, place)) is not None} if _is_dish(place) else {}
+    asks = [f for f in (_dish_feature(scene, dishes), *_support_features(scene, place)) if f is not None]
     if scene.page.word == "holding":
-        answers = yield asks
-        return _carry(scene, item, place, _dish_centre(answers))
+        if not place:
+            return Intent(f"I hold the {item}: lift it.", tuple(line(scene.tip, raised(scene.tip, LIFT_M))))
+        answers = (yield asks) if asks else {}
+        return _carry(scene, item, place, _dish_centre(answers) if _is_dish(place) else _top(answers))
     seen = {v.camera: s for v in scene.exterior() if (s := _item(v, item, source, dishes)) is not None}
     asks += [scene.feature("item", {c: spots_on(s, (0.0, -0.6, 0.6)) for c, s in seen.items()})] if seen else []
     wrist = _wrist_item(scene, item)
     if wrist is not None and scene.brief.locate:
         asks += _wrist_features(scene, wrist)
-    answers = yield asks
-    centre = _dish_centre(answers)
+    answers = (yield asks) if asks else {}
+    centre = _dish_centre(answers) if _is_dish(place) else _top(answers)
     thing = answers["item"].agreed() if "item" in answers else None
     if thing is not None and _in_place(scene, thing, centre) and float(np.linalg.norm(scene.tip - thing)) < CLEAR_M:
         return Intent(f"The {item} lies in place; back off.", tuple(_retreat(scene.tip)))
     return _grasp(scene, item, thing, wrist, answers)
+
+
+def wanted(instruction: str) -> tuple[str, str, str]:
+    """What to take, from where, and where to put it; the last two may be empty."""
+    if words := PICK.search(instruction):
+        return words[1], words[2] or "", words[3]
+    if words := PUT.search(instruction):
+        return words[1], "", words[2]
+    words = LIFT.search(instruction)
+    return (words[1] if words else ""), "", ""
+
+
+def _is_dish(place: str) -> bool:
+    return any(word in DISHES for word in place.split())
+
+
+def _support_features(scene: Scene, place: str) -> list[Feature]:
+    """A thing that another one is to be put on: spots all over it, from every view that shows it."""
+    if not place or _is_dish(place):
+        return []
+    seen = {v.camera: s[0] for v in scene.views.values() if (s := looks.coloured(v, place))}
+    spots = {
+        c: [*spots_on(s, (-0.6, 0.0, 0.6)), s.across(-0.6), s.across(0.6)] for c, s in seen.items() if c != "wrist" or scene.points_down()
+    }
+    return [scene.feature("support", spots)] if spots else []
+
+
+def _top(answers: Answers) -> Array | None:
+    """The middle of a thing's upper face: of the spots that lie highest, those seen from above where there are any."""
+    found = answers.get("support", Found())
+    points = found.all("wrist") or found.all()
+    if not points:
+        return None
+    stack = np.stack(points)
+    high = stack[stack[:, 2] > stack[:, 2].max() - 0.015]
+    return np.asarray(high.mean(axis=0))
 
 
 def _item(view: View, item: str, source: str, dishes: dict[str, Ellipse]) -> Shape | None:
@@ -136,7 +175,7 @@ def _grasp(scene: Scene, item: str, thing: Array | None, wrist: Shape | None, an
     point = close_up if close_up is not None else thing
     assert point is not None
     orientation: Orientation = "keep" if scene.points_down() else "down"
-    if wrist is not None and wrist.elongation > 1.3 and (close_up is not None or not scene.brief.locate):
+    if wrist is not None and (wrist.elongation > 1.3 or "cube" in item) and (close_up is not None or not scene.brief.locate):
         orientation = down(_long_side(scene, wrist, answers) + 0.35 * (_empty_closes(scene) // 2))
     elif _empty_closes(scene):
         orientation = down(0.6 * _empty_closes(scene))
@@ -162,10 +201,16 @@ def _grasp(scene: Scene, item: str, thing: Array | None, wrist: Shape | None, an
 def _long_side(scene: Scene, wrist: Shape, answers: Answers) -> float:
     """The yaw of the thing's long axis: from its located ends, or as it lies in the wrist view, whose upper edge is the hand's front."""
     ends = answers.get("wrist item", Found()).points.get("wrist", ())[1:]
-    if len(ends) == 2 and ends[0] is not None and ends[1] is not None and float(np.linalg.norm((ends[1] - ends[0])[:2])) > 0.02:
+    if (
+        wrist.elongation >= 1.3
+        and len(ends) == 2
+        and ends[0] is not None
+        and ends[1] is not None
+        and float(np.linalg.norm((ends[1] - ends[0])[:2])) > 0.02
+    ):
         along = ends[1] - ends[0]
         return math.atan2(along[1], along[0])
-    du, dv = wrist.axes[2]
+    du, dv = wrist.edge if wrist.elongation < 1.3 else wrist.axes[2]
     hand = math.atan2(scene.page.rotation[1, 0], scene.page.rotation[0, 0])
     return hand + math.atan2(-du, -dv)
 
@@ -199,13 +244,13 @@ def _carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
     if centre is None:
         return Intent(f"I hold the {item} but do not see the {place}: move it aside and look.", tuple(_aside(scene)))
     tall = any(word in item for word in TALL)
-    hang = 0.085 if tall else 0.035  # how far the held thing reaches below the tip
+    hang = 0.085 if tall else 0.022 if "cube" in item else 0.035  # how far the held thing reaches below the tip
     learned = [
         w.offset_cm[2] / 100
         for w in scene.brief.references_with("release")
         if w.offset_cm is not None and max(map(abs, w.offset_cm[:2])) <= 9
     ]
-    above = float(np.median(learned)) if learned and not tall else hang + 0.015
+    above = float(np.median(learned)) if learned and not tall else hang + (0.006 if "cube" in item else 0.015)
     target = np.array([centre[0], centre[1], centre[2] + max(above, hang)])
     over = raised(target, CARRY_M - 0.05)
     lateral = float(np.linalg.norm((tip - target)[:2]))
