@@ -28,6 +28,7 @@ AREAS = {  # area of the time budget -> test files
         "test_stats",
     ),
     "pilot and collect": ("test_pilot",),
+    "report and browser": ("test_report",),
     "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
     "robosuite": ("test_robosuite",),
 }

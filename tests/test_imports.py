@@ -13,8 +13,10 @@ HOMES = {  # package -> the only places that may import it
     "robosuite": ("worlds/robosuite.py", "bench.py"),
     "OpenGL": ("worlds/render.py",),
     "av": ("film.py",),
-    "matplotlib": ("worlds/kitchen/reach.py",),
-    "scipy": ("stats.py",),
+    "jinja2": ("report/page.py",),
+    "markupsafe": ("report/",),
+    "matplotlib": ("worlds/kitchen/reach.py", "report/"),
+    "scipy": ("stats.py", "models/pilot/"),
     "statsmodels": ("stats.py",),
     "tyro": ("cli",),
     "openai": ("models/",),
@@ -44,6 +46,12 @@ LAYERS = {
     "calibrator.py": ("executor", "plan", "pose"),
     "commit.py": (),
     "stats.py": ("pose",),
+    "report/data.py": ("errors", "memory", "models", "pose", "run", "store", "worlds"),
+    "report/sources.py": ("arms", "report"),
+    "report/compare.py": ("report", "stats"),
+    "report/experience.py": ("report", "stats"),
+    "report/calibration.py": ("pose", "report", "stats"),
+    "report/costs.py": ("errors", "ledger", "models", "prices", "report"),
     "demonstrator.py": (
         "arms",
         "calibrator",
@@ -101,6 +109,13 @@ def test_dependencies_point_one_way():
     for place, allowed in LAYERS.items():
         used = {m.split(".")[1] for m in _imports(ROOT / place) if m.startswith("capex.")}
         assert used <= set(allowed), f"{place} imports {sorted(used - set(allowed))}"
+
+
+def test_the_reports_numbers_know_nothing_of_its_pictures():
+    drawing = {"tables", "figures", "plots", "strips", "cards", "drawing", "sections", "page"}
+    for name in ("data", "sources", "compare", "experience", "calibration", "costs"):
+        used = {m.split(".")[2] for m in _imports(ROOT / "report" / f"{name}.py") if m.startswith("capex.report.")}
+        assert not used & drawing, f"report/{name}.py imports {sorted(used & drawing)}"
 
 
 def test_there_is_no_utils_module():

@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import subprocess
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -350,7 +351,7 @@ def test_tables_escape_what_latex_and_csv_would_read():
         r"a\_b \& 50\% of \$5 \{x\} \textbackslash{}input\{y\} \textasciitilde{} \textasciicircum{} \# \textless{}b\textgreater{}" in text
     )
     assert r"$\infty$" in text
-    assert latex("τ − 1 ≥ …".replace("−", "\N{MINUS SIGN}")) == r"$\tau$ $-$ 1 $\ge$ \dots{}"
+    assert latex("τ \N{MINUS SIGN} 1 ≥ …") == r"$\tau$ $-$ 1 $\ge$ \dots{}"
     (row,) = csv.DictReader(table.csv().splitlines())
     assert row == {"x": nasty, "y": "inf", "z": ""}
 
@@ -410,14 +411,20 @@ def test_csv_holds_the_numbers_that_the_page_shows(written, synthetic):
     assert len(starts) == 16
 
 
-def test_a_report_in_the_same_folder_replaces_the_earlier_one_and_nothing_else(synthetic, tmp_path):
-    runs.campaign(tmp_path / "small", ["CloseFridge"], ["base"], 2)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Two starts of the base arm."""
+    path = tmp_path_factory.mktemp("small") / "run"
+    runs.campaign(path, ["CloseFridge"], ["base"], 2)
+    return path
+
+
+def test_a_report_in_the_same_folder_replaces_the_earlier_one_and_nothing_else(written, small, tmp_path):
     out = tmp_path / "out"
-    (out / "figures").mkdir(parents=True)
+    shutil.copytree(written, out)
     (out / "figures" / "mine.svg").write_text("mine")
-    report.write([synthetic], out, strips=0)
     assert (out / "figures" / "reliability.svg").exists()
-    page = report.write([tmp_path / "small"], out, strips=0)
+    page = report.write([small], out, strips=0)
     assert page == out / "report.html"
     assert not (out / "figures" / "reliability.svg").exists()
     assert (out / "figures" / "mine.svg").read_text() == "mine"
@@ -479,12 +486,10 @@ def test_one_source_alone_has_nothing_to_pair(tmp_path):
     assert "No executed waypoint carries a stated confidence" in text
 
 
-def test_the_command_prints_the_page_and_refuses_with_a_sentence(synthetic, tmp_path):
-    import sys
-
+def test_the_command_prints_the_page_and_refuses_with_a_sentence(small, tmp_path):
     command = [sys.executable, "-m", "capex.cli", "report"]
     done = subprocess.run(
-        [*command, str(synthetic), "--out", str(tmp_path / "out"), "--strips", "0"], capture_output=True, text=True, check=True
+        [*command, str(small), "--out", str(tmp_path / "out"), "--strips", "0"], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == str(tmp_path / "out" / "report.html")
     refused = subprocess.run([*command, str(tmp_path), "--out", str(tmp_path / "other")], capture_output=True, text=True, check=False)

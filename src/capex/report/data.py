@@ -166,7 +166,8 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
                 data.episodes.append(_episode(found, number))
             except (TypeError, ValueError, AttributeError) as error:
                 damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
-        data.invalid += [_invalid(a, loaded.world, loaded.arm, number) for a in loaded.invalid]
+        stand_in = bool(info.manifest.get("stand_in"))
+        data.invalid += [_invalid(a, loaded.world, loaded.arm, number, stand_in) for a in loaded.invalid]
         for damage in damaged:
             place = damage.path.relative_to(run.path)
             data.problems.append(f"Run {info.name}: {place} was left out: {damage.reason.replace(str(damage.path) + '/', '')}.")
@@ -279,7 +280,7 @@ def _waypoints(planned: Sequence[Turn]) -> Waypoints:
     )
 
 
-def _invalid(attempt: InvalidAttempt, world: str, arm: str, run: int) -> Invalid:
+def _invalid(attempt: InvalidAttempt, world: str, arm: str, run: int, stand_in: bool) -> Invalid:
     raw = attempt.record
     ledger = raw.get("ledger") or {}
     return Invalid(
@@ -289,7 +290,7 @@ def _invalid(attempt: InvalidAttempt, world: str, arm: str, run: int) -> Invalid
         task=str(raw.get("task", attempt.chain.split("--")[1])),
         arm=arm,
         model=str(raw.get("model", "")),
-        stand_in=bool(raw.get("stand_in", False)),
+        stand_in=bool(raw.get("stand_in", stand_in)),
         start=attempt.index,
         error=attempt.error,
         requests=int(ledger.get("requests", raw.get("requests", 0))),
