@@ -158,20 +158,22 @@ KETTLES: dict[str, Colour] = {
 FAUCET_CAPS = {"red": Colour(1.7, 0.885, 3.0, 0.035, 0.25), "blue": Colour(225, 0.855, 3.0, 0.035, 0.25)}
 
 
-def kettle_lever(view: View, colour: str) -> Shape | None:
-    """The red switch lever at the foot of the kettle of a colour: the colour right above it says whose it is."""
-    best: tuple[float, Shape] | None = None
+def kettle_lever(view: View, colour: str) -> tuple[Shape, Shape] | None:
+    """The red switch lever at the foot of the kettle of a colour, and that kettle's shell: the colour right above a lever says whose it is."""
+    best: tuple[Shape, Shape] | None = None
     bodies = {name: view.like(c) for name, c in KETTLES.items()}
     for lever in shapes(view, view.like(LEVER) & ~hand_zone(view), 0.00012, 0.05, close=1):
         size = max(6, round(1.6 * lever.axes[0]))
         above = 2 if view.camera == "wrist" else 3
-        rows = slice(max(0, int(lever.rows.min()) - above * size), int(lever.rows.max()) + 1)
-        columns = slice(max(0, int(lever.columns.min()) - size), int(lever.columns.max()) + 1 + size)
-        shares = {name: float(mask[rows, columns].mean()) for name, mask in bodies.items()}
+        top, start = max(0, int(lever.rows.min()) - above * size), max(0, int(lever.columns.min()) - size)
+        box = (slice(top, int(lever.rows.max()) + 1), slice(start, int(lever.columns.max()) + 1 + size))
+        shares = {name: float(mask[box].mean()) for name, mask in bodies.items()}
         shares["black"] *= 0.45  # every kettle has a black foot, lid and handle
-        if max(shares, key=lambda name: shares[name]) == colour and (best is None or lever.area > best[1].area):
-            best = (shares[colour], lever)
-    return best[1] if best else None
+        if max(shares, key=lambda name: shares[name]) == colour and (best is None or lever.area > best[0].area):
+            window = np.zeros(view.value.shape, dtype=bool)
+            window[box] = bodies[colour][box]
+            best = (lever, shapes(view, window, 0.0, 1.0)[0])
+    return best
 
 
 def faucet_handle(view: View, colour: str) -> tuple[Shape | None, Shape | None]:

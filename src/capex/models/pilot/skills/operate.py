@@ -16,6 +16,7 @@ import numpy as np
 from capex.models.pilot import looks
 from capex.models.pilot.eyes import Shape
 from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move
+from capex.models.pilot.rig import PLACES
 from capex.models.pilot.scene import Scene, ceiling, down, line, path, spots_on
 from capex.plan import Orientation
 from capex.pose import Array
@@ -28,6 +29,7 @@ DRIVES_MAX = 3
 ON_TRACK_M = 0.03
 LEVER_M = 0.10  # from a faucet handle's axis to where it is pushed
 UP_M = 0.08
+SHELL_M = 0.065  # a kettle's radius
 
 
 @dataclass(frozen=True)
@@ -147,18 +149,37 @@ def press_lever(scene: Scene) -> Asking:
     words = KETTLE.search(scene.page.instruction)
     assert words is not None
     seen = {v.camera: s for v in scene.views.values() if (s := looks.kettle_lever(v, words[1].lower())) is not None}
-    answers = (yield [scene.feature("lever", {c: _spread(s) for c, s in seen.items()}, 0.52)]) if seen else {}
+    asks = [scene.feature("lever", {c: _spread(s) for c, (s, _) in seen.items()}, 0.52)] if seen else []
+    shells = {c: spots_on(shell, (0.0, -0.4, 0.4)) for c, (_, shell) in seen.items() if c != "wrist"}
+    asks += [scene.feature("shell", shells, 0.56)] if shells else []
+    answers = (yield asks) if asks else {}
     lever = _lever(answers.get("lever", Found()))
     if lever is None:
         return lost(scene, f"lever of the {words[1]} kettle")
     if drive := stand(scene, lever, (0.36, 0.47, 0.58), 0.20):
         return Intent("Drive so that the kettle is in front of the hand.", drive=drive)
     count = tries(scene, lever)
-    aside = ((0.0, 0.0), (-0.012, 0.0), (0.008, 0.012), (0.008, -0.012), (0.015, 0.0))[count % 5]
-    spot = lever + np.array([aside[0] - 0.008, aside[1], 0.0])
+    turned = _kettle_yaw(scene, answers.get("shell", Found()), lever) + (0.0, 0.0, 0.35, -0.35)[count % 4]
+    outwards = np.array([-math.cos(turned), -math.sin(turned), 0.0])
+    aside = (0.008, 0.018, 0.0, 0.008)[count % 4]
+    spot = lever + aside * outwards
     begin = np.array([spot[0], spot[1], spot[2] + TIP_TO_END_M + 0.03])
     end = np.array([spot[0], spot[1], spot[2] - 0.03 - 0.008 * min(count, 2)])
-    return follow(scene, Track("lever", begin, (end,), "keep" if scene.points_down() else "down", from_above(scene.tip, begin), count))
+    return follow(scene, Track("lever", begin, (end,), down(turned), from_above(scene.tip, begin), count))
+
+
+def _kettle_yaw(scene: Scene, shell: Found, lever: Array) -> float:
+    """How the kettle is turned: the wide hand must come down along its shell. The axis lies behind the seen side of the shell."""
+    axes = []
+    for camera in ("left", "right"):
+        front = shell.middle(camera)
+        if front is not None and float(np.linalg.norm((front - lever)[:2])) < 0.20:
+            sight = (front - np.array(PLACES[camera])) * (1, 1, 0)
+            axes.append(front + (SHELL_M if scene.brief.locate else 0.0) * sight / float(np.linalg.norm(sight)))
+    if not axes:
+        return 0.0
+    inwards = np.mean(axes, axis=0) - lever
+    return float(np.clip(math.asin(float(np.clip(inwards[1] / 0.104, -1.0, 1.0))), -0.7, 0.7))
 
 
 def _spread(shape: Shape) -> list[tuple[float, float]]:
