@@ -146,3 +146,42 @@ def steel(view: View) -> Mask:
 def dark_metal(view: View) -> Mask:
     """Dark handles."""
     return (view.saturation < 0.09) & view.between(0.05, 0.33)
+
+
+LEVER = Colour(1.7, 0.91, 2.5, 0.03, 0.25)
+KETTLES: dict[str, Colour] = {
+    "green": Colour(141, 0.51, 5, 0.06, 0.12),
+    "blue": Colour(218, 0.745, 5, 0.05, 0.15),
+    "white": Colour(60, 0.022, 6, 0.014, 0.40),
+    "black": Colour(240, 0.08, 8, 0.07, 0.03, 0.20),
+}
+FAUCET_CAPS = {"red": Colour(1.7, 0.885, 3.0, 0.035, 0.25), "blue": Colour(225, 0.855, 3.0, 0.035, 0.25)}
+
+
+def kettle_lever(view: View, colour: str) -> tuple[Shape, Shape] | None:
+    """The red switch lever at the foot of the kettle of a colour, and that kettle's shell: the colour right above a lever says whose it is."""
+    best: tuple[Shape, Shape] | None = None
+    bodies = {name: view.like(c) for name, c in KETTLES.items()}
+    for lever in shapes(view, view.like(LEVER) & ~hand_zone(view), 0.00012, 0.05, close=1):
+        size = max(6, round(1.6 * lever.axes[0]))
+        above = 2 if view.camera == "wrist" else 3
+        top, start = max(0, int(lever.rows.min()) - above * size), max(0, int(lever.columns.min()) - size)
+        box = (slice(top, int(lever.rows.max()) + 1), slice(start, int(lever.columns.max()) + 1 + size))
+        shares = {name: float(mask[box].mean()) for name, mask in bodies.items()}
+        shares["black"] *= 0.45  # every kettle has a black foot, lid and handle
+        if max(shares, key=lambda name: shares[name]) == colour and (best is None or lever.area > best[0].area):
+            window = np.zeros(view.value.shape, dtype=bool)
+            window[box] = bodies[colour][box]
+            best = (lever, shapes(view, window, 0.0, 1.0)[0])
+    return best
+
+
+def faucet_handle(view: View, colour: str) -> tuple[Shape | None, Shape | None]:
+    """A faucet handle's coloured cap, on its axis, and the coloured end of its lever: two blobs side by side, the cap is the upper one."""
+    found = [s for s in shapes(view, view.like(FAUCET_CAPS[colour]), 0.00004, 0.004) if s.elongation < 6]
+    for k, a in enumerate(found):
+        for b in found[k + 1 :]:
+            apart = float(np.hypot(a.centre[0] - b.centre[0], a.centre[1] - b.centre[1]))
+            if apart < 0.10 * view.height:
+                return (a, b) if a.centre[1] < b.centre[1] else (b, a)
+    return (None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
+from capex.models.pilot.skills.operate import FAUCET, KETTLE, press_lever, swing_handle
 from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
 from capex.models.pilot.skills.press import PRESS, press
 from capex.models.pilot.skills.shelve import SHELVE, shelve
@@ -20,6 +21,10 @@ def choose(scene: Scene) -> Asking:
         return press(scene)
     if CLOSE.search(scene.page.instruction):
         return close_door(scene)
+    if KETTLE.search(scene.page.instruction):
+        return press_lever(scene)
+    if FAUCET.search(scene.page.instruction):
+        return swing_handle(scene)
     return _lost(scene)
 
 
