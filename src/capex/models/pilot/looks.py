@@ -146,3 +146,25 @@ def steel(view: View) -> Mask:
 def dark_metal(view: View) -> Mask:
     """Dark handles."""
     return (view.saturation < 0.09) & view.between(0.05, 0.33)
+
+
+def knobs(view: View) -> list[tuple[Shape, Shape]]:
+    """Steel knobs on dark round plates: the head of each, and its plate."""
+    dark = view.grey(0.12, 0.08, 0.20) & (np.abs(view.hue - 240) < 16) & ~hand_zone(view)
+    bright = (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.34, 1.01) & ~hand_zone(view)
+    plates = [s for s in shapes(view, dark, 0.0001, 0.01) if s.elongation < 4]
+    found = []
+    for metal in shapes(view, bright, 0.0003, 0.015):
+        beside = [p for p in plates if p.beside(metal, 3) and p.area < 2.5 * metal.area]
+        if metal.elongation > 4 or not beside:
+            continue
+        plate = beside[0]
+        away = np.hypot(metal.columns + 0.5 - plate.centre[0], metal.rows + 0.5 - plate.centre[1])
+        outer = away > 0.5 * away.max()
+        found.append((Shape(view.camera, metal.rows[outer], metal.columns[outer]), plate))
+    return found
+
+
+def wooden(view: View) -> Mask:
+    """Fronts of cupboards and drawers."""
+    return view.like(Colour(29, 0.565, 2.5, 0.03, 0.2, 0.7))

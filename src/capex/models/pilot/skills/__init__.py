@@ -6,6 +6,7 @@ from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
 from capex.models.pilot.skills.pick_place import PICK, pick_place
 from capex.models.pilot.skills.press import PRESS, press
+from capex.models.pilot.skills.slide import DRAW, draw_out
 from capex.models.pilot.skills.swing import CLOSE, close_door
 
 
@@ -17,6 +18,8 @@ def choose(scene: Scene) -> Asking:
         return press(scene)
     if CLOSE.search(scene.page.instruction):
         return close_door(scene)
+    if DRAW.search(scene.page.instruction):
+        return draw_out(scene)
     return _lost(scene)
 
 
