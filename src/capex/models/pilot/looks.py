@@ -168,3 +168,16 @@ def knobs(view: View) -> list[tuple[Shape, Shape]]:
 def wooden(view: View) -> Mask:
     """Fronts of cupboards and drawers."""
     return view.like(Colour(29, 0.565, 2.5, 0.03, 0.2, 0.7))
+
+
+def upright_handles(view: View) -> list[Shape]:
+    """Upright steel bars with a wooden door on at least one side, longest first; the posts that hold them are taken away before."""
+    wood = wooden(view)
+    metal = ndimage.binary_opening(steel(view) & ~hand_zone(view), np.ones((view.height // 36, 1)))
+    found = []
+    for bar in bars(view, metal, 0.05):
+        aside = round(0.024 * view.width)
+        left, right = (float(wood[bar.rows, np.clip(bar.columns + d, 0, view.width - 1)].mean()) for d in (-aside, aside))
+        if abs(bar.axes[2][1]) > 0.85 and max(left, right) > 0.6:
+            found.append(bar)
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
+from capex.models.pilot.skills.open_door import OPEN, open_door
 from capex.models.pilot.skills.pick_place import PICK, pick_place
 from capex.models.pilot.skills.press import PRESS, press
 from capex.models.pilot.skills.slide import DRAW, draw_out
@@ -20,6 +21,8 @@ def choose(scene: Scene) -> Asking:
         return close_door(scene)
     if DRAW.search(scene.page.instruction):
         return draw_out(scene)
+    if OPEN.search(scene.page.instruction):
+        return open_door(scene)
     return _lost(scene)
 
 

@@ -8,14 +8,14 @@ import re
 import numpy as np
 
 from capex.models.pilot import looks, matching
-from capex.models.pilot.eyes import Pixel, Shape, View
+from capex.models.pilot.eyes import Pixel, Shape
 from capex.models.pilot.ground import Asking, Drive, Found, Intent, Move
 from capex.models.pilot.scene import Scene, down, line, path, raised
 from capex.models.pilot.skills.stand import drives, line_up
 from capex.pose import Array
 
 DRAW = re.compile(r"open the (left|right) drawer", re.I)
-KNOB_HEIGHT_M = 0.35  # of a drawer under a worktop
+KNOB_HEIGHT_M = 0.33  # of a drawer under a worktop
 KNOB_INTO_M, KNOB_BELOW_M = 0.010, 0.010  # from the side of a knob that the cameras see to its middle
 STAND_M = 0.60  # from the mount to the knob
 NEAREST_M = 0.40  # the arm draws it no nearer
