@@ -18,8 +18,6 @@ from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from judge import light_torchvision
-
 from capex.campaign.expert import run_expert
 from capex.export import Filters, Pipeline
 from capex.export.features import Layout
@@ -28,6 +26,7 @@ from capex.export.lerobot import Job, Joiner, write_shard
 from capex.export.selection import Attempt, find_attempts, select
 from capex.store import write_json
 from capex.worlds import Image
+from judge import light_torchvision
 
 light_torchvision()
 from lerobot.datasets.lerobot_dataset import LeRobotDataset

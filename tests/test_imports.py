@@ -9,19 +9,17 @@ import capex
 
 ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
-    "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite.py", "bench.py"),
-    "robosuite": ("worlds/robosuite.py", "bench.py"),
+    "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite/", "bench.py"),
+    "robosuite": ("worlds/robosuite/", "bench.py"),
     "OpenGL": ("worlds/render.py",),
-    "av": ("film.py",),
+    "av": ("film.py", "export/video.py"),
     "jinja2": ("report/page.py",),
     "markupsafe": ("report/",),
     "matplotlib": ("worlds/kitchen/reach.py", "report/"),
     "scipy": ("stats.py", "models/pilot/"),
-    "av": ("film.py", "export/video.py"),
     "pyarrow": ("export/features.py", "export/lerobot.py", "export/rolling.py"),
     "h5py": ("export/hdf5.py",),
-    "matplotlib": ("worlds/kitchen/reach.py",),
-    "scipy": ("stats.py",),
+    "ray": ("campaign/engines/",),
     "statsmodels": ("stats.py",),
     "tyro": ("cli",),
     "openai": ("models/",),

@@ -185,3 +185,40 @@ def faucet_handle(view: View, colour: str) -> tuple[Shape | None, Shape | None]:
             if apart < 0.10 * view.height:
                 return (a, b) if a.centre[1] < b.centre[1] else (b, a)
     return (None, None)
+
+
+def knobs(view: View) -> list[tuple[Shape, Shape]]:
+    """Steel knobs on dark round plates: the head of each, and its plate."""
+    dark = view.grey(0.12, 0.08, 0.20) & (np.abs(view.hue - 240) < 16) & ~hand_zone(view)
+    bright = (
+        (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.34, 1.01) & ~hand_zone(view)
+    )
+    plates = [s for s in shapes(view, dark, 0.0001, 0.01) if s.elongation < 4]
+    found = []
+    for metal in shapes(view, bright, 0.0003, 0.015):
+        beside = [p for p in plates if p.beside(metal, 3) and p.area < 2.5 * metal.area]
+        if metal.elongation > 4 or not beside:
+            continue
+        plate = beside[0]
+        away = np.hypot(metal.columns + 0.5 - plate.centre[0], metal.rows + 0.5 - plate.centre[1])
+        outer = away > 0.5 * away.max()
+        found.append((Shape(view.camera, metal.rows[outer], metal.columns[outer]), plate))
+    return found
+
+
+def wooden(view: View) -> Mask:
+    """Fronts of cupboards and drawers."""
+    return view.like(Colour(29, 0.565, 2.5, 0.03, 0.2, 0.7))
+
+
+def upright_handles(view: View) -> list[Shape]:
+    """Upright steel bars with a wooden door on at least one side, longest first; the posts that hold them are taken away before."""
+    wood = wooden(view)
+    metal = ndimage.binary_opening(steel(view) & ~hand_zone(view), np.ones((view.height // 36, 1)))
+    found = []
+    for bar in bars(view, metal, 0.05):
+        aside = round(0.024 * view.width)
+        left, right = (float(wood[bar.rows, np.clip(bar.columns + d, 0, view.width - 1)].mean()) for d in (-aside, aside))
+        if abs(bar.axes[2][1]) > 0.85 and max(left, right) > 0.6:
+            found.append(bar)
+    return found

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
+from capex.models.pilot.skills.open_door import OPEN, open_door
 from capex.models.pilot.skills.operate import FAUCET, KETTLE, press_lever, swing_handle
 from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
 from capex.models.pilot.skills.press import PRESS, press
 from capex.models.pilot.skills.shelve import SHELVE, shelve
+from capex.models.pilot.skills.slide import DRAW, draw_out
 from capex.models.pilot.skills.swing import CLOSE, close_door
 
 
@@ -25,6 +27,10 @@ def choose(scene: Scene) -> Asking:
         return press_lever(scene)
     if FAUCET.search(scene.page.instruction):
         return swing_handle(scene)
+    if DRAW.search(scene.page.instruction):
+        return draw_out(scene)
+    if OPEN.search(scene.page.instruction):
+        return open_door(scene)
     return _lost(scene)
 
 
