@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
+from capex.models.pilot.skills.cover import COVER, cover
 from capex.models.pilot.skills.open_door import OPEN, open_door
 from capex.models.pilot.skills.operate import FAUCET, KETTLE, press_lever, swing_handle
 from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
@@ -15,6 +16,8 @@ from capex.models.pilot.skills.swing import CLOSE, close_door
 
 def choose(scene: Scene) -> Asking:
     """The skill for an instruction."""
+    if COVER.search(scene.page.instruction):
+        return cover(scene)
     if SHELVE.search(scene.page.instruction):
         return shelve(scene)
     if any(pattern.search(scene.page.instruction) for pattern in (PICK, LIFT, PUT)):
