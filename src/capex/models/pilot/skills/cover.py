@@ -118,7 +118,8 @@ def _take(scene: Scene, colour: str, rim: Array | None, knob: Shape | None, answ
         return Intent(f"I do not see the {colour} lid: move aside and look.", tuple(line(tip, goal, "down")))
     if close_up is not None and lid is not None and float(np.linalg.norm((close_up - lid)[:2])) > 0.08:
         close_up = None
-    point = close_up if close_up is not None else lid
+    both = all(answers.get("lid", Found()).middle(c) is not None for c in ("left", "right"))
+    point = lid if lid is not None and (both or close_up is None) else close_up  # a whole disc from two sides beats a small knob
     assert point is not None
     height = float(lid[2]) + KNOB_OVER_DISC_M if lid is not None else float(point[2]) - 0.016
     grasp = np.array([point[0], point[1], height])
@@ -142,7 +143,7 @@ def _take(scene: Scene, colour: str, rim: Array | None, knob: Shape | None, answ
         hover,
     ]
     moves = path(tip, [p for p in way if float(np.linalg.norm(p - tip)) > 0.012], orientation)
-    if close_up is None and scene.brief.locate:
+    if (close_up is None or lateral > 0.06) and scene.brief.locate:
         return Intent("Go over the lid and look from above.", (*opening, *moves))
     return Intent("Over the lid, down onto its knob, close, lift.", (*opening, *moves, *line(hover, grasp, "keep", "close", True), *lift))
 
