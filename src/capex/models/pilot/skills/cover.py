@@ -10,6 +10,7 @@ import numpy as np
 from capex.models.pilot import looks
 from capex.models.pilot.eyes import Colour, Pixel, Shape, View, shapes
 from capex.models.pilot.ground import Answers, Asking, Drive, Found, Intent, Move
+from capex.models.pilot.rig import PLACES
 from capex.models.pilot.scene import Scene, ceiling, down, line, path, raised
 from capex.plan import Orientation
 from capex.pose import Array
@@ -26,6 +27,8 @@ STAND_M = 0.36  # how far ahead the jug stands when the lid is put on
 KNOB_OVER_DISC_M = 0.014  # from the lid's upper face to the middle of its knob
 KNOB_OVER_RIM_M = 0.026  # from the rim to the middle of the knob, when the lid is on
 HOVER_M = 0.09
+JUG_RADIUS_M = 0.056
+RIM_M = 0.65  # a jug's rim above the robot's mount, where its ends were not seen
 ALIGNED_M = 0.02
 CLEAR_OF_JUG_M = 0.15
 
@@ -92,14 +95,27 @@ def _rim(view: View) -> list[Pixel]:
     if widest is None:
         return []
     row, left, right = widest
-    return [jug.at((left + 2.5, row + 0.5)), jug.at((right - 1.5, row + 0.5))]
+    middle = (left + right) / 2
+    shell = [jug.at((middle + du * (right - left), row + f * (top + height - row))) for f in (0.3, 0.5, 0.7) for du in (-0.12, 0.12)]
+    return [jug.at((left + 2.5, row + 0.5)), jug.at((right - 1.5, row + 0.5)), *shell]
 
 
 def _centre(answers: Answers) -> Array | None:
-    """The middle of the rim: half way between its ends, both views together."""
+    """The middle of the rim: as high as its ends, half a jug behind what is seen of its shell."""
     found = answers.get("rim", Found())
-    middles = [(row[0] + row[1]) / 2 for row in found.points.values() if len(row) == 2 and row[0] is not None and row[1] is not None]
-    return np.asarray(np.mean(middles, axis=0)) if middles else None
+    axes, heights = [], []
+    for camera, row in found.points.items():
+        shell = [p for p in row[2:] if p is not None]
+        if not shell or camera not in PLACES:
+            continue
+        front = np.median(np.stack(shell), axis=0)
+        away = front[:2] - np.array(PLACES[camera][:2])
+        axes.append(front[:2] + JUG_RADIUS_M * away / float(np.linalg.norm(away)))
+        heights += [float(p[2]) for p in row[:2] if p is not None and float(np.linalg.norm((p - front)[:2])) < 0.12]
+    if not axes or (len(axes) == 2 and float(np.linalg.norm(axes[0] - axes[1])) > 0.10):
+        return None
+    x, y = np.mean(axes, axis=0)
+    return np.array([x, y, float(np.median(heights)) if heights else RIM_M])
 
 
 def _take(scene: Scene, colour: str, rim: Array | None, knob: Shape | None, answers: Answers) -> Intent:
