@@ -22,12 +22,12 @@ def navigate(draw: Draw, kitchen: Kitchen) -> Situation:
     name = draw.choice(PLACES)
     goal = (-BEFORE_M, kitchen.fixture(name).y, 0.0)
     side = draw.choice((1.0, -1.0))
-    x = goal[0] - draw.uniform(0.30, 0.90)
-    y = goal[1] + side * draw.uniform(0.70, 1.70)
+    x = goal[0] - draw.uniform(0.40, 1.00)
+    y = goal[1] + side * draw.uniform(0.60, 1.50)
     if not kitchen.low_y - 0.4 < y < kitchen.high_y + 0.4:  # that side is the wall's
         y = goal[1] - (y - goal[1])
-    towards = math.atan2(goal[1] - y, 0.75 - x)  # heading at which the place lies straight ahead
-    robot = (x, y, towards + draw.uniform(-0.30, 0.30))
+    towards = 0.8 * math.atan2(goal[1] - y, 0.20 - x)  # turned towards the place, so that it is in view
+    robot = (x, y, towards + draw.uniform(-0.25, 0.25))
     posture = draw_posture(draw, "down")
     things = clutter(draw, kitchen, kitchen.workbench, 3, draw.choice((1.0, -1.0)))
     return Situation(
