@@ -36,15 +36,15 @@ GRASP_BELOW_TOP_M = 0.014
 
 
 def pick_place(env: KitchenEnv, decision: int) -> list[Waypoint]:
-    """Take the object from above and set it into its container."""
+    """Take the object from above and set it into its container, or onto its place."""
     facts, state = env.facts, env.robot_state().arms[ARM]
-    item, container = facts.role("object"), facts.role("container")
+    item, container = facts.role("object"), env.situation.roles.get("container")
     tip, thing = tip_of(env), to_base(env, facts.position(item))
-    place = to_base(env, facts.position(container))
+    place = to_base(env, facts.spot("place") if container is None else facts.position(container))
     half = facts.half_height(item)
     if item in state.held:
         return _carry(tip, thing, place, half)
-    if facts.touching(item, container) and facts.distance_xy(item, container) < 0.07:
+    if (container is None or facts.touching(item, container)) and math.hypot(*(thing - place)[:2]) < 0.07:
         return retreat(tip)
     axis = facts.rotation(item)[:, 0]
     yaw = math.atan2(axis[1], axis[0]) - base_pose(env)[2]
@@ -77,6 +77,7 @@ def retreat(tip: Array) -> list[Waypoint]:
 
 TAKE_M = 0.50  # how far ahead a thing is when it is taken with the hand pointing forward
 CLEAR_OF_JUG_M = 0.15
+DRAWER_STAND_M = 0.42  # from the mount to what lies in a drawer
 COVER_STAND_M = 0.36  # from the mount to a jug: nearer, the hand reaches higher
 REACH_M = 0.73  # how far ahead one is set down
 
@@ -157,3 +158,12 @@ def _beside(jug: Array, towards: Array, above_m: float) -> Array:
     way = (towards - jug)[:2]
     x, y = jug[:2] + way * (CLEAR_OF_JUG_M / max(float(np.linalg.norm(way)), 1e-9))
     return np.array([x, y, min(jug[2] + above_m, ceiling(np.array([x, y, 0.0])))])
+
+
+def out_of_drawer(env: KitchenEnv, decision: int) -> list[Waypoint]:
+    """Line up with what lies in a drawer, then pick it and place it."""
+    facts = env.facts
+    item = facts.role("object")
+    taken = item in env.robot_state().arms[ARM].held or facts.position(item)[2] > facts.spot("place")[2]
+    drive = line_up(env, facts.position(item) - np.array([DRAWER_STAND_M, 0, 0]), 0.05)
+    return drive if drive and not taken and decision < LINE_UP_TRIES else pick_place(env, decision)
