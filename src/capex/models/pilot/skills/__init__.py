@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
-from capex.models.pilot.skills.operate import FAUCET, KETTLE, press_lever, swing_handle
+from capex.models.pilot.skills.operate import FAUCET, KETTLE, MIXER, lift_head, press_lever, swing_handle
 from capex.models.pilot.skills.pick_place import PICK, pick_place
 from capex.models.pilot.skills.press import PRESS, press
 from capex.models.pilot.skills.swing import CLOSE, close_door
+from capex.models.pilot.skills.turn import KNOB, turn_off
 
 
 def choose(scene: Scene) -> Asking:
@@ -22,6 +23,10 @@ def choose(scene: Scene) -> Asking:
         return press_lever(scene)
     if FAUCET.search(scene.page.instruction):
         return swing_handle(scene)
+    if MIXER.search(scene.page.instruction):
+        return lift_head(scene)
+    if KNOB.search(scene.page.instruction):
+        return turn_off(scene)
     return _lost(scene)
 
 
