@@ -309,7 +309,9 @@ def _bar(found: Found) -> Array | None:
 
 def _head_track(scene: Scene, bar: Array) -> Track:
     count = tries(scene, bar, 0.12)
-    deeper = (0.012, 0.022, 0.002)[count % 3]
+    deeper = (0.012, 0.018, 0.006)[count % 3]
+    if float(np.linalg.norm((scene.tip - bar)[[0, 2]])) < 0.07 and abs(scene.tip[1] - bar[1]) < 0.05:
+        bar = np.array([bar[0], scene.tip[1], bar[2]])  # anywhere under the bar is as good
     height = max(float(bar[2]), BAR_HEIGHT_M)
     now = math.asin(min(0.7, (height - BAR_HEIGHT_M) / HEAD_M)) if height > BAR_HEIGHT_M + 0.04 else 0.0
 
@@ -320,8 +322,7 @@ def _head_track(scene: Scene, bar: Array) -> Track:
         return bar + np.array([back + deeper, 0.0, rise - 0.022 - gap])
 
     begin = under(now, 0.028)
-    pushes = [under(now + (HEAD_RAD - now) * k / 5, -0.018) for k in range(1, 6)]
-    pushes.append(pushes[-1] + np.array([0.008, 0.0, 0.015 + 0.008 * min(count, 2)]))
+    pushes = [under(now + (HEAD_RAD - now) * k / 4, -0.034 - 0.006 * min(count, 3)) for k in range(1, 5)]
     low = np.array([min(scene.tip[0], begin[0] - 0.12), begin[1], begin[2]])
     clear = np.array([low[0], scene.tip[1], scene.tip[2]])
     return Track("bar", begin, tuple(pushes), "forward", (clear, low))
