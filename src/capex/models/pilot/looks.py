@@ -169,7 +169,8 @@ def kettle_lever(view: View, colour: str) -> tuple[Shape, Shape] | None:
         box = (slice(top, int(lever.rows.max()) + 1), slice(start, int(lever.columns.max()) + 1 + size))
         shares = {name: float(mask[box].mean()) for name, mask in bodies.items()}
         shares["black"] *= 0.45  # every kettle has a black foot, lid and handle
-        if max(shares, key=lambda name: shares[name]) == colour and (best is None or lever.area > best[0].area):
+        whose = max(shares, key=lambda name: shares[name])
+        if whose == colour and shares[whose] > 0.02 and (best is None or lever.area > best[0].area):
             window = np.zeros(view.value.shape, dtype=bool)
             window[box] = bodies[colour][box]
             best = (lever, shapes(view, window, 0.0, 1.0)[0])
@@ -221,4 +222,54 @@ def upright_handles(view: View) -> list[Shape]:
         left, right = (float(wood[bar.rows, np.clip(bar.columns + d, 0, view.width - 1)].mean()) for d in (-aside, aside))
         if abs(bar.axes[2][1]) > 0.85 and max(left, right) > 0.6:
             found.append(bar)
+MIXERS: dict[str, Colour] = {
+    "red": Colour(0, 0.885, 1.2, 0.03, 0.20),
+    "blue": Colour(203, 0.51, 4, 0.04, 0.20),
+    "yellow": Colour(46.5, 0.755, 4, 0.05, 0.25),
+    "white": Colour(48, 0.052, 6, 0.015, 0.35),
+}
+
+
+def mixer_bar(view: View, colour: str) -> Shape | None:
+    """The bar at the nose of the stand mixer of a colour: bright metal over a bowl, with enamel of that colour above it."""
+    bright = (np.abs(view.hue - 219) < 18) & (view.saturation > 0.008) & (view.saturation < 0.055) & view.between(0.50, 1.01)
+    bright = ndimage.binary_opening(bright & ~hand_zone(view), structure=np.ones((3, 3), dtype=bool))  # without the thin whisk
+    bowl = (np.abs(view.hue - 220) < 9) & (view.saturation > 0.052) & (view.saturation < 0.080) & view.between(0.22, 0.66)
+    bodies = {name: view.like(c) for name, c in MIXERS.items()}
+    best: tuple[float, Shape] | None = None
+    for bar in shapes(view, bright, 0.0003, 0.02):
+        length = round(2 * bar.axes[0])
+        top, bottom = int(bar.rows.min()), int(bar.rows.max()) + 1
+        columns = slice(max(0, int(bar.columns.min())), int(bar.columns.max()) + 1)
+        shares = {name: float(mask[max(0, top - length // 3) : bottom, columns].mean()) for name, mask in bodies.items()}
+        shares["white"] *= 0.3  # the worktop is as white
+        whose = max(shares, key=lambda name: shares[name])
+        under = float(bowl[int(bar.centre[1]) : bottom + length // 2, columns].mean())
+        if whose == colour and shares[whose] > 0.01 and under > 0.04 and (best is None or under * length > best[0]):
+            best = (under * length, bar)
+    return best[1] if best else None
+
+
+KNOB = Colour(240, 0.10, 10, 0.055, 0.02, 0.16)
+STOVE_STEEL = Colour(240, 0.015, 25, 0.014, 0.40, 0.75)
+
+
+def knobs(view: View) -> list[Shape]:
+    """Black knobs in a steel front, largest first."""
+    dark = view.like(KNOB) & ~hand_zone(view)
+    steel_front = view.like(STOVE_STEEL)
+    found = []
+    for knob in shapes(view, dark, 0.0003, 0.008, close=1):
+        if knob.elongation > 4:
+            continue
+        margin = max(5, round(0.8 * knob.axes[0]))
+        top, bottom = int(knob.rows.min()), int(knob.rows.max()) + 1
+        left, right = int(knob.columns.min()), int(knob.columns.max()) + 1
+        beside = [
+            steel_front[top:bottom, max(0, left - margin) : left],
+            steel_front[top:bottom, right : right + margin],
+            steel_front[bottom : bottom + margin, left:right],
+        ]
+        if sum(float(part.mean()) > 0.25 for part in beside if part.size) >= 2:
+            found.append(knob)
     return found

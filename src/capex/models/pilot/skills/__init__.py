@@ -8,10 +8,13 @@ from capex.models.pilot.skills.cover import COVER, cover
 from capex.models.pilot.skills.open_door import OPEN, open_door
 from capex.models.pilot.skills.operate import FAUCET, KETTLE, press_lever, swing_handle
 from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
+from capex.models.pilot.skills.operate import FAUCET, KETTLE, MIXER, lift_head, press_lever, swing_handle
+from capex.models.pilot.skills.pick_place import PICK, pick_place
 from capex.models.pilot.skills.press import PRESS, press
 from capex.models.pilot.skills.shelve import SHELVE, shelve
 from capex.models.pilot.skills.slide import DRAW, draw_out
 from capex.models.pilot.skills.swing import CLOSE, close_door
+from capex.models.pilot.skills.turn import KNOB, turn_off
 
 
 def choose(scene: Scene) -> Asking:
@@ -34,6 +37,10 @@ def choose(scene: Scene) -> Asking:
         return draw_out(scene)
     if OPEN.search(scene.page.instruction):
         return open_door(scene)
+    if MIXER.search(scene.page.instruction):
+        return lift_head(scene)
+    if KNOB.search(scene.page.instruction):
+        return turn_off(scene)
     return _lost(scene)
 
 

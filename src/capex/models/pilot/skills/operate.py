@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,12 +23,16 @@ from capex.pose import Array
 
 KETTLE = re.compile(r"turn on the (\w+) kettle", re.I)
 FAUCET = re.compile(r"(left|right) handle, the one with the (\w+) cap", re.I)
+MIXER = re.compile(r"head of the (\w+) (?:stand )?mixer", re.I)
 FINGER_HALF_M = 0.019  # half the width of the closed fingers, across
 TIP_TO_END_M = 0.0125
 DRIVES_MAX = 3
 ON_TRACK_M = 0.03
 LEVER_M = 0.10  # from a faucet handle's axis to where it is pushed
 UP_M = 0.08
+BAR_HEIGHT_M = 0.735  # of a stand mixer's bar over the mount, head down
+HEAD_M = 0.335  # from a mixer's hinge to its bar
+HEAD_RAD = 0.80
 SHELL_M = 0.065  # a kettle's radius
 
 
@@ -41,7 +45,6 @@ class Track:
     pushes: tuple[Array, ...]
     orientation: Orientation
     way_in: tuple[Array, ...]  # safe points before the beginning
-    tries: int = 0
 
 
 def stand(scene: Scene, point: Array, ahead_m: tuple[float, float, float], aside_m: float, turn_rad: float = 0.0) -> Drive | None:
@@ -127,18 +130,18 @@ def _near(target_cm: Sequence[int], point: Array, within_m: float) -> bool:
     return float(np.linalg.norm((np.array(target_cm) / 100 - point)[:2])) < within_m
 
 
-def lost(scene: Scene, what: str) -> Intent:
+def lost(scene: Scene, what: str, orientation: Orientation = "keep") -> Intent:
     """Not seen: go on with what was deferred, else out of the line of sight, somewhere else than before."""
     last = scene.page.acts[-1].waypoints if scene.page.acts else ()
     deferred = [np.array(w.target_cm) / 100 for w in last if w.status == "deferred" and w.target_cm is not None]
     if deferred:
-        return Intent(f"The hand hides the {what}: go on as planned.", tuple(path(scene.tip, deferred, "keep")))
+        return Intent(f"The hand hides the {what}: go on as planned.", tuple(path(scene.tip, deferred, orientation)))
     tip = scene.tip
     back = np.array([max(0.32, tip[0] - 0.12), tip[1], min(tip[2] + 0.06, ceiling(tip))])
     goals = [back, np.array([0.36, 0.12, 0.66]), np.array([0.36, -0.12, 0.66]), np.array([0.36, 0.0, 0.70])]
     told = [np.array(w.target_cm) / 100 for w in scene.page.told[-6:] if w.target_cm is not None]
     fresh = [g for g in goals if all(float(np.linalg.norm(g - t)) > 0.03 for t in told) and float(np.linalg.norm(g - tip)) > 0.03]
-    return Intent(f"I do not see the {what}: move the hand aside and look.", tuple(path(tip, (fresh or goals[-1:])[:1], "keep")))
+    return Intent(f"I do not see the {what}: move the hand aside and look.", tuple(path(tip, (fresh or goals[-1:])[:1], orientation)))
 
 
 # Kettle
@@ -165,7 +168,7 @@ def press_lever(scene: Scene) -> Asking:
     spot = lever + aside * outwards
     begin = np.array([spot[0], spot[1], spot[2] + TIP_TO_END_M + 0.03])
     end = np.array([spot[0], spot[1], spot[2] - 0.03 - 0.008 * min(count, 2)])
-    return follow(scene, Track("lever", begin, (end,), down(turned), from_above(scene.tip, begin), count))
+    return follow(scene, Track("lever", begin, (end,), down(turned), from_above(scene.tip, begin)))
 
 
 def _kettle_yaw(scene: Scene, shell: Found, lever: Array) -> float:
@@ -270,9 +273,56 @@ def _handle_track(scene: Scene, pivot: Array, grip: Array, side: float) -> Track
         normal = np.array([c * across[0] - s * across[1], s * across[0] + c * across[1], 0.0])
         point = pivot + LEVER_M * out - (away - 0.018) * normal
         pushes.append(np.array([point[0], point[1], height]))
-    return Track("handle", begin, tuple(pushes), down(0.0), from_above(scene.tip, begin), count)
+    return Track("handle", begin, tuple(pushes), down(0.0), from_above(scene.tip, begin))
 
 
-def by_camera(shapes: Mapping[str, Shape], fractions: Sequence[float]) -> dict[str, list[tuple[float, float]]]:
-    """Spots along the long axis of a region in each view."""
-    return {c: spots_on(s, fractions) for c, s in shapes.items()}
+# Stand mixer
+
+
+def lift_head(scene: Scene) -> Asking:
+    """Lift a stand mixer's head by the bar at its nose, from below, along the arc about its hinge."""
+    words = MIXER.search(scene.page.instruction)
+    assert words is not None
+    seen = {v.camera: s for v in scene.views.values() if (s := looks.mixer_bar(v, words[1].lower())) is not None}
+    spots = {c: [*spots_on(s, (-0.9, -0.45, 0.0, 0.45, 0.9)), s.across(-0.7), s.across(0.7)] for c, s in seen.items()}
+    answers = (yield [scene.feature("bar", spots, BAR_HEIGHT_M)]) if seen else {}
+    bar = _bar(answers.get("bar", Found()))
+    if bar is None:
+        return lost(scene, f"bar of the {words[1]} mixer", "forward")
+    if drive := stand(scene, bar, (0.46, 0.54, 0.60), 0.15):
+        return Intent("Drive so that the mixer's nose is in front of the hand.", drive=drive)
+    return follow(scene, _head_track(scene, bar))
+
+
+def _bar(found: Found) -> Array | None:
+    """The bar's middle: the foremost of the spots at its height; its posts and the head lie behind them, the bowl below."""
+    points = [p for p in found.all() if BAR_HEIGHT_M - 0.06 < p[2] < BAR_HEIGHT_M + 0.30]
+    if not points:
+        return None
+    stack = np.stack(points)
+    middle = np.median(stack, axis=0)
+    near = stack[np.linalg.norm(stack - middle, axis=1) < 0.10]
+    near = near if len(near) else stack
+    front = near[near[:, 0] <= float(np.percentile(near[:, 0], 30)) + 0.02]
+    return np.array([float(np.median(front[:, 0])), float(near[:, 1].mean()), float(np.median(front[:, 2]))])
+
+
+def _head_track(scene: Scene, bar: Array) -> Track:
+    count = tries(scene, bar, 0.12)
+    deeper = (0.012, 0.018, 0.006)[count % 3]
+    if float(np.linalg.norm((scene.tip - bar)[[0, 2]])) < 0.07 and abs(scene.tip[1] - bar[1]) < 0.05:
+        bar = np.array([bar[0], scene.tip[1], bar[2]])  # anywhere under the bar is as good
+    height = max(float(bar[2]), BAR_HEIGHT_M)
+    now = math.asin(min(0.7, (height - BAR_HEIGHT_M) / HEAD_M)) if height > BAR_HEIGHT_M + 0.04 else 0.0
+
+    def under(angle: float, gap: float) -> Array:
+        """Where the tip is when it touches the bar from below at an opening, so far below."""
+        back = HEAD_M * (math.cos(now) - math.cos(angle)) + 0.028 * (math.sin(angle) - math.sin(now))
+        rise = HEAD_M * (math.sin(angle) - math.sin(now)) + 0.028 * (math.cos(angle) - math.cos(now))
+        return bar + np.array([back + deeper, 0.0, rise - 0.022 - gap])
+
+    begin = under(now, 0.028)
+    pushes = [under(now + (HEAD_RAD - now) * k / 4, -0.034 - 0.006 * min(count, 3)) for k in range(1, 5)]
+    low = np.array([min(scene.tip[0], begin[0] - 0.12), begin[1], begin[2]])
+    clear = np.array([low[0], scene.tip[1], scene.tip[2]])
+    return Track("bar", begin, tuple(pushes), "forward", (clear, low))
