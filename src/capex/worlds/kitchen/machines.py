@@ -1,4 +1,4 @@
-"""Small machines that a start brings out onto a worktop: kettle, stand mixer. Frames as in `fixtures`, names given by the start."""
+"""Small machines that a start brings out onto a worktop: kettle, stand mixer, coffee machine, blender. Frames as in `fixtures`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CHROME: Colour = (0.78, 0.79, 0.81)
 RED: Colour = (0.85, 0.10, 0.08)
 
 
-def _on_counter(b: Builder, name: str, place: Place) -> Any:
-    """A machine's body: its frame stands on the worktop."""
+def _standing(b: Builder, name: str, place: Place, surface_m: float = COUNTER_HEIGHT_M) -> Any:
+    """A machine's body: its frame stands on the worktop, or on what is on it."""
     body = static(b, name, place)
-    body.pos = (place.x, place.y, COUNTER_HEIGHT_M)
+    body.pos = (place.x, place.y, surface_m)
     return body
 
 
@@ -27,7 +27,7 @@ KETTLE_RADIUS_M = 0.085
 
 def add_kettle(b: Builder, place: Place, name: str, colour: Colour) -> None:
     """An electric kettle on its base. The red switch lever at its foot points at the robot; pressed down, it snaps over and stays."""
-    body = _on_counter(b, name, place)
+    body = _standing(b, name, place)
     shell, black = b.looks.plain(colour, 0.7), b.looks.plain(BLACK, 0.4)
     b.cylinder(body, (0, 0, 0), (0, 0, 0.018), KETTLE_RADIUS_M, black)
     body.add_geom(type=CYLINDER, pos=(0, 0, 0.095), size=(0.072, 0.078, 0), **HIDDEN)
@@ -64,7 +64,7 @@ MIXER_HEAD_RAD = 0.80
 
 def add_mixer(b: Builder, place: Place, name: str, colour: Colour) -> None:
     """A stand mixer that faces the robot; its head, lifted by the bar at its nose, tilts back over a detent and stays up."""
-    body = _on_counter(b, name, place)
+    body = _standing(b, name, place)
     enamel, chrome, steel = (
         b.looks.plain(colour, 0.7),
         b.looks.plain(CHROME, 0.9),
@@ -96,3 +96,63 @@ def add_mixer(b: Builder, place: Place, name: str, colour: Colour) -> None:
     b.bar_handle(top, (-0.275, -0.055, 0.028), (-0.275, 0.055, 0.028), (-0.060, 0, 0), chrome, 0.009)
     b.over_centre(head, 0.35, 4.0, 1.5)
     b.mark(top, f"{head} grip", (-0.335, 0, 0.028))
+
+
+COFFEE_TRAY_M = 0.037  # height of the tray
+COFFEE_SPOUT_X_M = 0.075
+
+
+def add_coffee_machine(b: Builder, place: Place, surface_m: float) -> None:
+    """A coffee machine: a head with two spouts over a tray, open to the front and to both sides."""
+    body = _standing(b, "coffee machine", place, surface_m)
+    w, d, h = 0.22, 0.29, 0.34
+    shell, black = b.looks.plain((0.20, 0.20, 0.22), 0.6), b.looks.plain(BLACK, 0.5)
+    chrome = b.looks.plain(CHROME, 0.9)
+    b.box(body, (d / 2, 0, 0.016), (d / 2, w / 2, 0.016), shell)
+    b.box(body, (0.075, 0, 0.0345), (0.070, w / 2 - 0.012, 0.0025), chrome)
+    for k in range(6):
+        b.box(body, (0.018 + 0.022 * k, 0, 0.0372), (0.004, w / 2 - 0.022, 0.0003), black, collide=False)
+    b.box(body, (0.22, 0, 0.13), (0.07, w / 2, 0.10), shell)
+    b.box(body, (0.1495, 0, 0.13), (0.001, w / 2 - 0.02, 0.09), chrome, collide=False)
+    b.box(body, (d / 2 + 0.005, 0, 0.285), (d / 2 - 0.005, w / 2, 0.055), shell)
+    b.box(body, (0.009, 0, 0.285), (0.0012, w / 2 - 0.008, 0.046), chrome, collide=False)
+    for y, colour in ((0.055, (0.90, 0.90, 0.88)), (0.0, (0.25, 0.65, 0.95)), (-0.055, (0.90, 0.90, 0.88))):
+        b.cylinder(body, (0.009, y, 0.29), (0.004, y, 0.29), 0.014, b.looks.plain(colour, 0.6), collide=False)
+    b.cylinder(body, (COFFEE_SPOUT_X_M, 0, 0.232), (COFFEE_SPOUT_X_M, 0, 0.205), 0.026, black)
+    for y in (0.012, -0.012):
+        b.cylinder(body, (COFFEE_SPOUT_X_M, y, 0.21), (COFFEE_SPOUT_X_M, y, 0.188), 0.006, chrome)
+    b.box(body, (0.215, 0, h + 0.03), (0.06, w / 2 - 0.03, 0.03), b.looks.plain((0.45, 0.30, 0.18), 0.7), collide=False)  # beans
+    b.box(body, (0.215, 0, h + 0.063), (0.064, w / 2 - 0.026, 0.004), black, collide=False)
+    b.mark(body, "dispenser", (COFFEE_SPOUT_X_M, 0, COFFEE_TRAY_M))
+
+
+JUG_TOP_M = 0.198
+JUG_RADIUS_M = 0.058
+
+
+def add_blender(b: Builder, place: Place, colour: Colour) -> None:
+    """A blender with an open jug, half full, its handle on one side; the lid's plug fits into its rim with a few millimetres to spare."""
+    body = _standing(b, "blender", place)
+    look, black = b.looks.plain(colour, 0.6), b.looks.plain(BLACK, 0.5)
+    glass, inner = b.looks.plain((0.74, 0.84, 0.88), 0.9), b.looks.plain((0.62, 0.72, 0.76), 0.6)
+    body.add_geom(type=CYLINDER, pos=(0, 0, 0.042), size=(0.072, 0.042, 0), **HIDDEN)
+    b.turned(body, [(0.076, 0.0), (0.078, 0.018), (0.066, 0.062), (0.058, 0.078), (0.0, 0.080)], look)
+    b.turned(body, [(0.079, 0.0), (0.080, 0.008), (0.079, 0.012)], black)
+    b.cylinder(body, (-0.060, 0, 0.036), (-0.086, 0, 0.030), 0.017, black, collide=False)
+    b.cylinder(body, (-0.086, 0, 0.030), (-0.0865, 0, 0.030), 0.012, b.looks.plain(CHROME, 0.9), collide=False)
+    body.add_geom(type=CYLINDER, pos=(0, 0, 0.128), size=(JUG_RADIUS_M, 0.050, 0), **HIDDEN)
+    r, top = JUG_RADIUS_M, JUG_TOP_M
+    b.turned(body, [(0.046, 0.080), (0.050, 0.090), (r - 0.002, 0.150), (r, top)], glass)
+    b.turned(body, [(r, top), (r - 0.005, top)], glass)
+    b.turned(body, [(r - 0.005, top), (0.048, 0.140), (0.047, 0.132)], inner)
+    b.cylinder(body, (0, 0, 0.12), (0, 0, 0.134), 0.049, b.looks.plain((0.90, 0.45, 0.55), 0.3), collide=False)
+    for z in (0.105, 0.125, 0.145):
+        b.box(body, (-r + 0.001, 0, z), (0.001, 0.012, 0.001), black, collide=False)
+    b.ring(body, r - 0.004, 0.178, top - 0.178, 0.008, 0.0, 0.1)
+    for start, end in (
+        ((0, r - 0.004, 0.185), (0, r + 0.036, 0.178)),
+        ((0, r + 0.036, 0.178), (0, r + 0.034, 0.112)),
+        ((0, r + 0.034, 0.112), (0, r - 0.008, 0.105)),
+    ):
+        b.capsule(body, start, end, 0.0075, black)
+    b.mark(body, "jug rim", (0, 0, top))

@@ -7,6 +7,7 @@ A start is fixed for ever by (world, task, index, seed): all draws come from one
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from capex.worlds.kitchen.fixtures import Fixture, Place
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
-from capex.worlds.kitchen.things import CLUTTER, FOOD, GROCERIES, GROCERY_KG, Food, Slice, add_food, add_slice
+from capex.worlds.kitchen.things import CLUTTER, FOOD, GROCERIES, GROCERY_KG, MUGS, Food, Slice, add_food, add_mug, add_slice
 
 T = TypeVar("T")
 
@@ -116,6 +117,12 @@ def place_grocery(draw: Draw, kind: str, x: float, y: float, surface_m: float) -
     build, yaw, colours = GROCERIES[kind]
     colour = draw.choice(colours)
     return Placed(kind, lambda b, body: build(b, body, colour, GROCERY_KG), (x, y, surface_m + 0.001), yaw + draw.uniform(-0.25, 0.25))
+
+
+def place_mug(draw: Draw, colour: str, x: float, y: float, surface_m: float) -> Placed:
+    """A mug whose handle points towards the robot or away from it, out of the fingers' way."""
+    yaw = draw.choice((0.0, math.pi)) + draw.uniform(-0.6, 0.6)
+    return Placed(f"{colour} mug", _coloured(add_mug, MUGS[colour]), (x, y, surface_m + 0.001), yaw)
 
 
 def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,

@@ -202,9 +202,9 @@ def add_pan(b: Builder, body: Any) -> None:
     b.capsule(body, (-r - 0.005, 0, 0.038), (-r - 0.15, 0, 0.052), 0.011, b.looks.plain((0.10, 0.10, 0.10)), mass=0.12)
 
 
-def _mug(b: Builder, body: Any, colour: Colour) -> None:
-    r, h = 0.038, 0.092
-    _upright_cylinder(b, body, r, h, 0.25)
+def _mug(b: Builder, body: Any, colour: Colour, r: float = 0.038, mass: float = 0.25) -> None:
+    h = 0.092
+    _upright_cylinder(b, body, r, h, mass)
     outline = [(0.0, 0.0), (0.9 * r, 0.0), (r, 0.01), (r, h), (0.9 * r, h), (0.88 * r, 0.012), (0.0, 0.010)]
     b.turned(body, outline, b.looks.plain(colour, 0.6))
     for z0, z1, y in ((0.072, 0.072, 0.0), (0.024, 0.024, 0.0)):
@@ -276,3 +276,32 @@ GROCERIES: dict[str, tuple[Callable[[Builder, Any, Colour, float], None], float,
     "bottle": (_bottle, 0.0, ((0.20, 0.38, 0.20), (0.45, 0.22, 0.10))),
     "box of cereal": (_carton, math.pi / 2, ((0.85, 0.65, 0.15), (0.25, 0.40, 0.70))),
 }
+MUG_RADIUS_M = 0.032
+MUGS: dict[str, Colour] = {
+    "red": (0.80, 0.12, 0.12),
+    "blue": (0.15, 0.35, 0.70),
+    "green": (0.20, 0.55, 0.30),
+    "black": (0.12, 0.12, 0.13),
+}
+
+
+def add_mug(b: Builder, body: Any, colour: Colour) -> None:
+    """A mug that the fingers close around."""
+    _mug(b, body, colour, MUG_RADIUS_M, GROCERY_KG)
+
+
+LID_RADIUS_M = 0.062
+LID_PLUG_M = 0.014  # depth of the plug under the lid: its origin lies so much higher than what it is laid on
+LID_GRIP_M = 0.026  # from its origin to the middle of its knob
+
+
+def add_lid(b: Builder, body: Any, name: str, colour: Colour) -> None:
+    """A blender's lid: a disc with a plug below that centres it in the jug, and a knob above with flat sides."""
+    look, dark = b.looks.plain(colour, 0.5), b.looks.plain(tuple(0.7 * c for c in colour), 0.5)  # type: ignore[arg-type]
+    body.add_geom(type=CYLINDER, pos=(0, 0, 0.005), size=(LID_RADIUS_M, 0.005, 0), mass=0.05, **HIDDEN, **_DISH)
+    body.add_geom(type=CYLINDER, pos=(0, 0, -LID_PLUG_M / 2), size=(0.042, LID_PLUG_M / 2, 0), mass=0.03, **HIDDEN, **_DISH)
+    body.add_geom(type=BOX, pos=(0, 0, LID_GRIP_M), size=(0.016, 0.011, 0.016), mass=0.02, **HIDDEN, **_DISH)
+    r = LID_RADIUS_M
+    b.turned(body, [(0.0, -LID_PLUG_M), (0.040, -LID_PLUG_M), (0.042, 0.0), (r, 0.0), (r, 0.008), (0.94 * r, 0.011), (0.0, 0.012)], look)
+    b.box(body, (0, 0, LID_GRIP_M), (0.016, 0.011, 0.016), dark, collide=False)
+    b.mark(body, f"{name} grip", (0, 0, LID_GRIP_M))

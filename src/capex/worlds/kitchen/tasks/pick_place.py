@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import functools
+import math
 
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
 from capex.worlds.kitchen.expert import pick_place as skills
 from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M, Place
-from capex.worlds.kitchen.furniture import CUPBOARD_HINGES, CUPBOARDS, LEDGE_TOP_M, add_ledge, cupboard_inside, cupboard_y
+from capex.worlds.kitchen.furniture import (
+    CUPBOARD_HINGES,
+    CUPBOARDS,
+    DRAWER_FLOOR_M,
+    DRAWER_TRAVEL_M,
+    LEDGE_TOP_M,
+    SIDES,
+    cupboard_inside,
+    cupboard_y,
+)
+from capex.worlds.kitchen.machines import COFFEE_SPOUT_X_M, COFFEE_TRAY_M, add_coffee_machine
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import (
     Draw,
@@ -20,12 +31,13 @@ from capex.worlds.kitchen.situation import (
     draw_posture,
     place_food,
     place_grocery,
+    place_mug,
     place_slice,
 )
 from capex.worlds.kitchen.tasks import criteria
-from capex.worlds.kitchen.tasks.setting import clutter, cupboards
+from capex.worlds.kitchen.tasks.setting import clutter, cupboards, drawer_counter, ledge
 from capex.worlds.kitchen.tasks.task import Task
-from capex.worlds.kitchen.things import GROCERIES, PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, SLICES, add_pan, add_plate
+from capex.worlds.kitchen.things import FOOD, GROCERIES, MUGS, PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, SLICES, add_pan, add_plate
 
 FAMILY = "Pick and place"
 CLEAR = "gripper over 25 cm from the object"
@@ -97,6 +109,36 @@ def sink_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
     return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
 
 
+def coffee_setup_mug(draw: Draw, kitchen: Kitchen) -> Situation:
+    """A coffee machine and two mugs on a ledge; the instruction names one mug."""
+    bench = kitchen.workbench
+    side = draw.choice((1.0, -1.0))  # on which side of the mugs the machine stands
+    front = bench.x + 0.06
+    machine = Place(front + draw.uniform(0.02, 0.06), bench.y + side * draw.uniform(0.16, 0.30), draw.uniform(-0.12, 0.12))
+    near = machine.y - side * draw.uniform(0.23, 0.27)
+    far = near - side * draw.uniform(0.15, 0.20)
+    colour, other = draw.shuffled(sorted(MUGS))[:2]
+    spots = draw.shuffled((near, far))
+    things = [
+        place_mug(draw, colour, front + draw.uniform(0.06, 0.10), spots[0], LEDGE_TOP_M),
+        place_mug(draw, other, front + draw.uniform(0.06, 0.12), spots[1], LEDGE_TOP_M),
+    ]
+    robot = (bench.x - draw.uniform(0.32, 0.60), (machine.y + spots[0]) / 2 + draw.uniform(-0.15, 0.15), draw.uniform(-0.15, 0.15))
+    c, s = math.cos(machine.yaw), math.sin(machine.yaw)
+    place = (machine.x + c * COFFEE_SPOUT_X_M, machine.y + s * COFFEE_SPOUT_X_M, LEDGE_TOP_M + COFFEE_TRAY_M)
+    return Situation(
+        f"Pick the {colour} mug and place it under the spout of the coffee machine.",
+        robot,
+        draw_posture(draw, "forward"),
+        tuple(things),
+        {},
+        {"object": f"{colour} mug"},
+        draw_light(draw),
+        (ledge(bench, front, 0.38), Fitted("coffee machine", functools.partial(add_coffee_machine, surface_m=LEDGE_TOP_M), machine)),
+        {"place": place},
+    )
+
+
 def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
     """One of three cupboards stands open; something on the ledge at the front of the counter belongs in it."""
     bench = kitchen.workbench
@@ -114,28 +156,66 @@ def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
     ]
     things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), without=(name, other))
     robot = (bench.x - draw.uniform(0.32, 0.62), (y + middle) / 2 + draw.uniform(-0.15, 0.15), draw.uniform(-0.15, 0.15))
-    ledge = Fitted("ledge", functools.partial(add_ledge, width=bench.width - 0.04, depth=0.20), Place(front, bench.y))
     low, high = (bench.world(corner) for corner in cupboard_inside(column, bench.width))
     return Situation(
-        f"Pick the {name} and place it in the open {column} cabinet.",
+        f"Pick the {name} from the ledge and place it in the open {column} cabinet.",
         robot,
         draw_posture(draw, "forward"),
         tuple(things),
         {f"{column} cabinet door": draw.uniform(1.60, 1.72)},
         {"object": name},
         draw_light(draw),
-        (cupboards(bench), ledge),
+        (cupboards(bench), ledge(bench, front, 0.20)),
         {"inside low": low, "inside high": high, "place": (low[0] + 0.13, middle, low[2])},
+    )
+
+
+def drawer_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
+    """One of two drawers stands open with two kinds of food in it; the instruction names one."""
+    bench = kitchen.workbench
+    side = draw.choice(SIDES)
+    drawer = bench.y + bench.width / 4 * (1.0 if side == "left" else -1.0)
+    first, second = draw.shuffled(sorted(k.name for k in FOOD.values() if k.shape == "capsule"))[:2]  # nothing that rolls off a counter
+    end = draw.choice((1.0, -1.0))
+    things = []
+    for name, where in ((first, end), (second, -end)):
+        x, y = bench.x - draw.uniform(0.12, 0.19), drawer + where * draw.uniform(0.085, 0.11)
+        things.append(place_food(name, draw_food(draw, [name]), x, y, DRAWER_FLOOR_M, draw.uniform(-0.45, 0.45)))
+    things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)))
+    food = things[0].position_m
+    robot = (bench.x - draw.uniform(0.52, 0.75), food[1] + draw.uniform(-0.20, 0.20), draw.uniform(-0.15, 0.15))
+    return Situation(
+        f"Pick the {first} from the open drawer and place it on the counter.",
+        robot,
+        draw_posture(draw, "down"),
+        tuple(things),
+        {f"{side} drawer": DRAWER_TRAVEL_M * draw.uniform(0.97, 1.0)},
+        {"object": first},
+        draw_light(draw),
+        (drawer_counter(bench),),
+        {"place": (bench.x + 0.07, food[1], COUNTER_HEIGHT_M)},
     )
 
 
 TASKS = (
     Task(
         TaskInfo(
+            "CoffeeSetupMug",
+            FAMILY,
+            600,
+            "Pick the COLOUR mug and place it under the spout of the coffee machine.",
+            f"mug within 4 cm (horizontally) and 10 cm (vertically) of the spot under the spout; {CLEAR}",
+        ),
+        coffee_setup_mug,
+        criteria.under_dispenser,
+        skill=skills.shelve,
+    ),
+    Task(
+        TaskInfo(
             "PickPlaceCounterToCabinet",
             FAMILY,
             750,
-            "Pick the OBJECT and place it in the open NAMED cabinet.",
+            "Pick the OBJECT from the ledge and place it in the open NAMED cabinet.",
             f"the object's bounding box inside the cabinet (within 5 cm); {CLEAR}",
         ),
         counter_to_cabinet,
@@ -153,6 +233,18 @@ TASKS = (
         counter_to_stove,
         criteria.in_pan,
         skill=skills.pick_place,
+    ),
+    Task(
+        TaskInfo(
+            "PickPlaceDrawerToCounter",
+            FAMILY,
+            750,
+            "Pick the OBJECT from the open drawer and place it on the counter.",
+            f"object touches a counter; {CLEAR}",
+        ),
+        drawer_to_counter,
+        criteria.on_counter,
+        skill=skills.out_of_drawer,
     ),
     Task(
         TaskInfo(
