@@ -11,7 +11,7 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import ConvexHull, QhullError
 
-from capex.models.pilot.eyes import Colour, Ellipse, Mask, Shape, View, ellipse, shapes, union
+from capex.models.pilot.eyes import Colour, Ellipse, Mask, Pixel, Shape, View, ellipse, shapes, union
 
 COLOURS: dict[str, tuple[Colour, ...]] = {
     "mango": (Colour(39.5, 0.85), Colour(27, 0.825)),
@@ -159,7 +159,7 @@ FAUCET_CAPS = {"red": Colour(1.7, 0.885, 3.0, 0.035, 0.25), "blue": Colour(225, 
 
 
 def kettle_lever(view: View, colour: str) -> tuple[Shape, Shape] | None:
-    """The red switch lever at the foot of the kettle of a colour, and that kettle's shell: the colour right above a lever says whose it is."""
+    """The red switch lever at the foot of the kettle of a colour, and that kettle's shell: the colour above a lever says whose it is."""
     best: tuple[Shape, Shape] | None = None
     bodies = {name: view.like(c) for name, c in KETTLES.items()}
     for lever in shapes(view, view.like(LEVER) & ~hand_zone(view), 0.00012, 0.05, close=1):
@@ -188,7 +188,7 @@ def faucet_handle(view: View, colour: str) -> tuple[Shape | None, Shape | None]:
     return (None, None)
 
 
-def knobs(view: View) -> list[tuple[Shape, Shape]]:
+def drawer_knobs(view: View) -> list[tuple[Shape, Shape]]:
     """Steel knobs on dark round plates: the head of each, and its plate."""
     dark = view.grey(0.12, 0.08, 0.20) & (np.abs(view.hue - 240) < 16) & ~hand_zone(view)
     bright = (
@@ -222,6 +222,8 @@ def upright_handles(view: View) -> list[Shape]:
         left, right = (float(wood[bar.rows, np.clip(bar.columns + d, 0, view.width - 1)].mean()) for d in (-aside, aside))
         if abs(bar.axes[2][1]) > 0.85 and max(left, right) > 0.6:
             found.append(bar)
+
+
 MIXERS: dict[str, Colour] = {
     "red": Colour(0, 0.885, 1.2, 0.03, 0.20),
     "blue": Colour(203, 0.51, 4, 0.04, 0.20),
@@ -254,7 +256,7 @@ KNOB = Colour(240, 0.10, 10, 0.055, 0.02, 0.16)
 STOVE_STEEL = Colour(240, 0.015, 25, 0.014, 0.40, 0.75)
 
 
-def knobs(view: View) -> list[Shape]:
+def stove_knobs(view: View) -> list[Shape]:
     """Black knobs in a steel front, largest first."""
     dark = view.like(KNOB) & ~hand_zone(view)
     steel_front = view.like(STOVE_STEEL)
@@ -273,3 +275,11 @@ def knobs(view: View) -> list[Shape]:
         if sum(float(part.mean()) > 0.25 for part in beside if part.size) >= 2:
             found.append(knob)
     return found
+
+
+def free_stone(view: View) -> list[Pixel]:
+    """Spots on a stone worktop with nothing near them, on a grid."""
+    stone = ndimage.binary_closing(view.like(Colour(46, 0.047, 7, 0.016, 0.55, 0.92)), iterations=2)
+    free = ndimage.binary_erosion(stone, iterations=max(2, view.height // 40))
+    step = view.height // 12
+    return [(u + 0.5, v + 0.5) for v in range(step, view.height, step) for u in range(step, view.width, step) if free[v, u]][:16]

@@ -331,7 +331,7 @@ class KitchenEnv:
     def model_file(self) -> ModelFile:
         """The current start's model as XML; a saved state begins with time, positions and velocities."""
         self._started()
-        arguments = {"env_name": self.spec.name, "env_version": str(STATE_VERSION), "type": ROBOMIMIC_GYM, "env_kwargs": {}}
+        arguments = {"env_name": self.spec.name, "env_version": str(STATE_VERSIONS[self._world]), "type": ROBOMIMIC_GYM, "env_kwargs": {}}
         return ModelFile(to_xml(self._kitchen, self._situation), 1 + int(self._model.nq) + int(self._model.nv), arguments)
 
     def _renders(self) -> Renderer:

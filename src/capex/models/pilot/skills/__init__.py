@@ -6,10 +6,8 @@ from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
 from capex.models.pilot.skills.cover import COVER, cover
 from capex.models.pilot.skills.open_door import OPEN, open_door
-from capex.models.pilot.skills.operate import FAUCET, KETTLE, press_lever, swing_handle
-from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
 from capex.models.pilot.skills.operate import FAUCET, KETTLE, MIXER, lift_head, press_lever, swing_handle
-from capex.models.pilot.skills.pick_place import PICK, pick_place
+from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
 from capex.models.pilot.skills.press import PRESS, press
 from capex.models.pilot.skills.shelve import SHELVE, shelve
 from capex.models.pilot.skills.slide import DRAW, draw_out

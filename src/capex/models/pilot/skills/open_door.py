@@ -5,6 +5,7 @@ While the handle is held the hinge follows from where the handle was taken, or f
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -111,7 +112,7 @@ def _square(answers: Answers, handles: Sequence[Array]) -> Array:
 
 def _named(scene: Scene, handles: Sequence[Array], name: str) -> Array | None:
     """The handle of the left, middle or right cabinet: the last two are side by side, the first stands alone."""
-    pairs = [(a, b) for a, b in zip(handles, handles[1:], strict=False) if float(np.linalg.norm((a - b)[:2])) < PAIR_M]
+    pairs = [(a, b) for a, b in itertools.pairwise(handles) if float(np.linalg.norm((a - b)[:2])) < PAIR_M]
     if len(handles) >= 3:
         return handles[("left", "middle", "right").index(name)]
     if pairs:

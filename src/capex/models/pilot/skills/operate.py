@@ -6,6 +6,7 @@ led to nothing. Where the sequence stands is read off the tip: on the track, in 
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -81,7 +82,7 @@ def _left(track: Track, tip: Array) -> list[Array] | None:
     """Which pushes are still ahead of a tip that is on the track; None when it is not on it."""
     points = [track.begin, *track.pushes]
     best: tuple[float, int, float] | None = None
-    for k, (a, b) in enumerate(zip(points, points[1:], strict=False)):
+    for k, (a, b) in enumerate(itertools.pairwise(points)):
         leg = b - a
         along = float(np.clip((tip - a) @ leg / max(float(leg @ leg), 1e-9), 0.0, 1.0))
         off = float(np.linalg.norm(tip - (a + along * leg)))
@@ -319,7 +320,7 @@ def _head_track(scene: Scene, bar: Array) -> Track:
         """Where the tip is when it touches the bar from below at an opening, so far below."""
         back = HEAD_M * (math.cos(now) - math.cos(angle)) + 0.028 * (math.sin(angle) - math.sin(now))
         rise = HEAD_M * (math.sin(angle) - math.sin(now)) + 0.028 * (math.cos(angle) - math.cos(now))
-        return bar + np.array([back + deeper, 0.0, rise - 0.022 - gap])
+        return np.asarray(bar + np.array([back + deeper, 0.0, rise - 0.022 - gap]))
 
     begin = under(now, 0.028)
     pushes = [under(now + (HEAD_RAD - now) * k / 4, -0.034 - 0.006 * min(count, 3)) for k in range(1, 5)]

@@ -30,7 +30,7 @@ def draw_out(scene: Scene) -> Asking:
     if scene.page.word == "holding" and scene.points_down() and 0.025 < scene.page.opening_m < 0.06:
         yield []
         return _pull(scene)
-    seen = {v.camera: [_spots(head) for head, _ in looks.knobs(v)] for v in scene.views.values()}
+    seen = {v.camera: [_spots(head) for head, _ in looks.drawer_knobs(v)] for v in scene.views.values()}
     answers = yield matching.ask(scene, "knob", seen, KNOB_HEIGHT_M)
     knobs = matching.places(answers, "knob", _knob, KNOB_HEIGHT_M, 0.10)
     into = _square(knobs)

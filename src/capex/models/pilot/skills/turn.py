@@ -60,7 +60,7 @@ def turn_off(scene: Scene) -> Asking:
 
 def _asks(scene: Scene) -> list[Feature]:
     """Knob by knob, from the views that show the whole row: only there can they be counted."""
-    rows = {v.camera: sorted(_in_line(looks.knobs(v)), key=lambda s: s.centre[0]) for v in scene.exterior()}
+    rows = {v.camera: sorted(_in_line(looks.stove_knobs(v)), key=lambda s: s.centre[0]) for v in scene.exterior()}
     whole = {c: row for c, row in rows.items() if len(row) == COUNT}
     return [scene.feature(f"knob {k}", {c: _spots(row[k]) for c, row in whole.items()}, HEIGHT_M) for k in range(COUNT) if whole]
 
@@ -76,7 +76,9 @@ def _in_line(found: Sequence[Shape]) -> list[Shape]:
         for b in found[k + 1 :]:
             run = np.array(b.centre) - np.array(a.centre)
             length = float(np.linalg.norm(run))
-            off = [abs(float(run[0] * (s.centre[1] - a.centre[1]) - run[1] * (s.centre[0] - a.centre[0]))) / max(length, 1e-9) for s in found]
+            off = [
+                abs(float(run[0] * (s.centre[1] - a.centre[1]) - run[1] * (s.centre[0] - a.centre[0]))) / max(length, 1e-9) for s in found
+            ]
             near = [s for s, o in zip(found, off, strict=True) if o < 0.5 * s.axes[0] + 3]
             if COUNT >= len(near) > len(best):
                 best = near
