@@ -222,6 +222,7 @@ def upright_handles(view: View) -> list[Shape]:
         left, right = (float(wood[bar.rows, np.clip(bar.columns + d, 0, view.width - 1)].mean()) for d in (-aside, aside))
         if abs(bar.axes[2][1]) > 0.85 and max(left, right) > 0.6:
             found.append(bar)
+    return found
 
 
 MIXERS: dict[str, Colour] = {

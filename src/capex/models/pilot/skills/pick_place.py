@@ -86,10 +86,9 @@ def _put_where(scene: Scene, place: str, answers: Answers) -> Array | None:
     if place != "counter":
         return _top(answers)
     level = [p for p in answers.get("support", Found()).all() if abs(p[2] - WORKTOP_M) < 0.05]
-    reach = [p for p in level if 0.40 < math.hypot(p[0], p[1]) < 0.64 and p[0] > 0.30]
-    if not reach:
-        return None
-    return min(reach, key=lambda p: abs(math.hypot(p[0], p[1]) - 0.52) + 0.5 * abs(float(p[1] - scene.tip[1])))
+    edge = min((float(p[0]) for p in level), default=0.0)
+    reach = [p for p in level if math.hypot(p[0], p[1]) < 0.66 and p[0] > edge + 0.05]
+    return min(reach, key=lambda p: abs(float(p[0]) - edge - 0.15) + 0.5 * abs(float(p[1] - scene.tip[1])), default=None)
 
 
 def _top(answers: Answers) -> Array | None:
