@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from capex import worlds
+from capex.export import certify_run
+from demos import expert_run, model_run
 
 AREAS = {  # area of the time budget -> test files
     "kitchen and executor": ("test_check", "test_executor", "test_expert", "test_film", "test_grasp", "test_kitchen", "test_panda"),
@@ -22,12 +24,15 @@ AREAS = {  # area of the time budget -> test files
         "test_memory",
         "test_models",
         "test_observation",
+        "test_paper_numbers",
         "test_perception",
         "test_prompts",
         "test_reading",
         "test_stats",
     ),
-    "pilot and collect": ("test_campaign", "test_replay"),
+    "export and LeRobot": ("test_certify", "test_export", "test_hdf5", "test_lerobot"),
+    "pilot and collect": ("test_campaign", "test_pilot", "test_replay"),
+    "report and browser": ("test_report",),
     "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
     "robosuite": ("test_robosuite",),
 }
@@ -53,6 +58,23 @@ def stove():
     env = worlds.make("kitchen:PickPlaceCounterToStove")
     yield env
     env.close()
+
+
+@pytest.fixture(scope="session")
+def expert_demos(tmp_path_factory):
+    """Three certified successes of the expert, starts 0 to 2. Not to be changed."""
+    path = expert_run(tmp_path_factory.mktemp("demos") / "expert", [0, 1, 2])
+    assert all(r.certificate.certified for r in certify_run(path, parallel=2))
+    return path
+
+
+@pytest.fixture(scope="session")
+def model_demos(tmp_path_factory):
+    """A certified success of a scripted model at start 0 and a failure at start 1. Not to be changed."""
+    path = model_run(tmp_path_factory.mktemp("demos") / "scripted")
+    (result,) = certify_run(path)
+    assert result.certificate.certified
+    return path
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -17,7 +17,8 @@ from rich.table import Table
 from capex import worlds
 from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.kitchen import control
-from capex.worlds.kitchen.env import ARM, KitchenEnv
+from capex.worlds.kitchen.env import KitchenEnv
+from capex.worlds.kitchen.robot import ARM
 
 ROUNDS = 120
 PAIRS = 200

@@ -21,9 +21,10 @@ from capex.worlds import Start
 EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "robosuite": (("robosuite", "numba", "cv2"), worlds.ROBOSUITE_INSTALL, "robosuite's worlds"),
     "anthropic": (("anthropic",), 'pip install "capex[anthropic]"', "models anthropic:NAME"),
+    "lerobot": (("lerobot",), 'pip install "capex[lerobot]"', "lerobot-train on exported datasets; best in an environment of its own"),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }
-CORE = ("mujoco", "numpy", "openai", "pillow", "av", "matplotlib", "rich", "tyro")
+CORE = ("mujoco", "numpy", "openai", "pillow", "av", "pyarrow", "h5py", "matplotlib", "rich", "tyro")
 Verdict = Literal["ok", "missing", "failed"]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -33,19 +34,28 @@ def open_episode(episode: Path) -> tuple[Env, dict[str, object]]:
     return env, record
 
 
+def show_tick(env: Env, steps: Mapping[str, Any], tick: int) -> None:
+    """Put the environment into the state that an episode was in before its action `tick`."""
+    env.load_state(State(str(steps["header"]), steps["states"][tick]))
+
+
+def strip_ticks(last: int) -> list[int]:
+    """Moments of a strip: evenly spaced from the first state to the last."""
+    return list(dict.fromkeys(round(last * k / (STRIP_FRAMES - 1)) for k in range(STRIP_FRAMES)))
+
+
 def frames(env: Env, episode: Path, ticks: Sequence[int], size: tuple[int, int]) -> Iterator[dict[str, Image]]:
     """Images of all cameras at the given ticks."""
     steps = read_steps(episode)
     for tick in ticks:
-        env.load_state(State(str(steps["header"]), steps["states"][tick]))
+        show_tick(env, steps, tick)
         yield env.observe(size=size)
 
 
 def write_strip(episode: Path, out: Path) -> Path:
     """Six moments from start to end, a row per camera, with the instruction above."""
     env, record = open_episode(episode)
-    last = len(read_steps(episode)["states"]) - 1
-    ticks = [round(last * k / (STRIP_FRAMES - 1)) for k in range(STRIP_FRAMES)]
+    ticks = strip_ticks(len(read_steps(episode)["states"]) - 1)
     columns = [np.concatenate(list(images.values()), axis=0) for images in frames(env, episode, ticks, STRIP_SIZE)]
     env.close()
     grid = np.concatenate(columns, axis=1)

@@ -118,11 +118,11 @@ def contact_word(arm: ArmState, max_opening_m: float) -> str:
     return f"{word} (empty), {opening}{', finger contact' if arm.finger_contact else ''}"
 
 
-def waypoint_text(waypoint: Waypoint, outcome: Outcome) -> str:
-    """One waypoint as requested, and what became of it."""
+def command_text(waypoint: Waypoint, *, several: bool = False) -> str:
+    """A waypoint as requested; with `several` arms each is named."""
     parts = []
     for name, target in waypoint.targets.items():
-        words = [name] if len(outcome.tips) > 1 else []
+        words = [name] if several else []
         if target.position_m is not None:
             words.append(position_text(target.position_m))
         if target.orientation != "keep":
@@ -134,7 +134,12 @@ def waypoint_text(waypoint: Waypoint, outcome: Outcome) -> str:
         b = waypoint.base
         forward, left, turn = round(100 * b.forward_m), round(100 * b.left_m), round(math.degrees(b.turn_rad))
         parts.insert(0, f"base forward {forward} cm, left {left} cm, turn {turn} deg")
-    return f"{' + '.join(parts)} {outcome.report}".strip()
+    return " + ".join(parts)
+
+
+def waypoint_text(waypoint: Waypoint, outcome: Outcome) -> str:
+    """One waypoint as requested, and what became of it."""
+    return f"{command_text(waypoint, several=len(outcome.tips) > 1)} {outcome.report}".strip()
 
 
 def euler_text(angles: tuple[float, float, float]) -> str:

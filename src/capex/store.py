@@ -291,6 +291,36 @@ def write_bytes(path: Path, content: bytes) -> None:
     _flush_folder(path.parent)
 
 
+@contextlib.contextmanager
+def whole_folder(place: Path) -> Iterator[Path]:
+    """A folder to write into that takes its place in one rename, flushed, when the block ends well; otherwise nothing is left of it.
+
+    What killed processes left half-written beside it is removed first.
+    """
+    if place.exists():
+        raise CapexError(f"{place} exists already; choose another --out or remove it")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in place.parent.glob(f"{TEMPORARY}*-{place.name}"):
+        if not _alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
+            shutil.rmtree(leftover, ignore_errors=True)
+    folder = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
+    folder.mkdir()
+    try:
+        yield folder
+        for path in folder.rglob("*"):
+            if path.is_dir():
+                _flush_folder(path)
+            else:
+                with open(path, "rb") as written:
+                    os.fsync(written.fileno())
+        _flush_folder(folder)
+        os.rename(folder, place)
+        _flush_folder(place.parent)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 def _lock(file: IO[str], *, shared: bool = False, patience_s: float = 0.0) -> bool:
     """Lock a file until it is closed, by the kernel if need be; False if another process holds it."""
     if fcntl is None:

@@ -11,7 +11,10 @@ from tyro.conf import subcommand
 
 from capex.cli.collect import Collect, Replay, Status
 from capex.cli.expert import Demo, Expert
+from capex.cli.export import Certify, Export
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
+from capex.cli.pilot import Pilot
+from capex.cli.report import Report
 from capex.errors import CapexError
 
 Command = (
@@ -23,9 +26,13 @@ Command = (
     | Annotated[Status, subcommand("status")]
     | Annotated[Replay, subcommand("replay")]
     | Annotated[Expert, subcommand("expert")]
+    | Annotated[Certify, subcommand("certify")]
+    | Annotated[Export, subcommand("export")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]
+    | Annotated[Pilot, subcommand("pilot")]
 )
 
 

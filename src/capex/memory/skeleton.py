@@ -212,28 +212,44 @@ def phases(record: EpisodeRecord) -> tuple[PhaseRun, ...]:
     members: dict[int, list[tuple[WaypointRecord, bool]]] = {}  # commands before -> its waypoints, each with whether it was retried
     closed_by: dict[int, str] = {}
     heading_for: dict[int, str] = {}
-    retried = _retried(record)
-    done = 0  # commands that ran
-    for turn in record.turns:
-        planned = 0  # commands of this plan that did not run, before the present waypoint
-        for row in turn.waypoints:
-            members.setdefault(done + planned, []).append((row, next(retried)))
-            count, word = _commands(row)
-            if not count:
-                continue
-            if row.status in NOT_RUN or row.status in COMMAND_LOST:
-                if not planned:
-                    heading_for[done] = word
-                planned += count
-            else:
-                closed_by[done] = word
-                done += count
+    for (row, done, planned), again in zip(_placed(record), _retried(record), strict=True):
+        members.setdefault(done + planned, []).append((row, again))
+        count, word = _commands(row)
+        if not count:
+            continue
+        if not _lost(row):
+            closed_by[done] = word
+        elif not planned:
+            heading_for[done] = word
     unclosed = {} if record.success else heading_for
     found = []
     for before, rows in sorted(members.items()):
         if any(row.status not in NOT_RUN for row, _ in rows):
             found.append(_count((before, closed_by.get(before) or unclosed.get(before, "keep")), rows))
     return tuple(found)
+
+
+def phase_numbers(record: EpisodeRecord) -> list[int]:
+    """For every waypoint in order, the phase it was meant for: the number of gripper commands before it."""
+    return [done + planned for _, done, planned in _placed(record)]
+
+
+def _placed(record: EpisodeRecord) -> Iterator[tuple[WaypointRecord, int, int]]:
+    """Every waypoint with the number of gripper commands that ran before it, and of those before it in its plan that did not."""
+    done = 0
+    for turn in record.turns:
+        planned = 0
+        for row in turn.waypoints:
+            yield row, done, planned
+            if _lost(row):
+                planned += _commands(row)[0]
+            else:
+                done += _commands(row)[0]
+
+
+def _lost(row: WaypointRecord) -> bool:
+    """Whether a waypoint's gripper command did not run."""
+    return row.status in NOT_RUN or row.status in COMMAND_LOST
 
 
 def key_text(key: Key) -> str:

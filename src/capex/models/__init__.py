@@ -272,11 +272,12 @@ MODELS = {
     "anthropic": "capex.models.anthropic:make",
     "cassette": "capex.models.cassette:make",
     "script": "capex.models.scripted:make",
+    "pilot": "capex.models.pilot:make",
 }
 
 
 def make(name: str) -> Model:
-    """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN or script:FILE.
+    """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN, script:FILE or pilot.
 
     A kind with a dot in it is a module of the user's own with a function `make(rest)`: my_lab.models:NAME.
     """

@@ -72,8 +72,6 @@ def _split(kind: str, rest: str) -> tuple[str, str]:
 class ChatCompletions:
     """A model behind the Chat Completions wire. `sampling` fills in what a request leaves open."""
 
-    stand_in = False
-
     def __init__(
         self,
         model: str,
@@ -90,6 +88,7 @@ class ChatCompletions:
         url = wire.check_url(url, "the address of the model")
         url += "/v1" if url.count("/") == 2 else ""  # a bare host: what vLLM and most others serve
         self.name, self.price_name = f"chat{'-text' if tools_in_text else ''}:{model}@{url}", model
+        self.stand_in = wire.is_stand_in(model)
         self._model, self._sampling, self._context_tokens, self._in_text = model, sampling, context_tokens, tools_in_text
         self.tools_in_text = tools_in_text  # the system prompt then shows how to write a call
         lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()

@@ -41,12 +41,11 @@ def make(rest: str) -> OpenAIResponses:
 class OpenAIResponses:
     """A model behind the Responses wire."""
 
-    stand_in = False
-
     def __init__(self, model: str, *, base_url: str | None = None, policy: Policy | None = None, clock: Clock | None = None):
         import openai
 
         self.name, self.price_name = f"openai:{model}", model
+        self.stand_in = wire.is_stand_in(model)
         self._model = model
         url = base_url or os.environ.get("OPENAI_BASE_URL") or URL
         client = openai.OpenAI(

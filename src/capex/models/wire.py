@@ -254,3 +254,8 @@ class _Bounded(httpx2.SyncByteStream):
     def close(self) -> None:
         """Close the stream underneath."""
         self._stream.close()
+
+
+def is_stand_in(model: str) -> bool:
+    """Whether a server's model is the pilot (`capex pilot serve`), whose results say nothing about any foundation model."""
+    return model.partition(":")[0] == "pilot"

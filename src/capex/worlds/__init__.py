@@ -242,9 +242,15 @@ WORLDS: dict[str, str] = {
     "kitchen": "capex.worlds.kitchen",
     "kitchen-mixed": "capex.worlds.kitchen",
     "robosuite": "capex.worlds.robosuite",
+    "robosuite-panda": "capex.worlds.robosuite",
 }
 ROBOSUITE_INSTALL = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
-EXPERTS: dict[str, str] = {"kitchen": "capex.worlds.kitchen.expert", "kitchen-mixed": "capex.worlds.kitchen.expert"}
+EXPERTS: dict[str, str] = {
+    "kitchen": "capex.worlds.kitchen.expert",
+    "kitchen-mixed": "capex.worlds.kitchen.expert",
+    "robosuite": "capex.worlds.robosuite.expert",
+    "robosuite-panda": "capex.worlds.robosuite.expert",
+}
 
 
 def tasks(world: str) -> dict[str, TaskInfo]:
@@ -347,6 +353,24 @@ def check(env: Env, **options: Any) -> Report:
 def scene_of(env: Env) -> str:
     """What names the surroundings of the current start; starts with equal scenes share the kitchen."""
     return str(getattr(env, "scene", env.spec.world))
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A MuJoCo world for others to look into: its XML, how many of a saved state's first numbers are time, positions and velocities, and
+    what robomimic keeps about an environment and RoboCasa about an episode.
+    """
+
+    xml: str
+    state_size: int
+    env_args: Mapping[str, Any]
+    episode_meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+def model_file(env: Env) -> ModelFile | None:
+    """The model of the current start, where the world has one to give."""
+    give: Callable[[], ModelFile] | None = getattr(env, "model_file", None)
+    return give() if give is not None else None
 
 
 EnvFactory = Callable[[], Env]

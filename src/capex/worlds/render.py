@@ -17,7 +17,7 @@ import queue
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -132,13 +132,25 @@ def _ensure_context() -> None:
 
 
 class Renderer:
-    """Renders one model; cheap to keep, its textures and meshes live on the GL side until `close`."""
+    """Renders one model; cheap to keep, its textures and meshes live on the GL side until `close`.
 
-    def __init__(self, model: mujoco.MjModel, *, shadows: bool = False, samples: int = 0, max_geoms: int = 2000):
+    `groups` are the groups of shapes that are drawn; `sites` draws sites too, which some worlds use for flames and water.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        *,
+        shadows: bool = False,
+        samples: int = 0,
+        max_geoms: int = 2000,
+        groups: Sequence[int] = (0, 1, 2),
+        sites: bool = False,
+    ):
         self._model = model
-        _drawing.run(lambda: self._open(shadows, samples, max_geoms))
+        _drawing.run(lambda: self._open(shadows, samples, max_geoms, groups, sites))
 
-    def _open(self, shadows: bool, samples: int, max_geoms: int) -> None:
+    def _open(self, shadows: bool, samples: int, max_geoms: int, groups: Sequence[int], sites: bool) -> None:
         _ensure_context()
         model = self._model
         _context.make_current()
@@ -153,8 +165,8 @@ class Renderer:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = True
         self._option = mujoco.MjvOption()
-        self._option.geomgroup[:] = (1, 1, 1, 0, 0, 0)
-        self._option.sitegroup[:] = 0
+        self._option.geomgroup[:] = [group in groups for group in range(6)]
+        self._option.sitegroup[:] = [sites and group < 3 for group in range(6)]
         self._perturb = mujoco.MjvPerturb()
         self._camera = mujoco.MjvCamera()
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED

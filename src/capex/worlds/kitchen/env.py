@@ -14,21 +14,19 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-import numpy.typing as npt
 
 from capex import worlds
 from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch
-from capex.pose import Array, Pose, quaternion_xyzw
+from capex.pose import Array, Pose
 from capex.worlds import (
     ArmSpec,
-    ArmState,
     BaseSpec,
     CameraModel,
     CameraSpec,
     Command,
-    Contact,
     DepthImage,
     Image,
+    ModelFile,
     RobotState,
     Spec,
     Start,
@@ -38,19 +36,20 @@ from capex.worlds.kitchen import control, panda, robot
 from capex.worlds.kitchen.control import Controller
 from capex.worlds.kitchen.facts import Facts
 from capex.worlds.kitchen.looks import STYLES
-from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen
+from capex.worlds.kitchen.parts import SEEN, UNSEEN, Sign
+from capex.worlds.kitchen.robot import ARM
+from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen, to_xml
+from capex.worlds.kitchen.senses import STATE_NAMES, Senses
 from capex.worlds.kitchen.situation import Draw, Situation
-from capex.worlds.kitchen.tasks import Task
+from capex.worlds.kitchen.tasks.task import Task
 from capex.worlds.render import Renderer, intrinsics
 
 STATE_VERSION = 1  # raised whenever the same start gives another scene or the state vector another layout
 STARTS = 10_000
-ARM = "arm"
 SETTLE_TICKS = 10
 DRAWS_MAX = 50
 CACHED_STARTS = 4
-LIMIT_MARGIN_RAD = 0.02
-GRIP_ALIGNMENT = 0.7  # a finger grips what it presses along the closing direction; fingertips resting on a counter hold nothing
+ROBOMIMIC_GYM = 2  # robomimic's number for environments that are not robosuite's
 WORKSPACE_M = ((-0.30, -0.85, -robot.MOUNT_HEIGHT_M), (0.95, 0.85, 1.20))
 _STATE_PARTS = (
     mujoco.mjtState.mjSTATE_TIME,
@@ -69,40 +68,18 @@ class _Built:
     """A compiled start: the model, what was drawn, and the settled beginning."""
 
     model: mujoco.MjModel
+    kitchen: Kitchen
     situation: Situation
     scene: str  # layout and style
+    signs: tuple[Sign, ...]
     beginning: Array
-
-
-@dataclass(frozen=True)
-class _Ids:
-    """Addresses in a model, looked up once: joint positions, robot parts and the names that reports give to bodies."""
-
-    arm: npt.NDArray[np.intp]
-    fingers: npt.NDArray[np.intp]
-    base: npt.NDArray[np.intp]
-    parts: dict[int, str]
-    things: list[str]
-    is_robot: npt.NDArray[np.bool_]
-    tip: int
-
-    @classmethod
-    def of(cls, model: mujoco.MjModel) -> _Ids:
-        def addresses(*joints: str) -> npt.NDArray[np.intp]:
-            return np.array([model.jnt_qposadr[model.joint(j).id] for j in joints], dtype=np.intp)
-
-        parts = {model.body(name).id: label for name, label in robot.PARTS.items()}
-        things = ["floor" if i == 0 else parts.get(i, model.body(i).name) for i in range(model.nbody)]
-        is_robot = np.array([i in parts for i in range(model.nbody)])
-        fingers, base = addresses("finger_left", "finger_right"), addresses("base_x", "base_y", "base_yaw")
-        return cls(addresses(*panda.JOINTS), fingers, base, parts, things, is_robot, model.site("tip").id)
 
 
 class KitchenEnv:
     """One task in the built-in kitchen."""
 
     def __init__(self, world: str, task: Task, *, shadows: bool = False):
-        self._task, self._world, self._shadows = task, world, shadows
+        self.task, self._world, self._shadows = task, world, shadows
         info = task.info
         self.spec = Spec(
             world=world,
@@ -113,14 +90,11 @@ class KitchenEnv:
             cameras=(CameraSpec("left", "exterior"), CameraSpec("right", "exterior"), CameraSpec("wrist", "wrist", arm=ARM)),
             workspace_m=WORKSPACE_M,
             action_names=control.ACTION_NAMES,
-            state_names=(
-                "eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw", "finger_left", "finger_right",
-                "base_x", "base_y", "base_yaw",
-            ),
+            state_names=STATE_NAMES,
             starts=STARTS,
             base=BaseSpec(0.25, 0.6),
             depth=True,
-        )  # fmt: skip
+        )
         self._cache: collections.OrderedDict[tuple[int, int], _Built] = collections.OrderedDict()
         self._renderer: Renderer | None = None
         self._start: Start | None = None
@@ -149,11 +123,11 @@ class KitchenEnv:
         """Compose the start; where the robot would stand inside something, draw again, the same way every time."""
         for attempt in range(DRAWS_MAX):
             kitchen, situation = self._compose(start, attempt)
-            model = build(kitchen, situation, shadows=self._shadows)
+            model, signs = build(kitchen, situation, shadows=self._shadows)
             scene = f"layout {LAYOUTS.index(kitchen.layout) + 1}, style {kitchen.style.name}"
-            self._attach(_Built(model, situation, scene, np.zeros(0)))
+            self._attach(_Built(model, kitchen, situation, scene, signs, np.zeros(0)))
             if self._settle(situation):
-                return _Built(model, situation, scene, self._vector())
+                return _Built(model, kitchen, situation, scene, signs, self._vector())
         raise CapexError(
             f"start {start.index} of {self.spec.name} found no free place for the robot in {DRAWS_MAX} draws; take another start"
         )
@@ -167,7 +141,7 @@ class KitchenEnv:
         for name, value in {**placed, **situation.joints}.items():
             data.qpos[model.jnt_qposadr[model.joint(name).id]] = value
         mujoco.mj_forward(model, data)
-        if self._robot_touches():
+        if self._senses.touching(data):
             return False
         self._controller.reset(data, 0.0)
         hold = np.zeros(len(control.ACTION_NAMES))
@@ -178,10 +152,7 @@ class KitchenEnv:
         data.time = 0.0
         mujoco.mj_forward(model, data)
         self._controller.reset(data, 0.0)
-        return not self._robot_touches() and not self._task.success(self._facts)
-
-    def _robot_touches(self) -> bool:
-        return bool(self._ids.is_robot[self._model.geom_bodyid[self._data.contact.geom]].any())
+        return not self._senses.touching(data) and not self.task.success(self._facts)
 
     def _compose(self, start: Start, attempt: int) -> tuple[Kitchen, Situation]:
         draw = Draw(self._world, start.task, start.index, start.seed, attempt)
@@ -189,7 +160,7 @@ class KitchenEnv:
             kitchen = plan_kitchen()
         else:
             kitchen = plan_kitchen(draw.choice(range(len(LAYOUTS))), draw.choice(range(len(STYLES))))
-        return kitchen, self._task.compose(draw, kitchen)
+        return kitchen, self.task.compose(draw, kitchen)
 
     @property
     def scene(self) -> str:
@@ -202,11 +173,12 @@ class KitchenEnv:
         if self._renderer is not None and getattr(self, "_model", None) is not built.model:
             self._renderer.close()
             self._renderer = None
-        self._model, self._situation, self._scene = built.model, built.situation, built.scene
+        self._model, self._kitchen, self._situation, self._scene = built.model, built.kitchen, built.situation, built.scene
+        self._signs = built.signs
         self._data = mujoco.MjData(built.model)
         self._controller = Controller(built.model)
-        self._facts = Facts(built.model, self._data, built.situation.roles)
-        self._ids = _Ids.of(built.model)
+        self._facts = Facts(built.model, self._data, built.situation.roles, built.situation.spots)
+        self._senses = Senses(built.model)
         self._diverged = False
 
     def _vector(self) -> Array:
@@ -287,8 +259,8 @@ class KitchenEnv:
             raise PhysicsDiverged(f"{self.spec.name} has diverged earlier in this episode; reset it")
         self._tick(values)
         self._check_physics()
-        if self._task.latch is not None and not self._facts.latched:
-            self._facts.latched = self._task.latch(self._facts)
+        if self.task.latch is not None and not self._facts.latched:
+            self._facts.latched = self.task.latch(self._facts)
 
     def _tick(self, action: Array) -> None:
         model, data = self._model, self._data
@@ -310,7 +282,7 @@ class KitchenEnv:
     def success(self) -> bool:
         """The task's rule on the present state; a diverged simulation is never a success."""
         self._started()
-        return not self._diverged and self._task.success(self._facts)
+        return not self._diverged and self.task.success(self._facts)
 
     @property
     def facts(self) -> Facts:
@@ -327,37 +299,7 @@ class KitchenEnv:
     def robot_state(self) -> RobotState:
         """Proprioception and contacts, as the last control step left them."""
         self._started()
-        data, ids = self._data, self._ids
-        position, rotation = self._controller.achieved(data)
-        left, right = float(data.qpos[ids.fingers[0]]), float(data.qpos[ids.fingers[1]])
-        hand: set[Contact] = set()
-        other: set[Contact] = set()
-        gripped: dict[str, set[str]] = {"left finger": set(), "right finger": set(), "palm": set()}
-        bodies = self._model.geom_bodyid[data.contact.geom]
-        rows = np.flatnonzero(ids.is_robot[bodies].any(axis=1))
-        closing = data.site_xmat[ids.tip][1::3]  # the direction in which the fingers close
-        for row, (one, two) in zip(rows.tolist(), bodies[rows].tolist(), strict=True):
-            for part_body, thing_body in ((one, two), (two, one)):
-                part, thing = ids.parts.get(part_body), ids.things[thing_body]
-                if part in gripped:
-                    hand.add(Contact(part, thing))
-                    if abs(float((data.contact.frame[row, :3] * closing).sum())) > GRIP_ALIGNMENT:
-                        gripped[part].add(thing)
-                elif part is not None:
-                    other.add(Contact(part, thing))
-        q = data.qpos[ids.arm]
-        near = (q - panda.LOWER_RAD < LIMIT_MARGIN_RAD) | (panda.UPPER_RAD - q < LIMIT_MARGIN_RAD)
-        arm = ArmState(
-            Pose(position, rotation),
-            left + right,
-            frozenset(hand),
-            any(c.part != "palm" for c in hand),
-            frozenset(gripped["left finger"] & gripped["right finger"]),
-            tuple(j for j, at in zip(panda.JOINTS, near, strict=True) if at),
-        )
-        x, y, yaw = (float(v) for v in data.qpos[ids.base])
-        proprio = np.array([*position, *quaternion_xyzw(rotation), left, right, x, y, yaw])
-        return RobotState({ARM: arm}, frozenset(other), (x, y, yaw), proprio)
+        return self._senses.read(self._data, self._controller)
 
     def observe(self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None) -> dict[str, Image]:
         """Upright RGB images by camera name."""
@@ -385,7 +327,17 @@ class KitchenEnv:
         c = self.spec.camera(camera)
         return DepthImage(self._renders().depth(self._data, self._model.camera(camera).id, size or c.size), self.camera_model(camera, size))
 
+    def model_file(self) -> ModelFile:
+        """The current start's model as XML; a saved state begins with time, positions and velocities."""
+        self._started()
+        arguments = {"env_name": self.spec.name, "env_version": str(STATE_VERSION), "type": ROBOMIMIC_GYM, "env_kwargs": {}}
+        return ModelFile(to_xml(self._kitchen, self._situation), 1 + int(self._model.nq) + int(self._model.nv), arguments)
+
     def _renders(self) -> Renderer:
+        """The renderer, after what is seen only at times has been shown or hidden: a matter of looks, physics does not notice."""
+        for sign in self._signs:
+            shown = sign.low <= self._facts.joint(sign.joint) <= sign.high
+            self._model.geom(sign.geom).group = SEEN if shown else UNSEEN
         if self._renderer is None:
             self._renderer = Renderer(self._model, shadows=self._shadows)
         return self._renderer

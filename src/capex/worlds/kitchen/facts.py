@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 
 import mujoco
 import numpy as np
 
-from capex.pose import Array
+from capex.pose import Array, rotation_matrix
+
+_SIGNS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
 
 
 class Facts:
     """The physical truth of a scene. Reads derived quantities as the last control step left them; changes nothing."""
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, roles: Mapping[str, str]):
-        self.model, self.data, self._roles = model, data, roles
+    def __init__(
+        self, model: mujoco.MjModel, data: mujoco.MjData, roles: Mapping[str, str], spots: Mapping[str, tuple[float, float, float]]
+    ):
+        self.model, self.data, self._roles, self._spots = model, data, roles, spots
         self.latched = False  # whether the task's momentary event (a button's press) has happened; the env keeps it with the state
         self._tip = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "tip")
         self._names = [model.body(i).name for i in range(model.nbody)]
@@ -25,6 +30,10 @@ class Facts:
     def role(self, role: str) -> str:
         """The thing or part that plays a role in the task."""
         return self._roles[role]
+
+    def spot(self, role: str) -> Array:
+        """A place that plays a role in the task."""
+        return np.array(self._spots[role])
 
     def joint_fraction(self, joint: str) -> float:
         """A joint's position as a fraction of its range."""
@@ -42,6 +51,43 @@ class Facts:
     def rotation(self, body: str) -> Array:
         """A body's orientation in the world."""
         return np.array(self.data.xmat[self._bodies[body]]).reshape(3, 3)
+
+    def point(self, site: str) -> Array:
+        """A marked point in the world."""
+        return np.array(self.data.site(site).xpos)
+
+    def point_at(self, site: str, joint: str, value: float) -> Array:
+        """Where a marked point of a hinged or sliding part would be, were its joint at another value."""
+        i = self._joints[joint]
+        axis, anchor, move = self.data.xaxis[i], self.data.xanchor[i], value - self.joint(joint)
+        if self.model.jnt_type[i] == mujoco.mjtJoint.mjJNT_SLIDE:
+            return np.asarray(self.point(site) + move * axis)
+        return np.asarray(anchor + rotation_matrix(move * axis) @ (self.point(site) - anchor))
+
+    def limit(self, joint: str) -> float:
+        """Where a joint's range ends; it begins at 0."""
+        return float(self.model.jnt_range[self._joints[joint]][1])
+
+    @property
+    def base(self) -> tuple[float, float, float]:
+        """x, y and yaw of the robot's base."""
+        x, y, yaw = (self.joint(name) for name in ("base_x", "base_y", "base_yaw"))
+        return x, y, yaw
+
+    def corners(self, body: str) -> Array:
+        """Corners (n,3) in the world of the boxes around the parts of a thing that can be touched."""
+        i = self._bodies[body]
+        first, found = int(self.model.body_geomadr[i]), []
+        for geom in range(first, first + int(self.model.body_geomnum[i])):
+            if self.model.geom_contype[geom] or self.model.geom_conaffinity[geom]:
+                centre, half = self.model.geom_aabb[geom, :3], self.model.geom_aabb[geom, 3:]
+                R = self.data.geom_xmat[geom].reshape(3, 3)
+                found.append(self.data.geom_xpos[geom] + (centre + _SIGNS * half) @ R.T)
+        return np.concatenate(found)
+
+    def tilt(self, body: str) -> float:
+        """Angle between a body's own z axis and the vertical."""
+        return math.acos(max(-1.0, min(1.0, float(self.data.xmat[self._bodies[body]][8]))))
 
     def half_height(self, body: str) -> float:
         """Half of the height of a thing as it lies or stands: from its first geom, a ball, capsule or box."""

@@ -51,7 +51,7 @@ def static(b: Builder, name: str, place: Place) -> Any:
     return b.body(b.spec.worldbody, name, (place.x, place.y, 0), place.yaw)
 
 
-def _front_panel(b: Builder, body: Any, y: float, half_width: float, low: float, high: float, drawer: bool) -> None:
+def add_front(b: Builder, body: Any, y: float, half_width: float, low: float, high: float, drawer: bool) -> None:
     """A cabinet door or drawer front with its handle: looks only."""
     middle, half = (low + high) / 2, (high - low) / 2
     look = b.looks.cabinet
@@ -63,7 +63,16 @@ def _front_panel(b: Builder, body: Any, y: float, half_width: float, low: float,
     b.capsule(body, (-0.035, y - 0.06, z), (-0.035, y + 0.06, z), 0.007, b.looks.handle, collide=False)
 
 
-def add_counter(b: Builder, name: str, place: Place, width: float, *, splash: bool = True) -> Fixture:
+def add_worktop(b: Builder, body: Any, width: float) -> None:
+    """The top of a counter, the recess at its foot and the tiles behind it."""
+    h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
+    b.box(body, (d / 2 + 0.05, 0, TOE_KICK_M / 2), (d / 2 - 0.05, width / 2, TOE_KICK_M / 2), b.looks.plain(BLACK))
+    b.box(body, (d / 2 - 0.01, 0, h - 0.02), (d / 2 + 0.01, width / 2, 0.02), b.looks.counter)
+    tiles = b.looks.material("bricks", b.looks.style.backsplash, repeat=3.0, shine=0.5)
+    b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
+
+
+def add_counter(b: Builder, place: Place, name: str, width: float) -> Fixture:
     """A base cabinet with a worktop: two drawer fronts over two doors, or one of each when narrow."""
     body = static(b, name, place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
@@ -73,21 +82,17 @@ def add_counter(b: Builder, name: str, place: Place, width: float, *, splash: bo
         (d / 2 - 0.01, width / 2, (h - 0.04 - TOE_KICK_M) / 2),
         b.looks.cabinet,
     )
-    b.box(body, (d / 2 + 0.05, 0, TOE_KICK_M / 2), (d / 2 - 0.05, width / 2, TOE_KICK_M / 2), b.looks.plain(BLACK))
-    b.box(body, (d / 2 - 0.01, 0, h - 0.02), (d / 2 + 0.01, width / 2, 0.02), b.looks.counter)
-    if splash:
-        tiles = b.looks.material("bricks", b.looks.style.backsplash, repeat=3.0, shine=0.5)
-        b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
+    add_worktop(b, body, width)
     columns = max(1, round(width / 0.5))
     half = width / columns / 2
     for k in range(columns):
         y = width / 2 - half * (2 * k + 1)
-        _front_panel(b, body, y, half, h - 0.22, h - 0.05, True)
-        _front_panel(b, body, y, half, TOE_KICK_M + 0.01, h - 0.23, False)
+        add_front(b, body, y, half, h - 0.22, h - 0.05, True)
+        add_front(b, body, y, half, TOE_KICK_M + 0.01, h - 0.23, False)
     return Fixture(name, place.x, place.y, place.yaw, width, {"top": (d / 2, 0.0, h)})
 
 
-def add_wall_cabinets(b: Builder, name: str, place: Place, width: float) -> Fixture:
+def add_wall_cabinets(b: Builder, place: Place, name: str, width: float) -> Fixture:
     """Closed cabinets above a counter, out of the arm's way."""
     body = static(b, name, place)
     low, high, depth = 1.62, 2.25, 0.33
@@ -182,8 +187,8 @@ BURNERS = {  # name -> position on the stove's top, and radius
 }
 
 
-def add_stove(b: Builder, place: Place, width: float = 0.60) -> Fixture:
-    """A range: oven below, glass top with four burners, knobs on the slanted front."""
+def add_stove(b: Builder, place: Place, width: float = 0.60, *, knobs: bool = True) -> Fixture:
+    """A range: oven below, glass top with four burners, knobs on the front (only drawn)."""
     body = static(b, "stove", place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
     front = b.looks.appliance
@@ -195,7 +200,7 @@ def add_stove(b: Builder, place: Place, width: float = 0.60) -> Fixture:
     for x, y, radius in BURNERS.values():
         b.cylinder(body, (x, y, h), (x, y, h + 0.0012), radius, b.looks.plain((0.38, 0.38, 0.40)), collide=False)
         b.cylinder(body, (x, y, h), (x, y, h + 0.0016), radius * 0.72, b.looks.plain((0.13, 0.12, 0.13)), collide=False)
-    for k in range(4):
+    for k in range(4 if knobs else 0):
         y = 0.20 - 0.133 * k
         b.cylinder(body, (0.012, y, h - 0.055), (-0.022, y, h - 0.055), 0.020, b.looks.handle, collide=False)
         b.box(body, (-0.0225, y, h - 0.045), (0.001, 0.002, 0.009), b.looks.plain((0.95, 0.95, 0.95)), collide=False)
@@ -206,8 +211,8 @@ BASIN = (0.50, 0.36, 0.16)  # width, length front to back, depth
 BASIN_FRONT_M = 0.10
 
 
-def add_sink(b: Builder, place: Place, width: float) -> Fixture:
-    """A sink unit: worktop around a steel basin, faucet behind it, doors below."""
+def add_sink(b: Builder, place: Place, width: float, *, lever: bool = True) -> Fixture:
+    """A sink unit: worktop around a steel basin, faucet behind it (its lever only drawn), doors below."""
     body = static(b, "sink", place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
     w, length, deep = BASIN
@@ -256,11 +261,12 @@ def add_sink(b: Builder, place: Place, width: float) -> Fixture:
     b.capsule(body, (stem, 0, h + 0.02), (stem, 0, h + 0.26), 0.013, chrome)
     b.capsule(body, (stem, 0, h + 0.26), (stem - 0.13, 0, h + 0.29), 0.012, chrome)
     b.capsule(body, (stem - 0.13, 0, h + 0.29), (stem - 0.15, 0, h + 0.23), 0.012, chrome)
-    b.capsule(body, (stem, 0.012, h + 0.05), (stem, 0.07, h + 0.075), 0.008, chrome)
+    if lever:
+        b.capsule(body, (stem, 0.012, h + 0.05), (stem, 0.07, h + 0.075), 0.008, chrome)
     tiles = b.looks.material("bricks", b.looks.style.backsplash, repeat=3.0, shine=0.5)
     b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
     for y in (width / 4, -width / 4):
-        _front_panel(b, body, y, width / 4, TOE_KICK_M + 0.01, h - 0.05, False)
+        add_front(b, body, y, width / 4, TOE_KICK_M + 0.01, h - 0.05, False)
     return Fixture("sink", place.x, place.y, place.yaw, width, {"basin": (BASIN_FRONT_M + length / 2, 0.0, floor)})
 
 

@@ -110,8 +110,8 @@ def texture(kind: str, colour: Colour) -> Pixels:
 class Looks:
     """Adds materials to a spec once each and hands out their names."""
 
-    def __init__(self, spec: mujoco.MjSpec, style: Style):
-        self._spec, self.style, self._known = spec, style, set[str]()
+    def __init__(self, spec: mujoco.MjSpec, style: Style, *, textures: bool = True):
+        self._spec, self.style, self._known, self._textures = spec, style, set[str](), textures
 
     def material(self, kind: str, colour: Colour, *, repeat: float = 2.0, shine: float = 0.2, emission: float = 0.0) -> str:
         """Name of the material for a surface kind and colour; `repeat` is how many texture tiles fit into a metre."""
@@ -120,7 +120,7 @@ class Looks:
             return name
         self._known.add(name)
         material = self._spec.add_material(name=name, specular=shine, shininess=shine, emission=emission, reflectance=0.0)
-        if kind == "plain":
+        if kind == "plain" or not self._textures:
             material.rgba = (*colour, 1.0)
             return name
         texture_name = f"{kind} {' '.join(f'{c:.3f}' for c in colour)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -20,9 +21,20 @@ from capex.worlds.kitchen.robot import THING, VISUAL
 Vec = Sequence[float]
 BOX, CYLINDER, SPHERE = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_SPHERE
 CAPSULE, MESH = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_MESH
-HIDDEN = {**THING, "group": 3}
+SEEN, UNSEEN = 1, 3  # groups of geoms: the renderer draws the first
+HIDDEN = {**THING, "group": UNSEEN}
 SLICES = 20  # around a turned shape
 FOOT_M = 0.003  # radius of the balls a dish stands on
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A part that is seen only while a joint stands within limits: the glow of a burner, water from a faucet."""
+
+    geom: str
+    joint: str
+    low: float
+    high: float
 
 
 class Builder:
@@ -30,6 +42,7 @@ class Builder:
 
     def __init__(self, spec: mujoco.MjSpec, looks: Looks):
         self.spec, self.looks = spec, looks
+        self.signs: list[Sign] = []
         self._meshes = 0
 
     def body(self, parent: Any, name: str, pos: Vec = (0, 0, 0), yaw: float = 0.0) -> Any:
@@ -84,6 +97,24 @@ class Builder:
         part.add_joint(name=name, range=(0.0, limit), limited=1, solref_limit=(0.008, 1), **joint)
         self.spec.add_exclude(bodyname1=parent.name, bodyname2=name)  # the stop is the joint's, not the carcass'
         return part
+
+    def over_centre(self, joint: str, centre: float, stiffness: float, limit: float) -> None:
+        """A spring that pushes a joint away from a point between its stops, to whichever stop is nearer: a toggle, a detent."""
+        spring = self.spec.add_actuator(name=f"{joint} spring", target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        spring.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+        spring.gainprm[0] = 0.0
+        spring.biasprm[:3] = (-stiffness * centre, stiffness, 0.0)
+        spring.forcelimited = 1
+        spring.forcerange = (-limit, limit)
+
+    def mark(self, body: Any, name: str, pos: Vec) -> None:
+        """A named point on a part, which the expert reads and nobody sees."""
+        body.add_site(name=name, pos=pos, size=(0.003, 0.003, 0.003), rgba=(0, 0, 0, 0))
+
+    def sign(self, geom: Any, joint: str, low: float, high: float) -> None:
+        """Show a visual part only while a joint stands between two values."""
+        geom.name = f"{joint} sign {len(self.signs) + 1}"
+        self.signs.append(Sign(geom.name, joint, low, high))
 
     def bar_handle(self, body: Any, start: Vec, end: Vec, out: Vec, look: str, radius: float = 0.009) -> None:
         """A bar in front of a face, on two posts; `out` is the vector from the face to the bar."""

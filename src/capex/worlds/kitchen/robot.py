@@ -15,6 +15,7 @@ import numpy as np
 
 from capex.worlds.kitchen import panda
 
+ARM = "arm"  # its name in the Env contract
 MOUNT_HEIGHT_M = 0.45
 TORSO_TRAVEL_M = 0.34
 FINGER_TRAVEL_M = 0.04

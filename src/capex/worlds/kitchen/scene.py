@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -12,9 +13,9 @@ from capex.worlds.kitchen import fixtures as fx
 from capex.worlds.kitchen.control import TIMESTEP_S
 from capex.worlds.kitchen.fixtures import Fixture, Place
 from capex.worlds.kitchen.looks import STYLES, Looks, Style
-from capex.worlds.kitchen.parts import Builder
+from capex.worlds.kitchen.parts import Builder, Sign
 from capex.worlds.kitchen.robot import add_robot
-from capex.worlds.kitchen.situation import Situation
+from capex.worlds.kitchen.situation import Fitted, Situation
 
 WALL_X_M = fx.COUNTER_DEPTH_M
 
@@ -60,6 +61,7 @@ LAYOUTS: tuple[Layout, ...] = (
         Unit("counter", 1.60, (("microwave", 0.32),)), Unit("stove", 0.60), Unit("counter", 0.90),
     ), "left"),
 )  # fmt: skip
+WORKBENCH_M = 1.0
 APPLIANCE_FRONT_M = {"toaster oven": 0.17, "microwave": 0.15, "toaster": 0.20}  # from the counter's front to the appliance's frame
 
 
@@ -85,6 +87,15 @@ class Kitchen:
     def counter_under(self, appliance: Fixture) -> Fixture:
         """The worktop that an appliance stands on."""
         return min((f for n, f in self.places.items() if n.startswith("counter")), key=lambda f: abs(f.y - appliance.y))
+
+    @property
+    def workbench(self) -> Fixture:
+        """The worktop with nothing standing on it, a metre wide or more: where small appliances are brought out."""
+        bare = [f for n, f in self.places.items() if n.startswith("counter") and f.width >= WORKBENCH_M and not self._stands_on(f)]
+        return bare[0]
+
+    def _stands_on(self, counter: Fixture) -> bool:
+        return any(n in APPLIANCE_FRONT_M and abs(f.y - counter.y) < counter.width / 2 for n, f in self.places.items())
 
     @property
     def occupied(self) -> list[tuple[float, float, float]]:
@@ -113,8 +124,22 @@ def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
     return Kitchen(chosen, STYLES[style], places, y, high)
 
 
-def build(kitchen: Kitchen, situation: Situation, *, shadows: bool = False) -> mujoco.MjModel:
-    """Compile the kitchen with the robot and the things of a situation."""
+def build(kitchen: Kitchen, situation: Situation, *, shadows: bool = False) -> tuple[mujoco.MjModel, tuple[Sign, ...]]:
+    """Compile the kitchen with the robot, the fixtures and the things of a situation; the signs say what is shown when."""
+    spec, signs = _compose(kitchen, situation, shadows=shadows)
+    return spec.compile(), signs
+
+
+def to_xml(kitchen: Kitchen, situation: Situation) -> str:
+    """The same as XML, in plain colours: MJCF has no place for computed textures."""
+    spec, _ = _compose(kitchen, situation, textures=False)
+    spec.compile()
+    return str(spec.to_xml())
+
+
+def _compose(
+    kitchen: Kitchen, situation: Situation, *, shadows: bool = False, textures: bool = True
+) -> tuple[mujoco.MjSpec, tuple[Sign, ...]]:
     spec = mujoco.MjSpec()
     spec.modelname = "kitchen"
     spec.compiler.degree = False
@@ -139,32 +164,42 @@ def build(kitchen: Kitchen, situation: Situation, *, shadows: bool = False) -> m
     ) else spec.worldbody.add_light(directional=True, castshadow=shadows)  # fmt: skip
     sun.pos, sun.dir = (-1.0, lean, 3.0), (0.55, -0.5 * lean, -1.0)
     sun.diffuse, sun.specular = (strength,) * 3, (0.15,) * 3
-    builder = Builder(spec, Looks(spec, kitchen.style))
-    _add_fixtures(builder, kitchen)
+    builder = Builder(spec, Looks(spec, kitchen.style, textures=textures))
+    _add_fixtures(builder, kitchen, situation.fixtures)
     add_robot(spec)
     for thing in situation.things:
         body = builder.body(spec.worldbody, thing.name, thing.position_m, thing.yaw)
         body.add_freejoint(name=thing.name)
         thing.build(builder, body)
-    return spec.compile()
+    return spec, tuple(builder.signs)
 
 
-def _add_fixtures(b: Builder, kitchen: Kitchen) -> None:
+def _add_fixtures(b: Builder, kitchen: Kitchen, fitted: Sequence[Fitted]) -> None:
     fx.add_room(b, WALL_X_M, kitchen.low_y, kitchen.high_y)
+    brought = {f.name: f for f in fitted}
+
+    def put(name: str, place: Place, build: Callable[[Builder, Place], object]) -> None:
+        other = brought.pop(name, None)
+        (other.build if other else build)(b, place)
+
     for name, f in kitchen.places.items():
         place = Place(f.x, f.y, f.yaw)
         if name.startswith("counter"):
-            fx.add_counter(b, name, place, f.width)
-            fx.add_wall_cabinets(b, f"cabinet over {name}", place, f.width)
+            put(name, place, functools.partial(fx.add_counter, name=name, width=f.width))
+            above = f"cabinet over {name}"
+            put(above, place, functools.partial(fx.add_wall_cabinets, name=above, width=f.width))
         elif name == "fridge":
-            fx.add_fridge(b, place, hinge=kitchen.layout.fridge_hinge)
+            put(name, place, functools.partial(fx.add_fridge, hinge=kitchen.layout.fridge_hinge))
         elif name == "stove":
-            fx.add_stove(b, place, f.width)
+            put(name, place, functools.partial(fx.add_stove, width=f.width))
             fx.add_hood(b, place, f.width)
         elif name == "sink":
-            fx.add_sink(b, place, f.width)
+            put(name, place, functools.partial(fx.add_sink, width=f.width))
         else:
-            APPLIANCES[name](b, place)
+            put(name, place, APPLIANCES[name])
+    for extra in brought.values():
+        assert extra.place is not None
+        extra.build(b, extra.place)
 
 
 APPLIANCES = {"toaster oven": ap.add_toaster_oven, "microwave": ap.add_microwave, "toaster": ap.add_toaster}

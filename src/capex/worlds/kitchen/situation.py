@@ -7,15 +7,16 @@ A start is fixed for ever by (world, task, index, seed): all draws come from one
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from capex.worlds.kitchen.fixtures import Fixture
+from capex.worlds.kitchen.fixtures import Fixture, Place
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
-from capex.worlds.kitchen.things import CLUTTER, FOOD, Food, Slice, add_food, add_slice
+from capex.worlds.kitchen.things import CLUTTER, FOOD, GROCERIES, GROCERY_KG, MUGS, Food, Slice, add_food, add_mug, add_slice
 
 T = TypeVar("T")
 
@@ -58,6 +59,15 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class Fitted:
+    """A fixture that a start brings. One named like a unit of the kitchen takes that unit's place, with parts that move."""
+
+    name: str
+    build: Callable[[Builder, Place], object]
+    place: Place | None = None  # None: where the unit of that name stands
+
+
+@dataclass(frozen=True)
 class Situation:
     """Everything a start fixes."""
 
@@ -68,6 +78,8 @@ class Situation:
     joints: Mapping[str, float] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)  # role in the task -> thing or part name
     light: tuple[float, float] = (0.6, 0.0)  # strength, and the sun's sideways lean
+    fixtures: tuple[Fitted, ...] = ()
+    spots: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)  # role -> a place: x, y and z, or the robot's x, y, yaw
 
 
 def draw_posture(draw: Draw, name: str) -> tuple[float, ...]:
@@ -100,12 +112,28 @@ def place_slice(piece: Slice, x: float, y: float, surface_m: float, yaw: float) 
     return Placed(piece.name, functools.partial(add_slice, piece=piece), (x, y, surface_m + piece.half_m[2] + 0.001), yaw)
 
 
+def place_grocery(draw: Draw, kind: str, x: float, y: float, surface_m: float) -> Placed:
+    """A can, a jar, a bottle or a box standing on a surface, within 0.25 rad of how the fingers close across it."""
+    build, yaw, colours = GROCERIES[kind]
+    colour = draw.choice(colours)
+    return Placed(kind, lambda b, body: build(b, body, colour, GROCERY_KG), (x, y, surface_m + 0.001), yaw + draw.uniform(-0.25, 0.25))
+
+
+def place_mug(draw: Draw, colour: str, x: float, y: float, surface_m: float) -> Placed:
+    """A mug whose handle points towards the robot or away from it, out of the fingers' way."""
+    yaw = draw.choice((0.0, math.pi)) + draw.uniform(-0.6, 0.6)
+    return Placed(f"{colour} mug", _coloured(add_mug, MUGS[colour]), (x, y, surface_m + 0.001), yaw)
+
+
 def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,
-            keep_clear: Sequence[tuple[float, float, float]]) -> list[Placed]:  # fmt: skip
-    """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away from discs (x, y, radius; world)."""
+            keep_clear: Sequence[tuple[float, float, float]], without: Sequence[str] = ()) -> list[Placed]:  # fmt: skip
+    """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away from discs (x, y, radius; world).
+
+    `without` are kinds that stand there already: an instruction must not name two things.
+    """
     taken = list(keep_clear)
     placed = []
-    for kind in draw.shuffled(sorted(CLUTTER))[:count]:
+    for kind in [k for k in draw.shuffled(sorted(CLUTTER)) if k not in without][:count]:
         build, radius, colours = CLUTTER[kind]
         colour = draw.choice(colours)
         for _ in range(12):

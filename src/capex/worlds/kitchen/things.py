@@ -202,9 +202,9 @@ def add_pan(b: Builder, body: Any) -> None:
     b.capsule(body, (-r - 0.005, 0, 0.038), (-r - 0.15, 0, 0.052), 0.011, b.looks.plain((0.10, 0.10, 0.10)), mass=0.12)
 
 
-def _mug(b: Builder, body: Any, colour: Colour) -> None:
-    r, h = 0.038, 0.092
-    _upright_cylinder(b, body, r, h, 0.25)
+def _mug(b: Builder, body: Any, colour: Colour, r: float = 0.038, mass: float = 0.25) -> None:
+    h = 0.092
+    _upright_cylinder(b, body, r, h, mass)
     outline = [(0.0, 0.0), (0.9 * r, 0.0), (r, 0.01), (r, h), (0.9 * r, h), (0.88 * r, 0.012), (0.0, 0.010)]
     b.turned(body, outline, b.looks.plain(colour, 0.6))
     for z0, z1, y in ((0.072, 0.072, 0.0), (0.024, 0.024, 0.0)):
@@ -212,9 +212,9 @@ def _mug(b: Builder, body: Any, colour: Colour) -> None:
     b.capsule(body, (r + 0.026, 0, 0.024), (r + 0.026, 0, 0.072), 0.005, b.looks.plain(colour, 0.6), collide=False)
 
 
-def _bottle(b: Builder, body: Any, colour: Colour) -> None:
+def _bottle(b: Builder, body: Any, colour: Colour, mass: float = 0.25) -> None:
     r, h = 0.034, 0.20
-    _upright_cylinder(b, body, r, 0.14, 0.25)
+    _upright_cylinder(b, body, r, 0.14, mass)
     body.add_geom(type=CYLINDER, pos=(0, 0, 0.17), size=(0.014, 0.03, 0), mass=0.03, **HIDDEN, **_DISH)
     outline = [(0.0, 0.0), (r, 0.0), (r, 0.13), (0.8 * r, 0.15), (0.013, 0.165), (0.013, h), (0.0, h)]
     b.turned(body, outline, b.looks.plain(colour, 0.7))
@@ -231,16 +231,16 @@ def _bowl(b: Builder, body: Any, colour: Colour) -> None:
     b.turned(body, outline, b.looks.plain(colour, 0.6))
 
 
-def _can(b: Builder, body: Any, colour: Colour) -> None:
+def _can(b: Builder, body: Any, colour: Colour, mass: float = 0.3) -> None:
     r, h = 0.033, 0.11
-    _upright_cylinder(b, body, r, h, 0.3)
+    _upright_cylinder(b, body, r, h, mass)
     b.cylinder(body, (0, 0, 0.006), (0, 0, h - 0.006), r, b.looks.plain(colour, 0.5), collide=False)
     b.cylinder(body, (0, 0, 0), (0, 0, h), r * 0.96, b.looks.plain((0.78, 0.78, 0.80), 0.8), collide=False)
 
 
-def _carton(b: Builder, body: Any, colour: Colour) -> None:
+def _carton(b: Builder, body: Any, colour: Colour, mass: float = 0.3) -> None:
     half = (0.028, 0.045, 0.085)
-    body.add_geom(type=BOX, pos=(0, 0, half[2]), size=half, mass=0.3, **HIDDEN, **_DISH)
+    body.add_geom(type=BOX, pos=(0, 0, half[2]), size=half, mass=mass, **HIDDEN, **_DISH)
     b.box(body, (0, 0, half[2]), half, b.looks.plain(colour), collide=False)
     b.box(
         body,
@@ -258,3 +258,50 @@ CLUTTER: dict[str, tuple[Callable[[Builder, Any, Colour], None], float, tuple[Co
     "can": (_can, 0.035, ((0.75, 0.15, 0.15), (0.20, 0.50, 0.30))),
     "box of cereal": (_carton, 0.055, ((0.85, 0.65, 0.15), (0.25, 0.40, 0.70))),
 }
+
+
+def _jar(b: Builder, body: Any, colour: Colour, mass: float = 0.25) -> None:
+    r, h = 0.032, 0.11
+    _upright_cylinder(b, body, r, h, mass)
+    b.turned(body, [(0.0, 0.0), (0.92 * r, 0.0), (r, 0.006), (r, 0.078), (0.80 * r, 0.092), (0.80 * r, 0.094)], b.looks.plain(colour, 0.8))
+    b.cylinder(body, (0, 0, 0.092), (0, 0, h), 0.86 * r, b.looks.plain((0.85, 0.72, 0.30), 0.8), collide=False)
+    b.cylinder(body, (0, 0, 0.026), (0, 0, 0.064), r + 0.0008, b.looks.plain((0.95, 0.93, 0.88)), collide=False)
+
+
+GROCERY_KG = 0.12  # the outstretched arm, hand forward, sags by under 8 mm with it
+# What belongs in a cabinet: kind -> builder, the yaw at which the fingers close across it, colours.
+GROCERIES: dict[str, tuple[Callable[[Builder, Any, Colour, float], None], float, tuple[Colour, ...]]] = {
+    "can": (_can, 0.0, ((0.75, 0.15, 0.15), (0.20, 0.50, 0.30), (0.20, 0.35, 0.65))),
+    "jar of jam": (_jar, 0.0, ((0.45, 0.05, 0.12), (0.80, 0.42, 0.08))),
+    "bottle": (_bottle, 0.0, ((0.20, 0.38, 0.20), (0.45, 0.22, 0.10))),
+    "box of cereal": (_carton, math.pi / 2, ((0.85, 0.65, 0.15), (0.25, 0.40, 0.70))),
+}
+MUG_RADIUS_M = 0.032
+MUGS: dict[str, Colour] = {
+    "red": (0.80, 0.12, 0.12),
+    "blue": (0.15, 0.35, 0.70),
+    "green": (0.20, 0.55, 0.30),
+    "black": (0.12, 0.12, 0.13),
+}
+
+
+def add_mug(b: Builder, body: Any, colour: Colour) -> None:
+    """A mug that the fingers close around."""
+    _mug(b, body, colour, MUG_RADIUS_M, GROCERY_KG)
+
+
+LID_RADIUS_M = 0.062
+LID_PLUG_M = 0.014  # depth of the plug under the lid: its origin lies so much higher than what it is laid on
+LID_GRIP_M = 0.026  # from its origin to the middle of its knob
+
+
+def add_lid(b: Builder, body: Any, name: str, colour: Colour) -> None:
+    """A blender's lid: a disc with a plug below that centres it in the jug, and a knob above with flat sides."""
+    look, dark = b.looks.plain(colour, 0.5), b.looks.plain(tuple(0.7 * c for c in colour), 0.5)  # type: ignore[arg-type]
+    body.add_geom(type=CYLINDER, pos=(0, 0, 0.005), size=(LID_RADIUS_M, 0.005, 0), mass=0.05, **HIDDEN, **_DISH)
+    body.add_geom(type=CYLINDER, pos=(0, 0, -LID_PLUG_M / 2), size=(0.042, LID_PLUG_M / 2, 0), mass=0.03, **HIDDEN, **_DISH)
+    body.add_geom(type=BOX, pos=(0, 0, LID_GRIP_M), size=(0.016, 0.011, 0.016), mass=0.02, **HIDDEN, **_DISH)
+    r = LID_RADIUS_M
+    b.turned(body, [(0.0, -LID_PLUG_M), (0.040, -LID_PLUG_M), (0.042, 0.0), (r, 0.0), (r, 0.008), (0.94 * r, 0.011), (0.0, 0.012)], look)
+    b.box(body, (0, 0, LID_GRIP_M), (0.016, 0.011, 0.016), dark, collide=False)
+    b.mark(body, f"{name} grip", (0, 0, LID_GRIP_M))

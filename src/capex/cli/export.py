@@ -1,0 +1,125 @@
+"""`capex certify` and `capex export`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from capex.cli.console import console
+from capex.export import Certified, Filters, Pipeline, certify_run, export_run
+from capex.export.selection import summary
+
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+
+
+@dataclass(frozen=True)
+class Certify:
+    """Execute every success of a run again, from its start by its recorded actions, and store beside it whether it replays."""
+
+    run_directory: Positional[Annotated[Path, arg(metavar="RUN")]]
+    """A run directory, what --out named."""
+    parallel: int = 1
+    """Processes; each episode gets a fresh one in any case."""
+    again: bool = False
+    """Execute those that are certified already, too."""
+
+    def run(self) -> int:
+        """Print a table; fails when a success does not replay."""
+        with Progress(*COLUMNS, console=console) as progress:
+            bar = progress.add_task("certifying", total=None)
+
+            def tell(done: int, total: int, _: Certified) -> None:
+                progress.update(bar, completed=done, total=total)
+
+            results = certify_run(self.run_directory, self.parallel, again=self.again, tell=tell)
+        table = Table(title=f"{self.run_directory}: replays of successes")
+        for column in ("chain", "successes", "certified", "rule"):
+            table.add_column(column, justify="right" if column in ("successes", "certified") else "left", overflow="fold")
+        chains: dict[str, list[Certified]] = {}
+        for result in results:
+            chains.setdefault(result.episode.parent.parent.name, []).append(result)
+        for chain, members in chains.items():
+            rules = Counter(m.certificate.rule for m in members if m.certificate.rule)
+            table.add_row(chain, str(len(members)), str(sum(m.certificate.certified for m in members)), "; ".join(rules))
+        console.print(table)
+        refused = [r for r in results if not r.certificate.certified]
+        for r in refused:
+            console.print(f"[yellow]not certified[/] {r.episode}: {escape(r.certificate.reason)}", soft_wrap=True)
+        return 1 if refused else 0
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write certified demonstrations as a dataset: LeRobot v3.0, or robomimic's HDF5."""
+
+    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN..]")]]
+    """Run directories, or single chains of them (RUN/chains/CHAIN)."""
+    out: Path
+    """Folder of the dataset; it must not exist yet."""
+    format: Literal["lerobot", "hdf5"] = "lerobot"
+    """LeRobot v3.0, or one HDF5 file in robomimic's and RoboCasa's layout."""
+    paired: bool = False
+    """Two runs become two datasets over the starts that both solved."""
+    failures: bool = False
+    """Write the failed attempts too, as a dataset of their own named OUT-failures."""
+    filters: OmitArgPrefixes[Filters] = field(default_factory=Filters)
+    size: tuple[int, int] = (256, 256)
+    """Width and height of the pictures."""
+    cameras: tuple[str, ...] = ()
+    """Only these cameras."""
+    video: bool = False
+    """h264 video instead of a PNG per frame."""
+    crf: int = 18
+    """Quality of the video: 0 is lossless, 23 small."""
+    depth: bool = False
+    """Metric depth of each camera too."""
+    license: str = ""
+    """Licence for the dataset card, as the Hugging Face hub spells them (apache-2.0, cc-by-4.0)."""
+    parallel: int = 1
+    """Processes that render; the files do not depend on it."""
+
+    def run(self) -> int:
+        """Export, and print what was written and what was left out."""
+        with Progress(*COLUMNS, console=console) as progress:
+            bars: dict[str, TaskID] = {}
+
+            def tell(name: str, done: int, total: int) -> None:
+                if name not in bars:
+                    bars[name] = progress.add_task(f"{name}, frames", total=total)
+                progress.update(bars[name], completed=done)
+
+            exported = export_run(
+                self.runs,
+                self.out,
+                format=self.format,
+                paired=self.paired,
+                failures=self.failures,
+                filters=self.filters,
+                pipeline=Pipeline(self.size, self.cameras, self.depth),
+                use_video=self.video,
+                crf=self.crf,
+                licence=self.license,
+                command=shlex.join(["capex", *sys.argv[1:]]),
+                parallel=self.parallel,
+                tell=tell,
+            )
+        if exported.left_out:
+            table = Table(title="left out")
+            for column in ("dataset", "why", "attempts"):
+                table.add_column(column, justify="right" if column == "attempts" else "left", overflow="fold")
+            for dataset, reason, count in summary(exported.left_out):
+                table.add_row(dataset, escape(reason), str(count))
+            console.print(table)
+        for dataset_written in exported.datasets:
+            frames = f"{dataset_written.frames:,} frames"
+            console.print(f"[bold]{dataset_written.path}[/]: {dataset_written.demonstrations} episodes, {frames}", soft_wrap=True)
+        return 0

@@ -1,0 +1,35 @@
+"""`capex pilot serve`: the stand-in behind the wires of real providers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tyro.conf import Positional
+
+from capex.cli.console import console
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """The built-in stand-in as a server on this machine, on the OpenAI Responses and Chat Completions wires."""
+
+    command: Positional[Literal["serve"]]
+    """serve: answer until interrupted."""
+    port: int = 8009
+    """Port on 127.0.0.1; 0 takes any free one."""
+
+    def run(self) -> int:
+        """Serve until Ctrl-C."""
+        from capex.models.pilot.serve import server
+
+        with server(self.port) as service:
+            url = f"http://127.0.0.1:{service.server_address[1]}/v1"
+            console.print(f"the pilot, a stand-in, answers at {url}; Ctrl-C stops it", highlight=False, soft_wrap=True)
+            console.print(f"  chat:pilot@{url}", highlight=False, soft_wrap=True)
+            console.print(f"  openai:pilot   with OPENAI_BASE_URL={url} and OPENAI_API_KEY=none", highlight=False, soft_wrap=True)
+            try:
+                service.serve_forever(poll_interval=0.1)
+            except KeyboardInterrupt:
+                console.print("stopped")
+        return 0

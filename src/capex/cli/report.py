@@ -1,0 +1,32 @@
+"""`capex report`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from capex.cli.console import console
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tables, figures and one self-contained HTML page of runs; arms are compared on the same starts."""
+
+    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN")]]
+    """Run directories."""
+    out: Path
+    """Folder for report.html, tables/ (CSV, LaTeX) and figures/ (SVG, PNG)."""
+    strips: int = 48
+    """Episodes shown in full with a film strip, spread over sources, tasks and outcomes; each takes about 0.1 MB."""
+
+    def run(self) -> int:
+        """Write the report and say where it is."""
+        from capex import report
+
+        with console.status("reading, counting, drawing"):
+            page = report.write(self.runs, self.out, strips=self.strips)
+        console.print(str(page), markup=False, highlight=False, soft_wrap=True)
+        return 0

@@ -1,0 +1,240 @@
+"""`pilot`, `pilot:SEED`: a stand-in demonstrator. Classical vision behind the Model contract; it sees only what a model sees.
+
+It is no foundation model and its results say nothing about one: it lets the whole system run without a key, and closes the loop in tests
+through the real interface. Its overconfidence and its use of memory are designed in.
+
+A reply is a function of the request alone. A skill is a generator that asks for points and ends in an intent; for every request it runs
+anew, fed with the answers that the request's messages hold, until it asks for something not yet answered or knows what to do.
+
+    pilot:3                    another seed for its noise
+    pilot:3,blur=2,usual=0.9   noisier eyes (pixels of a 512 image), other stated confidences
+    pilot:blind=yes            given blank pictures: what it can do without eyes
+    pilot:price=NAME           billed as if it were the model NAME of the price table; without it, its price is unknown
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from capex.errors import CapexError
+from capex.models import Answer, AssistantMessage, Attempt, AttemptObserver, Reply, Request, ToolCall, ToolResult, Usage, size
+from capex.models.pilot import looks
+from capex.models.pilot.chance import Chance
+from capex.models.pilot.confidence import Boast
+from capex.models.pilot.eyes import blank, see
+from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move, by_sight, read_position
+from capex.models.pilot.page import Brief, Page, Unreadable, read_brief, read_page
+from capex.models.pilot.rig import Rig
+from capex.models.pilot.scene import Scene
+from capex.models.pilot.skills import choose
+from capex.models.retry import as_reply
+from capex.plan import orientation_matrix
+from capex.pose import angle_between
+
+BLUR_PX = 4.0
+BLUR_MAX_PX = 100.0
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """The stand-in. Settings are part of its name; nothing else tells two pilots apart."""
+
+    name: str = "pilot"
+    seed: int = 0
+    blur_px: float = BLUR_PX
+    blind: bool = False
+    boast: Boast = field(default_factory=Boast)
+    price_name: str = "pilot"
+    stand_in: bool = True
+    computes_here: ClassVar[bool] = True  # with the core that an episode holds, not elsewhere while it waits
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """Answer a request: locate_pixel calls, or an act."""
+        if observer is not None:
+            observer.before(request, 1)
+        answer = Answer(self.answer(request))
+        written = "".join(call.name + call.arguments for call in answer.calls)
+        usage = Usage(fresh=size.tokens(request), cached=0, cache_write=0, output=size.text(written))
+        attempt = Attempt("ok", "yes", 0.0, usage, answer=answer, body={"stand_in": self.name})
+        if observer is not None:
+            observer.after(request, 1, attempt)
+        return as_reply([attempt])
+
+    def answer(self, request: Request) -> tuple[ToolCall, ...]:
+        """The calls of a reply."""
+        brief = read_brief(request)
+        try:
+            page = read_page(request)
+        except Unreadable as problem:
+            return (_call(1, 0, "act", {"reasoning": f"I cannot read this page: {problem}.", "delta_cm": [0, 0, 0], "confidence": 0.9}),)
+        chance = Chance(self.seed, _key(page))
+        views = {c: see(c, blank(png) if self.blind else png) for c, png in page.pictures.items()}
+        scene = Scene(page, brief, views, chance, self.blur_px)
+        rounds = _answered(request)
+        outcome = _think(choose(scene), scene, rounds, last=request.tool_choice == "act")
+        number = len([m for m in request.messages if isinstance(m, AssistantMessage)]) + 1
+        if isinstance(outcome, Intent):
+            return (_call(number, 0, "act", self._act(outcome, scene)),)
+        spots = [(c, u, v) for f in outcome for c, row in f.spots.items() for u, v in row]
+        return tuple(_call(number, k, "locate_pixel", {"camera": c, "u": u, "v": v}) for k, (c, u, v) in enumerate(spots))
+
+    def _act(self, intent: Intent, scene: Scene) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"reasoning": intent.why}
+        if intent.drive is not None:
+            arguments |= _drive(intent.drive)
+            return arguments | ({"confidence": self.boast.state(scene.chance, 0, False)} if scene.brief.confidence else {})
+        moves = _shortened(_moving(intent.moves, scene), scene.brief)
+        rows = [self._waypoint(move, k, scene) for k, move in enumerate(moves)]
+        arguments |= rows[0]
+        return arguments | ({"chunk": rows[1:]} if rows[1:] else {})
+
+    def _waypoint(self, move: Move, place: int, scene: Scene) -> dict[str, Any]:
+        target: dict[str, Any] = {}
+        if move.position_m is not None:
+            target["target_cm"] = [round(100 * float(v), 1) for v in move.position_m]
+        if move.orientation != "keep":
+            target["orientation"] = move.orientation if isinstance(move.orientation, str) else list(move.orientation)
+        if move.gripper != "keep":
+            target["gripper"] = move.gripper
+        if scene.brief.several_arms:
+            target = {scene.brief.several_arms[0]: target}
+        return target | ({"confidence": self.boast.state(scene.chance, place, move.touch)} if scene.brief.confidence else {})
+
+
+def make(rest: str) -> Pilot:
+    """From pilot, pilot:SEED or pilot:SEED,key=value.."""
+    settings: dict[str, Any] = {}
+    boast: dict[str, float] = {}
+    keys: dict[str, Callable[[str], None]] = {
+        "seed": lambda text: settings.update(seed=int(text)),
+        "blur": lambda text: settings.update(blur_px=_within(float(text), 0.0, BLUR_MAX_PX)),
+        "blind": lambda text: settings.update(blind={"yes": True, "no": False}[text]),
+        "usual": lambda text: boast.update(usual=_within(float(text), 0.02, 0.98)),
+        "scatter": lambda text: boast.update(scatter=_within(float(text), 0.0, 10.0)),
+        "touch": lambda text: boast.update(touch=_within(float(text), -10.0, 10.0)),
+        "price": lambda text: settings.update(price_name=text),
+    }
+    for piece in filter(None, rest.split(",")):
+        key, equals, text = piece.partition("=")
+        key, text = (key.strip(), text.strip()) if equals else ("seed", piece.strip())
+        try:
+            keys[key](text)
+        except (KeyError, ValueError):
+            raise CapexError(
+                f"'pilot:{rest}' has '{piece}'; write pilot, pilot:3 for a seed,"
+                " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
+            ) from None
+    return Pilot(name=f"pilot:{rest}" if rest else "pilot", boast=Boast(**boast), **settings)
+
+
+def _within(value: float, low: float, high: float) -> float:
+    if not low <= value <= high:
+        raise ValueError
+    return value
+
+
+def _key(page: Page) -> str:
+    """What the pilot's chance hangs on: the page and its pictures, not the memory in the prompt and not the arm."""
+    digest = hashlib.sha256(page.instruction.encode())
+    digest.update(repr((page.steps_left, page.tip_m.tolist(), page.opening_m)).encode())
+    for camera, png in sorted(page.pictures.items()):
+        digest.update(camera.encode() + png)
+    return digest.hexdigest()
+
+
+def _answered(request: Request) -> list[dict[tuple[str, float, float], str]]:
+    """Per earlier round of this decision, the text that came back for each located pixel."""
+    results = {m.call_id: m.text for m in request.messages if isinstance(m, ToolResult)}
+    rounds = []
+    for message in request.messages:
+        if isinstance(message, AssistantMessage):
+            found = {}
+            for call in message.calls:
+                if call.name == "locate_pixel":
+                    asked = json.loads(call.arguments)
+                    found[(asked["camera"], asked["u"], asked["v"])] = results.get(call.id, "")
+            rounds.append(found)
+    return rounds
+
+
+def _think(skill: Asking, scene: Scene, rounds: Sequence[dict[tuple[str, float, float], str]], last: bool) -> Intent | list[Feature]:
+    """Run a skill as far as the answers reach: what it still asks for, or what it wants to do."""
+    waiting = list(rounds)
+    try:
+        asked = next(skill)
+        while True:
+            spots = [(c, u, v) for f in asked for c, row in f.spots.items() for u, v in row]
+            if not scene.brief.locate:
+                answers: Answers = by_sight(asked, _rig(scene))
+            elif not spots:
+                answers = {}
+            elif waiting:
+                answers = _read(asked, waiting.pop(0))
+            elif last:
+                answers = {}
+            else:
+                return list(asked)
+            asked = skill.send(answers)
+    except StopIteration as done:
+        intent: Intent = done.value
+        return intent
+
+
+def _read(asked: Sequence[Feature], texts: dict[tuple[str, float, float], str]) -> Answers:
+    return {f.name: Found({c: [read_position(texts.get((c, u, v), "")) for u, v in row] for c, row in f.spots.items()}) for f in asked}
+
+
+def _rig(scene: Scene) -> Rig:
+    """The guessed cameras, shifted so that the finger pads are where they are seen."""
+    size_px = next(((v.width, v.height) for v in scene.views.values()), (512, 512))
+    rig = Rig(size_px, {})
+    shift = {}
+    for view in scene.exterior():
+        seen = looks.pads(view)
+        if seen is not None:
+            u, v = rig.project(view.camera, scene.tip)
+            du, dv = seen.centre[0] - u, seen.centre[1] - v
+            if abs(du) < 0.12 * view.width and abs(dv) < 0.12 * view.height:
+                shift[view.camera] = (du, dv)
+    return Rig(size_px, shift)
+
+
+def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
+    """The plan without waypoints at its beginning that ask for nothing new: where the hand is already, as it is held already."""
+    for k, move in enumerate(moves[:-1]):
+        if move.gripper != "keep" or move.touch or move.position_m is None:
+            return moves[k:]
+        turned = angle_between(orientation_matrix(move.orientation, scene.page.rotation), scene.page.rotation)
+        if float(np.linalg.norm(move.position_m - scene.tip)) > 0.009 or turned > 0.09:
+            return moves[k:]
+    return moves[-1:]
+
+
+def _shortened(moves: Sequence[Move], brief: Brief) -> list[Move]:
+    """The plan as far as a plan may go, and no further than the first touch where the skeleton advises to look after each waypoint."""
+    plan = list(moves[: brief.plan_max])
+    commands = 0
+    for k, move in enumerate(plan):
+        advice = brief.phases.get((move.gripper, commands), "")
+        if move.touch and advice == "observe after each waypoint":
+            return plan[: k + 1]
+        commands += move.gripper != "keep"
+    return plan
+
+
+def _drive(drive: Drive) -> dict[str, float]:
+    return {
+        "base_forward_cm": round(100 * drive.forward_m, 1),
+        "base_left_cm": round(100 * drive.left_m, 1),
+        "base_turn_deg": round(drive.turn_rad * 57.29577951308232, 1),
+    }
+
+
+def _call(round_number: int, place: int, name: str, arguments: dict[str, Any]) -> ToolCall:
+    return ToolCall(f"call_{round_number}_{place}", name, json.dumps(arguments))

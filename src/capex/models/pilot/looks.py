@@ -1,0 +1,224 @@
+"""What things look like, by the words of an instruction: the pilot's common sense, learned by looking at pictures, never from a simulator.
+
+Hue and saturation of each kind, and how to find it in one view. Unknown nouns are searched for by the colour words in front of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from scipy import ndimage
+from scipy.spatial import ConvexHull, QhullError
+
+from capex.models.pilot.eyes import Colour, Ellipse, Mask, Shape, View, ellipse, shapes, union
+
+COLOURS: dict[str, tuple[Colour, ...]] = {
+    "mango": (Colour(39.5, 0.85), Colour(27, 0.825)),
+    "lemon": (Colour(53.5, 0.85),),
+    "potato": (Colour(35, 0.47, 2.5, 0.035), Colour(33, 0.525, 2.0, 0.03)),
+    "apple": (Colour(358.5, 0.90, 3.0), Colour(90, 0.75)),
+    "tomato": (Colour(4.5, 0.91, 3.0),),
+    "orange": (Colour(30, 0.96, 4.0, 0.04),),
+    "avocado": (Colour(91, 0.64),),
+    "cucumber": (Colour(116, 0.69),),
+    "carrot": (Colour(25, 0.94),),
+    "eggplant": (Colour(288, 0.79, 8.0, 0.06),),
+    "bread roll": (Colour(35, 0.635),),
+    "sweet potato": (Colour(6, 0.605),),
+    "slice of bread": (Colour(27, 0.73, 2.5), Colour(41, 0.335)),
+    "slice of toast": (Colour(23, 0.72, 2.5, 0.035), Colour(29, 0.72, 2.5, 0.035)),
+    "waffle": (Colour(35, 0.75, 2.5), Colour(38, 0.67, 3.0)),
+}
+WORDS: dict[str, tuple[Colour, ...]] = {
+    "red": (Colour(0, 0.80, 14, 0.22, 0.15),),
+    "orange": (Colour(28, 0.85, 8, 0.16, 0.15),),
+    "yellow": (Colour(52, 0.80, 9, 0.22, 0.15),),
+    "green": (Colour(120, 0.70, 35, 0.32, 0.12),),
+    "blue": (Colour(225, 0.70, 22, 0.32, 0.12),),
+    "purple": (Colour(285, 0.70, 22, 0.32, 0.10),),
+}
+PADS = Colour(32, 0.89, 4.0, 0.04, 0.15)
+RIM = Colour(218, 0.52, 4.0, 0.06, 0.30, 0.90)
+WOOD = Colour(28.5, 0.545, 2.5, 0.05)
+
+
+def colours_of(noun: str) -> tuple[Colour, ...]:
+    """The colours that a noun comes in, by the longest known name in it, else by its colour words."""
+    for name in sorted(COLOURS, key=len, reverse=True):
+        if noun.endswith(name):
+            return COLOURS[name]
+    return tuple(c for word in noun.split() for c in WORDS.get(word, ()))
+
+
+def hand_zone(view: View) -> Mask:
+    """Where the view shows the robot's own fingers: the orange pads, and in the wrist view the strip that they always fill."""
+    zone = np.zeros(view.value.shape, dtype=bool)
+    if view.camera == "wrist":
+        height, width = zone.shape
+        rows = slice(round(0.69 * height), height)
+        zone[rows, : round(0.29 * width)] = True
+        zone[rows, round(0.71 * width) :] = True
+        zone[round(0.95 * height) :] = True
+    return zone
+
+
+def coloured(view: View, noun: str, smallest: float = 0.00018, largest: float = 0.12) -> list[Shape]:
+    """Regions in the colours of a noun, largest first. In the wrist view whatever the hand itself hides is left out."""
+    mask = view.like(*colours_of(noun)) & ~hand_zone(view)
+    return [s for s in shapes(view, mask, smallest, largest, close=1) if s.elongation < 14]
+
+
+def pads(view: View) -> Shape | None:
+    """The two orange finger pads of an exterior view as one region."""
+    parts = [s for s in shapes(view, view.like(PADS), 0.00004, 0.004) if s.elongation < 9]
+    return union(parts[:2]) if parts else None
+
+
+def plates(view: View) -> list[Ellipse]:
+    """White plates with a blue rim, largest first."""
+    found = []
+    for rim in shapes(view, view.like(RIM), 0.0002, 0.06, close=2):
+        outline = ellipse(rim.columns.astype(float), rim.rows.astype(float))
+        if outline is not None and _is_dish(outline, view) and _inside(view.grey(0.06, 0.66, 1.01), outline) > 0.25:
+            found.append(outline)
+    return sorted(found, key=lambda e: -e.half[0] * e.half[1])
+
+
+def pans(view: View) -> list[Ellipse]:
+    """Dark grey pans: lighter than a stove's glass, darker than steel, wide and round; first the one with most glass around it."""
+    grey = view.grey(0.065, 0.17, 0.38) & (np.abs(view.hue - 240) < 14)
+    grey = ndimage.binary_opening(grey, iterations=max(1, view.height // 100))  # cuts off the rings of burners behind it
+    found = []
+    for body in shapes(view, grey, 0.004, 0.12, close=2):
+        outline = _hull(body)
+        if outline is not None and _is_dish(outline, view) and _inside(grey, outline) > 0.55:
+            found.append(outline)
+    glass = view.like(Colour(210, 0.225, 14, 0.05, 0.05, 0.13))
+    return sorted(found, key=lambda e: -_inside(glass, Ellipse(e.centre, (1.6 * e.half[0], 1.6 * e.half[1]), e.direction)))
+
+
+def dish(view: View, noun: str) -> Ellipse | None:
+    """The dish that a noun names; the largest one in view."""
+    found = pans(view) if "pan" in noun.split() else plates(view)
+    return found[0] if found else None
+
+
+def _is_dish(outline: Ellipse, view: View) -> bool:
+    a, b = outline.half
+    return 0.03 * view.height < a < 0.35 * view.height and b > 0.25 * a
+
+
+def _inside(mask: Mask, outline: Ellipse) -> float:
+    """Which share of an ellipse's visible area is set in a mask."""
+    rows, columns = np.indices(mask.shape)
+    (u, v), (a, b), (du, dv) = outline.centre, outline.half, outline.direction
+    x, y = columns + 0.5 - u, rows + 0.5 - v
+    inner = ((x * du + y * dv) / (0.9 * a)) ** 2 + ((-x * dv + y * du) / (0.9 * b)) ** 2 <= 1.0
+    return float(mask[inner].mean()) if inner.any() else 0.0
+
+
+def _hull(body: Shape) -> Ellipse | None:
+    """The ellipse through a region's convex outline."""
+    points = np.stack([body.columns, body.rows], axis=1).astype(float)
+    try:
+        corners = points[ConvexHull(points).vertices]
+    except QhullError:
+        return None
+    closed = np.vstack([corners, corners[:1]])
+    steps = np.concatenate([np.linspace(a, b, 6, endpoint=False) for a, b in itertools.pairwise(closed)])
+    return ellipse(steps[:, 0], steps[:, 1])
+
+
+def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Shape]:
+    """Long thin things of a material, longest first: handles. Whatever is thick (an arm, a wall) is taken away before."""
+    width = max(2, view.height // 64)
+    thin = metal & ~ndimage.binary_dilation(ndimage.binary_opening(metal, iterations=width), iterations=width + 1)
+    found = [s for s in shapes(view, thin, 0.0002, 0.02, close=1) if s.elongation > 4 and s.axes[0] > shortest * view.height / 2]
+    return sorted(found, key=lambda s: (-s.axes[0], s.centre))
+
+
+def steel(view: View) -> Mask:
+    """Bright metal."""
+    return (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.42, 1.01)
+
+
+def dark_metal(view: View) -> Mask:
+    """Dark handles."""
+    return (view.saturation < 0.09) & view.between(0.05, 0.33)
+
+
+LEVER = Colour(1.7, 0.91, 2.5, 0.03, 0.25)
+KETTLES: dict[str, Colour] = {
+    "green": Colour(141, 0.51, 5, 0.06, 0.12),
+    "blue": Colour(218, 0.745, 5, 0.05, 0.15),
+    "white": Colour(60, 0.022, 6, 0.014, 0.40),
+    "black": Colour(240, 0.08, 8, 0.07, 0.03, 0.20),
+}
+FAUCET_CAPS = {"red": Colour(1.7, 0.885, 3.0, 0.035, 0.25), "blue": Colour(225, 0.855, 3.0, 0.035, 0.25)}
+
+
+def kettle_lever(view: View, colour: str) -> tuple[Shape, Shape] | None:
+    """The red switch lever at the foot of the kettle of a colour, and that kettle's shell: the colour right above a lever says whose it is."""
+    best: tuple[Shape, Shape] | None = None
+    bodies = {name: view.like(c) for name, c in KETTLES.items()}
+    for lever in shapes(view, view.like(LEVER) & ~hand_zone(view), 0.00012, 0.05, close=1):
+        size = max(6, round(1.6 * lever.axes[0]))
+        above = 2 if view.camera == "wrist" else 3
+        top, start = max(0, int(lever.rows.min()) - above * size), max(0, int(lever.columns.min()) - size)
+        box = (slice(top, int(lever.rows.max()) + 1), slice(start, int(lever.columns.max()) + 1 + size))
+        shares = {name: float(mask[box].mean()) for name, mask in bodies.items()}
+        shares["black"] *= 0.45  # every kettle has a black foot, lid and handle
+        if max(shares, key=lambda name: shares[name]) == colour and (best is None or lever.area > best[0].area):
+            window = np.zeros(view.value.shape, dtype=bool)
+            window[box] = bodies[colour][box]
+            best = (lever, shapes(view, window, 0.0, 1.0)[0])
+    return best
+
+
+def faucet_handle(view: View, colour: str) -> tuple[Shape | None, Shape | None]:
+    """A faucet handle's coloured cap, on its axis, and the coloured end of its lever: two blobs side by side, the cap is the upper one."""
+    found = [s for s in shapes(view, view.like(FAUCET_CAPS[colour]), 0.00004, 0.004) if s.elongation < 6]
+    for k, a in enumerate(found):
+        for b in found[k + 1 :]:
+            apart = float(np.hypot(a.centre[0] - b.centre[0], a.centre[1] - b.centre[1]))
+            if apart < 0.10 * view.height:
+                return (a, b) if a.centre[1] < b.centre[1] else (b, a)
+    return (None, None)
+
+
+def knobs(view: View) -> list[tuple[Shape, Shape]]:
+    """Steel knobs on dark round plates: the head of each, and its plate."""
+    dark = view.grey(0.12, 0.08, 0.20) & (np.abs(view.hue - 240) < 16) & ~hand_zone(view)
+    bright = (
+        (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.34, 1.01) & ~hand_zone(view)
+    )
+    plates = [s for s in shapes(view, dark, 0.0001, 0.01) if s.elongation < 4]
+    found = []
+    for metal in shapes(view, bright, 0.0003, 0.015):
+        beside = [p for p in plates if p.beside(metal, 3) and p.area < 2.5 * metal.area]
+        if metal.elongation > 4 or not beside:
+            continue
+        plate = beside[0]
+        away = np.hypot(metal.columns + 0.5 - plate.centre[0], metal.rows + 0.5 - plate.centre[1])
+        outer = away > 0.5 * away.max()
+        found.append((Shape(view.camera, metal.rows[outer], metal.columns[outer]), plate))
+    return found
+
+
+def wooden(view: View) -> Mask:
+    """Fronts of cupboards and drawers."""
+    return view.like(Colour(29, 0.565, 2.5, 0.03, 0.2, 0.7))
+
+
+def upright_handles(view: View) -> list[Shape]:
+    """Upright steel bars with a wooden door on at least one side, longest first; the posts that hold them are taken away before."""
+    wood = wooden(view)
+    metal = ndimage.binary_opening(steel(view) & ~hand_zone(view), np.ones((view.height // 36, 1)))
+    found = []
+    for bar in bars(view, metal, 0.05):
+        aside = round(0.024 * view.width)
+        left, right = (float(wood[bar.rows, np.clip(bar.columns + d, 0, view.width - 1)].mean()) for d in (-aside, aside))
+        if abs(bar.axes[2][1]) > 0.85 and max(left, right) > 0.6:
+            found.append(bar)
+    return found

@@ -1,0 +1,81 @@
+"""The report of a campaign: tables, figures and one self-contained page.
+
+data        run directories as plain rows
+sources     which rows may be counted together
+compare, experience, calibration, costs     the numbers
+tables, figures, plots, strips, cards, drawing     how they are shown
+sections    what is said, and in which order
+page        the HTML
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from capex.errors import CapexError
+from capex.report.cards import SHOWN, choose_twins, film, sample
+from capex.report.data import load
+from capex.report.drawing import twins_figure
+from capex.report.figures import files
+from capex.report.page import render
+from capex.report.sections import build, episodes_table
+from capex.report.sources import group
+from capex.store import write_bytes, write_json
+
+PAGE, INDEX = "report.html", "report.json"
+
+
+def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
+    """Make the report of runs in a folder and return the page's path; `strips` bounds the episodes shown in full.
+
+    Files of an earlier report in the folder that this one no longer has are removed; anything else there is left alone.
+    """
+    if not runs:
+        raise CapexError("no run was named; give the folders that --out named when they were collected")
+    if strips < 0:
+        raise CapexError(f"--strips is {strips}; it must be at least 0")
+    if out.exists() and not out.is_dir():
+        raise CapexError(f"{out} is a file; choose a folder for --out")
+    if (out / "manifest.json").exists():
+        raise CapexError(f"{out} is a run directory; choose another folder for --out")
+    data = load(runs)
+    sources, pooling = group(data)
+    sections = build(data, sources)
+    cards, pairs = film(sample(sources, strips), choose_twins(sources) if strips else [])
+    twins = [(pair, twins_figure(number, pair)) for number, pair in enumerate(pairs, start=1)]
+
+    contents: dict[str, bytes] = {}
+    tables = [t for s in sections for t in s.tables] + ([episodes_table(sources)] if data.episodes else [])
+    for table in tables:
+        contents[f"tables/{table.name}.csv"] = table.csv().encode()
+        if table.shown != "file":
+            contents[f"tables/{table.name}.tex"] = table.latex().encode()
+    for figure in [f for s in sections for f in s.figures] + [f for _, f in twins if f.panels]:
+        contents |= {f"figures/{name}": drawn for name, drawn in files(figure).items()}
+    notices = [*data.problems, *pooling]
+    contents[PAGE] = render(data, sources, sections, cards, twins, notices, out).encode("utf-8", "replace")
+    _store(out, contents, {"runs": [str(r.path) for r in data.runs], "sources": [s.label for s in sources], "notices": notices})
+    return out / PAGE
+
+
+def _store(out: Path, contents: dict[str, bytes], facts: dict[str, object]) -> None:
+    """Every file whole, the page and the index last."""
+    before = _listed(out / INDEX)
+    for name, content in contents.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(out / name, content)
+    write_json(out / INDEX, {**facts, "capex": metadata.version("capex"), "files": sorted(contents)})
+    for name in before - set(contents):
+        (out / name).unlink(missing_ok=True)
+
+
+def _listed(index: Path) -> set[str]:
+    """Files of an earlier report: only names that a report could have written."""
+    try:
+        listed = json.loads(index.read_text(encoding="utf-8")).get("files", []) if index.is_file() else []
+    except (ValueError, AttributeError):
+        return set()
+    return {n for n in listed if isinstance(n, str) and n.partition("/")[0] in ("tables", "figures") and ".." not in Path(n).parts}

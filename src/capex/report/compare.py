@@ -1,0 +1,181 @@
+"""Does it work, what did it cost, is the difference real? Numbers per source, per task and per family, and paired comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from capex.report.data import Episode, StartKey
+from capex.report.sources import Source
+from capex.stats import (
+    Stratified,
+    cochran_mantel_haenszel,
+    fisher,
+    mcnemar,
+    per_success,
+    per_success_interval,
+    wilson,
+)
+
+ALL_PAIRS_UP_TO = 5  # sources; with more, each is compared with the first alone
+TaskKey = tuple[str, str]  # world, task
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Successes of scorable starts with the 95 % Wilson interval; low and high are None when nothing was tried."""
+
+    successes: int
+    n: int
+
+    @property
+    def share(self) -> float | None:
+        """Successes / n."""
+        return self.successes / self.n if self.n else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Wilson's interval."""
+        return wilson(self.successes, self.n) if self.n else None
+
+
+def tally(episodes: Iterable[Episode]) -> Tally:
+    """Count the scorable ones."""
+    verdicts = [e.success for e in episodes if e.success is not None]
+    return Tally(sum(verdicts), len(verdicts))
+
+
+@dataclass(frozen=True)
+class Rate:
+    """An amount per success: a number, infinite, or None where it is not known; with its bootstrap interval."""
+
+    value: float | None
+    interval: tuple[float, float] | None
+    per_attempt: float | None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """One line of the headline table."""
+
+    source: Source
+    tally: Tally
+    unjudged: int
+    invalid: int
+    usd: Rate
+    requests: Rate
+    minutes: Rate
+
+
+def totals(source: Source) -> Totals:
+    """Every attempt counts: failed, not yet judged and invalidated ones too."""
+    rows = source.attempts
+    solved = [isinstance(r, Episode) and r.success is True for r in rows]
+    strata = [(r.world, r.task) for r in rows]
+
+    def rate(amounts: Sequence[float | None]) -> Rate:
+        whole = per_success(amounts, 1)
+        return Rate(
+            per_success(amounts, sum(solved)), per_success_interval(amounts, solved, strata), None if whole is None else whole / len(rows)
+        )
+
+    return Totals(
+        source=source,
+        tally=tally(source.episodes),
+        unjudged=sum(e.success is None for e in source.episodes),
+        invalid=len(source.invalid),
+        usd=rate([r.cost_usd for r in rows]),
+        requests=rate([float(r.requests) for r in rows]),
+        minutes=rate([r.seconds / 60 for r in rows]),
+    )
+
+
+def by_task(source: Source) -> dict[TaskKey, Tally]:
+    """Success of each task."""
+    found: dict[TaskKey, list[Episode]] = {}
+    for episode in source.episodes:
+        found.setdefault((episode.world, episode.task), []).append(episode)
+    return {key: tally(rows) for key, rows in found.items()}
+
+
+def by_family(source: Source, families: Mapping[TaskKey, str]) -> dict[str, Tally]:
+    """Success of each family, its tasks pooled."""
+    found: dict[str, list[Episode]] = {}
+    for episode in source.episodes:
+        found.setdefault(families[episode.world, episode.task], []).append(episode)
+    return {family: tally(rows) for family, rows in found.items()}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Two sources on the starts that both have a verdict on, with the exact McNemar test."""
+
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+
+    @property
+    def n(self) -> int:
+        """Pairs."""
+        return self.both + self.only_first + self.only_second + self.neither
+
+    @property
+    def difference(self) -> float | None:
+        """Share of the second less share of the first."""
+        return (self.only_second - self.only_first) / self.n if self.n else None
+
+    @property
+    def p(self) -> float | None:
+        """Two-sided; None without pairs."""
+        return mcnemar(self.only_first, self.only_second) if self.n else None
+
+
+def count_pairs(pairs: Iterable[tuple[bool, bool]]) -> Pairs:
+    """The four cells."""
+    rows = list(pairs)
+    return Pairs(rows.count((True, True)), rows.count((True, False)), rows.count((False, True)), rows.count((False, False)))
+
+
+def verdicts(source: Source) -> dict[StartKey, bool]:
+    """Success by start."""
+    return {e.key: bool(e.success) for e in source.scorable}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Second against first: paired where they share starts; otherwise Fisher per task and Cochran-Mantel-Haenszel across tasks."""
+
+    first: Source
+    second: Source
+    pairs: Pairs
+    tasks: dict[TaskKey, Pairs]
+    unpaired: dict[TaskKey, tuple[Tally, Tally, float]]  # tallies and Fisher's p; empty where starts are shared
+    across: Stratified | None
+
+
+def compare(first: Source, second: Source) -> Comparison:
+    """On the same starts if there are any."""
+    a, b = verdicts(first), verdicts(second)
+    shared = [key for key in a if key in b]
+    cells: dict[TaskKey, list[tuple[bool, bool]]] = {}
+    for key in shared:
+        cells.setdefault(key[:2], []).append((a[key], b[key]))
+    unpaired: dict[TaskKey, tuple[Tally, Tally, float]] = {}
+    across = None
+    if not shared:
+        mine, theirs = by_task(first), by_task(second)
+        for task in (t for t in mine if t in theirs and mine[t].n and theirs[t].n):
+            x, y = mine[task], theirs[task]
+            unpaired[task] = x, y, fisher(x.successes, x.n, y.successes, y.n)
+        if unpaired:
+            across = cochran_mantel_haenszel([(y.successes, y.n, x.successes, x.n) for x, y, _ in unpaired.values()])
+    whole = count_pairs((a[key], b[key]) for key in shared)
+    return Comparison(first, second, whole, {t: count_pairs(c) for t, c in cells.items()}, unpaired, across)
+
+
+def comparisons(sources: Sequence[Source]) -> list[Comparison]:
+    """Every pair of sources; with many sources, each against the first."""
+    with_data = [s for s in sources if s.scorable]
+    firsts = with_data if len(with_data) <= ALL_PAIRS_UP_TO else with_data[:1]
+    return [compare(a, b) for i, a in enumerate(firsts) for b in with_data[i + 1 :]]

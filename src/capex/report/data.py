@@ -1,0 +1,323 @@
+"""Run directories as plain rows: one per episode, one per invalidated attempt. Knows nothing of tables, figures or pages.
+
+Records are read chain by chain and reduced at once, so that ten thousand of them fit. What cannot be read is left out and said so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capex import worlds
+from capex.errors import CapexError
+from capex.memory.record import EpisodeRecord, Turn, from_json
+from capex.models import Usage
+from capex.pose import Array
+from capex.run import Damaged, InvalidAttempt, LoadedEpisode, load_chain
+from capex.store import TEMPORARY, Run, find_run, read_json
+
+NO_LABEL = -1
+StartKey = tuple[str, str, int, int]  # world, task, index, seed
+
+
+@dataclass(frozen=True, slots=True)
+class Waypoints:
+    """All waypoints of an episode's plans in order, as columns (n,)."""
+
+    plan: npt.NDArray[np.int32]  # which plan of the episode, from 0
+    place: npt.NDArray[np.int32]  # k, from 1
+    stated: Array  # nan where none was stated
+    calibrated: Array  # as predicted before the episode; nan where nothing was
+    label: npt.NDArray[np.int8]  # 1, 0 or NO_LABEL
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One whole attempt."""
+
+    run: int  # index into Data.runs
+    path: Path
+    chain: str
+    world: str
+    task: str
+    arm: str
+    model: str
+    stand_in: bool
+    start: int
+    seed: int
+    position: int  # place in the chain's order
+    success: bool | None
+    end: str
+    steps: int
+    decisions: int
+    spent: int  # decisions that passed without motion
+    requests: int
+    wire_attempts: int | None  # requests with their retries; None where no ledger was kept
+    cost_usd: float | None
+    tokens: Usage | None
+    seconds: float
+    unix_time: float | None
+    instruction: str
+    labels_before: int
+    weights: tuple[float, ...] | None
+    plans: int
+    truncated: int
+    calls: tuple[int, ...]  # replies that each decision took
+    waypoints: Waypoints
+
+    @property
+    def key(self) -> StartKey:
+        """What two arms must share to be paired."""
+        return self.world, self.task, self.start, self.seed
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """An attempt that an error invalidated: no episode, but it was paid for."""
+
+    run: int
+    chain: str
+    world: str
+    task: str
+    arm: str
+    model: str
+    stand_in: bool
+    start: int
+    error: str
+    requests: int
+    wire_attempts: int
+    cost_usd: float | None
+    tokens: Usage | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run directory and what its manifest says; settings are None where it cannot be read."""
+
+    name: str
+    path: Path
+    given: Path  # as the user wrote it
+    settings: Mapping[str, Any] | None
+    manifest: Mapping[str, Any]
+
+    def arm(self, name: str) -> Mapping[str, Any]:
+        """The settings of an arm as the manifest has them; empty where it does not say."""
+        arms = (self.settings or {}).get("arms", {})
+        found = arms.get(name, {}) if isinstance(arms, Mapping) else {}
+        return found if isinstance(found, Mapping) else {}
+
+
+@dataclass
+class Data:
+    """Everything that the given runs hold."""
+
+    runs: list[RunInfo] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
+    invalid: list[Invalid] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # a sentence for each thing missing or unreadable
+
+
+def load(paths: Sequence[Path]) -> Data:
+    """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence in `problems`."""
+    unique = {path.resolve(): path for path in reversed(paths)}
+    names = _names(list(unique))
+    data = Data()
+    for path in reversed(unique):
+        run = find_run(path)
+        info = _info(run, names[path], unique[path], data.problems)
+        data.runs.append(info)
+        _read(run, info, len(data.runs) - 1, data)
+    return data
+
+
+def _names(paths: Sequence[Path]) -> dict[Path, str]:
+    """A short name for each run: the folder's, with its parent's where two are alike."""
+    twice = {p.name for p in paths if sum(q.name == p.name for q in paths) > 1}
+    return {p: f"{p.parent.name}/{p.name}" if p.name in twice else p.name for p in paths}
+
+
+def _info(run: Run, name: str, given: Path, problems: list[str]) -> RunInfo:
+    try:
+        manifest = read_json(run.path / "manifest.json")
+    except CapexError as error:
+        problems.append(f"Run {name}: {error}. Its settings are not known, so it is kept apart from all others.")
+        return RunInfo(name, run.path, given, None, {})
+    settings = manifest.get("settings")
+    return RunInfo(name, run.path, given, settings if isinstance(settings, Mapping) else None, manifest)
+
+
+def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
+    held: dict[tuple[str, str], dict[str, set[int]]] = {}
+    successes: dict[tuple[str, str, str], int] = {}
+    chains = run.chains()
+    for chain in chains:
+        loaded = load_chain(chain)
+        before = len(data.episodes)
+        damaged = list(loaded.damaged)
+        for found in loaded.episodes:
+            try:
+                data.episodes.append(_episode(found, number))
+            except (TypeError, ValueError, AttributeError) as error:
+                damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
+        stand_in = bool(info.manifest.get("stand_in"))
+        data.invalid += [_invalid(a, loaded.world, loaded.arm, number, stand_in) for a in loaded.invalid]
+        for damage in damaged:
+            place = damage.path.relative_to(run.path)
+            data.problems.append(f"Run {info.name}: {place} was left out: {damage.reason.replace(str(damage.path) + '/', '')}.")
+        starts = {e.start for e in data.episodes[before:]} | {a.index for a in loaded.invalid}
+        held.setdefault((loaded.world, loaded.task), {})[loaded.arm] = starts
+        successes[loaded.world, loaded.task, loaded.arm] = loaded.successes
+        if cut := len(list(chain.episodes_path.glob(f"{TEMPORARY}*"))) if chain.episodes_path.is_dir() else 0:
+            what = f"{chain.path.name} has {cut} unfinished {'attempt' if cut == 1 else 'attempts'}"
+            data.problems.append(f"Run {info.name}: {what}, running now or cut off.")
+    data.problems += _unfinished(info, held, successes)
+    if not any(e.run == number for e in data.episodes):
+        what = "holds no chain yet" if not chains else "holds no readable episode"
+        data.problems.append(f"Run {info.name} {what}: there is nothing to report from it.")
+
+
+def _unfinished(
+    info: RunInfo, held: Mapping[tuple[str, str], Mapping[str, set[int]]], successes: Mapping[tuple[str, str, str], int]
+) -> list[str]:
+    """Which starts are missing: of those the run was asked for where it says so, else of those that another arm has tried."""
+    plan = info.manifest.get("plan") or {}
+    settings = info.settings or {}
+    planned = set(plan.get("starts") or ())
+    wanted = plan.get("until_successes")
+    lacking: list[str] = []
+    listed = [tuple(str(t).split(":", 1)) for t in settings.get("tasks", ())] if planned else []
+    tasks = list(dict.fromkeys([*(t for t in listed if len(t) == 2), *held]))
+    for world, task in tasks:
+        by_arm = held.get((world, task), {})
+        arms = list(dict.fromkeys([*(settings.get("arms", {}) if planned else ()), *by_arm]))
+        expected = planned or set().union(*by_arm.values())
+        for arm in arms:
+            if wanted is not None and successes.get((world, task, arm), 0) >= wanted:
+                continue
+            missing = expected - by_arm.get(arm, set())
+            if missing:
+                lacking.append(f"{arm} at {task}: {len(missing)} of {len(expected)} starts")
+    if not lacking:
+        return []
+    shown = "; ".join(lacking[:6]) + (f"; and {len(lacking) - 6} more" if len(lacking) > 6 else "")
+    return [f"Run {info.name} is not finished. Missing: {shown}."]
+
+
+def _episode(found: LoadedEpisode, run: int) -> Episode:
+    record, extra = found.record, found.record.extra
+    _require_sound(record)
+    ledger = extra.get("ledger") or {}
+    weights = extra.get("weights")
+    planned = [t for t in record.turns if t.waypoints]
+    return Episode(
+        run=run,
+        path=found.path,
+        chain=found.chain,
+        world=record.world,
+        task=record.task,
+        arm=record.arm,
+        model=record.model,
+        stand_in=record.stand_in,
+        start=record.start,
+        seed=record.seed,
+        position=found.position,
+        success=record.success,
+        end=record.end,
+        steps=record.steps,
+        decisions=len(record.turns),
+        spent=sum(bool(t.spent) for t in record.turns),
+        requests=record.requests,
+        wire_attempts=ledger.get("attempts"),
+        cost_usd=record.cost_usd,
+        tokens=_usage(ledger.get("tokens")),
+        seconds=found.seconds,
+        unix_time=found.timing.get("unix_time"),
+        instruction=record.instruction,
+        labels_before=int(extra.get("labels_before", 0)),
+        weights=None if weights is None else tuple(float(w) for w in weights),
+        plans=len(planned),
+        truncated=sum(t.committed < len(t.waypoints) for t in planned),
+        calls=tuple(t.calls for t in record.turns),
+        waypoints=_waypoints(planned),
+    )
+
+
+def _require_sound(record: EpisodeRecord) -> None:
+    """Refuse what would garble every number it enters."""
+    if record.success not in (True, False, None):
+        raise ValueError(f"success is {record.success!r}; true, false or null is right")
+    for name in ("start", "seed", "steps", "requests"):
+        if type(value := getattr(record, name)) is not int or value < 0:
+            raise ValueError(f"{name} is {value!r}; a whole number of at least 0 is right")
+    if record.cost_usd is not None and not (isinstance(record.cost_usd, int | float) and 0 <= record.cost_usd < math.inf):
+        raise ValueError(f"cost_usd is {record.cost_usd!r}; a number of at least 0 or null is right")
+    for name in ("world", "task", "arm", "model"):
+        if not isinstance(value := getattr(record, name), str):
+            raise ValueError(f"{name} is {value!r}; a text is right")
+    for row in (w for t in record.turns for w in t.waypoints):
+        if row.label not in (0, 1, None):
+            raise ValueError(f"a label is {row.label!r}; 0, 1 or null is right")
+        for p in (row.waypoint.confidence, row.calibrated):
+            if p is not None and not 0 <= p <= 1:
+                raise ValueError(f"a confidence is {p!r}; a number between 0 and 1 or null is right")
+
+
+def _waypoints(planned: Sequence[Turn]) -> Waypoints:
+    rows = [(i, k, w) for i, turn in enumerate(planned) for k, w in enumerate(turn.waypoints, start=1)]
+    return Waypoints(
+        plan=np.array([i for i, _, _ in rows], dtype=np.int32),
+        place=np.array([k for _, k, _ in rows], dtype=np.int32),
+        stated=np.array([w.waypoint.confidence for _, _, w in rows], dtype=np.float64),
+        calibrated=np.array([w.calibrated for _, _, w in rows], dtype=np.float64),
+        label=np.array([NO_LABEL if w.label is None else w.label for _, _, w in rows], dtype=np.int8),
+    )
+
+
+def _invalid(attempt: InvalidAttempt, world: str, arm: str, run: int, stand_in: bool) -> Invalid:
+    raw = attempt.record
+    ledger = raw.get("ledger") or {}
+    return Invalid(
+        run=run,
+        chain=attempt.chain,
+        world=world,
+        task=str(raw.get("task", attempt.chain.split("--")[1])),
+        arm=arm,
+        model=str(raw.get("model", "")),
+        stand_in=bool(raw.get("stand_in", stand_in)),
+        start=attempt.index,
+        error=attempt.error,
+        requests=int(ledger.get("requests", raw.get("requests", 0))),
+        wire_attempts=int(ledger.get("attempts", 0)),
+        cost_usd=ledger.get("cost_usd"),
+        tokens=_usage(ledger.get("tokens")),
+        seconds=float(attempt.timing.get("episode_s", 0.0)),
+    )
+
+
+def _usage(tokens: Any) -> Usage | None:
+    return Usage(**tokens) if isinstance(tokens, Mapping) else None
+
+
+def families(episodes: Sequence[Episode]) -> dict[tuple[str, str], str]:
+    """The family of each (world, task); a world that cannot be asked here has none."""
+    found: dict[tuple[str, str], str] = {}
+    for world in dict.fromkeys(e.world for e in episodes):
+        try:
+            known = worlds.tasks(world)
+        except (CapexError, ImportError):
+            known = {}
+        for task in dict.fromkeys(e.task for e in episodes if e.world == world):
+            found[world, task] = known[task].family if task in known else "No family"
+    return found
+
+
+def read_record(episode: Episode) -> EpisodeRecord:
+    """The whole record of an episode, read again: only a sample is ever shown in full."""
+    return from_json(read_json(episode.path / "record.json"))

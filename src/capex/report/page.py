@@ -1,0 +1,145 @@
+"""The page: one HTML file with everything inside. Autoescape is on; only drawings that escape their own text are inserted as they are.
+
+A content security policy allows no network and no script but ours, by its hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from capex.observation import command_text, position_text
+from capex.report.cards import Card, Twins
+from capex.report.data import Data, RunInfo
+from capex.report.drawing import data_uri, overlay, track
+from capex.report.figures import VARIABLES, Figure, inline
+from capex.report.sections import Section
+from capex.report.sources import Source
+from capex.report.strips import fate
+from capex.report.tables import number, stand_in_sentence
+
+LEGEND = (  # svg class, what is drawn, what it means
+    ("plan", '<circle class="done" cx="6" cy="6" r="4.2"/>', "waypoint run"),
+    ("plan", '<path class="cross" d="M2 2l8 8m0 -8l-8 8"/>', "where the plan stopped"),
+    ("plan", '<circle class="deferred" cx="6" cy="6" r="4.2"/>', "deferred: low confidence"),
+    ("plan", '<circle class="skipped" cx="6" cy="6" r="4.2"/>', "not executed"),
+    ("track", '<rect class="done" x="4" y="3" width="4" height="9"/>', "calibrated confidence"),
+    ("track", '<circle cx="6" cy="6" r="3"/>', "stated confidence"),
+    ("track", '<line class="tau" x1="0" x2="12" y1="6" y2="6"/>', "threshold"),
+)
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run as the last section shows it."""
+
+    name: str
+    path: Path
+    given: Path
+    summary: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ShownTwins:
+    """Twins with the name of their figure's files."""
+
+    first: Card
+    second: Card
+    caption: str
+    stand_in: str
+    file: str
+
+
+def render(
+    data: Data,
+    sources: Sequence[Source],
+    sections: Sequence[Section],
+    cards: Sequence[Card],
+    twins: Sequence[tuple[Twins, Figure]],
+    notices: Sequence[str],
+    out: Path,
+) -> str:
+    """The whole page."""
+    script = _resource("page.js")
+    contents = [(s.anchor, s.title) for s in sections]
+    contents += [("twins", "Two sources, one start")] if twins else []
+    contents += [("episodes", "Episodes")] if cards else []
+    contents += [("provenance", "Where the numbers come from")] if sections else []
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    names = ", ".join(r.name for r in data.runs)
+    return environment.from_string(_resource("page.html")).render(
+        title=f"CAPEX report: {names}",
+        heading=names,
+        meta=_meta(data, sources),
+        stand_in=stand_in_sentence(sources),
+        notices=notices,
+        contents=contents,
+        sections=sections,
+        twins=[
+            ShownTwins(t.first, t.second, t.caption, stand_in_sentence((t.first.source, t.second.source)), f.name if f.panels else "")
+            for t, f in twins
+        ],
+        cards=cards,
+        outcomes=sorted({c.outcome for c in cards}),
+        tasks=list(dict.fromkeys(c.episode.task for c in cards)),
+        sources=sources,
+        sample_sentence=_sample_sentence(len(cards), len(data.episodes)),
+        runs=[_shown(run, data) for run in data.runs],
+        episode_count=f"{len(data.episodes):,}",
+        version=metadata.version("capex"),
+        style=Markup(_resource("page.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        inline=lambda panel, salt: Markup(inline(panel, salt)),
+        variable=lambda colour: VARIABLES[colour],
+        legend=[(kind, Markup(shape), meaning) for kind, shape, meaning in LEGEND],
+        link=lambda path: os.path.relpath(path, out.resolve()),
+        data_uri=data_uri,
+        overlay=overlay,
+        track=track,
+        fate=fate,
+        number=number,
+        command_text=command_text,
+        position_text=position_text,
+    )
+
+
+def _resource(name: str) -> str:
+    return (resources.files("capex.report") / name).read_text(encoding="utf-8")
+
+
+def _meta(data: Data, sources: Sequence[Source]) -> str:
+    tasks = len({(e.world, e.task) for e in data.episodes})
+    parts = [f"{len(data.episodes):,} episodes", f"{tasks} {'task' if tasks == 1 else 'tasks'}"]
+    parts.append(f"{len(sources)} {'source' if len(sources) == 1 else 'sources'}")
+    times = [e.unix_time for e in data.episodes if e.unix_time]
+    if times:
+        first, last = (datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d") for t in (min(times), max(times)))
+        parts.append(f"collected {first}" if first == last else f"collected {first} to {last}")
+    return " · ".join(parts)
+
+
+def _sample_sentence(shown: int, total: int) -> str:
+    if shown == total:
+        return f"All {total:,} episodes."
+    return f"A sample: {shown} of {total:,} episodes, spread evenly over sources, tasks and outcomes."
+
+
+def _shown(run: RunInfo, data: Data) -> ShownRun:
+    number_of = sum(data.runs[e.run] is run for e in data.episodes)
+    versions: dict[str, Any] = dict(run.manifest.get("versions") or {})
+    built = ", ".join(f"{k} {versions[k]}" for k in ("capex", "mujoco", "numpy") if k in versions)
+    summary = f"{number_of:,} episodes" + (f"; {built}" if built else "")
+    return ShownRun(run.name, run.path, run.given, summary, json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str))

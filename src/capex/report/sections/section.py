@@ -1,0 +1,20 @@
+"""A section of the report as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from capex.report.figures import Figure
+from capex.report.tables import Table
+
+
+@dataclass
+class Section:
+    """A heading with what stands under it."""
+
+    anchor: str
+    title: str
+    text: list[str] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what is missing, or how to read it

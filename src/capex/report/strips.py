@@ -1,0 +1,227 @@
+"""Film strips: six moments of an episode in the left camera's image, each with the plan in force drawn into it.
+
+Frames are rendered again from saved states, and waypoints projected with the camera's own intrinsics and pose. Where a world saves no
+states, the images that the model saw are shown instead, without a plan.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image as Picture
+
+from capex import worlds
+from capex.errors import CapexError
+from capex.film import show_tick, strip_ticks
+from capex.memory.record import EpisodeRecord, Turn, WaypointRecord
+from capex.models.exchanges import LOG, read_log
+from capex.pose import Array
+from capex.report.data import Episode
+from capex.store import read_steps
+from capex.worlds import CameraModel, Env, Image, Spec, Start
+
+SIZE_PX = 320
+JPEG_QUALITY = 72
+Point = tuple[float, float]  # pixels, right and down
+Fate = Literal["done", "stopped", "deferred", "skipped"]
+FATES: dict[str, Fate] = {
+    "reached": "done",
+    "gripper": "done",
+    "base": "done",
+    "terminal": "done",
+    "deferred": "deferred",
+    "not executed": "skipped",
+    "out of steps": "skipped",
+}  # every other status stopped the plan
+
+
+def fate(status: str) -> Fate:
+    """What became of a waypoint, in one of four words."""
+    return FATES.get(status, "stopped")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A waypoint in the image; `stopped_at` is where the tip ended when it was not reached."""
+
+    place: int  # k, from 1
+    at: Point
+    fate: Fate
+    stopped_at: Point | None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One arm's part of a plan in the image: the path from the tip over the waypoints, and a mark on each."""
+
+    path: tuple[Point, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A moment: its image, when it was, and the plan in force then."""
+
+    jpeg: bytes
+    step: int
+    seconds: float
+    turn: Turn | None
+    drawn: tuple[Drawn, ...]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Frames from start to end, or a sentence why there are none."""
+
+    frames: tuple[Frame, ...]
+    note: str = ""
+
+
+class Filmer:
+    """Makes strips; keeps the environment of the last task, so that episodes sorted by task are quick."""
+
+    def __init__(self) -> None:
+        self._env: Env | None = None
+        self._failed: dict[str, str] = {}
+
+    def strip(self, episode: Episode, record: EpisodeRecord) -> Strip:
+        """The strip of an episode; whatever is missing becomes a sentence."""
+        try:
+            steps = read_steps(episode.path)
+            if not steps["states"].size:
+                return _seen(episode, record, "This world saves no states")
+            env = self._at(record)
+            return Strip(tuple(_frames(env, steps, record)))
+        except (CapexError, OSError, ValueError, KeyError, ImportError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            return _seen(episode, record, f"The episode cannot be rendered again ({reason})")
+
+    def close(self) -> None:
+        """Free the environment."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
+    def _at(self, record: EpisodeRecord) -> Env:
+        name = f"{record.world}:{record.task}"
+        if name in self._failed:
+            raise CapexError(self._failed[name])
+        if self._env is None or self._env.spec.name != name:
+            self.close()
+            try:
+                self._env = worlds.make(name)
+            except CapexError as error:
+                self._failed[name] = str(error)
+                raise
+        self._env.reset(Start(record.task, record.start, record.seed))
+        return self._env
+
+
+def left_camera(spec: Spec) -> str:
+    """The exterior camera on the left, or the first one there is."""
+    exterior = [c.name for c in spec.cameras if c.kind == "exterior"] or [c.name for c in spec.cameras]
+    return next((n for n in exterior if "left" in n), exterior[0])
+
+
+def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord) -> list[Frame]:
+    camera, size = left_camera(env.spec), (SIZE_PX, SIZE_PX)
+    turns = [t for t in record.turns if t.waypoints]
+    decision: Sequence[int] = steps["decision"]
+    tips: dict[int, dict[str, Array]] = {}
+    found = []
+    for tick in strip_ticks(len(steps["states"]) - 1):
+        plan = int(decision[min(tick, len(decision) - 1)]) if len(decision) else -1
+        turn = turns[plan] if 0 <= plan < len(turns) else None
+        if turn is not None and plan not in tips:
+            show_tick(env, steps, int(steps["plan_starts"][plan]))
+            tips[plan] = {n: a.T_base_tip.position_m for n, a in env.robot_state().arms.items()}
+        show_tick(env, steps, tick)
+        image = env.observe([camera], size)[camera]
+        drawn = () if turn is None else _drawn(turn, tips[plan], _model(env, camera, size))
+        found.append(Frame(_jpeg(image), tick, tick / env.spec.control_hz, turn, drawn))
+    return found
+
+
+def _model(env: Env, camera: str, size: tuple[int, int]) -> CameraModel | None:
+    try:
+        return env.camera_model(camera, size)
+    except CapexError:
+        return None
+
+
+def _drawn(turn: Turn, tips: Mapping[str, Array], camera: CameraModel | None) -> tuple[Drawn, ...]:
+    """The plan in the image, arm by arm; nothing for a camera that is not calibrated."""
+    if camera is None:
+        return ()
+    found = []
+    for arm, tip in tips.items():
+        marks = []
+        for place, row in enumerate(turn.waypoints, start=1):
+            at = _project(camera, row.clamped_m.get(arm))
+            if at is not None:
+                marks.append(Mark(place, at, fate(row.status), _stopped_at(camera, row, arm)))
+        begin = _project(camera, tip)
+        if marks:
+            found.append(Drawn((*([begin] if begin else []), *(m.at for m in marks)), tuple(marks)))
+    return tuple(found)
+
+
+def _stopped_at(camera: CameraModel, row: WaypointRecord, arm: str) -> Point | None:
+    tip = row.tips.get(arm, {}).get("position_m")
+    return _project(camera, tip) if fate(row.status) == "stopped" else None
+
+
+def _project(camera: CameraModel, point_m: Sequence[float] | Array | None) -> Point | None:
+    if point_m is None:
+        return None
+    u, v, depth = camera.project(np.asarray(point_m, dtype=np.float64))
+    return (round(u, 1), round(v, 1)) if depth > 0 else None
+
+
+def _jpeg(image: Image) -> bytes:
+    out = io.BytesIO()
+    Picture.fromarray(image).save(out, format="JPEG", quality=JPEG_QUALITY, optimize=True)
+    return out.getvalue()
+
+
+def _seen(episode: Episode, record: EpisodeRecord, why: str) -> Strip:
+    """What the model saw at its decisions, from the exchange log."""
+    shown: dict[str, int] = {}  # sha256 -> decision, in order
+    ends = np.cumsum([t.calls for t in record.turns])
+    replies = 0
+    try:
+        for line in read_log(episode.path / LOG):
+            for label, sha in _pictures(line):
+                if "left" in label or not any("left" in name for name, _ in _pictures(line)):
+                    shown.setdefault(sha, int(np.searchsorted(ends, replies, side="right")))
+                    break
+            replies += line["status"] in ("ok", "incomplete")
+        chosen = [list(shown.items())[k] for k in strip_ticks(len(shown) - 1)] if shown else []
+        frames = [_kept(episode.path, sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)]
+    except (OSError, ValueError, KeyError, TypeError):
+        frames = []
+    if not frames:
+        return Strip((), f"{why}, and no image of it was kept.")
+    return Strip(tuple(frames), f"{why}: these are images that the model saw, without the plan.")
+
+
+def _pictures(line: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Label and hash of the present scene's images in a logged request: the last ones sent with its first message."""
+    messages = line.get("request", {}).get("messages", ())
+    parts = messages[0].get("user", ()) if messages else ()
+    scene = max((i for i, p in enumerate(parts) if "text" in p), default=0)
+    return [(p["picture"], p["sha256"]) for p in parts[scene:] if "picture" in p]
+
+
+def _kept(folder: Path, sha: str, turn: Turn) -> Frame:
+    place = next(iter((folder / "images").glob(f"{sha}.*")), None)
+    if place is None:
+        raise KeyError(sha)
+    with Picture.open(place) as kept:
+        image = np.asarray(kept.convert("RGB").resize((SIZE_PX, SIZE_PX)))
+    return Frame(_jpeg(image), turn.step, 0.0, turn, ())

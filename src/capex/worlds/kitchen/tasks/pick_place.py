@@ -1,0 +1,225 @@
+"""Pick and place: what their starts draw."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from capex.worlds import TaskInfo
+from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
+from capex.worlds.kitchen.expert import pick_place as skills
+from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M, Place
+from capex.worlds.kitchen.furniture import CUPBOARD_HINGES, CUPBOARDS, LEDGE_TOP_M, cupboard_inside, cupboard_y
+from capex.worlds.kitchen.machines import COFFEE_SPOUT_X_M, COFFEE_TRAY_M, add_coffee_machine
+from capex.worlds.kitchen.scene import Kitchen
+from capex.worlds.kitchen.situation import (
+    Draw,
+    Fitted,
+    Placed,
+    Situation,
+    draw_food,
+    draw_light,
+    draw_posture,
+    place_food,
+    place_grocery,
+    place_mug,
+    place_slice,
+)
+from capex.worlds.kitchen.tasks import criteria
+from capex.worlds.kitchen.tasks.setting import clutter, cupboards, ledge
+from capex.worlds.kitchen.tasks.task import Task
+from capex.worlds.kitchen.things import GROCERIES, MUGS, PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, SLICES, add_pan, add_plate
+
+FAMILY = "Pick and place"
+CLEAR = "gripper over 25 cm from the object"
+ON_PLATE = "object on the plate (contact, within 0.7 of its radius)"
+
+
+def counter_to_stove(draw: Draw, kitchen: Kitchen) -> Situation:
+    stove = kitchen.fixture("stove")
+    side = draw.choice((1.0, -1.0))  # on which side of the stove the plate stands
+    counter = kitchen.counter_beside(stove, side)
+    burner_x, burner_y, _ = BURNERS[draw.choice(("front left", "front right"))]
+    pan_x, pan_y = stove.x + burner_x + draw.uniform(-0.02, 0.03), stove.y + burner_y + draw.uniform(-0.02, 0.02)
+    plate_x = counter.x + draw.uniform(0.14, 0.30)
+    plate_y = stove.y + side * (stove.width / 2 + draw.uniform(0.12, 0.26))
+    food = draw_food(draw)
+    name = food.kind.name
+    food_x, food_y = plate_x + draw.uniform(-0.03, 0.03), plate_y + draw.uniform(-0.03, 0.03)
+    things = [
+        Placed("pan", add_pan, (pan_x, pan_y, COUNTER_HEIGHT_M + 0.002), draw.uniform(-0.5, 0.5)),
+        Placed("plate", add_plate, (plate_x, plate_y, COUNTER_HEIGHT_M + 0.001), 0.0),
+        place_food(name, food, food_x, food_y, COUNTER_HEIGHT_M + PLATE_FLOOR_M + 0.001, draw.uniform(-1.57, 1.57)),
+    ]
+    clear = [(pan_x, pan_y, PAN_RADIUS_M + 0.05), (plate_x, plate_y, PLATE_RADIUS_M + 0.04)]
+    things += clutter(draw, kitchen, counter, 2, -side, clear)
+    robot = (stove.x - draw.uniform(0.20, 0.30), (pan_y + plate_y) / 2 + draw.uniform(-0.10, 0.10), draw.uniform(-0.12, 0.12))
+    roles = {"object": name, "from": "plate", "container": "pan"}
+    instruction = f"Pick the {name} from the plate and place it in the pan."
+    return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
+
+
+def toaster_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
+    toaster = kitchen.fixture("toaster")
+    counter = kitchen.counter_under(toaster)
+    side = draw.choice((1.0, -1.0))
+    slot = draw.choice((1.0, -1.0))
+    piece = draw.choice(SLICES)
+    slice_x, slice_y, _ = toaster.world((draw.uniform(-0.012, 0.012), slot * SLOT_Y_M, 0.0))
+    plate_x, plate_y = counter.x + draw.uniform(0.14, 0.28), toaster.y + side * draw.uniform(0.25, 0.34)
+    things = [
+        Placed("plate", add_plate, (plate_x, plate_y, COUNTER_HEIGHT_M + 0.001), 0.0),
+        place_slice(piece, slice_x, slice_y, COUNTER_HEIGHT_M + SLOT_FLOOR_M, toaster.yaw),
+    ]
+    things += clutter(draw, kitchen, counter, 2, side, [(plate_x, plate_y, PLATE_RADIUS_M + 0.04)])
+    robot = (counter.x - draw.uniform(0.19, 0.27), toaster.y + side * draw.uniform(0.0, 0.14), draw.uniform(-0.12, 0.12))
+    roles = {"object": piece.name, "from": "toaster", "container": "plate"}
+    instruction = f"Pick the {piece.name} from the toaster and place it on the plate."
+    return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
+
+
+def sink_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
+    sink = kitchen.fixture("sink")
+    side = draw.choice((1.0, -1.0))
+    counter = kitchen.counter_beside(sink, side)
+    food = draw_food(draw)
+    name = food.kind.name
+    floor = COUNTER_HEIGHT_M - BASIN[2]
+    food_x = sink.x + BASIN_FRONT_M + BASIN[1] / 2 + draw.uniform(-0.06, 0.05)
+    food_y = sink.y + draw.uniform(-0.11, 0.11)
+    plate_x = counter.x + draw.uniform(0.14, 0.30)
+    plate_y = sink.y + side * (sink.width / 2 + draw.uniform(0.12, 0.22))
+    things = [
+        Placed("plate", add_plate, (plate_x, plate_y, COUNTER_HEIGHT_M + 0.001), 0.0),
+        place_food(name, food, food_x, food_y, floor, draw.uniform(-0.8, 0.8)),
+    ]
+    things += clutter(draw, kitchen, counter, 2, -side, [(plate_x, plate_y, PLATE_RADIUS_M + 0.04)])
+    robot = (sink.x - draw.uniform(0.18, 0.26), (food_y + plate_y) / 2 + draw.uniform(-0.10, 0.10), draw.uniform(-0.12, 0.12))
+    roles = {"object": name, "from": "sink", "container": "plate"}
+    instruction = f"Pick the {name} from the sink and place it on the plate."
+    return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
+
+
+def coffee_setup_mug(draw: Draw, kitchen: Kitchen) -> Situation:
+    """A coffee machine and two mugs on a ledge; the instruction names one mug."""
+    bench = kitchen.workbench
+    side = draw.choice((1.0, -1.0))  # on which side of the mugs the machine stands
+    front = bench.x + 0.06
+    machine = Place(front + draw.uniform(0.02, 0.06), bench.y + side * draw.uniform(0.16, 0.30), draw.uniform(-0.12, 0.12))
+    near = machine.y - side * draw.uniform(0.23, 0.27)
+    far = near - side * draw.uniform(0.15, 0.20)
+    colour, other = draw.shuffled(sorted(MUGS))[:2]
+    spots = draw.shuffled((near, far))
+    things = [
+        place_mug(draw, colour, front + draw.uniform(0.06, 0.10), spots[0], LEDGE_TOP_M),
+        place_mug(draw, other, front + draw.uniform(0.06, 0.12), spots[1], LEDGE_TOP_M),
+    ]
+    robot = (bench.x - draw.uniform(0.32, 0.60), (machine.y + spots[0]) / 2 + draw.uniform(-0.15, 0.15), draw.uniform(-0.15, 0.15))
+    c, s = math.cos(machine.yaw), math.sin(machine.yaw)
+    place = (machine.x + c * COFFEE_SPOUT_X_M, machine.y + s * COFFEE_SPOUT_X_M, LEDGE_TOP_M + COFFEE_TRAY_M)
+    return Situation(
+        f"Pick the {colour} mug and place it under the spout of the coffee machine.",
+        robot,
+        draw_posture(draw, "forward"),
+        tuple(things),
+        {},
+        {"object": f"{colour} mug"},
+        draw_light(draw),
+        (ledge(bench, front, 0.38), Fitted("coffee machine", functools.partial(add_coffee_machine, surface_m=LEDGE_TOP_M), machine)),
+        {"place": place},
+    )
+
+
+def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
+    """One of three cupboards stands open; something on the ledge at the front of the counter belongs in it."""
+    bench = kitchen.workbench
+    column = draw.choice(CUPBOARDS)
+    middle, hinge = bench.y + cupboard_y(column, bench.width), CUPBOARD_HINGES[column]
+    name, other = draw.shuffled(sorted(GROCERIES))[:2]
+    # On the side of the opening that the door's leaf does not cover.
+    y = max(bench.y - 0.38, min(bench.y + 0.38, middle - hinge * draw.uniform(-0.05, 0.20)))
+    aside = y - hinge * draw.uniform(0.17, 0.24)
+    aside = aside if abs(aside - bench.y) < 0.42 else middle + hinge * draw.uniform(0.34, 0.42)  # beyond the leaf
+    front = bench.x + 0.02
+    things = [
+        place_grocery(draw, name, front + draw.uniform(0.06, 0.10), y, LEDGE_TOP_M),
+        place_grocery(draw, other, front + draw.uniform(0.10, 0.15), aside, LEDGE_TOP_M),
+    ]
+    things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), without=(name, other))
+    robot = (bench.x - draw.uniform(0.32, 0.62), (y + middle) / 2 + draw.uniform(-0.15, 0.15), draw.uniform(-0.15, 0.15))
+    low, high = (bench.world(corner) for corner in cupboard_inside(column, bench.width))
+    return Situation(
+        f"Pick the {name} from the ledge and place it in the open {column} cabinet.",
+        robot,
+        draw_posture(draw, "forward"),
+        tuple(things),
+        {f"{column} cabinet door": draw.uniform(1.60, 1.72)},
+        {"object": name},
+        draw_light(draw),
+        (cupboards(bench), ledge(bench, front, 0.20)),
+        {"inside low": low, "inside high": high, "place": (low[0] + 0.13, middle, low[2])},
+    )
+
+
+TASKS = (
+    Task(
+        TaskInfo(
+            "CoffeeSetupMug",
+            FAMILY,
+            600,
+            "Pick the COLOUR mug and place it under the spout of the coffee machine.",
+            f"mug within 4 cm (horizontally) and 10 cm (vertically) of the spot under the spout; {CLEAR}",
+        ),
+        coffee_setup_mug,
+        criteria.under_dispenser,
+        skill=skills.shelve,
+    ),
+    Task(
+        TaskInfo(
+            "PickPlaceCounterToCabinet",
+            FAMILY,
+            750,
+            "Pick the OBJECT from the ledge and place it in the open NAMED cabinet.",
+            f"the object's bounding box inside the cabinet (within 5 cm); {CLEAR}",
+        ),
+        counter_to_cabinet,
+        criteria.in_cabinet,
+        skill=skills.shelve,
+    ),
+    Task(
+        TaskInfo(
+            "PickPlaceCounterToStove",
+            FAMILY,
+            600,
+            "Pick the OBJECT from the plate and place it in the pan.",
+            f"object touches the pan within 7 cm of its centre (horizontally); {CLEAR}",
+        ),
+        counter_to_stove,
+        criteria.in_pan,
+        skill=skills.pick_place,
+    ),
+    Task(
+        TaskInfo(
+            "PickPlaceSinkToCounter",
+            FAMILY,
+            900,
+            "Pick the OBJECT from the sink and place it on the plate.",
+            f"{ON_PLATE}; plate touches the counter; {CLEAR}",
+        ),
+        sink_to_counter,
+        criteria.on_plate_on_counter,
+        skill=skills.pick_place,
+    ),
+    Task(
+        TaskInfo(
+            "PickPlaceToasterToCounter",
+            FAMILY,
+            600,
+            "Pick the OBJECT from the toaster and place it on the plate.",
+            f"{ON_PLATE}; {CLEAR}",
+        ),
+        toaster_to_counter,
+        criteria.on_plate,
+        skill=skills.pick_place,
+    ),
+)

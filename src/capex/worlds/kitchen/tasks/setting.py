@@ -1,0 +1,71 @@
+"""What several tasks' settings share."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture, Place
+from capex.worlds.kitchen.furniture import add_cupboards, add_ledge
+from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.scene import Kitchen
+from capex.worlds.kitchen.situation import Draw, Fitted, Placed, scatter
+
+
+def clutter(
+    draw: Draw,
+    kitchen: Kitchen,
+    counter: Fixture,
+    count: int,
+    towards: float,
+    clear: Sequence[tuple[float, float, float]] = (),
+    without: Sequence[str] = (),
+) -> tuple[Placed, ...]:
+    """Distractors at the back of the nearer three quarters of a metre of a worktop, clear of dishes and appliances."""
+    end = counter.width / 2 - 0.08
+    inner = max(-end, end - 0.8)
+    low, high = (inner, end) if towards > 0 else (-end, -inner)
+    taken = [*clear, *kitchen.occupied]
+    return tuple(scatter(draw, counter, count, (0.40, low), (0.52, high), COUNTER_HEIGHT_M, taken, without))
+
+
+def pair(
+    draw: Draw,
+    bench: Fixture,
+    kind: str,
+    colours: Mapping[str, Colour],
+    build: Callable[..., None],
+    front: tuple[float, float],
+    apart: tuple[float, float],
+    turned: float,
+) -> tuple[tuple[Fitted, ...], str]:
+    """Two machines of a kind side by side on a worktop, in two colours: the one that the task names, the other, and the first's colour.
+
+    `front` is how far behind the worktop's front they stand, `apart` how far from its middle, `turned` how far they may be turned.
+    """
+    side = draw.choice((1.0, -1.0))
+    chosen = draw.shuffled(sorted(colours))[:2]
+    made = []
+    for colour, where in zip(chosen, (side, -side), strict=True):
+        place = Place(bench.x + draw.uniform(*front), bench.y + where * draw.uniform(*apart), draw.uniform(-turned, turned))
+        name = f"{colour} {kind}"
+        made.append(Fitted(name, functools.partial(build, name=name, colour=colours[colour]), place))
+    return tuple(made), chosen[0]
+
+
+def around(machines: Sequence[Fitted], behind_m: float, radius_m: float) -> list[tuple[float, float, float]]:
+    """Discs (x, y, radius) on a worktop that machines take up, their middles so far behind their frames."""
+    places = [m.place for m in machines if m.place is not None]
+    return [(p.x + behind_m * math.cos(p.yaw), p.y + behind_m * math.sin(p.yaw), radius_m) for p in places]
+
+
+def cupboards(counter: Fixture) -> Fitted:
+    """Cupboards with doors that swing, in place of the cabinets over a counter."""
+    name = f"cabinet over {counter.name}"
+    return Fitted(name, functools.partial(add_cupboards, name=name, width=counter.width))
+
+
+def ledge(counter: Fixture, front: float, depth: float) -> Fitted:
+    """A ledge along a counter, its front at a place in the world."""
+    return Fitted("ledge", functools.partial(add_ledge, width=counter.width - 0.04, depth=depth), Place(front, counter.y))

@@ -1,0 +1,94 @@
+"""How an episode of a robosuite environment begins: built from a seed here, restored from a recorded demonstration in RoboCasa's world.
+
+Seeds. Every reset builds a new environment from one seed: sizes, places and the arm's noise come from its generator, and nothing of the
+episode before can leak through robosuite's Python objects. robosuite leaves things hanging in the air; ten control steps of zeros let
+them come to rest. `robosuite.make(TASK, seed=[SEED, INDEX], ...)` and ten such steps are the same start without this package.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import mujoco
+
+from capex.worlds import Start
+from capex.worlds.robosuite.cameras import MOVED
+from capex.worlds.robosuite.packages import import_robosuite
+from capex.worlds.robosuite.robots import Robot
+from capex.worlds.robosuite.tasks import Arena, Task
+
+CONTROL_HZ = 20
+SETTLE_STEPS = 10
+ROBOMIMIC_ROBOSUITE = 1  # robomimic's number for robosuite's environments
+# What an environment of ours never does: rendering is capex.worlds.render's, observables are not used, and no horizon ends an episode.
+QUIET: dict[str, Any] = {
+    "ignore_done": True,
+    "use_camera_obs": False,
+    "has_renderer": False,
+    "has_offscreen_renderer": False,
+    "renderer": "mujoco",
+}
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A robosuite environment that stands at a start, and what is known of it."""
+
+    env: Any
+    instruction: str
+    scene: str
+    header: Mapping[str, Any]  # what a saved state belongs to
+    model_xml: str
+    env_args: Mapping[str, Any]  # robomimic's: env_name, type, env_kwargs, env_version
+    episode_meta: Mapping[str, Any]
+    cameras: Mapping[str, str] = field(default_factory=lambda: MOVED)  # our name -> the model's
+    settle: int = 0  # control steps of zeros before the episode begins
+    arena: Arena | None = None  # where two cameras are moved to; None where they stand well
+
+
+class Beginnings(Protocol):
+    """Where starts come from."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    def build(self, start: Start) -> Beginning:
+        """The start, anew."""
+
+
+class Seeded:
+    """robosuite's own starts, drawn from a seed and an index."""
+
+    count = 10_000
+
+    def __init__(self, task: Task, robot: Robot):
+        self._robosuite, self._task, self._robot = import_robosuite(), task, robot
+
+    def build(self, start: Start) -> Beginning:
+        """A new environment from robosuite, seeded with the start."""
+        kwargs = {
+            "robots": self._robot.name,
+            "controller_configs": self._robot.controllers(self._robosuite),
+            "control_freq": CONTROL_HZ,
+            "use_object_obs": False,
+            **QUIET,
+        }
+        seed = [start.seed, start.index]  # goes to numpy's default_rng
+        name, versions = self._task.info.name, {"robosuite": self._robosuite.__version__, "mujoco": mujoco.__version__}
+        env = self._robosuite.make(name, seed=seed, **copy.deepcopy(kwargs))  # robosuite writes into what it is given
+        return Beginning(
+            env=env,
+            instruction=self._task.info.instruction,
+            scene="robosuite",
+            header={"robot": self._robot.name, "start": start.index, "seed": start.seed, **versions},
+            # As the model stands now: robosuite moves the door after it has composed its XML. Nothing else is compiled in between.
+            model_xml=env.sim.model.get_xml(),
+            env_args={"env_name": name, "env_version": versions["robosuite"], "type": ROBOMIMIC_ROBOSUITE, "env_kwargs": kwargs},
+            episode_meta={"lang": self._task.info.instruction, "seed": seed},
+            settle=SETTLE_STEPS,
+            arena=self._task.arena,
+        )

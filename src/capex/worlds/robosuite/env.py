@@ -1,0 +1,244 @@
+"""A robosuite environment behind the Env contract; RoboCasa's kitchens go through the same code.
+
+A control step is robosuite's own or the fast path (`stepping`), with the same bits. Success is asked at once, where robosuite's own step
+would ask it, and kept; then `mj_step1` makes positions, velocities and contacts current, so that whoever looks has nothing left to do,
+and the next control step finds what it would have computed first. A saved state holds MuJoCo's integration state, the arm controller's
+goal and the mount it was measured from, the goal that a hold returns to, the gripper's integrator, robosuite's clocks, the success, and
+the latches of fixtures.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from capex.errors import CapexError, PhysicsDiverged, StateMismatch
+from capex.pose import Array
+from capex.worlds import (
+    CameraModel,
+    Command,
+    DepthImage,
+    Image,
+    ModelFile,
+    RobotState,
+    Spec,
+    Start,
+    State,
+    TaskInfo,
+    validate_command,
+)
+from capex.worlds.robosuite.anatomy import Anatomy
+from capex.worlds.robosuite.beginning import CONTROL_HZ, Beginnings
+from capex.worlds.robosuite.cameras import SPECS, Cameras, place
+from capex.worlds.robosuite.latches import Latches
+from capex.worlds.robosuite.robots import ARM, BaseDrive, Robot
+from capex.worlds.robosuite.stepping import stepping as make_stepping
+from capex.worlds.robosuite.tasks import Point
+from capex.worlds.robosuite.truth import Truth
+
+_BLOWN_UP = (
+    mujoco.mjtWarning.mjWARN_BADQPOS,
+    mujoco.mjtWarning.mjWARN_BADQVEL,
+    mujoco.mjtWarning.mjWARN_BADQACC,
+    mujoco.mjtWarning.mjWARN_BADCTRL,
+)
+_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
+# After MuJoCo's: gripper 2, anchor 3, the goal's position 3 and rotation 9, the mount's position 3 and rotation 9, step, clock, success.
+_OWN = (2, 3, 3, 9, 3, 9, 1, 1, 1)
+
+
+class SuiteEnv:
+    """One task of robosuite or RoboCasa, 20 Hz."""
+
+    def __init__(
+        self,
+        world: str,
+        info: TaskInfo,
+        robot: Robot,
+        starts: Beginnings,
+        workspace_m: tuple[Point, Point],
+        *,
+        stepping: str = "fast",
+        shadows: bool = False,
+        sites: bool = False,
+    ):
+        self._info, self._robot, self._starts = info, robot, starts
+        self._stepping_kind, self._drawing = stepping, {"shadows": shadows, "sites": sites}
+        self.spec = Spec(
+            world=world,
+            task=info.name,
+            horizon=info.horizon,
+            control_hz=float(CONTROL_HZ),
+            arms=(ARM,),
+            cameras=SPECS,
+            workspace_m=workspace_m,
+            action_names=robot.action_names,
+            state_names=robot.state_names,
+            starts=starts.count,
+            base=robot.base,
+            depth=True,
+        )
+        self._env: Any = None
+
+    def reset(self, start: Start) -> None:
+        """Build the start anew, or continue from its saved state."""
+        if start.task != self.spec.task:
+            raise CapexError(f"the start is of task '{start.task}'; this environment is {self.spec.name}")
+        if not 0 <= start.index < self.spec.starts or start.seed < 0:
+            raise CapexError(f"start {start.index} with seed {start.seed}; starts are 0 to {self.spec.starts - 1}, seeds 0 or more")
+        self.close()
+        self._beginning = self._starts.build(start)
+        env = self._beginning.env
+        self._robot.require_order(env)
+        env._observables.clear()  # unused here, and computed at each of the 25 substeps
+        self._model, self._data = env.sim.model._model, env.sim.data._data
+        self._header = json.dumps({"world": self.spec.world, "task": start.task, **self._beginning.header})
+        self._controllers = env.robots[0].composite_controller.part_controllers
+        self._gripper = env.robots[0].gripper["right"]
+        self._anatomy = Anatomy(self._model, self._data)
+        if self._beginning.arena is not None:
+            place(self._model, self._data, self._anatomy, self._beginning.arena)
+        self._cameras = Cameras(self.spec, self._model, self._data, self._anatomy, self._beginning.cameras, **self._drawing)
+        self._drive = BaseDrive(self._model, self._data, self._controllers["base"]) if self._robot.base is not None else None
+        self._latches = Latches(env)
+        self._stepping = make_stepping(self._stepping_kind, env)
+        self._env = env
+        self._anchor_m: Array = np.zeros(3)
+        mujoco.mj_step1(self._model, self._data)
+        for _ in range(self._beginning.settle):
+            self.apply(np.zeros(len(self._robot.action_names)))
+        self._success = bool(env._check_success())
+        if start.state is not None:
+            self.load_state(start.state)
+
+    @property
+    def instruction(self) -> str:
+        """The task in words, for the current start."""
+        self._require_reset()
+        return self._beginning.instruction
+
+    @property
+    def scene(self) -> str:
+        """What names the surroundings of the current start."""
+        self._require_reset()
+        return self._beginning.scene
+
+    def robot_state(self) -> RobotState:
+        """Proprioception and contacts, as the last tick left them."""
+        self._require_reset()
+        return self._anatomy.state(mobile=self._robot.base is not None)
+
+    def step(self, command: Command) -> Array:
+        """One 20 Hz command: translated to the native numbers, applied, returned."""
+        validate_command(self.spec, command)
+        self._require_reset()
+        site = self._anatomy.grip_site()
+        action = self._robot.native(command, self._controllers, self._drive, site, self._anchor_m if self._env.timestep else None)
+        self.apply(action)
+        return action
+
+    def apply(self, action: Array) -> None:
+        """One native action; refused before physics is touched if it is not the right count of numbers in [-1, 1]."""
+        action = self._robot.checked(action)
+        self._require_reset()
+        self._require_sound()
+        self._stepping.step(action)
+        if not self._robot.rests_on_goal(action):
+            self._anchor_m = np.array(self._controllers["right"].goal_pos)
+        self._success = bool(self._env._check_success())
+        mujoco.mj_step1(self._model, self._data)
+        self._require_sound()
+
+    def success(self) -> bool:
+        """robosuite's own check at the end of the last step; a diverged simulation is never a success."""
+        self._require_reset()
+        return self._success and not self._diverged
+
+    def observe(self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None) -> dict[str, Image]:
+        """Upright RGB images by camera name."""
+        self._require_reset()
+        return self._cameras.images(cameras, size)
+
+    def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
+        """Exact intrinsics and pose of a camera."""
+        self._require_reset()
+        return self._cameras.model_of(camera, size)
+
+    def depth(self, camera: str, size: tuple[int, int] | None = None) -> DepthImage:
+        """Metric depth along the optical axis, infinite where nothing is seen."""
+        self._require_reset()
+        return self._cameras.depth(camera, size)
+
+    def save_state(self) -> State:
+        """Everything needed to continue bit for bit."""
+        self._require_reset()
+        physics = np.empty(mujoco.mj_stateSize(self._model, _STATE))
+        mujoco.mj_getState(self._model, self._data, physics, _STATE)
+        arm = self._controllers["right"]
+        gripper = np.broadcast_to(self._gripper.current_action, 2)
+        clocks = [self._env.timestep, self._env.cur_time, float(self._success)]
+        own = (gripper, self._anchor_m, arm.goal_pos, arm.goal_ori.ravel(), arm.origin_pos, arm.origin_ori.ravel(), clocks)
+        return State(self._header, np.concatenate([physics, *own, self._latches.vector]))
+
+    def load_state(self, state: State) -> None:
+        """Continue from a state of this world, task, start and versions; any other is refused."""
+        self._require_reset()
+        if state.header != self._header:
+            raise StateMismatch(f"the state belongs to {state.header}; this environment is at {self._header}")
+        sizes = (mujoco.mj_stateSize(self._model, _STATE), *_OWN, self._latches.size)
+        vector = np.asarray(state.vector, dtype=np.float64)
+        if vector.shape != (sum(sizes),) or not np.all(np.isfinite(vector)):
+            raise StateMismatch(f"the state needs {sum(sizes)} finite numbers; it has shape {vector.shape}")
+        physics, gripper, anchor, goal_m, goal_R, mount_m, mount_R, step, clock, success, latches = np.split(vector, np.cumsum(sizes)[:-1])
+        for warning in _BLOWN_UP:
+            self._data.warning[warning].number = 0
+        for again in (True, False):  # fixtures show their state (flames, water) by looking at it, and must not change it
+            mujoco.mj_setState(self._model, self._data, physics, _STATE)
+            self._latches.vector = latches
+            mujoco.mj_step1(self._model, self._data)
+            if again and self._latches.size:
+                self._env.update_state()
+        arm = self._controllers["right"]
+        arm.goal_pos, arm.goal_ori = goal_m.copy(), goal_R.reshape(3, 3).copy()
+        arm.update_origin(mount_m.copy(), mount_R.reshape(3, 3).copy())
+        self._gripper.current_action, self._anchor_m = gripper.copy(), anchor.copy()
+        self._env.timestep, self._env.cur_time, self._success = int(step[0]), float(clock[0]), bool(success[0])
+        for controller in self._controllers.values():
+            controller.new_update = True
+
+    @property
+    def truth(self) -> Truth:
+        """What the simulator knows of things: privileged, for the expert and for tests."""
+        self._require_reset()
+        return Truth(self._model, self._data, self._anatomy)
+
+    def model_file(self) -> ModelFile:
+        """What robosuite's, robomimic's and RoboCasa's own tools need to repeat this start without this package."""
+        self._require_reset()
+        begun = self._beginning
+        # MuJoCo's integration state begins with time, positions and velocities, robosuite's flat state.
+        return ModelFile(begun.model_xml, 1 + int(self._model.nq) + int(self._model.nv), begun.env_args, begun.episode_meta)
+
+    def close(self) -> None:
+        """Free the renderer and the simulation."""
+        if self._env is not None:
+            self._cameras.close()
+            self._env.close()
+            self._env = None
+
+    def _require_reset(self) -> None:
+        if self._env is None:
+            raise CapexError(f"{self.spec.name} has no scene yet; call reset(start) first")
+
+    @property
+    def _diverged(self) -> bool:
+        # MuJoCo resets itself when it meets a value that is not finite; its warning counters keep the trace.
+        return any(self._data.warning[w].number for w in _BLOWN_UP) or not np.all(np.isfinite(self._data.qacc))
+
+    def _require_sound(self) -> None:
+        if self._diverged:
+            raise PhysicsDiverged(f"{self.spec.name} diverged at step {self._env.timestep}; the episode is invalid, reset it")

@@ -1,0 +1,42 @@
+"""robosuite and RoboCasa as packages: imported when the first environment is made, quietly; one that is missing is named."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from typing import Any
+
+import mujoco
+
+from capex.errors import CapexError
+from capex.worlds import ROBOSUITE_INSTALL
+
+
+def import_robosuite() -> Any:
+    """robosuite, without its start-up messages and its change of MUJOCO_GL; a missing package is named with the install line."""
+    major, minor = (int(number) for number in mujoco.__version__.split(".")[:2])
+    if (major, minor) >= (3, 10):
+        raise CapexError(f"robosuite 1.5.2 needs mujoco 3.3 to 3.9, and {mujoco.__version__} is installed; install: {ROBOSUITE_INSTALL}")
+    return import_quietly("robosuite", ROBOSUITE_INSTALL)
+
+
+def import_quietly(package: str, install: str) -> Any:
+    """A package of that family; ModuleNotFoundError becomes a sentence with the line that installs what is missing."""
+    logger = logging.getLogger("robosuite_logs")
+    if _errors_only not in logger.filters:
+        logger.addFilter(_errors_only)
+    asked = os.environ.get("MUJOCO_GL")
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise CapexError(f"the world '{package}' needs the package '{error.name}', which is not installed; install: {install}") from error
+    finally:
+        if asked is None:
+            os.environ.pop("MUJOCO_GL", None)
+        else:
+            os.environ["MUJOCO_GL"] = asked
+
+
+def _errors_only(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR

@@ -1,0 +1,170 @@
+"""A real browser for tests: Chromium without a window, driven over the two pipes of its DevTools protocol. No package needed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+MISSING = "no Chromium was found; install the package chromium, or set CHROMIUM to the program: sudo apt-get install chromium"
+ANSWER_S = 60
+
+
+def find() -> str:
+    """The browser's program."""
+    named = os.environ.get("CHROMIUM")
+    found = named or next((p for p in map(shutil.which, NAMES) if p), None) or (MAC if Path(MAC).exists() else None)
+    if found is None:
+        raise RuntimeError(MISSING)
+    return found
+
+
+class Browser:
+    """One page at a time. What the page logs, throws or asks the network for is kept."""
+
+    def __init__(self) -> None:
+        self._profile = tempfile.mkdtemp(prefix="capex-browser-")
+        to_browser, self._out = os.pipe()
+        self._in, from_browser = os.pipe()
+        flags = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-extensions",
+            "--disable-background-networking",
+        ]
+        flags += [
+            "--disable-component-update",
+            "--disable-sync",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={self._profile}",
+            "about:blank",
+        ]
+        # Chromium reads commands from descriptor 3 and writes answers to 4, whatever numbers our pipes have.
+        launch = "import os, sys; os.dup2(int(sys.argv[1]), 13); os.dup2(int(sys.argv[2]), 14); os.dup2(13, 3); os.dup2(14, 4); os.execv(sys.argv[3], sys.argv[3:])"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", launch, str(to_browser), str(from_browser), find(), *flags],
+            pass_fds=(to_browser, from_browser),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_browser)
+        os.close(from_browser)
+        self._buffer, self._number, self._session = b"", 0, ""
+        self.messages: list[str] = []
+        self.requests: list[str] = []
+        self._loaded = False
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self._call(f"{domain}.enable")
+
+    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, phone: bool = False) -> None:
+        """Load a file in a window of that size."""
+        self.resize(width, height, phone=phone)
+        self.colours("dark" if dark else "light")
+        self.messages, self.requests, self._loaded = [], [], False
+        self._call("Page.navigate", url=path.resolve().as_uri())
+        while not self._loaded:
+            self._take(self._read())
+
+    def resize(self, width: int, height: int, *, phone: bool = False) -> None:
+        """The size of the window; a phone has more pixels to the point."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
+
+    def colours(self, scheme: str) -> None:
+        """Prefer light or dark."""
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def ask(self, expression: str) -> Any:
+        """The value of an expression in the page."""
+        answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise AssertionError(f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description', answer)}")
+        return answer["result"].get("value")
+
+    def click(self, selector: str) -> None:
+        """Press and release the mouse in the middle of an element, as a person would."""
+        middle = f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center', behavior: 'instant'}}); const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
+        x, y = self.ask(middle)
+        for kind in ("mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def screenshot(self, path: Path, *, whole: bool = False) -> Path:
+        """A PNG of the window, or of the whole page."""
+        answer = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(answer["data"]))
+        return path
+
+    def pdf(self, path: Path) -> Path:
+        """The page as it prints."""
+        answer = self._call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+        path.write_bytes(base64.b64decode(answer["data"]))
+        return path
+
+    def close(self) -> None:
+        """End the browser that this object started."""
+        self._process.terminate()
+        self._process.wait(timeout=20)
+        os.close(self._out)
+        os.close(self._in)
+        shutil.rmtree(self._profile, ignore_errors=True)
+
+    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session and not method.startswith("Target."):
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._read()
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise AssertionError(f"{method}: {answer['error']}")
+                return answer.get("result", {})
+            self._take(answer)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind, parameters = event.get("method"), event.get("params", {})
+        if kind == "Page.loadEventFired":
+            self._loaded = True
+        elif kind == "Runtime.consoleAPICalled":
+            self.messages.append(" ".join(str(a.get("value", a.get("description"))) for a in parameters["args"]))
+        elif kind == "Runtime.exceptionThrown":
+            self.messages.append(str(parameters["exceptionDetails"]))
+        elif kind == "Log.entryAdded":
+            self.messages.append(parameters["entry"]["text"])
+        elif kind == "Network.requestWillBeSent":
+            self.requests.append(parameters["request"]["url"])
+        elif kind == "Page.javascriptDialogOpening":
+            self.messages.append(f"dialog: {parameters['message']}")
+            os.write(
+                self._out,
+                json.dumps(
+                    {"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}, "sessionId": self._session}
+                ).encode()
+                + b"\0",
+            )
+
+    def _read(self) -> dict[str, Any]:
+        import select
+
+        while b"\0" not in self._buffer:
+            if not select.select([self._in], [], [], ANSWER_S)[0]:
+                raise AssertionError(f"the browser gave no answer in {ANSWER_S} s")
+            piece = os.read(self._in, 1 << 20)
+            if not piece:
+                raise AssertionError("the browser ended")
+            self._buffer += piece
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        found: dict[str, Any] = json.loads(message)
+        return found
