@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -36,6 +37,13 @@ AREAS = {  # area of the time budget -> test files
     "robosuite": ("test_robosuite",),
 }
 _began = time.perf_counter()
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk in memory, for tests that flush thousands of small files
+
+
+@pytest.fixture
+def shm():
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="capex-test-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class Pilot:
     boast: Boast = field(default_factory=Boast)
     price_name: str = "pilot"
     stand_in: bool = True
+    computes_here: ClassVar[bool] = True  # with the core that an episode holds, not elsewhere while it waits
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request: locate_pixel calls, or an act."""
