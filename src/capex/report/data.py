@@ -123,6 +123,11 @@ class Data:
     invalid: list[Invalid] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)  # a sentence for each thing missing or unreadable
 
+    def place(self, episode: Episode) -> Path:
+        """Where an episode lies, under the name by which the user knows its run."""
+        run = self.runs[episode.run]
+        return run.given / episode.path.relative_to(run.path)
+
 
 def load(paths: Sequence[Path]) -> Data:
     """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence in `problems`."""

@@ -21,11 +21,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from capex.report.sources import Source
+from capex.report.sources import Source, plain
 from capex.report.tables import stand_in_sentence
 
 WIDTH_IN = 3.8  # a panel on a phone's page; wider screens put several beside each other
 PNG_DPI = 200
+TITLE_CHARACTERS = 16  # in an inch
 TITLE_IN, KEYS_IN, SENTENCE_IN = 0.25, 0.24, 0.22  # heights in the files
 
 # Colours of the files, and the page's variable for each: the page has a light and a dark value for it.
@@ -148,7 +149,7 @@ def files(figure: Figure) -> dict[str, bytes]:
         for k, panel in enumerate(figure.panels):
             axes = canvas.add_subplot(grid[k // columns, k % columns])
             panel.draw(axes)
-            axes.set_title(panel.title)
+            axes.set_title(plain(panel.title, int(panel.width_in * TITLE_CHARACTERS)))
         if figure.keys:
             handles = [_handle(key) for key in figure.keys]
             above = SENTENCE_IN / height if figure.stand_in else 0.0

@@ -46,7 +46,6 @@ class ShownRun:
 
     name: str
     path: Path
-    given: Path
     summary: str
     text: str
 
@@ -105,6 +104,7 @@ def render(
         inline=lambda panel, salt: Markup(inline(panel, salt)),
         variable=lambda colour: VARIABLES[colour],
         legend=[(kind, Markup(shape), meaning) for kind, shape, meaning in LEGEND],
+        place=data.place,
         link=lambda path: os.path.relpath(path, out.resolve()),
         data_uri=data_uri,
         overlay=overlay,
@@ -142,4 +142,4 @@ def _shown(run: RunInfo, data: Data) -> ShownRun:
     versions: dict[str, Any] = dict(run.manifest.get("versions") or {})
     built = ", ".join(f"{k} {versions[k]}" for k in ("capex", "mujoco", "numpy") if k in versions)
     summary = f"{number_of:,} episodes" + (f"; {built}" if built else "")
-    return ShownRun(run.name, run.path, run.given, summary, json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str))
+    return ShownRun(run.name, run.path, summary, json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str))
