@@ -489,6 +489,18 @@ def test_a_half_finished_run_with_a_damaged_record_and_no_success_says_all_of_it
     assert "no image of it was kept" in text  # strips
 
 
+def test_a_run_of_invalid_attempts_alone_says_what_went_wrong(tmp_path):
+    run = runs.new_run(tmp_path / "r", ["capex"], ["CloseFridge"], [0])
+    ledger = {"requests": 0, "attempts": 3, "cost_usd": 0.0, "tokens": None}
+    note = {"start": {"index": 0, "seed": 0}, "error": "the server is down", "ledger": ledger}
+    for _ in range(2):
+        run.chain("kitchen", "CloseFridge", "capex").begin(0).commit_invalid(note, {"episode_s": 1.0}, {})
+    text = report.write([run.path], tmp_path / "out").read_text()
+    assert "holds no readable episode" in text
+    assert "2 invalidated by: the server is down" in text
+    assert "is not finished" not in text
+
+
 def test_one_source_alone_has_nothing_to_pair(tmp_path):
     run = runs.new_run(tmp_path / "r", [], ["CloseFridge"], [])
     fill(run, "CloseFridge", "expert", "11", model="expert", requests=0, cost_usd=None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
+from markupsafe import escape
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -127,7 +128,7 @@ def inline(panel: Panel, salt: str) -> str:
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = re.sub(r'<svg ([^>]*?)width="[^"]*" ([^>]*?)height="[^"]*"', r"<svg \1\2", body, count=1)
-    body = re.sub(r'height="[^"]*pt" | width="[^"]*pt"', " ", body, count=2)
+    body = body.replace("<svg ", f'<svg role="img" aria-label="{escape(panel.title)}" ', 1)
     body = re.sub(r"'DejaVu Sans'(, sans-serif)?", "var(--sans)", body)
     for colour, variable in VARIABLES.items():
         body = body.replace(colour, f"var({variable})")

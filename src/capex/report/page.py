@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -105,7 +106,7 @@ def render(
         variable=lambda colour: VARIABLES[colour],
         legend=[(kind, Markup(shape), meaning) for kind, shape, meaning in LEGEND],
         place=data.place,
-        link=lambda path: os.path.relpath(path, out.resolve()),
+        link=lambda path: quote(Path(os.path.relpath(path, out.resolve())).as_posix()),
         data_uri=data_uri,
         overlay=overlay,
         track=track,
