@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
@@ -18,6 +17,7 @@ from capex.report.strips import left_camera
 from capex.worlds import Start
 
 TASKS, ARMS, STARTS = ("CloseFridge", "PickPlaceCounterToStove"), ("capex", "base", "capex-fresh"), 2
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")  # what matplotlib says of a layout that does not fit
 
 
 @pytest.fixture(scope="module")
@@ -236,4 +236,3 @@ def test_pages_of_runs_that_hold_little_open_too(browser, tmp_path):
     browser.open(report.write([tmp_path / "empty"], tmp_path / "out"))
     assert browser.messages == []
     assert "holds no chain yet" in browser.ask("document.querySelector('#notices').textContent")
-    assert isinstance(tmp_path, Path)
