@@ -1,11 +1,12 @@
 """Frames per second of our dataset writer against LeRobot's own, on the same frames, in one run.
 
-`python benchmarks/export_speed.py [EPISODES]` collects with the expert, renders every frame once, then lets each writer write them: pictures and statistics,
-rows and metadata, until the dataset is complete. Needs what `make test` installs.
+`python benchmarks/export_speed.py [EPISODES]` collects with the expert, renders every frame once, then lets each writer write them:
+pictures and statistics, rows and metadata, until the dataset is complete. Needs what `make test` installs.
 """
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import sys
 import tempfile
@@ -17,7 +18,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from capex.campaign.expert import run_expert
 from capex.export import Filters, Pipeline
 from capex.export.features import Layout
@@ -26,10 +26,6 @@ from capex.export.lerobot import Job, Joiner, write_shard
 from capex.export.selection import Attempt, find_attempts, select
 from capex.store import write_json
 from capex.worlds import Image
-from judge import light_torchvision
-
-light_torchvision()
-from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 TASK = "PickPlaceCounterToStove"
 SIZE = (256, 256)
@@ -64,6 +60,8 @@ def ours(shots: list[Shot], out: Path, *, video: bool) -> None:
 
 def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
     """LeRobot's writer on the same features."""
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
     spec = shots[0][1].env.spec
     layout = Layout(spec, ("left", "right", "wrist"), Pipeline(SIZE), options["use_videos"], 18)
     kept = ("observation.", "action")
@@ -80,6 +78,11 @@ def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
 
 
 def main() -> None:
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from judge import light_torchvision
+
+    light_torchvision()
+    importlib.import_module("lerobot.datasets.lerobot_dataset")  # its time is not the writer's
     episodes = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     writers: dict[str, list[tuple[str, Callable[[list[Shot], Path], None]]]] = {
         "images": [

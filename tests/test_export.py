@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image as Picture
 
-from capex import worlds
+from capex import pictures, worlds
 from capex.errors import CapexError
 from capex.export import Filters, Pipeline, export_run
 from capex.export.statistics import QUANTILES
@@ -96,7 +96,7 @@ def test_pictures_are_those_of_the_saved_states(dataset, driven, model_demos):
     big = driven.parent / "big"
     export_run(model_demos, big, pipeline=Pipeline((512, 512), ("left",)))
     record = read_json(episode(model_demos, 0) / "record.json")
-    seen = np.asarray(Picture.open(episode(model_demos, 0) / "images" / f"{record['images']['left']}.png"))
+    seen = np.asarray(Picture.open(pictures.find(episode(model_demos, 0) / "images", record["images"]["left"])))
     assert np.array_equal(pixels(rows(big)[0]["observation.images.left"]), seen)  # what the model saw
     env.close()
 
@@ -200,7 +200,9 @@ def test_cameras_in_the_metadata_project_as_the_world_does(driven, model_demos):
             if held[camera]["frame"] == "tip of arm":
                 pose = Pose(tip.position_m + tip.rotation @ pose.position_m, tip.rotation @ pose.rotation)
             found = CameraModel(np.array(held[camera]["intrinsics"]), pose).project(point)
-            assert np.allclose(found, env.camera_model(camera, SMALL.size).project(point), atol=1e-5)
+            assert np.allclose(
+                found, env.camera_model(camera, SMALL.size).project(point), atol=0.01
+            )  # pixels; the torso gives way by micrometres
     env.close()
 
 
@@ -272,7 +274,7 @@ def test_an_uncertified_success_is_not_exported_unless_asked_for(expert_demos, t
     }
     assert [r["capex/start"] for r in rows(tmp_path / "one", "meta/episodes")] == [2]
     (episode(run, 2) / "certificate.json").unlink()
-    with pytest.raises(CapexError, match="nothing to export from .*2 x not certified yet; run capex certify"):
+    with pytest.raises(CapexError, match=r"nothing to export from .*2 x not certified yet; run capex certify"):
         export_run(run, tmp_path / "none", pipeline=SMALL)
     export_run(run, tmp_path / "all", pipeline=SMALL, filters=Filters(uncertified=True))
     assert [r["capex/certified"] for r in rows(tmp_path / "all", "meta/episodes")] == [False] * 3
