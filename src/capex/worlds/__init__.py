@@ -243,6 +243,7 @@ WORLDS: dict[str, str] = {
     "kitchen-mixed": "capex.worlds.kitchen",
     "robosuite": "capex.worlds.robosuite",
     "robosuite-panda": "capex.worlds.robosuite",
+    "robocasa": "capex.worlds.robocasa",
 }
 ROBOSUITE_INSTALL = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
 EXPERTS: dict[str, str] = {

@@ -136,8 +136,8 @@ class SuiteEnv:
         """One 20 Hz command: translated to the native numbers, applied, returned."""
         validate_command(self.spec, command)
         self._require_reset()
-        site = self._anatomy.grip_site()
-        action = self._robot.native(command, self._controllers, self._drive, site, self._anchor_m if self._env.timestep else None)
+        site, begun = self._anatomy.grip_site(), self._env.timestep > self._beginning.settle
+        action = self._robot.native(command, self._controllers, self._drive, site, self._anchor_m if begun else None)
         self.apply(action)
         return action
 
@@ -210,6 +210,20 @@ class SuiteEnv:
         for controller in self._controllers.values():
             controller.new_update = True
 
+    def show(self, flat_state: Array) -> None:
+        """Put the world into one of robosuite's flat states (time, positions, velocities), as others have recorded it, simulating nothing."""
+        self._require_reset()
+        wanted = 1 + self._model.nq + self._model.nv
+        if flat_state.shape != (wanted,) or not np.all(np.isfinite(flat_state)):
+            raise StateMismatch(f"a flat state of {self.spec.name} has {wanted} finite numbers; this one has shape {flat_state.shape}")
+        self._env.sim.set_state_from_flattened(flat_state)
+        mujoco.mj_forward(self._model, self._data)
+        self._env.update_state()
+        self._success = bool(self._env._check_success())
+        mujoco.mj_step1(self._model, self._data)
+        for controller in self._controllers.values():
+            controller.new_update = True
+
     @property
     def truth(self) -> Truth:
         """What the simulator knows of things: privileged, for the expert and for tests."""
@@ -221,7 +235,7 @@ class SuiteEnv:
         self._require_reset()
         begun = self._beginning
         # MuJoCo's integration state begins with time, positions and velocities, robosuite's flat state.
-        return ModelFile(begun.model_xml, 1 + int(self._model.nq) + int(self._model.nv), begun.env_args, begun.episode_meta)
+        return ModelFile(begun.model_xml(), 1 + int(self._model.nq) + int(self._model.nv), begun.env_args, begun.episode_meta)
 
     def close(self) -> None:
         """Free the renderer and the simulation."""

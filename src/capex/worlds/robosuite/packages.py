@@ -22,7 +22,7 @@ def import_robosuite() -> Any:
 
 
 def import_quietly(package: str, install: str) -> Any:
-    """A package of that family; ModuleNotFoundError becomes a sentence with the line that installs what is missing."""
+    """A package of that family; one that is missing, or that refuses the versions it finds, becomes a sentence with what mends it."""
     logger = logging.getLogger("robosuite_logs")
     if _errors_only not in logger.filters:
         logger.addFilter(_errors_only)
@@ -31,6 +31,8 @@ def import_quietly(package: str, install: str) -> Any:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         raise CapexError(f"the world '{package}' needs the package '{error.name}', which is not installed; install: {install}") from error
+    except AssertionError as error:  # robocasa asserts the versions of what it needs
+        raise CapexError(f"the package '{package}' refuses to start: {error}; install: {install}") from error
     finally:
         if asked is None:
             os.environ.pop("MUJOCO_GL", None)
