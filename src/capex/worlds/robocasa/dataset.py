@@ -5,7 +5,7 @@
     extras/dataset_meta.json             env_args: the environment's name and arguments
     extras/episode_000007/               ep_meta.json (kitchen, things, instruction), model.xml.gz, states.npz (one row before each action)
 
-The environment is made from `env_args`, not from a split's defaults: the target split was recorded with clutter that the defaults leave out.
+The environment is made from `env_args`, not from a split's defaults: the target split was recorded with clutter that those leave out.
 """
 
 from __future__ import annotations

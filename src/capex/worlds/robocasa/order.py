@@ -5,6 +5,7 @@ Converted by name: datasets that others have put up again stand in either order,
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -37,7 +38,7 @@ def _reordered(actions: Array, source: Mapping[str, tuple[int, int]], target: Ma
         widths = {name: end - start for name, (start, end) in order.items()}
         if widths != {name: end - start for name, (start, end) in ENVIRONMENT.items()}:
             raise CapexError(f"the dataset's action is made of {widths}; RoboCasa's is made of {list(ENVIRONMENT)}")
-        if any(end != start for (_, end), (start, _) in zip(spans, spans[1:], strict=False)) or spans[0][0] != 0:
+        if any(end != start for (_, end), (start, _) in itertools.pairwise(spans)) or spans[0][0] != 0:
             raise CapexError(f"the parts of the dataset's action overlap or leave gaps: {dict(order)}")
     if actions.ndim != 2 or actions.shape[1] != 12:
         raise CapexError(f"actions of shape {actions.shape}; RoboCasa's have 12 numbers a row")

@@ -211,7 +211,7 @@ class SuiteEnv:
             controller.new_update = True
 
     def show(self, flat_state: Array) -> None:
-        """Put the world into one of robosuite's flat states (time, positions, velocities), as others have recorded it, simulating nothing."""
+        """Put the world into one of robosuite's flat states (time, positions, velocities), as others recorded it, simulating nothing."""
         self._require_reset()
         wanted = 1 + self._model.nq + self._model.nv
         if flat_state.shape != (wanted,) or not np.all(np.isfinite(flat_state)):
