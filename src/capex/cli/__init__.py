@@ -10,6 +10,8 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from capex.cli.expert import Demo, Expert
+from capex.cli.human import Human
+from capex.cli.install import Install
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.errors import CapexError
 
@@ -22,6 +24,8 @@ Command = (
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]
+    | Annotated[Human, subcommand("human")]
+    | Annotated[Install, subcommand("install")]
 )
 
 

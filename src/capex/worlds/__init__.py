@@ -245,7 +245,7 @@ WORLDS: dict[str, str] = {
     "robosuite-panda": "capex.worlds.robosuite",
     "robocasa": "capex.worlds.robocasa",
 }
-ROBOSUITE_INSTALL = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
+ROBOSUITE_INSTALL = "capex install robosuite"
 EXPERTS: dict[str, str] = {
     "kitchen": "capex.worlds.kitchen.expert",
     "kitchen-mixed": "capex.worlds.kitchen.expert",

@@ -14,6 +14,7 @@ from capex.errors import CapexError
 from capex.pose import Array
 from capex.worlds.robocasa.dataset import Dataset
 from capex.worlds.robocasa.order import to_environment
+from capex.worlds.robocasa.restored import Recorded
 from capex.worlds.robosuite.env import SuiteEnv
 
 
@@ -40,15 +41,24 @@ def read_human(dataset: Dataset, episode: int) -> HumanEpisode:
     return HumanEpisode(episode, actions, states, dataset.meta(episode))
 
 
-def replay(env: SuiteEnv, human: HumanEpisode) -> Iterator[Array]:
-    """Show a demonstration's states one after the other in an environment at its start; yields each action after its state is shown.
+def human_of(env: SuiteEnv, index: int) -> HumanEpisode:
+    """What the person did from a start of an environment; a world without recorded starts has nobody to ask."""
+    starts = env.beginnings
+    if not isinstance(starts, Recorded):
+        raise CapexError(f"the starts of {env.spec.name} were not recorded with a person; only robocasa's are")
+    return read_human(starts.dataset, starts.episodes[index])
+
+
+def follow(env: SuiteEnv, human: HumanEpisode) -> Iterator[Array]:
+    """Show, in an environment at the start, the state that followed each action; yields that action.
 
     Nothing is simulated but the last action, whose end was not recorded: open-loop replay of recorded actions drifts.
     """
-    for action, state in zip(human.actions, human.states, strict=True):
-        env.show(state)
+    for action, after in zip(human.actions, human.states[1:], strict=False):
+        env.show(after)
         yield action
     env.apply(np.clip(human.actions[-1], -1.0, 1.0))
+    yield human.actions[-1]
 
 
 def _parquet(dataset: Dataset, episode: int) -> Path:

@@ -28,7 +28,7 @@ class Recorded:
     """The starts of the demonstrations in one kitchen."""
 
     def __init__(self, robosuite: Any, dataset: Dataset, layout: int | None, style: int | None, cameras: dict[str, str] | None = None):
-        self._robosuite, self._dataset, self._cameras = robosuite, dataset, cameras or CAMERAS
+        self._robosuite, self.dataset, self._cameras = robosuite, dataset, cameras or CAMERAS
         self.episodes = dataset.starts(layout, style)
 
     @property
@@ -38,7 +38,7 @@ class Recorded:
 
     def build(self, start: Start) -> Beginning:
         """A new environment from the dataset's own arguments, put into the recorded start."""
-        dataset, episode = self._dataset, self.episodes[start.index]
+        dataset, episode = self.dataset, self.episodes[start.index]
         meta, xml = dataset.meta(episode), dataset.model_xml(episode)
         instruction = meta.get("lang")
         if not isinstance(instruction, str) or not instruction.strip():
@@ -65,10 +65,10 @@ class Recorded:
         )
 
     def _make(self) -> Any:
-        kwargs = copy.deepcopy(self._dataset.env_args["env_kwargs"])
+        kwargs = copy.deepcopy(self.dataset.env_args["env_kwargs"])
         kwargs.pop("env_name", None)
         ours = {name: value for name, value in OURS.items() if name in kwargs or name in QUIET}
-        return self._robosuite.make(self._dataset.env_args["env_name"], **{**kwargs, **ours})
+        return self._robosuite.make(self.dataset.env_args["env_name"], **{**kwargs, **ours})
 
 
 def restore(env: Any, meta: dict[str, Any], xml: str, flat_state: Array) -> None:

@@ -66,7 +66,7 @@ class SuiteEnv:
         shadows: bool = False,
         sites: bool = False,
     ):
-        self._info, self._robot, self._starts = info, robot, starts
+        self._robot, self.beginnings = robot, starts
         self._stepping_kind, self._drawing = stepping, {"shadows": shadows, "sites": sites}
         self.spec = Spec(
             world=world,
@@ -91,7 +91,7 @@ class SuiteEnv:
         if not 0 <= start.index < self.spec.starts or start.seed < 0:
             raise CapexError(f"start {start.index} with seed {start.seed}; starts are 0 to {self.spec.starts - 1}, seeds 0 or more")
         self.close()
-        self._beginning = self._starts.build(start)
+        self._beginning = self.beginnings.build(start)
         env = self._beginning.env
         self._robot.require_order(env)
         env._observables.clear()  # unused here, and computed at each of the 25 substeps

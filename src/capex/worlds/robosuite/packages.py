@@ -5,12 +5,17 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import sys
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import mujoco
 
-from capex.errors import CapexError
+from capex.errors import CapexError, UnknownName
 from capex.worlds import ROBOSUITE_INSTALL
+
+ROBOSUITE_VERSION = "1.5.2"
 
 
 def import_robosuite() -> Any:
@@ -38,6 +43,19 @@ def import_quietly(package: str, install: str) -> Any:
             os.environ.pop("MUJOCO_GL", None)
         else:
             os.environ["MUJOCO_GL"] = asked
+
+
+def install_commands(extra: str, constraint: Path | None = None) -> list[list[str]]:
+    """The pip commands that bring an extra: what it really imports, then the package itself without its own requirements.
+
+    robosuite asks for mink 0.0.5, which needs numpy below 2 and serves one controller that is not used here, and leaves mujoco open to
+    versions on which its controllers fail.
+    """
+    if extra != "robosuite":
+        raise UnknownName("extra", extra, ["robosuite"], where=" that needs this command")
+    wanted = [r.partition(";")[0].strip() for r in metadata.requires("capex") or () if f'extra == "{extra}"' in r.replace("'", '"')]
+    pip = [sys.executable, "-m", "pip", "install", *(("-c", str(constraint)) if constraint is not None else ())]
+    return [[*pip, *wanted], [*pip, "--no-deps", f"robosuite=={ROBOSUITE_VERSION}"]]
 
 
 def _errors_only(record: logging.LogRecord) -> bool:
