@@ -32,9 +32,8 @@ if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ constraints.txt -nt
     pip="$venv/bin/python -m pip --disable-pip-version-check -q"
     if [ "$what" = test ]; then
         say "installing capex with its test tools and robosuite (a few minutes)"
-        $pip install -c constraints.txt -e ".[dev,robosuite]"
-        # Without its dependencies: robosuite pins a mink that needs numpy below 2, and leaves mujoco open to versions it breaks on.
-        $pip install -c constraints.txt --no-deps robosuite
+        $pip install -c constraints.txt -e ".[dev]"
+        "$venv/bin/capex" install robosuite --constraint constraints.txt >/dev/null
     else
         say "installing capex"
         $pip install -c constraints.txt -e .

@@ -27,7 +27,7 @@ AREAS = {  # area of the time budget -> test files
         "test_stats",
     ),
     "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_store"),
-    "robosuite": ("test_robosuite",),
+    "robosuite": ("test_robosuite", "test_robocasa"),
 }
 _began = time.perf_counter()
 

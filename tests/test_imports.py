@@ -9,8 +9,10 @@ import capex
 
 ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
-    "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite.py", "bench.py"),
-    "robosuite": ("worlds/robosuite.py", "bench.py"),
+    "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite/", "worlds/robocasa/", "bench.py"),
+    "robosuite": ("worlds/robosuite/", "bench.py"),
+    "numba": ("worlds/robosuite/kernel.py",),
+    "pyarrow": ("worlds/robocasa/human.py",),
     "OpenGL": ("worlds/render.py",),
     "av": ("film.py",),
     "matplotlib": ("worlds/kitchen/reach.py",),

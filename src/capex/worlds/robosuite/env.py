@@ -91,25 +91,25 @@ class SuiteEnv:
         if not 0 <= start.index < self.spec.starts or start.seed < 0:
             raise CapexError(f"start {start.index} with seed {start.seed}; starts are 0 to {self.spec.starts - 1}, seeds 0 or more")
         self.close()
-        self._beginning = self.beginnings.build(start)
-        env = self._beginning.env
+        self.beginning = self.beginnings.build(start)
+        env = self.beginning.env
         self._robot.require_order(env)
         env._observables.clear()  # unused here, and computed at each of the 25 substeps
         self._model, self._data = env.sim.model._model, env.sim.data._data
-        self._header = json.dumps({"world": self.spec.world, "task": start.task, **self._beginning.header})
+        self._header = json.dumps({"world": self.spec.world, "task": start.task, **self.beginning.header})
         self._controllers = env.robots[0].composite_controller.part_controllers
         self._gripper = env.robots[0].gripper["right"]
         self._anatomy = Anatomy(self._model, self._data)
-        if self._beginning.arena is not None:
-            place(self._model, self._data, self._anatomy, self._beginning.arena)
-        self._cameras = Cameras(self.spec, self._model, self._data, self._anatomy, self._beginning.cameras, **self._drawing)
+        if self.beginning.arena is not None:
+            place(self._model, self._data, self._anatomy, self.beginning.arena)
+        self._cameras = Cameras(self.spec, self._model, self._data, self._anatomy, self.beginning.cameras, **self._drawing)
         self._drive = BaseDrive(self._model, self._data, self._controllers["base"]) if self._robot.base is not None else None
         self._latches = Latches(env)
         self._stepping = make_stepping(self._stepping_kind, env)
         self._env = env
         self._anchor_m: Array = np.zeros(3)
         mujoco.mj_step1(self._model, self._data)
-        for _ in range(self._beginning.settle):
+        for _ in range(self.beginning.settle):
             self.apply(np.zeros(len(self._robot.action_names)))
         self._success = bool(env._check_success())
         if start.state is not None:
@@ -119,13 +119,13 @@ class SuiteEnv:
     def instruction(self) -> str:
         """The task in words, for the current start."""
         self._require_reset()
-        return self._beginning.instruction
+        return self.beginning.instruction
 
     @property
     def scene(self) -> str:
         """What names the surroundings of the current start."""
         self._require_reset()
-        return self._beginning.scene
+        return self.beginning.scene
 
     def robot_state(self) -> RobotState:
         """Proprioception and contacts, as the last tick left them."""
@@ -136,7 +136,7 @@ class SuiteEnv:
         """One 20 Hz command: translated to the native numbers, applied, returned."""
         validate_command(self.spec, command)
         self._require_reset()
-        site, begun = self._anatomy.grip_site(), self._env.timestep > self._beginning.settle
+        site, begun = self._anatomy.grip_site(), self._env.timestep > self.beginning.settle
         action = self._robot.native(command, self._controllers, self._drive, site, self._anchor_m if begun else None)
         self.apply(action)
         return action
@@ -233,7 +233,7 @@ class SuiteEnv:
     def model_file(self) -> ModelFile:
         """What robosuite's, robomimic's and RoboCasa's own tools need to repeat this start without this package."""
         self._require_reset()
-        begun = self._beginning
+        begun = self.beginning
         # MuJoCo's integration state begins with time, positions and velocities, robosuite's flat state.
         return ModelFile(begun.model_xml(), 1 + int(self._model.nq) + int(self._model.nv), begun.env_args, begun.episode_meta)
 

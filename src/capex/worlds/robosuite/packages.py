@@ -6,7 +6,6 @@ import importlib
 import logging
 import os
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from capex.errors import CapexError, UnknownName
 from capex.worlds import ROBOSUITE_INSTALL
 
 ROBOSUITE_VERSION = "1.5.2"
+# What its worlds really import, as in the extra `robosuite` of pyproject.toml.
+ROBOSUITE_IMPORTS = ("mujoco>=3.3.1,<3.10", "numba>=0.60", "opencv-python-headless>=4.9", "scipy>=1.11", "termcolor>=2")
 
 
 def import_robosuite() -> Any:
@@ -53,9 +54,8 @@ def install_commands(extra: str, constraint: Path | None = None) -> list[list[st
     """
     if extra != "robosuite":
         raise UnknownName("extra", extra, ["robosuite"], where=" that needs this command")
-    wanted = [r.partition(";")[0].strip() for r in metadata.requires("capex") or () if f'extra == "{extra}"' in r.replace("'", '"')]
     pip = [sys.executable, "-m", "pip", "install", *(("-c", str(constraint)) if constraint is not None else ())]
-    return [[*pip, *wanted], [*pip, "--no-deps", f"robosuite=={ROBOSUITE_VERSION}"]]
+    return [[*pip, *ROBOSUITE_IMPORTS], [*pip, "--no-deps", f"robosuite=={ROBOSUITE_VERSION}"]]
 
 
 def _errors_only(record: logging.LogRecord) -> bool:
