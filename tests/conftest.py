@@ -35,6 +35,8 @@ AREAS = {  # area of the time budget -> test files
     "report and browser": ("test_report",),
     "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
     "robosuite": ("test_robosuite",),
+    "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_store"),
+    "robosuite": ("test_robosuite", "test_robocasa"),
 }
 _began = time.perf_counter()
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk in memory, for tests that flush thousands of small files

@@ -11,6 +11,10 @@ ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
     "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite/", "bench.py"),
     "robosuite": ("worlds/robosuite/", "bench.py"),
+    "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite/", "worlds/robocasa/", "bench.py"),
+    "robosuite": ("worlds/robosuite/", "bench.py"),
+    "numba": ("worlds/robosuite/kernel.py",),
+    "pyarrow": ("worlds/robocasa/human.py",),
     "OpenGL": ("worlds/render.py",),
     "av": ("film.py", "export/video.py"),
     "jinja2": ("report/page.py",),
