@@ -11,7 +11,7 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import ConvexHull, QhullError
 
-from capex.models.pilot.eyes import Colour, Ellipse, Mask, Shape, View, ellipse, shapes, union
+from capex.models.pilot.eyes import Colour, Ellipse, Mask, Pixel, Shape, View, ellipse, shapes, union
 
 COLOURS: dict[str, tuple[Colour, ...]] = {
     "mango": (Colour(39.5, 0.85), Colour(27, 0.825)),
@@ -151,7 +151,9 @@ def dark_metal(view: View) -> Mask:
 def knobs(view: View) -> list[tuple[Shape, Shape]]:
     """Steel knobs on dark round plates: the head of each, and its plate."""
     dark = view.grey(0.12, 0.08, 0.20) & (np.abs(view.hue - 240) < 16) & ~hand_zone(view)
-    bright = (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.34, 1.01) & ~hand_zone(view)
+    bright = (
+        (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.34, 1.01) & ~hand_zone(view)
+    )
     plates = [s for s in shapes(view, dark, 0.0001, 0.01) if s.elongation < 4]
     found = []
     for metal in shapes(view, bright, 0.0003, 0.015):
@@ -181,3 +183,37 @@ def upright_handles(view: View) -> list[Shape]:
         if abs(bar.axes[2][1]) > 0.85 and max(left, right) > 0.6:
             found.append(bar)
     return found
+
+
+def worktop_edge(view: View, columns: int = 14) -> list[Pixel]:
+    """Pixels on the front edge of stone worktops, just above the wooden fronts below it, from left to right."""
+    stone = (np.abs(view.hue - 46) < 10) & (view.saturation > 0.028) & (view.saturation < 0.066) & view.between(0.5, 0.95)
+    stone = ndimage.binary_closing(stone, iterations=1)
+    wood = wooden(view)
+    deep = max(3, view.height // 100)
+    found: list[Pixel] = []
+    for column in np.linspace(0.03, 0.97, columns) * view.width:
+        u = int(column)
+        rows = np.arange(deep, view.height - 3 * deep)
+        edge = stone[rows, u] & stone[rows - deep, u] & wood[rows + 2 * deep, u] & wood[rows + 3 * deep, u] & ~stone[rows + deep, u]
+        at = rows[edge]
+        if at.size:
+            found.append((u + 0.5, float(at[-1]) - 0.5))
+    return found
+
+
+def blue_grips(view: View) -> list[tuple[Shape, Pixel]]:
+    """Bright blue grips on stems: each with the middle of its thick end."""
+    mask = view.like(Colour(220, 0.885, 6, 0.05, 0.25)) & ~hand_zone(view)
+    thick = ndimage.distance_transform_edt(mask)
+    found = []
+    for shape in shapes(view, mask, 0.0001, 0.02, close=1):
+        row, column = np.unravel_index(int(np.argmax(np.where(_only(shape, mask.shape), thick, 0.0))), mask.shape)
+        found.append((shape, (float(column) + 0.5, float(row) + 0.5)))
+    return found
+
+
+def _only(shape: Shape, size: tuple[int, ...]) -> Mask:
+    mask = np.zeros(size, dtype=bool)
+    mask[shape.rows, shape.columns] = True
+    return mask

@@ -7,7 +7,7 @@ from capex.models.pilot.scene import Scene, line, raised
 from capex.models.pilot.skills.open_door import OPEN, open_door
 from capex.models.pilot.skills.pick_place import PICK, pick_place
 from capex.models.pilot.skills.press import PRESS, press
-from capex.models.pilot.skills.slide import DRAW, draw_out
+from capex.models.pilot.skills.slide import SLIDE, slide
 from capex.models.pilot.skills.swing import CLOSE, close_door
 
 
@@ -19,8 +19,8 @@ def choose(scene: Scene) -> Asking:
         return press(scene)
     if CLOSE.search(scene.page.instruction):
         return close_door(scene)
-    if DRAW.search(scene.page.instruction):
-        return draw_out(scene)
+    if SLIDE.search(scene.page.instruction):
+        return slide(scene)
     if OPEN.search(scene.page.instruction):
         return open_door(scene)
     return _lost(scene)
