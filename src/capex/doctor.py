@@ -21,6 +21,7 @@ from capex.worlds import Start
 EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "robosuite": (("robosuite", "numba", "cv2"), worlds.ROBOSUITE_INSTALL, "robosuite's worlds"),
     "anthropic": (("anthropic",), 'pip install "capex[anthropic]"', "models anthropic:NAME"),
+    "ray": (("ray",), 'pip install "capex[ray]"', "campaigns on a cluster: capex collect --ray"),
     "lerobot": (("lerobot",), 'pip install "capex[lerobot]"', "lerobot-train on exported datasets; best in an environment of its own"),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }

@@ -10,7 +10,8 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from capex.cli.collect import Collect, Replay, Status
-from capex.cli.expert import Demo, Expert
+from capex.cli.demo import Demo
+from capex.cli.expert import Expert
 from capex.cli.export import Certify, Export
 from capex.cli.human import Human
 from capex.cli.install import Install
