@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from capex import worlds
+from capex.export import certify_run
+from demos import expert_run, model_run
 
 AREAS = {  # area of the time budget -> test files
     "kitchen and executor": ("test_check", "test_executor", "test_expert", "test_film", "test_grasp", "test_kitchen", "test_panda"),
@@ -27,12 +30,22 @@ AREAS = {  # area of the time budget -> test files
         "test_reading",
         "test_stats",
     ),
-    "pilot and collect": ("test_pilot",),
+    "export and LeRobot": ("test_certify", "test_export", "test_hdf5", "test_lerobot"),
+    "pilot and collect": ("test_campaign", "test_pilot", "test_replay"),
     "report and browser": ("test_report",),
     "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
     "robosuite": ("test_robosuite",),
+    "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_store"),
+    "robosuite": ("test_robosuite", "test_robocasa"),
 }
 _began = time.perf_counter()
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk in memory, for tests that flush thousands of small files
+
+
+@pytest.fixture
+def shm():
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="capex-test-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +60,23 @@ def stove():
     env = worlds.make("kitchen:PickPlaceCounterToStove")
     yield env
     env.close()
+
+
+@pytest.fixture(scope="session")
+def expert_demos(tmp_path_factory):
+    """Three certified successes of the expert, starts 0 to 2. Not to be changed."""
+    path = expert_run(tmp_path_factory.mktemp("demos") / "expert", [0, 1, 2])
+    assert all(r.certificate.certified for r in certify_run(path, parallel=2))
+    return path
+
+
+@pytest.fixture(scope="session")
+def model_demos(tmp_path_factory):
+    """A certified success of a scripted model at start 0 and a failure at start 1. Not to be changed."""
+    path = model_run(tmp_path_factory.mktemp("demos") / "scripted")
+    (result,) = certify_run(path)
+    assert result.certificate.certified
+    return path
 
 
 def pytest_terminal_summary(terminalreporter):

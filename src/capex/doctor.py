@@ -55,6 +55,24 @@ def examine() -> list[Finding]:
     return found
 
 
+def examine_world(world: str) -> list[Finding]:
+    """What a world of other people's needs on this machine; each thing that is missing comes with the line that brings it."""
+    from capex.worlds.robocasa.needs import examine_needs
+
+    if world == "robocasa":
+        return [
+            Finding(f"robocasa: {n.what}", "ok" if n.there else "missing", n.found if n.there else f"{n.found}\n{n.fix}")
+            for n in examine_needs()
+        ]
+    try:
+        env = worlds.make(f"{world}:{next(iter(worlds.tasks(world)))}")
+        env.reset(Start(env.spec.task, 0))
+        env.close()
+    except CapexError as error:
+        return [Finding(f"world {world}", "missing", str(error))]
+    return [Finding(f"world {world}", "ok", f"{env.spec.name} start 0 was built")]
+
+
 def examine_model(name: str) -> list[Finding]:
     """What a model's endpoint can do, by asking it."""
     from capex import models

@@ -90,6 +90,7 @@ def collect(
     """
     ready = prepare(names, config=config, model=model, **options)
     settings = ready.settings
+    _refuse_an_empty_purse(ready)
     run, price = open_campaign(
         settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=_gl_backend(settings)
     )
@@ -124,6 +125,25 @@ def collect(
     if wish.stop:
         raise KeyboardInterrupt
     return load_run(run.path)
+
+
+def _refuse_an_empty_purse(ready: Prepared) -> None:
+    """Budgets that were typed must cover at least one request."""
+    settings, limit = ready.settings, ready.settings.campaign_usd
+    if ready.price is None or not {"campaign_usd", "episode_usd"} & settings.typed:
+        return
+    world, task = settings.tasks[0]
+    work = work_of(settings, ready.price)
+    asked = {arm.name: ce.sample(settings, work, ready.model, arm, world, task).first_usd or Decimal(0) for arm in settings.arms}
+    spent = Spend(settings.out / SPEND).total() if (settings.out / SPEND).is_file() else Decimal(0)
+    least = min(asked.values())
+    if limit is not None and spent + least > limit:
+        already = f" and ${spent:.2f} are spent or held" if spent else ""
+        raise CapexError(f"the campaign's budget of ${limit:.2f} covers no request: the next may cost ${least:.2f}{already}; raise it")
+    for arm in settings.arms:
+        if arm.episode_usd is not None and asked[arm.name] > Decimal(str(arm.episode_usd)):
+            first = f"its first may cost ${asked[arm.name]:.2f}"
+            raise CapexError(f"a budget of ${arm.episode_usd:.2f} per episode covers no request of arm {arm.name}: {first}; raise it")
 
 
 def _chains(

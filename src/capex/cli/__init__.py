@@ -12,6 +12,8 @@ from tyro.conf import subcommand
 from capex.cli.collect import Collect, Replay, Status
 from capex.cli.expert import Demo, Expert
 from capex.cli.export import Certify, Export
+from capex.cli.human import Human
+from capex.cli.install import Install
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import Pilot
 from capex.cli.report import Report
@@ -33,6 +35,8 @@ Command = (
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]
     | Annotated[Pilot, subcommand("pilot")]
+    | Annotated[Human, subcommand("human")]
+    | Annotated[Install, subcommand("install")]
 )
 
 

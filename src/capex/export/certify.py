@@ -24,7 +24,7 @@ from capex.pose import Array
 from capex.store import find_run, fingerprint, read_json, read_steps, versions, write_json
 from capex.worlds import Env, Spec, Start
 
-EXACT_WORLDS = ("kitchen", "kitchen-mixed", "robosuite")  # whose replay is promised bit for bit
+EXACT_WORLDS = ("kitchen", "kitchen-mixed", "robosuite", "robosuite-panda")  # whose replay is promised bit for bit
 TOLERANCE_M = 0.02  # elsewhere: how far a tip may stray from its recorded place
 CERTIFICATE = "certificate.json"
 CERTIFIED_FILES = ("record.json", "steps.npz")

@@ -103,11 +103,10 @@ def export_run(
             left = [row for selection in chosen for row in selection.left_out]
             write_bytes(root / "left_out.csv", left_out_csv(left).encode())
         else:
-            folder = folders.enter_context(whole_folder(out))
-            written.append(_write(chosen[0], folder, out, order))
-            for selection in failed:
-                place = out.with_name(selection.name)
-                written.append(_write(selection, folders.enter_context(whole_folder(place)), place, order, failures=True))
+            places = [out, *(out.with_name(selection.name) for selection in failed)]
+            rooms = [folders.enter_context(whole_folder(place)) for place in places]
+            for selection, room, place in zip((*chosen, *failed), rooms, places, strict=True):
+                written.append(_write(selection, room, place, order, failures=place != out))
     return Exported(tuple(written), tuple(row for selection in (*chosen, *failed) for row in selection.left_out))
 
 
@@ -156,6 +155,7 @@ def _one_robot(attempts: Sequence[Attempt], pipeline: Pipeline) -> None:
             first
         ):
             raise CapexError(f"{a.name} and {b.name} have different robots or cameras; export them apart, with --tasks")
+        env.close()
 
 
 def _write(selection: Selection, folder: Path, place: Path, order: _Order, *, partner: str = "", failures: bool = False) -> Written:

@@ -82,6 +82,11 @@ class Take:
         return np.asarray(self.steps["actions"])
 
     @property
+    def start(self) -> Start:
+        """What the world was reset to."""
+        return Start(self.record.task, self.record.start, self.record.seed)
+
+    @property
     def start_state(self) -> State:
         """The complete state before the first action."""
         return State(str(self.steps["header"]), np.asarray(self.steps["states"][0]))
@@ -200,8 +205,9 @@ def open_take(episode: Path) -> Take:
     if _env is None or _env.spec.name != f"{record.world}:{record.task}":
         close_world()
         _env = worlds.make(f"{record.world}:{record.task}")
-    _env.reset(Start(record.task, record.start, record.seed))
-    return Take(_env, record, steps)
+    take = Take(_env, record, steps)
+    _env.reset(take.start)
+    return take
 
 
 def close_world() -> None:

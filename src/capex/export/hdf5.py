@@ -15,7 +15,7 @@ Workers shoot one demonstration each into a file of its own; the parent copies t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def shoot(job: Job) -> Shard:
         demo = file.create_group("demo")
         demo.attrs["num_samples"] = take.length
         demo.attrs["model_file"] = model.xml
-        demo.attrs["ep_meta"] = json.dumps(_ep_meta(take))
+        demo.attrs["ep_meta"] = json.dumps(dict(model.episode_meta) | _ep_meta(take))
         names = {"action_names": take.env.spec.action_names, "state_names": take.env.spec.state_names}
         demo.attrs["capex"] = json.dumps(provenance(job.attempt, take, job.cameras, job.pipeline.size) | names)
         _put(demo, "actions", take.action)
@@ -124,6 +124,18 @@ def _ep_meta(take: Take) -> dict[str, Any]:
     return {"lang": record.instruction, "scene": record.scene, "start": {"index": record.start, "seed": record.seed}}
 
 
+def _shared(arguments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What environments of several tasks and seeds have in common."""
+    found: dict[str, Any] = {}
+    for key, value in arguments[0].items():
+        others = [a.get(key) for a in arguments]
+        if all(other == value for other in others):
+            found[key] = value
+        elif len(dicts := [other for other in others if isinstance(other, Mapping)]) == len(others):
+            found[key] = _shared(dicts)
+    return found
+
+
 def write_file(
     folder: Path,
     attempts: Sequence[Attempt],
@@ -159,11 +171,8 @@ def write_file(
         valid = {name for number, name in enumerate(names) if number % VALID_EVERY == min(VALID_EVERY, len(names)) - 1 and len(names) > 1}
         for mask, members in (("train", [n for n in names if n not in valid]), ("valid", [n for n in names if n in valid])):
             file.create_dataset(f"mask/{mask}", data=np.array(members, dtype="S"))
-        arguments = {json.dumps(shard.env_args, sort_keys=True) for shard in joined}
-        if len(arguments) > 1:  # several tasks or seeds: what they share
-            shared = [json.loads(a) for a in arguments]
-            arguments = {json.dumps({k: v for k, v in shared[0].items() if all(s.get(k) == v for s in shared)}, sort_keys=True)}
-        data.attrs["env_args"] = arguments.pop()
+        names_of_envs = ",".join(dict.fromkeys(str(shard.env_args["env_name"]) for shard in joined))
+        data.attrs["env_args"] = json.dumps(_shared([shard.env_args for shard in joined]) | {"env_name": names_of_envs})
         data.attrs["total"] = total
     close_world()
     shards.rmdir()

@@ -14,14 +14,14 @@ import numpy as np
 
 from capex.models.pilot import looks
 from capex.models.pilot.eyes import Colour, Pixel, Shape, View
-from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move
+from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
 from capex.models.pilot.scene import Scene, line, path
+from capex.models.pilot.skills.stand import line_up
 from capex.plan import Orientation
 from capex.pose import Array, tilted_forward
 
 CLOSE = re.compile(r"close the (.*?) ?(?:door|lid)\.?$", re.I)
 FLAPS = ("toaster oven", "oven", "dishwasher")
-DRIVES_MAX = 3
 STAND_M = 0.70  # from the hinge's front to the robot's mount
 FINGERTIP_M = 0.0125
 LEAF_M = 0.60  # from a fridge door's hinge to its handle, about
@@ -38,21 +38,6 @@ def close_door(scene: Scene) -> Asking:
     words = CLOSE.search(scene.page.instruction)
     noun = words[1] if words else ""
     return (yield from _flap(scene) if any(noun.endswith(f) for f in FLAPS) else _door(scene))
-
-
-def _drives(scene: Scene) -> int:
-    return sum(w.base for w in scene.page.told)
-
-
-def _line_up(scene: Scene, stand: Array, into: Array, nearest_m: float) -> Drive | None:
-    """The drive to a spot on the floor, facing along `into`; None when the robot stands well enough or has tried often enough."""
-    turn = math.atan2(into[1], into[0])
-    if not scene.brief.base_motion or _drives(scene) >= DRIVES_MAX:
-        return None
-    if -nearest_m <= stand[0] <= 0.05 and abs(stand[1]) <= 0.12 and abs(turn) <= 0.20:
-        return None
-    shrink = min(1.0, 0.58 / max(math.hypot(stand[0], stand[1]), 1e-9))
-    return Drive(float(shrink * stand[0]), float(shrink * stand[1]), float(np.clip(turn, -1.5, 1.5)))
 
 
 def _shut_fingers(scene: Scene, orientation: Orientation) -> list[Move]:
@@ -78,7 +63,7 @@ def _flap(scene: Scene) -> Asking:
     angle = _flap_angle(handle, into, front)
     along, normal = _flap_directions(angle, into)
     hinge = handle - FLAP_M * along - BAR_OFF_M * normal
-    if drive := _line_up(scene, hinge - STAND_M * into, into, 0.07):
+    if drive := line_up(scene, hinge - STAND_M * into, into, 0.07):
         return Intent("Drive in front of the appliance and face it.", drive=drive)
     heading = math.atan2(into[1], into[0])
     orientation = tilted_forward(0.0, heading)
@@ -251,7 +236,7 @@ def _door(scene: Scene) -> Asking:
     if leaf is None:
         return _draw_back(scene, "I do not see the door's handle and face")
     stand = leaf.hinge + 0.33 * _shut_direction(leaf.into, leaf.side) - STAND_M * leaf.into
-    if drive := _line_up(scene, stand, leaf.into, 0.10):
+    if drive := line_up(scene, stand, leaf.into, 0.10):
         return Intent("Drive in front of the door and face it.", drive=drive)
     return _push(scene, leaf)
 
