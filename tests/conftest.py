@@ -34,8 +34,6 @@ AREAS = {  # area of the time budget -> test files
     "pilot and collect": ("test_campaign", "test_pilot", "test_replay"),
     "report and browser": ("test_report",),
     "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
-    "robosuite": ("test_robosuite",),
-    "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_store"),
     "robosuite": ("test_robosuite", "test_robocasa"),
 }
 _began = time.perf_counter()

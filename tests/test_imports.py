@@ -9,19 +9,16 @@ import capex
 
 ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
-    "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite/", "bench.py"),
-    "robosuite": ("worlds/robosuite/", "bench.py"),
     "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite/", "worlds/robocasa/", "bench.py"),
     "robosuite": ("worlds/robosuite/", "bench.py"),
     "numba": ("worlds/robosuite/kernel.py",),
-    "pyarrow": ("worlds/robocasa/human.py",),
     "OpenGL": ("worlds/render.py",),
     "av": ("film.py", "export/video.py"),
     "jinja2": ("report/page.py",),
     "markupsafe": ("report/",),
     "matplotlib": ("worlds/kitchen/reach.py", "report/"),
     "scipy": ("stats.py", "models/pilot/"),
-    "pyarrow": ("export/features.py", "export/lerobot.py", "export/rolling.py"),
+    "pyarrow": ("export/features.py", "export/lerobot.py", "export/rolling.py", "worlds/robocasa/human.py"),
     "h5py": ("export/hdf5.py",),
     "ray": ("campaign/engines/",),
     "statsmodels": ("stats.py",),

@@ -13,7 +13,7 @@ import pytest
 robosuite = pytest.importorskip("robosuite")
 
 from capex import worlds
-from capex.collect import run_expert
+from capex.campaign.expert import run_expert
 from capex.errors import CapexError
 from capex.executor import Executor
 from capex.plan import ArmTarget, Waypoint

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from capex import worlds
-from capex.collect import EpisodeResult, parse_names
+from capex.campaign.alone import EpisodeResult
+from capex.campaign.names import parse_names
 from capex.errors import CapexError
 from capex.executor import Tick
 from capex.memory.record import EpisodeRecord

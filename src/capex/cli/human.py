@@ -8,8 +8,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from capex.campaign.names import parse_starts
 from capex.cli.console import console
-from capex.collect import parse_starts
 
 
 @dataclass(frozen=True)

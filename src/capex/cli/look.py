@@ -114,7 +114,7 @@ class Check:
 
     def run(self) -> int:
         """Print each rule with its verdict."""
-        from capex.collect import parse_names
+        from capex.campaign.names import parse_names
         from capex.worlds import Start
 
         fine = True

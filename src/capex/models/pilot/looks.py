@@ -284,3 +284,37 @@ def free_stone(view: View) -> list[Pixel]:
     free = ndimage.binary_erosion(stone, iterations=max(2, view.height // 40))
     step = view.height // 12
     return [(u + 0.5, v + 0.5) for v in range(step, view.height, step) for u in range(step, view.width, step) if free[v, u]][:16]
+
+
+def worktop_edge(view: View, columns: int = 14) -> list[Pixel]:
+    """Pixels on the front edge of stone worktops, just above the wooden fronts below it, from left to right."""
+    stone = (np.abs(view.hue - 46) < 10) & (view.saturation > 0.028) & (view.saturation < 0.066) & view.between(0.5, 0.95)
+    stone = ndimage.binary_closing(stone, iterations=1)
+    wood = wooden(view)
+    deep = max(3, view.height // 100)
+    found: list[Pixel] = []
+    for column in np.linspace(0.03, 0.97, columns) * view.width:
+        u = int(column)
+        rows = np.arange(deep, view.height - 3 * deep)
+        edge = stone[rows, u] & stone[rows - deep, u] & wood[rows + 2 * deep, u] & wood[rows + 3 * deep, u] & ~stone[rows + deep, u]
+        at = rows[edge]
+        if at.size:
+            found.append((u + 0.5, float(at[-1]) - 0.5))
+    return found
+
+
+def blue_grips(view: View) -> list[tuple[Shape, Pixel]]:
+    """Bright blue grips on stems: each with the middle of its thick end."""
+    mask = view.like(Colour(220, 0.885, 6, 0.05, 0.25)) & ~hand_zone(view)
+    thick = ndimage.distance_transform_edt(mask)
+    found = []
+    for shape in shapes(view, mask, 0.0001, 0.02, close=1):
+        row, column = np.unravel_index(int(np.argmax(np.where(_only(shape, mask.shape), thick, 0.0))), mask.shape)
+        found.append((shape, (float(column) + 0.5, float(row) + 0.5)))
+    return found
+
+
+def _only(shape: Shape, size: tuple[int, ...]) -> Mask:
+    mask = np.zeros(size, dtype=bool)
+    mask[shape.rows, shape.columns] = True
+    return mask

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
 from capex.models.pilot.skills.cover import COVER, cover
@@ -10,36 +13,30 @@ from capex.models.pilot.skills.operate import FAUCET, KETTLE, MIXER, lift_head, 
 from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
 from capex.models.pilot.skills.press import PRESS, press
 from capex.models.pilot.skills.shelve import SHELVE, shelve
-from capex.models.pilot.skills.slide import DRAW, draw_out
+from capex.models.pilot.skills.slide import SLIDE, slide
 from capex.models.pilot.skills.swing import CLOSE, close_door
 from capex.models.pilot.skills.turn import KNOB, turn_off
+
+SKILLS: tuple[tuple[re.Pattern[str], Callable[[Scene], Asking]], ...] = (  # the first that fits
+    (COVER, cover),
+    (SHELVE, shelve),
+    (PICK, pick_place),
+    (LIFT, pick_place),
+    (PUT, pick_place),
+    (PRESS, press),
+    (CLOSE, close_door),
+    (KETTLE, press_lever),
+    (FAUCET, swing_handle),
+    (MIXER, lift_head),
+    (KNOB, turn_off),
+    (SLIDE, slide),
+    (OPEN, open_door),
+)
 
 
 def choose(scene: Scene) -> Asking:
     """The skill for an instruction."""
-    if COVER.search(scene.page.instruction):
-        return cover(scene)
-    if SHELVE.search(scene.page.instruction):
-        return shelve(scene)
-    if any(pattern.search(scene.page.instruction) for pattern in (PICK, LIFT, PUT)):
-        return pick_place(scene)
-    if PRESS.search(scene.page.instruction):
-        return press(scene)
-    if CLOSE.search(scene.page.instruction):
-        return close_door(scene)
-    if KETTLE.search(scene.page.instruction):
-        return press_lever(scene)
-    if FAUCET.search(scene.page.instruction):
-        return swing_handle(scene)
-    if DRAW.search(scene.page.instruction):
-        return draw_out(scene)
-    if OPEN.search(scene.page.instruction):
-        return open_door(scene)
-    if MIXER.search(scene.page.instruction):
-        return lift_head(scene)
-    if KNOB.search(scene.page.instruction):
-        return turn_off(scene)
-    return _lost(scene)
+    return next((skill for pattern, skill in SKILLS if pattern.search(scene.page.instruction)), _lost)(scene)
 
 
 def _lost(scene: Scene) -> Asking:

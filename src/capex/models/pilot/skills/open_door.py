@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from capex.models.pilot import looks, matching
-from capex.models.pilot.eyes import Pixel, Shape, View
-from capex.models.pilot.ground import Answers, Asking, Found, Intent, Move
+from capex.models.pilot import front, looks, matching
+from capex.models.pilot.eyes import Pixel, Shape
+from capex.models.pilot.ground import Asking, Found, Intent, Move
 from capex.models.pilot.scene import Scene, line, path
 from capex.models.pilot.skills.stand import line_up
 from capex.plan import Orientation
@@ -43,14 +43,12 @@ def open_door(scene: Scene) -> Asking:
     if scene.page.word == "holding" and scene.forward() and 0.008 < scene.page.opening_m < 0.035:
         yield []
         return _draw(scene, HINGES[name])
-    bars = {v.camera: looks.upright_handles(v)[:4] for v in scene.views.values()}
-    asks = matching.ask(scene, "handle", {c: [_spots(b) for b in row] for c, row in bars.items()}, HANDLE_HEIGHT_M)
-    faces = {c: f for c, row in bars.items() if (f := [p for b in row for p in _beside(scene.views[c], b)])}
-    if faces and scene.brief.locate:
-        asks.append(scene.feature("face", faces, HANDLE_HEIGHT_M))
+    bars = {v.camera: sorted(looks.upright_handles(v)[:4], key=lambda b: b.centre[0]) for v in scene.views.values()}
+    asks = [*front.ask(scene), *matching.ask(scene, "handle", {c: [_spots(b) for b in row] for c, row in bars.items()}, HANDLE_HEIGHT_M)]
     answers = (yield asks) if asks else {}
+    edge = front.fit(answers)
+    into = edge.into if edge is not None else np.array([1.0, 0.0, 0.0])
     handles = matching.places(answers, "handle", _handle, HANDLE_HEIGHT_M, 0.045)
-    into = _square(answers, handles)
     handle = _named(scene, handles, name)
     if handle is None:
         return _look(scene, name)
@@ -65,19 +63,6 @@ def _spots(bar: Shape) -> list[Pixel]:
     return [bar.along(f) for f in (-0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75)]
 
 
-def _beside(view: View, bar: Shape) -> list[Pixel]:
-    """Pixels of wooden doors to both sides of a handle."""
-    wood = looks.wooden(view)
-    found: list[Pixel] = []
-    for fraction in (-0.5, 0.5):
-        u, v = bar.along(fraction)
-        for du in (-0.24, -0.17, -0.10, 0.10, 0.17, 0.24):
-            column, row = int(u + du * view.width), int(v)
-            if 8 <= column < view.width - 8 and wood[max(0, row - 7) : row + 8, column - 7 : column + 8].all():
-                found.append((column + 0.5, row + 0.5))
-    return found
-
-
 def _handle(found: Found) -> Array | None:
     """A handle's middle: its spots at the right height, those that fell on the door behind it left out."""
     points = [p for p in found.all() if abs(p[2] - HANDLE_HEIGHT_M) < 0.14 and 0.2 < p[0] < 1.6]
@@ -86,28 +71,6 @@ def _handle(found: Found) -> Array | None:
     nearest = float(np.sort([p[0] for p in points])[min(1, len(points) - 1)])
     flat = np.mean([p for p in points if abs(p[0] - nearest) < 0.03], axis=0)
     return np.array([flat[0], flat[1], float(np.median([p[2] for p in points]))])
-
-
-def _square(answers: Answers, handles: Sequence[Array]) -> Array:
-    """The level direction into the cabinets: square to their fronts, else to the line through handles far apart, else straight ahead."""
-    points = [p[:2] for p in answers.get("face", Found()).all() if abs(p[2] - HANDLE_HEIGHT_M) < 0.25]
-    best: list[Array] = []
-    for i, a in enumerate(points):
-        for b in points[:i]:
-            along = a - b
-            length = float(np.linalg.norm(along))
-            if length > 0.15 and abs(along[1]) > abs(along[0]):
-                on = [p for p in points if abs(float(along[0] * (p - b)[1] - along[1] * (p - b)[0])) < 0.015 * length]
-                best = on if len(on) > len(best) else best
-    if len(best) >= 4:
-        _, _, directions = np.linalg.svd(np.stack(best) - np.mean(best, axis=0))
-        along = directions[0] * (1.0 if directions[0][1] > 0 else -1.0)
-    elif len(handles) >= 2 and handles[0][1] - handles[-1][1] > 0.3:
-        along = (handles[0] - handles[-1])[:2]
-    else:
-        return np.array([1.0, 0.0, 0.0])
-    along = along / np.linalg.norm(along)
-    return np.array([along[1], -along[0], 0.0])
 
 
 def _named(scene: Scene, handles: Sequence[Array], name: str) -> Array | None:
@@ -137,7 +100,7 @@ def _take(scene: Scene, handle: Array, into: Array, side: float) -> Intent:
     moves: list[Move] = []
     if scene.page.opening_m < 0.07:
         moves.append(Move(tip, "keep", "open"))
-    if aside < ALIGNED_M and gap < BEFORE_M + 0.03 and scene.forward():
+    if aside < (ALIGNED_M if gap > BEFORE_M - 0.02 else 2 * ALIGNED_M) and gap > -0.02 and scene.forward():
         moves += [Move(tip, forward, "close", True)] if gap < 0.012 else line(tip, handle, forward, "close", True)
     else:
         back = tip - max(0.0, float((tip - before) @ into)) * into
@@ -194,7 +157,7 @@ def _hinge_between(earlier: Array, now: Array, side: float) -> Array:
     half = float(np.linalg.norm(chord)) / 2
     radius = math.hypot(LEAF_M, HANDLE_OUT_M)
     across = np.array([chord[1], -chord[0]]) / (2 * half) * side
-    flat = (now + earlier)[:2] / 2 - math.sqrt(max(radius**2 - half**2, 0.0)) * across
+    flat = (now + earlier)[:2] / 2 + math.sqrt(max(radius**2 - half**2, 0.0)) * across
     return np.array([flat[0], flat[1], now[2]])
 
 
