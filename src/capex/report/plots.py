@@ -228,7 +228,7 @@ def truncation_figure(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Fi
                 ax.plot([x, x], [low, high], color=PAPER, linewidth=2.0, solid_capstyle="butt")
                 ax.plot([x, x], [low, high], color=INK, linewidth=0.9, solid_capstyle="butt")
                 ax.text(x, high + 0.015, f"{row.plans.n}", ha="center", va="bottom", fontsize=6, color=MUTED)
-        ax.set_xticks(range(len(lows)), [names[low] for low in lows])
+        ax.set_xticks(range(len(lows)), [names[low].replace(" to ", "\nto ") for low in lows])
         ax.set_ylim(0, 1.05)
         ax.set_yticks([0, 0.5, 1], ["0", "50", "100 %"])
         ax.set_xlabel("reach labels seen before the episode")
