@@ -10,7 +10,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-robosuite = pytest.importorskip("robosuite")
+pytest.importorskip("robosuite")
+
+import robosuite
 
 from capex import worlds
 from capex.campaign.expert import run_expert
@@ -82,7 +84,7 @@ def test_a_controller_that_the_fast_step_does_not_know_is_named() -> None:
         use_camera_obs=False,
         has_offscreen_renderer=False,
     )
-    with pytest.raises(CapexError, match="JOINT_VELOCITY .*stepping='original'"):
+    with pytest.raises(CapexError, match=r"JOINT_VELOCITY .*stepping='original'"):
         Fast(env)
     env.close()
 
