@@ -6,6 +6,7 @@ led to nothing. Where the sequence stands is read off the tip: on the track, in 
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -81,7 +82,7 @@ def _left(track: Track, tip: Array) -> list[Array] | None:
     """Which pushes are still ahead of a tip that is on the track; None when it is not on it."""
     points = [track.begin, *track.pushes]
     best: tuple[float, int, float] | None = None
-    for k, (a, b) in enumerate(zip(points, points[1:], strict=False)):
+    for k, (a, b) in enumerate(itertools.pairwise(points)):
         leg = b - a
         along = float(np.clip((tip - a) @ leg / max(float(leg @ leg), 1e-9), 0.0, 1.0))
         off = float(np.linalg.norm(tip - (a + along * leg)))
@@ -222,10 +223,24 @@ def swing_handle(scene: Scene) -> Asking:
     answers = (yield asks) if asks else {}
     pivot, grip = _handle(answers)
     if pivot is None or grip is None:
-        return lost(scene, f"{words[1]} handle")
+        return _swing_on(scene, side) or lost(scene, f"{words[1]} handle")
     if drive := stand(scene, grip, (0.44, 0.56, 0.62), 0.20):
         return Intent("Drive so that the faucet's handle is in front of the hand.", drive=drive)
     return follow(scene, _handle_track(scene, pivot, grip, side))
+
+
+def _swing_on(scene: Scene, side: float) -> Intent | None:
+    """The hand hides the handle that it has come down beside: push outwards as far as a swing is long, counted from where it came down."""
+    spots = [np.array(w.target_cm) / 100 for w in scene.page.since_base_motion() if w.target_cm is not None]
+    lowered = [k for k in range(1, len(spots)) if spots[k][2] < spots[k - 1][2] - 0.02]
+    low = 0.49 < scene.tip[2] < 0.56 and scene.points_down() and scene.page.opening_m < 0.01
+    if not low or not lowered or any(p[2] > scene.tip[2] + 0.03 for p in spots[lowered[-1] :]):
+        return None
+    swung = side * float(scene.tip[1] - spots[lowered[-1]][1])
+    if not -0.03 < swung < 0.11:
+        return None
+    goal = scene.tip + np.array([-0.012, 0.05 * side, 0.0])
+    return Intent("The hand hides the handle beside it: push on outwards.", tuple(line(scene.tip, goal, "keep", touch=True)))
 
 
 def _handle(answers: Answers) -> tuple[Array | None, Array | None]:
@@ -319,7 +334,7 @@ def _head_track(scene: Scene, bar: Array) -> Track:
         """Where the tip is when it touches the bar from below at an opening, so far below."""
         back = HEAD_M * (math.cos(now) - math.cos(angle)) + 0.028 * (math.sin(angle) - math.sin(now))
         rise = HEAD_M * (math.sin(angle) - math.sin(now)) + 0.028 * (math.cos(angle) - math.cos(now))
-        return bar + np.array([back + deeper, 0.0, rise - 0.022 - gap])
+        return np.asarray(bar + np.array([back + deeper, 0.0, rise - 0.022 - gap]))
 
     begin = under(now, 0.028)
     pushes = [under(now + (HEAD_RAD - now) * k / 4, -0.034 - 0.006 * min(count, 3)) for k in range(1, 5)]

@@ -76,7 +76,9 @@ def _in_line(found: Sequence[Shape]) -> list[Shape]:
         for b in found[k + 1 :]:
             run = np.array(b.centre) - np.array(a.centre)
             length = float(np.linalg.norm(run))
-            off = [abs(float(run[0] * (s.centre[1] - a.centre[1]) - run[1] * (s.centre[0] - a.centre[0]))) / max(length, 1e-9) for s in found]
+            off = [
+                abs(float(run[0] * (s.centre[1] - a.centre[1]) - run[1] * (s.centre[0] - a.centre[0]))) / max(length, 1e-9) for s in found
+            ]
             near = [s for s, o in zip(found, off, strict=True) if o < 0.5 * s.axes[0] + 3]
             if COUNT >= len(near) > len(best):
                 best = near
