@@ -159,7 +159,7 @@ FAUCET_CAPS = {"red": Colour(1.7, 0.885, 3.0, 0.035, 0.25), "blue": Colour(225, 
 
 
 def kettle_lever(view: View, colour: str) -> tuple[Shape, Shape] | None:
-    """The red switch lever at the foot of the kettle of a colour, and that kettle's shell: the colour above a lever says whose it is."""
+    """The red switch lever at the foot of the kettle of a colour, and its shell: the colour right above a lever says whose it is."""
     best: tuple[Shape, Shape] | None = None
     bodies = {name: view.like(c) for name, c in KETTLES.items()}
     for lever in shapes(view, view.like(LEVER) & ~hand_zone(view), 0.00012, 0.05, close=1):

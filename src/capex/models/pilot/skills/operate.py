@@ -223,10 +223,24 @@ def swing_handle(scene: Scene) -> Asking:
     answers = (yield asks) if asks else {}
     pivot, grip = _handle(answers)
     if pivot is None or grip is None:
-        return lost(scene, f"{words[1]} handle")
+        return _swing_on(scene, side) or lost(scene, f"{words[1]} handle")
     if drive := stand(scene, grip, (0.44, 0.56, 0.62), 0.20):
         return Intent("Drive so that the faucet's handle is in front of the hand.", drive=drive)
     return follow(scene, _handle_track(scene, pivot, grip, side))
+
+
+def _swing_on(scene: Scene, side: float) -> Intent | None:
+    """The hand hides the handle that it has come down beside: push outwards as far as a swing is long, counted from where it came down."""
+    spots = [np.array(w.target_cm) / 100 for w in scene.page.since_base_motion() if w.target_cm is not None]
+    lowered = [k for k in range(1, len(spots)) if spots[k][2] < spots[k - 1][2] - 0.02]
+    low = 0.49 < scene.tip[2] < 0.56 and scene.points_down() and scene.page.opening_m < 0.01
+    if not low or not lowered or any(p[2] > scene.tip[2] + 0.03 for p in spots[lowered[-1] :]):
+        return None
+    swung = side * float(scene.tip[1] - spots[lowered[-1]][1])
+    if not -0.03 < swung < 0.11:
+        return None
+    goal = scene.tip + np.array([-0.012, 0.05 * side, 0.0])
+    return Intent("The hand hides the handle beside it: push on outwards.", tuple(line(scene.tip, goal, "keep", touch=True)))
 
 
 def _handle(answers: Answers) -> tuple[Array | None, Array | None]:
