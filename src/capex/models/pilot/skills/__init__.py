@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
+from capex.models.pilot.skills.drive import DRIVE, drive
 from capex.models.pilot.skills.open_door import OPEN, open_door
 from capex.models.pilot.skills.pick_place import PICK, pick_place
 from capex.models.pilot.skills.press import PRESS, press
@@ -23,6 +24,8 @@ def choose(scene: Scene) -> Asking:
         return slide(scene)
     if OPEN.search(scene.page.instruction):
         return open_door(scene)
+    if DRIVE.search(scene.page.instruction):
+        return drive(scene)
     return _lost(scene)
 
 
