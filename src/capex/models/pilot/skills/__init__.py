@@ -8,6 +8,7 @@ from collections.abc import Callable
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
 from capex.models.pilot.skills.cover import COVER, cover
+from capex.models.pilot.skills.drive import DRIVE, drive
 from capex.models.pilot.skills.open_door import OPEN, open_door
 from capex.models.pilot.skills.operate import FAUCET, KETTLE, MIXER, lift_head, press_lever, swing_handle
 from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
@@ -31,6 +32,7 @@ SKILLS: tuple[tuple[re.Pattern[str], Callable[[Scene], Asking]], ...] = (  # the
     (KNOB, turn_off),
     (SLIDE, slide),
     (OPEN, open_door),
+    (DRIVE, drive),
 )
 
 
