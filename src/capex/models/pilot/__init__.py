@@ -37,7 +37,7 @@ from capex.models.retry import as_reply
 from capex.plan import orientation_matrix
 from capex.pose import angle_between
 
-BLUR_PX = 4.0
+BLUR_PX = 2.5
 BLUR_MAX_PX = 100.0
 
 

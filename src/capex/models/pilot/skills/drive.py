@@ -27,7 +27,7 @@ GRID = 20  # spots across an image
 
 @dataclass(frozen=True)
 class Place:
-    """What a place looks like and where it is: heights, depths behind the row's front, width, and how far left of its middle that look is."""
+    """What a place looks like and where it is: heights, depths behind the row's front, width, how far left of its middle the look is."""
 
     heights_m: tuple[float, float]
     depths_m: tuple[float, float]
@@ -70,13 +70,13 @@ def _material(view: View, name: str) -> Mask:
     shade = ndimage.uniform_filter(view.saturation, 7)
     metal = (np.abs(view.hue - 240) < 25) & view.between(0.28, 0.85)
     if name == "fridge":
-        return metal & (view.saturation < 0.035) & (shade < 0.03)
+        return np.asarray(metal & (view.saturation < 0.035) & (shade < 0.03))
     if name == "stove" or name == "microwave":
         return view.like(Colour(210, 0.225, 14, 0.06, 0.04, 0.14))
     if name == "sink":
         return (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.28, 0.85)
     if name == "toaster":
-        return metal & (view.saturation > 0.008) & (shade > 0.0185) & (shade < 0.035)
+        return np.asarray(metal & (view.saturation > 0.008) & (shade > 0.0185) & (shade < 0.035))
     return view.like(Colour(27.3, 0.528, 2.0, 0.025, 0.18, 0.42))
 
 

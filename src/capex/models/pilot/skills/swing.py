@@ -132,25 +132,34 @@ def _below(view: View, bar: Shape) -> list[Pixel]:
 
 def _bar_pose(answers: Answers) -> tuple[Array | None, Array | None]:
     """The bar's middle, and the level direction into the appliance, square to the bar."""
-    found = answers.get("bar", Found())
-    middle = found.agreed()
-    if middle is None:
-        middle = found.middle("wrist")
-    if middle is None:
-        return None, None
-    near = [p for p in found.all() if abs(p[2] - middle[2]) < 0.05 and float(np.linalg.norm((p - middle)[:2])) < 0.25]
-    if len(near) < 2:
-        return middle, np.array([1.0, 0.0, 0.0])
-    flat = np.stack(near)[:, :2]
-    _, size, directions = np.linalg.svd(flat - flat.mean(axis=0))
-    if size[0] < 0.05:
-        return middle, np.array([1.0, 0.0, 0.0])
-    along = directions[0]
+    points = [p for p in answers.get("bar", Found()).all() if 0.40 < p[2] < 1.05]
+    bar = _on_one_line(points)
+    if bar is None:
+        found = answers.get("bar", Found())
+        middle = found.agreed() if found.agreed() is not None else found.middle("wrist")
+        return (None, None) if middle is None else (middle, np.array([1.0, 0.0, 0.0]))
+    centre = bar.mean(axis=0)
+    along = np.linalg.svd((bar - centre)[:, :2])[2][0]
     into = np.array([along[1], -along[0], 0.0]) * (1.0 if along[1] > 0 else -1.0)
-    across = np.array([-into[1], into[0]])
-    ends = flat @ across
-    sideways = (float(ends.min()) + float(ends.max())) / 2 - float(middle[:2] @ across)
-    return middle + np.array([across[0], across[1], 0.0]) * sideways, into
+    across = np.array([-into[1], into[0], 0.0])
+    ends = (bar - centre) @ across
+    return centre + across * (float(ends.min()) + float(ends.max())) / 2, into
+
+
+def _on_one_line(points: list[Array]) -> Array | None:
+    """Those of some points that lie on one level line, the most of them; spots beside a thin bar land on what is behind it."""
+    best: list[Array] = []
+    for i, a in enumerate(points):
+        for b in points[i + 1 :]:
+            way = b - a
+            length = float(np.linalg.norm(way))
+            if not 0.08 < length < 0.35 or abs(way[2]) > 0.03 or abs(way[0]) > 0.75 * length:
+                continue
+            d = way / length
+            on = [p for p in points if float(np.linalg.norm((p - a) - ((p - a) @ d) * d)) < 0.016]
+            if len(on) > len(best) or (len(on) == len(best) and np.mean([p[0] for p in on]) < np.mean([p[0] for p in best])):
+                best = on
+    return np.stack(best) if len(best) >= 3 else None
 
 
 def _front(answers: Answers, handle: Array, into: Array) -> float | None:
