@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from capex.campaign import events as ev
 from capex.campaign.core import Core, Turn, Waiting
 from capex.errors import CapexError
 from capex.ledger import Spend
-from lab.campaigns import collect, contents
+from lab.campaigns import TESTS, collect, contents
 from lab.model import LabModel
 
 
@@ -30,6 +34,14 @@ def test_a_worker_that_dies_is_replaced_and_its_attempts_continue(shm):
 def test_a_worker_that_always_dies_stops_its_chain_with_a_sentence(shm):
     with pytest.raises(CapexError, match=r"the worker process died \(exit code 9\) 3 times over start 0 of lab.world:deadly"):
         collect(shm / "run", "lab.world:deadly", arm="base", starts="0:1", parallel=2)
+
+
+def test_a_script_without_a_guard_gets_a_sentence(shm):
+    script = shm / "script.py"
+    script.write_text(f"import capex\ncapex.collect('lab.world:low', out='{shm}/run', model='lab.model:', starts='0:1', parallel=2)\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, check=False)
+    assert "worker processes die as they start (exit code 1); a script that calls capex.collect" in done.stderr.splitlines()[-1]
 
 
 def test_a_model_object_stays_in_its_process(shm):

@@ -30,7 +30,7 @@ from capex.campaign.board import Board
 from capex.campaign.chain import ChainPlan
 from capex.campaign.check import refuse_the_impossible, specs_of, work_of
 from capex.campaign.driver import ChainRun, Driver, Wish
-from capex.campaign.engines import Engine, Failed, Setup
+from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
 from capex.campaign.manifest import open_campaign
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.settings import Settings, read_config, resolve
@@ -91,9 +91,7 @@ def collect(
     ready = prepare(names, config=config, model=model, **options)
     settings = ready.settings
     _refuse_an_empty_purse(ready)
-    run, price = open_campaign(
-        settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=_gl_backend(settings)
-    )
+    run, price = open_campaign(settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=_gl_backend())
     settings = _with_own_prompt(settings, run)
     work = work_of(settings, price)
     spend = Spend(run.path / SPEND)
@@ -110,7 +108,7 @@ def collect(
         wish = stack.enter_context(_interrupts())
         failures: list[Failed | CapexError] = []
         if left != 0:
-            engine = _engine(settings, setup, max(1, settings.round_size) * len(chains))
+            engine = _engine(settings, setup, ready.model, settings.round_size * len(chains))
             stack.callback(engine.close)
             board.slots = engine.slots
             driver = Driver(run.path, chains, engine, board, tell, hours=settings.campaign_hours)
@@ -174,8 +172,10 @@ def _chains(
     return chains, board
 
 
-def _engine(settings: Settings, setup: Setup, useful: int) -> Engine:
-    """The engine that was asked for, with no more slots than can be used."""
+def _engine(settings: Settings, setup: Setup, model: Model, useful: int) -> Engine:
+    """The engine that was asked for. A model that computes here leaves its core to nobody, so few episodes share one."""
+    processes = min(settings.parallel, useful)
+    each = EPISODES_OF_A_BUSY_CORE if getattr(model, "computes_here", False) else EPISODES_PER_CORE
     if settings.ray is not None:
         from capex.campaign.engines.ray import RayCluster
 
@@ -183,11 +183,10 @@ def _engine(settings: Settings, setup: Setup, useful: int) -> Engine:
     if settings.parallel > 1:
         from capex.campaign.engines.processes import Processes
 
-        return Processes(setup, min(settings.parallel, useful), settings.slots)
-    from capex.campaign.engines import EPISODES_PER_CORE
+        return Processes(setup, processes, settings.slots or processes * each)
     from capex.campaign.engines.threads import Threads
 
-    return Threads(setup, settings.slots or EPISODES_PER_CORE)
+    return Threads(setup, settings.slots or each)
 
 
 def _with_own_prompt(settings: Settings, run: Run) -> Settings:
@@ -202,7 +201,7 @@ def _with_own_prompt(settings: Settings, run: Run) -> Settings:
     return replace(settings, prompt=place)
 
 
-def _gl_backend(settings: Settings) -> str:
+def _gl_backend() -> str:
     """For the fingerprint: what draws; empty where nothing does."""
     try:
         from capex.worlds import render
