@@ -36,6 +36,7 @@ class Finding:
     what: str
     verdict: Verdict
     detail: str
+    fix: str = ""  # a line to copy into a shell
 
 
 def examine() -> list[Finding]:
@@ -61,10 +62,8 @@ def examine_world(world: str) -> list[Finding]:
     from capex.worlds.robocasa.needs import examine_needs
 
     if world == "robocasa":
-        return [
-            Finding(f"robocasa: {n.what}", "ok" if n.there else "missing", n.found if n.there else f"{n.found}\n{n.fix}")
-            for n in examine_needs()
-        ]
+        needs = examine_needs()
+        return [Finding(f"robocasa: {n.what}", "ok" if n.there else "missing", n.found, "" if n.there else n.fix) for n in needs]
     try:
         env = worlds.make(f"{world}:{next(iter(worlds.tasks(world)))}")
         env.reset(Start(env.spec.task, 0))
@@ -114,3 +113,5 @@ def print_findings(findings: list[Finding], console: Console) -> None:
     for f in findings:
         table.add_row(f.what, f"[{colours[f.verdict]}]{f.verdict}[/]", escape(f.detail))
     console.print(table)
+    if fixes := [f.fix for f in findings if f.fix]:
+        console.print("What mends it, in this order:", "", *fixes, sep="\n", markup=False, highlight=False, soft_wrap=True)

@@ -26,16 +26,16 @@ class Doctor:
     """Also look for what this world needs and how to get it: robosuite or robocasa."""
 
     def run(self) -> int:
-        """Print the findings; fails when something that every user needs does not work."""
+        """Print the findings; fails when something that every user needs, or the world that was asked for, does not work."""
         from capex.doctor import examine, examine_model, examine_world, print_findings
 
         findings = examine()
-        if self.world is not None:
-            findings += examine_world(self.world)
+        asked = examine_world(self.world) if self.world is not None else []
+        findings += asked
         if self.model is not None:
             findings += examine_model(self.model)
         print_findings(findings, console)
-        return 1 if any(f.verdict == "failed" for f in findings) else 0
+        return 1 if any(f.verdict == "failed" for f in findings) or any(f.verdict == "missing" for f in asked) else 0
 
 
 @dataclass(frozen=True)
