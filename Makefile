@@ -4,7 +4,7 @@ export VENV
 
 .PHONY: demo test check clean
 
-demo:  ## the expert on two tasks: picture strips and videos in demo/
+demo:  ## the whole tour: campaign, report, film and dataset in demo/
 	@sh scripts/setup.sh core
 	$(VENV)/bin/capex demo --out demo
 

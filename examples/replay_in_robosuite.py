@@ -50,6 +50,8 @@ def restored(file: Path, demo: str) -> tuple[Any, np.ndarray]:
     env.sim.reset()
     env.sim.set_state_from_flattened(states[0])
     env.sim.forward()
+    arm = env.robots[0].part_controllers["right"]  # it measured, and chose the posture it returns to, before the state was set
+    arm.update_initial_joints(env.sim.data.qpos[arm.qpos_index])
     return env, actions
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sets up everything a fresh Debian, Ubuntu or macOS machine needs: the virtual environment, the packages, the GL libraries.
+# Sets up everything a fresh Debian, Ubuntu or macOS machine needs: the virtual environment, the packages, the GL libraries, a browser for the tests.
 # Usage: scripts/setup.sh core|test      (python: $PYTHON, default python3; environment: $VENV, default .venv)
 set -eu
 what=${1:-core}
@@ -33,9 +33,10 @@ if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ constraints.txt -nt
     if [ "$what" = test ]; then
         say "installing capex with its test tools, robosuite and the judges of its datasets (a few minutes)"
         $pip install -c constraints.txt -e ".[dev,robosuite,judges,students]"
-        # Without their dependencies: robosuite pins a mink that needs numpy below 2, and leaves mujoco open to versions it breaks on;
-        # LeRobot, torchvision and robomimic pin a torch, an av and viewers that the tests do not need (see docs/dataset.md).
-        $pip install -c constraints.txt --no-deps robosuite lerobot torchvision robomimic
+        # Without their dependencies: LeRobot, torchvision and robomimic pin a torch, an av and viewers that the tests do not need
+        # (see docs/dataset.md); robosuite pins a mink that needs numpy below 2 (see docs/robosuite.md).
+        $pip install -c constraints.txt --no-deps lerobot torchvision robomimic
+        "$venv/bin/capex" install robosuite --constraint constraints.txt >/dev/null
     else
         say "installing capex"
         $pip install -c constraints.txt -e .
@@ -52,5 +53,18 @@ if [ "$(uname -s)" = Linux ] && ! "$venv/bin/python" -c 'from capex.worlds impor
         say "no OpenGL library was found; install the packages libegl1 and libgl1 (or libosmesa6), for example: sudo apt-get install libegl1 libgl1"
         exit 1
     fi
+fi
+
+# The tests open the report in a real browser. $CHROMIUM names one that is installed elsewhere.
+browser() {
+    for name in "${CHROMIUM:-chromium}" chromium-browser google-chrome google-chrome-stable chrome \
+        "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"; do
+        if command -v "$name" >/dev/null 2>&1; then return 0; fi
+    done
+    return 1
+}
+if [ "$what" = test ] && ! browser; then
+    if root; then apt_install chromium fonts-dejavu-core || true; fi
+    browser || { say "the tests need Chromium or Chrome and found none; install the package chromium (sudo apt-get install chromium) or set CHROMIUM to the program"; exit 1; }
 fi
 echo $(($(date +%s) - began)) > "$venv/.setup-seconds"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -30,11 +31,19 @@ AREAS = {  # area of the time budget -> test files
         "test_stats",
     ),
     "export and LeRobot": ("test_certify", "test_export", "test_hdf5", "test_lerobot"),
-    "pilot and collect": ("test_pilot",),
+    "pilot and collect": ("test_campaign", "test_pilot", "test_replay"),
+    "report and browser": ("test_report",),
     "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
-    "robosuite": ("test_robosuite",),
+    "robosuite": ("test_robosuite", "test_robocasa"),
 }
 _began = time.perf_counter()
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk in memory, for tests that flush thousands of small files
+
+
+@pytest.fixture
+def shm():
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="capex-test-") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ Reaching depends on the features, so that there is something to calibrate; succe
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -107,9 +108,14 @@ def record(
     )
 
 
-def commit(chain: Chain, made: EpisodeRecord, seconds: float = 30.0, steps: Mapping[str, Any] = NO_STEPS) -> Path:
-    """Write an episode as a campaign does."""
-    return chain.commit(made.start, made.as_json(), {"episode_s": seconds, "unix_time": 1794700000.0}, steps)
+def commit(chain: Chain, made: EpisodeRecord, seconds: float = 30.0) -> Path:
+    """Write an episode where a campaign would; unlike a campaign, without waiting for the disk, since thousands are made."""
+    folder = chain.episode(made.start)
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps(made.as_json()), encoding="utf-8")
+    (folder / "timing.json").write_text(json.dumps({"episode_s": seconds, "unix_time": 1794700000.0}), encoding="utf-8")
+    np.savez(folder / "steps.npz", **NO_STEPS)
+    return folder
 
 
 def settings(arms: Sequence[str], tasks: Sequence[str], **changes: Any) -> dict[str, Any]:

@@ -1,12 +1,10 @@
-"""Campaigns: the same records however they are run, resumed or disturbed; budgets and errors as promised."""
+"""Campaigns: the same records however they are run, resumed or disturbed."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,56 +14,11 @@ import pytest
 import capex
 from capex.campaign import events as ev
 from capex.campaign.chain import ChainPlan
-from capex.campaign.patience import Pauses
 from capex.errors import CapexError
 from capex.ledger import Spend
 from capex.store import Chain, read_json
-
-TESTS = Path(__file__).parent
-TIMES = ("timing.json", "exchange_times.jsonl", "spend.jsonl", "manifest.json", "live.json")
-SMALL = {"arm": "capex,base", "model": "lab.model:", "starts": "0:4", "image_size": 32, "decisions": 6}
-TASKS = "lab.world:low,high"
-QUICK = Pauses(first_s=0.05)
-PRICES = """
-[[price]]
-model = "{model}"
-fresh = {fresh}
-output = {output}
-source = "a test"
-checked = 2026-01-01
-"""
-
-
-def collect(out: Path, names: str = TASKS, **options):
-    events: list[ev.Event] = []
-    watch = options.pop("watch", None)
-
-    def both(event, board):
-        events.append(event)
-        if watch is not None:
-            watch(event, board)
-
-    run = capex.collect(names, out=out, watch=both, **{**SMALL, "pauses": QUICK, **options})
-    return run, events
-
-
-def contents(run: Path) -> dict[str, bytes]:
-    """Every file of a run but for times and locks."""
-    files = [p for p in sorted((run / "chains").rglob("*")) if p.is_file() and p.name not in TIMES and not p.name.startswith(".")]
-    return {str(p.relative_to(run)): p.read_bytes() for p in files}
-
-
-def kinds(events) -> list[str]:
-    return [type(e).__name__ for e in events]
-
-
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk in memory: these tests flush thousands of small files
-
-
-@pytest.fixture
-def tmp_path():
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="capex-test-") as folder:
-        yield Path(folder)
+from conftest import MEMORY
+from lab.campaigns import cli, collect, contents, flags, kinds
 
 
 @pytest.fixture(scope="module")
@@ -75,42 +28,31 @@ def undisturbed():
         yield Path(folder) / "run"
 
 
-def cli(*words: str, **options) -> subprocess.Popen:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "capex.cli", *words]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-
-
-def flags(out: Path, **options) -> list[str]:
-    said = {**SMALL, **options}
-    return ["collect", TASKS, "--out", str(out), *(w for k, v in said.items() for w in (f"--{k.replace('_', '-')}", str(v)))]
-
-
 # -- the same records ------------------------------------------------------------------------------------------------------------------
 
 
-def test_records_do_not_depend_on_workers_engine_or_order(undisturbed, tmp_path):
+def test_records_do_not_depend_on_workers_engine_or_order(undisturbed, shm):
     for name, options in {"one": {"slots": 1}, "processes": {"parallel": 2}}.items():
-        collect(tmp_path / name, **options)
-        assert contents(tmp_path / name) == contents(undisturbed), name
+        collect(shm / name, **options)
+        assert contents(shm / name) == contents(undisturbed), name
     assert len(contents(undisturbed)) > 4 * 4 * 4
 
 
-def test_rounds_share_a_snapshot_whatever_the_engine_and_however_the_run_grows(tmp_path):
-    collect(tmp_path / "one", round_size=3, starts="0:7", slots=1)
-    collect(tmp_path / "two", round_size=3, starts="0:7", parallel=2)
-    collect(tmp_path / "grown", round_size=3, starts="0:4")
-    collect(tmp_path / "grown", round_size=3, starts="0:7")
-    assert contents(tmp_path / "one") == contents(tmp_path / "two") == contents(tmp_path / "grown")
-    records = [read_json(tmp_path / f"one/chains/lab.world--high--capex/episodes/{n:04d}/record.json") for n in range(7)]
+def test_rounds_share_a_snapshot_whatever_the_engine_and_however_the_run_grows(shm):
+    collect(shm / "one", round_size=3, starts="0:7", slots=1)
+    collect(shm / "two", round_size=3, starts="0:7", parallel=2)
+    collect(shm / "grown", round_size=3, starts="0:4")
+    collect(shm / "grown", round_size=3, starts="0:7")
+    assert contents(shm / "one") == contents(shm / "two") == contents(shm / "grown")
+    records = [read_json(shm / f"one/chains/lab.world--high--capex/episodes/{n:04d}/record.json") for n in range(7)]
     assert [r["position"] for r in records] == list(range(7))
     seen = [r["labels_before"] for r in records]
     assert seen[0] == seen[1] == seen[2] == 0 < seen[3] == seen[4] == seen[5] < seen[6]
 
 
-def test_a_place_is_known_from_what_the_run_holds(tmp_path, undisturbed):
+def test_a_place_is_known_from_what_the_run_holds(shm, undisturbed):
     held = {p.name: p for p in (undisturbed / "chains/lab.world--low--capex/episodes").iterdir()}
-    chain = Chain(tmp_path / "chain")
+    chain = Chain(shm / "chain")
     chain.episodes_path.mkdir(parents=True)
     for name in ("0001", "0002"):
         os.symlink(held[name], chain.episodes_path / name)
@@ -125,21 +67,21 @@ def test_a_place_is_known_from_what_the_run_holds(tmp_path, undisturbed):
     assert plan.memory.attempts == 2
 
 
-def test_until_successes_goes_on_over_further_starts(tmp_path):
-    run, events = collect(tmp_path / "run", "lab.world:high", arm="base", starts="0:2", until_successes=3)
+def test_until_successes_goes_on_over_further_starts(shm):
+    run, events = collect(shm / "run", "lab.world:high", arm="base", starts="0:2", until_successes=3)
     (chain,) = run.chains
     assert chain.successes == 3
     assert [e.index for e in chain.episodes] == list(range(len(chain.episodes)))
     assert len(chain.episodes) > 3
     assert chain.episodes[-1].record.success
-    again, events = collect(tmp_path / "run", "lab.world:high", arm="base", starts="0:2", until_successes=3)
+    again, events = collect(shm / "run", "lab.world:high", arm="base", starts="0:2", until_successes=3)
     assert "EpisodeBegan" not in kinds(events)
-    more, _ = collect(tmp_path / "run", "lab.world:high", arm="base", starts="0:2", until_successes=4, max_starts=len(chain.episodes) + 1)
+    more, _ = collect(shm / "run", "lab.world:high", arm="base", starts="0:2", until_successes=4, max_starts=len(chain.episodes) + 1)
     assert len(more.episodes) == len(again.episodes) + 1
 
 
-def test_a_fast_chain_does_not_leave_its_arm_behind(undisturbed, tmp_path):
-    _, events = collect(tmp_path / "run", slots=1)
+def test_a_fast_chain_does_not_leave_its_arm_behind(undisturbed, shm):
+    _, events = collect(shm / "run", slots=1)
     order = [(e.position, e.chain) for e in events if isinstance(e, ev.EpisodeEnded)]
     assert [position for position, _ in order] == sorted(position for position, _ in order)
     assert len({chain for _, chain in order[:4]}) == 4
@@ -148,8 +90,8 @@ def test_a_fast_chain_does_not_leave_its_arm_behind(undisturbed, tmp_path):
 # -- resume ----------------------------------------------------------------------------------------------------------------------------
 
 
-def test_finished_episodes_are_never_run_again(undisturbed, tmp_path):
-    out = tmp_path / "run"
+def test_finished_episodes_are_never_run_again(undisturbed, shm):
+    out = shm / "run"
     collect(out, starts="0:2")
     spent = Spend(out / "spend.jsonl").account().attempts
     _, events = collect(out, starts="0:2")
@@ -159,8 +101,8 @@ def test_finished_episodes_are_never_run_again(undisturbed, tmp_path):
     assert contents(out) == contents(undisturbed)
 
 
-def test_changed_settings_are_refused_with_a_list_and_more_arms_are_not(tmp_path):
-    out = tmp_path / "run"
+def test_changed_settings_are_refused_with_a_list_and_more_arms_are_not(shm):
+    out = shm / "run"
     collect(out, arm="capex", starts="0:1", tau=0.4)
     with pytest.raises(CapexError, match=r"sampling.effort: 'medium' before, 'low' now; arms.capex.tau: 0.4 before, 0.7 now"):
         collect(out, arm="capex", starts="0:1", tau=0.7, effort="low")
@@ -170,12 +112,12 @@ def test_changed_settings_are_refused_with_a_list_and_more_arms_are_not(tmp_path
     assert len(run.episodes) == 8
 
 
-def test_a_fork_begins_with_the_runs_episodes_and_is_found_again(tmp_path, undisturbed):
-    out = tmp_path / "run"
+def test_a_fork_begins_with_the_runs_episodes_and_is_found_again(shm, undisturbed):
+    out = shm / "run"
     collect(out, starts="0:2")
     before = contents(out)
     forked, _ = collect(out, starts="0:3", tau=0.9, fork=True)
-    assert forked.path == tmp_path / "run-fork1"
+    assert forked.path == shm / "run-fork1"
     assert forked.manifest["forked_from"]["changed"] == [{"name": "arms.capex.tau", "before": 0.5, "now": 0.9}]
     assert contents(out) == before
     assert {k: v for k, v in contents(forked.path).items() if k in before} == before
@@ -184,17 +126,17 @@ def test_a_fork_begins_with_the_runs_episodes_and_is_found_again(tmp_path, undis
     again, _ = collect(out, starts="0:4", tau=0.9, fork=True)
     assert again.path == forked.path
     assert len(again.episodes) == 16
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "run-fork1"]
+    assert sorted(p.name for p in shm.iterdir()) == ["run", "run-fork1"]
     with pytest.raises(CapexError, match="another seed"):
         collect(out, seed=1, fork=True)
     with pytest.raises(CapexError, match="nothing to branch"):
         collect(out, fork=True)
 
 
-def test_killed_at_random_moments_it_ends_with_the_same_records_and_pays_nothing_twice(undisturbed, tmp_path):
-    out, rng, kills, slots = tmp_path / "run", random.Random(3), 3, 4
+def test_killed_at_random_moments_it_ends_with_the_same_records_and_pays_nothing_twice(undisturbed, shm):
+    out, rng, kills, slots = shm / "run", random.Random(3), 3, 4
     model = "lab.model:delay=0.04"
-    reference = tmp_path / "reference"
+    reference = shm / "reference"
     collect(reference, model=model)
     for _ in range(kills):
         done = len(list(out.glob("chains/*/episodes/0*")))

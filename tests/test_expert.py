@@ -109,4 +109,4 @@ def test_task_lists_are_read():
     with pytest.raises(CapexError, match="names no task"):
         parse_names("kitchen:")
     with pytest.raises(CapexError, match="has no expert"):
-        list(run_expert("robosuite:Lift", [0], None))
+        list(run_expert("robocasa:CloseFridge", [0], None))

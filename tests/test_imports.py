@@ -9,14 +9,18 @@ import capex
 
 ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
-    "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite.py", "bench.py"),
-    "robosuite": ("worlds/robosuite.py", "bench.py"),
+    "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite/", "worlds/robocasa/", "bench.py"),
+    "robosuite": ("worlds/robosuite/", "bench.py"),
+    "numba": ("worlds/robosuite/kernel.py",),
     "OpenGL": ("worlds/render.py",),
     "av": ("film.py", "export/video.py"),
-    "pyarrow": ("export/features.py", "export/lerobot.py", "export/rolling.py"),
+    "jinja2": ("report/page.py",),
+    "markupsafe": ("report/",),
+    "matplotlib": ("worlds/kitchen/reach.py", "report/"),
+    "scipy": ("stats.py", "models/pilot/"),
+    "pyarrow": ("export/features.py", "export/lerobot.py", "export/rolling.py", "worlds/robocasa/human.py"),
     "h5py": ("export/hdf5.py",),
-    "matplotlib": ("worlds/kitchen/reach.py",),
-    "scipy": ("stats.py",),
+    "ray": ("campaign/engines/",),
     "statsmodels": ("stats.py",),
     "tyro": ("cli",),
     "openai": ("models/",),
@@ -39,13 +43,27 @@ LAYERS = {
     "arms.py": ("errors", "plan"),
     "tools.py": ("arms", "models", "plan", "worlds"),
     "reading.py": ("errors", "models", "plan", "pose", "tools"),
-    "observation.py": ("executor", "models", "plan", "pose", "worlds"),
+    "observation.py": ("executor", "models", "pictures", "plan", "pose", "worlds"),
     "perception.py": ("errors", "pose", "worlds"),
     "prompts/__init__.py": ("arms", "errors", "executor", "plan", "tools", "worlds"),
     "memory/record.py": ("executor", "plan", "pose"),
     "calibrator.py": ("executor", "plan", "pose"),
     "commit.py": (),
     "stats.py": ("pose",),
+    "report/data.py": ("errors", "memory", "models", "pose", "run", "store", "worlds"),
+    "report/sources.py": ("arms", "report"),
+    "report/compare.py": ("report", "stats"),
+    "report/experience.py": ("report", "stats"),
+    "report/calibration.py": ("pose", "report", "stats"),
+    "report/costs.py": ("errors", "ledger", "models", "prices", "report"),
+    "pictures.py": (),
+    "campaign/names.py": ("errors", "worlds"),
+    "campaign/settings.py": ("arms", "campaign", "demonstrator", "errors", "models", "pictures"),
+    "campaign/chain.py": ("errors", "memory", "pictures", "store"),
+    "campaign/core.py": ("models",),
+    "campaign/events.py": (),
+    "campaign/board.py": ("campaign", "run", "stats"),
+    "campaign/driver.py": ("arms", "campaign", "errors", "store"),
     "demonstrator.py": (
         "arms",
         "calibrator",
@@ -62,20 +80,6 @@ LAYERS = {
         "reading",
         "recorder",
         "tools",
-        "worlds",
-    ),
-    "collect.py": (
-        "arms",
-        "demonstrator",
-        "errors",
-        "executor",
-        "ledger",
-        "memory",
-        "models",
-        "plan",
-        "prices",
-        "recorder",
-        "store",
         "worlds",
     ),
 }
@@ -103,6 +107,13 @@ def test_dependencies_point_one_way():
     for place, allowed in LAYERS.items():
         used = {m.split(".")[1] for m in _imports(ROOT / place) if m.startswith("capex.")}
         assert used <= set(allowed), f"{place} imports {sorted(used - set(allowed))}"
+
+
+def test_the_reports_numbers_know_nothing_of_its_pictures():
+    drawing = {"tables", "figures", "plots", "strips", "cards", "drawing", "sections", "page"}
+    for name in ("data", "sources", "compare", "experience", "calibration", "costs"):
+        used = {m.split(".")[2] for m in _imports(ROOT / "report" / f"{name}.py") if m.startswith("capex.report.")}
+        assert not used & drawing, f"report/{name}.py imports {sorted(used & drawing)}"
 
 
 def test_there_is_no_utils_module():

@@ -42,6 +42,10 @@ TASKS = (
     "PickPlaceCounterToStove",
     "PickPlaceToasterToCounter",
     "PickPlaceSinkToCounter",
+    "TurnOnElectricKettle",
+    "TurnOnSinkFaucet",
+    "TurnOffStove",
+    "OpenStandMixerHead",
 )
 
 

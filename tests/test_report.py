@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import subprocess
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -23,11 +24,13 @@ from capex.models import Usage
 from capex.report import calibration, compare, costs, experience
 from capex.report.cards import choose_twins, sample
 from capex.report.data import load
+from capex.report.sections.summary import summary
 from capex.report.sources import group, main_source
 from capex.report.tables import Row, Table, latex, p_value, percent, rate, significant
 
 TASKS = ["CloseFridge", "PickPlaceCounterToStove"]
 ARMS = ["capex", "base", "capex-fresh"]
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")  # what matplotlib says of a layout that does not fit
 
 
 def sources_of(*paths):
@@ -124,6 +127,16 @@ def test_sources_without_a_common_start_get_fisher_and_cochran_mantel_haenszel(t
     assert (a, b) == (compare.Tally(4, 20), compare.Tally(15, 20))
     assert p == pytest.approx(0.0012, abs=1e-4)
     assert found.across.p < 1e-4
+
+
+def test_runs_that_are_compared_though_their_settings_differ_say_so(tmp_path):
+    one = runs.new_run(tmp_path / "one", ["base"], ["CloseFridge"], range(2), sampling={"effort": "low"})
+    two = runs.new_run(tmp_path / "two", ["capex"], ["CloseFridge"], range(2), sampling={"effort": "high"})
+    fill(one, "CloseFridge", "base", "01")
+    fill(two, "CloseFridge", "capex", "11")
+    sources = sources_of(one.path, two.path)
+    notes = summary([compare.totals(s) for s in sources], compare.comparisons(sources)).notes
+    assert notes == ["capex · made-up (stand-in) and base · made-up (stand-in) also differ in sampling.effort."]
 
 
 def test_memory_is_judged_without_first_episodes_and_split_by_a_success_in_memory(tmp_path):
@@ -350,7 +363,7 @@ def test_tables_escape_what_latex_and_csv_would_read():
         r"a\_b \& 50\% of \$5 \{x\} \textbackslash{}input\{y\} \textasciitilde{} \textasciicircum{} \# \textless{}b\textgreater{}" in text
     )
     assert r"$\infty$" in text
-    assert latex("τ − 1 ≥ …".replace("−", "\N{MINUS SIGN}")) == r"$\tau$ $-$ 1 $\ge$ \dots{}"
+    assert latex("τ \N{MINUS SIGN} 1 ≥ …") == r"$\tau$ $-$ 1 $\ge$ \dots{}"
     (row,) = csv.DictReader(table.csv().splitlines())
     assert row == {"x": nasty, "y": "inf", "z": ""}
 
@@ -410,14 +423,20 @@ def test_csv_holds_the_numbers_that_the_page_shows(written, synthetic):
     assert len(starts) == 16
 
 
-def test_a_report_in_the_same_folder_replaces_the_earlier_one_and_nothing_else(synthetic, tmp_path):
-    runs.campaign(tmp_path / "small", ["CloseFridge"], ["base"], 2)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Two starts of the base arm."""
+    path = tmp_path_factory.mktemp("small") / "run"
+    runs.campaign(path, ["CloseFridge"], ["base"], 2)
+    return path
+
+
+def test_a_report_in_the_same_folder_replaces_the_earlier_one_and_nothing_else(written, small, tmp_path):
     out = tmp_path / "out"
-    (out / "figures").mkdir(parents=True)
+    shutil.copytree(written, out)
     (out / "figures" / "mine.svg").write_text("mine")
-    report.write([synthetic], out, strips=0)
     assert (out / "figures" / "reliability.svg").exists()
-    page = report.write([tmp_path / "small"], out, strips=0)
+    page = report.write([small], out, strips=0)
     assert page == out / "report.html"
     assert not (out / "figures" / "reliability.svg").exists()
     assert (out / "figures" / "mine.svg").read_text() == "mine"
@@ -470,6 +489,18 @@ def test_a_half_finished_run_with_a_damaged_record_and_no_success_says_all_of_it
     assert "no image of it was kept" in text  # strips
 
 
+def test_a_run_of_invalid_attempts_alone_says_what_went_wrong(tmp_path):
+    run = runs.new_run(tmp_path / "r", ["capex"], ["CloseFridge"], [0])
+    ledger = {"requests": 0, "attempts": 3, "cost_usd": 0.0, "tokens": None}
+    note = {"start": {"index": 0, "seed": 0}, "error": "the server is down", "ledger": ledger}
+    for _ in range(2):
+        run.chain("kitchen", "CloseFridge", "capex").begin(0).commit_invalid(note, {"episode_s": 1.0}, {})
+    text = report.write([run.path], tmp_path / "out").read_text()
+    assert "holds no readable episode" in text
+    assert "2 invalidated by: the server is down" in text
+    assert "is not finished" not in text
+
+
 def test_one_source_alone_has_nothing_to_pair(tmp_path):
     run = runs.new_run(tmp_path / "r", [], ["CloseFridge"], [])
     fill(run, "CloseFridge", "expert", "11", model="expert", requests=0, cost_usd=None)
@@ -479,14 +510,13 @@ def test_one_source_alone_has_nothing_to_pair(tmp_path):
     assert "No executed waypoint carries a stated confidence" in text
 
 
-def test_the_command_prints_the_page_and_refuses_with_a_sentence(synthetic, tmp_path):
-    import sys
-
+def test_the_command_prints_the_page_and_refuses_with_a_sentence(small, tmp_path):
     command = [sys.executable, "-m", "capex.cli", "report"]
     done = subprocess.run(
-        [*command, str(synthetic), "--out", str(tmp_path / "out"), "--strips", "0"], capture_output=True, text=True, check=True
+        [*command, str(small), "--out", str(tmp_path / "out"), "--strips", "0"], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == str(tmp_path / "out" / "report.html")
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "out" / "report.html")
+    assert "base · made-up (stand-in) solved" in done.stdout
     refused = subprocess.run([*command, str(tmp_path), "--out", str(tmp_path / "other")], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "is not a run directory" in refused.stderr

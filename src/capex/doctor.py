@@ -21,6 +21,7 @@ from capex.worlds import Start
 EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "robosuite": (("robosuite", "numba", "cv2"), worlds.ROBOSUITE_INSTALL, "robosuite's worlds"),
     "anthropic": (("anthropic",), 'pip install "capex[anthropic]"', "models anthropic:NAME"),
+    "ray": (("ray",), 'pip install "capex[ray]"', "campaigns on a cluster: capex collect --ray"),
     "lerobot": (("lerobot",), 'pip install "capex[lerobot]"', "lerobot-train on exported datasets; best in an environment of its own"),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }
@@ -35,6 +36,7 @@ class Finding:
     what: str
     verdict: Verdict
     detail: str
+    fix: str = ""  # a line to copy into a shell
 
 
 def examine() -> list[Finding]:
@@ -53,6 +55,22 @@ def examine() -> list[Finding]:
         else:
             found.append(Finding(f"extra {extra}", "ok", purpose))
     return found
+
+
+def examine_world(world: str) -> list[Finding]:
+    """What a world of other people's needs on this machine; each thing that is missing comes with the line that brings it."""
+    from capex.worlds.robocasa.needs import examine_needs
+
+    if world == "robocasa":
+        needs = examine_needs()
+        return [Finding(f"robocasa: {n.what}", "ok" if n.there else "missing", n.found, "" if n.there else n.fix) for n in needs]
+    try:
+        env = worlds.make(f"{world}:{next(iter(worlds.tasks(world)))}")
+        env.reset(Start(env.spec.task, 0))
+        env.close()
+    except CapexError as error:
+        return [Finding(f"world {world}", "missing", str(error))]
+    return [Finding(f"world {world}", "ok", f"{env.spec.name} start 0 was built")]
 
 
 def examine_model(name: str) -> list[Finding]:
@@ -95,3 +113,5 @@ def print_findings(findings: list[Finding], console: Console) -> None:
     for f in findings:
         table.add_row(f.what, f"[{colours[f.verdict]}]{f.verdict}[/]", escape(f.detail))
     console.print(table)
+    if fixes := [f.fix for f in findings if f.fix]:
+        console.print("What mends it, in this order:", "", *fixes, sep="\n", markup=False, highlight=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -27,7 +28,14 @@ def answer(request: Request) -> Answer:
 
 def _waypoint(number: int, sure: bool) -> dict:
     step = [[0, 0, 6], [0, 2, 3], [0, -2, 4], [3, 0, 0], [0, 0, -3]][number % 5]
-    return {"left": {"delta_cm": step}} | ({"confidence": 0.5 + number % 50 / 100} if sure else {})
+    return {"delta_cm": step} | ({"confidence": 0.5 + number % 50 / 100} if sure else {})
+
+
+def waypoints(body: dict) -> list[tuple[str, dict]]:
+    """The same kind of answer for a server: to the body of a Chat Completions request."""
+    number = int(hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:8], 16)
+    sure = '"confidence"' in json.dumps(body["tools"][-1])
+    return [("act", {"reasoning": "by hash", **_waypoint(number, sure)})]
 
 
 class LabModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from capex.errors import PhysicsDiverged
@@ -9,7 +10,7 @@ from capex.pose import Array
 from capex.worlds import Start, TaskInfo
 from toy import HOME_M, Toy, ToyEnv
 
-LIFT_CM = {"low": 6, "high": 14, **{f"task{n:02d}": 6 + n for n in range(14)}, "broken": 5, "judged": 5, "fixed": 5}
+LIFT_CM = {"low": 6, "high": 14, **{f"task{n:02d}": 6 + n for n in range(14)}, "broken": 5, "judged": 5, "fixed": 5, "deadly": 5}
 TASKS = {name: TaskInfo(name, "Lift", 60, "Lift the left hand.", f"the left tip rose by {cm} cm") for name, cm in LIFT_CM.items()}
 
 
@@ -17,9 +18,8 @@ class LabEnv(ToyEnv):
     def __init__(self, world: str, task: str):
         self._task = task
         fixed = task == "fixed"
-        super().__init__(
-            Toy(success=None, size=(32, 32), judge="operator" if task == "judged" else "world", mobile=not fixed, depth=not fixed)
-        )
+        judge = "operator" if task == "judged" else "world"
+        super().__init__(Toy(arms=("left",), size=(32, 32), judge=judge, mobile=not fixed, depth=not fixed))
         self._spec = replace(self._spec, world=world, task=task, horizon=60, starts=200)
         self.reset(Start(task, 0))
 
@@ -31,6 +31,8 @@ class LabEnv(ToyEnv):
 
     def apply(self, action: Array) -> None:
         super().apply(action)
+        if self._task == "deadly":
+            os._exit(9)
         if self._task == "broken":
             raise PhysicsDiverged("the toy broke, as it always does")
 

@@ -30,7 +30,7 @@ from capex.campaign.board import Board
 from capex.campaign.chain import ChainPlan
 from capex.campaign.check import refuse_the_impossible, specs_of, work_of
 from capex.campaign.driver import ChainRun, Driver, Wish
-from capex.campaign.engines import Engine, Failed, Setup
+from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
 from capex.campaign.manifest import open_campaign
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.settings import Settings, read_config, resolve
@@ -90,9 +90,8 @@ def collect(
     """
     ready = prepare(names, config=config, model=model, **options)
     settings = ready.settings
-    run, price = open_campaign(
-        settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=_gl_backend(settings)
-    )
+    _refuse_an_empty_purse(ready)
+    run, price = open_campaign(settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=_gl_backend())
     settings = _with_own_prompt(settings, run)
     work = work_of(settings, price)
     spend = Spend(run.path / SPEND)
@@ -109,7 +108,7 @@ def collect(
         wish = stack.enter_context(_interrupts())
         failures: list[Failed | CapexError] = []
         if left != 0:
-            engine = _engine(settings, setup, max(1, settings.round_size) * len(chains))
+            engine = _engine(settings, setup, ready.model, settings.round_size * len(chains))
             stack.callback(engine.close)
             board.slots = engine.slots
             driver = Driver(run.path, chains, engine, board, tell, hours=settings.campaign_hours)
@@ -124,6 +123,25 @@ def collect(
     if wish.stop:
         raise KeyboardInterrupt
     return load_run(run.path)
+
+
+def _refuse_an_empty_purse(ready: Prepared) -> None:
+    """Budgets that were typed must cover at least one request."""
+    settings, limit = ready.settings, ready.settings.campaign_usd
+    if ready.price is None or not {"campaign_usd", "episode_usd"} & settings.typed:
+        return
+    world, task = settings.tasks[0]
+    work = work_of(settings, ready.price)
+    asked = {arm.name: ce.sample(settings, work, ready.model, arm, world, task).first_usd or Decimal(0) for arm in settings.arms}
+    spent = Spend(settings.out / SPEND).total() if (settings.out / SPEND).is_file() else Decimal(0)
+    least = min(asked.values())
+    if limit is not None and spent + least > limit:
+        already = f" and ${spent:.2f} are spent or held" if spent else ""
+        raise CapexError(f"the campaign's budget of ${limit:.2f} covers no request: the next may cost ${least:.2f}{already}; raise it")
+    for arm in settings.arms:
+        if arm.episode_usd is not None and asked[arm.name] > Decimal(str(arm.episode_usd)):
+            first = f"its first may cost ${asked[arm.name]:.2f}"
+            raise CapexError(f"a budget of ${arm.episode_usd:.2f} per episode covers no request of arm {arm.name}: {first}; raise it")
 
 
 def _chains(
@@ -154,8 +172,10 @@ def _chains(
     return chains, board
 
 
-def _engine(settings: Settings, setup: Setup, useful: int) -> Engine:
-    """The engine that was asked for, with no more slots than can be used."""
+def _engine(settings: Settings, setup: Setup, model: Model, useful: int) -> Engine:
+    """The engine that was asked for. A model that computes here leaves its core to nobody, so few episodes share one."""
+    processes = min(settings.parallel, useful)
+    each = EPISODES_OF_A_BUSY_CORE if getattr(model, "computes_here", False) else EPISODES_PER_CORE
     if settings.ray is not None:
         from capex.campaign.engines.ray import RayCluster
 
@@ -163,11 +183,10 @@ def _engine(settings: Settings, setup: Setup, useful: int) -> Engine:
     if settings.parallel > 1:
         from capex.campaign.engines.processes import Processes
 
-        return Processes(setup, min(settings.parallel, useful), settings.slots)
-    from capex.campaign.engines import EPISODES_PER_CORE
+        return Processes(setup, processes, settings.slots or processes * each)
     from capex.campaign.engines.threads import Threads
 
-    return Threads(setup, settings.slots or EPISODES_PER_CORE)
+    return Threads(setup, settings.slots or each)
 
 
 def _with_own_prompt(settings: Settings, run: Run) -> Settings:
@@ -182,7 +201,7 @@ def _with_own_prompt(settings: Settings, run: Run) -> Settings:
     return replace(settings, prompt=place)
 
 
-def _gl_backend(settings: Settings) -> str:
+def _gl_backend() -> str:
     """For the fingerprint: what draws; empty where nothing does."""
     try:
         from capex.worlds import render

@@ -25,7 +25,7 @@ from capex.errors import CapexError
 from capex.memory import Memory
 from capex.models import AttemptObserver, ModelError, Reply, Request, Sampling, UserMessage, describe
 from capex.models.cassette import first_difference, read_requests
-from capex.models.exchanges import LOG, read_log
+from capex.models.exchanges import LOG
 from capex.models.retry import as_reply
 from capex.prices import parse_price
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
@@ -48,18 +48,21 @@ class Recording:
     Pictures are compared by their pixels, so that another PNG encoder makes no difference; with `blind` they are not compared.
     """
 
-    def __init__(self, episode: Path, blind: bool):
-        self._folder, self._blind = episode, blind
-        self._requests = iter(read_requests(episode / LOG))
-        self._asked = (line["request"] for line in read_log(episode / LOG) if line["number"] == 1)
-        first = next(read_log(episode / LOG))
-        self.name, self.price_name, self.stand_in = first["model"], first["price_name"], first["stand_in"]
-        self.tools_in_text = str(self.name).startswith("chat-text:")
+    def __init__(self, episode: LoadedEpisode, blind: bool):
+        self._folder, self._blind = episode.path, blind
+        log = episode.path / LOG  # absent where not even the first request was within the budget
+        self._requests = iter(read_requests(log) if log.is_file() else ())
+        self._asked = (line["request"] for line in episode.exchanges() if line["number"] == 1)
+        first = next(episode.exchanges(), {})
+        self.name, self.price_name, self.stand_in = episode.record.model, first.get("price_name", ""), episode.record.stand_in
+        self.tools_in_text = self.name.startswith("chat-text:")
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer; ModelError at the first request that differs."""
         recorded, asked = next(self._requests, None), next(self._asked, None)
         if recorded is None or asked is None:
+            if observer is not None:
+                observer.before(request, 1)  # where the budget ended the episode, it does so again
             raise ModelError("cassette", "a request more is made than was recorded")
         if recorded.hash != request.hash and (given := self._as_seen(request, asked)) != asked:
             raise ModelError("cassette", f"request {recorded.number}: {first_difference(asked, given)[1]}")
@@ -150,7 +153,7 @@ def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, 
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         chain = Chain(Path(folder) / episode.chain)
         job = Job(chain, env.spec.name, arm, Place(episode.index, episode.position), memory)
-        outcome = run_attempt(env, Recording(episode.path, blind), work, job, subscribers=[clock] if clock else [], clock=clock)
+        outcome = run_attempt(env, Recording(episode, blind), work, job, subscribers=[clock] if clock else [], clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why
         if not isinstance(outcome, Finished):

@@ -10,8 +10,11 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from capex.cli.collect import Collect, Replay, Status
-from capex.cli.expert import Demo, Expert
+from capex.cli.demo import Demo
+from capex.cli.expert import Expert
 from capex.cli.export import Certify, Export
+from capex.cli.human import Human
+from capex.cli.install import Install
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import Pilot
 from capex.cli.report import Report
@@ -38,6 +41,8 @@ Command = (
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]
     | Annotated[Pilot, subcommand("pilot")]
+    | Annotated[Human, subcommand("human")]
+    | Annotated[Install, subcommand("install")]
 )
 
 

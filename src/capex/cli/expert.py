@@ -1,4 +1,4 @@
-"""`capex expert` and the tour."""
+"""`capex expert`."""
 
 from __future__ import annotations
 
@@ -17,28 +17,6 @@ from capex.campaign.alone import EpisodeResult
 from capex.campaign.expert import run_expert
 from capex.campaign.names import parse_names, parse_starts
 from capex.cli.console import console
-
-
-@dataclass(frozen=True)
-class Demo:
-    """A tour of about a minute: the expert closes a fridge and puts food into a pan; leaves a picture strip and a video of each."""
-
-    out: Path = Path("demo")
-    """Where the run, the strips and the videos go."""
-
-    def run(self) -> int:
-        """Run the expert on one start of each task and film it."""
-        from capex.film import write_strip, write_video
-
-        names = "kitchen:CloseFridge,PickPlaceCounterToStove"
-        results = _watch(names, [0], self.out / "run", parallel=1)
-        for world, task in parse_names(names):
-            episode = self.out / "run" / "chains" / f"{world}--{task}--expert" / "episodes" / "0000"
-            with console.status(f"filming {task}"):
-                strip = write_strip(episode, self.out / f"{task}.png")
-                video = write_video(episode, self.out / f"{task}.mp4")
-            console.print(f"{task}: [bold]{strip}[/] and [bold]{video}[/]")
-        return 0 if all(r.success for r in results) else 1
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,20 @@ class Doctor:
 
     model: str | None = None
     """Also ask this model one small question and say what its endpoint can do; a paid model bills it."""
+    world: str | None = None
+    """Also look for what this world needs and how to get it: robosuite or robocasa."""
 
     def run(self) -> int:
-        """Print the findings; fails when something that every user needs does not work."""
-        from capex.doctor import examine, examine_model, print_findings
+        """Print the findings; fails when something that every user needs, or the world that was asked for, does not work."""
+        from capex.doctor import examine, examine_model, examine_world, print_findings
 
         findings = examine()
+        asked = examine_world(self.world) if self.world is not None else []
+        findings += asked
         if self.model is not None:
             findings += examine_model(self.model)
         print_findings(findings, console)
-        return 1 if any(f.verdict == "failed" for f in findings) else 0
+        return 1 if any(f.verdict == "failed" for f in findings) or any(f.verdict == "missing" for f in asked) else 0
 
 
 @dataclass(frozen=True)
@@ -103,21 +107,25 @@ class Bench:
 class Check:
     """Run the environment contract on a world: determinism, upright images, limits, save and load, and the rest."""
 
-    name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]]
-    """Which environment."""
+    names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
+    """Which environments."""
     start: int = 0
     """In which start: the hand should be in view and the base have room to drive."""
 
     def run(self) -> int:
         """Print each rule with its verdict."""
+        from capex.campaign.names import parse_names
         from capex.worlds import Start
 
-        env = worlds.make(self.name)
-        with console.status(f"checking {self.name}"):
-            report = worlds.check(env, start=Start(env.spec.task, self.start))
-        env.close()
-        console.print(report)
-        return 0 if report.ok else 1
+        fine = True
+        for world, task in parse_names(self.names):
+            env = worlds.make(f"{world}:{task}")
+            with console.status(f"checking {env.spec.name}"):
+                report = worlds.check(env, start=Start(task, self.start))
+            env.close()
+            console.print(report)
+            fine &= report.ok
+        return 0 if fine else 1
 
 
 @dataclass(frozen=True)

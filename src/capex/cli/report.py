@@ -23,10 +23,13 @@ class Report:
     """Episodes shown in full with a film strip, spread over sources, tasks and outcomes; each takes about 0.1 MB."""
 
     def run(self) -> int:
-        """Write the report and say where it is."""
+        """Write the report, print what it says first, and where it is."""
         from capex import report
+        from capex.store import read_json
 
         with console.status("reading, counting, drawing"):
             page = report.write(self.runs, self.out, strips=self.strips)
-        console.print(str(page), markup=False, highlight=False, soft_wrap=True)
+        said = read_json(self.out / report.INDEX)
+        for line in (*said["notices"], *said["summary"], str(page)):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
         return 0

@@ -48,7 +48,7 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
     twins = [(pair, twins_figure(number, pair)) for number, pair in enumerate(pairs, start=1)]
 
     contents: dict[str, bytes] = {}
-    tables = [t for s in sections for t in s.tables] + ([episodes_table(sources)] if data.episodes else [])
+    tables = [t for s in sections for t in s.tables] + ([episodes_table(data, sources)] if data.episodes else [])
     for table in tables:
         contents[f"tables/{table.name}.csv"] = table.csv().encode()
         if table.shown != "file":
@@ -57,11 +57,13 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
         contents |= {f"figures/{name}": drawn for name, drawn in files(figure).items()}
     notices = [*data.problems, *pooling]
     contents[PAGE] = render(data, sources, sections, cards, twins, notices, out).encode("utf-8", "replace")
-    _store(out, contents, {"runs": [str(r.path) for r in data.runs], "sources": [s.label for s in sources], "notices": notices})
+    said = sections[0].text if sections else []
+    facts = {"runs": [str(r.given) for r in data.runs], "sources": [s.label for s in sources], "summary": said, "notices": notices}
+    _store(out, contents, facts)
     return out / PAGE
 
 
-def _store(out: Path, contents: dict[str, bytes], facts: dict[str, object]) -> None:
+def _store(out: Path, contents: dict[str, bytes], facts: dict[str, list[str]]) -> None:
     """Every file whole, the page and the index last."""
     before = _listed(out / INDEX)
     for name, content in contents.items():

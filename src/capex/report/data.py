@@ -19,7 +19,7 @@ from capex.errors import CapexError
 from capex.memory.record import EpisodeRecord, Turn, from_json
 from capex.models import Usage
 from capex.pose import Array
-from capex.run import Damaged, InvalidAttempt, LoadedEpisode, load_chain
+from capex.run import Damaged, InvalidAttempt, LoadedChain, LoadedEpisode, load_chain
 from capex.store import TEMPORARY, Run, find_run, read_json
 
 NO_LABEL = -1
@@ -123,6 +123,11 @@ class Data:
     invalid: list[Invalid] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)  # a sentence for each thing missing or unreadable
 
+    def place(self, episode: Episode) -> Path:
+        """Where an episode lies, under the name by which the user knows its run."""
+        run = self.runs[episode.run]
+        return run.given / episode.path.relative_to(run.path)
+
 
 def load(paths: Sequence[Path]) -> Data:
     """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence in `problems`."""
@@ -166,7 +171,7 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
                 data.episodes.append(_episode(found, number))
             except (TypeError, ValueError, AttributeError) as error:
                 damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
-        data.invalid += [_invalid(a, loaded.world, loaded.arm, number) for a in loaded.invalid]
+        data.invalid += [_invalid(a, loaded, info, number) for a in loaded.invalid]
         for damage in damaged:
             place = damage.path.relative_to(run.path)
             data.problems.append(f"Run {info.name}: {place} was left out: {damage.reason.replace(str(damage.path) + '/', '')}.")
@@ -279,17 +284,17 @@ def _waypoints(planned: Sequence[Turn]) -> Waypoints:
     )
 
 
-def _invalid(attempt: InvalidAttempt, world: str, arm: str, run: int) -> Invalid:
+def _invalid(attempt: InvalidAttempt, chain: LoadedChain, info: RunInfo, run: int) -> Invalid:
     raw = attempt.record
     ledger = raw.get("ledger") or {}
     return Invalid(
         run=run,
         chain=attempt.chain,
-        world=world,
-        task=str(raw.get("task", attempt.chain.split("--")[1])),
-        arm=arm,
-        model=str(raw.get("model", "")),
-        stand_in=bool(raw.get("stand_in", False)),
+        world=chain.world,
+        task=chain.task,
+        arm=chain.arm,
+        model=str(raw.get("model") or (info.settings or {}).get("model", "")),
+        stand_in=bool(raw.get("stand_in", info.manifest.get("stand_in"))),
         start=attempt.index,
         error=attempt.error,
         requests=int(ledger.get("requests", raw.get("requests", 0))),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
+from markupsafe import escape
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -21,11 +22,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from capex.report.sources import Source
+from capex.report.sources import Source, plain
 from capex.report.tables import stand_in_sentence
 
 WIDTH_IN = 3.8  # a panel on a phone's page; wider screens put several beside each other
 PNG_DPI = 200
+TITLE_CHARACTERS = 16  # in an inch
 TITLE_IN, KEYS_IN, SENTENCE_IN = 0.25, 0.24, 0.22  # heights in the files
 
 # Colours of the files, and the page's variable for each: the page has a light and a dark value for it.
@@ -126,7 +128,7 @@ def inline(panel: Panel, salt: str) -> str:
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
     body = re.sub(r'<svg ([^>]*?)width="[^"]*" ([^>]*?)height="[^"]*"', r"<svg \1\2", body, count=1)
-    body = re.sub(r'height="[^"]*pt" | width="[^"]*pt"', " ", body, count=2)
+    body = body.replace("<svg ", f'<svg role="img" aria-label="{escape(panel.title)}" ', 1)
     body = re.sub(r"'DejaVu Sans'(, sans-serif)?", "var(--sans)", body)
     for colour, variable in VARIABLES.items():
         body = body.replace(colour, f"var({variable})")
@@ -148,7 +150,7 @@ def files(figure: Figure) -> dict[str, bytes]:
         for k, panel in enumerate(figure.panels):
             axes = canvas.add_subplot(grid[k // columns, k % columns])
             panel.draw(axes)
-            axes.set_title(panel.title)
+            axes.set_title(plain(panel.title, int(panel.width_in * TITLE_CHARACTERS)))
         if figure.keys:
             handles = [_handle(key) for key in figure.keys]
             above = SENTENCE_IN / height if figure.stand_in else 0.0

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -46,7 +47,6 @@ class ShownRun:
 
     name: str
     path: Path
-    given: Path
     summary: str
     text: str
 
@@ -105,7 +105,8 @@ def render(
         inline=lambda panel, salt: Markup(inline(panel, salt)),
         variable=lambda colour: VARIABLES[colour],
         legend=[(kind, Markup(shape), meaning) for kind, shape, meaning in LEGEND],
-        link=lambda path: os.path.relpath(path, out.resolve()),
+        place=data.place,
+        link=lambda path: quote(Path(os.path.relpath(path, out.resolve())).as_posix()),
         data_uri=data_uri,
         overlay=overlay,
         track=track,
@@ -142,4 +143,4 @@ def _shown(run: RunInfo, data: Data) -> ShownRun:
     versions: dict[str, Any] = dict(run.manifest.get("versions") or {})
     built = ", ".join(f"{k} {versions[k]}" for k in ("capex", "mujoco", "numpy") if k in versions)
     summary = f"{number_of:,} episodes" + (f"; {built}" if built else "")
-    return ShownRun(run.name, run.path, run.given, summary, json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str))
+    return ShownRun(run.name, run.path, summary, json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str))

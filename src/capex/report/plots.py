@@ -13,12 +13,13 @@ from capex.report.compare import Tally, TaskKey, verdicts
 from capex.report.costs import KINDS, Bill, DecisionCurve
 from capex.report.experience import CurvePoint, Experience
 from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, PAPER, Figure, Key, Panel, colour
-from capex.report.sources import Source
+from capex.report.sources import Source, plain
 from capex.stats import wilson
 
 TASKS_IN_A_PANEL = 6
 STARTS_SHOWN = 60
 SMALL_IN = 2.15
+ARM_CHARACTERS, NAME_CHARACTERS = 16, 44  # what fits beside and above the marks
 DASHES = (("line", "-"), ("dashes", "--"), ("dots", ":"), ("dashdot", "-."))
 Draw = Callable[[Axes], None]
 
@@ -35,7 +36,7 @@ def bars(groups: Sequence[tuple[str, Sequence[Tally | None]]], palette: Sequence
     def draw(ax: Axes) -> None:
         y = 0.0
         for name, tallies in groups:
-            ax.text(0, y - 0.15, name, ha="left", va="bottom", fontsize=8)
+            ax.text(0, y - 0.15, plain(name, NAME_CHARACTERS), ha="left", va="bottom", fontsize=8)
             for tally, own in zip(tallies, palette, strict=True):
                 y += 1
                 if tally is None or tally.share is None or tally.interval is None:
@@ -116,7 +117,7 @@ def _starts_panel(
                 ax.scatter(x, [row] * len(x), s=size, facecolors=face, edgecolors=colour(source), linewidths=0.8)
         ax.set_ylim(len(sources) - 0.4, -0.6)
         ax.set_xlim(-0.7, max(len(keys), 10) - 0.3)
-        ax.set_yticks(range(len(sources)), [s.arm for s in sources])
+        ax.set_yticks(range(len(sources)), [plain(s.arm, ARM_CHARACTERS) for s in sources])
         ax.tick_params(axis="y", length=0)
         step = max(1, round(len(keys) / 6))
         ax.set_xticks(range(0, len(keys), step), [str(keys[i][2]) for i in range(0, len(keys), step)])
@@ -227,7 +228,7 @@ def truncation_figure(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Fi
                 ax.plot([x, x], [low, high], color=PAPER, linewidth=2.0, solid_capstyle="butt")
                 ax.plot([x, x], [low, high], color=INK, linewidth=0.9, solid_capstyle="butt")
                 ax.text(x, high + 0.015, f"{row.plans.n}", ha="center", va="bottom", fontsize=6, color=MUTED)
-        ax.set_xticks(range(len(lows)), [names[low] for low in lows])
+        ax.set_xticks(range(len(lows)), [names[low].replace(" to ", "\nto ") for low in lows])
         ax.set_ylim(0, 1.05)
         ax.set_yticks([0, 0.5, 1], ["0", "50", "100 %"])
         ax.set_xlabel("reach labels seen before the episode")
@@ -316,7 +317,7 @@ def tokens_figure(found: Sequence[Bill]) -> Figure:
                 size = parts[kind] / attempts / 1000
                 ax.barh(y, size, left=left, height=0.42, color=own, linewidth=0)
                 left += size
-            ax.text(0, y - 0.3, item.source.label, ha="left", va="bottom", fontsize=8)
+            ax.text(0, y - 0.3, plain(item.source.label, NAME_CHARACTERS), ha="left", va="bottom", fontsize=8)
             most = max(most, left)
         ax.set_ylim(len(found) - 0.5, -0.85)
         ax.set_xlim(0, most * 1.02 or 1)

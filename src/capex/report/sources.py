@@ -77,7 +77,13 @@ def group(data: Data) -> tuple[list[Source], list[str]]:
         for together in groups:
             sources.append(_source(data, len(sources), arm, model, together, alone=len(groups) == 1))
         notes += _pooling(data, sources[-len(groups) :], groups)
-    return _coloured(sources), notes
+    return _coloured(_distinct(sources)), notes
+
+
+def _distinct(sources: Sequence[Source]) -> list[Source]:
+    """Labels name sources in tables, so no two may be alike, though long names were shortened."""
+    labels = [s.label for s in sources]
+    return [s if labels.count(s.label) == 1 else replace(s, label=f"{s.label} #{s.number}") for s in sources]
 
 
 def _coloured(sources: Sequence[Source]) -> list[Source]:

@@ -243,8 +243,9 @@ WORLDS: dict[str, str] = {
     "kitchen-mixed": "capex.worlds.kitchen",
     "robosuite": "capex.worlds.robosuite",
     "robosuite-panda": "capex.worlds.robosuite",
+    "robocasa": "capex.worlds.robocasa",
 }
-ROBOSUITE_INSTALL = 'pip install "capex[robosuite]" && pip install --no-deps "robosuite==1.5.2"'
+ROBOSUITE_INSTALL = "capex install robosuite"
 EXPERTS: dict[str, str] = {
     "kitchen": "capex.worlds.kitchen.expert",
     "kitchen-mixed": "capex.worlds.kitchen.expert",

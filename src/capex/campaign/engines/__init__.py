@@ -10,6 +10,7 @@ from capex.campaign.attempt import Job, Moved, Outcome, Work
 from capex.models import Model
 
 EPISODES_PER_CORE = 16  # that share a core while their models think
+EPISODES_OF_A_BUSY_CORE = 2  # where the model computes on it
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,12 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from capex.campaign.attempt import Job, Moved
-from capex.campaign.engines import EPISODES_PER_CORE, Lost, Said, Setup
+from capex.campaign.engines import Lost, Said, Setup
 from capex.campaign.engines.threads import Threads
+from capex.errors import CapexError
+
+STILLBORN = 1
+ADVICE = 'a script that calls capex.collect with parallel must do so under `if __name__ == "__main__":`'
 
 
 @dataclass
@@ -27,16 +31,18 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     tickets: set[int] = field(default_factory=set)
+    spoke: bool = False
 
 
 class Processes:
     """Attempts in processes of this machine."""
 
-    def __init__(self, setup: Setup, count: int, slots: int | None = None):
-        self.slots = slots if slots is not None else EPISODES_PER_CORE * count
+    def __init__(self, setup: Setup, count: int, slots: int):
+        self.slots = slots
         self._setup = setup
         self._context = multiprocessing.get_context("spawn")
         self._said: deque[Said] = deque()
+        self._stillborn = 0  # processes in a row that died without a word
         self._workers = [self._spawn() for _ in range(count)]
 
     def submit(self, ticket: int, job: Job) -> None:
@@ -84,11 +90,15 @@ class Processes:
             said: Said = worker.pipe.recv()
         except (EOFError, OSError):
             worker.process.join()
+            self._stillborn = 0 if worker.spoke else self._stillborn + 1
+            if self._stillborn > STILLBORN:
+                raise CapexError(f"worker processes die as they start ({_how(worker.process.exitcode)}); {ADVICE}") from None
             reason = f"the worker process died ({_how(worker.process.exitcode)})"
             self._said += [Said(ticket, Lost(reason)) for ticket in sorted(worker.tickets)]
             worker.pipe.close()
             self._workers[place] = self._spawn()
             return
+        worker.spoke = True
         if not isinstance(said.what, Moved):
             worker.tickets.discard(said.ticket)
         self._said.append(said)

@@ -65,7 +65,7 @@ class Threads:
             self._said.put(Said(ticket, outcome))
         except Stopped:
             return
-        except Exception as error:  # told to the driver, which stops the chain and raises it in the end
+        except BaseException as error:  # told to the driver, which stops the chain and raises it in the end
             self._said.put(Said(ticket, Failed(str(error) or type(error).__name__, traceback.format_exc(), _sendable(error))))
 
     def _make_model(self) -> Model:
@@ -105,8 +105,10 @@ class _Environments:
             env.close()
 
 
-def _sendable(error: Exception) -> Exception:
+def _sendable(error: BaseException) -> Exception:
     """The error itself if it can travel between processes, else one that says the same."""
+    if not isinstance(error, Exception):  # a model or a world that wants to end the program
+        return RuntimeError(f"{type(error).__name__}: {error}")
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # whatever a foreign exception does when it is copied

@@ -8,6 +8,7 @@ anew, fed with the answers that the request's messages hold, until it asks for s
 
     pilot:3                    another seed for its noise
     pilot:3,blur=2,usual=0.9   noisier eyes (pixels of a 512 image), other stated confidences
+    pilot:blind=yes            given blank pictures: what it can do without eyes
     pilot:price=NAME           billed as if it were the model NAME of the price table; without it, its price is unknown
 """
 
@@ -17,7 +18,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from capex.models import Answer, AssistantMessage, Attempt, AttemptObserver, Rep
 from capex.models.pilot import looks
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.confidence import Boast
-from capex.models.pilot.eyes import see
+from capex.models.pilot.eyes import blank, see
 from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move, by_sight, read_position
 from capex.models.pilot.page import Brief, Page, Unreadable, read_brief, read_page
 from capex.models.pilot.rig import Rig
@@ -36,7 +37,7 @@ from capex.models.retry import as_reply
 from capex.plan import orientation_matrix
 from capex.pose import angle_between
 
-BLUR_PX = 4.0
+BLUR_PX = 2.5
 BLUR_MAX_PX = 100.0
 
 
@@ -47,9 +48,11 @@ class Pilot:
     name: str = "pilot"
     seed: int = 0
     blur_px: float = BLUR_PX
+    blind: bool = False
     boast: Boast = field(default_factory=Boast)
     price_name: str = "pilot"
     stand_in: bool = True
+    computes_here: ClassVar[bool] = True  # with the core that an episode holds, not elsewhere while it waits
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request: locate_pixel calls, or an act."""
@@ -71,7 +74,8 @@ class Pilot:
         except Unreadable as problem:
             return (_call(1, 0, "act", {"reasoning": f"I cannot read this page: {problem}.", "delta_cm": [0, 0, 0], "confidence": 0.9}),)
         chance = Chance(self.seed, _key(page))
-        scene = Scene(page, brief, {c: see(c, png) for c, png in page.pictures.items()}, chance, self.blur_px)
+        views = {c: see(c, blank(png) if self.blind else png) for c, png in page.pictures.items()}
+        scene = Scene(page, brief, views, chance, self.blur_px)
         rounds = _answered(request)
         outcome = _think(choose(scene), scene, rounds, last=request.tool_choice == "act")
         number = len([m for m in request.messages if isinstance(m, AssistantMessage)]) + 1
@@ -110,6 +114,7 @@ def make(rest: str) -> Pilot:
     keys: dict[str, Callable[[str], None]] = {
         "seed": lambda text: settings.update(seed=int(text)),
         "blur": lambda text: settings.update(blur_px=_within(float(text), 0.0, BLUR_MAX_PX)),
+        "blind": lambda text: settings.update(blind={"yes": True, "no": False}[text]),
         "usual": lambda text: boast.update(usual=_within(float(text), 0.02, 0.98)),
         "scatter": lambda text: boast.update(scatter=_within(float(text), 0.0, 10.0)),
         "touch": lambda text: boast.update(touch=_within(float(text), -10.0, 10.0)),
@@ -123,7 +128,7 @@ def make(rest: str) -> Pilot:
         except (KeyError, ValueError):
             raise CapexError(
                 f"'pilot:{rest}' has '{piece}'; write pilot, pilot:3 for a seed,"
-                " or pilot:3,blur=2,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
+                " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
             ) from None
     return Pilot(name=f"pilot:{rest}" if rest else "pilot", boast=Boast(**boast), **settings)
 

@@ -176,6 +176,14 @@ def see(camera: str, png: bytes) -> View:
     return View(camera, (60.0 * hue).astype(np.float32), np.where(high > 0, spread / np.maximum(high, 1e-6), 0).astype(np.float32), high)
 
 
+@functools.lru_cache(maxsize=16)
+def blank(png: bytes) -> bytes:
+    """A grey picture of the same size."""
+    out = io.BytesIO()
+    Image.new("RGB", Image.open(io.BytesIO(png)).size, (128, 128, 128)).save(out, format="PNG")
+    return out.getvalue()
+
+
 def shapes(view: View, mask: Mask, smallest: float = 0.0002, largest: float = 1.0, close: int = 0) -> list[Shape]:
     """Connected regions of a mask, largest first, whose area lies between two fractions of the image; `close` bridges thin gaps."""
     joined = ndimage.binary_closing(mask, iterations=close) if close else mask

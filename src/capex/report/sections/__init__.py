@@ -35,19 +35,12 @@ def build(data: Data, sources: Sequence[Source]) -> list[Section]:
     ]
 
 
-def episodes_table(sources: Sequence[Source]) -> Table:
+def episodes_table(data: Data, sources: Sequence[Source]) -> Table:
     """Every episode, as CSV."""
-    raw = [{"source": s.label, **_episode_row(e)} for s in sources for e in s.episodes]
+    raw = [{"source": s.label, **_episode_row(e), "record": data.place(e) / "record.json"} for s in sources for e in s.episodes]
     return Table("episodes", "Every episode.", (), "", (), tuple(raw), tuple(sources), "file")
 
 
 def _episode_row(e: Episode) -> dict[str, object]:
     names = ("world", "task", "arm", "model", "start", "seed", "position", "success", "end", "steps", "decisions", "requests", "cost_usd")
-    more = {
-        "seconds": e.seconds,
-        "plans": e.plans,
-        "truncated": e.truncated,
-        "labels_before": e.labels_before,
-        "record": e.path / "record.json",
-    }
-    return {name: getattr(e, name) for name in names} | more
+    return {name: getattr(e, name) for name in (*names, "seconds", "plans", "truncated", "labels_before")}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from capex.report.compare import Comparison, Totals
 from capex.report.experience import Experience, experiences
 from capex.report.sections.section import Section
-from capex.report.sources import main_source
+from capex.report.sources import differences, main_source
 from capex.report.tables import (
     MISSING,
     Row,
@@ -56,6 +56,7 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
     section.tables.append(Table("headline", caption, head, "llrrrr", tuple(rows), tuple(raw), sources))
     if compared:
         section.tables.append(_differences(compared, {line.source.number: line for line in lines}))
+    section.notes += [note for c in compared for note in _unlike(c)]
     for line in lines:
         if line.unjudged:
             section.notes.append(f"{line.source.label}: {line.unjudged} episodes await a person's verdict and are not scorable yet.")
@@ -66,6 +67,13 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
             why = "the price of its model is not known" if asked else "it asked no model"
             section.notes.append(f"{line.source.label}: {why}, so there is no cost per success.")
     return section
+
+
+def _unlike(found: Comparison) -> list[str]:
+    """What two sources differ in besides arm and model, among the settings that both runs know."""
+    a, b = found.first.settings, found.second.settings
+    changed = [k for k in differences(a, b) if k in a and k in b and not k.startswith("arm.") and k != "model"]
+    return [f"{found.second.label} and {found.first.label} also differ in {', '.join(changed)}."] if changed else []
 
 
 def _verdict(line: Totals) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from capex.report import plots
 from capex.report.compare import Tally, TaskKey, by_family, by_task
-from capex.report.data import Data, families
+from capex.report.data import Data, Episode, Invalid, families
 from capex.report.sections.section import Section
 from capex.report.sources import Source
 from capex.report.tables import (
@@ -52,6 +52,12 @@ def _task_table(
     overall: Sequence[Tally],
 ) -> Table:
     several = len({world for world, _ in order}) > 1
+    priced = any(r.cost_usd is not None for s in sources for r in s.attempts)
+    unit = "$" if priced else "Requests"
+
+    def amount(attempts: Sequence[Episode | Invalid], successes: int) -> str:
+        return significant(per_success([r.cost_usd if priced else float(r.requests) for r in attempts], successes))
+
     rows, raw = [], []
     last = ""
     for key in order:
@@ -62,9 +68,8 @@ def _task_table(
         for source, found in zip(sources, scored, strict=True):
             tally = found.get(key, Tally(0, 0))
             tried = [r for r in source.attempts if (r.world, r.task) == key]
-            usd = per_success([r.cost_usd for r in tried], tally.successes)
             cells.append(f"{tally.successes}/{tally.n}" if tally.n else MISSING)
-            prices.append(significant(usd))
+            prices.append(amount(tried, tally.successes))
             raw.append(
                 {
                     "family": last,
@@ -72,15 +77,16 @@ def _task_table(
                     "task": key[1],
                     "source": source.label,
                     **raw_tally(tally),
-                    "usd_per_success": usd,
+                    "usd_per_success": per_success([r.cost_usd for r in tried], tally.successes),
                     "requests_per_success": per_success([float(r.requests) for r in tried], tally.successes),
                     "minutes_per_success": per_success([r.seconds / 60 for r in tried], tally.successes),
                 }
             )
         rows.append(Row((f"{key[0]}: {key[1]}" if several else key[1], *cells, *prices)))
     last_cells = [f"{t.successes}/{t.n}" if t.n else MISSING for t in overall]
-    last_prices = [significant(per_success([r.cost_usd for r in s.attempts], t.successes)) for s, t in zip(sources, overall, strict=True)]
+    last_prices = [amount(s.attempts, t.successes) for s, t in zip(sources, overall, strict=True)]
     rows.append(Row(("All", *last_cells, *last_prices), "total"))
-    head = ("Task", *(s.label for s in sources), *(f"$ / success: {s.label}" for s in sources))
-    caption = "Successes of scorable starts by task, and the cost of all attempts per success."
+    head = ("Task", *(s.label for s in sources), *(f"{unit} / success: {s.label}" for s in sources))
+    counted = "dollars" if priced else "requests, since no price is known,"
+    caption = f"Successes of scorable starts by task, and the {counted} of all attempts per success."
     return Table("tasks", caption, head, "l" + "r" * (2 * len(sources)), tuple(rows), tuple(raw), tuple(sources))

@@ -44,7 +44,8 @@ from capex.worlds.kitchen.situation import Draw, Situation
 from capex.worlds.kitchen.tasks.task import Task
 from capex.worlds.render import Renderer, intrinsics
 
-STATE_VERSION = 1  # raised whenever the same start gives another scene or the state vector another layout
+# By world, raised whenever the same start gives another scene or the state vector another layout.
+STATE_VERSIONS = {"kitchen": 1, "kitchen-mixed": 2}
 STARTS = 10_000
 SETTLE_TICKS = 10
 DRAWS_MAX = 50
@@ -198,8 +199,8 @@ class KitchenEnv:
         self._diverged = False
 
     def _header(self) -> str:
-        start = self._started()
-        return json.dumps({"world": self._world, "task": start.task, "start": start.index, "seed": start.seed, "version": STATE_VERSION})
+        start, version = self._started(), STATE_VERSIONS[self._world]
+        return json.dumps({"world": self._world, "task": start.task, "start": start.index, "seed": start.seed, "version": version})
 
     def save_state(self) -> State:
         """Everything needed to continue bit for bit."""
@@ -330,7 +331,7 @@ class KitchenEnv:
     def model_file(self) -> ModelFile:
         """The current start's model as XML; a saved state begins with time, positions and velocities."""
         self._started()
-        arguments = {"env_name": self.spec.name, "env_version": str(STATE_VERSION), "type": ROBOMIMIC_GYM, "env_kwargs": {}}
+        arguments = {"env_name": self.spec.name, "env_version": str(STATE_VERSIONS[self._world]), "type": ROBOMIMIC_GYM, "env_kwargs": {}}
         return ModelFile(to_xml(self._kitchen, self._situation), 1 + int(self._model.nq) + int(self._model.nv), arguments)
 
     def _renders(self) -> Renderer:

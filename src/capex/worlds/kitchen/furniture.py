@@ -11,6 +11,7 @@ from typing import Any
 from capex.worlds.kitchen.fixtures import (
     COUNTER_DEPTH_M,
     COUNTER_HEIGHT_M,
+    STEEL,
     TOE_KICK_M,
     Place,
     add_front,
@@ -70,6 +71,75 @@ def add_knob(b: Builder, part: Any, face: tuple[float, float, float], name: str)
     outline = [(0.0, -0.015), (0.016, -0.015), (0.024, -0.007), (0.024, 0.007), (0.016, 0.015), (0.0, 0.015)]
     b.turned(part, outline, steel, axis="x", pos=head)
     b.mark(part, f"{name} grip", head)
+
+
+RACK_TRAVEL_M = 0.42
+RACKS = {"upper rack": 0.50, "lower rack": 0.18}  # name -> height of its floor
+DISHWASHER_M = 0.60
+DISHWASHER_DOOR_M = 0.50
+RACK_GRIP_M = 0.095  # before the cavity's front when the rack is in
+
+
+def add_dishwasher(b: Builder, place: Place, name: str, width: float, side: float) -> None:
+    """A counter with a dishwasher at one end (1: left): its door lies open before it, two racks slide, each with a blue grip."""
+    body = static(b, name, place)
+    h, d, y = COUNTER_HEIGHT_M, COUNTER_DEPTH_M, side * (width - DISHWASHER_M) / 2
+    rest, rest_y = width - DISHWASHER_M, -side * DISHWASHER_M / 2
+    b.box(body, (d / 2 + 0.01, rest_y, (h - 0.04 + TOE_KICK_M) / 2), (d / 2 - 0.01, rest / 2, (h - 0.04 - TOE_KICK_M) / 2), b.looks.cabinet)
+    add_worktop(b, body, width)
+    add_front(b, body, rest_y, rest / 2, h - 0.22, h - 0.05, True)
+    add_front(b, body, rest_y, rest / 2, TOE_KICK_M + 0.01, h - 0.23, False)
+    steel, front = b.looks.material("brushed", (0.66, 0.67, 0.69), shine=0.6), b.looks.appliance
+    half = DISHWASHER_M / 2
+    for wall in (half - 0.012, -half + 0.012):
+        b.box(body, (d / 2 + 0.005, y + wall, 0.48), (d / 2 - 0.005, 0.012, 0.38), front)
+    b.box(body, (d - 0.02, y, 0.48), (0.01, half - 0.024, 0.38), steel)
+    b.box(body, (d / 2, y, TOE_KICK_M + 0.01), (d / 2, half, 0.01), steel)
+    b.box(body, (d / 2 + 0.005, y, 0.83), (d / 2 - 0.005, half, 0.03), front)
+    b.box(body, (0.004, y, 0.83), (0.002, half - 0.01, 0.022), b.looks.plain((0.10, 0.10, 0.11), 0.5), collide=False)
+    for k in range(4):
+        b.cylinder(body, (0.003, y - 0.06 - 0.035 * k, 0.83), (0.0, y - 0.06 - 0.035 * k, 0.83), 0.008, b.looks.plain(STEEL), collide=False)
+    b.box(body, (0.001, y + 0.14, 0.83), (0.001, 0.03, 0.010), b.looks.material("plain", (0.2, 0.85, 0.4), emission=0.5), collide=False)
+    door = -DISHWASHER_DOOR_M / 2
+    b.box(body, (door, y, TOE_KICK_M + 0.012), (DISHWASHER_DOOR_M / 2, half - 0.004, 0.012), front)
+    b.box(body, (door, y, TOE_KICK_M + 0.026), (DISHWASHER_DOOR_M / 2 - 0.03, half - 0.03, 0.003), steel, collide=False)
+    b.box(body, (door - 0.05, y, TOE_KICK_M + 0.030), (0.05, 0.06, 0.003), b.looks.plain((0.35, 0.36, 0.38)), collide=False)  # soap
+    for rack, z in RACKS.items():
+        _add_rack(b, body, rack, y, z, half - 0.04)
+
+
+def _add_rack(b: Builder, dishwasher: Any, name: str, y: float, z: float, half: float) -> None:
+    rack = b.slide(dishwasher, name, (0, y, z), (-1, 0, 0), RACK_TRAVEL_M, friction_n=4.0, damping=10.0)
+    wire, blue = b.looks.plain((0.90, 0.91, 0.92), 0.6), b.looks.plain((0.10, 0.35, 0.85), 0.5)
+    x0, x1, tall = 0.02, 0.50, 0.10
+    middle = (x0 + x1) / 2
+    rack.add_geom(type=BOX, pos=(middle, 0, 0.004), size=((x1 - x0) / 2, half, 0.004), mass=1.2, **HIDDEN)
+    for x in (x0, x1):
+        rack.add_geom(type=BOX, pos=(x, 0, tall / 2), size=(0.005, half, tall / 2), mass=0.2, **HIDDEN)
+    for k in range(9):
+        x = x0 + (x1 - x0) * k / 8
+        b.capsule(rack, (x, -half, 0.005), (x, half, 0.005), 0.0035, wire, collide=False)
+    for k in range(11):
+        across = -half + 2 * half * k / 10
+        b.capsule(rack, (x0, across, 0.005), (x1, across, 0.005), 0.0035, wire, collide=False)
+        for x in (x0, x1):
+            b.capsule(rack, (x, across, 0.005), (x, across, tall), 0.0035, wire, collide=False)
+    for low in (0.5 * tall, tall):
+        for x in (x0, x1):
+            b.capsule(rack, (x, -half, low), (x, half, low), 0.0045, wire, collide=False)
+        for across in (-half, half):
+            b.capsule(rack, (x0, across, low), (x1, across, low), 0.0045, wire, collide=False)
+    plate = b.looks.plain((0.96, 0.96, 0.94), 0.7)
+    for k in range(5):
+        x = x0 + 0.10 + 0.065 * k
+        if name == "lower rack":
+            b.cylinder(rack, (x, 0.08, 0.105), (x + 0.008, 0.08, 0.108), 0.095, plate, collide=False)
+        elif k % 2 == 0:
+            b.cylinder(rack, (x, -0.10, 0.012), (x, -0.10, 0.095), 0.036, b.looks.plain((0.35, 0.55, 0.70), 0.6), collide=False)
+            b.cylinder(rack, (x, 0.10, 0.012), (x, 0.10, 0.085), 0.034, plate, collide=False)
+    b.box(rack, (x0 - 0.060, 0, tall), (0.060, 0.008, 0.010), blue, mass=0.05)
+    b.box(rack, (-RACK_GRIP_M, 0, tall), (0.014, 0.013, 0.022), blue, mass=0.05)
+    b.mark(rack, f"{name} grip", (-RACK_GRIP_M, 0, tall + 0.004))
 
 
 LEDGE_M = 0.14  # height of a ledge above the worktop

@@ -59,6 +59,26 @@ STYLES: tuple[Style, ...] = (
         "walnut", (0.38, 0.25, 0.16), True, (0.82, 0.80, 0.76), "stone", (0.35, 0.36, 0.38), "tiles",
         wall=(0.86, 0.84, 0.80), backsplash=(0.60, 0.64, 0.62), appliance=_grey(0.24), handle=_grey(0.75),
     ),
+    Style(
+        "birch", (0.82, 0.72, 0.55), True, (0.42, 0.43, 0.44), "stone", (0.56, 0.54, 0.50), "tiles",
+        wall=(0.88, 0.90, 0.90), backsplash=(0.80, 0.84, 0.82), appliance=_grey(0.78), handle=_grey(0.30),
+    ),
+    Style(
+        "charcoal", (0.28, 0.29, 0.31), False, (0.78, 0.76, 0.72), "stone", (0.60, 0.47, 0.33), "wood",
+        wall=(0.82, 0.80, 0.76), backsplash=(0.90, 0.89, 0.86), appliance=_grey(0.66), handle=(0.72, 0.55, 0.35),
+    ),
+    Style(
+        "cherry", (0.50, 0.24, 0.15), True, (0.80, 0.78, 0.70), "stone", (0.66, 0.56, 0.44), "tiles",
+        wall=(0.93, 0.90, 0.83), backsplash=(0.86, 0.82, 0.72), appliance=_grey(0.88), handle=(0.60, 0.52, 0.38),
+    ),
+    Style(
+        "mint", (0.66, 0.80, 0.74), False, (0.88, 0.87, 0.84), "stone", (0.40, 0.30, 0.22), "wood",
+        wall=(0.95, 0.94, 0.90), backsplash=(0.94, 0.95, 0.93), appliance=_grey(0.70), handle=_grey(0.40),
+    ),
+    Style(
+        "terracotta", (0.85, 0.80, 0.72), False, (0.58, 0.40, 0.26), "wood", (0.66, 0.38, 0.27), "tiles",
+        wall=(0.90, 0.84, 0.76), backsplash=(0.62, 0.70, 0.72), appliance=_grey(0.80), handle=(0.20, 0.18, 0.17),
+    ),
 )  # fmt: skip
 
 

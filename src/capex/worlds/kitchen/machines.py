@@ -124,3 +124,35 @@ def add_coffee_machine(b: Builder, place: Place, surface_m: float) -> None:
     b.box(body, (0.215, 0, h + 0.03), (0.06, w / 2 - 0.03, 0.03), b.looks.plain((0.45, 0.30, 0.18), 0.7), collide=False)  # beans
     b.box(body, (0.215, 0, h + 0.063), (0.064, w / 2 - 0.026, 0.004), black, collide=False)
     b.mark(body, "dispenser", (COFFEE_SPOUT_X_M, 0, COFFEE_TRAY_M))
+
+
+JUG_TOP_M = 0.198
+JUG_RADIUS_M = 0.058
+
+
+def add_blender(b: Builder, place: Place, colour: Colour) -> None:
+    """A blender with an open jug, half full, its handle on one side; the lid's plug fits into its rim with a few millimetres to spare."""
+    body = _standing(b, "blender", place)
+    look, black = b.looks.plain(colour, 0.6), b.looks.plain(BLACK, 0.5)
+    glass, inner = b.looks.plain((0.74, 0.84, 0.88), 0.9), b.looks.plain((0.62, 0.72, 0.76), 0.6)
+    body.add_geom(type=CYLINDER, pos=(0, 0, 0.042), size=(0.072, 0.042, 0), **HIDDEN)
+    b.turned(body, [(0.076, 0.0), (0.078, 0.018), (0.066, 0.062), (0.058, 0.078), (0.0, 0.080)], look)
+    b.turned(body, [(0.079, 0.0), (0.080, 0.008), (0.079, 0.012)], black)
+    b.cylinder(body, (-0.060, 0, 0.036), (-0.086, 0, 0.030), 0.017, black, collide=False)
+    b.cylinder(body, (-0.086, 0, 0.030), (-0.0865, 0, 0.030), 0.012, b.looks.plain(CHROME, 0.9), collide=False)
+    body.add_geom(type=CYLINDER, pos=(0, 0, 0.128), size=(JUG_RADIUS_M, 0.050, 0), **HIDDEN)
+    r, top = JUG_RADIUS_M, JUG_TOP_M
+    b.turned(body, [(0.046, 0.080), (0.050, 0.090), (r - 0.002, 0.150), (r, top)], glass)
+    b.turned(body, [(r, top), (r - 0.005, top)], glass)
+    b.turned(body, [(r - 0.005, top), (0.048, 0.140), (0.047, 0.132)], inner)
+    b.cylinder(body, (0, 0, 0.12), (0, 0, 0.134), 0.049, b.looks.plain((0.90, 0.45, 0.55), 0.3), collide=False)
+    for z in (0.105, 0.125, 0.145):
+        b.box(body, (-r + 0.001, 0, z), (0.001, 0.012, 0.001), black, collide=False)
+    b.ring(body, r - 0.004, 0.178, top - 0.178, 0.008, 0.0, 0.1)
+    for start, end in (
+        ((0, r - 0.004, 0.185), (0, r + 0.036, 0.178)),
+        ((0, r + 0.036, 0.178), (0, r + 0.034, 0.112)),
+        ((0, r + 0.034, 0.112), (0, r - 0.008, 0.105)),
+    ):
+        b.capsule(body, start, end, 0.0075, black)
+    b.mark(body, "jug rim", (0, 0, top))

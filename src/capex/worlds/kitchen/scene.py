@@ -37,7 +37,7 @@ class Layout:
     fridge_hinge: str = "right"
 
 
-# Every layout leaves worktop beside the stove, the sink and the toaster, where plates stand.
+# Every layout leaves worktop beside the stove, the sink and the toaster, where plates stand, and a bare metre of it beside the sink.
 LAYOUTS: tuple[Layout, ...] = (
     Layout((
         Unit("fridge", 0.70), Unit("counter", 1.30, (("toaster oven", 0.32),)), Unit("stove", 0.60), Unit("counter", 1.00),
@@ -54,11 +54,37 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout((
         Unit("counter", 1.30, (("toaster oven", 0.32),)), Unit("stove", 0.60),
         Unit("counter", 1.90, (("toaster", 0.95), ("microwave", 1.58))),
-        Unit("fridge", 0.70), Unit("counter", 0.80), Unit("sink", 0.80), Unit("counter", 0.80),
+        Unit("fridge", 0.70), Unit("counter", 0.80), Unit("sink", 0.80), Unit("counter", 1.00),
     )),
     Layout((
-        Unit("counter", 0.90), Unit("sink", 0.80), Unit("counter", 1.90, (("toaster", 0.95), ("toaster oven", 1.60))), Unit("fridge", 0.70),
+        Unit("counter", 1.00), Unit("sink", 0.80), Unit("counter", 1.90, (("toaster", 0.95), ("toaster oven", 1.60))), Unit("fridge", 0.70),
         Unit("counter", 1.60, (("microwave", 0.32),)), Unit("stove", 0.60), Unit("counter", 0.90),
+    ), "left"),
+    Layout((
+        Unit("fridge", 0.70), Unit("counter", 1.00), Unit("sink", 0.80), Unit("counter", 1.30, (("toaster", 0.75),)),
+        Unit("stove", 0.60), Unit("counter", 1.90, (("toaster oven", 0.85), ("microwave", 1.58))),
+    )),
+    Layout((
+        Unit("counter", 1.90, (("microwave", 0.32), ("toaster oven", 1.05))), Unit("stove", 0.60),
+        Unit("counter", 1.30, (("toaster", 0.55),)), Unit("sink", 0.80), Unit("counter", 1.00), Unit("fridge", 0.70),
+    ), "left"),
+    Layout((
+        Unit("counter", 1.00), Unit("sink", 0.80), Unit("counter", 1.00), Unit("stove", 0.60),
+        Unit("counter", 1.60, (("toaster oven", 1.10),)), Unit("fridge", 0.70),
+        Unit("counter", 1.90, (("toaster", 0.80), ("microwave", 1.55))),
+    )),
+    Layout((
+        Unit("counter", 1.90, (("microwave", 0.35), ("toaster", 1.10))), Unit("fridge", 0.70),
+        Unit("counter", 1.60, (("toaster oven", 0.50),)), Unit("stove", 0.60), Unit("counter", 1.00), Unit("sink", 0.80),
+        Unit("counter", 1.00),
+    ), "left"),
+    Layout((
+        Unit("fridge", 0.70), Unit("counter", 1.60, (("toaster oven", 0.35), ("toaster", 1.10))), Unit("sink", 0.80),
+        Unit("counter", 1.00), Unit("stove", 0.60), Unit("counter", 1.30, (("microwave", 0.98),)),
+    )),
+    Layout((
+        Unit("counter", 1.30, (("microwave", 0.32),)), Unit("stove", 0.60), Unit("counter", 1.00), Unit("sink", 0.80),
+        Unit("counter", 1.60, (("toaster", 0.50), ("toaster oven", 1.25))), Unit("fridge", 0.70),
     ), "left"),
 )  # fmt: skip
 WORKBENCH_M = 1.0

@@ -279,13 +279,29 @@ GROCERIES: dict[str, tuple[Callable[[Builder, Any, Colour, float], None], float,
 MUG_RADIUS_M = 0.032
 MUGS: dict[str, Colour] = {
     "red": (0.80, 0.12, 0.12),
-    "white": (0.94, 0.93, 0.90),
     "blue": (0.15, 0.35, 0.70),
     "green": (0.20, 0.55, 0.30),
-    "yellow": (0.95, 0.78, 0.20),
+    "black": (0.12, 0.12, 0.13),
 }
 
 
 def add_mug(b: Builder, body: Any, colour: Colour) -> None:
     """A mug that the fingers close around."""
     _mug(b, body, colour, MUG_RADIUS_M, GROCERY_KG)
+
+
+LID_RADIUS_M = 0.062
+LID_PLUG_M = 0.014  # depth of the plug under the lid: its origin lies so much higher than what it is laid on
+LID_GRIP_M = 0.026  # from its origin to the middle of its knob
+
+
+def add_lid(b: Builder, body: Any, name: str, colour: Colour) -> None:
+    """A blender's lid: a disc with a plug below that centres it in the jug, and a knob above with flat sides."""
+    look, dark = b.looks.plain(colour, 0.5), b.looks.plain(tuple(0.7 * c for c in colour), 0.5)  # type: ignore[arg-type]
+    body.add_geom(type=CYLINDER, pos=(0, 0, 0.005), size=(LID_RADIUS_M, 0.005, 0), mass=0.05, **HIDDEN, **_DISH)
+    body.add_geom(type=CYLINDER, pos=(0, 0, -LID_PLUG_M / 2), size=(0.042, LID_PLUG_M / 2, 0), mass=0.03, **HIDDEN, **_DISH)
+    body.add_geom(type=BOX, pos=(0, 0, LID_GRIP_M), size=(0.016, 0.011, 0.016), mass=0.02, **HIDDEN, **_DISH)
+    r = LID_RADIUS_M
+    b.turned(body, [(0.0, -LID_PLUG_M), (0.040, -LID_PLUG_M), (0.042, 0.0), (r, 0.0), (r, 0.008), (0.94 * r, 0.011), (0.0, 0.012)], look)
+    b.box(body, (0, 0, LID_GRIP_M), (0.016, 0.011, 0.016), dark, collide=False)
+    b.mark(body, f"{name} grip", (0, 0, LID_GRIP_M))

@@ -8,7 +8,8 @@ them come to rest. `robosuite.make(TASK, seed=[SEED, INDEX], ...)` and ten such 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -41,7 +42,7 @@ class Beginning:
     instruction: str
     scene: str
     header: Mapping[str, Any]  # what a saved state belongs to
-    model_xml: str
+    model_xml: Callable[[], str]
     env_args: Mapping[str, Any]  # robomimic's: env_name, type, env_kwargs, env_version
     episode_meta: Mapping[str, Any]
     cameras: Mapping[str, str] = field(default_factory=lambda: MOVED)  # our name -> the model's
@@ -85,10 +86,26 @@ class Seeded:
             instruction=self._task.info.instruction,
             scene="robosuite",
             header={"robot": self._robot.name, "start": start.index, "seed": start.seed, **versions},
-            # As the model stands now: robosuite moves the door after it has composed its XML. Nothing else is compiled in between.
-            model_xml=env.sim.model.get_xml(),
+            model_xml=lambda: composed_xml(env, self._task.moved),
             env_args={"env_name": name, "env_version": versions["robosuite"], "type": ROBOMIMIC_ROBOSUITE, "env_kwargs": kwargs},
             episode_meta={"lang": self._task.info.instruction, "seed": seed},
             settle=SETTLE_STEPS,
             arena=self._task.arena,
         )
+
+
+def composed_xml(env: Any, moved: Sequence[str]) -> str:
+    """The XML that robosuite composed, with bodies that it moved afterwards where they now stand.
+
+    Not what MuJoCo saves of the compiled model: that does not come back the same (a base drives otherwise, a door is harder to close).
+    """
+    text: str = env.model.get_xml()
+    if not moved:
+        return text
+    root = ET.fromstring(text)
+    for body in root.iter("body"):
+        if body.get("name") in moved:
+            stands = env.sim.model._model.body(body.get("name"))
+            body.set("pos", " ".join(repr(float(v)) for v in stands.pos))
+            body.set("quat", " ".join(repr(float(v)) for v in stands.quat))
+    return ET.tostring(root, encoding="unicode")

@@ -66,7 +66,7 @@ class SuiteEnv:
         shadows: bool = False,
         sites: bool = False,
     ):
-        self._info, self._robot, self._starts = info, robot, starts
+        self._robot, self.beginnings = robot, starts
         self._stepping_kind, self._drawing = stepping, {"shadows": shadows, "sites": sites}
         self.spec = Spec(
             world=world,
@@ -91,25 +91,25 @@ class SuiteEnv:
         if not 0 <= start.index < self.spec.starts or start.seed < 0:
             raise CapexError(f"start {start.index} with seed {start.seed}; starts are 0 to {self.spec.starts - 1}, seeds 0 or more")
         self.close()
-        self._beginning = self._starts.build(start)
-        env = self._beginning.env
+        self.beginning = self.beginnings.build(start)
+        env = self.beginning.env
         self._robot.require_order(env)
         env._observables.clear()  # unused here, and computed at each of the 25 substeps
         self._model, self._data = env.sim.model._model, env.sim.data._data
-        self._header = json.dumps({"world": self.spec.world, "task": start.task, **self._beginning.header})
+        self._header = json.dumps({"world": self.spec.world, "task": start.task, **self.beginning.header})
         self._controllers = env.robots[0].composite_controller.part_controllers
         self._gripper = env.robots[0].gripper["right"]
         self._anatomy = Anatomy(self._model, self._data)
-        if self._beginning.arena is not None:
-            place(self._model, self._data, self._anatomy, self._beginning.arena)
-        self._cameras = Cameras(self.spec, self._model, self._data, self._anatomy, self._beginning.cameras, **self._drawing)
+        if self.beginning.arena is not None:
+            place(self._model, self._data, self._anatomy, self.beginning.arena)
+        self._cameras = Cameras(self.spec, self._model, self._data, self._anatomy, self.beginning.cameras, **self._drawing)
         self._drive = BaseDrive(self._model, self._data, self._controllers["base"]) if self._robot.base is not None else None
         self._latches = Latches(env)
         self._stepping = make_stepping(self._stepping_kind, env)
         self._env = env
         self._anchor_m: Array = np.zeros(3)
         mujoco.mj_step1(self._model, self._data)
-        for _ in range(self._beginning.settle):
+        for _ in range(self.beginning.settle):
             self.apply(np.zeros(len(self._robot.action_names)))
         self._success = bool(env._check_success())
         if start.state is not None:
@@ -119,13 +119,13 @@ class SuiteEnv:
     def instruction(self) -> str:
         """The task in words, for the current start."""
         self._require_reset()
-        return self._beginning.instruction
+        return self.beginning.instruction
 
     @property
     def scene(self) -> str:
         """What names the surroundings of the current start."""
         self._require_reset()
-        return self._beginning.scene
+        return self.beginning.scene
 
     def robot_state(self) -> RobotState:
         """Proprioception and contacts, as the last tick left them."""
@@ -136,8 +136,8 @@ class SuiteEnv:
         """One 20 Hz command: translated to the native numbers, applied, returned."""
         validate_command(self.spec, command)
         self._require_reset()
-        site = self._anatomy.grip_site()
-        action = self._robot.native(command, self._controllers, self._drive, site, self._anchor_m if self._env.timestep else None)
+        site, begun = self._anatomy.grip_site(), self._env.timestep > self.beginning.settle
+        action = self._robot.native(command, self._controllers, self._drive, site, self._anchor_m if begun else None)
         self.apply(action)
         return action
 
@@ -210,6 +210,20 @@ class SuiteEnv:
         for controller in self._controllers.values():
             controller.new_update = True
 
+    def show(self, flat_state: Array) -> None:
+        """Put the world into one of robosuite's flat states (time, positions, velocities), as others recorded it, simulating nothing."""
+        self._require_reset()
+        wanted = 1 + self._model.nq + self._model.nv
+        if flat_state.shape != (wanted,) or not np.all(np.isfinite(flat_state)):
+            raise StateMismatch(f"a flat state of {self.spec.name} has {wanted} finite numbers; this one has shape {flat_state.shape}")
+        self._env.sim.set_state_from_flattened(flat_state)
+        mujoco.mj_forward(self._model, self._data)
+        self._env.update_state()
+        self._success = bool(self._env._check_success())
+        mujoco.mj_step1(self._model, self._data)
+        for controller in self._controllers.values():
+            controller.new_update = True
+
     @property
     def truth(self) -> Truth:
         """What the simulator knows of things: privileged, for the expert and for tests."""
@@ -219,9 +233,9 @@ class SuiteEnv:
     def model_file(self) -> ModelFile:
         """What robosuite's, robomimic's and RoboCasa's own tools need to repeat this start without this package."""
         self._require_reset()
-        begun = self._beginning
+        begun = self.beginning
         # MuJoCo's integration state begins with time, positions and velocities, robosuite's flat state.
-        return ModelFile(begun.model_xml, 1 + int(self._model.nq) + int(self._model.nv), begun.env_args, begun.episode_meta)
+        return ModelFile(begun.model_xml(), 1 + int(self._model.nq) + int(self._model.nv), begun.env_args, begun.episode_meta)
 
     def close(self) -> None:
         """Free the renderer and the simulation."""

@@ -5,12 +5,18 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import mujoco
 
-from capex.errors import CapexError
+from capex.errors import CapexError, UnknownName
 from capex.worlds import ROBOSUITE_INSTALL
+
+ROBOSUITE_VERSION = "1.5.2"
+# What its worlds really import, as in the extra `robosuite` of pyproject.toml.
+ROBOSUITE_IMPORTS = ("mujoco>=3.3.1,<3.10", "numba>=0.60", "opencv-python-headless>=4.9", "scipy>=1.11", "termcolor>=2")
 
 
 def import_robosuite() -> Any:
@@ -22,7 +28,7 @@ def import_robosuite() -> Any:
 
 
 def import_quietly(package: str, install: str) -> Any:
-    """A package of that family; ModuleNotFoundError becomes a sentence with the line that installs what is missing."""
+    """A package of that family; one that is missing, or that refuses the versions it finds, becomes a sentence with what mends it."""
     logger = logging.getLogger("robosuite_logs")
     if _errors_only not in logger.filters:
         logger.addFilter(_errors_only)
@@ -31,11 +37,25 @@ def import_quietly(package: str, install: str) -> Any:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         raise CapexError(f"the world '{package}' needs the package '{error.name}', which is not installed; install: {install}") from error
+    except AssertionError as error:  # robocasa asserts the versions of what it needs
+        raise CapexError(f"the package '{package}' refuses to start: {error}; install: {install}") from error
     finally:
         if asked is None:
             os.environ.pop("MUJOCO_GL", None)
         else:
             os.environ["MUJOCO_GL"] = asked
+
+
+def install_commands(extra: str, constraint: Path | None = None) -> list[list[str]]:
+    """The pip commands that bring an extra: what it really imports, then the package itself without its own requirements.
+
+    robosuite asks for mink 0.0.5, which needs numpy below 2 and serves one controller that is not used here, and leaves mujoco open to
+    versions on which its controllers fail.
+    """
+    if extra != "robosuite":
+        raise UnknownName("extra", extra, ["robosuite"], where=" that needs this command")
+    pip = [sys.executable, "-m", "pip", "install", *(("-c", str(constraint)) if constraint is not None else ())]
+    return [[*pip, *ROBOSUITE_IMPORTS], [*pip, "--no-deps", f"robosuite=={ROBOSUITE_VERSION}"]]
 
 
 def _errors_only(record: logging.LogRecord) -> bool:

@@ -80,6 +80,8 @@ class Fast:
         if not self._mobile:
             self._composite.update_state()
         self._composite.set_goal(action.copy())
+        for part in self._running:
+            part.aim()
         for constant in self._constant:
             constant.run()
         for substep in range(self._substeps):
@@ -107,6 +109,7 @@ class _Arm:
         self._torques = importlib.import_module("capex.worlds.robosuite.kernel").arm_torques
         self._tip = model.site(controller.ref_name).id
         self._mount = model.site(f"{controller.naming_prefix}{controller.part_name}_center").id
+        self._rides = model.body_weldid[model.site_bodyid[self._mount]] != 0  # a mount fixed to the world has no Jacobian
         self._dofs = _slice(controller.qvel_index)
         self._tip_pose = data.site_xpos[self._tip], data.site_xmat[self._tip].reshape(3, 3)
         self._mount_pose = data.site_xpos[self._mount], data.site_xmat[self._mount].reshape(3, 3)
@@ -125,14 +128,19 @@ class _Arm:
         else:
             mass[dofs, dofs] = controller.mass_matrix
 
+    def aim(self) -> None:
+        """Take over the goal that the controller was given."""
+        controller = self._controller
+        self._goal = controller.goal_pos, controller.goal_ori, controller.kp, controller.kd, controller.initial_joint
+
     def run(self, mass: Array) -> None:
         """Torques for the next physics step."""
-        controller, jacobians = self._controller, self._jacobians
+        jacobians = self._jacobians
         mujoco.mj_jacSite(self._model, self._data, jacobians[0], jacobians[1], self._tip)
-        mujoco.mj_jacSite(self._model, self._data, jacobians[2], jacobians[3], self._mount)
-        goal = controller.goal_pos, controller.goal_ori, controller.kp, controller.kd, controller.initial_joint
+        if self._rides:
+            mujoco.mj_jacSite(self._model, self._data, jacobians[2], jacobians[3], self._mount)
         self._ctrl[:] = self._torques(
-            jacobians, *self._tip_pose, *self._mount_pose, mass, *self._joints, self._dofs.start, *goal, *self._limits
+            jacobians, *self._tip_pose, *self._mount_pose, mass, *self._joints, self._dofs.start, *self._goal, *self._limits
         )
 
     def leave(self) -> None:
@@ -164,10 +172,13 @@ class _Torso:
         else:
             mass[dofs, dofs] = controller.mass_matrix
 
+    def aim(self) -> None:
+        """Take over the goal that the controller was given."""
+        self._goal = self._controller.goal_qpos, self._controller.kp, self._controller.kd
+
     def run(self, mass: Array) -> None:
         """Torques for the next physics step."""
-        goal = self._controller.goal_qpos, self._controller.kp, self._controller.kd
-        self._ctrl[:] = self._torques(mass, *self._joints, self._dofs.start, *goal, *self._limits)
+        self._ctrl[:] = self._torques(mass, *self._joints, self._dofs.start, *self._goal, *self._limits)
 
     def leave(self) -> None:
         """Let the controller measure anew."""

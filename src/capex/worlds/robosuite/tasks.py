@@ -33,10 +33,11 @@ class Task:
 
     info: TaskInfo
     arena: Arena
+    moved: tuple[str, ...] = ()  # bodies that robosuite places in the compiled model, not in the state
 
 
-def _task(name: str, family: str, horizon: int, instruction: str, criterion: str, arena: Arena) -> Task:
-    return Task(TaskInfo(name, family, horizon, instruction, criterion), arena)
+def _task(name: str, family: str, horizon: int, instruction: str, criterion: str, arena: Arena, moved: tuple[str, ...] = ()) -> Task:
+    return Task(TaskInfo(name, family, horizon, instruction, criterion), arena, moved)
 
 
 def _to_bin(name: str, thing: str, compartment: str) -> Task:
@@ -80,6 +81,7 @@ BY_NAME: dict[str, Task] = {
             "Turn the yellow handle down and open the door.",
             "the door stands open by more than 0.3 rad",
             DOOR,
+            moved=("Door_main",),
         ),
         _task(
             "NutAssemblySquare",

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line, raised
+from capex.models.pilot.skills.cover import COVER, cover
+from capex.models.pilot.skills.drive import DRIVE, drive
+from capex.models.pilot.skills.open_door import OPEN, open_door
+from capex.models.pilot.skills.operate import FAUCET, KETTLE, MIXER, lift_head, press_lever, swing_handle
 from capex.models.pilot.skills.pick_place import LIFT, PICK, PUT, pick_place
 from capex.models.pilot.skills.press import PRESS, press
 from capex.models.pilot.skills.shelve import SHELVE, shelve
+from capex.models.pilot.skills.slide import SLIDE, slide
 from capex.models.pilot.skills.swing import CLOSE, close_door
+from capex.models.pilot.skills.turn import KNOB, turn_off
+
+SKILLS: tuple[tuple[re.Pattern[str], Callable[[Scene], Asking]], ...] = (  # the first that fits
+    (COVER, cover),
+    (SHELVE, shelve),
+    (PICK, pick_place),
+    (LIFT, pick_place),
+    (PUT, pick_place),
+    (PRESS, press),
+    (CLOSE, close_door),
+    (KETTLE, press_lever),
+    (FAUCET, swing_handle),
+    (MIXER, lift_head),
+    (KNOB, turn_off),
+    (SLIDE, slide),
+    (OPEN, open_door),
+    (DRIVE, drive),
+)
 
 
 def choose(scene: Scene) -> Asking:
     """The skill for an instruction."""
-    if SHELVE.search(scene.page.instruction):
-        return shelve(scene)
-    if any(pattern.search(scene.page.instruction) for pattern in (PICK, LIFT, PUT)):
-        return pick_place(scene)
-    if PRESS.search(scene.page.instruction):
-        return press(scene)
-    if CLOSE.search(scene.page.instruction):
-        return close_door(scene)
-    return _lost(scene)
+    return next((skill for pattern, skill in SKILLS if pattern.search(scene.page.instruction)), _lost)(scene)
 
 
 def _lost(scene: Scene) -> Asking:

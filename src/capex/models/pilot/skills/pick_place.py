@@ -24,6 +24,7 @@ CLEAR_M = 0.27
 ALIGNED_M = 0.022
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
 DISHES = ("plate", "pan")
+WORKTOP_M = 0.45  # above the robot's mount
 TALL = ("slice", "waffle")  # stands upright: taken near its top
 
 
@@ -36,14 +37,14 @@ def pick_place(scene: Scene) -> Asking:
         if not place:
             return Intent(f"I hold the {item}: lift it.", tuple(line(scene.tip, raised(scene.tip, LIFT_M))))
         answers = (yield asks) if asks else {}
-        return _carry(scene, item, place, _dish_centre(answers) if _is_dish(place) else _top(answers))
+        return _carry(scene, item, place, _put_where(scene, place, answers))
     seen = {v.camera: s for v in scene.exterior() if (s := _item(v, item, source, dishes)) is not None}
     asks += [scene.feature("item", {c: spots_on(s, (0.0, -0.6, 0.6)) for c, s in seen.items()})] if seen else []
     wrist = _wrist_item(scene, item)
     if wrist is not None and scene.brief.locate:
         asks += _wrist_features(scene, wrist)
     answers = (yield asks) if asks else {}
-    centre = _dish_centre(answers) if _is_dish(place) else _top(answers)
+    centre = _put_where(scene, place, answers)
     thing = answers["item"].agreed() if "item" in answers else None
     if thing is not None and _in_place(scene, thing, centre) and float(np.linalg.norm(scene.tip - thing)) < CLEAR_M:
         return Intent(f"The {item} lies in place; back off.", tuple(_retreat(scene.tip)))
@@ -65,14 +66,29 @@ def _is_dish(place: str) -> bool:
 
 
 def _support_features(scene: Scene, place: str) -> list[Feature]:
-    """A thing that another one is to be put on: spots all over it, from every view that shows it."""
+    """What a thing is to be put on: spots all over it, from every view that shows it; of a worktop, spots with room around them."""
     if not place or _is_dish(place):
         return []
+    if place == "counter":
+        free = {v.camera: looks.free_stone(v) for v in scene.exterior()}
+        return [scene.feature("support", {c: row for c, row in free.items() if row}, WORKTOP_M)] if any(free.values()) else []
     seen = {v.camera: s[0] for v in scene.views.values() if (s := looks.coloured(v, place))}
     spots = {
         c: [*spots_on(s, (-0.6, 0.0, 0.6)), s.across(-0.6), s.across(0.6)] for c, s in seen.items() if c != "wrist" or scene.points_down()
     }
     return [scene.feature("support", spots)] if spots else []
+
+
+def _put_where(scene: Scene, place: str, answers: Answers) -> Array | None:
+    """Where the thing is to be let go: the dish's middle, a free spot of a worktop in easy reach, or the top of another thing."""
+    if _is_dish(place):
+        return _dish_centre(answers)
+    if place != "counter":
+        return _top(answers)
+    level = [p for p in answers.get("support", Found()).all() if abs(p[2] - WORKTOP_M) < 0.05]
+    edge = min((float(p[0]) for p in level), default=0.0)
+    reach = [p for p in level if math.hypot(p[0], p[1]) < 0.66 and p[0] > edge + 0.05]
+    return min(reach, key=lambda p: abs(float(p[0]) - edge - 0.15) + 0.5 * abs(float(p[1] - scene.tip[1])), default=None)
 
 
 def _top(answers: Answers) -> Array | None:
@@ -151,7 +167,11 @@ def _dish_centre(answers: Answers) -> Array | None:
 
 def _in_place(scene: Scene, thing: Array, centre: Array | None) -> bool:
     """Whether the thing was let go and lies in the dish."""
-    return centre is not None and _let_go(scene) and float(np.linalg.norm((thing - centre)[:2])) < 0.09
+    if not _let_go(scene):
+        return False
+    if wanted(scene.page.instruction)[2] == "counter":
+        return bool(thing[2] > WORKTOP_M - 0.03)
+    return centre is not None and float(np.linalg.norm((thing - centre)[:2])) < 0.09
 
 
 def _let_go(scene: Scene) -> bool:

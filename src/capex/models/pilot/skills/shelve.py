@@ -1,4 +1,4 @@
-"""Set a standing thing down in a place that is open to the front (a cupboard, a coffee machine's tray): the hand points forward all the way."""
+"""Set a standing thing down in a place open to the front (a cupboard, a coffee machine): the hand points forward all the way."""
 
 from __future__ import annotations
 
@@ -117,18 +117,11 @@ def _cabinet(scene: Scene) -> list[Feature]:
         for back in shapes(view, view.like(BACK) & ~looks.hand_zone(view), 0.002, 0.12):
             left, right, low = int(back.columns.min()), int(back.columns.max()), int(back.rows.max())
             middle, row = (left + right) // 2, int(np.median(back.rows))
-            sides = [
-                wood[row, max(0, left - 10) : left].mean() if left > 4 else 0.0,
-                wood[row, right + 1 : right + 11].mean() if right < view.width - 5 else 0.0,
-            ]
+            sides = (wood[row, max(0, left - 10) : left], wood[row, right + 1 : right + 11])
             under = np.flatnonzero(~wood[low + 2 :, middle])
             depth = int(under[0]) if under.size else 0
-            if min(sides) > 0.4 and depth > 4:
-                spots[view.camera] = [
-                    (middle + 0.5, low + 2 + 0.25 * depth),
-                    (middle + 0.5, low + 2 + 0.6 * depth),
-                    (middle + 0.5, row + 0.5),
-                ]
+            if all(side.size > 4 and side.mean() > 0.4 for side in sides) and depth > 4:
+                spots[view.camera] = [(middle + 0.5, low + 2 + f * depth) for f in (0.25, 0.6)]
                 break
     return [scene.feature("shelf", spots, 0.66)] if spots else []
 
@@ -136,7 +129,7 @@ def _cabinet(scene: Scene) -> list[Feature]:
 def _shelf(answers: Answers) -> Array | None:
     """A spot on the shelf, a little behind its front edge."""
     found = answers.get("shelf", Found())
-    rows = [row for row in found.points.values() if len(row) == 3 and row[0] is not None]
+    rows = [row for row in found.points.values() if len(row) == 2 and row[0] is not None]
     if not rows:
         return None
     floor = np.stack([row[0] for row in rows if row[0] is not None])
@@ -159,7 +152,7 @@ def _take(scene: Scene, item: str, answers: Answers, place: Array | None) -> Int
     points = np.stack([p for p in found.all() if float(np.linalg.norm((p - near)[:2])) < 0.09] or [near])
     low, high = float(np.percentile(points[:, 2], 8)), float(np.percentile(points[:, 2], 95))
     centre = np.array([near[0] + 0.6 * RADIUS_M, near[1], low])
-    if place is not None and float(np.linalg.norm((centre - place)[:2])) < 0.06 and abs(low - place[2]) < 0.08 and _released(scene):
+    if place is not None and float(np.linalg.norm((centre - place)[:2])) < 0.06 and _released(scene):
         return Intent(f"The {item} stands in its place: draw back.", tuple(line(tip, tip - np.array([0.30, 0.0, 0.0]), "forward")))
     ahead = centre[0] - TAKE_M
     drives = sum(w.base for w in scene.page.told)
@@ -191,6 +184,10 @@ def _set_down(scene: Scene, item: str, place: Array | None) -> Intent:
     tip = scene.tip
     if place is None:
         goal = np.array([max(0.36, tip[0] - 0.06), tip[1] * 0.7, min(tip[2] + 0.04, 0.80)])
+        if float(np.linalg.norm(goal - tip)) < 0.03:  # drawn back already: let the base look from elsewhere
+            return Intent(
+                f"I still do not see where the {item} belongs: back off.", drive=Drive(-0.15, 0.10 if len(scene.page.acts) % 2 else -0.20)
+            )
         return Intent(f"I hold the {item} but do not see where it belongs: draw back and look.", tuple(line(tip, goal, "forward")))
     hang = _hang(scene)
     target = np.array([place[0], place[1], place[2] + hang])

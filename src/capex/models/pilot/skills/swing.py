@@ -14,14 +14,14 @@ import numpy as np
 
 from capex.models.pilot import looks
 from capex.models.pilot.eyes import Colour, Pixel, Shape, View
-from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move
+from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
 from capex.models.pilot.scene import Scene, line, path
+from capex.models.pilot.skills.stand import line_up
 from capex.plan import Orientation
 from capex.pose import Array, tilted_forward
 
 CLOSE = re.compile(r"close the (.*?) ?(?:door|lid)\.?$", re.I)
 FLAPS = ("toaster oven", "oven", "dishwasher")
-DRIVES_MAX = 3
 STAND_M = 0.70  # from the hinge's front to the robot's mount
 FINGERTIP_M = 0.0125
 LEAF_M = 0.60  # from a fridge door's hinge to its handle, about
@@ -38,21 +38,6 @@ def close_door(scene: Scene) -> Asking:
     words = CLOSE.search(scene.page.instruction)
     noun = words[1] if words else ""
     return (yield from _flap(scene) if any(noun.endswith(f) for f in FLAPS) else _door(scene))
-
-
-def _drives(scene: Scene) -> int:
-    return sum(w.base for w in scene.page.told)
-
-
-def _line_up(scene: Scene, stand: Array, into: Array, nearest_m: float) -> Drive | None:
-    """The drive to a spot on the floor, facing along `into`; None when the robot stands well enough or has tried often enough."""
-    turn = math.atan2(into[1], into[0])
-    if not scene.brief.base_motion or _drives(scene) >= DRIVES_MAX:
-        return None
-    if -nearest_m <= stand[0] <= 0.05 and abs(stand[1]) <= 0.12 and abs(turn) <= 0.20:
-        return None
-    shrink = min(1.0, 0.58 / max(math.hypot(stand[0], stand[1]), 1e-9))
-    return Drive(float(shrink * stand[0]), float(shrink * stand[1]), float(np.clip(turn, -1.5, 1.5)))
 
 
 def _shut_fingers(scene: Scene, orientation: Orientation) -> list[Move]:
@@ -78,7 +63,7 @@ def _flap(scene: Scene) -> Asking:
     angle = _flap_angle(handle, into, front)
     along, normal = _flap_directions(angle, into)
     hinge = handle - FLAP_M * along - BAR_OFF_M * normal
-    if drive := _line_up(scene, hinge - STAND_M * into, into, 0.07):
+    if drive := line_up(scene, hinge - STAND_M * into, into, 0.07):
         return Intent("Drive in front of the appliance and face it.", drive=drive)
     heading = math.atan2(into[1], into[0])
     orientation = tilted_forward(0.0, heading)
@@ -147,25 +132,34 @@ def _below(view: View, bar: Shape) -> list[Pixel]:
 
 def _bar_pose(answers: Answers) -> tuple[Array | None, Array | None]:
     """The bar's middle, and the level direction into the appliance, square to the bar."""
-    found = answers.get("bar", Found())
-    middle = found.agreed()
-    if middle is None:
-        middle = found.middle("wrist")
-    if middle is None:
-        return None, None
-    near = [p for p in found.all() if abs(p[2] - middle[2]) < 0.05 and float(np.linalg.norm((p - middle)[:2])) < 0.25]
-    if len(near) < 2:
-        return middle, np.array([1.0, 0.0, 0.0])
-    flat = np.stack(near)[:, :2]
-    _, size, directions = np.linalg.svd(flat - flat.mean(axis=0))
-    if size[0] < 0.05:
-        return middle, np.array([1.0, 0.0, 0.0])
-    along = directions[0]
+    points = [p for p in answers.get("bar", Found()).all() if 0.40 < p[2] < 1.05]
+    bar = _on_one_line(points)
+    if bar is None:
+        found = answers.get("bar", Found())
+        middle = found.agreed() if found.agreed() is not None else found.middle("wrist")
+        return (None, None) if middle is None else (middle, np.array([1.0, 0.0, 0.0]))
+    centre = bar.mean(axis=0)
+    along = np.linalg.svd((bar - centre)[:, :2])[2][0]
     into = np.array([along[1], -along[0], 0.0]) * (1.0 if along[1] > 0 else -1.0)
-    across = np.array([-into[1], into[0]])
-    ends = flat @ across
-    sideways = (float(ends.min()) + float(ends.max())) / 2 - float(middle[:2] @ across)
-    return middle + np.array([across[0], across[1], 0.0]) * sideways, into
+    across = np.array([-into[1], into[0], 0.0])
+    ends = (bar - centre) @ across
+    return centre + across * (float(ends.min()) + float(ends.max())) / 2, into
+
+
+def _on_one_line(points: list[Array]) -> Array | None:
+    """Those of some points that lie on one level line, the most of them; spots beside a thin bar land on what is behind it."""
+    best: list[Array] = []
+    for i, a in enumerate(points):
+        for b in points[i + 1 :]:
+            way = b - a
+            length = float(np.linalg.norm(way))
+            if not 0.08 < length < 0.35 or abs(way[2]) > 0.03 or abs(way[0]) > 0.75 * length:
+                continue
+            d = way / length
+            on = [p for p in points if float(np.linalg.norm((p - a) - ((p - a) @ d) * d)) < 0.016]
+            if len(on) > len(best) or (len(on) == len(best) and np.mean([p[0] for p in on]) < np.mean([p[0] for p in best])):
+                best = on
+    return np.stack(best) if len(best) >= 3 else None
 
 
 def _front(answers: Answers, handle: Array, into: Array) -> float | None:
@@ -251,7 +245,7 @@ def _door(scene: Scene) -> Asking:
     if leaf is None:
         return _draw_back(scene, "I do not see the door's handle and face")
     stand = leaf.hinge + 0.33 * _shut_direction(leaf.into, leaf.side) - STAND_M * leaf.into
-    if drive := _line_up(scene, stand, leaf.into, 0.10):
+    if drive := line_up(scene, stand, leaf.into, 0.10):
         return Intent("Drive in front of the door and face it.", drive=drive)
     return _push(scene, leaf)
 

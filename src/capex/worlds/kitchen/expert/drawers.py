@@ -20,6 +20,11 @@ OVERSHOOT_M = 0.02
 BEFORE_GRIP_M = 0.026  # from the middle of a grip to a tip whose fingers touch it from outside
 
 
+def slide(env: KitchenEnv, decision: int) -> list[Waypoint]:
+    """Out or in, as the instruction wants it."""
+    return (pull if env.facts.role("way") == "out" else push)(env, decision)
+
+
 def pull(env: KitchenEnv, decision: int) -> list[Waypoint]:
     """Take the grip from above, draw it out as far as the arm goes, then hold it and drive back."""
     facts = env.facts

@@ -36,15 +36,15 @@ GRASP_BELOW_TOP_M = 0.014
 
 
 def pick_place(env: KitchenEnv, decision: int) -> list[Waypoint]:
-    """Take the object from above and set it into its container."""
+    """Take the object from above and set it into its container, or onto its place."""
     facts, state = env.facts, env.robot_state().arms[ARM]
-    item, container = facts.role("object"), facts.role("container")
+    item, container = facts.role("object"), env.situation.roles.get("container")
     tip, thing = tip_of(env), to_base(env, facts.position(item))
-    place = to_base(env, facts.position(container))
+    place = to_base(env, facts.spot("place") if container is None else facts.position(container))
     half = facts.half_height(item)
     if item in state.held:
         return _carry(tip, thing, place, half)
-    if facts.touching(item, container) and facts.distance_xy(item, container) < 0.07:
+    if (container is None or facts.touching(item, container)) and math.hypot(*(thing - place)[:2]) < 0.07:
         return retreat(tip)
     axis = facts.rotation(item)[:, 0]
     yaw = math.atan2(axis[1], axis[0]) - base_pose(env)[2]
@@ -76,6 +76,9 @@ def retreat(tip: Array) -> list[Waypoint]:
 
 
 TAKE_M = 0.50  # how far ahead a thing is when it is taken with the hand pointing forward
+CLEAR_OF_JUG_M = 0.15
+DRAWER_STAND_M = 0.42  # from the mount to what lies in a drawer
+COVER_STAND_M = 0.36  # from the mount to a jug: nearer, the hand reaches higher
 REACH_M = 0.73  # how far ahead one is set down
 
 
@@ -121,3 +124,46 @@ def _set_down(tip: Array, target: Array, into: Array, forward: Orientation) -> l
         *line(over, down, forward, "release"),
         *line(down, down - 0.30 * into, forward),
     ]
+
+
+def cover(env: KitchenEnv, decision: int) -> list[Waypoint]:
+    """Take a lid by its knob, bring it over the jug and set it down."""
+    facts = env.facts
+    lid = facts.role("object")
+    rim = facts.point("jug rim")
+    tip, origin, target = tip_of(env), to_base(env, facts.position(lid)), to_base(env, rim)
+    if lid in env.robot_state().arms[ARM].held:
+        down = target + (tip - origin) + np.array([0, 0, 0.012])
+        over = raised(down, 0.045)
+        aside = _beside(target, tip, over[2] - target[2])
+        near = float(np.linalg.norm((tip - over)[:2])) < CLEAR_OF_JUG_M
+        way = path(tip, [raised(tip, over[2] - tip[2]), over] if near else [raised(tip, 0.10), aside, over])
+        return [*way, *line(over, down, "keep", "release"), *retreat(down)]
+    if float(np.linalg.norm(origin - target)) < 0.03 and facts.tilt(lid) < 0.10:
+        return retreat(tip)
+    if decision < LINE_UP_TRIES and (drive := line_up(env, rim - np.array([COVER_STAND_M, 0, 0]), 0.04)):
+        return drive
+    axis = facts.rotation(lid)[:, 0]
+    orientation = down_with_yaw(math.atan2(axis[1], axis[0]) - base_pose(env)[2])
+    grasp = to_base(env, facts.point(f"{lid} grip"))
+    hover = raised(grasp, HOVER_M)
+    above = np.array([tip[0], tip[1], max(tip[2], min(target[2] + 0.05, ceiling(tip)))])
+    beside = _beside(target, grasp, 0.05)  # over the jug's edge first, then down to the lid
+    approach = [at(above, orientation, "open"), *path(above, [beside, hover], orientation)]
+    return [*approach, *line(hover, grasp, orientation, "close"), *line(grasp, raised(grasp, 0.10))]
+
+
+def _beside(jug: Array, towards: Array, above_m: float) -> Array:
+    """A point beside a jug, in the direction of another point, so much above its rim as the arm can."""
+    way = (towards - jug)[:2]
+    x, y = jug[:2] + way * (CLEAR_OF_JUG_M / max(float(np.linalg.norm(way)), 1e-9))
+    return np.array([x, y, min(jug[2] + above_m, ceiling(np.array([x, y, 0.0])))])
+
+
+def out_of_drawer(env: KitchenEnv, decision: int) -> list[Waypoint]:
+    """Line up with what lies in a drawer, then pick it and place it."""
+    facts = env.facts
+    item = facts.role("object")
+    taken = item in env.robot_state().arms[ARM].held or facts.position(item)[2] > facts.spot("place")[2]
+    drive = line_up(env, facts.position(item) - np.array([DRAWER_STAND_M, 0, 0]), 0.05)
+    return drive if drive and not taken and decision < LINE_UP_TRIES else pick_place(env, decision)

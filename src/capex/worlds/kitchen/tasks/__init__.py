@@ -5,8 +5,8 @@ A family's module composes its starts from shared fixtures and ends with its row
 
 from __future__ import annotations
 
-from capex.worlds.kitchen.tasks import controls, doors, drawers, pick_place
+from capex.worlds.kitchen.tasks import controls, doors, drawers, navigate, pick_place
 from capex.worlds.kitchen.tasks.task import Task
 
-BY_NAME: dict[str, Task] = {task.info.name: task for family in (pick_place, doors, drawers, controls) for task in family.TASKS}
+BY_NAME: dict[str, Task] = {task.info.name: task for family in (pick_place, doors, drawers, controls, navigate) for task in family.TASKS}
 __all__ = ["BY_NAME", "Task"]

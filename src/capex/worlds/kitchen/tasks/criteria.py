@@ -18,6 +18,10 @@ SWITCHED = 0.95
 LIFTED = 0.99
 CLEAR_OF_OBJECT_M = 0.25
 CLEAR_OF_BUTTON_M = 0.15
+CLEAR_OF_LID_M = 0.15
+ON_JUG_M = 0.04
+ARRIVED_M, ARRIVED_COS = 0.20, 0.98
+LID_TILT_RAD = math.radians(7)
 IN_PAN_M = 0.07
 IN_CABINET_M = 0.05
 UNDER_SPOUT_M = (0.04, 0.10)  # horizontally, vertically
@@ -33,6 +37,15 @@ def opened(facts: Facts) -> bool:
     return facts.joint_fraction(facts.role("part")) >= OPENED
 
 
+def covered(facts: Facts) -> bool:
+    """The lid lies on the jug, level, and the gripper has left it."""
+    lid = facts.role("object")
+    if facts.tip_distance(lid) <= CLEAR_OF_LID_M or facts.tilt(lid) >= LID_TILT_RAD:
+        return False
+    away = facts.position(lid) - facts.point("jug rim")
+    return math.sqrt(float((away * away).sum())) < ON_JUG_M
+
+
 def slid_out(facts: Facts) -> bool:
     """The part stands out."""
     return facts.joint_fraction(facts.role("part")) >= OUT
@@ -41,6 +54,11 @@ def slid_out(facts: Facts) -> bool:
 def slid_in(facts: Facts) -> bool:
     """The part is in."""
     return facts.joint_fraction(facts.role("part")) <= IN
+
+
+def slid(facts: Facts) -> bool:
+    """The part is where the instruction wants it, out or in."""
+    return slid_out(facts) if facts.role("way") == "out" else slid_in(facts)
 
 
 def switched(facts: Facts) -> bool:
@@ -70,6 +88,18 @@ def under_dispenser(facts: Facts) -> bool:
         return False
     dx, dy, dz = facts.position(item) - facts.point("dispenser")
     return math.hypot(dx, dy) < UNDER_SPOUT_M[0] and abs(dz) < UNDER_SPOUT_M[1]
+
+
+def on_counter(facts: Facts) -> bool:
+    """The object lies on a counter and the gripper has left it."""
+    item = facts.role("object")
+    return facts.tip_distance(item) > CLEAR_OF_OBJECT_M and any(n.startswith("counter") for n in facts.touched_by(item))
+
+
+def arrived(facts: Facts) -> bool:
+    """The base stands before the place that was named, and faces it."""
+    (x, y, yaw), (goal_x, goal_y, goal_yaw) = facts.base, facts.spot("goal")
+    return math.hypot(x - goal_x, y - goal_y) <= ARRIVED_M and math.cos(yaw - goal_yaw) >= ARRIVED_COS
 
 
 def in_cabinet(facts: Facts) -> bool:

@@ -7,21 +7,30 @@ import functools
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.expert import doors as skills
 from capex.worlds.kitchen.expert.controls import operate
+from capex.worlds.kitchen.expert.pick_place import cover
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Place
 from capex.worlds.kitchen.furniture import CUPBOARDS, cupboard_y
 from capex.worlds.kitchen.looks import Colour
-from capex.worlds.kitchen.machines import add_mixer
+from capex.worlds.kitchen.machines import add_blender, add_mixer
 from capex.worlds.kitchen.scene import Kitchen
-from capex.worlds.kitchen.situation import Draw, Situation, draw_light, draw_posture
+from capex.worlds.kitchen.situation import Draw, Fitted, Placed, Situation, draw_light, draw_posture
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import around, clutter, cupboards, pair
 from capex.worlds.kitchen.tasks.task import Task
+from capex.worlds.kitchen.things import LID_PLUG_M, add_lid
 
 FAMILY = "Doors and lids"
+LIDS: dict[str, Colour] = {
+    "red": (0.80, 0.12, 0.12),
+    "blue": (0.15, 0.35, 0.70),
+    "green": (0.20, 0.55, 0.30),
+    "black": (0.14, 0.14, 0.15),
+}
 MIXERS: dict[str, Colour] = {
     "red": (0.72, 0.08, 0.08),
     "white": (0.93, 0.92, 0.88),
     "blue": (0.35, 0.58, 0.72),
-    "yellow": (0.93, 0.76, 0.22),
+    "green": (0.40, 0.58, 0.36),
 }
 
 
@@ -46,6 +55,33 @@ def close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
     things = clutter(draw, kitchen, counter, 3, 1.0 if oven.y < counter.y else -1.0)
     joints = {"toaster oven door": angle}
     return Situation("Close the toaster oven door.", robot, posture, things, joints, {"part": "toaster oven door"}, draw_light(draw))
+
+
+def close_blender_lid(draw: Draw, kitchen: Kitchen) -> Situation:
+    """A blender between two lids of different colours; the instruction names one."""
+    bench = kitchen.workbench
+    blender = Place(bench.x + draw.uniform(0.14, 0.18), bench.y + draw.uniform(-0.12, 0.12), draw.uniform(-0.6, 0.6))
+    colour, other = draw.shuffled(sorted(LIDS))[:2]
+    side = draw.choice((1.0, -1.0))
+    things = []
+    for name, where in ((f"{colour} lid", side), (f"{other} lid", -side)):
+        spot = (bench.x + draw.uniform(0.10, 0.20), blender.y + where * draw.uniform(0.20, 0.29), COUNTER_HEIGHT_M + LID_PLUG_M + 0.001)
+        build = functools.partial(add_lid, name=name, colour=LIDS[name.removesuffix(" lid")])
+        things.append(Placed(name, build, spot, draw.uniform(-0.6, 0.6)))
+    things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)))
+    robot = (bench.x - draw.uniform(0.19, 0.40), blender.y + draw.uniform(-0.15, 0.15), draw.uniform(-0.15, 0.15))
+    posture = draw_posture(draw, "down")
+    body = draw.choice(((0.75, 0.75, 0.77), (0.20, 0.20, 0.22), (0.86, 0.85, 0.80)))
+    return Situation(
+        f"Put the {colour} lid on the blender jug.",
+        robot,
+        posture,
+        tuple(things),
+        {},
+        {"object": f"{colour} lid"},
+        draw_light(draw),
+        (Fitted("blender", functools.partial(add_blender, colour=body), blender),),
+    )
 
 
 def open_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
@@ -90,6 +126,18 @@ def open_mixer_head(draw: Draw, kitchen: Kitchen) -> Situation:
 
 
 TASKS = (
+    Task(
+        TaskInfo(
+            "CloseBlenderLid",
+            FAMILY,
+            900,
+            "Put the COLOUR lid on the blender jug.",
+            "lid within 4 cm of its closed place, tilted by less than 7 degrees; gripper over 15 cm from the lid",
+        ),
+        close_blender_lid,
+        criteria.covered,
+        skill=cover,
+    ),
     Task(
         TaskInfo("CloseFridge", FAMILY, 900, "Close the fridge door.", "every fridge door joint at most 0.005 of its range"),
         close_fridge,

@@ -9,7 +9,16 @@ from capex.worlds import TaskInfo
 from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
 from capex.worlds.kitchen.expert import pick_place as skills
 from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M, Place
-from capex.worlds.kitchen.furniture import CUPBOARD_HINGES, CUPBOARDS, LEDGE_TOP_M, cupboard_inside, cupboard_y
+from capex.worlds.kitchen.furniture import (
+    CUPBOARD_HINGES,
+    CUPBOARDS,
+    DRAWER_FLOOR_M,
+    DRAWER_TRAVEL_M,
+    LEDGE_TOP_M,
+    SIDES,
+    cupboard_inside,
+    cupboard_y,
+)
 from capex.worlds.kitchen.machines import COFFEE_SPOUT_X_M, COFFEE_TRAY_M, add_coffee_machine
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import (
@@ -26,9 +35,9 @@ from capex.worlds.kitchen.situation import (
     place_slice,
 )
 from capex.worlds.kitchen.tasks import criteria
-from capex.worlds.kitchen.tasks.setting import clutter, cupboards, ledge
+from capex.worlds.kitchen.tasks.setting import clutter, cupboards, drawer_counter, ledge
 from capex.worlds.kitchen.tasks.task import Task
-from capex.worlds.kitchen.things import GROCERIES, MUGS, PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, SLICES, add_pan, add_plate
+from capex.worlds.kitchen.things import FOOD, GROCERIES, MUGS, PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, SLICES, add_pan, add_plate
 
 FAMILY = "Pick and place"
 CLEAR = "gripper over 25 cm from the object"
@@ -161,6 +170,33 @@ def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
     )
 
 
+def drawer_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
+    """One of two drawers stands open with two kinds of food in it; the instruction names one."""
+    bench = kitchen.workbench
+    side = draw.choice(SIDES)
+    drawer = bench.y + bench.width / 4 * (1.0 if side == "left" else -1.0)
+    first, second = draw.shuffled(sorted(k.name for k in FOOD.values() if k.shape == "capsule"))[:2]  # nothing that rolls off a counter
+    end = draw.choice((1.0, -1.0))
+    things = []
+    for name, where in ((first, end), (second, -end)):
+        x, y = bench.x - draw.uniform(0.12, 0.19), drawer + where * draw.uniform(0.085, 0.11)
+        things.append(place_food(name, draw_food(draw, [name]), x, y, DRAWER_FLOOR_M, draw.uniform(-0.45, 0.45)))
+    things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)))
+    food = things[0].position_m
+    robot = (bench.x - draw.uniform(0.52, 0.75), food[1] + draw.uniform(-0.20, 0.20), draw.uniform(-0.15, 0.15))
+    return Situation(
+        f"Pick the {first} from the open drawer and place it on the counter.",
+        robot,
+        draw_posture(draw, "down"),
+        tuple(things),
+        {f"{side} drawer": DRAWER_TRAVEL_M * draw.uniform(0.97, 1.0)},
+        {"object": first},
+        draw_light(draw),
+        (drawer_counter(bench),),
+        {"place": (bench.x + 0.07, food[1], COUNTER_HEIGHT_M)},
+    )
+
+
 TASKS = (
     Task(
         TaskInfo(
@@ -197,6 +233,18 @@ TASKS = (
         counter_to_stove,
         criteria.in_pan,
         skill=skills.pick_place,
+    ),
+    Task(
+        TaskInfo(
+            "PickPlaceDrawerToCounter",
+            FAMILY,
+            750,
+            "Pick the OBJECT from the open drawer and place it on the counter.",
+            f"object touches a counter; {CLEAR}",
+        ),
+        drawer_to_counter,
+        criteria.on_counter,
+        skill=skills.out_of_drawer,
     ),
     Task(
         TaskInfo(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture, Place
-from capex.worlds.kitchen.furniture import add_cupboards, add_ledge
+from capex.worlds.kitchen.furniture import add_cupboards, add_drawers, add_ledge
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Placed, scatter
@@ -69,3 +69,8 @@ def cupboards(counter: Fixture) -> Fitted:
 def ledge(counter: Fixture, front: float, depth: float) -> Fitted:
     """A ledge along a counter, its front at a place in the world."""
     return Fitted("ledge", functools.partial(add_ledge, width=counter.width - 0.04, depth=depth), Place(front, counter.y))
+
+
+def drawer_counter(counter: Fixture) -> Fitted:
+    """A counter with two drawers that slide, in place of one where they are only drawn."""
+    return Fitted(counter.name, functools.partial(add_drawers, name=counter.name, width=counter.width))

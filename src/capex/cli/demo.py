@@ -1,0 +1,128 @@
+"""`capex demo`: the whole tour, from a campaign to a dataset, with the built-in kitchen and the built-in pilot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.markup import escape
+
+from capex.cli.console import console
+from capex.errors import CapexError
+
+TASKS = "kitchen:CloseFridge,PickPlaceCounterToStove"
+ARMS = "capex,base"
+PROCESSES = 2
+STRIPS = 12
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A tour of about two minutes: the pilot collects two tasks on both arms, then report, certificates and a dataset. No key, no GPU."""
+
+    out: Path = Path("demo")
+    """Where everything goes; the same command again continues."""
+    starts: str = "0:3"
+    """Starts of each task and arm."""
+
+    def run(self) -> int:
+        """Collect, report, film, certify, export; then say what to look at and what to type next."""
+        from capex.campaign.api import collect
+        from capex.cli.progress import watching
+
+        _step(1, f"collecting: {TASKS}, arms {ARMS}, starts {self.starts}; the model is the pilot, a stand-in that needs no key")
+        with watching(console, json_events=False) as watch:
+            run = collect(
+                TASKS,
+                arm=ARMS,
+                model="pilot",
+                starts=self.starts,
+                out=self.out / "run",
+                parallel=min(PROCESSES, os.cpu_count() or 1),
+                watch=watch,
+            )
+        made: dict[str, Path] = {}
+        _step(2, "the report: both arms on the same starts, calibration, costs, film strips")
+        made["report"] = _attempt(lambda: _report(run.path, self.out / "report"))
+        _step(3, "a film of one success")
+        successes = [e.path for e in run.episodes if e.record.success]
+        made["film"] = _attempt(lambda: _film(successes, self.out))
+        _step(4, "certificates: every success executed again in a fresh process; then the dataset")
+        made["dataset"] = _attempt(lambda: _export(run.path, self.out / "dataset"))
+        console.print(farewell({k: v for k, v in made.items() if v.exists()}, self.out))
+        return 0 if successes else 1
+
+
+def _step(number: int, what: str) -> None:
+    console.rule(f"[bold]{number} of 4[/]", align="left")
+    console.print(escape(what))
+
+
+def _attempt(work: Callable[[], Path]) -> Path:
+    """What a part of the tour made; a part that cannot be had here costs a sentence, not the tour."""
+    try:
+        return work()
+    except CapexError as error:
+        console.print(f"[yellow]left out:[/] {escape(str(error))}", soft_wrap=True)
+        return Path(os.devnull) / "nothing"
+
+
+def _report(run: Path, out: Path) -> Path:
+    from capex import report
+
+    with console.status("reading, counting, drawing"):
+        return report.write([run], out, strips=STRIPS)
+
+
+def _film(successes: list[Path], out: Path) -> Path:
+    from capex.film import write_video
+
+    if not successes:
+        raise CapexError("no attempt succeeded, so there is nothing to film")
+    best = next((path for path in successes if path.parent.parent.name.endswith("--capex")), successes[0])
+    with console.status("rendering"):
+        return write_video(best, out / "success.mp4")
+
+
+def _export(run: Path, out: Path) -> Path:
+    from capex.export import certify_run, export_run
+
+    if out.exists():
+        console.print(f"{out} exists already and is kept", highlight=False)
+        return out
+    processes = min(PROCESSES, os.cpu_count() or 1)
+    with console.status("executing every success again"):
+        results = certify_run(run, processes)
+    certified = sum(r.certificate.certified for r in results)
+    console.print(f"{certified} of {len(results)} successes certified", highlight=False)
+    with console.status("rendering the demonstrations"):
+        exported = export_run(run, out, use_video=True, parallel=processes, command="capex demo")
+    for dataset in exported.datasets:
+        console.print(f"{dataset.demonstrations} demonstrations, {dataset.frames:,} frames", highlight=False)
+    return out
+
+
+LOOKS = {
+    "report": "open it in a browser: who succeeded where, what it took, what memory and calibration changed",
+    "film": "the three cameras of one demonstration",
+    "dataset": "a LeRobot v3.0 dataset; its README.md is the card, and says how to load it",
+}
+
+
+def farewell(made: dict[str, Path], out: Path) -> str:
+    """What to look at, and what to type next."""
+    lines = ["", "[bold]Look at[/]"]
+    lines += [f"  [bold]{escape(str(path))}[/]  {LOOKS[name]}" for name, path in made.items()]
+    lines += [f"  [bold]capex status {escape(str(out / 'run'))}[/]  the campaign; its folder holds every record, image and exchange"]
+    lines += ["", "[bold]Next, with a key[/]  (the pilot is a stand-in: its numbers say nothing about any foundation model)"]
+    campaign = f"capex collect {TASKS} --arm {ARMS} --model openai:gpt-6-astra --starts 0:20 --out runs/first"
+    lines += [
+        "  export OPENAI_API_KEY=...",
+        "  capex doctor --model openai:gpt-6-astra",
+        f"  {campaign} --campaign-usd 50 --dry-run",
+        f"  {campaign} --campaign-usd 50 --parallel 2",
+        "  with a server of your own: --model chat:NAME@http://localhost:8000/v1, and no key",
+    ]
+    return "\n".join(lines)

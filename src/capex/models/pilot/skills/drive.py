@@ -1,0 +1,131 @@
+"""Drive to a place: find it by its look, go there in legs along the front of the row, and face it squarely.
+
+Every leg begins with a new look. The heading turns towards the front only as far as the place stays in view.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import ndimage
+
+from capex.models.pilot import front
+from capex.models.pilot.eyes import Colour, Mask, Pixel, View, shapes
+from capex.models.pilot.front import Front
+from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Intent
+from capex.models.pilot.scene import Scene
+from capex.models.pilot.skills.stand import DRIVE_MAX_M, TURN_MAX_RAD
+
+DRIVE = re.compile(r"drive to the (.+?) and stop", re.I)
+BEFORE_M = 0.48  # from the mount to the worktop's edge when the robot stands right in front
+VIEW_RAD = 0.55  # so far from straight ahead a place is surely in view
+GRID = 20  # spots across an image
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a place looks like and where it is: heights, depths behind the row's front, width, how far left of its middle the look is."""
+
+    heights_m: tuple[float, float]
+    depths_m: tuple[float, float]
+    width_m: float
+    offset_m: float = 0.0
+
+
+PLACES = {
+    "fridge": Place((0.50, 1.45), (-0.12, 0.16), 0.72),
+    "stove": Place((-0.15, 0.48), (-0.12, 0.70), 0.62),
+    "sink": Place((0.24, 0.44), (0.03, 0.60), 0.55),
+    "toaster": Place((0.48, 0.75), (0.10, 0.50), 0.32),
+    "toaster oven": Place((0.56, 0.95), (0.10, 0.32), 0.40, 0.04),
+    "microwave": Place((0.52, 0.95), (0.08, 0.32), 0.40, 0.06),
+}
+
+
+def drive(scene: Scene) -> Asking:
+    """One decision of driving to a place."""
+    words = DRIVE.search(scene.page.instruction)
+    assert words is not None
+    name = words[1].lower()
+    place = PLACES.get(name)
+    asks = [*front.ask(scene), *(_spots(scene, name, place) if place is not None else [])]
+    answers = (yield asks) if asks else {}
+    edge = front.fit(answers)
+    where = _along(answers, place, edge) if place is not None and edge is not None else None
+    if edge is None or where is None:
+        return _look(scene, name, edge)
+    goal = (edge.distance_m - BEFORE_M) * edge.into + where * edge.left
+    leg = goal * min(1.0, DRIVE_MAX_M / max(float(np.linalg.norm(goal)), 1e-9))
+    rest = (edge.distance_m + 0.2) * edge.into + where * edge.left - leg
+    bearing, square = math.atan2(rest[1], rest[0]), math.atan2(edge.into[1], edge.into[0])
+    turn = float(np.clip(np.clip(square, bearing - VIEW_RAD, bearing + VIEW_RAD), -TURN_MAX_RAD, TURN_MAX_RAD))
+    return Intent(f"Drive towards the {name} and turn to face it.", drive=Drive(float(leg[0]), float(leg[1]), turn))
+
+
+def _material(view: View, name: str) -> Mask:
+    """Where a view shows the material of a place."""
+    shade = ndimage.uniform_filter(view.saturation, 7)
+    metal = (np.abs(view.hue - 240) < 25) & view.between(0.28, 0.85)
+    if name == "fridge":
+        return np.asarray(metal & (view.saturation < 0.035) & (shade < 0.03))
+    if name == "stove" or name == "microwave":
+        return view.like(Colour(210, 0.225, 14, 0.06, 0.04, 0.14))
+    if name == "sink":
+        return (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.28, 0.85)
+    if name == "toaster":
+        return np.asarray(metal & (view.saturation > 0.008) & (shade > 0.0185) & (shade < 0.035))
+    return view.like(Colour(27.3, 0.528, 2.0, 0.025, 0.18, 0.42))
+
+
+def _spots(scene: Scene, name: str, place: Place) -> list[Feature]:
+    """Pixels of the material on a grid; without locate_pixel the middle of its largest region, at the height where such a place is."""
+    asks = []
+    for view in scene.exterior():
+        mask = _material(view, name)
+        if scene.brief.locate:
+            spots = _grid(ndimage.binary_erosion(mask, iterations=max(2, view.height // 170)))
+        else:
+            spots = [s.centre for s in shapes(view, ndimage.binary_opening(mask, iterations=2), 0.002)[:1]]
+        if spots:
+            asks.append(scene.feature(f"place {view.camera}", {view.camera: spots}, sum(place.heights_m) / 2))
+    return asks
+
+
+def _grid(mask: Mask) -> list[Pixel]:
+    """The pixels of a mask on a grid; on a finer one where there are few."""
+    for step in (mask.shape[0] // GRID, mask.shape[0] // (3 * GRID)):
+        rows, columns = np.nonzero(mask[step // 2 :: step, step // 2 :: step])
+        if rows.size > 4:
+            break
+    keep = range(0, rows.size, max(1, -(-rows.size // 60)))
+    return [(float(columns[k] * step + step // 2) + 0.5, float(rows[k] * step + step // 2) + 0.5) for k in keep]
+
+
+def _along(answers: Answers, place: Place, edge: Front) -> float | None:
+    """How far to the left along the front a place is: the middle of the stretch as wide as it that holds most of what looks like it."""
+    points = [p for key, f in answers.items() if key.startswith("place ") for p in f.all()]
+    low, high = place.heights_m
+    near, far = place.depths_m
+    rows = [float(p @ edge.left) for p in points if low < p[2] < high and near < float(p @ edge.into) - edge.distance_m < far]
+    if not rows:
+        return None
+    values = np.sort(rows)
+    counts = [int(((values >= v) & (values <= v + place.width_m)).sum()) for v in values]
+    start = values[int(np.argmax(counts))]
+    stretch = values[(values >= start) & (values <= start + place.width_m)]
+    if stretch.size < 3 and len(points) > 1:
+        return None
+    middle = (stretch[0] + stretch[-1]) / 2 if stretch[-1] - stretch[0] > 0.6 * place.width_m else float(stretch.mean())
+    return float(middle) - place.offset_m
+
+
+def _look(scene: Scene, name: str, edge: Front | None) -> Intent:
+    """Not in view: turn, at first a little to one side, then further to the other."""
+    tried = sum(w.base for w in scene.page.told)
+    turn = (0.6 if tried % 2 == 0 else -0.6) * (1 + tried)
+    if edge is None and tried == 0:
+        turn = 0.5
+    return Intent(f"I do not see the {name}: turn and look.", drive=Drive(turn_rad=float(np.clip(turn, -TURN_MAX_RAD, TURN_MAX_RAD))))

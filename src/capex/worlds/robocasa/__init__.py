@@ -1,0 +1,42 @@
+"""RoboCasa's kitchens: the paper's 18 tasks, from the starts of human demonstrations, through robosuite's adapter.
+
+`make` takes the dataset's folder and the kitchen; by default the newest target dataset below RoboCasa's own dataset folder, and the
+paper's kitchen. `capex doctor --world robocasa` says what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from capex.worlds.robocasa.dataset import LAYOUT, STYLE, find_dataset, open_dataset
+from capex.worlds.robocasa.needs import INSTALL, datasets_base
+from capex.worlds.robocasa.restored import Recorded
+from capex.worlds.robocasa.tasks import TASKS
+from capex.worlds.robosuite.env import SuiteEnv
+from capex.worlds.robosuite.packages import import_quietly, import_robosuite
+from capex.worlds.robosuite.robots import MOBILE
+
+__all__ = ["DATASETS_VARIABLE", "TASKS", "WORKSPACE_M", "make"]
+
+DATASETS_VARIABLE = "CAPEX_ROBOCASA_DATASETS"
+WORKSPACE_M = ((-0.30, -0.85, -0.70), (0.95, 0.85, 1.20))
+
+
+def make(
+    world: str,
+    task: str,
+    *,
+    dataset: str | Path | None = None,
+    layout: int | None = LAYOUT,
+    style: int | None = STYLE,
+    stepping: str = "fast",
+    shadows: bool = False,
+) -> SuiteEnv:
+    """The environment of a task; `dataset` is a folder named lerobot, `layout` and `style` choose the kitchen (None: any)."""
+    robosuite = import_robosuite()
+    import_quietly("robocasa", INSTALL)
+    base = os.environ.get(DATASETS_VARIABLE)
+    opened = open_dataset(Path(dataset)) if dataset is not None else find_dataset(Path(base) if base else datasets_base(), task)
+    starts = Recorded(robosuite, opened, layout, style)
+    return SuiteEnv(world, TASKS[task], MOBILE, starts, WORKSPACE_M, stepping=stepping, shadows=shadows, sites=True)

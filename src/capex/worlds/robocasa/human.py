@@ -1,0 +1,68 @@
+"""What a person did from a start: the pair of a demonstration collected from the same one. No environment and no prompt imports this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as parquet
+
+from capex.errors import CapexError
+from capex.pose import Array
+from capex.worlds.robocasa.dataset import Dataset
+from capex.worlds.robocasa.order import to_environment
+from capex.worlds.robocasa.restored import Recorded
+from capex.worlds.robosuite.env import SuiteEnv
+
+
+@dataclass(frozen=True)
+class HumanEpisode:
+    """A recorded demonstration: T actions in the environment's order, and the flat state before each."""
+
+    episode: int
+    actions: Array
+    states: Array
+    meta: dict[str, Any]
+
+
+def read_human(dataset: Dataset, episode: int) -> HumanEpisode:
+    """A demonstration of a dataset; actions and states must be equally many."""
+    place = _parquet(dataset, episode)
+    column = parquet.read_table(place, columns=["action"]).column("action").to_pylist()
+    actions = to_environment(np.array(column, dtype=np.float64), dataset.action_order)
+    states = dataset.states(episode)
+    if len(actions) != len(states):
+        raise CapexError(
+            f"demonstration {episode} of {dataset.path} has {len(actions)} actions and {len(states)} states; they must be as many"
+        )
+    return HumanEpisode(episode, actions, states, dataset.meta(episode))
+
+
+def human_of(env: SuiteEnv, index: int) -> HumanEpisode:
+    """What the person did from a start of an environment; a world without recorded starts has nobody to ask."""
+    starts = env.beginnings
+    if not isinstance(starts, Recorded):
+        raise CapexError(f"the starts of {env.spec.name} were not recorded with a person; only robocasa's are")
+    return read_human(starts.dataset, starts.episodes[index])
+
+
+def follow(env: SuiteEnv, human: HumanEpisode) -> Iterator[Array]:
+    """Show, in an environment at the start, the state that followed each action; yields that action.
+
+    Nothing is simulated but the last action, whose end was not recorded: open-loop replay of recorded actions drifts.
+    """
+    for action, after in zip(human.actions, human.states[1:], strict=False):
+        env.show(after)
+        yield action
+    env.apply(np.clip(human.actions[-1], -1.0, 1.0))
+    yield human.actions[-1]
+
+
+def _parquet(dataset: Dataset, episode: int) -> Path:
+    found = sorted(dataset.path.glob(f"data/*/episode_{episode:06d}.parquet"))
+    if not found:
+        raise CapexError(f"{dataset.path} has no data/*/episode_{episode:06d}.parquet; download the dataset again")
+    return found[0]

@@ -1,0 +1,48 @@
+"""Two orders of the same 12 numbers: RoboCasa's environment takes the arm first, its datasets store the base first.
+
+Converted by name: datasets that others have put up again stand in either order, and only `meta/modality.json` tells which.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+
+from capex.errors import CapexError
+from capex.pose import Array
+
+ENVIRONMENT: dict[str, tuple[int, int]] = {
+    "end_effector_position": (0, 3),
+    "end_effector_rotation": (3, 6),
+    "gripper_close": (6, 7),
+    "base_motion": (7, 11),  # forward, left, yaw, torso
+    "control_mode": (11, 12),
+}
+
+
+def to_environment(actions: Array, order: Mapping[str, tuple[int, int]]) -> Array:
+    """Actions (T, 12) of a dataset in the environment's order."""
+    return _reordered(actions, order, ENVIRONMENT)
+
+
+def to_dataset(actions: Array, order: Mapping[str, tuple[int, int]]) -> Array:
+    """Actions (T, 12) of the environment in a dataset's order."""
+    return _reordered(actions, ENVIRONMENT, order)
+
+
+def _reordered(actions: Array, source: Mapping[str, tuple[int, int]], target: Mapping[str, tuple[int, int]]) -> Array:
+    for order in (source, target):
+        spans = sorted(order.values())
+        widths = {name: end - start for name, (start, end) in order.items()}
+        if widths != {name: end - start for name, (start, end) in ENVIRONMENT.items()}:
+            raise CapexError(f"the dataset's action is made of {widths}; RoboCasa's is made of {list(ENVIRONMENT)}")
+        if any(end != start for (_, end), (start, _) in itertools.pairwise(spans)) or spans[0][0] != 0:
+            raise CapexError(f"the parts of the dataset's action overlap or leave gaps: {dict(order)}")
+    if actions.ndim != 2 or actions.shape[1] != 12:
+        raise CapexError(f"actions of shape {actions.shape}; RoboCasa's have 12 numbers a row")
+    result = np.empty_like(actions)
+    for name, (start, end) in target.items():
+        result[:, start:end] = actions[:, slice(*source[name])]
+    return result

@@ -1,0 +1,91 @@
+"""Starts of a RoboCasa dataset: the world as a person found it, restored from what was recorded.
+
+RoboCasa's own sequence: tell the environment what the episode was made of, reset it (which builds fixtures and things), give it the
+recorded model, then the recorded state. Reloading draws again from the environment's generator what was not recorded (for OpenDrawer the
+side), so the generator is seeded with the start, and the instruction is the recorded one. The person's actions are not read here.
+"""
+
+from __future__ import annotations
+
+import copy
+from importlib import metadata
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from capex.errors import CapexError
+from capex.pose import Array
+from capex.worlds import Start
+from capex.worlds.robocasa.dataset import Dataset
+from capex.worlds.robosuite.beginning import QUIET, Beginning
+
+CAMERAS = {"left": "robot0_agentview_left", "right": "robot0_agentview_right", "wrist": "robot0_eye_in_hand"}
+OURS: dict[str, Any] = {**QUIET, "translucent_robot": False}  # people were shown a translucent robot while they collected
+
+
+class Recorded:
+    """The starts of the demonstrations in one kitchen."""
+
+    def __init__(self, robosuite: Any, dataset: Dataset, layout: int | None, style: int | None, cameras: dict[str, str] | None = None):
+        self._robosuite, self.dataset, self._cameras = robosuite, dataset, cameras or CAMERAS
+        self.episodes = dataset.starts(layout, style)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.episodes)
+
+    def build(self, start: Start) -> Beginning:
+        """A new environment from the dataset's own arguments, put into the recorded start."""
+        dataset, episode = self.dataset, self.episodes[start.index]
+        meta, xml = dataset.meta(episode), dataset.model_xml(episode)
+        instruction = meta.get("lang")
+        if not isinstance(instruction, str) or not instruction.strip():
+            raise CapexError(f"demonstration {episode} of {dataset.path} has no instruction (lang in ep_meta.json); take another start")
+        env = self._make()
+        env.rng = np.random.default_rng([start.seed, episode])
+        restore(env, meta, xml, dataset.states(episode)[0])
+        versions = {name: _version(name) for name in ("robocasa", "robosuite")}
+        return Beginning(
+            env=env,
+            instruction=instruction,
+            scene=f"layout {meta.get('layout_id')}, style {meta.get('style_id')}",
+            header={
+                "dataset": "/".join(dataset.path.parts[-3:]),
+                "demonstration": episode,
+                "seed": start.seed,
+                **versions,
+                "mujoco": mujoco.__version__,
+            },
+            model_xml=lambda: xml,
+            env_args=dataset.env_args,
+            episode_meta=meta,
+            cameras=self._cameras,
+        )
+
+    def _make(self) -> Any:
+        kwargs = copy.deepcopy(self.dataset.env_args["env_kwargs"])
+        kwargs.pop("env_name", None)
+        ours = {name: value for name, value in OURS.items() if name in kwargs or name in QUIET}
+        return self._robosuite.make(self.dataset.env_args["env_name"], **{**kwargs, **ours})
+
+
+def restore(env: Any, meta: dict[str, Any], xml: str, flat_state: Array) -> None:
+    """Put a robosuite environment into a recorded moment, as RoboCasa's playback does; controllers then measure anew."""
+    env.set_ep_meta(copy.deepcopy(meta))
+    env.reset()
+    env.reset_from_xml_string(env.edit_model_xml(xml))
+    env.sim.reset()
+    env.sim.set_state_from_flattened(flat_state)
+    env.sim.forward()
+    env.update_state()
+    for controller in env.robots[0].composite_controller.part_controllers.values():
+        controller.new_update = True
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
