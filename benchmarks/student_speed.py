@@ -191,7 +191,8 @@ def lerobot_module(policy: str, folder: Path | None) -> types.ModuleType:
         vars(sys.modules[module]).update(names)
     place = folder / "lerobot" / "policies" / policy / f"modeling_{policy}.py"
     spec = importlib.util.spec_from_file_location(f"lerobot_{policy}", place)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded

@@ -1,7 +1,7 @@
 """Drive a world with a served policy at 20 Hz: nothing here needs torch.
 
-    capex policy serve runs/act --port 8900
-    python examples/run_policy.py kitchen:CloseFridge --start 1000 --port 8900
+capex policy serve runs/act --port 8900
+python examples/run_policy.py kitchen:CloseFridge --start 1000 --port 8900
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def main() -> None:
     env.reset(Start(env.spec.task, given.start))
     ask(link, "/reset", {"seed": given.start})
     wants, began, steps = True, time.perf_counter(), given.steps or env.spec.horizon
-    for step in range(steps):
+    done = 0
+    while done < steps and not env.success():
         size = (spec["image_size"], spec["image_size"])
         views = env.observe(spec["cameras"], size) if wants else {}
         images = {camera: base64.b64encode(np.ascontiguousarray(image).tobytes()).decode() for camera, image in views.items()}
@@ -51,10 +52,9 @@ def main() -> None:
         answer = ask(link, "/act", {"images": images, "state": state, "instruction": env.instruction})
         wants = bool(answer["wants_images"])
         env.apply(np.array(answer["action"]))
-        if env.success():
-            break
-    rate = (step + 1) / (time.perf_counter() - began)
-    print(f"{given.name} start {given.start}: {'success' if env.success() else 'no success'} after {step + 1} steps, {rate:.1f} steps/s")
+        done += 1
+    rate = done / (time.perf_counter() - began)
+    print(f"{given.name} start {given.start}: {'success' if env.success() else 'no success'} after {done} steps, {rate:.1f} steps/s")
     env.close()
 
 

@@ -184,7 +184,7 @@ class ACT(nn.Module):
 
 
 class Ensembler:
-    """Temporal ensembling: the action of a step is the weighted mean of every chunk's prediction for it, w_i = exp(-c i), i = 0 the oldest."""
+    """Temporal ensembling: a step's action is the weighted mean of every chunk's prediction for it, w_i = exp(-c i), i = 0 the oldest."""
 
     def __init__(self, coefficient: float, chunk: int):
         self._coefficient, self._chunk = coefficient, chunk

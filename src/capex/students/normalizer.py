@@ -109,7 +109,7 @@ def fit(kind: Literal["act", "diffusion"], states: Floats, actions: Floats, stat
     statistics = {"state": _statistics(turned, state_names), "action": _statistics(actions, None)}
     if kind == "act":
         mean, deviation = (np.asarray(v, dtype=np.float32) for v in IMAGENET)
-        image = Affine(1 / (255 * deviation), -mean / deviation)
+        image = Affine((1 / (255 * deviation)).astype(np.float32), (-mean / deviation).astype(np.float32))
         return Normalizer(image, _standard(turned), _standard(actions), at, side, statistics)
     state = _range(turned)
     if at >= 0:

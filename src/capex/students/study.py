@@ -33,7 +33,20 @@ from capex.students.evaluate import Rollouts, evaluate
 from capex.students.settings import Settings, make_settings
 from capex.students.train import Job, train_together
 
-KEYS = {"tasks", "starts", "seeds", "budgets", "sources", "policies", "max_demonstrations", "untrained", "together", "parallel", "device", "backbone"}
+KEYS = {
+    "tasks",
+    "starts",
+    "seeds",
+    "budgets",
+    "sources",
+    "policies",
+    "max_demonstrations",
+    "untrained",
+    "together",
+    "parallel",
+    "device",
+    "backbone",
+}
 
 
 @dataclass(frozen=True)

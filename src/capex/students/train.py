@@ -162,13 +162,17 @@ def _run(running: Sequence[Running], stepper: Stepper, first: int, report: Calla
         stepper.advance(step)
         done = step + 1
         if done % LOG_EVERY == 0 or done == job.steps or done in save_at:
-            rows = [r.trainer.log[: (done - 1) % LOG_EVERY + 1].double().cpu().numpy().mean(axis=0) for r in running]  # waits for the device
+            rows = [
+                r.trainer.log[: (done - 1) % LOG_EVERY + 1].double().cpu().numpy().mean(axis=0) for r in running
+            ]  # waits for the device
             now = time.perf_counter()
             speed, mark, marked = (done - marked) / max(now - mark, 1e-9), now, done
             for r, row, curve in zip(running, rows, lines, strict=True):
                 means = {name: float(v) for name, v in zip(parts, row, strict=True)}
                 if not all(np.isfinite(row)):
-                    raise CapexError(f"the loss is not finite at step {done}; the last checkpoint in {r.job.out} is whole: try a smaller lr")
+                    raise CapexError(
+                        f"the loss is not finite at step {done}; the last checkpoint in {r.job.out} is whole: try a smaller lr"
+                    )
                 curve.add(done, means, speed)
                 report(Progress(done, job.steps, means, speed))
         if done in save_at:
@@ -189,9 +193,9 @@ def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict
         from capex.students import initial
 
         start = initial.read(job.init, settings, demonstrations, trust_pickle=job.trust_pickle)
-        settings, weights = start.settings, start.weights
+        settings = start.settings
     else:
-        start, weights = None, None
+        start = None
     kind = policy_name(settings)
     states, actions = demonstrations.numbers()
     fitted = normalizer.fit("act" if kind == "act" else "diffusion", states, actions, demonstrations.state_names)
@@ -226,9 +230,7 @@ def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict
             "versions": versions() | {"torch": torch.__version__},
         },
     )
-    if start is not None:
-        spec = start.adapt(spec)
-    return spec, weights
+    return start.adapt(spec) if start is not None else (spec, None)
 
 
 def _give_language(job: Job, spec: PolicySpec, net: torch.nn.Module) -> None:
@@ -263,7 +265,8 @@ def _claim(job: Job) -> None:
 
 def _announce(announce: Callable[[str], None], spec: PolicySpec, demonstrations: Demonstrations, device: torch.device) -> None:
     count, frames = len(demonstrations.episodes), len(demonstrations.numbers()[0])
-    announce(f"{spec.policy} on {device}: {count} demonstrations, {frames} frames, cameras {', '.join(spec.cameras)} at {spec.image_size}")
+    cameras = ", ".join(spec.cameras)
+    announce(f"{spec.policy} on {device}: {count} demonstrations, {frames} frames, cameras {cameras} at {spec.image_size}")
     announce(f"initialisation: {spec.initialisation}; backbone norm: {spec.norm}")
     statistics = spec.normalizer.statistics or {}
     for what, names in (("state", spec.state_names), ("action", spec.action_names)):

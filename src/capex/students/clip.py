@@ -1,0 +1,29 @@
+"""CLIP's text embeddings from weights in a local folder, through the transformers package where it is installed. Nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from capex.errors import CapexError
+
+
+def embed(folder: Path, instructions: Sequence[str]) -> dict[str, npt.NDArray[np.float32]]:
+    """The projected text embedding of each instruction (768 numbers for ViT-L/14)."""
+    try:
+        from transformers import CLIPTextModelWithProjection, CLIPTokenizer
+    except ImportError:
+        raise CapexError(f"{folder} is a folder of weights, which needs the package transformers; or give a file of embeddings") from None
+    try:
+        tokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+        model = CLIPTextModelWithProjection.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
+    except (OSError, ValueError) as error:
+        raise CapexError(f"{folder} holds no CLIP text model with its tokenizer ({str(error).splitlines()[0]})") from None
+    tokens = tokenizer(list(instructions), padding=True, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        vectors = model(**tokens).text_embeds.float().numpy()
+    return dict(zip(instructions, vectors, strict=True))
