@@ -30,6 +30,7 @@ AREAS = {  # area of the time budget -> test files
         "test_reading",
         "test_stats",
     ),
+    "students": ("test_students",),
     "export and LeRobot": ("test_certify", "test_export", "test_hdf5", "test_lerobot"),
     "pilot and collect": ("test_campaign", "test_pilot", "test_replay"),
     "report and browser": ("test_report",),

@@ -263,7 +263,7 @@ def _pool() -> ProcessPoolExecutor:
 
 
 class RayEngine:
-    """Every training and evaluation as a Ray task with a GPU of its own, where the cluster has any. Paths must be shared by its machines."""
+    """Every training and evaluation as a Ray task with a GPU of its own, where there are any. Its machines must share the paths."""
 
     def __init__(self, address: str):
         try:

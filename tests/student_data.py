@@ -1,0 +1,50 @@
+"""Small demonstrations with something to learn: a bright square in the images tells where the arm goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from capex.students.data import Episode, write_pack
+
+CAMERAS = ("left", "right", "wrist")
+STATE = ("eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw", "finger_left", "finger_right", "base_x", "base_y", "base_yaw")
+ACTION = ("eef_dx", "eef_dy", "eef_dz", "eef_rx", "eef_ry", "eef_rz", "gripper", "base_vx", "base_vy", "base_wz", "torso", "mode")
+SMALL = {
+    "act": {"dim": 32, "heads": 2, "feedforward": 64, "encoder_layers": 1, "vae_layers": 1, "width": 16, "batch": 8, "lr": 2e-3, "chunk": 8, "dropout": 0.0},
+    "diffusion": {
+        "dim": 32, "heads": 2, "layers": 2, "condition_layers": 1, "width": 16, "batch": 4, "crop": 24, "language": 8, "features": 8, "keypoints": 8,
+        "lr": 1e-3, "warmup": 2, "diffusion_steps": 4, "dropout": 0.0,
+    },
+}  # fmt: skip
+
+
+def write(folder: Path, episodes: int = 5, length: int = 24, size: int = 32, **changes: object) -> Path:
+    """A pack of demonstrations. `changes` replace entries of its head, or give `certified`, `nan`, `task`."""
+    rng = np.random.default_rng(0)
+    states, actions, images, rows = [], [], [], []
+    for k in range(episodes):
+        goal, at = rng.uniform(-1, 1, 2), rng.uniform(-1, 1, 2)
+        begin = k * length
+        task = str(changes.get("task", "Go"))
+        rows.append(
+            Episode(begin, begin + length, "go to the square", "toy", task, k, 0, "test", True, bool(changes.get("certified", True)))
+        )
+        for t in range(length):
+            action, state = np.zeros(12), np.zeros(12)
+            action[:2], action[6], action[11] = np.clip((goal - at) * 2, -1, 1), 1 if t > length // 2 else -1, -1
+            state[:2], state[3:7] = at, np.array([0.7, 0.0, 0.7, 0.1]) * rng.choice([-1, 1])  # a quaternion and its negative are the same
+            image = np.full((len(CAMERAS), size, size, 3), 40, dtype=np.uint8)
+            x, y = ((goal + 1) / 2 * (size - 8)).astype(int)
+            image[:, y : y + 8, x : x + 8] = (250, 200, 30)
+            states.append(state)
+            actions.append(action)
+            images.append(image)
+            at = at + action[:2] * 0.1
+    if changes.get("nan"):
+        actions[3][1] = np.nan
+    head = {"cameras": list(CAMERAS), "state_names": list(STATE), "action_names": list(ACTION), "fps": 20}
+    head |= {k: v for k, v in changes.items() if k in head}
+    write_pack(folder, head, iter(images), np.array(states, dtype=np.float32), np.array(actions, dtype=np.float32), rows)
+    return folder

@@ -1,0 +1,211 @@
+"""Training: it learns, it resumes exactly, and it refuses what it cannot use with a sentence."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import student_data
+from capex.errors import CapexError, UnknownName
+from capex.students import checkpoint, curves, data
+from capex.students.batches import Order
+from capex.students.policy import load_policy
+from capex.students.settings import ActSettings, DiffusionSettings, make_settings, parse_changes
+from capex.students.train import Job, train, train_together
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory):
+    return student_data.write(tmp_path_factory.mktemp("data") / "pack")
+
+
+def job(pack, out, policy="act", steps=6, **changes):
+    settings = {k: changes.pop(k) for k in list(changes) if k in student_data.SMALL[policy]}
+    return Job((pack,), make_settings(policy, student_data.SMALL[policy] | settings), steps, out, save_every=3, **changes)
+
+
+class Killed(Exception):
+    """Stands for a kill: raised between two steps."""
+
+
+def kill_at(step):
+    def report(now):
+        if now.step == step:
+            raise Killed
+
+    return report
+
+
+def test_a_small_act_learns_five_demonstrations_by_heart(pack, tmp_path):
+    losses = []
+    train(job(pack, tmp_path / "act", steps=400, kl_weight=1.0), lambda now: losses.append(now.losses["loss"]))
+    rows = curves.read(tmp_path / "act" / "curve.csv")
+    assert rows[0]["loss"] / rows[-1]["loss"] > 10
+    policy, shown = load_policy(tmp_path / "act", "cpu"), data.open_pack(pack)
+    errors, size = [], []
+    for episode in shown.episodes:
+        policy.reset()
+        for t in range(episode.begin, episode.end):
+            images = dict(zip(shown.cameras, shown.images[0][t], strict=True))
+            action = policy.act({"images": images, "state": shown.states[t], "instruction": episode.instruction})
+            errors.append(np.abs(action - shown.actions[t]).mean())
+            size.append(np.abs(shown.actions[t] - shown.actions.mean(axis=0)).mean())
+    assert np.mean(errors) < 0.35 * np.mean(size)  # open loop, against always giving the mean action
+
+
+@pytest.mark.parametrize("policy", ["act", "diffusion"])
+def test_a_killed_training_continues_to_the_same_weights(pack, tmp_path, policy):
+    train(job(pack, tmp_path / "whole", policy, dropout=0.1))
+    with pytest.raises(Killed):
+        train(job(pack, tmp_path / "killed", policy, dropout=0.1), kill_at(6))
+    assert checkpoint.steps(tmp_path / "killed") == [3]
+    train(job(pack, tmp_path / "killed", policy, dropout=0.1))
+    whole, killed = (checkpoint.load_policy_files(tmp_path / name)[1] for name in ("whole", "killed"))
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
+
+
+def test_trainings_side_by_side_keep_to_themselves(pack, tmp_path):
+    """Two seeds together differ from each other and resume as exactly as one."""
+    train_together([job(pack, tmp_path / "a", seed=0), job(pack, tmp_path / "b", seed=1)])
+    a, b = (checkpoint.load_policy_files(tmp_path / name)[1] for name in "ab")
+    assert not torch.equal(a["action_head.weight"], b["action_head.weight"])
+    with pytest.raises(CapexError, match="need the same steps"):
+        train_together([job(pack, tmp_path / "c"), job(pack, tmp_path / "d", steps=9)])
+
+
+def test_rounded_weights_train_like_full_ones(pack, tmp_path):
+    losses = {}
+    for precision in ("fp32", "bf16"):
+        settings = make_settings("act", student_data.SMALL["act"] | {"precision": precision})
+        train(Job((pack,), settings, 4, tmp_path / precision), lambda now, p=precision: losses.__setitem__(p, now.losses["loss"]))
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.02)
+
+
+def test_a_checkpoint_holds_no_pickle_and_tells_what_it_is(pack, tmp_path):
+    place = train(job(pack, tmp_path / "act", steps=3))
+    assert sorted(p.name for p in place.iterdir()) == ["model.safetensors", "policy.json", "training.json", "training.safetensors"]
+    told = json.loads((place / "policy.json").read_text())
+    assert told["initialisation"] == "random"
+    assert told["training"]["episodes"] == 5
+    assert told["training"]["starts"][0] == ["toy", "Go", 0, 0]
+    assert told["normalizer"]["statistics"]["action"]["std"][6] == pytest.approx(1.0, abs=0.01)
+    assert not any(name.startswith("base_") for name in told["state_names"])
+    (tmp_path / "act" / "checkpoints" / ".writing-1-000009").mkdir()  # what a kill leaves
+    assert checkpoint.find(tmp_path / "act") == place
+
+
+def test_other_settings_into_the_same_folder_are_refused(pack, tmp_path):
+    train(job(pack, tmp_path / "act", steps=3))
+    with pytest.raises(CapexError, match="holds a training with other seed"):
+        train(job(pack, tmp_path / "act", steps=3, seed=1))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "note").write_text("mine")
+    with pytest.raises(CapexError, match="exists and is no training folder"):
+        train(job(pack, tmp_path / "full"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"nan": True}, "action 'eef_dy' of frame 3 is nan"),
+        ({"certified": False}, "5 of 5 episodes have no certificate"),
+        ({"length": 6}, "episode 0 has 6 frames and the policy looks 8 ahead"),
+    ],
+)
+def test_bad_data_is_refused_with_a_sentence(tmp_path, changes, sentence):
+    bad = student_data.write(tmp_path / "bad", **changes)
+    with pytest.raises(CapexError, match=sentence):
+        train(job(bad, tmp_path / "out"))
+
+
+def test_datasets_that_differ_are_not_trained_together(tmp_path, pack):
+    order = student_data.write(tmp_path / "order", action_names=[*student_data.ACTION[6:], *student_data.ACTION[:6]])
+    size = student_data.write(tmp_path / "size", size=48)
+    with pytest.raises(CapexError, match="has action_names gripper"):
+        data.load([pack, order], window=8)
+    with pytest.raises(CapexError, match=r"has images 48x48 and .* 32x32"):
+        data.load([pack, size], window=8)
+    both = data.load([pack, student_data.write(tmp_path / "more", episodes=2)], window=8)
+    assert len(both.episodes) == 7
+    assert both.episodes[5].begin == 5 * 24
+    assert data.load([pack], window=8, only=(1, 3)).numbers()[0].shape == (48, 9)
+    with pytest.raises(CapexError, match="is no dataset"):
+        data.load([tmp_path], window=8)
+
+
+def test_every_window_is_seen_once_per_pass_whatever_the_step_asked_for_first(pack):
+    shown = data.load([pack], window=8)
+    order, again = Order(shown, 1, 8, seed=3), Order(shown, 1, 8, seed=3)
+    whole = order.rows(0, 15)
+    assert sorted(whole.ravel()) == list(range(120))
+    assert np.array_equal(again.rows(7, 2), whole[7:9])
+    last = DiffusionSettings().last_step
+    assert max(Order(shown, last, 8, seed=0).rows(0, 50).ravel() % 24) == 24 - last
+
+
+def test_quaternions_are_turned_to_one_side(pack):
+    from capex.students import normalizer
+
+    shown = data.load([pack], window=8)
+    fitted = normalizer.fit("diffusion", shown.states, shown.actions, shown.state_names)
+    turned = fitted.one_sided(shown.states)
+    assert np.ptp(turned[:, 3]) < 1e-6 < np.ptp(shown.states[:, 3])
+    again = normalizer.Normalizer.from_json(json.loads(json.dumps(fitted.as_json())))
+    assert np.array_equal(again.state_in(shown.states), fitted.state_in(shown.states))
+
+
+def test_settings_are_the_papers_and_any_can_be_changed():
+    act, diffusion = ActSettings(), DiffusionSettings()
+    assert (act.chunk, act.latent, act.lr, act.schedule, act.batch) == (20, 32, 1e-5, "constant", 16)
+    assert (diffusion.horizon, diffusion.execute, diffusion.diffusion_steps, diffusion.warmup) == (10, 8, 100, 500)
+    assert (diffusion.lr, diffusion.schedule, diffusion.batch) == (1e-4, "cosine", 16)
+    assert make_settings("act", parse_changes(["lr=1e-4", "norm=frozen"])).lr == 1e-4
+    with pytest.raises(UnknownName, match="learning_rate"):
+        make_settings("act", {"learning_rate": 1})
+    for changes, sentence in (
+        ({"chunk": "2.5"}, "a whole number"),
+        ({"norm": "batch"}, "valid: auto"),
+        ({"lr": -1}, "negative"),
+        ({"dim": 33}, "multiple of heads"),
+    ):
+        with pytest.raises(CapexError, match=sentence):
+            make_settings("act", changes)
+    with pytest.raises(CapexError, match="--set 'lr' is no setting"):
+        parse_changes(["lr"])
+
+
+def test_instructions_come_from_a_file_or_are_learned(pack, tmp_path):
+    from capex.students import language
+
+    language.write(tmp_path / "words.npz", {"go to the square": np.arange(8, dtype=np.float32)})
+    place = train(job(pack, tmp_path / "given", "diffusion", steps=3, instructions=tmp_path / "words.npz"))
+    spec, weights = checkpoint.load_policy_files(place)
+    assert not spec.learned_language
+    assert torch.equal(weights["instructions.weight"][0], torch.arange(8.0))
+    language.write(tmp_path / "other.npz", {"stand still": np.zeros(8, dtype=np.float32)})
+    with pytest.raises(CapexError, match="has no embedding of 'go to the square'"):
+        train(job(pack, tmp_path / "missing", "diffusion", instructions=tmp_path / "other.npz"))
+
+
+def test_fine_tuning_begins_from_a_policy_trained_on_several_datasets(pack, tmp_path):
+    more = student_data.write(tmp_path / "more", episodes=2)
+    settings = make_settings("diffusion", student_data.SMALL["diffusion"])
+    first = train(Job((pack, more), settings, 3, tmp_path / "first"))
+    tuned = train(Job((pack,), settings, 1, tmp_path / "tuned", init=tmp_path / "first"))
+    spec, weights = checkpoint.load_policy_files(tuned)
+    assert spec.initialisation == "fine-tuned from a policy of ours (3 steps)"
+    begun = checkpoint.load_policy_files(first)[1]
+    assert (weights["model.head.weight"] - begun["model.head.weight"]).abs().max() < 0.01
+    with pytest.raises(CapexError, match="is a policy of kind diffusion"):
+        train(job(pack, tmp_path / "wrong", "act", init=tmp_path / "first"))
