@@ -12,7 +12,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from capex.cli.console import console
-from capex.collect import parse_starts
+from capex.campaign.names import parse_starts
 from capex.errors import CapexError
 
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from capex import worlds
-from capex.collect import parse_names
+from capex.campaign.names import parse_names
 from capex.errors import CapexError
 from capex.store import Chain, open_run, read_json
 from capex.students import checkpoint

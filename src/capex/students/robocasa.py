@@ -131,7 +131,7 @@ def read_payload(path: Path, *, trust_pickle: bool = False) -> dict[str, Any]:
             loaded = SafeReader(io.BytesIO(archive.read(place)), archive, place.removesuffix("/data.pkl")).load()
     except (zipfile.BadZipFile, pickle.UnpicklingError, KeyError, EOFError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise CapexError(
-            f"{path} cannot be read safely ({type(error).__name__}: {error}); --trust-pickle unpickles it as it is, for files you made yourself"
+            f"{path} cannot be read safely ({type(error).__name__}: {error}); for a file you made yourself, --trust-pickle"
         ) from None
     if not isinstance(loaded, dict):
         raise CapexError(f"{path} holds no payload with state_dicts")

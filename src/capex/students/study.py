@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from capex.collect import parse_names, parse_starts
+from capex.campaign.names import parse_names, parse_starts
 from capex.errors import CapexError
 from capex.store import read_json, write_json
 from capex.students import data
