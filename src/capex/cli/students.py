@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from capex.cli.console import console
 from capex.campaign.names import parse_starts
+from capex.cli.console import console
 from capex.errors import CapexError
 
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
