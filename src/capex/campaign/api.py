@@ -37,12 +37,10 @@ from capex.campaign.settings import Settings, read_config, resolve
 from capex.errors import CapexError
 from capex.ledger import Spend
 from capex.models import Model
-from capex.prices import Price, load_prices
+from capex.prices import Price, load_prices, parse_price
 from capex.run import LoadedRun, load_chain, load_run
-from capex.store import Run
+from capex.store import PROMPT, SPEND, Run, find_run, write_bytes
 from capex.worlds import Spec
-
-SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,18 @@ def prepare(
     asked = models.make(settings.model) if isinstance(model, str) or model is None else model
     if asked is model and (settings.parallel > 1 or settings.ray is not None):
         raise CapexError("a model object stays in its process; give the model by name to run in several")
-    price = load_prices(settings.prices).find(asked.price_name)
+    price = _held_price(settings) or load_prices(settings.prices).find(asked.price_name)
     specs = specs_of(settings)
     refuse_the_impossible(settings, specs, asked, price)
     return Prepared(settings, asked, price, specs)
+
+
+def _held_price(settings: Settings) -> Price | None:
+    """The price row that a run began with: it holds to the end, unless the user brings another."""
+    if "prices" in settings.typed or not (settings.out / "manifest.json").is_file():
+        return None
+    held = find_run(settings.out).manifest.get("price")
+    return None if held is None else parse_price(held, f"the price in {settings.out / 'manifest.json'}")
 
 
 def collect(
@@ -107,16 +113,14 @@ def collect(
         tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence))
         wish = stack.enter_context(_interrupts())
         failures: list[Failed | CapexError] = []
+        why = "finished"
         if left != 0:
             engine = _engine(settings, setup, ready.model, settings.round_size * len(chains))
             stack.callback(engine.close)
-            board.slots = engine.slots
             driver = Driver(run.path, chains, engine, board, tell, hours=settings.campaign_hours)
             driver.run(wish)
-            failures = driver.failures
-        why = "interrupted" if wish.stop else "stopped" if failures or any(not c.ended and left for c in chains) else "finished"
-        spent = spend.account()
-        known = None if price is None else float(spent.total_usd)
+            failures, why = driver.failures, "interrupted" if wish.stop else driver.why
+        known = None if price is None else float(spend.total())
         tell(ev.CampaignEnded(str(run.path), why, board.total.episodes, known))
     if failures:
         raise _as_error(failures, run)
@@ -195,8 +199,6 @@ def _with_own_prompt(settings: Settings, run: Run) -> Settings:
         return settings
     place = run.path / PROMPT
     if not place.exists():
-        from capex.store import write_bytes
-
         write_bytes(place, settings.prompt.read_bytes())
     return replace(settings, prompt=place)
 

@@ -126,7 +126,7 @@ class CampaignEnded:
     """Nothing runs any more."""
 
     run: str
-    why: str  # finished, stopped, interrupted
+    why: str  # finished, out of budget, stopped, interrupted
     episodes: int  # whole ones in the run
     spent_usd: float | None  # settled and held, of the whole run
 
