@@ -33,7 +33,7 @@ def folder(expert_demos, tmp_path_factory):
     two, pipeline = Filters(max=2), Pipeline(SIZE, CAMERAS)
     export_run(expert_demos, root / "images", filters=two, pipeline=pipeline)
     export_run(expert_demos, root / "video", filters=two, pipeline=pipeline, use_video=True)
-    export_run(expert_demos, root / "hdf5", filters=two, pipeline=pipeline, format="hdf5")
+    export_run(expert_demos, root / "hdf5", filters=two, pipeline=Pipeline(SIZE, ("left",)), format="hdf5")
     return root
 
 
