@@ -19,6 +19,7 @@ AREAS = {  # area of the time budget -> test files
     "models and method": (
         "test_calibrator",
         "test_commit",
+        "test_continued",
         "test_demonstrator",
         "test_ledger",
         "test_memory",

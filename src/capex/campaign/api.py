@@ -31,7 +31,7 @@ from capex.campaign.chain import ChainPlan
 from capex.campaign.check import refuse_the_impossible, specs_of, work_of
 from capex.campaign.driver import ChainRun, Driver, Wish
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
-from capex.campaign.manifest import open_campaign
+from capex.campaign.manifest import moved_from, open_campaign
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.settings import Settings, read_config, resolve
 from capex.errors import CapexError
@@ -97,7 +97,8 @@ def collect(
     ready = prepare(names, config=config, model=model, **options)
     settings = ready.settings
     _refuse_an_empty_purse(ready)
-    run, price = open_campaign(settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=_gl_backend())
+    gl = _gl_backend()
+    run, price = open_campaign(settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=gl)
     settings = _with_own_prompt(settings, run)
     work = work_of(settings, price)
     spend = Spend(run.path / SPEND)
@@ -109,8 +110,8 @@ def collect(
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
         most = ce.ceiling(settings, price, left, spend.total())
         limit = None if most.usd is None else float(most.usd)
-        keys = tuple(c.key for c in chains)
-        tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence))
+        keys, warning = tuple(c.key for c in chains), moved_from(run, gl)
+        tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence, warning))
         wish = stack.enter_context(_interrupts())
         failures: list[Failed | CapexError] = []
         why = "finished"
