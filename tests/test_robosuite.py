@@ -202,7 +202,7 @@ def test_the_cube_is_located_where_it_is_seen(mobile: SuiteEnv) -> None:
         assert red.sum() > 100, camera
         v, u = (float(np.median(pixels)) for pixels in np.nonzero(red))
         u_expected, v_expected, _ = mobile.camera_model(camera).project(cube_m(mobile))
-        assert math.hypot(u - u_expected, v - v_expected) < 6
+        assert math.hypot(u - u_expected, v - v_expected) < 10  # the faces that are seen, not the middle
         found = locate_pixel(mobile, camera, u, v, (image.shape[1], image.shape[0]))
         assert not isinstance(found, str)
         assert np.linalg.norm(found - cube_m(mobile)) < 0.04
