@@ -164,8 +164,8 @@ def test_the_campaigns_budget_holds_with_any_price_workers_and_crashes(shm, seed
 def test_a_budget_that_covers_no_request_is_refused_before_the_first_episode(shm):
     with pytest.raises(CapexError, match=r"budget of \$0.05 covers no request: the next may cost \$0.5"):
         collect(shm / "run", prices=price_file(shm), campaign_usd=0.05)
-    with pytest.raises(CapexError, match=r"a budget of \$0.60 per episode covers no request of arm capex"):
-        collect(shm / "run", prices=price_file(shm), episode_usd=0.6)
+    with pytest.raises(CapexError, match=r"a budget of \$0.50 per episode covers no request of arm capex"):
+        collect(shm / "run", prices=price_file(shm), episode_usd=0.5)
     assert not (shm / "run").exists()
 
 
