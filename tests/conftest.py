@@ -12,7 +12,17 @@ import pytest
 from capex import worlds
 
 AREAS = {  # area of the time budget -> test files
-    "kitchen and executor": ("test_check", "test_executor", "test_expert", "test_film", "test_grasp", "test_kitchen", "test_panda"),
+    "kitchen and executor": (
+        "test_check",
+        "test_executor",
+        "test_expert",
+        "test_film",
+        "test_grasp",
+        "test_gym",
+        "test_kitchen",
+        "test_panda",
+        "test_tasks",
+    ),
     "models and method": (
         "test_calibrator",
         "test_commit",

@@ -21,6 +21,7 @@ from capex.worlds import Start
 EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "robosuite": (("robosuite", "numba", "cv2"), worlds.ROBOSUITE_INSTALL, "robosuite's worlds"),
     "anthropic": (("anthropic",), 'pip install "capex[anthropic]"', "models anthropic:NAME"),
+    "gymnasium": (("gymnasium",), 'pip install "capex[gymnasium]"', "the kitchen as Gymnasium environments: import capex.gym"),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }
 CORE = ("mujoco", "numpy", "openai", "pillow", "av", "matplotlib", "rich", "tyro")
