@@ -15,10 +15,21 @@ from capex.export import certify_run
 from demos import expert_run, model_run
 
 AREAS = {  # area of the time budget -> test files
-    "kitchen and executor": ("test_check", "test_executor", "test_expert", "test_film", "test_grasp", "test_kitchen", "test_panda"),
+    "kitchen and executor": (
+        "test_check",
+        "test_executor",
+        "test_expert",
+        "test_film",
+        "test_grasp",
+        "test_gym",
+        "test_kitchen",
+        "test_panda",
+        "test_tasks",
+    ),
     "models and method": (
         "test_calibrator",
         "test_commit",
+        "test_continued",
         "test_demonstrator",
         "test_ledger",
         "test_memory",

@@ -18,6 +18,8 @@ from capex.arms import arm as preset
 from capex.calibrator import Calibrator
 from capex.memory.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord
 from capex.plan import ArmTarget, Waypoint
+from capex.report.data import load
+from capex.report.sources import Source, group
 from capex.store import Chain, Run, open_run, write_json
 
 NO_STEPS = {"states": np.zeros((1, 0)), "actions": np.zeros((0, 12))}
@@ -116,6 +118,20 @@ def commit(chain: Chain, made: EpisodeRecord, seconds: float = 30.0) -> Path:
     (folder / "timing.json").write_text(json.dumps({"episode_s": seconds, "unix_time": 1794700000.0}), encoding="utf-8")
     np.savez(folder / "steps.npz", **NO_STEPS)
     return folder
+
+
+def fill(run: Run, task: str, arm: str, solved: str, **fields: Any) -> Chain:
+    """One episode per verdict, starts from 0: 1 solved, 0 not, ? not judged, - not tried."""
+    chain = run.chain("kitchen", task, arm)
+    for start, success in enumerate(solved):
+        if success != "-":
+            commit(chain, record(task, arm, start, success={"1": True, "0": False, "?": None}[success], **fields))
+    return chain
+
+
+def sources_of(*paths: Path) -> list[Source]:
+    """The sources that a report of these runs has."""
+    return group(load(paths))[0]
 
 
 def settings(arms: Sequence[str], tasks: Sequence[str], **changes: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from capex.campaign import events as ev
 from capex.campaign.chain import ChainPlan
 from capex.errors import CapexError
 from capex.ledger import Spend
-from capex.store import Chain, read_json
+from capex.store import Chain, open_run, read_json, write_json
 from conftest import MEMORY
 from lab.campaigns import cli, collect, contents, flags, kinds
 
@@ -110,6 +110,21 @@ def test_changed_settings_are_refused_with_a_list_and_more_arms_are_not(shm):
     assert sorted(run.manifest["settings"]["arms"]) == ["base", "capex"]
     assert run.manifest["plan"]["starts"] == [0, 1]
     assert len(run.episodes) == 8
+
+
+def test_a_run_that_goes_on_elsewhere_says_so(shm):
+    collect(shm / "run", starts="0:1")
+    manifest = read_json(shm / "run/manifest.json")
+    manifest["fingerprint"]["numpy"] = "1.0"
+    write_json(shm / "run/manifest.json", manifest)
+    _, events = collect(shm / "run", starts="0:2")
+    assert "the run began elsewhere (numpy differ)" in events[0].warning
+
+
+def test_a_run_of_the_expert_is_left_alone(shm):
+    open_run(shm / "run", {"command": "expert"})
+    with pytest.raises(CapexError, match="a run of another kind"):
+        collect(shm / "run")
 
 
 def test_a_fork_begins_with_the_runs_episodes_and_is_found_again(shm, undisturbed):

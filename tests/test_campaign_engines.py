@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+import ray
+from ray.cluster_utils import Cluster
 
 from capex.campaign import events as ev
 from capex.campaign.core import Core, Turn, Waiting
@@ -74,10 +76,9 @@ def test_the_clock_of_a_turn_stands_still_while_it_queues():
 
 
 def test_a_ray_cluster_that_loses_a_node_gives_the_same_records(shm):
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
     small = {"num_cpus": 1, "object_store_memory": 80_000_000}
     # Connected before there is a second node: on one machine the driver would else sit on either of them.
-    cluster = cluster_utils.Cluster(initialize_head=True, connect=True, head_node_args={**small, "include_dashboard": False})
+    cluster = Cluster(initialize_head=True, connect=True, head_node_args={**small, "include_dashboard": False})
     try:
         node = cluster.add_node(**small)
         cluster.wait_for_nodes()
@@ -99,10 +100,11 @@ def test_a_ray_cluster_that_loses_a_node_gives_the_same_records(shm):
         assert recorded <= account.attempts <= recorded + 4
         assert not list((shm / "run").rglob(".writing-*"))
     finally:
-        import ray
-
         ray.shutdown()
         cluster.shutdown()
+
+
+def test_a_cluster_that_is_not_there_is_a_sentence(shm):
     with pytest.raises(CapexError, match="no cluster could be reached"):
         collect(shm / "other", ray="127.0.0.1:1")
     with pytest.raises(CapexError, match="is a client's address"):

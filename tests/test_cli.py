@@ -24,6 +24,9 @@ def capex(*words: str) -> subprocess.CompletedProcess:
         (("expert", "kitchen:CloseFridge", "--starts", "0", "--out", "/proc/nope"), "'/proc/nope' cannot be read or written"),
         (("prompt", "--arm", "capx"), "there is no arm 'capx'; valid: capex"),
         (("prompt", "--prompt", "none.txt"), "the prompt file none.txt cannot be read"),
+        (("install", "lerobot"), "there is no extra 'lerobot' that needs this command; valid: robosuite"),
+        (("install", "robosuite", "--constraint", "none.txt"), "there is no constraints file none.txt"),
+        (("human", "kitchen:CloseFridge", "--out", "run"), "world 'kitchen' has no human demonstrations"),
     ],
 )
 def test_a_users_mistake_gets_a_sentence(words, sentence, tmp_path, monkeypatch):

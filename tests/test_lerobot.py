@@ -33,7 +33,7 @@ def folder(expert_demos, tmp_path_factory):
     two, pipeline = Filters(max=2), Pipeline(SIZE, CAMERAS)
     export_run(expert_demos, root / "images", filters=two, pipeline=pipeline)
     export_run(expert_demos, root / "video", filters=two, pipeline=pipeline, use_video=True)
-    export_run(expert_demos, root / "hdf5", filters=two, pipeline=pipeline, format="hdf5")
+    export_run(expert_demos, root / "hdf5", filters=two, pipeline=Pipeline(SIZE, ("left",)), format="hdf5")
     return root
 
 
@@ -78,8 +78,8 @@ def test_lerobots_reader_loads_every_frame_with_its_windows(judged, folder, step
 def test_lerobots_statistics_agree_but_for_its_defects(judged, folder):
     ours = read_json(folder / "images/meta/stats.json")
     for name in ("observation.state", "action"):
-        for kind in ("min", "max", "mean", "std"):
-            assert np.allclose(judged["stats"][name][kind], ours[name][kind], atol=1e-5), (name, kind)
+        for kind, off in (("min", 1e-6), ("max", 1e-6), ("mean", 1e-6), ("std", 1e-4)):  # its squares are float32, where digits cancel
+            assert np.allclose(judged["stats"][name][kind], ours[name][kind], atol=off), (name, kind)
         assert judged["stats"][name]["count"] == ours[name]["count"]
     for camera in CAMERAS:
         name = f"observation.images.{camera}"

@@ -104,7 +104,7 @@ def test_episodes_are_filtered_unfolded_and_enlarged_by_clicking(browser, page):
     assert count(browser, "details.decisions[open]") == 1
     assert browser.ask("document.querySelector('details.decisions[open] .reasoning').textContent.trim().length") > 10
 
-    browser.click("article[data-source='1'] .frame:nth-child(3) button")
+    browser.click("article[data-source='1'] .frame:has(.plan circle) button")  # a frame under a plan that moves the hand
     assert browser.ask("document.querySelector('dialog').open")
     assert count(browser, "dialog img") == 1
     assert count(browser, "dialog .plan circle") > 0
@@ -220,7 +220,8 @@ def test_planted_markup_stays_text(browser, planted, tmp_path, guarded):
     assert "<script>window.pwned=2</script></style></title></svg></table>'\"`&{{ 7 * 7 }}$x$" in body
     assert body.count(NAME) > 5
     assert "49" not in browser.ask("document.querySelector('.reasoning').textContent")
-    assert NAME in browser.ask("[...document.querySelectorAll('.panel svg text')].map(t => t.textContent).join(' ')")
+    labels = browser.ask("[...document.querySelectorAll('.panel svg text')].map(t => t.textContent).join(' ')")
+    assert f"{NAME[:15]}…" in labels  # figures shorten a name, and it stays text there too
 
 
 def test_planted_markup_stays_text_in_the_files(planted):

@@ -344,6 +344,12 @@ def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> N
     assert mended["human datasets"].startswith("False|1 of 18 tasks")
 
 
+def test_the_doctors_lines_can_be_copied() -> None:
+    told = subprocess.run([sys.executable, "-m", "capex.cli", "doctor", "--world", "robocasa"], capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert "git clone https://github.com/robocasa/robocasa && pip install --no-deps -e robocasa" in told.stdout.splitlines()
+
+
 def test_a_world_that_is_not_installed_says_so() -> None:
     with pytest.raises(CapexError, match=r"needs the package 'robocasa'.*capex doctor --world robocasa"):
         worlds.make("robocasa:CloseFridge")

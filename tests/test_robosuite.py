@@ -202,7 +202,7 @@ def test_the_cube_is_located_where_it_is_seen(mobile: SuiteEnv) -> None:
         assert red.sum() > 100, camera
         v, u = (float(np.median(pixels)) for pixels in np.nonzero(red))
         u_expected, v_expected, _ = mobile.camera_model(camera).project(cube_m(mobile))
-        assert math.hypot(u - u_expected, v - v_expected) < 6
+        assert math.hypot(u - u_expected, v - v_expected) < 10  # the faces that are seen, not the middle
         found = locate_pixel(mobile, camera, u, v, (image.shape[1], image.shape[0]))
         assert not isinstance(found, str)
         assert np.linalg.norm(found - cube_m(mobile)) < 0.04
@@ -247,5 +247,6 @@ def test_one_command_installs_it_beside_a_current_numpy(tmp_path: Path) -> None:
     assert needed[-len(ROBOSUITE_IMPORTS) :] == list(ROBOSUITE_IMPORTS)
     assert itself[-2:] == ["--no-deps", "robosuite==1.5.2"]
     assert not any("numpy" in part or "mink" in part for part in needed)
+    assert int(np.__version__.partition(".")[0]) >= 2  # where these tests run, it was installed this way
     with pytest.raises(UnknownName, match="valid: robosuite"):
         install_commands("lerobot")

@@ -79,12 +79,12 @@ def test_a_controller_that_the_fast_step_does_not_know_is_named() -> None:
         robots="Panda",
         controller_configs={
             "type": "BASIC",
-            "body_parts": {"right": {"type": "JOINT_VELOCITY", "interpolation": None, "gripper": {"type": "GRIP"}}},
+            "body_parts": {"right": {"type": "JOINT_POSITION", "interpolation": None, "gripper": {"type": "GRIP"}}},
         },
         use_camera_obs=False,
         has_offscreen_renderer=False,
     )
-    with pytest.raises(CapexError, match=r"JOINT_VELOCITY .*stepping='original'"):
+    with pytest.raises(CapexError, match=r"JOINT_POSITION .*stepping='original'"):
         Fast(env)
     env.close()
 

@@ -23,6 +23,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "anthropic": (("anthropic",), 'pip install "capex[anthropic]"', "models anthropic:NAME"),
     "ray": (("ray",), 'pip install "capex[ray]"', "campaigns on a cluster: capex collect --ray"),
     "lerobot": (("lerobot",), 'pip install "capex[lerobot]"', "lerobot-train on exported datasets; best in an environment of its own"),
+    "gymnasium": (("gymnasium",), 'pip install "capex[gymnasium]"', "the kitchen as Gymnasium environments: import capex.gym"),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }
 CORE = ("mujoco", "numpy", "openai", "pillow", "av", "pyarrow", "h5py", "matplotlib", "rich", "tyro")

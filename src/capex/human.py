@@ -23,17 +23,20 @@ from capex.worlds.robocasa.human import follow, human_of
 from capex.worlds.robosuite.env import SuiteEnv
 
 ARM = "human"
+WORLDS = ("robocasa",)
 
 
 def run_human(names: str, starts: Sequence[int], out: Path, *, gl_backend: str = "") -> Iterator[EpisodeResult]:
     """Take the demonstrations of every task and start into a run, yielding each as it is committed; finished ones are skipped."""
     pairs = parse_names(names)
+    for world, _ in pairs:
+        if world not in WORLDS:
+            raise CapexError(f"world '{world}' has no human demonstrations; those with some: {', '.join(WORLDS)}")
+    made = [worlds.make(f"{world}:{task}") for world, task in pairs]  # before anything is written
     run = open_run(out, {"command": "human", "worlds": sorted({world for world, _ in pairs})}, gl_backend)
-    for world, task in pairs:
-        env = worlds.make(f"{world}:{task}")
-        if not isinstance(env, SuiteEnv):
-            raise CapexError(f"world '{world}' has no human demonstrations; only robocasa has")
-        chain = run.chain(world, task, ARM)
+    for env in made:
+        assert isinstance(env, SuiteEnv)
+        chain = run.chain(env.spec.world, env.spec.task, ARM)
         with chain.owned():
             chain.sweep()
             for index in (i for i in starts if i not in set(chain.finished())):

@@ -1,6 +1,7 @@
 """The run directory: the only truth about what was tried. Episodes are written whole or not at all.
 
     runs/NAME/manifest.json                             settings, versions, fingerprint
+    runs/NAME/spend.jsonl                               every reservation and settlement; see capex.ledger
     runs/NAME/chains/WORLD--TASK--ARM/episodes/0007/    record.json, timing.json, steps.npz, exchanges.jsonl, images/
     runs/NAME/chains/WORLD--TASK--ARM/invalid/0007-1/   attempts that an error invalidated, kept and counted
     runs/NAME/chains/WORLD--TASK--ARM/unfinished/       exchanges of episodes that were cut off: paid for, and used when they are run again
@@ -38,6 +39,7 @@ from capex.pose import Array
 
 TEMPORARY = ".writing-"
 EXCHANGES = "exchanges.jsonl"
+SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 WRITERS = ".writers"
 ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
 

@@ -31,18 +31,16 @@ from capex.campaign.chain import ChainPlan
 from capex.campaign.check import refuse_the_impossible, specs_of, work_of
 from capex.campaign.driver import ChainRun, Driver, Wish
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
-from capex.campaign.manifest import open_campaign
+from capex.campaign.manifest import moved_from, open_campaign
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.settings import Settings, read_config, resolve
 from capex.errors import CapexError
 from capex.ledger import Spend
 from capex.models import Model
-from capex.prices import Price, load_prices
+from capex.prices import Price, load_prices, parse_price
 from capex.run import LoadedRun, load_chain, load_run
-from capex.store import Run
+from capex.store import PROMPT, SPEND, Run, find_run, write_bytes
 from capex.worlds import Spec
-
-SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,18 @@ def prepare(
     asked = models.make(settings.model) if isinstance(model, str) or model is None else model
     if asked is model and (settings.parallel > 1 or settings.ray is not None):
         raise CapexError("a model object stays in its process; give the model by name to run in several")
-    price = load_prices(settings.prices).find(asked.price_name)
+    price = _held_price(settings) or load_prices(settings.prices).find(asked.price_name)
     specs = specs_of(settings)
     refuse_the_impossible(settings, specs, asked, price)
     return Prepared(settings, asked, price, specs)
+
+
+def _held_price(settings: Settings) -> Price | None:
+    """The price row that a run began with: it holds to the end, unless the user brings another."""
+    if "prices" in settings.typed or not (settings.out / "manifest.json").is_file():
+        return None
+    held = find_run(settings.out).manifest.get("price")
+    return None if held is None else parse_price(held, f"the price in {settings.out / 'manifest.json'}")
 
 
 def collect(
@@ -91,7 +97,8 @@ def collect(
     ready = prepare(names, config=config, model=model, **options)
     settings = ready.settings
     _refuse_an_empty_purse(ready)
-    run, price = open_campaign(settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=_gl_backend())
+    gl = _gl_backend()
+    run, price = open_campaign(settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=gl)
     settings = _with_own_prompt(settings, run)
     work = work_of(settings, price)
     spend = Spend(run.path / SPEND)
@@ -103,20 +110,18 @@ def collect(
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
         most = ce.ceiling(settings, price, left, spend.total())
         limit = None if most.usd is None else float(most.usd)
-        keys = tuple(c.key for c in chains)
-        tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence))
+        keys, warning = tuple(c.key for c in chains), moved_from(run, gl)
+        tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence, warning))
         wish = stack.enter_context(_interrupts())
         failures: list[Failed | CapexError] = []
+        why = "finished"
         if left != 0:
             engine = _engine(settings, setup, ready.model, settings.round_size * len(chains))
             stack.callback(engine.close)
-            board.slots = engine.slots
             driver = Driver(run.path, chains, engine, board, tell, hours=settings.campaign_hours)
             driver.run(wish)
-            failures = driver.failures
-        why = "interrupted" if wish.stop else "stopped" if failures or any(not c.ended and left for c in chains) else "finished"
-        spent = spend.account()
-        known = None if price is None else float(spent.total_usd)
+            failures, why = driver.failures, "interrupted" if wish.stop else driver.why
+        known = None if price is None else float(spend.total())
         tell(ev.CampaignEnded(str(run.path), why, board.total.episodes, known))
     if failures:
         raise _as_error(failures, run)
@@ -195,8 +200,6 @@ def _with_own_prompt(settings: Settings, run: Run) -> Settings:
         return settings
     place = run.path / PROMPT
     if not place.exists():
-        from capex.store import write_bytes
-
         write_bytes(place, settings.prompt.read_bytes())
     return replace(settings, prompt=place)
 

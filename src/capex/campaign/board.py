@@ -84,10 +84,9 @@ class Line:
 class Board:
     """The lines of a campaign. Feed it events; it is cheap to ask at any moment."""
 
-    def __init__(self, chains: Iterable[LoadedChain] = (), *, slots: int = 1):
+    def __init__(self, chains: Iterable[LoadedChain] = ()):
         self.lines: dict[str, Line] = {}
         self.began = time.monotonic()
-        self.slots = slots
         self.given_hours_left: float | None = None  # what a driver elsewhere says
         self._fresh_episodes, self._fresh_seconds = 0, 0.0  # of this command: what time left goes by
         for chain in chains:

@@ -86,6 +86,7 @@ class Driver:
         self._forecast_told = board.total.episodes >= FORECAST_AFTER
         self.failures: list[Failed | CapexError] = []
         self.stopping = ""
+        self._spent = False  # whether the campaign's dollars ended a chain
 
     def run(self, wish: Wish) -> None:
         """Until everything is done, or the wish is to stop."""
@@ -101,8 +102,19 @@ class Driver:
                 self._live()
             if wish.at_once:
                 self._stop_at_once(wish.reason)
+        except BaseException:
+            self._engine.stop()
+            raise
         finally:
-            (self._path / LIVE).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (self._path / LIVE).unlink(missing_ok=True)
+
+    @property
+    def why(self) -> str:
+        """How it ended."""
+        if self.stopping or self.failures:
+            return "stopped"
+        return "out of budget" if self._spent else "finished"
 
     def _look_at_the_clock(self, wish: Wish) -> None:
         if self._deadline is not None and time.monotonic() >= self._deadline and not self.stopping:
@@ -155,6 +167,7 @@ class Driver:
             run.plan.drop(place)
             self._tell(ev.AttemptCutOff(run.key, place.start, what.why))
             if what.error is not None:
+                self._spent = True
                 self._end(run, what.why)
         elif isinstance(what, Lost):
             self._lost(run, place, what)

@@ -18,6 +18,7 @@ class CampaignBegan:
     episodes: int | None  # still to run; None where successes decide
     ceiling_usd: float | None  # None: the model has no price, or nothing bounds the number of episodes
     ceiling: str  # the same as a sentence
+    warning: str = ""  # what a user should know before it goes on
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class CampaignEnded:
     """Nothing runs any more."""
 
     run: str
-    why: str  # finished, stopped, interrupted
+    why: str  # finished, out of budget, stopped, interrupted
     episodes: int  # whole ones in the run
     spent_usd: float | None  # settled and held, of the whole run
 

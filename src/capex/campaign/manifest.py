@@ -14,7 +14,7 @@ from typing import Any
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.prices import Price, parse_price
-from capex.store import TEMPORARY, Run, create_run, find_run, write_json
+from capex.store import TEMPORARY, Run, create_run, find_run, fingerprint, write_json
 
 OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
 
@@ -48,6 +48,8 @@ def open_campaign(
         fields = {"settings": wanted, "plan": settings.plan, "price": row, "stand_in": stand_in}
         return create_run(path, fields, gl_backend), price
     run = find_run(path)
+    if run.manifest.get("settings", {}).get("command") != "collect":
+        raise CapexError(f"{path} holds a run of another kind (`capex expert`?); choose another --out")
     changed = changes(run.manifest, wanted, row if "prices" in settings.typed else None)
     if fork:
         if not changed:
@@ -60,6 +62,15 @@ def open_campaign(
     _extend(run, settings, wanted)
     held = run.manifest.get("price")
     return run, None if held is None else parse_price(held, f"the price in {run.path / 'manifest.json'}")
+
+
+def moved_from(run: Run, gl_backend: str) -> str:
+    """What is not as it was where the run began, as a sentence; nothing when bits can be expected to be the same."""
+    began, here = run.manifest.get("fingerprint", {}), json.loads(json.dumps(fingerprint(gl_backend)))
+    names = [name for name in sorted({*began, *here}) if began.get(name) != here.get(name)]
+    if not names:
+        return ""
+    return f"the run began elsewhere ({', '.join(names)} differ): it goes on, but its records are no longer comparable bit for bit"
 
 
 def changes(manifest: Mapping[str, Any], wanted: Mapping[str, Any], price: Mapping[str, Any] | None = None) -> list[Change]:

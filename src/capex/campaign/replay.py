@@ -29,7 +29,7 @@ from capex.models.exchanges import LOG
 from capex.models.retry import as_reply
 from capex.prices import parse_price
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
-from capex.store import Chain, fingerprint, read_json, read_steps
+from capex.store import PROMPT, Chain, fingerprint, read_json, read_steps
 from capex.worlds import Env
 
 
@@ -113,7 +113,7 @@ def _work(run: LoadedRun) -> Work:
         price=None if price is None else parse_price(price),
         limits=Limits(**settings["limits"]),
         sampling=Sampling(**settings["sampling"]),
-        template=run.path / "prompt.txt" if settings["prompt"] is not None else None,
+        template=run.path / PROMPT if settings["prompt"] is not None else None,
         seed=settings["seed"],
     )
 

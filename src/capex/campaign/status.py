@@ -16,7 +16,7 @@ from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
 from capex.errors import CapexError
 from capex.ledger import Account, Spend
 from capex.run import LoadedRun, load_run
-from capex.store import read_json
+from capex.store import SPEND, read_json
 
 FRESH_S = 10 * HEARTBEAT_S
 
@@ -88,7 +88,7 @@ def read_status(path: Path) -> Status:
             line.until = plan["until_successes"]
             held = {e.index for e in chain.episodes}
             line.wanted = None if line.until is not None else len(held | set(plan["starts"]))
-    spend = run.path / "spend.jsonl"
+    spend = run.path / SPEND
     account = Spend(spend).account() if spend.is_file() else None
     size = sum(f.stat().st_size for f in run.path.rglob("*") if f.is_file())
     return Status(run, board, live is not None, _state(board, live), account, size)

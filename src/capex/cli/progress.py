@@ -134,7 +134,8 @@ def sentence(event: ev.Event, board: Board) -> str:
         case ev.CampaignBegan():
             what = "stand-in" if event.stand_in else "model"
             todo = f"{event.episodes} episodes to run" if event.episodes is not None else "running until there are enough successes"
-            return f"{event.run}: {len(event.chains)} chains with the {what} {event.model}, {todo}; {event.ceiling}"
+            warning = f"\nwarning: {event.warning}" if event.warning else ""
+            return f"{event.run}: {len(event.chains)} chains with the {what} {event.model}, {todo}; {event.ceiling}{warning}"
         case ev.EpisodeEnded():
             line = board.lines[event.chain]
             verdict = {True: "success", False: f"no success ({event.end})", None: "to be judged"}[event.success]

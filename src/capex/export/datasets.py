@@ -16,7 +16,6 @@ from capex.errors import CapexError
 from capex.export.frames import Pipeline
 from capex.export.selection import Attempt, Filters, LeftOut, Selection, find_attempts, left_out_csv, pair, select, select_failures, summary
 from capex.store import whole_folder, write_bytes
-from capex.worlds import Env
 
 Format = Literal["lerobot", "hdf5"]
 Tell = Callable[[str, int, int], None]  # dataset, frames done, frames in all
@@ -144,18 +143,15 @@ def _reasons(selection: Selection) -> str:
 
 
 def _one_robot(attempts: Sequence[Attempt], pipeline: Pipeline) -> None:
-    """Refuse to mix robots: every frame of a dataset has the same numbers in the same order."""
-    first: Env | None = None
+    """Refuse to mix robots: every frame of a dataset has the same numbers in the same order, and pictures of the same cameras."""
+    first: tuple[str, object] | None = None
     for name in dict.fromkeys(f"{a.world}:{a.task}" for a in attempts):
         env = worlds.make(name)
-        cameras = pipeline.check(env)
-        first = first or env
-        a, b = first.spec, env.spec
-        if (a.action_names, a.state_names, a.control_hz) != (b.action_names, b.state_names, b.control_hz) or cameras != pipeline.check(
-            first
-        ):
-            raise CapexError(f"{a.name} and {b.name} have different robots or cameras; export them apart, with --tasks")
+        robot = (env.spec.action_names, env.spec.state_names, env.spec.control_hz, pipeline.check(env))
         env.close()
+        first = first or (name, robot)
+        if robot != first[1]:
+            raise CapexError(f"{first[0]} and {name} have different robots or cameras; export them apart, with --tasks")
 
 
 def _write(selection: Selection, folder: Path, place: Path, order: _Order, *, partner: str = "", failures: bool = False) -> Written:

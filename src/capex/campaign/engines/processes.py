@@ -43,6 +43,7 @@ class Processes:
         self._context = multiprocessing.get_context("spawn")
         self._said: deque[Said] = deque()
         self._stillborn = 0  # processes in a row that died without a word
+        self._stopped = False
         self._workers = [self._spawn() for _ in range(count)]
 
     def submit(self, ticket: int, job: Job) -> None:
@@ -56,13 +57,13 @@ class Processes:
         """The next thing a process says, or that one has died."""
         if not self._said:
             ready = set(wait([w.pipe for w in self._workers], timeout=max(0.0, timeout_s)))
-            for place, worker in enumerate(self._workers):
-                if worker.pipe in ready:
-                    self._hear(place, worker)
+            for worker in [w for w in self._workers if w.pipe in ready]:
+                self._hear(worker)
         return self._said.popleft() if self._said else None
 
     def stop(self) -> None:
         """Cut off every attempt by ending the processes; what they had written is swept by the driver."""
+        self._stopped = True
         for worker in self._workers:
             worker.process.kill()
         for worker in self._workers:
@@ -85,18 +86,21 @@ class Processes:
         there.close()
         return _Worker(process, here)
 
-    def _hear(self, place: int, worker: _Worker) -> None:
+    def _hear(self, worker: _Worker) -> None:
         try:
             said: Said = worker.pipe.recv()
         except (EOFError, OSError):
             worker.process.join()
+            worker.pipe.close()
+            self._workers.remove(worker)
+            if self._stopped:
+                return
             self._stillborn = 0 if worker.spoke else self._stillborn + 1
             if self._stillborn > STILLBORN:
                 raise CapexError(f"worker processes die as they start ({_how(worker.process.exitcode)}); {ADVICE}") from None
             reason = f"the worker process died ({_how(worker.process.exitcode)})"
             self._said += [Said(ticket, Lost(reason)) for ticket in sorted(worker.tickets)]
-            worker.pipe.close()
-            self._workers[place] = self._spawn()
+            self._workers.append(self._spawn())
             return
         worker.spoke = True
         if not isinstance(said.what, Moved):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections import deque
@@ -31,6 +32,7 @@ from capex.worlds import Env
 
 CPUS = 0.25  # of a core that an attempt counts as: most of its time it waits for its model
 INSTALL = 'pip install "capex[ray]"'
+CONNECT_S = 10.0
 TAKE_S = 0.3  # how often the driver asks the desk for news
 
 
@@ -39,6 +41,17 @@ def _import_ray() -> Any:
         return importlib.import_module("ray")
     except ModuleNotFoundError:
         raise CapexError(f"--ray needs the package ray; install it with {INSTALL}") from None
+
+
+def _require_listener(address: str) -> None:
+    """Ray itself waits a minute for a cluster that is not there, and then ends the whole program."""
+    host, colon, port = address.rpartition(":")
+    if not colon:  # auto or local: Ray finds out by itself
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except (OSError, ValueError) as error:
+        raise CapexError(f"--ray {address}: no cluster could be reached ({error}); start one with `ray start --head`") from None
 
 
 @dataclass(frozen=True)
@@ -191,6 +204,7 @@ class RayCluster:
         self._ray = ray = _import_ray()
         if address.startswith("ray://"):
             raise CapexError(f"--ray {address} is a client's address; run the command on a node of the cluster and write --ray auto")
+        _require_listener(address)
         self._own = not ray.is_initialized()
         if self._own:
             where = None if address == "local" else address

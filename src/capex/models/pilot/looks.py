@@ -138,9 +138,9 @@ def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Shape]:
     return sorted(found, key=lambda s: (-s.axes[0], s.centre))
 
 
-def steel(view: View) -> Mask:
+def steel(view: View, dark: float = 0.42, bright: float = 1.01) -> Mask:
     """Bright metal."""
-    return (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.42, 1.01)
+    return (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(dark, bright)
 
 
 def dark_metal(view: View) -> Mask:

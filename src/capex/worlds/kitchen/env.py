@@ -283,7 +283,7 @@ class KitchenEnv:
     def success(self) -> bool:
         """The task's rule on the present state; a diverged simulation is never a success."""
         self._started()
-        return not self._diverged and self.task.success(self._facts)
+        return not self._diverged and bool(self.task.success(self._facts))
 
     @property
     def facts(self) -> Facts:

@@ -61,12 +61,12 @@ LAYOUTS: tuple[Layout, ...] = (
         Unit("counter", 1.60, (("microwave", 0.32),)), Unit("stove", 0.60), Unit("counter", 0.90),
     ), "left"),
     Layout((
-        Unit("fridge", 0.70), Unit("counter", 1.00), Unit("sink", 0.80), Unit("counter", 1.30, (("toaster", 0.75),)),
+        Unit("fridge", 0.70), Unit("counter", 0.40), Unit("counter", 1.00), Unit("sink", 0.80), Unit("counter", 1.30, (("toaster", 0.75),)),
         Unit("stove", 0.60), Unit("counter", 1.90, (("toaster oven", 0.85), ("microwave", 1.58))),
     )),
     Layout((
         Unit("counter", 1.90, (("microwave", 0.32), ("toaster oven", 1.05))), Unit("stove", 0.60),
-        Unit("counter", 1.30, (("toaster", 0.55),)), Unit("sink", 0.80), Unit("counter", 1.00), Unit("fridge", 0.70),
+        Unit("counter", 1.30, (("toaster", 0.55),)), Unit("sink", 0.80), Unit("counter", 1.00), Unit("counter", 0.40), Unit("fridge", 0.70),
     ), "left"),
     Layout((
         Unit("counter", 1.00), Unit("sink", 0.80), Unit("counter", 1.00), Unit("stove", 0.60),

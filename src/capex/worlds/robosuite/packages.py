@@ -16,7 +16,7 @@ from capex.worlds import ROBOSUITE_INSTALL
 
 ROBOSUITE_VERSION = "1.5.2"
 # What its worlds really import, as in the extra `robosuite` of pyproject.toml.
-ROBOSUITE_IMPORTS = ("mujoco>=3.3.1,<3.10", "numba>=0.60", "opencv-python-headless>=4.9", "scipy>=1.11", "termcolor>=2")
+ROBOSUITE_IMPORTS = ("mujoco>=3.3.1,<3.10", "numba>=0.60", "opencv-python-headless>=4.9", "termcolor>=2")
 
 
 def import_robosuite() -> Any:

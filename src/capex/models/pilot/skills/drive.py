@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from capex.models.pilot import front
-from capex.models.pilot.eyes import Colour, Mask, Pixel, View, shapes
+from capex.models.pilot import front, looks
+from capex.models.pilot.eyes import Colour, Mask, Pixel, Shape, View, shapes
 from capex.models.pilot.front import Front
 from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Intent
 from capex.models.pilot.scene import Scene
@@ -22,26 +22,32 @@ from capex.models.pilot.skills.stand import DRIVE_MAX_M, TURN_MAX_RAD
 DRIVE = re.compile(r"drive to the (.+?) and stop", re.I)
 BEFORE_M = 0.48  # from the mount to the worktop's edge when the robot stands right in front
 VIEW_RAD = 0.55  # so far from straight ahead a place is surely in view
-GRID = 20  # spots across an image
+LOOK_RAD = 0.5
+REGIONS = 5  # of a view that are asked for
+SPOTS = 8  # of a region, about
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a place looks like and where it is: heights, depths behind the row's front, width, how far left of its middle the look is."""
+    """Where something that looks like a place belongs to it: ranges of height, depth behind the row's front; and how wide the place is.
 
-    heights_m: tuple[float, float]
+    `offset_m` is how far to the left of its middle that look is, `largest` the share of an image above which a region is something else.
+    """
+
+    heights_m: tuple[tuple[float, float], ...]
     depths_m: tuple[float, float]
     width_m: float
     offset_m: float = 0.0
+    largest: float = 0.06
 
 
 PLACES = {
-    "fridge": Place((0.50, 1.45), (-0.12, 0.16), 0.72),
-    "stove": Place((-0.15, 0.48), (-0.12, 0.70), 0.62),
-    "sink": Place((0.24, 0.44), (0.03, 0.60), 0.55),
-    "toaster": Place((0.48, 0.75), (0.10, 0.50), 0.32),
-    "toaster oven": Place((0.56, 0.95), (0.10, 0.32), 0.40, 0.04),
-    "microwave": Place((0.52, 0.95), (0.08, 0.32), 0.40, 0.06),
+    "fridge": Place(((0.50, 1.45),), (-0.12, 0.16), 0.72, largest=1.0),
+    "stove": Place(((-0.15, 0.48),), (-0.12, 0.70), 0.62, largest=1.0),
+    "sink": Place(((0.24, 0.43), (0.49, 0.85)), (0.03, 0.75), 0.55),
+    "toaster": Place(((0.48, 0.75),), (0.10, 0.50), 0.32),
+    "toaster oven": Place(((0.56, 0.95),), (0.10, 0.32), 0.40, 0.04),
+    "microwave": Place(((0.52, 0.95),), (0.08, 0.32), 0.40, 0.06),
 }
 
 
@@ -56,7 +62,7 @@ def drive(scene: Scene) -> Asking:
     edge = front.fit(answers)
     where = _along(answers, place, edge) if place is not None and edge is not None else None
     if edge is None or where is None:
-        return _look(scene, name, edge)
+        return _look(scene, name)
     goal = (edge.distance_m - BEFORE_M) * edge.into + where * edge.left
     leg = goal * min(1.0, DRIVE_MAX_M / max(float(np.linalg.norm(goal)), 1e-9))
     rest = (edge.distance_m + 0.2) * edge.into + where * edge.left - leg
@@ -71,45 +77,48 @@ def _material(view: View, name: str) -> Mask:
     metal = (np.abs(view.hue - 240) < 25) & view.between(0.28, 0.85)
     if name == "fridge":
         return np.asarray(metal & (view.saturation < 0.035) & (shade < 0.03))
-    if name == "stove" or name == "microwave":
+    if name in ("stove", "microwave"):
         return view.like(Colour(210, 0.225, 14, 0.06, 0.04, 0.14))
     if name == "sink":
-        return (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(0.28, 0.85)
+        return looks.steel(view, 0.28, 0.85)
     if name == "toaster":
         return np.asarray(metal & (view.saturation > 0.008) & (shade > 0.0185) & (shade < 0.035))
     return view.like(Colour(27.3, 0.528, 2.0, 0.025, 0.18, 0.42))
 
 
+def _regions(view: View, name: str, place: Place) -> list[Shape]:
+    """What looks like a place in a view: for a sink its faucet and its basin, else regions of its material, largest first."""
+    mask = _material(view, name)
+    if name == "sink":
+        upright = [b for b in looks.bars(view, mask, 0.04) if abs(b.axes[2][1]) > 0.9 and b.centre[1] < 0.6 * view.height]
+        return [*upright[:2], *shapes(view, ndimage.binary_opening(mask, iterations=2), 0.0006, place.largest)]
+    return shapes(view, ndimage.binary_opening(mask, iterations=max(1, view.height // 256)), 0.0003, place.largest)
+
+
 def _spots(scene: Scene, name: str, place: Place) -> list[Feature]:
-    """Pixels of the material on a grid; without locate_pixel the middle of its largest region, at the height where such a place is."""
+    """A few pixels of each region; without locate_pixel the middle of the first, at the height where such a place is."""
     asks = []
     for view in scene.exterior():
-        mask = _material(view, name)
-        if scene.brief.locate:
-            spots = _grid(ndimage.binary_erosion(mask, iterations=max(2, view.height // 170)))
-        else:
-            spots = [s.centre for s in shapes(view, ndimage.binary_opening(mask, iterations=2), 0.002)[:1]]
+        regions = _regions(view, name, place)
+        spots = [p for r in regions[:REGIONS] for p in _spread(r)] if scene.brief.locate else [r.centre for r in regions[:1]]
         if spots:
-            asks.append(scene.feature(f"place {view.camera}", {view.camera: spots}, sum(place.heights_m) / 2))
+            asks.append(scene.feature(f"place {view.camera}", {view.camera: spots}, sum(place.heights_m[-1]) / 2))
     return asks
 
 
-def _grid(mask: Mask) -> list[Pixel]:
-    """The pixels of a mask on a grid; on a finer one where there are few."""
-    for step in (mask.shape[0] // GRID, mask.shape[0] // (3 * GRID)):
-        rows, columns = np.nonzero(mask[step // 2 :: step, step // 2 :: step])
-        if rows.size > 4:
-            break
-    keep = range(0, rows.size, max(1, -(-rows.size // 60)))
-    return [(float(columns[k] * step + step // 2) + 0.5, float(rows[k] * step + step // 2) + 0.5) for k in keep]
+def _spread(region: Shape) -> list[Pixel]:
+    """About a dozen pixels of a region, evenly spread."""
+    step = max(1, round(math.sqrt(region.area / SPOTS)))
+    keep = np.flatnonzero((region.rows % step == step // 2) & (region.columns % step == step // 2))
+    return [(float(region.columns[k]) + 0.5, float(region.rows[k]) + 0.5) for k in keep[:: max(1, keep.size // (2 * SPOTS))]]
 
 
 def _along(answers: Answers, place: Place, edge: Front) -> float | None:
     """How far to the left along the front a place is: the middle of the stretch as wide as it that holds most of what looks like it."""
     points = [p for key, f in answers.items() if key.startswith("place ") for p in f.all()]
-    low, high = place.heights_m
     near, far = place.depths_m
-    rows = [float(p @ edge.left) for p in points if low < p[2] < high and near < float(p @ edge.into) - edge.distance_m < far]
+    right = [p for p in points if any(low < p[2] < high for low, high in place.heights_m)]
+    rows = [float(p @ edge.left) for p in right if near < float(p @ edge.into) - edge.distance_m < far]
     if not rows:
         return None
     values = np.sort(rows)
@@ -122,10 +131,7 @@ def _along(answers: Answers, place: Place, edge: Front) -> float | None:
     return float(middle) - place.offset_m
 
 
-def _look(scene: Scene, name: str, edge: Front | None) -> Intent:
-    """Not in view: turn, at first a little to one side, then further to the other."""
-    tried = sum(w.base for w in scene.page.told)
-    turn = (0.6 if tried % 2 == 0 else -0.6) * (1 + tried)
-    if edge is None and tried == 0:
-        turn = 0.5
-    return Intent(f"I do not see the {name}: turn and look.", drive=Drive(turn_rad=float(np.clip(turn, -TURN_MAX_RAD, TURN_MAX_RAD))))
+def _look(scene: Scene, name: str) -> Intent:
+    """Not in view: turn to the left first, then sweep to the right."""
+    turn = -LOOK_RAD if any(w.base for w in scene.page.told) else LOOK_RAD
+    return Intent(f"I do not see the {name}: turn and look.", drive=Drive(turn_rad=turn))

@@ -9,16 +9,18 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from capex.models.pilot import front, looks, matching
 from capex.models.pilot.eyes import Pixel, Shape
+from capex.models.pilot.front import Front
 from capex.models.pilot.ground import Asking, Found, Intent, Move
 from capex.models.pilot.scene import Scene, line, path
 from capex.models.pilot.skills.stand import line_up
 from capex.plan import Orientation
-from capex.pose import Array, tilted_forward
+from capex.pose import Array, tilted_forward, yaw_matrix
 
 OPEN = re.compile(r"open the (left|middle|right) cabinet", re.I)
 HANDLE_HEIGHT_M = 0.79  # of an upper cabinet
@@ -32,6 +34,9 @@ BESIDE_M = 0.12  # stand this much towards the hinge, out of the door's way
 BEFORE_M = 0.09
 PAIR_M = 0.12  # handles nearer than this belong to two doors that meet
 HANDLE_INTO_M = 0.004  # from the side of a handle that is seen to its middle
+GUESSED_INTO_M = 0.014  # where the depth is only guessed: rather too deep than too shallow, there is room behind it
+SHUT_BEHIND_M = 0.26  # from the worktop's edge to the handle of a shut door
+MOVED_M = 0.08
 ALIGNED_M = 0.015
 
 
@@ -40,23 +45,78 @@ def open_door(scene: Scene) -> Asking:
     words = OPEN.search(scene.page.instruction)
     assert words is not None
     name = words[1].lower()
+    side = HINGES[name]
     if scene.page.word == "holding" and scene.forward() and 0.008 < scene.page.opening_m < 0.035:
-        yield []
-        return _draw(scene, HINGES[name])
+        asks = front.ask(scene)
+        answers = (yield asks) if asks else {}
+        return _draw(scene, side, front.fit(answers))
     bars = {v.camera: sorted(looks.upright_handles(v)[:4], key=lambda b: b.centre[0]) for v in scene.views.values()}
     asks = [*front.ask(scene), *matching.ask(scene, "handle", {c: [_spots(b) for b in row] for c, row in bars.items()}, HANDLE_HEIGHT_M)]
     answers = (yield asks) if asks else {}
     edge = front.fit(answers)
     into = edge.into if edge is not None else np.array([1.0, 0.0, 0.0])
     handles = matching.places(answers, "handle", _handle, HANDLE_HEIGHT_M, 0.045)
-    handle = _named(scene, handles, name)
+    handle = _moved(handles, edge)
+    if handle is None:
+        handle = _named(scene, handles, name)
     if handle is None:
         return _look(scene, name)
-    handle = handle + HANDLE_INTO_M * into
-    left = np.array([-into[1], into[0], 0.0])
-    if drive := line_up(scene, handle - STAND_M * into + HINGES[name] * BESIDE_M * left, into, 0.08):
+    handle = handle + (HANDLE_INTO_M if scene.brief.locate else GUESSED_INTO_M) * into
+    door = Door.through(handle, into, side, _opening(handle, edge))
+    if drive := line_up(scene, door.handle(0.0) - STAND_M * into + side * BESIDE_M * door.left, into, 0.08):
         return Intent(f"Drive in front of the {name} cabinet and face it.", drive=drive)
-    return _take(scene, handle, into, HINGES[name])
+    return _take(scene, handle, door)
+
+
+@dataclass(frozen=True)
+class Door:
+    """A door on an upright hinge: where that is, the level direction into the cabinet, and the side that it hangs on (1: left)."""
+
+    hinge: Array
+    into: Array
+    side: float
+
+    @classmethod
+    def through(cls, handle: Array, into: Array, side: float, angle: float) -> Door:
+        """The door whose handle is at a place when it is open by an angle."""
+        start = cls(np.zeros(3), into, side)
+        return cls(np.array([*(handle - start.handle(angle))[:2], handle[2]]), into, side)
+
+    @classmethod
+    def between(cls, earlier: Array, now: Array, into: Array, side: float) -> Door:
+        """From two places of the handle: the hinge is the middle of the circle of the door's radius through both, on the hinge's side."""
+        chord = (now - earlier)[:2]
+        half = float(np.linalg.norm(chord)) / 2
+        across = np.array([chord[1], -chord[0]]) / (2 * half) * side
+        flat = (now + earlier)[:2] / 2 + math.sqrt(max(LEAF_M**2 + HANDLE_OUT_M**2 - half**2, 0.0)) * across
+        return cls(np.array([flat[0], flat[1], now[2]]), into, side)
+
+    @property
+    def left(self) -> Array:
+        """The level direction along the front, to the left."""
+        return np.array([-self.into[1], self.into[0], 0.0])
+
+    def handle(self, angle: float) -> Array:
+        """Where the handle is at an opening."""
+        shut = -self.side * LEAF_M * self.left - HANDLE_OUT_M * self.into
+        return np.asarray(self.hinge + yaw_matrix(-self.side * angle) @ shut)
+
+    def angle(self, handle: Array) -> float:
+        """The opening at which the handle is nearest to a place."""
+        offset, shut = (handle - self.hinge)[:2], (self.handle(0.0) - self.hinge)[:2]
+        return self.side * math.atan2(float(offset[0] * shut[1] - offset[1] * shut[0]), float(offset @ shut))
+
+    def arc(self, angle: float, height_m: float) -> list[Move]:
+        """The handle's way from an opening on, the hand kept forward."""
+        steps = max(1, math.ceil((OPEN_RAD - angle) / STEP_RAD))
+        openings = [angle + (OPEN_RAD - angle) * (k + 1) / steps for k in range(steps)]
+        return [Move(np.array([*self.handle(a)[:2], height_m]), self.forward, "keep", True) for a in openings]
+
+    @property
+    def forward(self) -> Orientation:
+        """The hand forward, square to the front."""
+        roll, pitch, yaw = tilted_forward(0.0, math.atan2(self.into[1], self.into[0]))
+        return round(roll), round(pitch), round(yaw)
 
 
 def _spots(bar: Shape) -> list[Pixel]:
@@ -89,11 +149,29 @@ def _named(scene: Scene, handles: Sequence[Array], name: str) -> Array | None:
     return handles[0] if handles and name == "left" else None
 
 
-def _take(scene: Scene, handle: Array, into: Array, side: float) -> Intent:
+def _ahead(handle: Array, edge: Front | None) -> float:
+    """How far before the place of a shut door's handle another is, seen from the worktop's edge."""
+    return 0.0 if edge is None else SHUT_BEHIND_M - (float(handle @ edge.into) - edge.distance_m)
+
+
+def _moved(handles: Sequence[Array], edge: Front | None) -> Array | None:
+    """A handle that stands far before the others' place: that of the door that was begun."""
+    moved = [h for h in handles if _ahead(h, edge) > MOVED_M]
+    return max(moved, key=lambda h: _ahead(h, edge)) if moved else None
+
+
+def _opening(handle: Array, edge: Front | None) -> float:
+    """How far a door is open, from how far its handle has come forward."""
+    ahead = _ahead(handle, edge)
+    if ahead < MOVED_M:
+        return 0.0
+    options = np.linspace(0.0, 1.4, 141)
+    return float(options[int(np.argmin(np.abs(LEAF_M * np.sin(options) + HANDLE_OUT_M * (np.cos(options) - 1) - ahead)))])
+
+
+def _take(scene: Scene, handle: Array, door: Door) -> Intent:
     """Before the handle, fingers open to both sides of it, forward, close, and along the arc."""
-    tip = scene.tip
-    heading = math.atan2(into[1], into[0])
-    forward = _forward(heading)
+    tip, into, forward = scene.tip, door.into, door.forward
     before = handle - BEFORE_M * into
     aside = float(np.linalg.norm((tip - handle) - float((tip - handle) @ into) * into))
     gap = float((handle - tip) @ into)
@@ -107,77 +185,29 @@ def _take(scene: Scene, handle: Array, into: Array, side: float) -> Intent:
         beside = before - max(0.0, float((before - back) @ into)) * into
         way = [p for p in (back, beside) if float(np.linalg.norm(before - tip)) > 0.05]
         moves += [*path(tip, [*way, before], forward), *line(before, handle, forward, "close", True)]
-    hinge = _hinge(handle, into, side)
-    return Intent(
-        "Take the handle with the hand forward, close, and draw the door open along its arc.",
-        (*moves, *_arc(handle, hinge, 0.0, into, side, forward)),
-    )
+    why = "Take the handle with the hand forward, close, and draw the door open along its arc."
+    return Intent(why, (*moves, *door.arc(door.angle(handle), handle[2])))
 
 
-def _draw(scene: Scene, side: float) -> Intent:
+def _draw(scene: Scene, side: float, edge: Front | None) -> Intent:
     """The handle is held: on along its arc."""
     tip, ahead = scene.tip, scene.page.rotation[:2, 2] / np.linalg.norm(scene.page.rotation[:2, 2])
     into = np.array([ahead[0], ahead[1], 0.0])
     told = [w for w in scene.page.since_base_motion() if w.target_cm is not None]
+    goals = [np.array(w.target_cm) / 100 for w in told]
     taken = max((k for k, w in enumerate(told) if w.gripper in ("close", "reclose")), default=None)
     if taken is not None:
-        hinge = _hinge(np.array(told[taken].target_cm) / 100, into, side)
-    elif told and float(np.linalg.norm((tip - np.array(told[0].target_cm) / 100)[:2])) > 0.05:
-        hinge = _hinge_between(np.array(told[0].target_cm) / 100, tip, side)
+        door = Door.through(goals[taken], into, side, _opening(goals[taken], edge))
+    elif goals and float(np.linalg.norm((tip - goals[0])[:2])) > 0.05:
+        door = Door.between(goals[0], tip, into, side)
     else:
-        hinge = _hinge(tip, into, side)
-    offset = (tip - hinge)[:2]
-    shut = (_closed(hinge, into, side) - hinge)[:2]
-    angle = side * math.atan2(float(offset[0] * shut[1] - offset[1] * shut[0]), float(offset @ shut))
-    return Intent(
-        "I hold the handle: draw the door further along its arc.",
-        tuple(_arc(tip, hinge, angle, into, side, _forward(math.atan2(into[1], into[0])))),
-    )
-
-
-def _forward(heading: float) -> Orientation:
-    roll, pitch, yaw = tilted_forward(0.0, heading)
-    return round(roll), round(pitch), round(yaw)
-
-
-def _hinge(handle: Array, into: Array, side: float) -> Array:
-    """Where the hinge is when the door is shut."""
-    left = np.array([-into[1], into[0], 0.0])
-    return np.asarray(handle + side * LEAF_M * left + HANDLE_OUT_M * into)
-
-
-def _closed(hinge: Array, into: Array, side: float) -> Array:
-    left = np.array([-into[1], into[0], 0.0])
-    return np.asarray(hinge - side * LEAF_M * left - HANDLE_OUT_M * into)
-
-
-def _hinge_between(earlier: Array, now: Array, side: float) -> Array:
-    """The hinge from two places of the handle: the middle of the circle of the door's radius through both, on the hinge's side."""
-    chord = (now - earlier)[:2]
-    half = float(np.linalg.norm(chord)) / 2
-    radius = math.hypot(LEAF_M, HANDLE_OUT_M)
-    across = np.array([chord[1], -chord[0]]) / (2 * half) * side
-    flat = (now + earlier)[:2] / 2 + math.sqrt(max(radius**2 - half**2, 0.0)) * across
-    return np.array([flat[0], flat[1], now[2]])
-
-
-def _arc(start: Array, hinge: Array, angle: float, into: Array, side: float, forward: Orientation) -> list[Move]:
-    """Where the handle passes from an opening on."""
-    shut = (_closed(hinge, into, side) - hinge)[:2]
-    steps = max(1, math.ceil((OPEN_RAD - angle) / STEP_RAD))
-    moves = []
-    for k in range(steps):
-        turned = -side * (angle + (OPEN_RAD - angle) * (k + 1) / steps)
-        c, s = math.cos(turned), math.sin(turned)
-        moves.append(
-            Move(np.array([hinge[0] + c * shut[0] - s * shut[1], hinge[1] + s * shut[0] + c * shut[1], start[2]]), forward, "keep", True)
-        )
-    return moves
+        door = Door.through(tip, into, side, _opening(tip, edge))
+    return Intent("I hold the handle: draw the door further along its arc.", tuple(door.arc(door.angle(tip), tip[2])))
 
 
 def _look(scene: Scene, name: str) -> Intent:
     """Not seen: lower the hand and draw it back, out of the line of sight."""
-    aside = 0.10 if len(scene.page.told) % 2 else -0.10
+    aside = 0.10 if len(scene.page.acts) and scene.page.acts[-1].number % 2 else -0.10
     goal = np.array([0.36, aside, 0.62])
     return Intent(
         f"I do not see the handle of the {name} cabinet: move the hand aside and look.", tuple(path(scene.tip, [goal], "forward"))

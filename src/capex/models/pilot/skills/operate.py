@@ -327,6 +327,8 @@ def _head_track(scene: Scene, bar: Array) -> Track:
     deeper = (0.012, 0.018, 0.006)[count % 3]
     if float(np.linalg.norm((scene.tip - bar)[[0, 2]])) < 0.07 and abs(scene.tip[1] - bar[1]) < 0.05:
         bar = np.array([bar[0], scene.tip[1], bar[2]])  # anywhere under the bar is as good
+        if scene.page.touching and count % 3 != 0:
+            bar = scene.tip + np.array([-deeper, 0.0, 0.022])  # felt: it lies right on the fingers
     height = max(float(bar[2]), BAR_HEIGHT_M)
     now = math.asin(min(0.7, (height - BAR_HEIGHT_M) / HEAD_M)) if height > BAR_HEIGHT_M + 0.04 else 0.0
 

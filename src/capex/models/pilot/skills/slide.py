@@ -191,6 +191,6 @@ def _hand_forward(scene: Scene) -> Array:
 
 def _look(scene: Scene, which: str) -> Intent:
     """Not seen, or one of two: raise the hand out of the line of sight and draw it back, each time to another side."""
-    aside = 0.10 if len(scene.page.told) % 2 else -0.10
+    aside = 0.10 if len(scene.page.acts) and scene.page.acts[-1].number % 2 else -0.10
     goal = raised(np.array([0.36, aside, scene.tip[2]]), 0.10)
     return Intent(f"I cannot tell which is the {which} one: move the hand aside and look.", tuple(path(scene.tip, [goal], "down")))
