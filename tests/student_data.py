@@ -23,6 +23,8 @@ SMALL = {
 def write(folder: Path, episodes: int = 5, length: int = 24, size: int = 32, **changes: object) -> Path:
     """A pack of demonstrations. `changes` replace entries of its head, or give `certified`, `nan`, `task`."""
     rng = np.random.default_rng(0)
+    cameras = changes.get("cameras", CAMERAS)
+    assert isinstance(cameras, tuple)
     states, actions, images, rows = [], [], [], []
     for k in range(episodes):
         goal, at = rng.uniform(-1, 1, 2), rng.uniform(-1, 1, 2)
@@ -34,8 +36,9 @@ def write(folder: Path, episodes: int = 5, length: int = 24, size: int = 32, **c
         for t in range(length):
             action, state = np.zeros(12), np.zeros(12)
             action[:2], action[6], action[11] = np.clip((goal - at) * 2, -1, 1), 1 if t > length // 2 else -1, -1
+            action[2], state[2] = -0.5, 1 - t / length  # coming down; the gripper closes half way
             state[:2], state[3:7] = at, np.array([0.7, 0.0, 0.7, 0.1]) * rng.choice([-1, 1])  # a quaternion and its negative are the same
-            image = np.full((len(CAMERAS), size, size, 3), 40, dtype=np.uint8)
+            image = np.full((len(cameras), size, size, 3), 40, dtype=np.uint8)
             x, y = ((goal + 1) / 2 * (size - 8)).astype(int)
             image[:, y : y + 8, x : x + 8] = (250, 200, 30)
             states.append(state)
@@ -44,7 +47,7 @@ def write(folder: Path, episodes: int = 5, length: int = 24, size: int = 32, **c
             at = at + action[:2] * 0.1
     if changes.get("nan"):
         actions[3][1] = np.nan
-    head = {"cameras": list(CAMERAS), "state_names": list(STATE), "action_names": list(ACTION), "fps": 20}
-    head |= {k: v for k, v in changes.items() if k in head}
+    head = {"cameras": list(cameras), "state_names": list(STATE), "action_names": list(ACTION), "fps": 20}
+    head |= {k: v for k, v in changes.items() if k in ("state_names", "action_names", "fps")}
     write_pack(folder, head, iter(images), np.array(states, dtype=np.float32), np.array(actions, dtype=np.float32), rows)
     return folder

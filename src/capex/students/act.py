@@ -34,12 +34,11 @@ class ActBatch(NamedTuple):
 class FeedForward(nn.Module):
     """The second half of a transformer layer's parameters; kept in the layer itself so that names match."""
 
-    def __init__(self, settings: ActSettings, norms: int):
+    def __init__(self, settings: ActSettings):
         super().__init__()
         self.linear1 = nn.Linear(settings.dim, settings.feedforward)
         self.linear2 = nn.Linear(settings.feedforward, settings.dim)
-        for k in range(norms):
-            setattr(self, f"norm{k + 1}", nn.LayerNorm(settings.dim))
+        self.norm1, self.norm2 = nn.LayerNorm(settings.dim), nn.LayerNorm(settings.dim)
         self.dropout = settings.dropout
 
     def drop(self, x: Tensor) -> Tensor:
@@ -56,7 +55,7 @@ class EncoderLayer(FeedForward):
     """Self-attention with positions added to queries and keys, then feed-forward; normalised after each."""
 
     def __init__(self, settings: ActSettings):
-        super().__init__(settings, 2)
+        super().__init__(settings)
         self.self_attn = Attention(settings.dim, settings.heads, settings.dropout)
 
     def forward(self, x: Tensor, position: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -71,7 +70,8 @@ class DecoderLayer(FeedForward):
     """Self-attention among the queries, attention to the memory, feed-forward."""
 
     def __init__(self, settings: ActSettings):
-        super().__init__(settings, 3)
+        super().__init__(settings)
+        self.norm3 = nn.LayerNorm(settings.dim)
         self.self_attn = Attention(settings.dim, settings.heads, settings.dropout)
         self.multihead_attn = Attention(settings.dim, settings.heads, settings.dropout)
 

@@ -19,11 +19,12 @@ class Attention(nn.Module):
         nn.init.xavier_uniform_(self.in_proj_weight)
         nn.init.zeros_(self.out_proj.bias)
 
-    def project(self, x: Tensor, first: int, last: int) -> list[Tensor]:
+    def project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Queries (0), keys (1) and values (2) of x (B, L, D), those from first to last: each (B, heads, L, D/heads), in one product."""
         rows = slice(first * self.dim, (last + 1) * self.dim)
-        out = F.linear(x, self.in_proj_weight[rows], self.in_proj_bias[rows]).unflatten(-1, (last + 1 - first, self.heads, -1))
-        return list(out.permute(2, 0, 3, 1, 4).unbind())
+        out = F.linear(x, self.in_proj_weight[rows], self.in_proj_bias[rows])
+        split = out.view(*x.shape[:2], last + 1 - first, self.heads, -1)
+        return split.permute(2, 0, 3, 1, 4).unbind()
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """(B, L, D) from projected q, k, v. The mask broadcasts to (B, heads, Q, K): True where attention is allowed, or what is added."""
@@ -34,9 +35,11 @@ class Attention(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """query (B, Q, D), key and value (B, K, D). Inputs that are the same tensor are projected together."""
         if query is key and key is value:
-            return self.attend(*self.project(query, 0, 2), mask, causal)
-        if query is key:
-            return self.attend(*self.project(query, 0, 1), *self.project(value, 2, 2), mask, causal)
-        if key is value:
-            return self.attend(*self.project(query, 0, 0), *self.project(key, 1, 2), mask, causal)
-        return self.attend(*self.project(query, 0, 0), *self.project(key, 1, 1), *self.project(value, 2, 2), mask, causal)
+            q, k, v = self.project(query, 0, 2)
+        elif query is key:
+            (q, k), (v,) = self.project(query, 0, 1), self.project(value, 2, 2)
+        elif key is value:
+            (q,), (k, v) = self.project(query, 0, 0), self.project(key, 1, 2)
+        else:
+            (q,), (k,), (v,) = self.project(query, 0, 0), self.project(key, 1, 1), self.project(value, 2, 2)
+        return self.attend(q, k, v, mask, causal)

@@ -129,11 +129,12 @@ def write_pack(
     """Write a pack whole: into a neighbour, then renamed. `frames` gives (cameras, H, W, 3) for each row of the numbers."""
     neighbour = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        images: npt.NDArray[np.uint8] | None = None
+        images: np.memmap[Any, np.dtype[np.uint8]] | None = None
         count = 0
         for count, frame in enumerate(frames, start=1):
             if images is None:
-                images = np.lib.format.open_memmap(neighbour / "images.npy", mode="w+", dtype=np.uint8, shape=(len(states), *frame.shape))
+                shape = (len(states), *frame.shape)
+                images = np.lib.format.open_memmap(neighbour / "images.npy", "w+", np.uint8, shape)  # type: ignore[no-untyped-call]
             if frame.shape != images.shape[1:]:
                 raise CapexError(f"frame {count - 1} has images {frame.shape} and the ones before {images.shape[1:]}; one size is needed")
             images[count - 1] = frame

@@ -113,14 +113,18 @@ class Layer(nn.Module):
         """Dropout while training."""
         return F.dropout(x, self.dropout, self.training)
 
-    def forward(self, x: Tensor, memory: Sequence[Tensor] | None = None, mask: Tensor | None = None) -> Tensor:
+    def recall(self, x: Tensor) -> Tensor:
+        """Keys and values of a condition x (B, L, D), as `forward` takes them: (2, B, heads, L, D/heads)."""
+        return torch.stack(self.multihead_attn.project(x, 1, 2))
+
+    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None) -> Tensor:
         """x (B, L, D). With a memory (its keys and values) x is causal, and `mask` says which of the memory each step may see."""
         normed = self.norm1(x)
         x = x + self.drop(self.self_attn(normed, normed, normed, causal=memory is not None))
         last = self.norm2
         if memory is not None:
-            queries = self.multihead_attn.project(self.norm2(x), 0, 0)
-            x = x + self.drop(self.multihead_attn.attend(*queries, *memory, mask))
+            (queries,) = self.multihead_attn.project(self.norm2(x), 0, 0)
+            x = x + self.drop(self.multihead_attn.attend(queries, *memory, mask))
             last = self.norm3
         return x + self.drop(self.linear2(self.drop(F.gelu(self.linear1(last(x))))))
 
@@ -167,7 +171,7 @@ class Denoiser(nn.Module):
         x = torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb
         for layer in self.encoder.layers:
             x = layer(x)
-        return torch.stack([torch.stack(layer.multihead_attn.project(x, 1, 2)) for layer in self.decoder.layers])
+        return torch.stack([layer.recall(x) for layer in self.decoder.layers])  # type: ignore[operator]  # a list of Layer
 
     def estimate(self, noisy: Tensor, memory: Tensor) -> Tensor:
         """The noise in the actions, given the memory of their step."""
@@ -234,8 +238,9 @@ class Diffusion(nn.Module):
         batch, steps = state.shape[:2]
         instruction = self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)  # (B steps, L)
         images, state = images.to(instruction.dtype), state.to(instruction.dtype)
-        seen = beside([lambda k=k, e=e: e(images[:, :, k].flatten(0, 1), instruction) for k, e in enumerate(self.cameras)], images.device)
-        return torch.cat([*seen, state.flatten(0, 1), instruction], dim=1).unflatten(0, (batch, steps))
+        views = [functools.partial(e, images[:, :, k].flatten(0, 1), instruction) for k, e in enumerate(self.cameras)]
+        seen = beside(views, images.device)
+        return torch.cat([*seen, state.flatten(0, 1), instruction], dim=1).view(batch, steps, -1)
 
     def loss(self, batch: DiffusionBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """The training loss; it has no parts."""
@@ -251,7 +256,7 @@ class Diffusion(nn.Module):
         steps, batch = self.schedule.steps, len(condition)
         t = torch.arange(steps, device=condition.device).repeat_interleave(batch)
         memory = self.model.remember(t, condition.repeat(steps, 1, 1))  # (layers, 2, steps B, heads, L, d)
-        return memory.unflatten(2, (steps, batch)).permute(2, 0, 1, 3, 4, 5, 6).contiguous()
+        return memory.view(*memory.shape[:2], steps, batch, *memory.shape[3:]).permute(2, 0, 1, 3, 4, 5, 6).contiguous()
 
     def denoise(self, x: Tensor, t: Tensor, memory: Tensor, fresh: Tensor) -> Tensor:
         """One sampling step at t (a scalar on the device): x_{t-1} from x_t."""

@@ -21,9 +21,9 @@ Vectors = npt.NDArray[np.float32]
 def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
     """Embeddings (n, size) of the instructions from a file, or computed with CLIP weights from a local folder."""
     if path.is_dir():
-        from capex.students import clip
+        from capex.students.clip import embed
 
-        table: Mapping[str, Vectors] = clip.embed(path, instructions)
+        table: Mapping[str, Vectors] = embed(path, instructions)
     else:
         table = _read_file(path)
     missing = [i for i in instructions if i not in table]

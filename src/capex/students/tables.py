@@ -138,9 +138,9 @@ def markdown(found: Sequence[Cell], sources: tuple[str, str]) -> str:
     for row in rows:
         best = max((v[0] for v in row.by_source.values()), default=math.nan)
         values = [_value(row.by_source.get(s), best) for s in sources]
-        p = "-" if math.isnan(row.p_value) else f"{row.p_value:.3f}"
+        shown_p = "-" if math.isnan(row.p_value) else f"{row.p_value:.3f}"
         name = f"{row.task} ({counts[(row.task, row.policy)]})"
-        lines.append("| " + " | ".join([name, f"{row.policy} ({began[row.policy]})", f"{row.budget:,}", *values, p]) + " |")
+        lines.append("| " + " | ".join([name, f"{row.policy} ({began[row.policy]})", f"{row.budget:,}", *values, shown_p]) + " |")
     for (policy, budget), p in across_tasks(rows, sources).items():
         value = "no information" if math.isnan(p) else f"p = {p:.3f}"
         lines.append(f"\nAcross tasks, {policy} at {budget:,} steps, Cochran-Mantel-Haenszel: {value}.")

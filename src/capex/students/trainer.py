@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -37,7 +38,7 @@ class Trainer:
         groups = [{"params": p, "weight_decay": d} for p, d in parameter_groups(net, settings)]
         betas = (settings.beta1, settings.beta2)
         self.optimizer = torch.optim.AdamW(groups, lr=self._rate, betas=betas, fused=True, capturable=device.type == "cuda")
-        self.parameters = [p for g in self.optimizer.param_groups for p in g["params"]]
+        self.parameters: list[Tensor] = [p for g in self.optimizer.param_groups for p in g["params"]]
         for p in self.parameters:
             self.optimizer.state[p] = {
                 "step": torch.zeros((), device=device),
@@ -45,7 +46,7 @@ class Trainer:
                 "exp_avg_sq": torch.zeros_like(p),
             }
         twins = {id(p): q for p, q in zip(net.parameters(), self._worker.parameters(), strict=True)}
-        self._working = [twins[id(p)] for p in self.parameters]
+        self._working: list[Tensor] = [twins[id(p)] for p in self.parameters]
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []
         self._keep = torch.from_numpy(average_shares(settings, steps)).to(device) if self.average else None
         self._worker.train()
@@ -89,10 +90,14 @@ class Trainer:
         loss, parts = self._worker.loss(self.batches.load(self.done))  # type: ignore[arg-type]  # the batch is of the network's kind
         loss.backward()  # type: ignore[no-untyped-call]
         if self._worker is not self.net:
+            full, rounded = [], []
             for p, w in zip(self.parameters, self._working, strict=True):
-                p.grad = torch.empty_like(p) if w.grad is not None else None
-            pairs = [(p.grad, w.grad) for p, w in zip(self.parameters, self._working, strict=True) if w.grad is not None]
-            torch._foreach_copy_([full for full, _ in pairs], [rounded for _, rounded in pairs])
+                p.grad = None
+                if w.grad is not None:
+                    p.grad = torch.empty_like(p)
+                    full.append(p.grad)
+                    rounded.append(w.grad)
+            torch._foreach_copy_(full, rounded)
         if self.settings.clip_norm:
             nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm, foreach=True)
         self.optimizer.step()
@@ -114,22 +119,22 @@ def rounded_copy(net: ACT | Diffusion) -> ACT | Diffusion:
     return twin
 
 
-def learning_rates(settings: Settings, steps: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def learning_rates(settings: Settings, steps: int) -> npt.NDArray[np.float32]:
     """The rate of each step: a linear warm-up, then constant or half a cosine down to zero."""
     step = np.arange(max(steps, 1))
     warm = np.minimum(1.0, (step + 1) / settings.warmup) if settings.warmup else np.ones(len(step))
     if settings.schedule == "cosine":
         share = np.clip((step - settings.warmup) / max(1, steps - settings.warmup), 0.0, 1.0)
         warm = warm * 0.5 * (1 + np.cos(math.pi * share))
-    rates: np.ndarray[tuple[int], np.dtype[np.float32]] = (settings.lr * warm).astype(np.float32)
+    rates: npt.NDArray[np.float32] = (settings.lr * warm).astype(np.float32)
     return rates
 
 
-def average_shares(settings: Settings, steps: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def average_shares(settings: Settings, steps: int) -> npt.NDArray[np.float32]:
     """How much of the new weights enters the moving average at each step: (1 + step)^-power, at least 1 - ema_max."""
     most = settings.ema_max if isinstance(settings, DiffusionSettings) else 0.9999
     shares = np.maximum((1.0 + np.arange(max(steps, 1))) ** -settings.ema_power, 1 - most)
-    out: np.ndarray[tuple[int], np.dtype[np.float32]] = shares.astype(np.float32)
+    out: npt.NDArray[np.float32] = shares.astype(np.float32)
     return out
 
 
