@@ -119,6 +119,8 @@ class Evaluate:
     """Fresh weights instead of the trained ones, for comparison."""
     allow_seen: bool = False
     """Also starts that were trained on."""
+    horizon: int = 0
+    """Control steps of a rollout; 0: the task's own. What is not solved within them is a failure."""
 
     def run(self) -> int:
         """Evaluate with a progress bar, then print the success of everything in the chain."""
@@ -128,7 +130,17 @@ class Evaluate:
 
         starts = tuple(parse_starts(self.starts))
         job = Rollouts(
-            self.checkpoint, self.name, starts, self.out, self.arm, self.parallel, self.device, self.seed, self.untrained, self.allow_seen
+            checkpoint=self.checkpoint,
+            name=self.name,
+            starts=starts,
+            out=self.out,
+            arm=self.arm,
+            parallel=self.parallel,
+            device=self.device,
+            seed=self.seed,
+            untrained=self.untrained,
+            allow_seen=self.allow_seen,
+            horizon=self.horizon,
         )
         with Progress(*COLUMNS, console=console) as progress:
             bar = progress.add_task("evaluating", total=len(starts))
@@ -155,7 +167,7 @@ class Study:
     """Train and evaluate tasks x sources x policies x seeds x budgets from a TOML file; the same command continues it."""
 
     file: Positional[Path]
-    """What to study; docs/students.md has the layout."""
+    """What to study; capex/students/study_plan.py and docs/students.md have the layout."""
     out: Path | None = None
     """Folder for everything; by default the file's name without its ending."""
     ray: str | None = None
@@ -164,7 +176,8 @@ class Study:
     def run(self) -> int:
         """Run what is missing, then write tables and figure."""
         require_torch()
-        from capex.students.study import load_study, run_study
+        from capex.students.study import run_study
+        from capex.students.study_plan import load_study
         from capex.students.tables import study_tables
 
         study = load_study(self.file)

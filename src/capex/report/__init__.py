@@ -2,7 +2,7 @@
 
 data        run directories as plain rows
 sources     which rows may be counted together
-compare, experience, calibration, costs     the numbers
+compare, experience, calibration, costs, students     the numbers
 tables, figures, plots, strips, cards, drawing     how they are shown
 sections    what is said, and in which order
 page        the HTML

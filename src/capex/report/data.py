@@ -70,6 +70,7 @@ class Episode:
     truncated: int
     calls: tuple[int, ...]  # replies that each decision took
     waypoints: Waypoints
+    student: Mapping[str, Any] | None = None  # what is known of the trained policy that acted, if one did
 
     @property
     def key(self) -> StartKey:
@@ -250,6 +251,7 @@ def _episode(found: LoadedEpisode, run: int) -> Episode:
         truncated=sum(t.committed < len(t.waypoints) for t in planned),
         calls=tuple(t.calls for t in record.turns),
         waypoints=_waypoints(planned),
+        student=student if isinstance(student := extra.get("student"), Mapping) else None,
     )
 
 

@@ -12,8 +12,9 @@ from capex.report.calibration import Calibration, Judged, Swept, Truncated, Weig
 from capex.report.compare import Tally, TaskKey, verdicts
 from capex.report.costs import KINDS, Bill, DecisionCurve
 from capex.report.experience import CurvePoint, Experience
-from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, PAPER, Figure, Key, Panel, colour
+from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, PAPER, SOURCE_COLOURS, Figure, Key, Panel, colour
 from capex.report.sources import Source, plain
+from capex.report.students import BudgetPoint
 from capex.stats import wilson
 
 TASKS_IN_A_PANEL = 6
@@ -85,6 +86,34 @@ def success_figure(
             panels.append(Panel(title, draw, height_in=height))
     caption = "Success with 95 % Wilson intervals; numbers are successes of scorable starts."
     return Figure("success", caption, tuple(panels), tuple(sources), source_keys(sources))
+
+
+def budget_figure(found: Mapping[str, Mapping[str, Sequence[BudgetPoint]]], names: Sequence[str], sources: Sequence[Source]) -> Figure:
+    """Success of students against their training budget, a panel per policy, a line per source of demonstrations."""
+    colours = {name: SOURCE_COLOURS[(k + 1) % len(SOURCE_COLOURS)] for k, name in enumerate(names)}
+    budgets = sorted({p.budget for by_source in found.values() for points in by_source.values() for p in points})
+
+    def panel(title: str, by_source: Mapping[str, Sequence[BudgetPoint]]) -> Panel:
+        def draw(ax: Axes) -> None:
+            for name, points in by_source.items():
+                x = [p.budget for p in points]
+                y = [p.mean for p in points]
+                ends = ([max(0.0, p.mean - p.low) for p in points], [max(0.0, p.high - p.mean) for p in points])
+                ax.errorbar(x, y, yerr=ends, marker="o", markersize=3.5, capsize=2.5, linewidth=1.4, color=colours[name])
+            ax.set_xlim(0, 1.1 * max(budgets))
+            ax.set_xticks(budgets, [f"{b / 1000:g}k" for b in budgets])
+            ax.set_xlabel("training steps")
+            ax.set_ylim(-0.02, 1.02)
+            ax.set_yticks([0, 0.5, 1], ["0", "50", "100 %"])
+            ax.grid(axis="y")
+
+        return Panel(title, draw)
+
+    keys = tuple(Key(f"trained on {name}", colours[name], "line") for name in names)
+    caption = (
+        "Success against training budget, the mean over tasks and training seeds; whiskers: 95 % Wilson intervals of the pooled rollouts."
+    )
+    return Figure("students", caption, tuple(panel(t, b) for t, b in found.items()), tuple(sources), keys)
 
 
 def starts_figure(sources: Sequence[Source], tasks: Sequence[TaskKey]) -> Figure:

@@ -79,6 +79,13 @@ class Table:
             writer.writerow({k: "" if v is None or (isinstance(v, float) and math.isnan(v)) else v for k, v in row.items()})
         return out.getvalue()
 
+    def markdown(self) -> str:
+        """What is shown, for a page of documentation; the stand-ins' sentence and the caption below."""
+        lines = [self.head, tuple("---:" if a == "r" else "---" for a in self.align)]
+        lines += [(*row.cells, *[""] * (len(self.head) - len(row.cells))) for row in self.rows]
+        table = "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |" for cells in lines)
+        return "\n\n".join(filter(None, (table, self.caption, self.stand_in))) + "\n"
+
     def latex(self) -> str:
         """A table environment for a paper that loads booktabs."""
         lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{latex(' '.join(filter(None, (self.caption, self.stand_in))))}}}"]

@@ -6,6 +6,7 @@ DIR/checkpoints/020000/policy.json  model.safetensors          what is deployed
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -54,6 +55,14 @@ def restore(place: Path, trainer: Trainer) -> None:
     torch.set_rng_state(held["generator.cpu"])
     if trainer.device.type == "cuda" and "generator.cuda" in held:
         torch.cuda.set_rng_state(held["generator.cuda"], trainer.device)
+
+
+def require_same(place: Path, spec: PolicySpec) -> None:
+    """Refuse to continue on other data: what the checkpoint was trained on must be what is there now."""
+    held, now = PolicySpec.from_json(read_json(place / "policy.json")).as_json(), json.loads(json.dumps(spec.as_json()))
+    same = all(held[k] == now[k] for k in ("cameras", "image_size", "state_names", "action_names", "normalizer", "instructions"))
+    if not same or any(held["training"].get(k) != now["training"].get(k) for k in ("episodes", "frames", "starts")):
+        raise CapexError(f"the dataset has changed since {place} was written; train into another --out")
 
 
 def steps(out: Path) -> list[int]:

@@ -79,13 +79,16 @@ class Demonstrations:
         return sum(i.size for i in self.images)
 
 
-def load(datasets: Sequence[Path], *, window: int, uncertified: bool = False, only: Sequence[int] = ()) -> Demonstrations:
-    """Open datasets for training, or only the demonstrations of some starts; anything unfit is refused with a sentence before it begins."""
+def load(datasets: Sequence[Path], *, window: int, uncertified: bool = False, task: str = "", only: Sequence[int] = ()) -> Demonstrations:
+    """Open datasets for training; anything unfit is refused with a sentence before it begins.
+
+    `task` (WORLD:TASK) and `only` take the demonstrations of one task and of some starts, one for each start.
+    """
     if not datasets:
         raise CapexError("no dataset was given; name one folder or several")
     packs = [open_pack(path) for path in datasets]
-    if only:
-        packs = [replace(p, episodes=tuple(e for e in p.episodes if e.start in only)) for p in packs]
+    if task or only:
+        packs = [replace(p, episodes=_chosen(p.episodes, task, only)) for p in packs]
     first = packs[0]
     for path, pack in zip(datasets, packs, strict=True):
         _check(path, pack, window, uncertified)
@@ -171,6 +174,16 @@ def _read_pack(folder: Path) -> Demonstrations:
     )
 
 
+def _chosen(episodes: Sequence[Episode], task: str, only: Sequence[int]) -> tuple[Episode, ...]:
+    mine = [e for e in episodes if not task or f"{e.world}:{e.task}" == task]
+    if not only:
+        return tuple(mine)
+    first: dict[int, Episode] = {}
+    for e in mine:
+        first.setdefault(e.start, e)
+    return tuple(first[start] for start in only if start in first)
+
+
 def _joined(packs: Sequence[Demonstrations]) -> Demonstrations:
     first, episodes, offset = packs[0], [], 0
     for pack in packs:
@@ -192,7 +205,7 @@ def _joined(packs: Sequence[Demonstrations]) -> Demonstrations:
 
 def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> None:
     if not pack.episodes:
-        raise CapexError(f"{path} holds no episode; export at least one success")
+        raise CapexError(f"{path} holds no episode that was asked for; export at least one success")
     shape = pack.images[0].shape
     if shape[2] != shape[3]:
         raise CapexError(f"{path} has images {shape[3]}x{shape[2]}; square ones are needed, such as 256x256")

@@ -1,7 +1,8 @@
 """`capex evaluate`: a policy on starts that no dataset used, the same list for every policy; success if the criterion holds at any step.
 
 All episodes advance in step: one round applies one action to each, shows what the policy wants to see, and asks the network once for all
-that need it. So results do not depend on the number of processes. (They may depend, by rounding, on which starts run together.)
+that need it. Results depend neither on the number of processes nor on which starts run together: on a CPU the network sees one episode at
+a time, on a GPU always a batch of the same size.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from capex.students import checkpoint
 from capex.students.policy import Episode, Policy, make_policy
 from capex.students.rollouts import Plan, Seen, work
 from capex.students.spec import PolicySpec
+from capex.worlds import Spec
 
 SLOTS = 64  # episodes that advance together
 UNTRAINED = "untrained"
@@ -45,6 +47,7 @@ class Rollouts:
     seed: int = 0  # of what is random in the policy
     untrained: bool = False  # fresh weights in place of the trained ones
     allow_seen: bool = False
+    horizon: int = 0  # control steps of a rollout; 0: the task's own
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,10 @@ def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, st
     spec = PolicySpec.from_json(read_json(place / "policy.json"))
     if len(parse_names(job.name)) != 1:
         raise CapexError(f"'{job.name}' names several tasks; a policy is evaluated on one at a time")
-    _check(job, spec)
+    world = _check(job, spec)
     plan_arm = arm_of(job, spec)
-    run = open_run(job.out, {"command": "evaluate"})
-    world, task = parse_names(job.name)[0]
-    chain = run.chain(world, task, plan_arm)
-    student = describe(job, place, spec)
+    student = describe(job, place, spec, job.horizon or world.horizon)
+    chain = open_run(job.out, {"command": "evaluate"}).chain(world.world, world.task, plan_arm)
     with chain.owned():
         chain.sweep()
         _same_student(chain, student)
@@ -78,7 +79,7 @@ def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, st
         policy = _load(job, place, spec)
         for first in range(0, len(todo), SLOTS):
             wave = todo[first : first + SLOTS]
-            yield from _wave(job, policy, chain, plan_arm, student, wave, rounds)
+            yield from _wave(job, policy, world, chain, plan_arm, student, wave, rounds)
 
 
 def arm_of(job: Rollouts, spec: PolicySpec) -> str:
@@ -86,18 +87,19 @@ def arm_of(job: Rollouts, spec: PolicySpec) -> str:
     return job.arm or f"{spec.policy}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
 
 
-def describe(job: Rollouts, place: Path, spec: PolicySpec) -> dict[str, Any]:
+def describe(job: Rollouts, place: Path, spec: PolicySpec, horizon: int) -> dict[str, Any]:
     """What goes into every record about the policy: enough to tell two of them apart, and no path of this machine."""
     weights = hashlib.sha256((place / "model.safetensors").read_bytes()).hexdigest()[:16]
     kept = {k: spec.training[k] for k in ("steps", "seed", "datasets", "episodes", "sources", "labels") if k in spec.training}
-    untrained = {"steps": 0, "untrained": True} if job.untrained else {}
+    fresh = {"steps": 0, "untrained": True, "weights": UNTRAINED, "initialisation": "random"} if job.untrained else {}
     return {
         "policy": spec.policy,
         "weights": weights,
         "initialisation": spec.initialisation,
         **kept,
-        **untrained,
+        **fresh,
         "evaluation_seed": job.seed,
+        "horizon": horizon,
     }
 
 
@@ -108,14 +110,16 @@ def _load(job: Rollouts, place: Path, spec: PolicySpec) -> Policy:
     net = spec.network()
     if not job.untrained:
         net.load_state_dict(checkpoint.load_policy_files(place)[1])
-    return make_policy(spec, net, job.device)
+    return make_policy(spec, net, job.device, batch=SLOTS)
 
 
-def _check(job: Rollouts, spec: PolicySpec) -> None:
+def _check(job: Rollouts, spec: PolicySpec) -> Spec:
+    """The world's description; a policy that does not fit it, and a wrong option, are refused."""
     env = worlds.make(job.name)
-    wanted, sees = env.spec.action_names, [c.name for c in env.spec.cameras]
-    missing = [n for n in spec.state_names if n not in env.spec.state_names]
+    found = env.spec
     env.close()
+    wanted, sees = found.action_names, [c.name for c in found.cameras]
+    missing = [n for n in spec.state_names if n not in found.state_names]
     if tuple(spec.action_names) != tuple(wanted):
         raise CapexError(
             f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes {', '.join(wanted)}; the orders must agree"
@@ -123,27 +127,35 @@ def _check(job: Rollouts, spec: PolicySpec) -> None:
     if missing or not set(spec.cameras) <= set(sees):
         lacking = [*missing, *(c for c in spec.cameras if c not in sees)]
         raise CapexError(f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on")
-    world, _, task = job.name.partition(":")
     trained = {(w, t, i) for w, t, i, _ in spec.training.get("starts", [])}
-    seen = [i for i in job.starts if (world, task, i) in trained]
+    seen = [i for i in job.starts if (found.world, found.task, i) in trained]
     if seen and not job.allow_seen:
         raise CapexError(
             f"{len(seen)} of the starts were trained on (first: {seen[0]}); take others, such as --starts 1000:1050, or add --allow-seen"
         )
     if job.parallel < 0:
         raise CapexError(f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core")
+    if found.success != "world":
+        raise CapexError(f"success in {job.name} is judged by a person; rollouts need a world that judges")
+    if job.starts and max(job.starts) >= found.starts:
+        raise CapexError(f"start {max(job.starts)} does not exist in {job.name}; the last one is {found.starts - 1}")
+    if not 0 <= job.horizon <= found.horizon:
+        raise CapexError(f"--horizon is {job.horizon}; {job.name} has {found.horizon} steps, and 0 means all of them")
+    return found
 
 
 def _same_student(chain: Chain, student: dict[str, Any]) -> None:
     for index in chain.finished()[:1]:
-        held = read_json(chain.episode(index) / "record.json").get("student", {}).get("weights")
-        if held != student["weights"]:
-            raise CapexError(f"{chain.path} holds rollouts of other weights ({held}); choose another --name or --out")
+        held = read_json(chain.episode(index) / "record.json").get("student", {})
+        changed = sorted(k for k in {*held, *student} if held.get(k) != student.get(k))
+        if changed:
+            raise CapexError(f"{chain.path} holds rollouts with other {', '.join(changed)}; choose another --arm or --out")
 
 
 def _wave(
     job: Rollouts,
     policy: Policy,
+    world: Spec,
     chain: Chain,
     arm: str,
     student: dict[str, Any],
@@ -158,9 +170,9 @@ def _wave(
         shape = (len(starts), len(spec.cameras), spec.image_size, spec.image_size, 3)
         images = np.memmap(shared, dtype=np.uint8, mode="w+", shape=shape)
         stand_in = bool(spec.training.get("stand_in"))
-        plan = Plan(
-            job.name, chain.path, arm, f"student:{spec.policy}", spec.cameras, spec.image_size, shared, len(starts), stand_in, student
-        )
+        model = f"student:{spec.policy}"
+        horizon = job.horizon or world.horizon
+        plan = Plan(job.name, chain.path, arm, model, spec.cameras, spec.image_size, shared, len(starts), horizon, stand_in, student)
         pipes: list[Connection] = []
         processes = []
         for _ in range(count):
@@ -171,7 +183,7 @@ def _wave(
             pipes.append(mine)
             processes.append(process)
         try:
-            yield from _rounds(job, policy, pipes, images, starts, rounds)
+            yield from _rounds(job, policy, world.state_names, pipes, images, starts, rounds)
             for pipe in pipes:
                 pipe.send(None)
         finally:
@@ -184,10 +196,15 @@ def _wave(
 
 
 def _rounds(
-    job: Rollouts, policy: Policy, pipes: Sequence[Connection], images: Any, starts: Sequence[int], rounds: Callable[[int, int], None]
+    job: Rollouts,
+    policy: Policy,
+    names: Sequence[str],
+    pipes: Sequence[Connection],
+    images: Any,
+    starts: Sequence[int],
+    rounds: Callable[[int, int], None],
 ) -> Iterator[Rollout]:
     """Advance every episode of a wave until all are over. Slot k belongs to worker k modulo their number."""
-    names = _state_names(job.name)
     home = [pipes[slot % len(pipes)] for slot in range(len(starts))]
     for pipe in pipes:
         pipe.send(("begin", {slot: index for slot, index in enumerate(starts) if home[slot] is pipe}))
@@ -229,10 +246,3 @@ def _gather(pipes: Sequence[Connection]) -> dict[int, Seen]:
             raise CapexError(f"a simulating process failed: {type(answer).__name__}: {answer}") from answer
         found |= answer
     return found
-
-
-def _state_names(name: str) -> tuple[str, ...]:
-    env = worlds.make(name)
-    names = env.spec.state_names
-    env.close()
-    return names

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from capex.errors import CapexError
 from capex.students import checkpoint, robocasa
 from capex.students.data import Demonstrations
 from capex.students.normalizer import Normalizer
-from capex.students.settings import DiffusionSettings, Settings, policy_name
+from capex.students.settings import SHAPE, DiffusionSettings, Settings, policy_name
 from capex.students.spec import PolicySpec
 
 
@@ -24,16 +25,20 @@ class Beginning:
     normalizer: Normalizer | None
     norm: str
     words: str
+    instructions: tuple[str, ...] = ()  # those that its embeddings belong to, in their order
+    starts: tuple[Any, ...] = ()  # those that it was trained on: no start of theirs is new to the policy
 
     def adapt(self, spec: PolicySpec) -> tuple[PolicySpec, dict[str, Tensor]]:
         """The spec of the fine-tuned policy, and the weights with a row for each of its instructions."""
-        adapted = replace(spec, settings=self.settings, norm=self.norm, initialisation=self.words)
+        starts = sorted({tuple(s) for s in (*spec.training["starts"], *self.starts)})
+        training = {**spec.training, "starts": starts}
+        adapted = replace(spec, settings=self.settings, norm=self.norm, initialisation=self.words, training=training)
         if self.normalizer is not None:
             adapted = replace(adapted, normalizer=replace(self.normalizer, statistics=spec.normalizer.statistics))
         fresh = adapted.network().state_dict()
         weights = dict(self.weights)
         if "instructions.weight" in fresh:
-            weights["instructions.weight"] = self._rows(fresh["instructions.weight"], weights.get("instructions.weight"))
+            weights["instructions.weight"] = self._rows(fresh["instructions.weight"], adapted.instructions)
         wrong = [k for k, v in fresh.items() if k not in weights or weights[k].shape != v.shape]
         if wrong or set(weights) - set(fresh):
             name = wrong[0] if wrong else sorted(set(weights) - set(fresh))[0]
@@ -42,12 +47,16 @@ class Beginning:
             )
         return adapted, weights
 
-    @staticmethod
-    def _rows(fresh: Tensor, held: Tensor | None) -> Tensor:
-        """New instructions begin at the mean of the old ones."""
-        if held is None:
+    def _rows(self, fresh: Tensor, instructions: tuple[str, ...]) -> Tensor:
+        """An instruction keeps its embedding; one that is new begins at the mean of the old ones."""
+        held = self.weights.get("instructions.weight")
+        if held is None or not self.instructions:
             return fresh
-        return held.mean(dim=0, keepdim=True).expand_as(fresh).clone()
+        rows = held[: len(self.instructions)].mean(dim=0, keepdim=True).expand_as(fresh).clone()
+        for k, text in enumerate(instructions):
+            if text in self.instructions:
+                rows[k] = held[self.instructions.index(text)]
+        return rows
 
 
 def read(path: Path, settings: Settings, demonstrations: Demonstrations, *, trust_pickle: bool) -> Beginning:
@@ -57,15 +66,24 @@ def read(path: Path, settings: Settings, demonstrations: Demonstrations, *, trus
         if policy_name(held.settings) != policy_name(settings):
             raise CapexError(f"{path} is a policy of kind {held.policy}; --policy {policy_name(settings)} was asked for")
         _same_inputs(path, held, demonstrations)
-        kept = held.settings  # sizes are the checkpoint's; how to train is this run's
-        training = ("batch", "lr", "schedule", "warmup", "weight_decay", "beta1", "beta2", "clip_norm", "ema_power", "precision", "dropout")
-        mixed = replace(kept, **{k: getattr(settings, k) for k in training})
-        steps = held.training.get("steps", "?")
-        return Beginning(mixed, weights, held.normalizer, held.norm, f"fine-tuned from a policy of ours ({steps} steps)")
+        words = f"fine-tuned from a policy of ours ({held.training.get('steps', '?')} steps)"
+        starts = tuple(held.training.get("starts", ()))
+        return Beginning(_mixed(path, held.settings, settings), weights, held.normalizer, held.norm, words, held.instructions, starts)
     if not isinstance(settings, DiffusionSettings):
         raise CapexError(f"{path} is a file; only Diffusion Policy begins from one (RoboCasa365's checkpoint): add --policy diffusion")
     loaded = robocasa.read(path, settings, demonstrations.cameras, trust_pickle=trust_pickle)
     return Beginning(settings, loaded.weights, loaded.normalizer, "group", f"fine-tuned from {path.name}")
+
+
+def _mixed(path: Path, held: Settings, asked: Settings) -> Settings:
+    """Sizes are the checkpoint's; how to train is this run's. Another size that was asked for is refused."""
+    shape = [f for f in fields(held) if f.name in SHAPE]
+    for f in shape:
+        mine, theirs = getattr(asked, f.name), getattr(held, f.name)
+        if mine not in (theirs, f.default):
+            raise CapexError(f"setting {f.name} is {mine} and {path} has {theirs}; a policy that begins from it keeps that: leave it out")
+    mixed: Settings = replace(asked, **{f.name: getattr(held, f.name) for f in shape})
+    return mixed
 
 
 def _same_inputs(path: Path, held: PolicySpec, demonstrations: Demonstrations) -> None:

@@ -45,12 +45,12 @@ class Episode:
 class Policy:
     """A policy ready to act."""
 
-    def __init__(self, spec: PolicySpec, net: ACT | Diffusion, device: str = "auto", *, graphed: bool = True):
+    def __init__(self, spec: PolicySpec, net: ACT | Diffusion, device: str = "auto", *, graphed: bool = True, batch: int = 0):
         self.spec = spec
         self._device = choose_device(device)
         if self._device.type == "cuda":
             torch.set_float32_matmul_precision("high")
-        self._runner = Runner(spec, net.to(self._device), self._device, graphed=graphed)
+        self._runner = Runner(spec, net.to(self._device), self._device, graphed=graphed, batch=batch)
         self._episode: Episode | None = None
 
     def reset(self, seed: int = 0) -> None:
@@ -152,10 +152,10 @@ def load_policy(path: Path | str, device: str = "auto") -> Policy:
     return make_policy(spec, net, device)
 
 
-def make_policy(spec: PolicySpec, net: torch.nn.Module, device: str = "auto") -> Policy:
+def make_policy(spec: PolicySpec, net: torch.nn.Module, device: str = "auto", *, batch: int = 0) -> Policy:
     """A policy from a network. An instruction it was not trained on gets the mean of those it was."""
     assert isinstance(net, (ACT, Diffusion))
     if isinstance(net, Diffusion) and spec.instructions:
         with torch.no_grad():
             net.instructions.weight[-1] = net.instructions.weight[:-1].mean(dim=0)
-    return Policy(spec, net, device)
+    return Policy(spec, net, device, batch=batch)

@@ -36,6 +36,7 @@ class Plan:
     size: int
     images: Path  # memory-mapped (slots, cameras, size, size, 3)
     slots: int
+    horizon: int
     stand_in: bool
     student: Mapping[str, Any]  # goes into every record
 
@@ -74,7 +75,7 @@ class Slot:
         except PhysicsDiverged as diverged:
             self.error = str(diverged)
         self.steps += 1
-        over = success or bool(self.error) or self.steps >= self.env.spec.horizon
+        over = success or bool(self.error) or self.steps >= self.plan.horizon
         path = str(self.commit(success)) if over else ""
         return Seen(self.env.robot_state().proprio, self.env.instruction, over, success, self.steps, path)
 
@@ -93,7 +94,7 @@ class Slot:
             requests=0,
             cost_usd=None,
             instruction=self.env.instruction,
-            horizon=spec.horizon,
+            horizon=plan.horizon,
             turns=(),
             scene=worlds.scene_of(self.env),
             end="success" if success else "error" if self.error else "horizon",

@@ -1,4 +1,7 @@
-"""Inference in batches. On a CUDA device each batch size is captured once as a graph; elsewhere the network is called as it is."""
+"""Inference in batches. On a CUDA device each batch size is captured once as a graph; elsewhere episodes are taken one by one.
+
+A sum rounds differently in batches of different sizes, and a rollout is chaotic. So an answer must not depend on how many ask together.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,27 @@ SIZES = (1, 2, 4, 8, 16, 32, 64)  # captured batch sizes; a batch is padded to t
 
 
 class Runner:
-    """Raw observations in, normalised actions out. Larger batches than the largest size are cut."""
+    """Raw observations in, normalised actions out. With `batch`, every call on a CUDA device is padded to that size."""
 
-    def __init__(self, spec: PolicySpec, net: ACT | Diffusion, device: torch.device, *, graphed: bool = True):
+    def __init__(self, spec: PolicySpec, net: ACT | Diffusion, device: torch.device, *, graphed: bool = True, batch: int = 0):
         self._spec, self._net, self._device = spec, net.eval(), device
         self._graphed = graphed and device.type == "cuda"
         image = spec.normalizer.image
         self._scale, self._offset = torch.from_numpy(image.scale).to(device), torch.from_numpy(image.offset).to(device)
+        self._sizes = (batch,) if batch else SIZES
         self._captured: dict[int, Captured] = {}
 
     @torch.no_grad()
     def __call__(self, images: Tensor, states: Tensor, words: Tensor, noise: Tensor | None) -> Tensor:
         """images (B, steps, cameras, H, W, 3) uint8, states (B, steps, S), words (B,), noise (1 + steps, B, horizon, A) for diffusion."""
-        most = SIZES[-1]
+        most = self._sizes[-1] if self._device.type == "cuda" else 1
         if len(images) > most:
             parts = [slice(k, k + most) for k in range(0, len(images), most)]
             return torch.cat([self(images[p], states[p], words[p], None if noise is None else noise[:, p]) for p in parts])
         inputs = [images, states, words] if noise is None else [images, states, words, noise]
         if not self._graphed:
             return self._forward([t.to(self._device) for t in inputs]).cpu()
-        size = next(s for s in SIZES if s >= len(images))
+        size = next(s for s in self._sizes if s >= len(images))
         if size not in self._captured:
             self._captured[size] = Captured(self._net, self._prepare, inputs, size, self._device)
         return self._captured[size](inputs)[: len(images)].cpu()

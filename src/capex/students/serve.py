@@ -16,6 +16,7 @@ import base64
 import io
 import json
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,8 +58,10 @@ class Server:
         """The reply to a POST."""
         with self._lock:
             if path == "/reset":
-                given = json.loads(body or b"{}")
-                self._policy.reset(int(given.get("seed", 0)))
+                seed = _object(body or b"{}").get("seed", 0)
+                if not isinstance(seed, int):
+                    raise CapexError(f"seed is {json.dumps(seed)}; it must be a whole number")
+                self._policy.reset(seed)
                 return {"ok": True}
             if path == "/act":
                 observation = _from_npz(body) if kind == "application/x-npz" else self._from_json(body)
@@ -80,24 +83,40 @@ class Server:
         }
 
     def _from_json(self, body: bytes) -> dict[str, Any]:
-        given = json.loads(body)
-        if not isinstance(given, dict):
-            raise CapexError("the body must be a JSON object with images, state and instruction")
+        given = _object(body)
         size = self._policy.spec.image_size
-        images = {}
-        for camera, text in dict(given.get("images") or {}).items():
-            raw = base64.b64decode(text, validate=True)
+        images, shown = {}, given.get("images") or {}
+        if not isinstance(shown, dict):
+            raise CapexError("images must be an object: camera -> base64 of raw RGB rows")
+        for camera, text in shown.items():
+            try:
+                raw = base64.b64decode(text, validate=True)
+            except (TypeError, ValueError):
+                raise CapexError(f"image '{camera}' is no base64 of raw RGB rows") from None
             if len(raw) != size * size * 3:
                 raise CapexError(f"image '{camera}' has {len(raw)} bytes; raw RGB of {size}x{size} has {size * size * 3}")
             images[str(camera)] = np.frombuffer(raw, dtype=np.uint8).reshape(size, size, 3)
         return {"images": images, "state": given.get("state"), "instruction": given.get("instruction", "")}
 
 
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        given = json.loads(body)
+    except ValueError as error:
+        raise CapexError(f"the body is no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise CapexError("the body must be a JSON object, for /act with images, state and instruction")
+    return given
+
+
 def _from_npz(body: bytes) -> dict[str, Any]:
-    with np.load(io.BytesIO(body), allow_pickle=False) as archive:
-        images = {name[len("image_") :]: archive[name] for name in archive.files if name.startswith("image_")}
-        words = str(archive["instruction"]) if "instruction" in archive.files else ""
-        return {"images": images, "state": archive["state"], "instruction": words}
+    try:
+        with np.load(io.BytesIO(body), allow_pickle=False) as archive:
+            images = {name[len("image_") :]: archive[name] for name in archive.files if name.startswith("image_")}
+            words = str(archive["instruction"]) if "instruction" in archive.files else ""
+            return {"images": images, "state": archive["state"], "instruction": words}
+    except (ValueError, KeyError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise CapexError(f"the body is no .npz with image_CAMERA, state and instruction ({error})") from None
 
 
 def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
@@ -123,8 +142,8 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(size)
             try:
                 self._reply(200, server.answer(self.path, self.headers.get("Content-Type", ""), body))
-            except (CapexError, ValueError, KeyError, TypeError) as error:
-                self._reply(400, {"error": f"{error}"})
+            except CapexError as error:
+                self._reply(400, {"error": str(error)})
 
         def _reply(self, status: int, value: dict[str, Any]) -> None:
             content = json.dumps(value).encode()

@@ -118,6 +118,11 @@ class DiffusionSettings:
         return max(1, self.horizon - self.observations + 1 - (self.execute - 1))
 
 
+# What decides the shapes and the meaning of the weights: a fine-tuned policy has them from the one it begins from.
+SHAPE = (
+    *("chunk", "dim", "heads", "feedforward", "encoder_layers", "decoder_layers", "vae_layers", "latent", "width", "norm", "crop"),
+    *("horizon", "observations", "layers", "condition_layers", "keypoints", "features", "language", "diffusion_steps"),
+)
 Settings = ActSettings | DiffusionSettings
 POLICIES: dict[str, type[ActSettings] | type[DiffusionSettings]] = {"act": ActSettings, "diffusion": DiffusionSettings}
 

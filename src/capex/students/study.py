@@ -1,15 +1,5 @@
 """`capex study`: tasks x sources x policies x seeds x budgets, trained and evaluated alike, resumable, on one machine or on Ray.
 
-    tasks = ["kitchen:CloseFridge"]
-    starts = "1000:1050"                      # of the rollouts, the same for every policy
-    seeds = [0, 1, 2]
-    budgets = [20000, 50000, 100000]          # training steps
-    [sources]                                 # {task} becomes the task's name; paths from the file's folder
-    collected = "datasets/{task}-collected"
-    expert = "datasets/{task}-expert"
-    [policies.act]                            # any name; `policy` says which kind, the rest are settings
-    policy = "act"
-
 Sources are matched: only starts that every source of a task has are trained on. Each training runs in a process of its own, and while the
 next one trains, finished policies are evaluated. A policy whose rate is constant is trained once, to the largest budget, and evaluated on
 the way; others are trained for each budget.
@@ -18,58 +8,19 @@ the way; others are trained for each budget.
 from __future__ import annotations
 
 import multiprocessing
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from capex.campaign.names import parse_names, parse_starts
 from capex.errors import CapexError
 from capex.store import read_json, write_json
 from capex.students import data
 from capex.students.evaluate import Rollouts, evaluate
-from capex.students.settings import Settings, make_settings
+from capex.students.settings import ActSettings, Settings
+from capex.students.study_plan import StudyPlan
 from capex.students.train import Job, train_together
-
-KEYS = {
-    "tasks",
-    "starts",
-    "seeds",
-    "budgets",
-    "sources",
-    "policies",
-    "max_demonstrations",
-    "untrained",
-    "together",
-    "parallel",
-    "device",
-    "backbone",
-}
-
-
-@dataclass(frozen=True)
-class StudyPlan:
-    """What a TOML file asks for."""
-
-    tasks: tuple[str, ...]
-    starts: tuple[int, ...]
-    seeds: tuple[int, ...]
-    budgets: tuple[int, ...]
-    sources: Mapping[str, str]
-    policies: Mapping[str, Settings]
-    folder: Path
-    max_demonstrations: int = 50
-    untrained: bool = False
-    together: bool = False
-    parallel: int = 0
-    device: str = "auto"
-    backbone: Path | None = None
-
-    def dataset(self, source: str, task: str) -> Path:
-        """Where a source's demonstrations of a task are."""
-        return self.folder / self.sources[source].format(task=task.partition(":")[2])
 
 
 @dataclass(frozen=True)
@@ -90,54 +41,20 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-def load_study(path: Path) -> StudyPlan:
-    """Read and check a study; every name is checked before anything runs."""
-    if not path.is_file():
-        raise CapexError(f"there is no study file {path}")
-    try:
-        held = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise CapexError(f"{path} is no TOML: {error}") from None
-    unknown = sorted(set(held) - KEYS)
-    missing = sorted({"tasks", "sources", "policies"} - set(held))
-    if unknown or missing:
-        problem = f"has no '{missing[0]}'" if missing else f"has the unknown key '{unknown[0]}'"
-        raise CapexError(f"{path} {problem}; valid: {', '.join(sorted(KEYS))}")
-    tasks = tuple(f"{w}:{t}" for name in held["tasks"] for w, t in parse_names(name))
-    policies = {}
-    for name, table in held["policies"].items():
-        kind = table.get("policy", name)
-        policies[name] = make_settings(kind, {k: v for k, v in table.items() if k != "policy"})
-    if not policies or not held["sources"]:
-        raise CapexError(f"{path} names no {'policy' if not policies else 'source'}; at least one is needed")
-    budgets = tuple(sorted(int(b) for b in held.get("budgets", [20_000])))
-    return StudyPlan(
-        tasks=tasks,
-        starts=tuple(parse_starts(str(held.get("starts", "1000:1050")))),
-        seeds=tuple(int(s) for s in held.get("seeds", [0, 1, 2])),
-        budgets=budgets,
-        sources={str(k): str(v) for k, v in held["sources"].items()},
-        policies=policies,
-        folder=path.parent,
-        max_demonstrations=int(held.get("max_demonstrations", 50)),
-        untrained=bool(held.get("untrained", False)),
-        together=bool(held.get("together", False)),
-        parallel=int(held.get("parallel", 0)),
-        device=str(held.get("device", "auto")),
-        backbone=None if held.get("backbone") is None else path.parent / str(held["backbone"]),
-    )
-
-
 def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
     """The starts of a task that every source has, the first ones up to the largest number asked for."""
     common: set[int] | None = None
     for source in study.sources:
         pack = data.open_pack(study.dataset(source, task))
-        mine = {e.start for e in pack.episodes if f"{e.world}:{e.task}" == task and e.certified}
+        mine = {e.start for e in pack.episodes if f"{e.world}:{e.task}" == task and (e.certified or study.uncertified)}
         common = mine if common is None else common & mine
     if not common:
-        raise CapexError(f"the sources {', '.join(study.sources)} have no certified start of {task} in common; collect the same starts")
-    return tuple(sorted(common)[: study.max_demonstrations])
+        kind = "start" if study.uncertified else "certified start"
+        raise CapexError(f"the sources {', '.join(study.sources)} have no {kind} of {task} in common; collect the same starts")
+    chosen = tuple(sorted(common)[: study.max_demonstrations])
+    if seen := sorted(set(chosen) & set(study.starts)):
+        raise CapexError(f"{len(seen)} of the rollouts' starts of {task} would be trained on (first: {seen[0]}); take other starts")
+    return chosen
 
 
 def trials(study: StudyPlan, out: Path) -> Iterator[Trial]:
@@ -163,9 +80,12 @@ def _trial(
         steps=steps,
         out=place,
         seed=seed,
-        backbone=study.backbone if hasattr(settings, "chunk") else None,
+        backbone=study.backbone if isinstance(settings, ActSettings) else None,
         keep=budgets,
+        task=task,
         only=only,
+        uncertified=study.uncertified,
+        save_every=study.save_every,
         device=study.device,
         labels={"source": source, "policy": name},
     )
@@ -179,7 +99,8 @@ def _trial(
 
 
 def _rollouts(study: StudyPlan, out: Path, checkpoint: Path, task: str, arm: str, untrained: bool = False) -> Rollouts:
-    return Rollouts(checkpoint, task, study.starts, out / "rollouts", arm, study.parallel, study.device, untrained=untrained)
+    place, horizon = out / "rollouts", study.horizon
+    return Rollouts(checkpoint, task, study.starts, place, arm, study.parallel, study.device, untrained=untrained, horizon=horizon)
 
 
 def groups(study: StudyPlan, out: Path) -> Iterator[list[Trial]]:
@@ -194,10 +115,11 @@ def groups(study: StudyPlan, out: Path) -> Iterator[list[Trial]]:
 
 def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterator[str]:
     """Run everything that is missing; yields a line as each piece is done."""
-    _claim(study, out)
+    planned = list(groups(study, out))  # opens every dataset, so that an unfit one is refused before anything is written
     engine: Engine = RayEngine(ray) if ray is not None else LocalEngine()
     try:
-        training = {engine.train([t.job for t in group]): group for group in groups(study, out)}
+        _claim(study, out)
+        training = {engine.train([t.job for t in group]): group for group in planned}
         evaluating: dict[Future[Any], Rollouts] = {}
         while training or evaluating:
             done, _ = wait([*training, *evaluating], return_when=FIRST_COMPLETED)
@@ -270,7 +192,11 @@ class RayEngine:
             import ray
         except ImportError:
             raise CapexError('--ray needs Ray: pip install "capex[ray]"') from None
-        ray.init(address=None if address == "local" else address, ignore_reinit_error=True, log_to_driver=False)
+        try:
+            where = None if address == "local" else address
+            ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise CapexError(f"--ray {address}: no cluster could be reached ({error}); start one with `ray start --head`") from None
         share: dict[str, Any] = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {"num_cpus": 1}
         self._ray = ray
         self._train, self._evaluate = ray.remote(**share)(train_together), ray.remote(**share)(_evaluated)

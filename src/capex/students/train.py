@@ -24,6 +24,7 @@ from capex.students.settings import ActSettings, DiffusionSettings, Settings, po
 from capex.students.spec import PolicySpec
 from capex.students.trainer import LOG_EVERY, Trainer
 
+JOB = "job.json"
 DEVICE_SHARE = 0.6  # of a device's free memory that images may take
 
 
@@ -42,6 +43,7 @@ class Job:
     trust_pickle: bool = False
     uncertified: bool = False
     keep: tuple[int, ...] = ()  # steps whose policies stay
+    task: str = ""  # only demonstrations of this WORLD:TASK; all of them when empty
     only: tuple[int, ...] = ()  # only demonstrations of these starts; all of them when empty
     save_every: int = 5000
     device: str = "auto"
@@ -57,6 +59,7 @@ class Job:
             "settings": asdict(self.settings),
             "steps": self.steps,
             "seed": self.seed,
+            "task": self.task,
             "only": list(self.only),
             **{k: None if p is None else str(p) for k, p in paths.items()},
         }
@@ -73,7 +76,7 @@ class Progress:
 
 
 def choose_device(name: str) -> torch.device:
-    """cuda when there is one, else mps or cpu; a wrong or missing device is refused."""
+    """cuda when there is one, else the CPU; a wrong or missing device is refused."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -81,7 +84,13 @@ def choose_device(name: str) -> torch.device:
     except RuntimeError:
         raise CapexError(f"there is no device '{name}'; valid: auto, cpu, cuda, cuda:1, mps") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise CapexError("--device cuda: torch sees no CUDA device here; use --device cpu, or install a CUDA build of torch")
+        raise CapexError(f"--device {name}: torch sees no CUDA device here; use --device cpu, or install a CUDA build of torch")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise CapexError(f"--device {name}: there are {torch.cuda.device_count()} CUDA devices here, counted from 0")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise CapexError("--device mps: torch sees no Apple GPU here; use --device cpu")
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise CapexError(f"--device {name}: students run on cpu, cuda and mps")
     return device
 
 
@@ -96,11 +105,12 @@ def train_together(
     """Several trainings of equal length side by side on one device, as branches of one graph. Those at different steps run one by one."""
     if len({(job.steps, job.device, job.save_every, job.keep) for job in jobs}) > 1:
         raise CapexError("trainings that run together need the same steps, device and checkpoints")
-    if jobs[0].steps < 1:
-        raise CapexError(f"--steps is {jobs[0].steps}; it must be at least 1")
+    for name, value in (("steps", jobs[0].steps), ("save-every", jobs[0].save_every)):
+        if value < 1:
+            raise CapexError(f"--{name} is {value}; it must be at least 1")
     device = choose_device(jobs[0].device)
     for job in jobs:
-        _claim(job)
+        _require_ours(job)
     held = [max(checkpoint.steps(job.out), default=0) for job in jobs]
     if len(set(held)) > 1:
         return [train_together([job], report, announce)[0] for job in jobs]
@@ -114,9 +124,11 @@ def train_together(
     try:
         for job in jobs:
             running.append(_begin(job, device, announce))
+            _claim(job)
         stepper = Stepper([r.trainer for r in running], device, graphed=jobs[0].graphed)
         if first:
             for r in running:
+                checkpoint.require_same(checkpoint.path_of(r.job.out, first), r.spec)
                 checkpoint.restore(checkpoint.path_of(r.job.out, first), r.trainer)
             announce(f"continuing at step {first}")
         return _run(running, stepper, first, report)
@@ -135,7 +147,7 @@ class Running:
 
 
 def _begin(job: Job, device: torch.device, announce: Callable[[str], None]) -> Running:
-    demonstrations = data.load(job.datasets, window=job.settings.window, uncertified=job.uncertified, only=job.only)
+    demonstrations = data.load(job.datasets, window=job.settings.window, uncertified=job.uncertified, task=job.task, only=job.only)
     spec, weights = describe(job, demonstrations)
     _announce(announce, spec, demonstrations, device)
     torch.manual_seed(job.seed)
@@ -190,6 +202,8 @@ def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict
     """The policy to be trained and, with --init, the weights to begin from."""
     settings = job.settings
     if job.init is not None:
+        if job.backbone is not None:
+            raise CapexError("--init and --backbone are two beginnings; give one of them")
         from capex.students import initial
 
         start = initial.read(job.init, settings, demonstrations, trust_pickle=job.trust_pickle)
@@ -248,19 +262,23 @@ def _fits(demonstrations: Demonstrations, device: torch.device) -> bool:
     return demonstrations.image_bytes() < DEVICE_SHARE * free
 
 
-def _claim(job: Job) -> None:
-    """Make the folder this training's, or see that it is already."""
-    place, wanted = job.out / "job.json", job.identity()
+def _require_ours(job: Job) -> None:
+    """See that the folder is this training's, or free."""
+    place, wanted = job.out / JOB, job.identity()
     if place.is_file():
         held = read_json(place)
         changed = sorted(k for k in wanted if held.get(k) != wanted[k])
         if changed:
             raise CapexError(f"{job.out} holds a training with other {', '.join(changed)}; choose another --out or repeat its settings")
-        return
-    if job.out.exists() and (not job.out.is_dir() or any(job.out.iterdir())):
-        raise CapexError(f"{job.out} exists and is no training folder (no job.json); choose another --out")
+    elif job.out.exists() and (not job.out.is_dir() or any(job.out.iterdir())):
+        raise CapexError(f"{job.out} exists and is no training folder (no {JOB}); choose another --out")
+
+
+def _claim(job: Job) -> None:
+    """Make the folder this training's; nothing is written before everything that goes in was found fit."""
     job.out.mkdir(parents=True, exist_ok=True)
-    write_json(place, wanted)
+    if not (job.out / JOB).is_file():
+        write_json(job.out / JOB, job.identity())
 
 
 def _announce(announce: Callable[[str], None], spec: PolicySpec, demonstrations: Demonstrations, device: torch.device) -> None:

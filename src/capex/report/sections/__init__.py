@@ -11,6 +11,7 @@ from capex.report.sections.cost import cost_section
 from capex.report.sections.experience import experience_section
 from capex.report.sections.pairs import pairs_section
 from capex.report.sections.section import Section
+from capex.report.sections.students import students_section
 from capex.report.sections.summary import summary
 from capex.report.sections.tasks import by_task_section
 from capex.report.sources import Source
@@ -27,6 +28,7 @@ def build(data: Data, sources: Sequence[Source]) -> list[Section]:
     compared = comparisons(sources)
     return [
         summary(lines, compared),
+        *students_section(data, sources),
         by_task_section(data, sources),
         pairs_section(sources, compared),
         experience_section(sources),

@@ -1,0 +1,140 @@
+"""What students achieved: success by task, source of demonstrations and policy over training seeds, with the tests of the paper."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from capex.report.compare import Tally
+from capex.report.data import Data, Episode
+from capex.report.sources import LAST
+from capex.stats import Stratified, cochran_mantel_haenszel, fisher
+
+UNTRAINED = "untrained"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The rollouts of one trained policy on one task."""
+
+    task: str  # WORLD:TASK
+    source: str  # whose demonstrations, or `untrained`
+    policy: str
+    initialisation: str
+    seed: int
+    budget: int  # training steps
+    demonstrations: int
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Score:
+    """One task, source, policy and budget over training seeds; the tally pools their rollouts."""
+
+    mean: float
+    deviation: float | None  # None with one seed
+    seeds: int
+    demonstrations: int
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Line:
+    """One task of a policy at a budget: every source, and Fisher's exact test of each other source against the first."""
+
+    task: str
+    scores: Mapping[str, Score]
+    p: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One policy with one initialisation at one budget: its tasks, and Cochran-Mantel-Haenszel across them, by the other source."""
+
+    policy: str
+    initialisation: str
+    budget: int
+    lines: tuple[Line, ...]
+    across: Mapping[str, Stratified]
+
+
+def cells(data: Data) -> list[Cell]:
+    """Every policy whose rollouts the runs hold; a start that two runs have counts once."""
+    held: dict[tuple[str, str, str, str, int, int, int], dict[tuple[int, int], bool]] = defaultdict(dict)
+    for e in data.episodes:
+        if e.student is not None and e.success is not None:
+            held[_key(e)].setdefault((e.start, e.seed), e.success)
+    return [Cell(*key, Tally(sum(starts.values()), len(starts))) for key, starts in sorted(held.items())]
+
+
+def _key(e: Episode) -> tuple[str, str, str, str, int, int, int]:
+    student = e.student or {}
+    labels = student.get("labels") or {}
+    source = UNTRAINED if student.get("untrained") else str(labels.get("source") or ", ".join(student.get("sources") or ("unknown",)))
+    policy, began = str(labels.get("policy") or student.get("policy", "")), str(student.get("initialisation", ""))
+    seed, steps, demonstrations = (int(student.get(k, 0)) for k in ("seed", "steps", "episodes"))
+    return f"{e.world}:{e.task}", source, policy, began, seed, steps, demonstrations
+
+
+def source_names(found: Sequence[Cell]) -> list[str]:
+    """Whose demonstrations were trained on: privileged sources last, as everywhere in the report."""
+    return sorted({c.source for c in found if c.source != UNTRAINED}, key=lambda name: (name in LAST, name))
+
+
+def blocks(found: Sequence[Cell]) -> list[Block]:
+    """The paper's table: by policy and budget, then task, then source."""
+    names = source_names(found)
+    groups: dict[tuple[str, str, int], dict[str, dict[str, list[Cell]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for cell in found:
+        if cell.source != UNTRAINED:
+            groups[cell.policy, cell.initialisation, cell.budget][cell.task][cell.source].append(cell)
+    return [_block(*key, tasks, names) for key, tasks in sorted(groups.items())]
+
+
+def _block(policy: str, began: str, budget: int, tasks: Mapping[str, Mapping[str, Sequence[Cell]]], names: Sequence[str]) -> Block:
+    lines, strata = [], defaultdict(list)
+    for task, by_source in sorted(tasks.items()):
+        scores = {name: _score(by_source[name]) for name in names if name in by_source}
+        p = {}
+        for other in names[1:]:
+            if names[0] in scores and other in scores:
+                a, b = scores[names[0]].tally, scores[other].tally
+                p[other] = fisher(a.successes, a.n, b.successes, b.n)
+                strata[other].append((a.successes, a.n, b.successes, b.n))
+        lines.append(Line(task, scores, p))
+    across = {other: cochran_mantel_haenszel(tables) for other, tables in strata.items()}
+    return Block(policy, began, budget, tuple(lines), across)
+
+
+def _score(group: Sequence[Cell]) -> Score:
+    rates = [c.tally.successes / c.tally.n for c in group]
+    deviation = statistics.stdev(rates) if len(rates) > 1 else None
+    pooled = Tally(sum(c.tally.successes for c in group), sum(c.tally.n for c in group))
+    return Score(statistics.fmean(rates), deviation, len(group), max(c.demonstrations for c in group), pooled)
+
+
+@dataclass(frozen=True)
+class BudgetPoint:
+    """Success of a policy trained on one source for one budget: the mean over tasks, with the interval of the pooled rollouts."""
+
+    budget: int
+    mean: float
+    low: float
+    high: float
+
+
+def curves(found: Sequence[Block]) -> dict[str, dict[str, list[BudgetPoint]]]:
+    """Success against training budget by policy and source."""
+    drawn: dict[str, dict[str, list[BudgetPoint]]] = defaultdict(lambda: defaultdict(list))
+    several = len({b.initialisation for b in found}) > 1
+    for block in found:
+        name = f"{block.policy} ({block.initialisation})" if several else block.policy
+        for source in dict.fromkeys(s for line in block.lines for s in line.scores):
+            scores = [line.scores[source] for line in block.lines if source in line.scores]
+            pooled = Tally(sum(s.tally.successes for s in scores), sum(s.tally.n for s in scores))
+            low, high = pooled.interval or (math.nan, math.nan)
+            drawn[name][source].append(BudgetPoint(block.budget, statistics.fmean(s.mean for s in scores), low, high))
+    return drawn
