@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from capex.students.data import Episode, write_pack
+
+torch.set_num_threads(1)  # the networks of these tests are too small for more
 
 CAMERAS = ("left", "right", "wrist")
 STATE = ("eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw", "finger_left", "finger_right", "base_x", "base_y", "base_yaw")
@@ -21,7 +24,7 @@ SMALL = {
 
 
 def write(folder: Path, episodes: int = 5, length: int = 24, size: int = 32, **changes: object) -> Path:
-    """A pack of demonstrations. `changes` replace entries of its head, or give `certified`, `nan`, `task`."""
+    """A pack of demonstrations. `changes` replace entries of its head, or give `certified`, `nan`, `task` (WORLD:TASK), `source`."""
     rng = np.random.default_rng(0)
     cameras = changes.get("cameras", CAMERAS)
     assert isinstance(cameras, tuple)
@@ -29,10 +32,9 @@ def write(folder: Path, episodes: int = 5, length: int = 24, size: int = 32, **c
     for k in range(episodes):
         goal, at = rng.uniform(-1, 1, 2), rng.uniform(-1, 1, 2)
         begin = k * length
-        task = str(changes.get("task", "Go"))
-        rows.append(
-            Episode(begin, begin + length, "go to the square", "toy", task, k, 0, "test", True, bool(changes.get("certified", True)))
-        )
+        world, _, task = str(changes.get("task", "toy:Go")).partition(":")
+        certified, source = bool(changes.get("certified", True)), str(changes.get("source", "test"))
+        rows.append(Episode(begin, begin + length, "go to the square", world, task, k, 0, source, True, certified))
         for t in range(length):
             action, state = np.zeros(12), np.zeros(12)
             action[:2], action[6], action[11] = np.clip((goal - at) * 2, -1, 1), 1 if t > length // 2 else -1, -1

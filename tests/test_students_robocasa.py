@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import student_data
 from capex.errors import CapexError
-from capex.students import robocasa
+from capex.students import data, robocasa
 from capex.students.diffusion import Diffusion
 from capex.students.settings import DiffusionSettings
+from capex.students.train import Job, describe
 
 ORDER = ("robot0_eye_in_hand_image", "robot0_agentview_left_image", "robot0_agentview_right_image", "robot0_base_to_eef_pos",
          "robot0_base_to_eef_quat", "robot0_gripper_qpos", "lang_emb")  # fmt: skip
@@ -37,9 +39,15 @@ class Trap:
         return (Path.write_text, (self.target, "ran"))
 
 
+def shapes() -> Diffusion:
+    """The network at full size without memory behind it."""
+    with torch.device("meta"):
+        return Diffusion(DiffusionSettings(), 3, 9, 12, instructions=1, learned=True)
+
+
 def payload(trap: Path) -> dict[str, object]:
     """Full shapes; every tensor is a view of one number, so that the file stays small."""
-    net = Diffusion(DiffusionSettings(), 3, 9, 12, instructions=1, learned=True)
+    net = shapes()
     state: OrderedDict[str, torch.Tensor] = OrderedDict()
 
     def put(name: str, shape: torch.Size, value: float) -> None:
@@ -90,13 +98,25 @@ def released(tmp_path_factory):
 def test_the_released_layout_fills_our_network_and_nothing_runs(released):
     loaded = robocasa.read(released, DiffusionSettings(), ("left", "right", "wrist"))
     assert not (released.parent / "ran").exists()
-    net = Diffusion(DiffusionSettings(), 3, 9, 12, instructions=1, learned=True)
-    missing, unexpected = net.load_state_dict(loaded.weights, strict=False)
+    net = shapes()
+    missing, unexpected = net.load_state_dict(loaded.weights, strict=False, assign=True)
     assert (missing, unexpected) == (["instructions.weight"], [])
     assert [float(net.cameras[k].backbone.conv1.weight.detach().mean()) for k in range(3)] == [2.0, 3.0, 1.0]  # the wrist comes first there
-    columns = net.model.cond_obs_emb.weight[0]
+    columns = net.model.cond_obs_emb.weight[0].detach()
     assert [float(columns[k]) for k in (0, 64, 128, 192, 201)] == [64.0, 128.0, 0.0, 192.0, 201.0]
     assert loaded.normalizer.state.scale.tolist() == [2.0] * 9
+
+
+def test_a_training_begins_from_the_released_file(released, tmp_path):
+    pack = student_data.write(tmp_path / "pack")
+    job = Job((pack,), DiffusionSettings(), 1, tmp_path / "out", init=released)
+    spec, weights = describe(job, data.load([pack], window=10))
+    assert spec.initialisation == "fine-tuned from epoch=0500.ckpt"
+    assert spec.normalizer.action.scale.tolist() == [2.0] * 12
+    assert weights["model.cond_obs_emb.weight"].shape == (512, 969)
+    one = student_data.write(tmp_path / "one", cameras=("front",))
+    with pytest.raises(CapexError, match="the dataset's camera 'front' has no counterpart"):
+        describe(job, data.load([one], window=10))
 
 
 def test_unpickling_as_it_is_needs_the_flag(released):

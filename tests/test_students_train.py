@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import demos
 import student_data
 from capex.errors import CapexError, UnknownName
+from capex.export import Filters, Pipeline, export_run
+from capex.store import read_steps
 from capex.students import checkpoint, curves, data
 from capex.students.batches import Order
 from capex.students.policy import load_policy
 from capex.students.settings import ActSettings, DiffusionSettings, make_settings, parse_changes
 from capex.students.train import Job, train, train_together
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +44,35 @@ def kill_at(step):
     return report
 
 
-def test_a_small_act_learns_five_demonstrations_by_heart(pack, tmp_path):
-    losses = []
-    train(job(pack, tmp_path / "act", steps=400, kl_weight=1.0), lambda now: losses.append(now.losses["loss"]))
+def test_a_small_act_learns_five_demonstrations_by_heart(tmp_path):
+    pack = student_data.write(tmp_path / "pack", cameras=("left",))
+    settings = student_data.SMALL["act"] | {
+        "dim": 64,
+        "feedforward": 128,
+        "chunk": 4,
+        "batch": 16,
+        "lr": 3e-3,
+        "schedule": "cosine",
+        "warmup": 50,
+    }
+    train(Job((pack,), make_settings("act", settings), 300, tmp_path / "act", save_every=300, keep=(5,)))
     rows = curves.read(tmp_path / "act" / "curve.csv")
-    assert rows[0]["loss"] / rows[-1]["loss"] > 10
+    assert [row["step"] for row in rows] == [5, 100, 200, 300]
+    assert rows[0]["l1"] > 10 * rows[-1]["l1"]
+    assert rows[0]["loss"] > 10 * rows[-1]["loss"]
     policy, shown = load_policy(tmp_path / "act", "cpu"), data.open_pack(pack)
-    errors, size = [], []
+    errors = []
     for episode in shown.episodes:
         policy.reset()
         for t in range(episode.begin, episode.end):
             images = dict(zip(shown.cameras, shown.images[0][t], strict=True))
             action = policy.act({"images": images, "state": shown.states[t], "instruction": episode.instruction})
-            errors.append(np.abs(action - shown.actions[t]).mean())
-            size.append(np.abs(shown.actions[t] - shown.actions.mean(axis=0)).mean())
-    assert np.mean(errors) < 0.35 * np.mean(size)  # open loop, against always giving the mean action
+            errors.append(np.abs(action - shown.actions[t]))
+    spread = np.abs(shown.actions - shown.actions.mean(axis=0)).mean(axis=0)
+    moving = spread > 0.01
+    assert moving.sum() == 3  # two directions and the gripper
+    assert np.all(np.mean(errors, axis=0)[moving] < 0.15 * spread[moving])  # open loop, against always giving the mean action
+    assert np.mean(errors) < 0.01
 
 
 @pytest.mark.parametrize("policy", ["act", "diffusion"])
@@ -82,6 +93,15 @@ def test_trainings_side_by_side_keep_to_themselves(pack, tmp_path):
     assert not torch.equal(a["action_head.weight"], b["action_head.weight"])
     with pytest.raises(CapexError, match="need the same steps"):
         train_together([job(pack, tmp_path / "c"), job(pack, tmp_path / "d", steps=9)])
+
+
+def test_a_dataset_that_changed_is_not_continued_on(tmp_path):
+    pack = student_data.write(tmp_path / "pack")
+    with pytest.raises(Killed):
+        train(job(pack, tmp_path / "act"), kill_at(6))
+    student_data.write(tmp_path / "pack", episodes=4)
+    with pytest.raises(CapexError, match="the dataset has changed since"):
+        train(job(pack, tmp_path / "act"))
 
 
 def test_rounded_weights_train_like_full_ones(pack, tmp_path):
@@ -127,6 +147,7 @@ def test_bad_data_is_refused_with_a_sentence(tmp_path, changes, sentence):
     bad = student_data.write(tmp_path / "bad", **changes)
     with pytest.raises(CapexError, match=sentence):
         train(job(bad, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_datasets_that_differ_are_not_trained_together(tmp_path, pack):
@@ -199,13 +220,55 @@ def test_instructions_come_from_a_file_or_are_learned(pack, tmp_path):
 
 
 def test_fine_tuning_begins_from_a_policy_trained_on_several_datasets(pack, tmp_path):
-    more = student_data.write(tmp_path / "more", episodes=2)
+    more = student_data.write(tmp_path / "more", episodes=2, task="toy:Stay")
     settings = make_settings("diffusion", student_data.SMALL["diffusion"])
     first = train(Job((pack, more), settings, 3, tmp_path / "first"))
-    tuned = train(Job((pack,), settings, 1, tmp_path / "tuned", init=tmp_path / "first"))
+    plain = make_settings("diffusion", {"batch": 4, "warmup": 2})  # sizes come from the checkpoint
+    tuned = train(Job((more,), plain, 1, tmp_path / "tuned", init=tmp_path / "first", task="toy:Stay"))
     spec, weights = checkpoint.load_policy_files(tuned)
     assert spec.initialisation == "fine-tuned from a policy of ours (3 steps)"
+    assert spec.settings.dim == 32
     begun = checkpoint.load_policy_files(first)[1]
     assert (weights["model.head.weight"] - begun["model.head.weight"]).abs().max() < 0.01
+    assert (weights["instructions.weight"][0] - begun["instructions.weight"][0]).abs().max() < 0.01  # it keeps what it knew
+    assert ["toy", "Go", 4, 0] in [list(s) for s in spec.training["starts"]]  # no start of the first training is new to it
     with pytest.raises(CapexError, match="is a policy of kind diffusion"):
         train(job(pack, tmp_path / "wrong", "act", init=tmp_path / "first"))
+    with pytest.raises(CapexError, match="setting dim is 64 and .* has 32"):
+        train(job(pack, tmp_path / "wrong", "diffusion", init=tmp_path / "first", dim=64))
+    assert not (tmp_path / "wrong").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"steps": 0}, "--steps is 0"),
+        ({"save_every": 0}, "--save-every is 0"),
+        ({"device": "cuda:9"}, "--device cuda:9"),
+        ({"device": "toaster"}, "there is no device 'toaster'"),
+        ({"backbone": "nothing.pth"}, "there is no weights file nothing.pth"),
+        ({"instructions": "words.npz"}, "--instructions is for Diffusion Policy"),
+        ({"init": "nowhere"}, "only Diffusion Policy begins from one"),
+    ],
+)
+def test_wrong_options_are_refused_with_a_sentence(pack, tmp_path, changes, sentence):
+    paths = {k: Path(v) if k in ("backbone", "instructions", "init") else v for k, v in changes.items()}
+    with pytest.raises(CapexError, match=sentence):
+        train(replace(job(pack, tmp_path / "out"), **paths))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dataset_as_capex_exports_it_is_what_training_reads(tmp_path):
+    run = demos.expert_run(tmp_path / "run", [0])
+    export_run(run, tmp_path / "dataset", pipeline=Pipeline((32, 32), ("left",)), filters=Filters(uncertified=True))
+    with pytest.raises(CapexError, match="1 of 1 episodes have no certificate"):
+        data.load([tmp_path / "dataset"], window=8)
+    shown = data.load([tmp_path / "dataset"], window=8, uncertified=True)
+    steps = read_steps(run / "chains" / f"kitchen--{demos.TASK}--expert" / "episodes" / "0000")
+    assert np.allclose(shown.actions, steps["actions"])
+    assert (shown.size, shown.cameras, shown.fps) == (32, ("left",), 20.0)
+    assert len(np.unique(shown.images[0].reshape(len(shown.states), -1), axis=0)) > 20  # the pictures are those of a moving arm
+    episode = shown.episodes[0]
+    assert (episode.world, episode.task, episode.start, episode.source, episode.stand_in) == ("kitchen", demos.TASK, 0, "expert", True)
+    assert "microwave" in episode.instruction
+    assert data.load([tmp_path / "dataset"], window=8, uncertified=True).images[0].filename  # a second time from the unpacked frames

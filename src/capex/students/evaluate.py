@@ -22,10 +22,11 @@ import numpy as np
 from capex import worlds
 from capex.campaign.names import parse_names
 from capex.errors import CapexError
-from capex.store import Chain, open_run, read_json
+from capex.store import Chain, Run, open_run, read_json
 from capex.students import checkpoint
 from capex.students.policy import Episode, Policy, make_policy
 from capex.students.rollouts import Plan, Seen, work
+from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
 from capex.worlds import Spec
 
@@ -62,24 +63,41 @@ class Rollout:
 
 def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, steps: None) -> Iterator[Rollout]:
     """Run what the run directory does not hold yet, yielding each episode as it is written. `rounds` hears of every round."""
-    place = checkpoint.find(job.checkpoint)
-    spec = PolicySpec.from_json(read_json(place / "policy.json"))
-    if len(parse_names(job.name)) != 1:
-        raise CapexError(f"'{job.name}' names several tasks; a policy is evaluated on one at a time")
-    world = _check(job, spec)
-    plan_arm = arm_of(job, spec)
+    place, spec, world = _opened(job)
     student = describe(job, place, spec, job.horizon or world.horizon)
-    chain = open_run(job.out, {"command": "evaluate"}).chain(world.world, world.task, plan_arm)
+    chain = open_run(job.out, {"command": "evaluate"}).chain(world.world, world.task, arm_of(job, spec))
     with chain.owned():
         chain.sweep()
         _same_student(chain, student)
-        todo = [i for i in job.starts if i not in set(chain.finished())]
+        todo = _left(job, chain)
         if not todo:
             return
         policy = _load(job, place, spec)
         for first in range(0, len(todo), SLOTS):
             wave = todo[first : first + SLOTS]
-            yield from _wave(job, policy, world, chain, plan_arm, student, wave, rounds)
+            yield from _wave(job, policy, world, chain, student, wave, rounds)
+
+
+def missing(job: Rollouts) -> list[int]:
+    """The starts that the run directory does not hold yet; rollouts of another policy under the same name are refused."""
+    place, spec, world = _opened(job)
+    chain = Run(job.out).chain(world.world, world.task, arm_of(job, spec))
+    _same_student(chain, describe(job, place, spec, job.horizon or world.horizon))
+    return _left(job, chain)
+
+
+def _left(job: Rollouts, chain: Chain) -> list[int]:
+    there = set(chain.finished())
+    return [i for i in job.starts if i not in there]
+
+
+def _opened(job: Rollouts) -> tuple[Path, PolicySpec, Spec]:
+    """The checkpoint, what it is, and the world; everything that does not fit together is refused."""
+    place = checkpoint.find(job.checkpoint)
+    spec = PolicySpec.from_json(read_json(place / "policy.json"))
+    if len(parse_names(job.name)) != 1:
+        raise CapexError(f"'{job.name}' names several tasks; a policy is evaluated on one at a time")
+    return place, spec, _check(job, spec)
 
 
 def arm_of(job: Rollouts, spec: PolicySpec) -> str:
@@ -135,6 +153,7 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
         )
     if job.parallel < 0:
         raise CapexError(f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core")
+    require_name("--arm", arm_of(job, spec))
     if found.success != "world":
         raise CapexError(f"success in {job.name} is judged by a person; rollouts need a world that judges")
     if job.starts and max(job.starts) >= found.starts:
@@ -157,7 +176,6 @@ def _wave(
     policy: Policy,
     world: Spec,
     chain: Chain,
-    arm: str,
     student: dict[str, Any],
     starts: Sequence[int],
     rounds: Callable[[int, int], None],
@@ -172,6 +190,7 @@ def _wave(
         stand_in = bool(spec.training.get("stand_in"))
         model = f"student:{spec.policy}"
         horizon = job.horizon or world.horizon
+        arm = arm_of(job, spec)
         plan = Plan(job.name, chain.path, arm, model, spec.cameras, spec.image_size, shared, len(starts), horizon, stand_in, student)
         pipes: list[Connection] = []
         processes = []

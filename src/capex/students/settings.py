@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -158,6 +159,12 @@ def parse_changes(pairs: Sequence[str]) -> dict[str, str]:
             raise CapexError(f"--set '{pair}' is no setting; write NAME=VALUE, for example --set lr=1e-4")
         changes[name.strip()] = value.strip()
     return changes
+
+
+def require_name(what: str, name: str) -> None:
+    """Refuse a name that could not be part of a folder's."""
+    if not re.fullmatch(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*", name):
+        raise CapexError(f"{what} is '{name}'; letters and digits are right, joined by single points, dashes or underscores")
 
 
 def _converted(name: str, value: Any, hint: Any) -> Any:

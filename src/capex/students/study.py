@@ -10,14 +10,15 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from capex.errors import CapexError
 from capex.store import read_json, write_json
-from capex.students import data
-from capex.students.evaluate import Rollouts, evaluate
+from capex.students import checkpoint, data
+from capex.students.evaluate import Rollouts, evaluate, missing
 from capex.students.settings import ActSettings, Settings
 from capex.students.study_plan import StudyPlan
 from capex.students.train import Job, train_together
@@ -119,20 +120,19 @@ def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterato
     engine: Engine = RayEngine(ray) if ray is not None else LocalEngine()
     try:
         _claim(study, out)
-        training = {engine.train([t.job for t in group]): group for group in planned}
+        training = {(_there if finished(group) else engine.train)([t.job for t in group]): group for group in planned}
         evaluating: dict[Future[Any], Rollouts] = {}
         while training or evaluating:
             done, _ = wait([*training, *evaluating], return_when=FIRST_COMPLETED)
             for future in done:
                 if future in training:
                     group = training.pop(future)
-                    future.result()
+                    _result(future)
                     for trial in group:
                         yield f"trained   {trial.job.out.name}"
-                        evaluating |= {engine.evaluate(job): job for _, job in trial.rollouts}
+                        evaluating |= {engine.evaluate(job): job for _, job in trial.rollouts if missing(job)}
                 else:
-                    evaluating.pop(future)
-                    yield f"evaluated {future.result()}"
+                    yield f"evaluated {evaluating.pop(future).arm} on {_result(future)}"
     finally:
         engine.close()
 
@@ -149,13 +149,34 @@ def _claim(study: StudyPlan, out: Path) -> None:
     write_json(place, kept)
 
 
+def finished(group: Sequence[Trial]) -> bool:
+    """Whether every training of a group is done, so that no process is needed to say so."""
+    return all(max(checkpoint.steps(t.job.out), default=0) >= t.job.steps for t in group)
+
+
+def _there(jobs: Sequence[Job]) -> Future[Any]:
+    """Trainings that are done, once more asked for: only what they were trained with is compared."""
+    found: Future[Any] = Future()
+    found.set_result(train_together(jobs))
+    return found
+
+
 def _evaluated(job: Rollouts) -> str:
     solved = [r.success for r in evaluate(job)]
-    return (
-        f"{job.arm} on {job.name}: {sum(solved)}/{len(solved)} of those that were missing"
-        if solved
-        else f"{job.arm} on {job.name}: all there"
-    )
+    return f"{job.name}: {sum(solved)} of {len(solved)} starts solved"
+
+
+def _result(future: Future[Any]) -> Any:
+    """What a piece of work gave; what went wrong in its process becomes a sentence here."""
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        raise CapexError("a process of the study was killed, perhaps for its memory; the same command continues") from None
+    except Exception as error:
+        cause = getattr(error, "cause", error)  # Ray wraps what a task raises
+        if isinstance(cause, CapexError):
+            raise CapexError(str(cause)) from None
+        raise
 
 
 @dataclass
@@ -192,9 +213,11 @@ class RayEngine:
             import ray
         except ImportError:
             raise CapexError('--ray needs Ray: pip install "capex[ray]"') from None
+        self._own = not ray.is_initialized()
         try:
             where = None if address == "local" else address
-            ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False)
+            if self._own:
+                ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise CapexError(f"--ray {address}: no cluster could be reached ({error}); start one with `ray start --head`") from None
         share: dict[str, Any] = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {"num_cpus": 1}
@@ -212,5 +235,6 @@ class RayEngine:
         return found
 
     def close(self) -> None:
-        """Leave the cluster."""
-        self._ray.shutdown()
+        """Leave the cluster, if this engine joined it."""
+        if self._own:
+            self._ray.shutdown()

@@ -22,7 +22,7 @@ from typing import Any
 from capex.campaign.names import parse_names, parse_starts
 from capex.campaign.settings import read_config
 from capex.errors import CapexError, UnknownName
-from capex.students.settings import Settings, make_settings
+from capex.students.settings import Settings, make_settings, require_name
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ def load_study(path: Path) -> StudyPlan:
     held = read_config(path)
     _require_kinds(path, held)
     policies = {}
+    for name in (*held["policies"], *held["sources"]):
+        require_name(f"{path}: a policy's or source's name", name)
     for name, table in held["policies"].items():
         kind = table.get("policy", name)
         policies[name] = make_settings(kind, {k: v for k, v in table.items() if k != "policy"})
