@@ -234,7 +234,7 @@ def test_fine_tuning_begins_from_a_policy_trained_on_several_datasets(pack, tmp_
     assert ["toy", "Go", 4, 0] in [list(s) for s in spec.training["starts"]]  # no start of the first training is new to it
     with pytest.raises(CapexError, match="is a policy of kind diffusion"):
         train(job(pack, tmp_path / "wrong", "act", init=tmp_path / "first"))
-    with pytest.raises(CapexError, match="setting dim is 64 and .* has 32"):
+    with pytest.raises(CapexError, match=r"setting dim is 64 and .* has 32"):
         train(job(pack, tmp_path / "wrong", "diffusion", init=tmp_path / "first", dim=64))
     assert not (tmp_path / "wrong").exists()
 
