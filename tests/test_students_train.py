@@ -77,11 +77,14 @@ def test_a_small_act_learns_five_demonstrations_by_heart(tmp_path):
 
 @pytest.mark.parametrize("policy", ["act", "diffusion"])
 def test_a_killed_training_continues_to_the_same_weights(pack, tmp_path, policy):
-    train(job(pack, tmp_path / "whole", policy, dropout=0.1))
+    def asked(name):
+        return replace(job(pack, tmp_path / name, policy, steps=4, dropout=0.1), save_every=2)
+
+    train(asked("whole"))
     with pytest.raises(Killed):
-        train(job(pack, tmp_path / "killed", policy, dropout=0.1), kill_at(6))
-    assert checkpoint.steps(tmp_path / "killed") == [3]
-    train(job(pack, tmp_path / "killed", policy, dropout=0.1))
+        train(asked("killed"), kill_at(4))
+    assert checkpoint.steps(tmp_path / "killed") == [2]
+    train(asked("killed"))
     whole, killed = (checkpoint.load_policy_files(tmp_path / name)[1] for name in ("whole", "killed"))
     assert all(torch.equal(whole[name], killed[name]) for name in whole)
 
@@ -108,7 +111,7 @@ def test_rounded_weights_train_like_full_ones(pack, tmp_path):
     losses = {}
     for precision in ("fp32", "bf16"):
         settings = make_settings("act", student_data.SMALL["act"] | {"precision": precision})
-        train(Job((pack,), settings, 4, tmp_path / precision), lambda now, p=precision: losses.__setitem__(p, now.losses["loss"]))
+        train(Job((pack,), settings, 2, tmp_path / precision), lambda now, p=precision: losses.__setitem__(p, now.losses["loss"]))
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.02)
 
 
