@@ -95,8 +95,9 @@ def budget_figure(found: Mapping[str, Mapping[str, Sequence[BudgetPoint]]], name
 
     def panel(title: str, by_source: Mapping[str, Sequence[BudgetPoint]]) -> Panel:
         def draw(ax: Axes) -> None:
-            for name, points in by_source.items():
-                x = [p.budget for p in points]
+            for k, (name, points) in enumerate(by_source.items()):
+                aside = 0.012 * max(budgets) * (k - (len(by_source) - 1) / 2)  # so that whiskers do not hide each other
+                x = [p.budget + aside for p in points]
                 y = [p.mean for p in points]
                 ends = ([max(0.0, p.mean - p.low) for p in points], [max(0.0, p.high - p.mean) for p in points])
                 ax.errorbar(x, y, yerr=ends, marker="o", markersize=3.5, capsize=2.5, linewidth=1.4, color=colours[name])

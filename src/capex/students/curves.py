@@ -33,12 +33,12 @@ class Curve:
         figure = Figure(figsize=(7, 5), layout="constrained")
         FigureCanvasAgg(figure)
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-        steps = [r["step"] for r in rows]
+        steps, mark = [r["step"] for r in rows], "o" if len(rows) < 3 else ""
         for part in self._columns[1:-1]:
-            above.plot(steps, [r[part] for r in rows], label=part)
-        above.set(yscale="log", ylabel="mean since the last row", title=title)
+            above.plot(steps, [r[part] for r in rows], marker=mark, label=part)
+        above.set(yscale="log", ylabel="mean of the last steps, at most 100", title=title)
         above.legend(frameon=False)
-        below.plot(steps, [r["steps_per_s"] for r in rows], color="0.4")
+        below.plot(steps, [r["steps_per_s"] for r in rows], marker=mark, color="0.4")
         below.set(xlabel="step", ylabel="steps/s", ylim=(0, None))
         figure.savefig(out, dpi=110)
         return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.report.compare import comparisons, totals
+from capex.report.compare import ALL_PAIRS_UP_TO, comparisons, totals
 from capex.report.data import Data, Episode
 from capex.report.sections.calibration import calibration_section
 from capex.report.sections.cost import cost_section
@@ -25,7 +25,9 @@ def build(data: Data, sources: Sequence[Source]) -> list[Section]:
     if not sources:
         return []
     lines = [totals(s) for s in sources]
-    compared = comparisons(sources)
+    students = [s for s in sources if any(e.student is not None for e in s.episodes)]
+    # A study has dozens of students; its own table has the tests between them.
+    compared = comparisons([s for s in sources if s not in students] if len(students) > ALL_PAIRS_UP_TO else sources)
     return [
         summary(lines, compared),
         *students_section(data, sources),
