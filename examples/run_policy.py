@@ -37,7 +37,10 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=0, help="0: the task's horizon")
     given = options.parse_args()
     link = http.client.HTTPConnection("127.0.0.1", given.port, timeout=60)
-    link.request("GET", "/spec")
+    try:
+        link.request("GET", "/spec")
+    except OSError:
+        raise SystemExit(f"no policy is served on port {given.port}; start one with: capex policy serve CKPT --port {given.port}") from None
     spec = json.loads(link.getresponse().read())
     env = worlds.make(given.name)
     env.reset(Start(env.spec.task, given.start))

@@ -45,6 +45,11 @@ class Source:
         return [*self.episodes, *self.invalid]
 
     @property
+    def student(self) -> bool:
+        """Whether a trained policy acted."""
+        return any(e.student is not None for e in self.episodes)
+
+    @property
     def scorable(self) -> list[Episode]:
         """Episodes with a verdict: the denominators."""
         return [e for e in self.episodes if e.success is not None]

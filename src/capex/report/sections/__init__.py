@@ -25,9 +25,8 @@ def build(data: Data, sources: Sequence[Source]) -> list[Section]:
     if not sources:
         return []
     lines = [totals(s) for s in sources]
-    students = [s for s in sources if any(e.student is not None for e in s.episodes)]
-    # A study has dozens of students; its own table has the tests between them.
-    compared = comparisons([s for s in sources if s not in students] if len(students) > ALL_PAIRS_UP_TO else sources)
+    study = sum(s.student for s in sources) > ALL_PAIRS_UP_TO  # dozens of students: their own table has the tests between them
+    compared = comparisons([s for s in sources if not (study and s.student)])
     return [
         summary(lines, compared),
         *students_section(data, sources),

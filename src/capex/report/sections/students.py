@@ -19,7 +19,7 @@ def students_section(data: Data, sources: Sequence[Source]) -> list[Section]:
     if not found:
         return []
     section = Section("students", "Students")
-    acting = [s for s in sources if any(e.student is not None for e in s.episodes)]
+    acting = [s for s in sources if s.student]
     table = students_table(found, acting)
     if table.rows:
         section.tables.append(table)

@@ -62,7 +62,7 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
             section.notes.append(f"{line.source.label}: {line.unjudged} episodes await a person's verdict and are not scorable yet.")
         if not line.tally.successes and line.tally.n:
             section.notes.append(f"{line.source.label} has no success in {line.tally.n} starts: what a success costs is infinite so far.")
-        if line.usd.value is None and line.source.attempts:
+        if line.usd.value is None and line.source.attempts and not line.source.student:
             asked = any(row.requests for row in line.source.attempts)
             why = "the price of its model is not known" if asked else "it asked no model"
             section.notes.append(f"{line.source.label}: {why}, so there is no cost per success.")
