@@ -30,7 +30,8 @@ from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
 from capex.worlds import Spec
 
-SLOTS = 64  # episodes that advance together
+SLOTS = 64  # episodes that advance together at most
+SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
 UNTRAINED = "untrained"
 
 
@@ -73,9 +74,11 @@ def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, st
         if not todo:
             return
         policy = _load(job, place, spec)
-        for first in range(0, len(todo), SLOTS):
-            wave = todo[first : first + SLOTS]
-            yield from _wave(job, policy, world, chain, student, wave, rounds)
+        processes = job.parallel or os.cpu_count() or 1
+        size = min(SLOTS, SLOTS_OF_A_PROCESS * processes)
+        for first in range(0, len(todo), size):
+            wave = todo[first : first + size]
+            yield from _wave(job, policy, world, chain, student, wave, min(processes, len(wave)), rounds)
 
 
 def missing(job: Rollouts) -> list[int]:
@@ -178,10 +181,11 @@ def _wave(
     chain: Chain,
     student: dict[str, Any],
     starts: Sequence[int],
+    count: int,
     rounds: Callable[[int, int], None],
 ) -> Iterator[Rollout]:
+    """Episodes that advance together, in `count` processes."""
     spec = policy.spec
-    count = min(job.parallel or os.cpu_count() or 1, len(starts))
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="capex-evaluate-") as folder:
         shared = Path(folder) / "images"
