@@ -25,6 +25,7 @@ DRIVE = re.compile(r"drive to the (.+?) and stop", re.I)
 BEFORE_M = 0.48  # from the mount to the worktop's edge when the robot stands right in front
 VIEW_RAD = 0.55  # so far from straight ahead a place is surely in view
 LOOK_RAD = 0.5
+STILL_M, STILL_RAD = 0.02, 0.03  # no more than this is no drive
 REGIONS = 5  # of a view that are asked for
 SPOTS = 8  # of a region, about
 
@@ -70,6 +71,8 @@ def drive(scene: Scene) -> Asking:
     rest = (edge.distance_m + 0.2) * edge.into + where * edge.left - leg
     bearing, square = math.atan2(rest[1], rest[0]), math.atan2(edge.into[1], edge.into[0])
     turn = float(np.clip(np.clip(square, bearing - VIEW_RAD, bearing + VIEW_RAD), -TURN_MAX_RAD, TURN_MAX_RAD))
+    if float(np.linalg.norm(leg)) < STILL_M and abs(turn) < STILL_RAD:
+        return Intent(f"I stand where the {name} should be, but this is not it: turn away and look.", drive=Drive(turn_rad=2 * LOOK_RAD))
     return Intent(f"Drive towards the {name} and turn to face it.", drive=Drive(float(leg[0]), float(leg[1]), turn))
 
 
