@@ -30,6 +30,22 @@ def campaign(out: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
+def let_it_run(process: subprocess.Popen[bytes], run: Path, rng: random.Random, mean_s: float) -> None:
+    """Wait for a random moment: one in five before its first request, the others while it works."""
+    if rng.random() < 0.2:
+        time.sleep(rng.uniform(0.2, 2.5))
+        return
+    before = spent_bytes(run)
+    while process.poll() is None and spent_bytes(run) == before:
+        time.sleep(0.02)
+    time.sleep(rng.uniform(0.0, 2 * mean_s))
+
+
+def spent_bytes(run: Path) -> int:
+    ledger = run / "spend.jsonl"
+    return ledger.stat().st_size if ledger.exists() else 0
+
+
 def contents(run: Path) -> dict[str, bytes]:
     files = (p for p in (run / "chains").rglob("*") if p.is_file() and p.name not in TIMES and not p.name.startswith("."))
     return {str(p.relative_to(run)): p.read_bytes() for p in files}
@@ -46,7 +62,7 @@ def main() -> None:
         waste = 0
         for number in range(1, kills + 1):
             process = campaign(run)
-            time.sleep(rng.uniform(0.2, 2.5) + calm_s / kills)  # from before its first episode to well into the next ones
+            let_it_run(process, run, rng, 0.7 * calm_s / kills)
             process.kill()
             process.wait()
             if (run / "manifest.json").exists():

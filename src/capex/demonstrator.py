@@ -26,7 +26,7 @@ from capex.memory.record import EpisodeRecord, LocatedPoint, Turn, record_waypoi
 from capex.memory.references import carry
 from capex.models import AttemptObserver, Message, Model, Observers, Picture, Reply, Request, Sampling, Text, ToolResult, UserMessage
 from capex.observation import Observation, PastAct, observe
-from capex.perception import describe, locate_pixel
+from capex.perception import Sight, describe
 from capex.plan import Plan
 from capex.pose import Array
 from capex.prompts import system_prompt
@@ -338,6 +338,7 @@ class _Asks:
         """One decision: perception rounds, then an act, or the reason why none came."""
         messages: list[Message] = [self._first(observation)]
         located: list[LocatedPoint] = []
+        sight = Sight(self._env, self._face.size)
         reason = "no act"
         deadline = self._clock() + DECISION_DEADLINE_S
         for number in range(1, self._arm.rounds + 1):
@@ -351,7 +352,7 @@ class _Asks:
             reply = self._model.complete(request, self._observer)
             state.requests += 1
             tell(Replied(reply))
-            act, answers = self._read(reply, state, located, last)
+            act, answers = self._read(reply, state, sight, located, last)
             if isinstance(act, Act):
                 return _Decision(act, number, tuple(located))
             reason = str(act) if act is not None else reason
@@ -365,7 +366,9 @@ class _Asks:
             parts = [Text("Start images of the reference episodes:"), *self._references, Text("The present scene:")]
         return UserMessage((*parts, *observation.message.parts))
 
-    def _read(self, reply: Reply, state: _State, located: list[LocatedPoint], only_act: bool) -> tuple[Act | Defects | None, list[Message]]:
+    def _read(
+        self, reply: Reply, state: _State, sight: Sight, located: list[LocatedPoint], only_act: bool
+    ) -> tuple[Act | Defects | None, list[Message]]:
         """Carry out perception, in order, unless only an act is allowed now; an act ends the reading."""
         tips = {n: a.T_base_tip.position_m for n, a in self._env.robot_state().arms.items()}
         answers: list[Message] = []
@@ -375,7 +378,7 @@ class _Asks:
             if isinstance(read.meaning, Act):
                 return read.meaning, answers
             if isinstance(read.meaning, Locate) and not only_act:
-                answers.append(ToolResult(read.call.id, self._locate(read.meaning, state, located)))
+                answers.append(ToolResult(read.call.id, self._locate(read.meaning, state, sight, located)))
             else:
                 problem = read.meaning if isinstance(read.meaning, Defects) else Defects((ONLY_ACT,))
                 answers.append(ToolResult(read.call.id, f"Not carried out: {problem}"))
@@ -385,8 +388,8 @@ class _Asks:
             answers.append(UserMessage((Text(CUT_OFF if reply.incomplete else NO_CALL),)))
         return problem, answers
 
-    def _locate(self, pixel: Locate, state: _State, located: list[LocatedPoint]) -> str:
-        found = locate_pixel(self._env, pixel.camera, pixel.u, pixel.v, self._face.size)
+    def _locate(self, pixel: Locate, state: _State, sight: Sight, located: list[LocatedPoint]) -> str:
+        found = sight.locate(pixel.camera, pixel.u, pixel.v)
         if isinstance(found, str):
             located.append(LocatedPoint(pixel.camera, pixel.u, pixel.v, None, found))
             return found

@@ -69,32 +69,38 @@ def write_strip(episode: Path, out: Path) -> Path:
     return out
 
 
+SHEET_TASKS = 10  # of a world with more, one start each is drawn
 SHEET_STARTS = (0, 1)
 SHEET_TILE = 224
 SHEET_HEAD = 20
 
 
 def write_sheet(world: str, folder: Path) -> Path:
-    """One picture of a world: per task, the three views of two starts with their instructions, and each view at full size beside it."""
-    rows = []
+    """One picture of a world: the three views of two starts of each task with their instructions, and each view at full size beside it.
+
+    Of a world with many tasks the picture holds one start each.
+    """
+    names = worlds.tasks(world)
+    drawn = SHEET_STARTS if len(names) <= SHEET_TASKS else SHEET_STARTS[:1]
+    cells = []
     folder.mkdir(parents=True, exist_ok=True)
-    for task in worlds.tasks(world):
+    for task in names:
         env = worlds.make(f"{world}:{task}")
-        width = SHEET_TILE * len(env.spec.cameras)
-        row = Picture.new("RGB", (len(SHEET_STARTS) * (width + 8) - 8, SHEET_TILE + SHEET_HEAD), "white")
-        for column, index in enumerate(SHEET_STARTS):
+        for index in SHEET_STARTS:
             env.reset(Start(task, index))
-            x = column * (width + 8)
+            cell = Picture.new("RGB", (SHEET_TILE * len(env.spec.cameras), SHEET_TILE + SHEET_HEAD), "white")
             for k, (camera, image) in enumerate(env.observe().items()):
                 picture = Picture.fromarray(image)
                 picture.save(folder / f"{task}-{index}-{camera}.png")
-                row.paste(picture.resize((SHEET_TILE, SHEET_TILE), Picture.Resampling.LANCZOS), (x + k * SHEET_TILE, SHEET_HEAD))
-            ImageDraw.Draw(row).text((x + 4, 3), f"{task} {index}: {env.instruction}", fill="black")
+                cell.paste(picture.resize((SHEET_TILE, SHEET_TILE), Picture.Resampling.LANCZOS), (k * SHEET_TILE, SHEET_HEAD))
+            ImageDraw.Draw(cell).text((4, 3), f"{task} {index}: {env.instruction}", fill="black")
+            if index in drawn:
+                cells.append(cell)
         env.close()
-        rows.append(row)
-    sheet = Picture.new("RGB", (rows[0].width, sum(r.height for r in rows)), "white")
-    for k, row in enumerate(rows):
-        sheet.paste(row, (0, sum(r.height for r in rows[:k])))
+    width, height = cells[0].size
+    sheet = Picture.new("RGB", (2 * width + 8, -(-len(cells) // 2) * height), "white")
+    for k, cell in enumerate(cells):
+        sheet.paste(cell, (k % 2 * (width + 8), k // 2 * height))
     out = folder / f"{world}.png"
     sheet.save(out)
     return out

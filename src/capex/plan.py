@@ -25,6 +25,7 @@ Orientation = OrientationWord | tuple[float, float, float]
 
 PLAN_MAX = 24
 BASE_TRANSLATION_MAX_M = 0.6
+NUMBERS = (int, float, np.floating)
 BASE_TURN_MAX_RAD = math.pi / 2  # the 1.57 rad of the paper: a quarter turn must be allowed
 
 
@@ -114,6 +115,5 @@ def orientation_matrix(orientation: Orientation, keep: Array) -> Array:
 
 
 def _require_numbers(name: str, values: tuple[float, ...], count: int) -> None:
-    given = np.asarray(values, dtype=float) if all(isinstance(v, int | float | np.floating) for v in values) else None
-    if given is None or given.shape != (count,) or not np.all(np.isfinite(given)):
+    if len(values) != count or not all(isinstance(v, NUMBERS) and math.isfinite(v) for v in values):
         raise BadCommand(f"{name} is {values}; it must be {count} finite numbers")

@@ -10,6 +10,8 @@ raised: a report on a thousand episodes does not fail on one.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +130,19 @@ def load_run(path: str | Path) -> LoadedRun:
     return LoadedRun(run.path, run.manifest, tuple(load_chain(chain) for chain in run.chains()))
 
 
+@contextlib.contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Records hold no cycles, but while thousands are made Python would search all of them for some, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_without_collecting()
 def load_chain(chain: Chain) -> LoadedChain:
     """One chain of a run."""
     episodes: list[LoadedEpisode] = []

@@ -186,8 +186,8 @@ def record_waypoints(
 
 
 def _triple(values: Any) -> tuple[float, float, float]:
-    x, y, z = (float(v) for v in values)
-    return (x, y, z)
+    x, y, z = values
+    return (float(x), float(y), float(z))
 
 
 def _turn_json(turn: Turn) -> dict[str, Any]:

@@ -206,12 +206,19 @@ def _rig(scene: Scene) -> Rig:
 
 
 def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
-    """The plan without waypoints at its beginning that ask for nothing new: where the hand is already, as it is held already."""
+    """The plan without waypoints at its beginning that ask for nothing new: where the hand is already, as it is held already.
+
+    The page rounds to centimetres, so that what was reached a moment ago counts as well.
+    """
+    told = scene.page.since_base_motion()
+    last = np.array(told[-1].target_cm) / 100 if told and told[-1].status == "reached" and told[-1].target_cm is not None else None
     for k, move in enumerate(moves[:-1]):
         if move.gripper != "keep" or move.touch or move.position_m is None:
             return moves[k:]
         turned = angle_between(orientation_matrix(move.orientation, scene.page.rotation), scene.page.rotation)
-        if float(np.linalg.norm(move.position_m - scene.tip)) > 0.009 or turned > 0.09:
+        there = float(np.linalg.norm(move.position_m - scene.tip)) <= 0.009
+        reached = last is not None and float(np.max(np.abs(move.position_m - last))) <= 0.006
+        if not (there or reached) or turned > 0.09:
             return moves[k:]
     return moves[-1:]
 

@@ -56,10 +56,9 @@ class View:
         """Where the image has one of the colours."""
         found = np.zeros(self.value.shape, dtype=bool)
         for c in colours:
-            off = np.abs((self.hue - c.hue + 180.0) % 360.0 - 180.0)
-            found |= (
-                (off <= c.hue_within) & (np.abs(self.saturation - c.saturation) <= c.saturation_within) & self.between(c.dark, c.bright)
-            )
+            off = np.abs(self.hue - np.float32(c.hue))
+            near = np.minimum(off, np.float32(360.0) - off) <= c.hue_within
+            found |= near & (np.abs(self.saturation - c.saturation) <= c.saturation_within) & self.between(c.dark, c.bright)
         return found
 
     def grey(self, saturation_below: float, dark: float, bright: float) -> Mask:
@@ -167,12 +166,15 @@ class Ellipse:
 @functools.lru_cache(maxsize=16)
 def see(camera: str, png: bytes) -> View:
     """Decode an image and take its hue, saturation and brightness."""
-    rgb = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), dtype=np.float32) / 255.0
-    high, low = rgb.max(axis=-1), rgb.min(axis=-1)
+    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    red, green, blue = (pixels[..., k].astype(np.float32) / np.float32(255.0) for k in range(3))
+    high, low = np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
     spread = high - low
-    red, green, blue = rgb[..., 0], rgb[..., 1], rgb[..., 2]
-    safe = np.where(spread > 0, spread, 1.0)
-    hue = np.where(high == red, ((green - blue) / safe) % 6, np.where(high == green, (blue - red) / safe + 2, (red - green) / safe + 4))
+    is_red, is_green = high == red, high == green
+    apart = np.where(is_red, green - blue, np.where(is_green, blue - red, red - green))
+    sixth = np.where(is_red, np.float32(0.0), np.where(is_green, np.float32(2.0), np.float32(4.0)))
+    hue = apart / np.where(spread > 0, spread, np.float32(1.0)) + sixth
+    hue[hue < 0] += 6
     return View(camera, (60.0 * hue).astype(np.float32), np.where(high > 0, spread / np.maximum(high, 1e-6), 0).astype(np.float32), high)
 
 

@@ -229,6 +229,7 @@ MIXERS: dict[str, Colour] = {
     "red": Colour(0, 0.885, 1.2, 0.03, 0.20),
     "blue": Colour(203, 0.51, 4, 0.04, 0.20),
     "yellow": Colour(46.5, 0.755, 4, 0.05, 0.25),
+    "green": Colour(109, 0.378, 4, 0.04, 0.20),
     "white": Colour(48, 0.052, 6, 0.015, 0.35),
 }
 

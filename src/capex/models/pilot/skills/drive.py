@@ -15,14 +15,17 @@ from scipy import ndimage
 from capex.models.pilot import front, looks
 from capex.models.pilot.eyes import Colour, Mask, Pixel, Shape, View, shapes
 from capex.models.pilot.front import Front
-from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Intent
+from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent
+from capex.models.pilot.rig import PLACES as PLACED
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills.stand import DRIVE_MAX_M, TURN_MAX_RAD
+from capex.pose import Array
 
 DRIVE = re.compile(r"drive to the (.+?) and stop", re.I)
 BEFORE_M = 0.48  # from the mount to the worktop's edge when the robot stands right in front
 VIEW_RAD = 0.55  # so far from straight ahead a place is surely in view
 LOOK_RAD = 0.5
+STILL_M, STILL_RAD = 0.02, 0.03  # no more than this is no drive
 REGIONS = 5  # of a view that are asked for
 SPOTS = 8  # of a region, about
 
@@ -60,7 +63,7 @@ def drive(scene: Scene) -> Asking:
     asks = [*front.ask(scene), *(_spots(scene, name, place) if place is not None else [])]
     answers = (yield asks) if asks else {}
     edge = front.fit(answers)
-    where = _along(answers, place, edge) if place is not None and edge is not None else None
+    where = _along(answers, place, edge, scene.brief.locate) if place is not None and edge is not None else None
     if edge is None or where is None:
         return _look(scene, name)
     goal = (edge.distance_m - BEFORE_M) * edge.into + where * edge.left
@@ -68,6 +71,8 @@ def drive(scene: Scene) -> Asking:
     rest = (edge.distance_m + 0.2) * edge.into + where * edge.left - leg
     bearing, square = math.atan2(rest[1], rest[0]), math.atan2(edge.into[1], edge.into[0])
     turn = float(np.clip(np.clip(square, bearing - VIEW_RAD, bearing + VIEW_RAD), -TURN_MAX_RAD, TURN_MAX_RAD))
+    if float(np.linalg.norm(leg)) < STILL_M and abs(turn) < STILL_RAD:
+        return Intent(f"I stand where the {name} should be, but this is not it: turn away and look.", drive=Drive(turn_rad=2 * LOOK_RAD))
     return Intent(f"Drive towards the {name} and turn to face it.", drive=Drive(float(leg[0]), float(leg[1]), turn))
 
 
@@ -92,7 +97,9 @@ def _regions(view: View, name: str, place: Place) -> list[Shape]:
     if name == "sink":
         upright = [b for b in looks.bars(view, mask, 0.04) if abs(b.axes[2][1]) > 0.9 and b.centre[1] < 0.6 * view.height]
         return [*upright[:2], *shapes(view, ndimage.binary_opening(mask, iterations=2), 0.0006, place.largest)]
-    return shapes(view, ndimage.binary_opening(mask, iterations=max(1, view.height // 256)), 0.0003, place.largest)
+    found = shapes(view, ndimage.binary_opening(mask, iterations=max(1, view.height // 256)), 0.0003, place.largest)
+    on_worktop = place.heights_m[0][0] > front.EDGE_HEIGHT_M
+    return [s for s in found if not on_worktop or s.centre[1] < 0.5 * view.height]
 
 
 def _spots(scene: Scene, name: str, place: Place) -> list[Feature]:
@@ -113,9 +120,11 @@ def _spread(region: Shape) -> list[Pixel]:
     return [(float(region.columns[k]) + 0.5, float(region.rows[k]) + 0.5) for k in keep[:: max(1, keep.size // (2 * SPOTS))]]
 
 
-def _along(answers: Answers, place: Place, edge: Front) -> float | None:
+def _along(answers: Answers, place: Place, edge: Front, locate: bool) -> float | None:
     """How far to the left along the front a place is: the middle of the stretch as wide as it that holds most of what looks like it."""
     points = [p for key, f in answers.items() if key.startswith("place ") for p in f.all()]
+    if not locate:
+        points = [_at_depth(c, p, edge, sum(place.depths_m) / 2) for c in PLACED for p in answers.get(f"place {c}", Found()).all(c)]
     near, far = place.depths_m
     right = [p for p in points if any(low < p[2] < high for low, high in place.heights_m)]
     rows = [float(p @ edge.left) for p in right if near < float(p @ edge.into) - edge.distance_m < far]
@@ -125,10 +134,18 @@ def _along(answers: Answers, place: Place, edge: Front) -> float | None:
     counts = [int(((values >= v) & (values <= v + place.width_m)).sum()) for v in values]
     start = values[int(np.argmax(counts))]
     stretch = values[(values >= start) & (values <= start + place.width_m)]
-    if stretch.size < 3 and len(points) > 1:
+    if locate and stretch.size < 3:
         return None
     middle = (stretch[0] + stretch[-1]) / 2 if stretch[-1] - stretch[0] > 0.6 * place.width_m else float(stretch.mean())
     return float(middle) - place.offset_m
+
+
+def _at_depth(camera: str, point: Array, edge: Front, depth_m: float) -> Array:
+    """Where the line of sight from a guessed camera through a point is so far behind the front: bearings are seen, distances are not."""
+    eye = np.array(PLACED[camera])
+    way = point - eye
+    closing = float(way @ edge.into)
+    return np.asarray(eye + way * (edge.distance_m + depth_m - float(eye @ edge.into)) / closing) if abs(closing) > 1e-6 else point
 
 
 def _look(scene: Scene, name: str) -> Intent:

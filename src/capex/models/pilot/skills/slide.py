@@ -66,7 +66,7 @@ def slide(scene: Scene) -> Asking:
     place = place + grip.deeper_m * into - np.array([0.0, 0.0, grip.lower_m])
     if not scene.brief.locate:
         place[2] = np.clip(place[2], grip.height_m - 0.01, grip.height_m + 0.01)
-    if inwards and _pushing(scene, grip) and float(np.linalg.norm((scene.tip - (place - TOUCH_M * into))[:2])) < 0.05:
+    if inwards and _pushing(scene, grip) and _right_before(scene, place, into):
         return _go_on(scene, grip)
     if drive := line_up(scene, place - (PUSH_STAND_M if inwards else STAND_M) * into, into, 0.04 if inwards else 0.10):
         return Intent("Drive in front of it and face it.", drive=drive)
@@ -170,6 +170,13 @@ def _push(scene: Scene, place: Array, into: Array) -> Intent:
 def _pushing(scene: Scene, grip: Grip) -> bool:
     """Whether closed fingers are down at the height of the grip."""
     return scene.page.opening_m < 0.01 and scene.points_down() and abs(scene.tip[2] - grip.height_m) < 0.03
+
+
+def _right_before(scene: Scene, place: Array, into: Array) -> bool:
+    """Whether the grip is straight ahead of the fingers and near."""
+    way = (place - scene.tip)[:2]
+    ahead = float(way @ into[:2])
+    return -0.01 < ahead < 0.16 and float(np.linalg.norm(way - ahead * into[:2])) < 0.03
 
 
 def _go_on(scene: Scene, grip: Grip) -> Intent:
