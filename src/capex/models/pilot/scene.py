@@ -1,4 +1,4 @@
-"""One decision as the pilot sees it: the page, the brief, the views, and helpers that every skill shares."""
+"""One decision as the pilot sees it: the page, the brief, the views, and what every skill shares."""
 
 from __future__ import annotations
 
