@@ -10,7 +10,7 @@ demo:  ## the whole tour: campaign, report, film and dataset in demo/
 
 test:  ## everything CI runs
 	@sh scripts/setup.sh test
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile
+	$(VENV)/bin/python -m pytest -n 3 --dist loadfile
 
 check:  ## format, lint, types
 	@sh scripts/setup.sh test

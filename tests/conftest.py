@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 import time
@@ -72,21 +73,39 @@ def stove():
     env.close()
 
 
+def once(tmp_path_factory, name, make):
+    """A folder that the first of the test processes makes and all of them read."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    with open(root / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / f"{name}.made").exists():
+            make(root / name)
+            (root / f"{name}.made").touch()
+    return root / name
+
+
 @pytest.fixture(scope="session")
 def expert_demos(tmp_path_factory):
     """Three certified successes of the expert, starts 0 to 2. Not to be changed."""
-    path = expert_run(tmp_path_factory.mktemp("demos") / "expert", [0, 1, 2])
-    assert all(r.certificate.certified for r in certify_run(path, parallel=2))
-    return path
+
+    def make(path):
+        expert_run(path, [0, 1, 2])
+        assert all(r.certificate.certified for r in certify_run(path, parallel=2))
+
+    return once(tmp_path_factory, "expert-demos", make)
 
 
 @pytest.fixture(scope="session")
 def model_demos(tmp_path_factory):
     """A certified success of a scripted model at start 0 and a failure at start 1. Not to be changed."""
-    path = model_run(tmp_path_factory.mktemp("demos") / "scripted")
-    (result,) = certify_run(path)
-    assert result.certificate.certified
-    return path
+
+    def make(path):
+        model_run(path)
+        (result,) = certify_run(path)
+        assert result.certificate.certified
+
+    return once(tmp_path_factory, "scripted-demos", make)
 
 
 def pytest_terminal_summary(terminalreporter):
