@@ -93,7 +93,7 @@ def expert_demos(tmp_path_factory):
         expert_run(path, [0, 1, 2])
         assert all(r.certificate.certified for r in certify_run(path, parallel=2))
 
-    return once(tmp_path_factory, "expert-demos", make)
+    return once(tmp_path_factory, "expert", make)
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +105,7 @@ def model_demos(tmp_path_factory):
         (result,) = certify_run(path)
         assert result.certificate.certified
 
-    return once(tmp_path_factory, "scripted-demos", make)
+    return once(tmp_path_factory, "scripted", make)
 
 
 def pytest_terminal_summary(terminalreporter):
