@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import runs
 from capex import worlds
 from capex.export import certify_run
 from demos import expert_run, model_run
@@ -83,6 +84,14 @@ def once(tmp_path_factory, name, make):
             make(root / name)
             (root / f"{name}.made").touch()
     return root / name
+
+
+@pytest.fixture(scope="module")
+def synthetic(tmp_path_factory):
+    """A campaign of two tasks, three arms and eight starts, made up."""
+    path = tmp_path_factory.mktemp("synthetic") / "run"
+    runs.campaign(path, runs.TASKS, runs.ARMS, 8)
+    return path
 
 
 @pytest.fixture(scope="session")

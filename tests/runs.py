@@ -22,6 +22,8 @@ from capex.report.data import load
 from capex.report.sources import Source, group
 from capex.store import Chain, Run, open_run, write_json
 
+TASKS = ["CloseFridge", "PickPlaceCounterToStove"]
+ARMS = ["capex", "base", "capex-fresh"]
 NO_STEPS = {"states": np.zeros((1, 0)), "actions": np.zeros((0, 12))}
 STATUS = {1: ("reached", "reached"), 0: ("stalled", "stalled 1.6 cm from target")}
 PRICE = {

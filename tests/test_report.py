@@ -17,17 +17,7 @@ from capex.errors import CapexError
 from capex.report.cards import choose_twins, sample
 from capex.report.tables import Row, Table, latex, p_value, percent, significant
 
-TASKS = ["CloseFridge", "PickPlaceCounterToStove"]
-ARMS = ["capex", "base", "capex-fresh"]
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")  # what matplotlib says of a layout that does not fit
-
-
-@pytest.fixture(scope="module")
-def synthetic(tmp_path_factory):
-    """A campaign of two tasks, three arms and eight starts, made up."""
-    path = tmp_path_factory.mktemp("synthetic") / "run"
-    runs.campaign(path, TASKS, ARMS, 8)
-    return path
 
 
 @pytest.fixture(scope="module")

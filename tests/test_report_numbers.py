@@ -22,17 +22,7 @@ from capex.report.sections.summary import summary
 from capex.report.sources import group, main_source
 from capex.report.tables import rate
 
-TASKS = ["CloseFridge", "PickPlaceCounterToStove"]
-ARMS = ["capex", "base", "capex-fresh"]
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")  # what matplotlib says of a layout that does not fit
-
-
-@pytest.fixture(scope="module")
-def synthetic(tmp_path_factory):
-    """A campaign of two tasks, three arms and eight starts, made up."""
-    path = tmp_path_factory.mktemp("synthetic") / "run"
-    runs.campaign(path, TASKS, ARMS, 8)
-    return path
 
 
 def test_denominators_are_scorable_starts_and_pairs_are_valid_in_both(tmp_path):
@@ -88,9 +78,9 @@ def test_no_success_is_infinite_and_an_unknown_price_is_no_number(tmp_path):
 
 
 def test_sources_without_a_common_start_get_fisher_and_cochran_mantel_haenszel(tmp_path):
-    one = runs.new_run(tmp_path / "one", ["base"], TASKS, range(20))
-    two = runs.new_run(tmp_path / "two", ["capex"], TASKS, range(20), seed=1)
-    for task in TASKS:
+    one = runs.new_run(tmp_path / "one", ["base"], runs.TASKS, range(20))
+    two = runs.new_run(tmp_path / "two", ["capex"], runs.TASKS, range(20), seed=1)
+    for task in runs.TASKS:
         runs.fill(one, task, "base", "1" * 4 + "0" * 16)
         runs.fill(two, task, "capex", "1" * 15 + "0" * 5, seed=1)
     (found,) = compare.comparisons(runs.sources_of(one.path, two.path))
@@ -113,11 +103,11 @@ def test_runs_that_are_compared_though_their_settings_differ_say_so(tmp_path):
 
 
 def test_memory_is_judged_without_first_episodes_and_split_by_a_success_in_memory(tmp_path):
-    run = runs.new_run(tmp_path / "r", ["capex", "capex-fresh"], TASKS, range(6))
-    runs.fill(run, TASKS[0], "capex", "001101")  # a success in memory from start 3 on
-    runs.fill(run, TASKS[0], "capex-fresh", "010001")
-    runs.fill(run, TASKS[1], "capex", "111111")  # from start 1 on
-    runs.fill(run, TASKS[1], "capex-fresh", "101010")
+    run = runs.new_run(tmp_path / "r", ["capex", "capex-fresh"], runs.TASKS, range(6))
+    runs.fill(run, runs.TASKS[0], "capex", "001101")  # a success in memory from start 3 on
+    runs.fill(run, runs.TASKS[0], "capex-fresh", "010001")
+    runs.fill(run, runs.TASKS[1], "capex", "111111")  # from start 1 on
+    runs.fill(run, runs.TASKS[1], "capex-fresh", "101010")
     (found,) = experience.experiences(runs.sources_of(run.path))
     assert found.left_out == 2
     assert found.identical == 2
@@ -209,7 +199,7 @@ def test_truncation_and_weights_follow_the_labels_seen(synthetic):
     assert sum(r.plans.successes for r in rows) == sum(e.truncated for e in source.episodes) > 0
     assert rows[0].name == "1 to 10"
     paths = calibration.weight_paths(source)
-    assert [p.task for p in paths] == TASKS
+    assert [p.task for p in paths] == runs.TASKS
     assert paths[0].weights.shape == (7, 8)
     assert paths[0].numbers == tuple(range(2, 9))
 

@@ -25,8 +25,8 @@ Orientation = OrientationWord | tuple[float, float, float]
 
 PLAN_MAX = 24
 BASE_TRANSLATION_MAX_M = 0.6
-NUMBERS = (int, float, np.floating)
 BASE_TURN_MAX_RAD = math.pi / 2  # the 1.57 rad of the paper: a quarter turn must be allowed
+NUMBERS = (int, float, np.floating)
 
 
 @dataclass(frozen=True)
