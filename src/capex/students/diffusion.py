@@ -19,8 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from capex.students import decoder
 from capex.students.attention import Attention
-from capex.students.resnet import STRIDE, ResNet18
+from capex.students.resnet import ResNet18
 from capex.students.settings import DiffusionSettings
 
 BETA_MAX = 0.999
@@ -83,15 +84,13 @@ class CameraEncoder(nn.Module):
         self.backbone = ResNet18("group", settings.width, settings.language)
         self.keypoints = nn.Conv2d(self.backbone.channels, settings.keypoints, 1)
         self.linear = nn.Linear(2 * settings.keypoints, settings.features)
-        side = -(-settings.crop // STRIDE)
-        across = torch.linspace(-1.0, 1.0, side)
-        rows, columns = torch.meshgrid(across, across, indexing="ij")
-        self.register_buffer("grid", torch.stack([columns.flatten(), rows.flatten()], dim=1), persistent=False)  # (h w, 2) as x, y
 
     def forward(self, images: Tensor, instruction: Tensor) -> Tensor:
         """Images (B, 3, crop, crop), instruction (B, L) -> (B, features)."""
-        heat = self.keypoints(self.backbone(images, instruction)).flatten(2)  # (B, K, h w)
-        points = heat.float().softmax(dim=-1) @ self.get_buffer("grid").float()  # (B, K, 2)
+        heat = self.keypoints(self.backbone(images, instruction))  # (B, K, h, w)
+        rows, columns = (torch.linspace(-1.0, 1.0, n, device=heat.device) for n in heat.shape[2:])
+        share = heat.flatten(2).float().softmax(dim=-1).unflatten(2, heat.shape[2:])
+        points = torch.stack([share.sum(dim=2) @ columns, share.sum(dim=3) @ rows], dim=2)  # (B, K, 2) as x, y
         return F.relu(self.linear(points.flatten(1).to(heat.dtype)))
 
 
@@ -175,6 +174,8 @@ class Denoiser(nn.Module):
 
     def estimate(self, noisy: Tensor, memory: Tensor) -> Tensor:
         """The noise in the actions, given the memory of their step."""
+        if decoder.usable(self, noisy):
+            return decoder.estimate(self, noisy, memory)
         x = self.input_emb(noisy) + self.pos_emb
         mask = self.get_buffer("memory_mask").to(x.dtype)
         for k, layer in enumerate(self.decoder.layers):

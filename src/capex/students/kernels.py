@@ -1,4 +1,4 @@
-"""Group norm with its shortcut and rectifier as fused kernels, in the memory order that convolutions prefer (colours last).
+"""Group norm with what follows it (shortcut, rectifier, modulation) as fused kernels, in the order that convolutions prefer (colours last).
 
 torch's own group norm on a GPU wants the other order, so every call would copy its input there and back, in single precision under
 autocast; that was most of a training step. Groups are 16 channels wide. Needs Triton, which torch's CUDA builds bring along; anywhere else
@@ -15,19 +15,30 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 WIDTH = 16  # channels of a group
+BLOCK = 256  # pixels that one program holds at a time
 CHUNK = 1024  # pixels that one program normalises
+Film = tuple[Tensor, Tensor]  # scale and shift, each (B, C)
 AVAILABLE = importlib.util.find_spec("triton") is not None
 
 
-def norm_act(norm: nn.GroupNorm, x: Tensor, shortcut: Tensor | None = None, relu: bool = True) -> Tensor:
-    """relu(group_norm(x) + shortcut); shortcut and rectifier are optional."""
+def norm_act(norm: nn.GroupNorm, x: Tensor, shortcut: Tensor | None = None, relu: bool = True, film: Film | None = None) -> Tensor:
+    """relu(scale * relu(group_norm(x) + shortcut) + shift); shortcut, rectifier and `film` (scale and shift) are optional."""
     if AVAILABLE and x.is_cuda and x.shape[1] // norm.num_groups == WIDTH and x.dtype == norm.weight.dtype:
-        out: Tensor = _Fused.apply(x, norm.weight, norm.bias, shortcut, norm.eps, relu)  # type: ignore[no-untyped-call]
+        scale, shift = film or (None, None)
+        out: Tensor = _Fused.apply(x, norm.weight, norm.bias, shortcut, scale, shift, norm.eps, relu)  # type: ignore[no-untyped-call]
         return out
     out = F.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps)
     if shortcut is not None:
         out = out + shortcut
-    return F.relu(out) if relu else out
+    return modulate(F.relu(out) if relu else out, film)
+
+
+def modulate(x: Tensor, film: Film | None) -> Tensor:
+    """relu(scale * x + shift), each per image and channel; x itself without them."""
+    if film is None:
+        return x
+    scale, shift = film
+    return F.relu(torch.addcmul(shift[:, :, None, None], scale[:, :, None, None], x))
 
 
 if AVAILABLE:
@@ -56,10 +67,11 @@ if AVAILABLE:
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _apply(  # type: ignore[no-untyped-def]
-        x, shortcut, weight, bias, sums, y, moments, pixels, channels, chunks, eps,
-        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, MAX: tl.constexpr, SHORTCUT: tl.constexpr, RELU: tl.constexpr,
+        x, shortcut, weight, bias, scale, shift, sums, y, moments, pixels, channels, chunks, eps,
+        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, MAX: tl.constexpr,
+        SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
-        """Normalise one chunk of one group, add the shortcut, rectify; the first chunk also stores mean and inverse deviation."""
+        """Normalise one chunk of one group, add the shortcut, rectify, modulate; the first chunk also stores mean and inverse deviation."""
         group, chunk = tl.program_id(0), tl.program_id(1)
         groups = channels // WIDTH
         base = (group // groups).to(tl.int64) * pixels * channels + (group % groups) * WIDTH
@@ -85,39 +97,73 @@ if AVAILABLE:
                 out += tl.load(shortcut + place, mask=inside, other=0.0).to(tl.float32)
             if RELU:
                 out = tl.maximum(out, 0.0)
+            if FILM:
+                times = tl.load(scale + group * WIDTH + across).to(tl.float32)
+                plus = tl.load(shift + group * WIDTH + across).to(tl.float32)
+                out = tl.maximum(out * times[None, :] + plus[None, :], 0.0)
             tl.store(y + place, out.to(y.dtype.element_ty), mask=inside)
 
     @triton.jit  # type: ignore[untyped-decorator]
-    def _back_sums(  # type: ignore[no-untyped-def]
-        dy, y, x, moments, sums, pixels, channels, chunks,
-        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, RELU: tl.constexpr,
+    def _gradient(  # type: ignore[no-untyped-def]
+        dy, y, x, shortcut, w, b, s, mean, inverse, place, inside, SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr
     ):  # fmt: skip
-        """Per channel of one chunk: the sums of the gradient and of gradient times normalised input."""
+        """For some pixels: the gradient after the modulation and before it, what was modulated, and the normalised input."""
+        after = tl.load(dy + place, mask=inside, other=0.0).to(tl.float32)
+        if RELU or FILM:
+            after = tl.where(tl.load(y + place, mask=inside, other=0.0).to(tl.float32) > 0.0, after, 0.0)
+        normed = (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) - mean) * inverse
+        before, held = after, after
+        if FILM:
+            held = normed * w[None, :] + b[None, :]
+            if SHORTCUT:
+                held += tl.load(shortcut + place, mask=inside, other=0.0).to(tl.float32)
+            before = after * s[None, :]
+            if RELU:
+                before = tl.where(held > 0.0, before, 0.0)
+                held = tl.maximum(held, 0.0)
+        return after, before, held, normed
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def _back_sums(  # type: ignore[no-untyped-def]
+        dy, y, x, shortcut, weight, bias, scale, moments, sums, pixels, channels, chunks,
+        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
+    ):  # fmt: skip
+        """Per channel of one chunk: the sums of the gradients of bias, weight and, with FILM, scale and shift."""
         group, chunk = tl.program_id(0), tl.program_id(1)
         groups = channels // WIDTH
         base = (group // groups).to(tl.int64) * pixels * channels + (group % groups) * WIDTH
         across = tl.arange(0, WIDTH)
         mean, inverse = tl.load(moments + group * 2), tl.load(moments + group * 2 + 1)
+        w = tl.load(weight + (group % groups) * WIDTH + across).to(tl.float32)
+        b = tl.load(bias + (group % groups) * WIDTH + across).to(tl.float32)
+        s = tl.load(scale + group * WIDTH + across).to(tl.float32) if FILM else w
         plain = tl.zeros((BLOCK, WIDTH), tl.float32)
         times = tl.zeros((BLOCK, WIDTH), tl.float32)
+        scales = tl.zeros((BLOCK, WIDTH), tl.float32)
+        shifts = tl.zeros((BLOCK, WIDTH), tl.float32)
         for start in range(chunk * CHUNK, chunk * CHUNK + CHUNK, BLOCK):
             rows = start + tl.arange(0, BLOCK)
             inside = (rows < pixels)[:, None]
             place = base + rows[:, None] * channels + across[None, :]
-            d = tl.load(dy + place, mask=inside, other=0.0).to(tl.float32)
-            if RELU:
-                d = tl.where(tl.load(y + place, mask=inside, other=0.0).to(tl.float32) > 0.0, d, 0.0)
-            v = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+            after, d, held, normed = _gradient(dy, y, x, shortcut, w, b, s, mean, inverse, place, inside, SHORTCUT, RELU, FILM)
             plain += d
-            times += d * (v - mean) * inverse
-        out = sums + (group * chunks + chunk) * 2 * WIDTH + across
+            times += d * normed
+            if FILM:
+                scales += after * held
+                shifts += after
+        rows_of = 4 if FILM else 2
+        out = sums + (group * chunks + chunk) * rows_of * WIDTH + across
         tl.store(out, tl.sum(plain, 0))
         tl.store(out + WIDTH, tl.sum(times, 0))
+        if FILM:
+            tl.store(out + 2 * WIDTH, tl.sum(scales, 0))
+            tl.store(out + 3 * WIDTH, tl.sum(shifts, 0))
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _back_apply(  # type: ignore[no-untyped-def]
-        dy, y, x, weight, moments, sums, dx, dshortcut, pixels, channels, chunks,
-        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, MAX: tl.constexpr, SHORTCUT: tl.constexpr, RELU: tl.constexpr,
+        dy, y, x, shortcut, weight, bias, scale, moments, sums, dx, dshortcut, pixels, channels, chunks,
+        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, MAX: tl.constexpr,
+        SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
         """Gradients of input and shortcut for one chunk: dx = inverse (w d - mean(w d) - xhat mean(w d xhat))."""
         group, chunk = tl.program_id(0), tl.program_id(1)
@@ -127,7 +173,10 @@ if AVAILABLE:
         every = tl.arange(0, MAX)
         mean, inverse = tl.load(moments + group * 2), tl.load(moments + group * 2 + 1)
         w = tl.load(weight + (group % groups) * WIDTH + across).to(tl.float32)
-        parts = sums + (group * chunks + every[:, None]) * 2 * WIDTH + across[None, :]
+        b = tl.load(bias + (group % groups) * WIDTH + across).to(tl.float32)
+        s = tl.load(scale + group * WIDTH + across).to(tl.float32) if FILM else w
+        rows_of = 4 if FILM else 2
+        parts = sums + (group * chunks + every[:, None]) * rows_of * WIDTH + across[None, :]
         there = (every < chunks)[:, None]
         plain = tl.sum(tl.sum(tl.load(parts, mask=there, other=0.0), 0) * w, 0) / (pixels * WIDTH)
         times = tl.sum(tl.sum(tl.load(parts + WIDTH, mask=there, other=0.0), 0) * w, 0) / (pixels * WIDTH)
@@ -135,13 +184,10 @@ if AVAILABLE:
             rows = start + tl.arange(0, BLOCK)
             inside = (rows < pixels)[:, None]
             place = base + rows[:, None] * channels + across[None, :]
-            d = tl.load(dy + place, mask=inside, other=0.0).to(tl.float32)
-            if RELU:
-                d = tl.where(tl.load(y + place, mask=inside, other=0.0).to(tl.float32) > 0.0, d, 0.0)
+            _, d, _, normed = _gradient(dy, y, x, shortcut, w, b, s, mean, inverse, place, inside, SHORTCUT, RELU, FILM)
             if SHORTCUT:
                 tl.store(dshortcut + place, d.to(dshortcut.dtype.element_ty), mask=inside)
-            v = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
-            out = inverse * (d * w[None, :] - plain - (v - mean) * inverse * times)
+            out = inverse * (d * w[None, :] - plain - normed * times)
             tl.store(dx + place, out.to(dx.dtype.element_ty), mask=inside)
 
 
@@ -149,38 +195,50 @@ class _Fused(torch.autograd.Function):
     """The four kernels as one differentiable function."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, eps: float, relu: bool) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, scale: Tensor | None, shift: Tensor | None,
+        eps: float, relu: bool,
+    ) -> Tensor:  # fmt: skip
         x = x.contiguous(memory_format=torch.channels_last)
-        if shortcut is not None:
-            shortcut = shortcut.contiguous(memory_format=torch.channels_last)
+        # What is not given is not read: the input stands in its place.
+        other = x if shortcut is None else shortcut.contiguous(memory_format=torch.channels_last)
+        scale, shift = (x if v is None else v.contiguous() for v in (scale, shift))
+        film = scale is not x
         n, channels, height, width = x.shape
         pixels, groups = height * width, n * channels // WIDTH
         chunks = -(-pixels // CHUNK)
-        sizes = {"WIDTH": WIDTH, "CHUNK": min(CHUNK, triton.next_power_of_2(pixels)), "BLOCK": min(256, triton.next_power_of_2(pixels))}
-        most = max(2, triton.next_power_of_2(chunks))
+        sizes = {"WIDTH": WIDTH, "CHUNK": min(CHUNK, triton.next_power_of_2(pixels)), "BLOCK": min(BLOCK, triton.next_power_of_2(pixels))}
+        most = {"MAX": max(2, triton.next_power_of_2(chunks))}
+        flags = {"SHORTCUT": shortcut is not None, "RELU": relu, "FILM": film}
         y = torch.empty_like(x)
         sums, moments = x.new_empty((groups, chunks, 2), dtype=torch.float32), x.new_empty((groups, 2), dtype=torch.float32)
         _sums[(groups, chunks)](x, sums, pixels, channels, chunks, **sizes)
-        other = x if shortcut is None else shortcut
-        flags = {"MAX": most, "SHORTCUT": shortcut is not None, "RELU": relu}
-        _apply[(groups, chunks)](x, other, weight, bias, sums, y, moments, pixels, channels, chunks, eps, **sizes, **flags)
-        ctx.save_for_backward(x, y if relu else x, weight, moments)
-        ctx.how = (chunks, sizes, flags)
+        _apply[(groups, chunks)](
+            x, other, weight, bias, scale, shift, sums, y, moments, pixels, channels, chunks, eps, **sizes, **most, **flags
+        )
+        ctx.save_for_backward(x, other if film else x, y if relu or film else x, weight, bias, scale, moments)
+        ctx.how = (chunks, sizes, most, flags)
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, weight, moments = ctx.saved_tensors
-        chunks, sizes, flags = ctx.how
+        x, other, y, weight, bias, scale, moments = ctx.saved_tensors
+        chunks, sizes, most, flags = ctx.how
         dy = dy.contiguous(memory_format=torch.channels_last)
         n, channels, height, width = x.shape
         pixels, groups = height * width, n * channels // WIDTH
-        sums = x.new_empty((groups, chunks, 2, WIDTH), dtype=torch.float32)
-        _back_sums[(groups, chunks)](dy, y, x, moments, sums, pixels, channels, chunks, **sizes, RELU=flags["RELU"])
+        rows = 4 if flags["FILM"] else 2
+        sums = x.new_empty((groups, chunks, rows, WIDTH), dtype=torch.float32)
+        given = (dy, y, x, other, weight, bias, scale, moments, sums)
+        _back_sums[(groups, chunks)](*given, pixels, channels, chunks, **sizes, **flags)
         dx = torch.empty_like(x)
         dshortcut = torch.empty_like(x) if flags["SHORTCUT"] else None
-        other = dx if dshortcut is None else dshortcut
-        _back_apply[(groups, chunks)](dy, y, x, weight, moments, sums, dx, other, pixels, channels, chunks, **sizes, **flags)
-        totals = sums.view(n, channels // WIDTH, chunks, 2, WIDTH).sum(dim=(0, 2))  # (groups of an image, 2, WIDTH)
-        dbias, dweight = (totals[:, k].reshape(channels).to(weight.dtype) for k in (0, 1))
-        return dx, dweight, dbias, dshortcut, None, None
+        _back_apply[(groups, chunks)](*given, dx, dx if dshortcut is None else dshortcut, pixels, channels, chunks, **sizes, **most, **flags)
+        each = sums.view(n, channels // WIDTH, chunks, rows, WIDTH)
+        if not flags["FILM"]:
+            dbias, dweight = each.sum(dim=(0, 2)).transpose(0, 1).flatten(1).to(weight.dtype)
+            return dx, dweight, dbias, dshortcut, None, None, None, None
+        each = each.sum(dim=2) if chunks > 1 else each[:, :, 0]  # (n, groups of an image, rows, WIDTH)
+        dbias, dweight = each[:, :, :2].sum(dim=0).transpose(0, 1).flatten(1).to(weight.dtype)
+        dscale, dshift = each[:, :, 2:].permute(2, 0, 1, 3).flatten(2).to(weight.dtype)
+        return dx, dweight, dbias, dshortcut, dscale, dshift, None, None

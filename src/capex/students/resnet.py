@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from capex.errors import CapexError
-from capex.students.kernels import WIDTH, norm_act
+from capex.students import kernels
+from capex.students.kernels import WIDTH, modulate, norm_act
 
-STRIDE = 32  # pixels of the image per feature
 
 
 class FrozenBatchNorm(nn.Module):
@@ -33,17 +33,19 @@ class FrozenBatchNorm(nn.Module):
         return scale, self.get_buffer("bias") - self.get_buffer("running_mean") * scale
 
 
-def convolve(conv: nn.Conv2d, norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, relu: bool = True) -> Tensor:
-    """relu(norm(conv(x)) + shortcut). A frozen norm is folded into the weights, a group norm fused with what follows it."""
+def convolve(
+    conv: nn.Conv2d, norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, relu: bool = True, film: kernels.Film | None = None
+) -> Tensor:
+    """relu(norm(conv(x)) + shortcut), modulated. A frozen norm is folded into the weights, a group norm fused with what follows it."""
     if isinstance(norm, nn.GroupNorm):
-        return norm_act(norm, conv(x), shortcut, relu)
+        return norm_act(norm, conv(x), shortcut, relu, film)
     assert isinstance(norm, FrozenBatchNorm)
     scale, shift = norm.affine()
     weight = (conv.weight * scale[:, None, None, None]).to(x.dtype)
     out = F.conv2d(x, weight, shift.to(x.dtype), conv.stride, conv.padding)
     if shortcut is not None:
         out = out + shortcut
-    return F.relu(out) if relu else out
+    return modulate(F.relu(out) if relu else out, film)
 
 
 class BasicBlock(nn.Module):
@@ -59,18 +61,20 @@ class BasicBlock(nn.Module):
         if stride != 1 or inputs != channels:
             self.downsample = nn.Sequential(nn.Conv2d(inputs, channels, 1, stride, bias=False), norm(channels))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, film: kernels.Film | None = None) -> Tensor:
         """(B, inputs, H, W) -> (B, channels, H/stride, W/stride)."""
         out = convolve(self.conv1, self.bn1, x)
         if self.downsample is not None:
             conv, norm = self.downsample
             assert isinstance(conv, nn.Conv2d)
             x = convolve(conv, norm, x, relu=False)
-        return convolve(self.conv2, self.bn2, out, shortcut=x)
+        return convolve(self.conv2, self.bn2, out, shortcut=x, film=film)
 
 
 class Film(nn.Module):
-    """Feature-wise modulation by an instruction's embedding: relu((1 + gamma) x + beta); the identity when it begins."""
+    """Feature-wise modulation by an instruction's embedding: relu((1 + gamma) x + beta); the identity when it begins.
+
+    What it gives is scale and shift; the block that they belong to applies them."""
 
     def __init__(self, language: int, channels: int):
         super().__init__()
@@ -78,10 +82,10 @@ class Film(nn.Module):
         nn.init.zeros_(self.lang_proj.weight)
         nn.init.zeros_(self.lang_proj.bias)
 
-    def forward(self, x: Tensor, instruction: Tensor) -> Tensor:
-        """x (B, C, H, W), instruction (B, language)."""
-        beta, gamma = self.lang_proj(instruction)[:, :, None, None].chunk(2, dim=1)
-        return F.relu(torch.addcmul(beta, 1 + gamma, x))
+    def forward(self, instruction: Tensor) -> kernels.Film:
+        """Instruction (B, language) -> 1 + gamma and beta, both (B, C)."""
+        beta, gamma = self.lang_proj(instruction).chunk(2, dim=1)
+        return 1 + gamma, beta
 
 
 class ResNet18(nn.Module):
@@ -115,9 +119,7 @@ class ResNet18(nn.Module):
         """Images (B, 3, H, W) already normalised."""
         x = F.max_pool2d(convolve(self.conv1, self.bn1, x), 3, 2, 1)
         for k, block in enumerate(self.blocks()):
-            x = block(x)
-            if self.films is not None:
-                x = self.films[k](x, instruction)
+            x = block(x, None if self.films is None else self.films[k](instruction))
         return x
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from capex.students.diffusion import Diffusion
 from capex.students.settings import ActSettings, DiffusionSettings, Settings
 
 LOG_EVERY = 100
+ALIGNED = 64  # numbers; each tensor of a pool begins at a multiple
 PARTS = {"act": ("loss", "l1", "kl"), "diffusion": ("loss",)}
 
 
@@ -39,6 +40,7 @@ class Trainer:
         betas = (settings.beta1, settings.beta2)
         self.optimizer = torch.optim.AdamW(groups, lr=self._rate, betas=betas, fused=True, capturable=device.type == "cuda")
         self.parameters: list[Tensor] = [p for g in self.optimizer.param_groups for p in g["params"]]
+        self._weights = pooled(self.parameters)
         for p in self.parameters:
             self.optimizer.state[p] = {
                 "step": torch.zeros((), device=device),
@@ -47,7 +49,9 @@ class Trainer:
             }
         twins = {id(p): q for p, q in zip(net.parameters(), self._worker.parameters(), strict=True)}
         self._working: list[Tensor] = [twins[id(p)] for p in self.parameters]
+        self._rounded = pooled(self._working) if bf16 else self._weights
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []
+        self._average = pooled(self.average) if self.average else None
         self._keep = torch.from_numpy(average_shares(settings, steps)).to(device) if self.average else None
         self._worker.train()
 
@@ -85,8 +89,7 @@ class Trainer:
         """One step."""
         self._rate.copy_(self._at(self._rates))
         if self._worker is not self.net:
-            with torch.no_grad():
-                torch._foreach_copy_(self._working, self.parameters)
+            self._rounded.copy_(self._weights)
         loss, parts = self._worker.loss(self.batches.load(self.done))  # type: ignore[arg-type]  # the batch is of the network's kind
         loss.backward()  # type: ignore[no-untyped-call]
         if self._worker is not self.net:
@@ -102,13 +105,22 @@ class Trainer:
             nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm, foreach=True)
         self.optimizer.step()
         with torch.no_grad():
-            if self._keep is not None:
-                change = torch._foreach_sub(self.parameters, self.average)
-                torch._foreach_mul_(change, self._at(self._keep))
-                torch._foreach_add_(self.average, change)
+            if self._keep is not None and self._average is not None:
+                self._average.lerp_(self._weights, self._at(self._keep))
             row = torch.stack([loss.detach(), *(v.detach() for v in parts.values())]).float()
             self.log.index_copy_(0, (self.done % LOG_EVERY)[None], row[None])
             self.done += 1
+
+
+def pooled(tensors: Sequence[Tensor]) -> Tensor:
+    """Move tensors into one piece of memory, which is returned: one operation on it reaches all of them."""
+    sizes = [-(-t.numel() // ALIGNED) * ALIGNED for t in tensors]
+    pool = tensors[0].new_zeros(sum(sizes))
+    for tensor, place in zip(tensors, pool.split(sizes), strict=True):
+        held = place.as_strided(tensor.shape, tensor.stride(), place.storage_offset())
+        held.copy_(tensor.detach())
+        tensor.data = held
+    return pool
 
 
 def rounded_copy(net: ACT | Diffusion) -> ACT | Diffusion:
