@@ -114,7 +114,9 @@ def estimate(model: Denoiser, noisy: Tensor, memory: Tensor) -> Tensor:
     return _linear(x, model.head.weight, model.head.bias, norm=model.ln_f)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor, *, norm: nn.LayerNorm | None = None, residual: Tensor | None = None, gelu: bool = False) -> Tensor:
+def _linear(
+    x: Tensor, weight: Tensor, bias: Tensor, *, norm: nn.LayerNorm | None = None, residual: Tensor | None = None, gelu: bool = False
+) -> Tensor:
     """residual + gelu(norm(x) W^T + b), x (B, L, inputs)."""
     batch, length, inputs = x.shape
     outputs = len(weight)

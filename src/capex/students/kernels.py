@@ -233,7 +233,9 @@ class _Fused(torch.autograd.Function):
         _back_sums[(groups, chunks)](*given, pixels, channels, chunks, **sizes, **flags)
         dx = torch.empty_like(x)
         dshortcut = torch.empty_like(x) if flags["SHORTCUT"] else None
-        _back_apply[(groups, chunks)](*given, dx, dx if dshortcut is None else dshortcut, pixels, channels, chunks, **sizes, **most, **flags)
+        _back_apply[(groups, chunks)](
+            *given, dx, dx if dshortcut is None else dshortcut, pixels, channels, chunks, **sizes, **most, **flags
+        )
         each = sums.view(n, channels // WIDTH, chunks, rows, WIDTH)
         if not flags["FILM"]:
             dbias, dweight = each.sum(dim=(0, 2)).transpose(0, 1).flatten(1).to(weight.dtype)

@@ -15,7 +15,6 @@ from capex.students import kernels
 from capex.students.kernels import WIDTH, modulate, norm_act
 
 
-
 class FrozenBatchNorm(nn.Module):
     """Batch norm whose statistics and scale never change: y = (x - mean) / sqrt(var + eps) * weight + bias."""
 
