@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -49,6 +50,13 @@ def test_a_rollout_depends_on_nothing_but_its_start(policy, rolled, tmp_path):
         assert np.array_equal(read_steps(one)["actions"], read_steps(two)["actions"])
     again = Rollouts(policy, TASK, (1000, 1001), tmp_path / "run", device="cpu", horizon=HORIZON)
     assert list(evaluate(again)) == []
+
+
+def test_a_cut_off_evaluation_says_what_it_lacks(policy, rolled, tmp_path):
+    shutil.copytree(rolled, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / EPISODES / "1001")
+    report.write([tmp_path / "run"], tmp_path / "report", strips=0)
+    assert "diffusion-1 at TurnOnMicrowave: 1 of 2 starts" in read_json(tmp_path / "report" / "report.json")["notices"][0]
 
 
 def test_the_records_are_episodes_that_report_and_film_read(rolled, tmp_path):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -135,3 +140,13 @@ def test_backbone_weights_load_from_a_file_and_a_wrong_one_is_refused(tmp_path):
         assert torch.allclose(net(x), features(x), atol=1e-4)
     with pytest.raises(CapexError, match="does not fit a ResNet-18 of width 16"):
         load_backbone(ResNet18("frozen", 16), tmp_path / "resnet18.pth")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux alone")
+def test_the_fused_kernels_give_torchs_numbers():
+    """In Triton's interpreter: the arithmetic of the GPU's kernels, without a GPU."""
+    script = Path(__file__).parent.parent / "scripts" / "check_kernels.py"
+    ran = subprocess.run([sys.executable, script], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "shortcut, modulation" in ran.stdout
+    assert "decoder" in ran.stdout

@@ -143,7 +143,7 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     ):
         rolled(run, task, source, seed, solved)
     rolled(run, "CloseFridge", "pilot", 0, 8, steps=50_000)
-    rolled(run, "CloseFridge", "pilot", 0, 0, steps=0, untrained=True)
+    rolled(run, "CloseFridge", "pilot", 0, 3, steps=0, untrained=True)
     data = load([tmp_path / "run"])
     found = cells(data)
     first, second = blocks(found)
@@ -158,7 +158,12 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     assert [(p.budget, p.mean) for p in points] == [(20_000, pytest.approx(0.35)), (50_000, 0.8)]
     text = students_table(found, group(data)[0]).markdown()
     assert "| act, 20,000 steps, initialisation: random |" in text
-    assert "| kitchen:CloseFridge (49) | 0.50 ± 0.14 (10/20) | 0.90 ± 0.00* (18/20) | 0.014 |" in text
+    assert "| kitchen:CloseFridge (49) | 0.50 ± 0.14 (10/20) | 0.90 ± 0.00* (18/20) | 0.30 (3/10) | 0.014 |" in text
     assert "Cochran-Mantel-Haenszel" in text
+    assert students_section(data, group(data)[0])[0].text == []
+    alone = open_run(tmp_path / "alone", {"command": "evaluate"})
+    rolled(alone, "CloseFridge", "pilot", 0, 3, steps=0, untrained=True)
+    data = load([tmp_path / "alone"])
     (section,) = students_section(data, group(data)[0])
-    assert section.text == ["Untrained act on kitchen:CloseFridge: 0 of 10 starts solved."]
+    assert section.text == ["Untrained act on kitchen:CloseFridge: 3 of 10 starts solved."]
+    assert section.tables == []

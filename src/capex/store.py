@@ -21,7 +21,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -39,6 +39,7 @@ from capex.pose import Array
 
 TEMPORARY = ".writing-"
 EXCHANGES = "exchanges.jsonl"
+ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 WRITERS = ".writers"
 ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
@@ -64,6 +65,15 @@ class Chain:
         if not self.episodes_path.is_dir():
             return []
         return sorted(int(p.name) for p in self.episodes_path.iterdir() if p.is_dir() and p.name.isdigit())
+
+    def ask(self, starts: Iterable[int]) -> None:
+        """Remember starts that are to be run, so that a cut-off run shows what it lacks: successes end first and would flatter it."""
+        write_json(self.path / ASKED, {"starts": sorted({*self.asked(), *starts})})
+
+    def asked(self) -> set[int]:
+        """Every start that was asked for, where that is known."""
+        place = self.path / ASKED
+        return set(read_json(place)["starts"]) if place.is_file() else set()
 
     def begin(self, index: int) -> EpisodeWriter:
         """A place to write an episode into; it comes to exist only when the writer commits."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 
 from capex.errors import CapexError
@@ -23,7 +22,7 @@ from capex.report.figures import files
 from capex.report.page import render
 from capex.report.sections import build, episodes_table
 from capex.report.sources import group
-from capex.store import write_bytes, write_json
+from capex.store import versions, write_bytes, write_json
 
 PAGE, INDEX = "report.html", "report.json"
 
@@ -69,7 +68,7 @@ def _store(out: Path, contents: dict[str, bytes], facts: dict[str, list[str]]) -
     for name, content in contents.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(out / name, content)
-    write_json(out / INDEX, {**facts, "capex": metadata.version("capex"), "files": sorted(contents)})
+    write_json(out / INDEX, {**facts, "capex": versions().get("capex", "unknown"), "files": sorted(contents)})
     for name in before - set(contents):
         (out / name).unlink(missing_ok=True)
 

@@ -161,6 +161,7 @@ def _info(run: Run, name: str, given: Path, problems: list[str]) -> RunInfo:
 
 def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
     held: dict[tuple[str, str], dict[str, set[int]]] = {}
+    asked: dict[tuple[str, str], set[int]] = {}
     successes: dict[tuple[str, str, str], int] = {}
     chains = run.chains()
     for chain in chains:
@@ -178,20 +179,24 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
             data.problems.append(f"Run {info.name}: {place} was left out: {damage.reason.replace(str(damage.path) + '/', '')}.")
         starts = {e.start for e in data.episodes[before:]} | {a.index for a in loaded.invalid}
         held.setdefault((loaded.world, loaded.task), {})[loaded.arm] = starts
+        asked.setdefault((loaded.world, loaded.task), set()).update(chain.asked())
         successes[loaded.world, loaded.task, loaded.arm] = loaded.successes
         if cut := len(list(chain.episodes_path.glob(f"{TEMPORARY}*"))) if chain.episodes_path.is_dir() else 0:
             what = f"{chain.path.name} has {cut} unfinished {'attempt' if cut == 1 else 'attempts'}"
             data.problems.append(f"Run {info.name}: {what}, running now or cut off.")
-    data.problems += _unfinished(info, held, successes)
+    data.problems += _unfinished(info, held, asked, successes)
     if not any(e.run == number for e in data.episodes):
         what = "holds no chain yet" if not chains else "holds no readable episode"
         data.problems.append(f"Run {info.name} {what}: there is nothing to report from it.")
 
 
 def _unfinished(
-    info: RunInfo, held: Mapping[tuple[str, str], Mapping[str, set[int]]], successes: Mapping[tuple[str, str, str], int]
+    info: RunInfo,
+    held: Mapping[tuple[str, str], Mapping[str, set[int]]],
+    asked: Mapping[tuple[str, str], set[int]],
+    successes: Mapping[tuple[str, str, str], int],
 ) -> list[str]:
-    """Which starts are missing: of those the run was asked for where it says so, else of those that another arm has tried."""
+    """Which starts are missing: of those the run was asked for where it says so, and else of those that another arm has tried."""
     plan = info.manifest.get("plan") or {}
     settings = info.settings or {}
     planned = set(plan.get("starts") or ())
@@ -202,7 +207,7 @@ def _unfinished(
     for world, task in tasks:
         by_arm = held.get((world, task), {})
         arms = list(dict.fromkeys([*(settings.get("arms", {}) if planned else ()), *by_arm]))
-        expected = planned or set().union(*by_arm.values())
+        expected = planned or set().union(asked.get((world, task), set()), *by_arm.values())
         for arm in arms:
             if wanted is not None and successes.get((world, task, arm), 0) >= wanted:
                 continue

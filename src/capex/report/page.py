@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,6 +29,7 @@ from capex.report.sections import Section
 from capex.report.sources import Source
 from capex.report.strips import fate
 from capex.report.tables import number, stand_in_sentence
+from capex.store import versions
 
 LEGEND = (  # svg class, what is drawn, what it means
     ("plan", '<circle class="done" cx="6" cy="6" r="4.2"/>', "waypoint run"),
@@ -98,7 +99,7 @@ def render(
         sample_sentence=_sample_sentence(len(cards), len(data.episodes)),
         runs=[_shown(run, data) for run in data.runs],
         episode_count=f"{len(data.episodes):,}",
-        version=metadata.version("capex"),
+        version=versions().get("capex", "unknown"),
         style=Markup(_resource("page.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

@@ -48,6 +48,7 @@ class Line:
     task: str
     scores: Mapping[str, Score]
     p: Mapping[str, float]
+    untrained: Tally | None  # the same network with fresh weights
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,18 @@ def blocks(found: Sequence[Cell]) -> list[Block]:
     for cell in found:
         if cell.source != UNTRAINED:
             groups[cell.policy, cell.initialisation, cell.budget][cell.task][cell.source].append(cell)
-    return [_block(*key, tasks, names) for key, tasks in sorted(groups.items())]
+    fresh = {(c.policy, c.task): c.tally for c in found if c.source == UNTRAINED}
+    return [_block(*key, tasks, names, fresh) for key, tasks in sorted(groups.items())]
 
 
-def _block(policy: str, began: str, budget: int, tasks: Mapping[str, Mapping[str, Sequence[Cell]]], names: Sequence[str]) -> Block:
+def _block(
+    policy: str,
+    began: str,
+    budget: int,
+    tasks: Mapping[str, Mapping[str, Sequence[Cell]]],
+    names: Sequence[str],
+    fresh: Mapping[tuple[str, str], Tally],
+) -> Block:
     lines, strata = [], defaultdict(list)
     for task, by_source in sorted(tasks.items()):
         scores = {name: _score(by_source[name]) for name in names if name in by_source}
@@ -104,7 +113,7 @@ def _block(policy: str, began: str, budget: int, tasks: Mapping[str, Mapping[str
                 a, b = scores[names[0]].tally, scores[other].tally
                 p[other] = fisher(a.successes, a.n, b.successes, b.n)
                 strata[other].append((a.successes, a.n, b.successes, b.n))
-        lines.append(Line(task, scores, p))
+        lines.append(Line(task, scores, p, fresh.get((policy, task))))
     across = {other: cochran_mantel_haenszel(tables) for other, tables in strata.items()}
     return Block(policy, began, budget, tuple(lines), across)
 

@@ -84,7 +84,7 @@ if AVAILABLE:
 
 def usable(model: Denoiser, noisy: Tensor) -> bool:
     """Whether the kernels can take the place of torch's functions here."""
-    dim, heads = model.head.in_features, model.decoder.layers[0].self_attn.heads
+    dim, heads = model.head.in_features, next(iter(model.decoder)).self_attn.heads
     sizes = (dim, 4 * dim, dim // heads)
     return (
         AVAILABLE
@@ -103,7 +103,7 @@ def estimate(model: Denoiser, noisy: Tensor, memory: Tensor) -> Tensor:
     """`Denoiser.estimate` on a few trajectories: noisy (B, horizon, A), memory (layers, 2, B, heads, tokens, D/heads)."""
     x = model.input_emb(noisy) + model.pos_emb
     mask = model.get_buffer("memory_mask")
-    for layer, held in zip(model.decoder.layers, memory, strict=True):
+    for layer, held in zip(model.decoder, memory, strict=True):
         attention, cross = layer.self_attn, layer.multihead_attn
         packed = _linear(x, attention.in_proj_weight, attention.in_proj_bias, norm=layer.norm1)
         x = _linear(_self_attention(packed, attention), attention.out_proj.weight, attention.out_proj.bias, residual=x)

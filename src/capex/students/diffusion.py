@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -135,6 +135,9 @@ class Stack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(Layer(settings, memory) for _ in range(layers))
 
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)  # type: ignore[arg-type]  # a list of Layer
+
 
 class Denoiser(nn.Module):
     """The transformer that estimates the noise in a trajectory."""
@@ -168,9 +171,9 @@ class Denoiser(nn.Module):
         angle = t[:, None] * self.get_buffer("frequency")
         time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None].to(condition.dtype)  # (B, 1, D)
         x = torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb
-        for layer in self.encoder.layers:
+        for layer in self.encoder:
             x = layer(x)
-        return torch.stack([layer.recall(x) for layer in self.decoder.layers])  # type: ignore[operator]  # a list of Layer
+        return torch.stack([layer.recall(x) for layer in self.decoder])
 
     def estimate(self, noisy: Tensor, memory: Tensor) -> Tensor:
         """The noise in the actions, given the memory of their step."""
@@ -178,7 +181,7 @@ class Denoiser(nn.Module):
             return decoder.estimate(self, noisy, memory)
         x = self.input_emb(noisy) + self.pos_emb
         mask = self.get_buffer("memory_mask").to(x.dtype)
-        for k, layer in enumerate(self.decoder.layers):
+        for k, layer in enumerate(self.decoder):
             x = layer(x, (memory[k, 0], memory[k, 1]), mask)
         estimate: Tensor = self.head(self.ln_f(x))
         return estimate

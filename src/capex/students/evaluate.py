@@ -70,6 +70,7 @@ def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, st
     with chain.owned():
         chain.sweep()
         _same_student(chain, student)
+        chain.ask(job.starts)
         todo = _left(job, chain)
         if not todo:
             return

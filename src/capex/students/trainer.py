@@ -7,6 +7,7 @@ step takes the place of a cast before every operation, which is what autocast do
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -116,8 +117,9 @@ def pooled(tensors: Sequence[Tensor]) -> Tensor:
     """Move tensors into one piece of memory, which is returned: one operation on it reaches all of them."""
     sizes = [-(-t.numel() // ALIGNED) * ALIGNED for t in tensors]
     pool = tensors[0].new_zeros(sum(sizes))
-    for tensor, place in zip(tensors, pool.split(sizes), strict=True):
-        held = place.as_strided(tensor.shape, tensor.stride(), place.storage_offset())
+    ends = itertools.accumulate(sizes)
+    for tensor, size, end in zip(tensors, sizes, ends, strict=True):
+        held = pool.as_strided(tensor.shape, tensor.stride(), end - size)
         held.copy_(tensor.detach())
         tensor.data = held
     return pool

@@ -24,7 +24,8 @@ def students_section(data: Data, sources: Sequence[Source]) -> list[Section]:
     if table.rows:
         section.tables.append(table)
         section.figures.append(plots.budget_figure(curves(blocks(found)), source_names(found), acting))
-    section.text += [_untrained(cell) for cell in found if cell.source == UNTRAINED]
+    else:
+        section.text += [_untrained(cell) for cell in found]
     if any(s.stand_in for s in acting):
         section.notes.append("A student is marked as a stand-in when a stand-in's demonstrations are among those that it was trained on.")
     return [section]
@@ -32,18 +33,20 @@ def students_section(data: Data, sources: Sequence[Source]) -> list[Section]:
 
 def students_table(found: Sequence[Cell], sources: Sequence[Source]) -> Table:
     """Mean and deviation over training seeds per task, source and policy, with both tests."""
-    names = source_names(found)
+    names, shown = source_names(found), blocks(found)
+    fresh = any(line.untrained is not None for block in shown for line in block.lines)
     rows, raw = [], []
-    for block in blocks(found):
+    for block in shown:
         rows.append(Row((f"{block.policy}, {block.budget:,} steps, initialisation: {block.initialisation}",), "group"))
         for line in block.lines:
             best = max(s.mean for s in line.scores.values())
             values = [_shown(line.scores.get(name), best, len(names) > 1) for name in names]
-            rows.append(Row((_named(line), *values, *(p_value(line.p.get(other)) for other in names[1:]))))
+            ps = (p_value(line.p.get(other)) for other in names[1:])
+            rows.append(Row((_named(line), *values, *([_fresh(line)] if fresh else []), *ps)))
             raw += [_raw(block, line, name) for name in line.scores]
         if block.across:
             ps = (p_value(block.across[other].p) if other in block.across else MISSING for other in names[1:])
-            rows.append(Row(("Across tasks (Cochran-Mantel-Haenszel)", *[""] * len(names), *ps), "total"))
+            rows.append(Row(("Across tasks (Cochran-Mantel-Haenszel)", *[""] * (len(names) + fresh), *ps), "total"))
     raw += [
         {"task": c.task, "policy": c.policy, "steps": 0, "source": UNTRAINED, **raw_tally(c.tally)} for c in found if c.source == UNTRAINED
     ]
@@ -53,7 +56,11 @@ def students_table(found: Sequence[Cell], sources: Sequence[Source]) -> Table:
     )
     if len(names) > 1:
         caption += f" p: Fisher's exact test on pooled rollouts against {names[0]}, and Cochran-Mantel-Haenszel across tasks, unadjusted."
-    head = ("Task (demonstrations)", *names, *(f"p: {other}" for other in names[1:]))
+    if fresh:
+        caption += (
+            " Untrained: the same network with fresh weights, its actions scaled as the demonstrations' are; what it solves is not learned."
+        )
+    head = ("Task (demonstrations)", *names, *([UNTRAINED] if fresh else []), *(f"p: {other}" for other in names[1:]))
     return Table("students", caption, head, "l" + "r" * (len(head) - 1), tuple(rows), tuple(raw), tuple(sources))
 
 
@@ -67,6 +74,11 @@ def _shown(score: Score | None, best: float, several: bool) -> str:
         return MISSING
     text = f"{score.mean:.2f}" + ("" if score.deviation is None else f" ± {score.deviation:.2f}")
     return f"{text}{'*' if several and score.mean == best else ''} ({score.tally.successes}/{score.tally.n})"
+
+
+def _fresh(line: Line) -> str:
+    tally = line.untrained
+    return MISSING if tally is None else f"{tally.successes / tally.n:.2f} ({tally.successes}/{tally.n})"
 
 
 def _raw(block: Block, line: Line, name: str) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""The students' fused kernels against torch's own functions: largest relative differences of results and gradients.
+
+python scripts/check_kernels.py                        on a CUDA device
+TRITON_INTERPRET=1 python scripts/check_kernels.py     on a CPU, in Triton's interpreter (pip install triton)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch
+from torch import Tensor, nn
+
+from capex.students import decoder, kernels
+from capex.students.diffusion import Denoiser
+from capex.students.settings import DiffusionSettings, make_settings
+
+TOLERANCE = {"cuda": 5e-3, "cpu": 1e-4}  # a CUDA device multiplies with ten bits of mantissa
+SHAPES = {"cuda": ((2, 64, 56, 56), (2, 512, 7, 7), (1, 32, 33, 33)), "cpu": ((1, 32, 33, 33), (2, 48, 3, 5))}
+
+
+def difference(found: Tensor, wanted: Tensor) -> float:
+    """The largest, relative to the largest wanted."""
+    return float(((found - wanted).abs().max() / wanted.abs().max()).detach())
+
+
+def check_norm(device: str, shape: tuple[int, ...], shortcut: bool, film: bool) -> float:
+    """Group norm with what follows it, forwards and backwards."""
+    norm = nn.GroupNorm(shape[1] // kernels.WIDTH, shape[1], device=device)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    x, other = (torch.randn(shape, device=device).to(memory_format=torch.channels_last).requires_grad_() for _ in range(2))
+    scale, shift = (torch.randn(shape[:2], device=device, requires_grad=True) for _ in range(2))
+    inputs = [x, norm.weight, norm.bias, *([other] if shortcut else []), *([scale, shift] if film else [])]
+    given = (other if shortcut else None, scale if film else None, shift if film else None)
+    fused = kernels._Fused.apply(x, norm.weight, norm.bias, *given, norm.eps, True)
+    plain = torch.nn.functional.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps)
+    plain = kernels.modulate((plain + other if shortcut else plain).relu(), (scale, shift) if film else None)
+    gradient = torch.randn_like(plain)
+    found, wanted = (torch.autograd.grad(out, inputs, gradient) for out in (fused, plain))
+    return max(map(difference, (fused, *found), (plain, *wanted)))
+
+
+def check_decoder(device: str, batch: int) -> float:
+    """The denoiser's decoder."""
+    changes = {} if device == "cuda" else {"dim": 64, "heads": 4, "layers": 2, "condition_layers": 1}
+    settings = make_settings("diffusion", changes)
+    assert isinstance(settings, DiffusionSettings)
+    model = Denoiser(settings, 12, 100).to(device).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.05)
+    with torch.no_grad():
+        memory = model.remember(torch.full((batch,), 7, device=device), torch.randn(batch, 2, 100, device=device))
+        noisy = torch.randn(batch, settings.horizon, 12, device=device)
+        found = decoder.estimate(model, noisy, memory)
+        decoder.AVAILABLE = False
+        wanted = model.estimate(noisy, memory)
+        decoder.AVAILABLE = True
+    return difference(found, wanted)
+
+
+def main() -> int:
+    """Print every difference; 1 if one is too large."""
+    if not kernels.AVAILABLE:
+        print("Triton is not installed: pip install triton", file=sys.stderr)
+        return 2
+    if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+        print("there is no CUDA device; set TRITON_INTERPRET=1 to run the kernels in Triton's interpreter", file=sys.stderr)
+        return 2
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = {f"group norm {shape}": check_norm(device, shape, False, False) for shape in SHAPES[device]}
+    rows |= {f"group norm {shape}, shortcut": check_norm(device, shape, True, False) for shape in SHAPES[device]}
+    rows |= {f"group norm {shape}, shortcut, modulation": check_norm(device, shape, True, True) for shape in SHAPES[device]}
+    rows |= {f"decoder, {batch} trajectories": check_decoder(device, batch) for batch in (1, 3)}
+    for name, value in rows.items():
+        print(f"{name:56s} {value:.1e}")
+    return int(max(rows.values()) > TOLERANCE[device])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
