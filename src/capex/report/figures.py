@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +28,8 @@ from capex.report.tables import stand_in_sentence
 
 WIDTH_IN = 3.8  # a panel on a phone's page; wider screens put several beside each other
 PNG_DPI = 200
-TITLE_CHARACTERS = 16  # in an inch
-TITLE_IN, KEYS_IN, SENTENCE_IN = 0.25, 0.24, 0.22  # heights in the files
+TITLE_CHARACTERS, SENTENCE_CHARACTERS = 16, 19  # in an inch
+TITLE_IN, KEYS_IN, SENTENCE_IN, LINE_IN = 0.25, 0.24, 0.22, 0.12  # heights in the files; the last one of each further line of the sentence
 
 # Colours of the files, and the page's variable for each: the page has a light and a dark value for it.
 INK, MUTED, LINE, PAPER = "#1c2127", "#68707a", "#d9dde2", "#fefefe"
@@ -141,7 +142,9 @@ def files(figure: Figure) -> dict[str, bytes]:
     rows = math.ceil(len(figure.panels) / columns)
     heights = [max(p.height_in for p in figure.panels[r * columns : (r + 1) * columns]) for r in range(rows)]
     width = columns * max(p.width_in for p in figure.panels)
-    foot = KEYS_IN * math.ceil(len(figure.keys) / _keys_in_a_row(figure, width)) + (SENTENCE_IN if figure.stand_in else 0.0)
+    said = textwrap.wrap(figure.stand_in, int(width * SENTENCE_CHARACTERS))
+    sentence = SENTENCE_IN + LINE_IN * (len(said) - 1) if said else 0.0
+    foot = KEYS_IN * math.ceil(len(figure.keys) / _keys_in_a_row(figure, width)) + sentence
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": figure.name, "figure.facecolor": PAPER}):
         height = sum(heights) + TITLE_IN * rows + foot
         below = ConstrainedLayoutEngine(rect=(0, foot / height, 1, 1 - foot / height))
@@ -153,10 +156,9 @@ def files(figure: Figure) -> dict[str, bytes]:
             axes.set_title(plain(panel.title, int(panel.width_in * TITLE_CHARACTERS)))
         if figure.keys:
             handles = [_handle(key) for key in figure.keys]
-            above = SENTENCE_IN / height if figure.stand_in else 0.0
-            canvas.legend(handles=handles, ncols=_keys_in_a_row(figure, width), loc="lower left", bbox_to_anchor=(0.01, above))
-        if figure.stand_in:
-            canvas.text(0.012, 0.01, figure.stand_in, fontsize=6.5, color=MUTED, va="bottom")
+            canvas.legend(handles=handles, ncols=_keys_in_a_row(figure, width), loc="lower left", bbox_to_anchor=(0.01, sentence / height))
+        if said:
+            canvas.text(0.012, 0.01, "\n".join(said), fontsize=6.5, color=MUTED, va="bottom")
         png = io.BytesIO()
         FigureCanvasAgg(canvas)
         canvas.savefig(png, format="png", dpi=PNG_DPI, pil_kwargs={"compress_level": 3})

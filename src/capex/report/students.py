@@ -135,12 +135,27 @@ class BudgetPoint:
     high: float
 
 
+def panel_name(block: Block, found: Sequence[Block]) -> str:
+    """What a figure calls a policy: by its initialisation too where there are several."""
+    several = len({b.initialisation for b in found}) > 1
+    return f"{block.policy} ({block.initialisation})" if several else block.policy
+
+
+def floors(found: Sequence[Block]) -> dict[str, float]:
+    """What the untrained network solves, by policy: the mean over the tasks on which it was tried."""
+    fresh: dict[str, dict[str, float]] = defaultdict(dict)
+    for block in found:
+        for line in block.lines:
+            if line.untrained is not None:
+                fresh[panel_name(block, found)][line.task] = line.untrained.successes / line.untrained.n
+    return {name: statistics.fmean(rates.values()) for name, rates in fresh.items()}
+
+
 def curves(found: Sequence[Block]) -> dict[str, dict[str, list[BudgetPoint]]]:
     """Success against training budget by policy and source."""
     drawn: dict[str, dict[str, list[BudgetPoint]]] = defaultdict(lambda: defaultdict(list))
-    several = len({b.initialisation for b in found}) > 1
     for block in found:
-        name = f"{block.policy} ({block.initialisation})" if several else block.policy
+        name = panel_name(block, found)
         for source in dict.fromkeys(s for line in block.lines for s in line.scores):
             scores = [line.scores[source] for line in block.lines if source in line.scores]
             pooled = Tally(sum(s.tally.successes for s in scores), sum(s.tally.n for s in scores))

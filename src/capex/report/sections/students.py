@@ -9,7 +9,7 @@ from capex.report import plots
 from capex.report.data import Data
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.students import UNTRAINED, Block, Cell, Line, Score, blocks, cells, curves, source_names
+from capex.report.students import UNTRAINED, Block, Cell, Line, Score, blocks, cells, curves, floors, source_names
 from capex.report.tables import MISSING, Row, Table, p_value, raw_tally
 
 
@@ -21,9 +21,9 @@ def students_section(data: Data, sources: Sequence[Source]) -> list[Section]:
     section = Section("students", "Students")
     acting = [s for s in sources if s.student]
     table = students_table(found, acting)
-    if table.rows:
+    if shown := blocks(found):
         section.tables.append(table)
-        section.figures.append(plots.budget_figure(curves(blocks(found)), source_names(found), acting))
+        section.figures.append(plots.budget_figure(curves(shown), floors(shown), source_names(found), acting))
     else:
         section.text += [_untrained(cell) for cell in found]
     if any(s.stand_in for s in acting):
