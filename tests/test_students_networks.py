@@ -148,5 +148,5 @@ def test_the_fused_kernels_give_torchs_numbers():
     script = Path(__file__).parent.parent / "scripts" / "check_kernels.py"
     ran = subprocess.run([sys.executable, script], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "shortcut, modulation" in ran.stdout
+    assert "shortcut, relu, modulation" in ran.stdout
     assert "decoder" in ran.stdout

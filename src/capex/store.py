@@ -4,6 +4,7 @@
     runs/NAME/spend.jsonl                               every reservation and settlement; see capex.ledger
     runs/NAME/chains/WORLD--TASK--ARM/episodes/0007/    record.json, timing.json, steps.npz, exchanges.jsonl, images/
     runs/NAME/chains/WORLD--TASK--ARM/invalid/0007-1/   attempts that an error invalidated, kept and counted
+    runs/NAME/chains/WORLD--TASK--ARM/asked.json        starts that an evaluation was asked for
     runs/NAME/chains/WORLD--TASK--ARM/unfinished/       exchanges of episodes that were cut off: paid for, and used when they are run again
 
 An episode is written into a temporary folder beside its place, every file and the folder are flushed to disk, and one rename makes it
@@ -73,7 +74,12 @@ class Chain:
     def asked(self) -> set[int]:
         """Every start that was asked for, where that is known."""
         place = self.path / ASKED
-        return set(read_json(place)["starts"]) if place.is_file() else set()
+        if not place.is_file():
+            return set()
+        starts = read_json(place).get("starts")
+        if not isinstance(starts, list) or not all(isinstance(i, int) for i in starts):
+            raise CapexError(f"{place} does not hold a list of starts; delete it and run the command again")
+        return set(starts)
 
     def begin(self, index: int) -> EpisodeWriter:
         """A place to write an episode into; it comes to exist only when the writer commits."""

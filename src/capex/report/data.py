@@ -179,7 +179,10 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
             data.problems.append(f"Run {info.name}: {place} was left out: {damage.reason.replace(str(damage.path) + '/', '')}.")
         starts = {e.start for e in data.episodes[before:]} | {a.index for a in loaded.invalid}
         held.setdefault((loaded.world, loaded.task), {})[loaded.arm] = starts
-        asked.setdefault((loaded.world, loaded.task), set()).update(chain.asked())
+        try:
+            asked.setdefault((loaded.world, loaded.task), set()).update(chain.asked())
+        except CapexError as error:
+            data.problems.append(f"Run {info.name}: {error}.")
         successes[loaded.world, loaded.task, loaded.arm] = loaded.successes
         if cut := len(list(chain.episodes_path.glob(f"{TEMPORARY}*"))) if chain.episodes_path.is_dir() else 0:
             what = f"{chain.path.name} has {cut} unfinished {'attempt' if cut == 1 else 'attempts'}"

@@ -92,7 +92,11 @@ def blocks(found: Sequence[Cell]) -> list[Block]:
     for cell in found:
         if cell.source != UNTRAINED:
             groups[cell.policy, cell.initialisation, cell.budget][cell.task][cell.source].append(cell)
-    fresh = {(c.policy, c.task): c.tally for c in found if c.source == UNTRAINED}
+    fresh: dict[tuple[str, str], Tally] = {}
+    for cell in found:
+        if cell.source == UNTRAINED:
+            held = fresh.get((cell.policy, cell.task), Tally(0, 0))
+            fresh[cell.policy, cell.task] = Tally(held.successes + cell.tally.successes, held.n + cell.tally.n)
     return [_block(*key, tasks, names, fresh) for key, tasks in sorted(groups.items())]
 
 
@@ -142,13 +146,12 @@ def panel_name(block: Block, found: Sequence[Block]) -> str:
 
 
 def floors(found: Sequence[Block]) -> dict[str, float]:
-    """What the untrained network solves, by policy: the mean over the tasks on which it was tried."""
-    fresh: dict[str, dict[str, float]] = defaultdict(dict)
+    """What the untrained network solves, by policy: the mean over the same tasks as the trained ones', so none where a task lacks it."""
+    fresh: dict[str, dict[str, Tally | None]] = defaultdict(dict)
     for block in found:
-        for line in block.lines:
-            if line.untrained is not None:
-                fresh[panel_name(block, found)][line.task] = line.untrained.successes / line.untrained.n
-    return {name: statistics.fmean(rates.values()) for name, rates in fresh.items()}
+        fresh[panel_name(block, found)] |= {line.task: line.untrained for line in block.lines}
+    rates = {name: [t.successes / t.n for t in tasks.values() if t is not None] for name, tasks in fresh.items()}
+    return {name: statistics.fmean(known) for name, known in rates.items() if len(known) == len(fresh[name])}
 
 
 def curves(found: Sequence[Block]) -> dict[str, dict[str, list[BudgetPoint]]]:

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 WIDTH = 16  # channels of a group
 BLOCK = 256  # pixels that one program holds at a time
 CHUNK = 1024  # pixels that one program normalises
-Film = tuple[Tensor, Tensor]  # scale and shift, each (B, C)
+ScaleShift = tuple[Tensor, Tensor]  # each (B, C)
 AVAILABLE = importlib.util.find_spec("triton") is not None
 
 
-def norm_act(norm: nn.GroupNorm, x: Tensor, shortcut: Tensor | None = None, relu: bool = True, film: Film | None = None) -> Tensor:
+def norm_act(norm: nn.GroupNorm, x: Tensor, shortcut: Tensor | None = None, relu: bool = True, film: ScaleShift | None = None) -> Tensor:
     """relu(scale * relu(group_norm(x) + shortcut) + shift); shortcut, rectifier and `film` (scale and shift) are optional."""
     if AVAILABLE and x.is_cuda and x.shape[1] // norm.num_groups == WIDTH and x.dtype == norm.weight.dtype:
         scale, shift = film or (None, None)
@@ -33,7 +33,7 @@ def norm_act(norm: nn.GroupNorm, x: Tensor, shortcut: Tensor | None = None, relu
     return modulate(F.relu(out) if relu else out, film)
 
 
-def modulate(x: Tensor, film: Film | None) -> Tensor:
+def modulate(x: Tensor, film: ScaleShift | None) -> Tensor:
     """relu(scale * x + shift), each per image and channel; x itself without them."""
     if film is None:
         return x

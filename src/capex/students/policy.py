@@ -49,6 +49,7 @@ class Policy:
         self.spec = spec
         self._device = choose_device(device)
         if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)  # kernels and graphs go to the current one
             torch.set_float32_matmul_precision("high")
         self._runner = Runner(spec, net.to(self._device), self._device, graphed=graphed, batch=batch)
         self._episode: Episode | None = None

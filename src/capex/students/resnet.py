@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from capex.errors import CapexError
-from capex.students import kernels
-from capex.students.kernels import WIDTH, modulate, norm_act
+from capex.students.kernels import WIDTH, ScaleShift, modulate, norm_act
 
 
 class FrozenBatchNorm(nn.Module):
@@ -33,7 +32,7 @@ class FrozenBatchNorm(nn.Module):
 
 
 def convolve(
-    conv: nn.Conv2d, norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, relu: bool = True, film: kernels.Film | None = None
+    conv: nn.Conv2d, norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, relu: bool = True, film: ScaleShift | None = None
 ) -> Tensor:
     """relu(norm(conv(x)) + shortcut), modulated. A frozen norm is folded into the weights, a group norm fused with what follows it."""
     if isinstance(norm, nn.GroupNorm):
@@ -60,7 +59,7 @@ class BasicBlock(nn.Module):
         if stride != 1 or inputs != channels:
             self.downsample = nn.Sequential(nn.Conv2d(inputs, channels, 1, stride, bias=False), norm(channels))
 
-    def forward(self, x: Tensor, film: kernels.Film | None = None) -> Tensor:
+    def forward(self, x: Tensor, film: ScaleShift | None = None) -> Tensor:
         """(B, inputs, H, W) -> (B, channels, H/stride, W/stride)."""
         out = convolve(self.conv1, self.bn1, x)
         if self.downsample is not None:
@@ -81,7 +80,7 @@ class Film(nn.Module):
         nn.init.zeros_(self.lang_proj.weight)
         nn.init.zeros_(self.lang_proj.bias)
 
-    def forward(self, instruction: Tensor) -> kernels.Film:
+    def forward(self, instruction: Tensor) -> ScaleShift:
         """Instruction (B, language) -> 1 + gamma and beta, both (B, C)."""
         beta, gamma = self.lang_proj(instruction).chunk(2, dim=1)
         return 1 + gamma, beta

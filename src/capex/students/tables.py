@@ -24,9 +24,9 @@ def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
         solved = [r["steps"] for r in records if r["success"]]
         low, high = wilson(len(solved), len(records))
         middle = f"{statistics.median(solved):.0f}" if solved else "-"
-        rows.append(
-            (chain.path.name, f"{len(solved)}/{len(records)}", f"{len(solved) / len(records):.2f}", f"{low:.2f} .. {high:.2f}", middle)
-        )
+        lacking = len(chain.asked() - set(chain.finished()))
+        counts = f"{len(solved)}/{len(records)}" + (f", {lacking} not run" if lacking else "")
+        rows.append((chain.path.name, counts, f"{len(solved) / len(records):.2f}", f"{low:.2f} .. {high:.2f}", middle))
     return rows
 
 
@@ -34,5 +34,6 @@ def study_tables(out: Path) -> list[Path]:
     """Write table.md and the report of a study's rollouts, without film strips: `capex report` adds them."""
     data = load([out / "rollouts"])
     sources, _ = group(data)
-    write_bytes(out / "table.md", students_table(cells(data), sources).markdown().encode())
+    said = "".join(f"\n{problem}\n" for problem in data.problems)
+    write_bytes(out / "table.md", (students_table(cells(data), sources).markdown() + said).encode())
     return [out / "table.md", report.write([out / "rollouts"], out / "report", strips=0)]

@@ -118,6 +118,7 @@ def train_together(
     if first >= jobs[0].steps:
         return [checkpoint.path_of(job.out, first) for job in jobs]
     if device.type == "cuda":
+        torch.cuda.set_device(device)  # kernels and graphs go to the current one
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
     running: list[Running] = []

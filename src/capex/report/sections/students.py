@@ -24,8 +24,8 @@ def students_section(data: Data, sources: Sequence[Source]) -> list[Section]:
     if shown := blocks(found):
         section.tables.append(table)
         section.figures.append(plots.budget_figure(curves(shown), floors(shown), source_names(found), acting))
-    else:
-        section.text += [_untrained(cell) for cell in found]
+    lines = {(block.policy, line.task) for block in shown for line in block.lines}
+    section.text += [_untrained(c) for c in found if c.source == UNTRAINED and (c.policy, c.task) not in lines]
     if any(s.stand_in for s in acting):
         section.notes.append("A student is marked as a stand-in when a stand-in's demonstrations are among those that it was trained on.")
     return [section]
@@ -58,7 +58,8 @@ def students_table(found: Sequence[Cell], sources: Sequence[Source]) -> Table:
         caption += f" p: Fisher's exact test on pooled rollouts against {names[0]}, and Cochran-Mantel-Haenszel across tasks, unadjusted."
     if fresh:
         caption += (
-            " Untrained: the same network with fresh weights, its actions scaled as the demonstrations' are; what it solves is not learned."
+            " Untrained: the same network with fresh weights, ACT's actions still scaled as the first source's are; what it solves is "
+            "not learned."
         )
     head = ("Task (demonstrations)", *names, *([UNTRAINED] if fresh else []), *(f"p: {other}" for other in names[1:]))
     return Table("students", caption, head, "l" + "r" * (len(head) - 1), tuple(rows), tuple(raw), tuple(sources))
