@@ -246,7 +246,7 @@ def main() -> None:
         for name, measure in rows:
             try:
                 print(f"{name:36s} {measure():8.1f} steps/s", flush=True)
-            except (ImportError, AttributeError) as error:
+            except (ImportError, AttributeError, RuntimeError) as error:  # a LeRobot or torchvision that does not fit the torch at hand
                 print(f"{name:36s} not measured: {error}", flush=True)
             if device.type == "cuda":
                 torch.cuda.empty_cache()
