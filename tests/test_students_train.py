@@ -16,10 +16,10 @@ from capex.errors import CapexError, UnknownName
 from capex.export import Filters, Pipeline, export_run
 from capex.store import read_steps
 from capex.students import checkpoint, curves, data
-from capex.students.batches import Order
+from capex.students.batches import Batches, Order
 from capex.students.policy import load_policy
 from capex.students.settings import ActSettings, DiffusionSettings, make_settings, parse_changes
-from capex.students.train import Job, train, train_together
+from capex.students.train import Job, describe, train, train_together
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def pack(tmp_path_factory):
 
 
 def job(pack, out, policy="act", steps=6, **changes):
-    settings = {k: changes.pop(k) for k in list(changes) if k in student_data.SMALL[policy]}
+    settings = {k: changes.pop(k) for k in list(changes) if k in (*student_data.SMALL[policy], "still")}
     return Job((pack,), make_settings(policy, student_data.SMALL[policy] | settings), steps, out, save_every=3, **changes)
 
 
@@ -176,6 +176,39 @@ def test_every_window_is_seen_once_per_pass_whatever_the_step_asked_for_first(pa
     assert np.array_equal(again.rows(7, 2), whole[7:9])
     last = DiffusionSettings().last_step
     assert max(Order(shown, last, 8, seed=0).rows(0, 50).ravel() % 24) == 24 - last
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_frames_in_which_a_demonstrator_waits_can_be_left_out(tmp_path, on_device):
+    """Two datasets: in each episode it moves for ten frames, closes the gripper, waits nine frames and moves on. Images tell frames apart."""
+    actions, states = np.zeros((60, 12), dtype=np.float32), np.zeros((60, 12), dtype=np.float32)
+    actions[:, 0], actions[:, 6] = 0.5, -1.0
+    for begin in (0, 30):
+        actions[begin + 10 : begin + 20, 0], actions[begin + 10 : begin + 30, 6] = 0.0, 1.0
+        states[begin : begin + 30, 0] = np.cumsum(actions[begin : begin + 30, 0]) * 0.05
+        states[begin + 11 : begin + 30, 7] = 0.02  # the fingers close in one step
+    head = {"cameras": ["left"], "state_names": list(student_data.STATE), "action_names": list(student_data.ACTION), "fps": 20}
+    for name, first in (("one", 0), ("two", 100)):
+        frames = (np.full((1, 32, 32, 3), first + k, dtype=np.uint8) for k in range(60))
+        rows = [data.Episode(b, b + 30, "wait", "toy", "Go", first + b, certified=True) for b in (0, 30)]
+        data.write_pack(tmp_path / name, head, frames, states, actions, rows)
+    packs = [tmp_path / "one", tmp_path / "two"]
+    moving = data.load(packs, window=8, drop_still=True)
+    once = [*range(12), *range(20, 30), *range(30, 42), *range(50, 60)]
+    assert moving.rows.tolist() == [*once, *(60 + k for k in once)]
+    assert [(e.begin, e.end) for e in moving.episodes] == [(0, 22), (22, 44), (44, 66), (66, 88)]
+    assert len(data.load(packs, window=8).rows) == 120
+    spec, _ = describe(job(packs[0], tmp_path / "act", still="drop", batch=4), moving)
+    batches = Batches(moving, spec, torch.device("cpu"), 0, on_device=on_device)
+    try:
+        for step in range(4):
+            batches.prepare(step)
+            shown = batches.load(torch.tensor(step)).images[:, 0, 0, 0, 0]
+            seen = np.round((shown.numpy() - spec.normalizer.image.offset[0]) / spec.normalizer.image.scale[0]).astype(int)
+            wanted = moving.rows[batches.order.rows(step, 1)[0]]
+            assert seen.tolist() == [row if row < 60 else row + 40 for row in wanted]
+    finally:
+        batches.close()
 
 
 def test_quaternions_are_turned_to_one_side(pack):

@@ -80,6 +80,7 @@ class MappedImages:
 
     def __init__(self, demonstrations: Demonstrations, order: Order, offsets: Tensor, begins: Rows, batch: int, device: torch.device):
         self._maps, self._order, self._offsets, self._begins = demonstrations.images, order, offsets.cpu().numpy(), begins
+        self._places = demonstrations.rows
         self._firsts = np.cumsum([0, *(len(i) for i in demonstrations.images)])
         shape = (batch, len(self._offsets), *demonstrations.images[0].shape[1:])
         self._buffer = torch.zeros(shape, dtype=torch.uint8, device=device)
@@ -120,7 +121,7 @@ class MappedImages:
     def _read(self, step: int) -> None:
         while not self._stop.is_set():
             rows = self._order.rows(step, 1)[0]
-            frames = np.maximum(rows[:, None] + self._offsets, self._begins[rows][:, None])
+            frames = self._places[np.maximum(rows[:, None] + self._offsets, self._begins[rows][:, None])]
             batch = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._pinned)
             view = batch.numpy()
             for place in np.ndindex(*frames.shape):
@@ -164,6 +165,7 @@ class Batches:
         self._looks = torch.tensor(settings.observation_steps, device=device)
         self._acts = torch.tensor(settings.action_steps, device=device)
         self._size, self._cameras = demonstrations.size, len(demonstrations.cameras)
+        self._places = torch.from_numpy(demonstrations.rows).to(device)
         self.images: DeviceImages | MappedImages = (
             DeviceImages(demonstrations, device)
             if on_device
@@ -199,9 +201,9 @@ class Batches:
         if 0 < crop < self._size:
             corner = torch.randint(0, self._size - crop + 1, (2, *frames.shape, self._cameras), device=self._device)
             across = torch.arange(crop, device=self._device)
-            raw = self.images.crop(frames, corner[0][..., None] + across, corner[1][..., None] + across)
+            raw = self.images.crop(self._places[frames], corner[0][..., None] + across, corner[1][..., None] + across)
         else:
-            raw = self.images.gather(frames)
+            raw = self.images.gather(self._places[frames])
         # Stored with colours last, which is the memory order convolutions are fastest in: a permuted view, no copy.
         return (raw * self._scale + self._offset).permute(0, 1, 2, 5, 3, 4)
 

@@ -26,6 +26,8 @@ from capex.store import read_json, write_json
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"
+COMMANDS = ("gripper", "mode")  # actions that say how things shall be; the others say how fast they move
+STILL_ACTION, STILL_STATE = 0.02, 1e-3  # a waiting demonstrator commands and measures less than these
 HIDDEN_STATE = "base_"  # where the robot stands on the floor is not an input: the paper's students see the arm only
 
 
@@ -58,6 +60,7 @@ class Demonstrations:
     actions: npt.NDArray[np.float32]  # (N, A)
     episodes: tuple[Episode, ...]
     names: tuple[str, ...]
+    rows: npt.NDArray[np.int64]  # (N,) where each frame's images are, counted through all datasets
 
     @property
     def size(self) -> int:
@@ -79,16 +82,27 @@ class Demonstrations:
         return sum(i.size for i in self.images)
 
 
-def load(datasets: Sequence[Path], *, window: int, uncertified: bool = False, task: str = "", only: Sequence[int] = ()) -> Demonstrations:
+def load(
+    datasets: Sequence[Path],
+    *,
+    window: int,
+    uncertified: bool = False,
+    task: str = "",
+    only: Sequence[int] = (),
+    drop_still: bool = False,
+) -> Demonstrations:
     """Open datasets for training; anything unfit is refused with a sentence before it begins.
 
-    `task` (WORLD:TASK) and `only` take the demonstrations of one task and of some starts, one for each start.
+    `task` (WORLD:TASK) and `only` take the demonstrations of one task and of some starts, one for each start. `drop_still` leaves out
+    frames in which a demonstrator only waits: a policy without memory that has learned to wait goes on waiting.
     """
     if not datasets:
         raise CapexError("no dataset was given; name one folder or several")
     packs = [open_pack(path) for path in datasets]
     if task or only:
         packs = [replace(p, episodes=_chosen(p.episodes, task, only)) for p in packs]
+    if drop_still:
+        packs = [_moving(p) for p in packs]
     first = packs[0]
     for path, pack in zip(datasets, packs, strict=True):
         _check(path, pack, window, uncertified)
@@ -171,6 +185,7 @@ def _read_pack(folder: Path) -> Demonstrations:
         actions,
         tuple(Episode(**e) for e in head["episodes"]),
         (folder.parent.name if folder.name == FRAMES_FOLDER else folder.name,),
+        np.arange(len(states)),
     )
 
 
@@ -185,11 +200,12 @@ def _chosen(episodes: Sequence[Episode], task: str, only: Sequence[int]) -> tupl
 
 
 def _joined(packs: Sequence[Demonstrations]) -> Demonstrations:
-    first, episodes, offset = packs[0], [], 0
+    first, episodes, rows, offset, images = packs[0], [], [], 0, 0
     for pack in packs:
-        for e in pack.episodes:
-            episodes.append(Episode(**{**asdict(e), "begin": e.begin + offset, "end": e.end + offset}))
+        episodes += [replace(e, begin=e.begin + offset, end=e.end + offset) for e in pack.episodes]
+        rows.append(pack.rows + images)
         offset += len(pack.states)
+        images += len(pack.images[0])
     return Demonstrations(
         first.cameras,
         first.state_names,
@@ -200,7 +216,27 @@ def _joined(packs: Sequence[Demonstrations]) -> Demonstrations:
         np.concatenate([p.actions for p in packs]),
         tuple(episodes),
         tuple(name for p in packs for name in p.names),
+        np.concatenate(rows),
     )
+
+
+def _moving(pack: Demonstrations) -> Demonstrations:
+    """The frames in which something moves, or is told to for the first time; each episode keeps its first frame."""
+    motions = [k for k, name in enumerate(pack.action_names) if not name.endswith(COMMANDS)]
+    commands = [k for k, name in enumerate(pack.action_names) if name.endswith(COMMANDS)]
+    kept, episodes, count = [], [], 0
+    for e in pack.episodes:
+        states, actions = pack.states[e.begin : e.end], pack.actions[e.begin : e.end]
+        still = np.abs(actions[:, motions]).max(axis=1) < STILL_ACTION
+        still[1:] &= (actions[1:, commands] == actions[:-1, commands]).all(axis=1)
+        still[1:] &= np.abs(np.diff(states, axis=0)).max(axis=1) < STILL_STATE
+        still[0] = False
+        mine = e.begin + np.flatnonzero(~still)
+        kept.append(mine)
+        episodes.append(replace(e, begin=count, end=count + len(mine)))
+        count += len(mine)
+    frames = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
+    return replace(pack, states=pack.states[frames], actions=pack.actions[frames], rows=pack.rows[frames], episodes=tuple(episodes))
 
 
 def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> None:

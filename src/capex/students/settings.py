@@ -15,6 +15,7 @@ from capex.errors import CapexError, UnknownName
 BackboneNorm = Literal["auto", "frozen", "group"]
 Schedule = Literal["constant", "cosine"]
 Precision = Literal["auto", "fp32", "bf16"]
+Still = Literal["keep", "drop"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class ActSettings:
     clip_norm: float = 10.0
     ema_power: float = 0.0  # 0: no average; the last weights are what is evaluated
     precision: Precision = "auto"  # auto: bf16 matrix work on a GPU, fp32 elsewhere
+    still: Still = "keep"  # drop: leave out frames in which nothing moves and nothing new is commanded
 
     @property
     def window(self) -> int:
@@ -97,6 +99,7 @@ class DiffusionSettings:
     ema_power: float = 0.75
     ema_max: float = 0.9999
     precision: Precision = "auto"
+    still: Still = "keep"
 
     @property
     def window(self) -> int:

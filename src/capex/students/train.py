@@ -148,7 +148,15 @@ class Running:
 
 
 def _begin(job: Job, device: torch.device, announce: Callable[[str], None]) -> Running:
-    demonstrations = data.load(job.datasets, window=job.settings.window, uncertified=job.uncertified, task=job.task, only=job.only)
+    settings = job.settings
+    demonstrations = data.load(
+        job.datasets,
+        window=settings.window,
+        uncertified=job.uncertified,
+        task=job.task,
+        only=job.only,
+        drop_still=settings.still == "drop",
+    )
     spec, weights = describe(job, demonstrations)
     _announce(announce, spec, demonstrations, device)
     torch.manual_seed(job.seed)
