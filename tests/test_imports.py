@@ -22,7 +22,7 @@ HOMES = {  # package -> the only places that may import it
     "torch": ("students/",),
     "safetensors": ("students/",),
     "transformers": ("students/clip.py",),
-    "triton": ("students/kernels.py",),
+    "triton": ("students/decoder.py", "students/kernels.py"),
     "h5py": ("export/hdf5.py",),
     "ray": ("campaign/engines/", "students/study.py"),
     "statsmodels": ("stats.py",),
