@@ -17,22 +17,20 @@ from capex.store import find_run, read_steps
 
 def main() -> None:
     """Print a line per chain."""
-    print(f"{'chain':44s} {'episodes':>8s}   deviation of x, y and heading, and still frames while driving")
+    print(f"{'chain':44s} {'episodes':>8s}   deviation of x, y and heading")
     for run in sys.argv[1:]:
         for chain in find_run(Path(run)).chains():
-            places, still = [], []
+            places = []
             for index in chain.finished():
                 steps = read_steps(chain.episode(index))
-                actions, names = steps["actions"], list(steps["state_names"])
-                driving = actions[:, list(steps["action_names"]).index("mode")] > 0
+                names = list(steps["state_names"])
+                driving = steps["actions"][:, list(steps["action_names"]).index("mode")] > 0
                 ends = np.flatnonzero(driving[:-1] & ~driving[1:])
                 if len(ends):
                     places.append(steps["proprio"][ends[0] + 1][[names.index(n) for n in ("base_x", "base_y", "base_yaw")]])
-                speed = np.abs(actions[:, [list(steps["action_names"]).index(n) for n in ("base_vx", "base_vy", "base_wz")]]).max(axis=1)
-                still.append(np.mean(speed[driving] < 0.02) if driving.any() else 0.0)
             if places:
                 x, y, heading = np.std(places, axis=0)
-                print(f"{chain.path.name:44s} {len(places):8d}   {x:.3f} m, {y:.3f} m, {heading:.3f} rad, {np.mean(still):.0%}")
+                print(f"{chain.path.name:44s} {len(places):8d}   {x:.3f} m, {y:.3f} m, {heading:.3f} rad")
 
 
 if __name__ == "__main__":

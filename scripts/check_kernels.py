@@ -41,8 +41,7 @@ def check_norm(device: str, shape: tuple[int, ...], shortcut: bool, relu: bool, 
     given = (other if shortcut else None, scale if film else None, shift if film else None)
     fused = kernels._Fused.apply(x, norm.weight, norm.bias, *given, norm.eps, relu)
     plain = torch.nn.functional.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps)
-    plain = plain + other if shortcut else plain
-    plain = kernels.modulate(plain.relu() if relu else plain, (scale, shift) if film else None)
+    plain = kernels.act(plain, other if shortcut else None, relu, (scale, shift) if film else None)
     gradient = torch.randn_like(plain)
     found, wanted = (torch.autograd.grad(out, inputs, gradient) for out in (fused, plain))
     return max(map(difference, (fused, *found), (plain, *wanted)))

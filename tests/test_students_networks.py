@@ -142,11 +142,13 @@ def test_backbone_weights_load_from_a_file_and_a_wrong_one_is_refused(tmp_path):
         load_backbone(ResNet18("frozen", 16), tmp_path / "resnet18.pth")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux alone")
 def test_the_fused_kernels_give_torchs_numbers():
-    """In Triton's interpreter: the arithmetic of the GPU's kernels, without a GPU."""
+    """In Triton's interpreter: the arithmetic of the GPU's kernels, without a GPU. Triton is made for Linux alone; elsewhere that is said."""
     script = Path(__file__).parent.parent / "scripts" / "check_kernels.py"
     ran = subprocess.run([sys.executable, script], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False)
+    if sys.platform != "linux":
+        assert (ran.returncode, "Triton is not installed" in ran.stderr) == (2, True)
+        return
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "shortcut, relu, modulation" in ran.stdout
     assert "decoder" in ran.stdout

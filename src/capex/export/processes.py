@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import traceback
 from collections import deque
@@ -17,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
+from capex import worlds
 from capex.errors import CapexError
 
 Job = TypeVar("Job")
@@ -109,7 +109,7 @@ def _answer(worker: _Worker) -> tuple[bool, Result | CapexError]:
 def _serve(work: Callable[[Job], Result], pipe: Connection) -> None:
     """The worker's side: jobs in, answers out, until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's business
-    os.environ.setdefault("LP_NUM_THREADS", "1")  # software OpenGL would otherwise start a thread per core in every worker
+    worlds.draw_on_one_core()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             job = pipe.recv()

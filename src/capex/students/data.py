@@ -250,7 +250,9 @@ def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> 
         if len(bad):
             row, column = int(bad[0][0]), int(bad[0][1])
             names = pack.state_names if what == "state" else pack.action_names
-            raise CapexError(f"{path}: {what} '{names[column]}' of frame {row} is {values[row, column]}; every number must be finite")
+            raise CapexError(
+                f"{path}: {what} '{names[column]}' of frame {pack.rows[row]} is {values[row, column]}; every number must be finite"
+            )
     for k, e in enumerate(pack.episodes):
         if e.end - e.begin < window:
             raise CapexError(f"{path}: episode {k} has {e.end - e.begin} frames and the policy looks {window} ahead; leave it out")

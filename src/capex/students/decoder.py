@@ -108,7 +108,7 @@ def estimate(model: Denoiser, noisy: Tensor, memory: Tensor) -> Tensor:
         packed = _linear(x, attention.in_proj_weight, attention.in_proj_bias, norm=layer.norm1)
         x = _linear(_self_attention(packed, attention), attention.out_proj.weight, attention.out_proj.bias, residual=x)
         queries = _linear(x, cross.in_proj_weight[: cross.dim], cross.in_proj_bias[: cross.dim], norm=layer.norm2)
-        x = _linear(_cross_attention(queries, held, mask, cross), cross.out_proj.weight, cross.out_proj.bias, residual=x)
+        x = _linear(_cross_attention(queries, held, mask), cross.out_proj.weight, cross.out_proj.bias, residual=x)
         hidden = _linear(x, layer.linear1.weight, layer.linear1.bias, norm=layer.norm3, gelu=True)
         x = _linear(hidden, layer.linear2.weight, layer.linear2.bias, residual=x)
     return _linear(x, model.head.weight, model.head.bias, norm=model.ln_f)
@@ -143,7 +143,7 @@ def _self_attention(packed: Tensor, attention: Attention) -> Tensor:
     return out
 
 
-def _cross_attention(queries: Tensor, memory: Tensor, mask: Tensor, attention: Attention) -> Tensor:
+def _cross_attention(queries: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
     """queries (B, L, D), memory (2, B, heads, tokens, D/heads), mask (L, tokens) that is added."""
     batch, length, dim = queries.shape
     heads, tokens, width = memory.shape[2:]

@@ -27,18 +27,19 @@ def norm_act(norm: nn.GroupNorm, x: Tensor, shortcut: Tensor | None = None, relu
         scale, shift = film or (None, None)
         out: Tensor = _Fused.apply(x, norm.weight, norm.bias, shortcut, scale, shift, norm.eps, relu)  # type: ignore[no-untyped-call]
         return out
-    out = F.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps)
+    return act(F.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps), shortcut, relu, film)
+
+
+def act(x: Tensor, shortcut: Tensor | None, relu: bool, film: ScaleShift | None) -> Tensor:
+    """What follows a norm: relu(scale * relu(x + shortcut) + shift), scale and shift per image and channel."""
     if shortcut is not None:
-        out = out + shortcut
-    return modulate(F.relu(out) if relu else out, film)
-
-
-def modulate(x: Tensor, film: ScaleShift | None) -> Tensor:
-    """relu(scale * x + shift), each per image and channel; x itself without them."""
-    if film is None:
-        return x
-    scale, shift = film
-    return F.relu(torch.addcmul(shift[:, :, None, None], scale[:, :, None, None], x))
+        x = x + shortcut
+    if relu:
+        x = F.relu(x)
+    if film is not None:
+        scale, shift = film
+        x = F.relu(torch.addcmul(shift[:, :, None, None], scale[:, :, None, None], x))
+    return x
 
 
 if AVAILABLE:

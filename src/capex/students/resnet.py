@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from capex.errors import CapexError
-from capex.students.kernels import WIDTH, ScaleShift, modulate, norm_act
+from capex.students.kernels import WIDTH, ScaleShift, act, norm_act
 
 
 class FrozenBatchNorm(nn.Module):
@@ -40,10 +40,7 @@ def convolve(
     assert isinstance(norm, FrozenBatchNorm)
     scale, shift = norm.affine()
     weight = (conv.weight * scale[:, None, None, None]).to(x.dtype)
-    out = F.conv2d(x, weight, shift.to(x.dtype), conv.stride, conv.padding)
-    if shortcut is not None:
-        out = out + shortcut
-    return modulate(F.relu(out) if relu else out, film)
+    return act(F.conv2d(x, weight, shift.to(x.dtype), conv.stride, conv.padding), shortcut, relu, film)
 
 
 class BasicBlock(nn.Module):

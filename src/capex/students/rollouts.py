@@ -5,7 +5,6 @@ A worker applies actions, judges success, records, and writes whole episodes; it
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -109,7 +108,7 @@ class Slot:
 
 def work(pipe: Connection, plan: Plan) -> None:
     """A worker's life: ("begin", {slot: start}) and ("step", {slot: action}, slots to show) until None; answers {slot: Seen}."""
-    os.environ.setdefault("LP_NUM_THREADS", "1")  # software OpenGL would otherwise start a thread per core in every worker
+    worlds.draw_on_one_core()
     images = np.memmap(plan.images, dtype=np.uint8, mode="r+", shape=(plan.slots, len(plan.cameras), plan.size, plan.size, 3))
     envs: dict[int, Env] = {}
     held: dict[int, Slot] = {}

@@ -148,14 +148,13 @@ class Running:
 
 
 def _begin(job: Job, device: torch.device, announce: Callable[[str], None]) -> Running:
-    settings = job.settings
     demonstrations = data.load(
         job.datasets,
-        window=settings.window,
+        window=job.settings.window,
         uncertified=job.uncertified,
         task=job.task,
         only=job.only,
-        drop_still=settings.still == "drop",
+        drop_still=job.settings.still == "drop",
     )
     spec, weights = describe(job, demonstrations)
     _announce(announce, spec, demonstrations, device)

@@ -275,6 +275,11 @@ def make(name: str, **options: Any) -> Env:
     return env
 
 
+def draw_on_one_core() -> None:
+    """For a process that renders beside others: software OpenGL would otherwise start a thread per core in each of them."""
+    os.environ.setdefault("LP_NUM_THREADS", "1")
+
+
 def unknown_task(world: str, task: str) -> UnknownName:
     """The error for a task that a world does not have."""
     return UnknownName("task", task, tasks(world), where=f" in world '{world}'")
