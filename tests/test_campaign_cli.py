@@ -100,12 +100,16 @@ def test_status_of_a_campaign_that_runs_elsewhere_that_died_and_that_paused(shm)
 
 
 def test_the_forecast_joins_both_uncertainties():
+    def end(board: Board, chain: str, success: bool, cost: float | None) -> None:
+        start = board.lines[chain].episodes
+        board(ev.EpisodeEnded(chain, start, start, success, "", 1, 1, 1, cost, 10.0, ""))
+
     board = Board()
-    board.lines["a"] = line = Line("a", wanted=20)
+    board.lines["a"] = Line("a", wanted=20)
     for success, cost in ((True, 1.0), (False, 2.0)):
-        line.add(success, 1, 1, 10.0, cost)
+        end(board, "a", success, cost)
     assert board.forecast() is None
-    line.add(True, 1, 1, 10.0, 3.0)
+    end(board, "a", True, 3.0)
     forecast = board.forecast()
     assert forecast.usd_per_success == 3.0
     low, high = wilson(2, 3)
@@ -116,14 +120,14 @@ def test_the_forecast_joins_both_uncertainties():
     assert "$3.00 a success (95 %:" in forecast_sentence(forecast)
     board.lines["b"] = Line("b", wanted=3)
     for _ in range(3):
-        board.lines["b"].add(False, 1, 1, 1.0, None)
+        end(board, "b", False, None)
     assert board.forecast().usd_per_success is None
     failing = Board()
     failing.lines["c"] = Line("c", wanted=9)
     for _ in range(4):
-        failing.lines["c"].add(False, 1, 1, 1.0, 0.5)
+        end(failing, "c", False, 0.5)
     assert "at least $" in forecast_sentence(failing.forecast())
-    assert failing.lines["c"].usd_per_success == math.inf
+    assert failing.lines["c"].usd_per_success == (math.inf, math.inf)
     assert "∞" in _text(table(failing, "x"))
 
 

@@ -298,12 +298,15 @@ def test_spend_reserves_settles_and_refuses(tmp_path):
     with pytest.raises(BudgetExceeded) as caught:
         other.reserve(D("0.41"), limit=D(1))
     assert (caught.value.spent, caught.value.asked, caught.value.scope) == (D("0.60"), D("0.41"), "campaign")
-    spend.settle(first, D("0.10"), Usage(1, 2, 3, 4, 4))
+    spend.settle(first, D("0.10"), Usage(1, 2, 3, 4, 4), reply=True)
     second = other.reserve(D("0.90"), limit=D(1))
     assert spend.total() == 1
     other.settle(second, None)
     assert spend.total() == 1
-    assert spend.account() == Account(D("0.10"), D("0.90"), 2, 0, 1, 0, Usage(1, 2, 3, 4, 4))
+    assert spend.account() == Account(D("0.10"), D("0.90"), 2, 0, 1, 0, Usage(1, 2, 3, 4, 4), requests=1, priced=True)
+    assert spend.slots() == {
+        ("kitchen--lift--capex", 7): Account(D("0.10"), attempts=1, tokens=Usage(1, 2, 3, 4, 4), requests=1, priced=True)
+    }
     with pytest.raises(ValueError, match="settled before"):
         spend.settle(second, D(0))
     free = pickle.loads(pickle.dumps(spend))

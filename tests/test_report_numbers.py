@@ -18,6 +18,7 @@ from capex.memory.record import Turn
 from capex.models import Usage
 from capex.report import calibration, compare, costs, experience
 from capex.report.data import load
+from capex.report.sections.calibration import calibration_section
 from capex.report.sections.summary import summary
 from capex.report.sources import group, main_source
 from capex.report.tables import rate
@@ -188,8 +189,22 @@ def test_calibration_is_judged_on_executed_waypoints_as_predicted_before(tmp_pat
     assert stated.mean == pytest.approx((0.9 + 0.9 + 0.9 + 0.95) / 4)
     assert calibrated.mean == pytest.approx((0.9 + 0.9 + 0.6 + 0.2) / 4)
     assert stated.ece == pytest.approx(abs((0.9 + 0.9 + 0.9 + 0.95) / 4 - 0.5))  # all in the highest bin
-    assert calibrated.auroc == pytest.approx((0.5 + 1 + 0 + 1) / 4)
+    assert stated.auroc is calibrated.auroc is None  # two of either label say nothing
     assert [b.count for b in calibrated.bins] == [0, 0, 1, 0, 0, 0, 1, 0, 0, 2]
+
+
+def test_an_auroc_needs_ten_of_either_label(tmp_path):
+    run = runs.new_run(tmp_path / "r", ["capex"], ["CloseFridge"], range(2))
+    chain = run.chain("kitchen", "CloseFridge", "capex")
+    first = [plan(k, [(0.9, 0.9, 1), (0.9, 0.9, 0)]) for k in range(1, 6)]
+    second = [plan(k, [(0.9, 0.6, 1), (0.95, 0.2, 0)]) for k in range(1, 6)]
+    runs.commit(chain, runs.record(start=0, turns=first))
+    runs.commit(chain, runs.record(start=1, turns=second, weights=[0.0] * 8, labels=2))
+    (source,) = runs.sources_of(run.path)
+    assert calibration.calibration(source).predictors[1].auroc == pytest.approx((0.5 + 1 + 0 + 1) / 4)
+    runs.commit(run.chain("kitchen", "CloseFridge", "base"), runs.record(arm="base", start=0, turns=first))
+    section = calibration_section(runs.sources_of(run.path))
+    assert any("5 waypoints reached and 5 not; an AUROC needs 10 of either" in note for note in section.notes)
 
 
 def test_truncation_and_weights_follow_the_labels_seen(synthetic):
@@ -247,10 +262,9 @@ def test_the_campaigns_books_stand_beside_its_records(tmp_path):
     spend.settle(spend.reserve(Decimal("1")), Decimal("0.1"))  # an attempt that was cut off
     spend.reserve(Decimal("0.5"))
     data = load([run.path])
-    problems = []
-    (found,) = costs.books(data.runs, group(data)[0], problems)
+    (found,) = costs.books(data.runs, group(data)[0])
     assert (found.account.settled_usd, found.account.held_usd, found.recorded) == (Decimal("0.35"), Decimal("0.5"), Decimal("0.25"))
-    assert problems == []
+    assert found.open == 1
 
 
 def test_equal_runs_are_pooled_and_said_so_unequal_ones_are_not(tmp_path):

@@ -210,7 +210,7 @@ def run_episode(
     tell(Ended(end, success))
     pictures = {hashlib.sha256(png).hexdigest(): png for png in (first.images.values() if first else ())}
     exterior = {c.name for c in spec.cameras if c.kind == "exterior"}
-    totals = ledger.totals.as_json() if ledger is not None else {}
+    totals = ledger.as_json() if ledger is not None else {}
     record = EpisodeRecord(
         world=spec.world,
         task=spec.task,

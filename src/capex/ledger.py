@@ -146,7 +146,7 @@ class Totals:
         usage = attempt.usage if attempt.billed != "no" else None
         lost = attempt.billed if attempt.usage is None else "no"
         return Totals(
-            self.requests + (attempt.status in ("ok", "incomplete")),
+            self.requests + attempt.replied,
             self.attempts + 1,
             _plus(self.tokens, usage),
             self.known_usd + (spent or 0),
@@ -169,7 +169,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Account:
-    """What a campaign has spent, killed processes and discarded episodes included."""
+    """What a campaign, or one start of a chain, has spent, killed processes and discarded episodes included."""
 
     settled_usd: Decimal = Decimal(0)  # of attempts whose cost is known
     held_usd: Decimal = Decimal(0)  # worst cases of the others: unsettled, or settled without a known cost
@@ -178,11 +178,40 @@ class Account:
     unknown: int = 0  # settled without a known cost
     overruns: int = 0  # cost more than was reserved: the price or the bound on tokens is wrong
     tokens: Usage = NOTHING
+    requests: int = 0  # attempts that returned a reply
+    priced: bool = False  # whether any attempt had a worst case in dollars
 
     @property
     def total_usd(self) -> Decimal:
         """What counts against the campaign's budget."""
         return self.settled_usd + self.held_usd
+
+    def reserve(self, usd: Decimal | None) -> Account:
+        """The account with one more attempt under way, of which this is the worst case (None: no price)."""
+        return replace(
+            self,
+            held_usd=self.held_usd + (usd or 0),
+            attempts=self.attempts + 1,
+            unsettled=self.unsettled + 1,
+            priced=self.priced or usd is not None,
+        )
+
+    def settle(self, reserved: Decimal | None, usd: Decimal | None, usage: Usage | None, reply: bool) -> Account:
+        """The account after an attempt ended; one whose cost is not known stays held at its worst case."""
+        known = usd is not None
+        return replace(
+            self,
+            settled_usd=self.settled_usd + (usd or 0),
+            held_usd=self.held_usd - ((reserved or 0) if known else 0),
+            unsettled=self.unsettled - 1,
+            unknown=self.unknown + (not known),
+            overruns=self.overruns + (usd is not None and reserved is not None and usd > reserved),
+            tokens=_plus(self.tokens, usage),
+            requests=self.requests + reply,
+        )
+
+
+Slot = tuple[str, int]  # a start of a chain: the chain's name and the start's index
 
 
 class Spend:
@@ -197,8 +226,9 @@ class Spend:
         self.path = path
         self._guard = threading.Lock()
         self._read = 0  # bytes of whole lines taken into the account
-        self._open: dict[str, Decimal | None] = {}
+        self._open: dict[str, tuple[Decimal | None, Slot | None]] = {}
         self._account = Account()
+        self._slots: dict[Slot, Account] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Spend, (self.path,)
@@ -216,18 +246,24 @@ class Spend:
             self._append(file, {**(labels or {}), "reserve": ticket, "usd": _text(usd)})
         return ticket
 
-    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None) -> None:
-        """Put what an attempt cost in the place of its reservation; None, not known, leaves the reserved amount counted."""
+    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False) -> None:
+        """Replace a reservation with the actual cost; None, not known, leaves the reserved amount counted. `reply`: the model answered."""
         if usd is not None:
             _check(usd)
         with self._exclusive() as file:
             if ticket not in self._open:
                 raise ValueError(f"reservation {ticket} was settled before or never made in {self.path}")
-            self._append(file, {"settle": ticket, "usd": _text(usd), "tokens": None if usage is None else vars(usage)})
+            tokens = None if usage is None else vars(usage)
+            self._append(file, {"settle": ticket, "usd": _text(usd), "tokens": tokens, "reply": reply})
 
     def total(self) -> Decimal:
         """Dollars that count as spent, over all processes; reads only what was appended since the last look."""
         return self.account().total_usd
+
+    def slots(self) -> Mapping[Slot, Account]:
+        """The same for each start of each chain."""
+        self.account()
+        return self._slots
 
     def account(self) -> Account:
         """The same with its parts; needs no right to write."""
@@ -289,21 +325,19 @@ class Spend:
         usd = None if row["usd"] is None else Decimal(row["usd"])
         if usd is not None:
             _check(usd)
-        account = self._account
         if "reserve" in row:
-            self._open[row["reserve"]] = usd
-            held = account.held_usd + (usd or 0)
-            self._account = replace(account, held_usd=held, attempts=account.attempts + 1, unsettled=account.unsettled + 1)
+            slot = (str(row["chain"]), int(row["episode"])) if "chain" in row and "episode" in row else None
+            self._open[row["reserve"]] = usd, slot
+            self._account = self._account.reserve(usd)
+            if slot is not None:
+                self._slots[slot] = self._slots.get(slot, Account()).reserve(usd)
             return
-        tokens = _plus(account.tokens, None if row["tokens"] is None else Usage(**row["tokens"]))
-        reserved = self._open.pop(row["settle"])
-        account = replace(account, unsettled=account.unsettled - 1, tokens=tokens)
-        if usd is None:
-            self._account = replace(account, unknown=account.unknown + 1)
-            return
-        over = account.overruns + (reserved is not None and usd > reserved)
-        held = account.held_usd - (reserved or 0)
-        self._account = replace(account, settled_usd=account.settled_usd + usd, held_usd=held, overruns=over)
+        usage = None if row["tokens"] is None else Usage(**row["tokens"])
+        reply = bool(row.get("reply", usage is not None))  # older files do not say
+        reserved, slot = self._open.pop(row["settle"])
+        self._account = self._account.settle(reserved, usd, usage, reply)
+        if slot is not None:
+            self._slots[slot] = self._slots[slot].settle(reserved, usd, usage, reply)
 
 
 class Spending(Protocol):
@@ -312,8 +346,8 @@ class Spending(Protocol):
     def reserve(self, usd: Decimal | None, *, limit: Decimal | None = None, labels: Mapping[str, str | int] | None = None) -> str:
         """Set aside the worst case of an attempt; refuse when that would exceed the limit."""
 
-    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None) -> None:
-        """Put what an attempt cost in the place of its reservation."""
+    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False) -> None:
+        """Replace a reservation with the actual cost."""
 
 
 @dataclass
@@ -342,6 +376,10 @@ class Ledger:
             raise ValueError("a campaign's dollar budget needs the campaign's Spend")
         self._campaign_limit = min(limits, default=None)
 
+    def as_json(self) -> dict[str, Any]:
+        """The totals for a record, and what is held at its worst case because its cost is not known, if anything is."""
+        return self.totals.as_json() | ({"held_usd": float(self._held)} if self._held else {})
+
     @property
     def spent_usd(self) -> Decimal | None:
         """Dollars that count against the episode's budget; None without a price."""
@@ -369,7 +407,8 @@ class Ledger:
             self._held -= worst
             self.overruns += spent > worst
         if self.spend is not None and ticket is not None:
-            self.spend.settle(ticket, spent, attempt.usage if attempt.billed != "no" else None)
+            usage = attempt.usage if attempt.billed != "no" else None
+            self.spend.settle(ticket, spent, usage, reply=attempt.replied)
 
     def again(self, request: Request, number: int, attempt: Attempt) -> None:
         """Count an attempt that was paid for before the episode was cut off; its reservation and settlement stand in the spend already."""

@@ -39,7 +39,7 @@ from capex.errors import CapexError
 from capex.pose import Array
 
 TEMPORARY = ".writing-"
-EXCHANGES = "exchanges.jsonl"
+EXCHANGES, EXCHANGE_TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 WRITERS = ".writers"
@@ -116,8 +116,28 @@ class Chain:
             yield
 
     def unfinished(self, index: int) -> Path:
-        """The exchanges that a cut-off attempt at a start had paid for; the file exists only if there are some."""
+        """The exchanges that a cut-off attempt at a start had paid for; the file exists only if there are some. 0007.times has their wall
+        times, as far as they were kept.
+        """
         return self.path / "unfinished" / f"{index:04d}.jsonl"
+
+    def leave(self, index: int, exchanges: bytes, times: bytes | None) -> None:
+        """Leave exchanges for the next attempt at a start."""
+        place = self.unfinished(index)
+        place.parent.mkdir(exist_ok=True)
+        if times is not None:
+            write_bytes(place.with_suffix(".times"), times)
+        write_bytes(place, exchanges)
+
+    def left(self, index: int) -> tuple[bytes, bytes | None] | None:
+        """The exchanges left for the next attempt at a start with their times; None where there are none."""
+        place = self.unfinished(index)
+        return (place.read_bytes(), _bytes_of(place.with_suffix(".times"))) if place.is_file() else None
+
+    def forget_unfinished(self, index: int) -> None:
+        """An attempt at the start is whole: nothing is left to continue."""
+        for path in (self.unfinished(index), self.unfinished(index).with_suffix(".times")):
+            path.unlink(missing_ok=True)
 
     def sweep(self, *, everything: bool = False) -> None:
         """Remove what a killed process left half-written, and keep the exchanges in it; what a living one is writing stays.
@@ -137,6 +157,8 @@ class Chain:
         if not log.is_file() or (place.is_file() and place.stat().st_size >= log.stat().st_size):
             return
         place.parent.mkdir(exist_ok=True)
+        if (times := folder / EXCHANGE_TIMES).is_file():
+            os.replace(times, place.with_suffix(".times"))
         os.replace(log, place)
         _flush_folder(place.parent)
 
@@ -165,7 +187,7 @@ class EpisodeWriter:
         """Keep an attempt that an error invalidated, apart from the episodes. `continues`: the next one begins with its exchanges."""
         place = self._finish(self._invalid_place(), record, timing, steps)
         if continues and (place / EXCHANGES).is_file():
-            self._leave((place / EXCHANGES).read_bytes())
+            self._chain.leave(self._index, (place / EXCHANGES).read_bytes(), _bytes_of(place / EXCHANGE_TIMES))
         return place
 
     def _invalid_place(self) -> Path:
@@ -173,18 +195,14 @@ class EpisodeWriter:
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self._index:04d}-{self._chain.invalid_count(self._index) + 1}"
 
-    def _leave(self, exchanges: bytes) -> None:
-        self._chain.unfinished(self._index).parent.mkdir(exist_ok=True)
-        write_bytes(self._chain.unfinished(self._index), exchanges)
-
-    def adopt(self, files: Mapping[str, bytes], *, invalid: bool = False, unfinished: bytes | None = None) -> Path:
+    def adopt(self, files: Mapping[str, bytes], *, invalid: bool = False, unfinished: tuple[bytes, bytes | None] | None = None) -> Path:
         """Take over an attempt that was written on another machine: its files by their names, and what it leaves unfinished."""
         for name, content in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_bytes(self.folder / name, content)
         place = self._rename(self._invalid_place() if invalid else self._chain.episode(self._index))
         if unfinished is not None:
-            self._leave(unfinished)
+            self._chain.leave(self._index, *unfinished)
         return place
 
     def discard(self) -> None:
@@ -213,7 +231,7 @@ class EpisodeWriter:
             _flush_folder(folder)
         os.rename(self.folder, place)
         _flush_folder(place.parent)
-        self._chain.unfinished(self._index).unlink(missing_ok=True)
+        self._chain.forget_unfinished(self._index)
         self._hold.close()
         return place
 
@@ -287,6 +305,10 @@ def read_steps(episode: Path) -> dict[str, Any]:
     """The arrays of an episode's steps.npz."""
     with np.load(episode / "steps.npz", allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

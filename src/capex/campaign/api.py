@@ -104,7 +104,8 @@ def collect(
     spend = Spend(run.path / SPEND)
     setup = Setup(work, settings.model if model is None or isinstance(model, str) else ready.model, run.path / SPEND)
     with contextlib.ExitStack() as stack:
-        chains, board = _chains(settings, ready.specs, run, stack, pauses or Pauses(), retry_invalid)
+        board = Board(spend=spend)
+        chains = _chains(settings, ready.specs, run, board, stack, pauses or Pauses(), retry_invalid)
         tell: Callable[[ev.Event], None] = lambda event: watch(event, board) if watch is not None else None  # noqa: E731
         todo = [c.plan.remaining() for c in chains]
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
@@ -150,10 +151,16 @@ def _refuse_an_empty_purse(ready: Prepared) -> None:
 
 
 def _chains(
-    settings: Settings, specs: Mapping[tuple[str, str], Spec], run: Run, stack: contextlib.ExitStack, pauses: Pauses, retry_invalid: bool
-) -> tuple[list[ChainRun], Board]:
-    """The chains of the campaign, owned and swept, and the board with what they hold already."""
-    chains, board = [], Board()
+    settings: Settings,
+    specs: Mapping[tuple[str, str], Spec],
+    run: Run,
+    board: Board,
+    stack: contextlib.ExitStack,
+    pauses: Pauses,
+    retry_invalid: bool,
+) -> list[ChainRun]:
+    """The chains of the campaign, owned and swept; what they hold already goes onto the board."""
+    chains = []
     for (world, task), spec in specs.items():
         for arm in settings.arms:
             chain = run.chain(world, task, arm.name)
@@ -174,7 +181,7 @@ def _chains(
             board.add_chain(loaded, None, settings.until_successes)
             line = board.lines[chain.path.name]
             line.wanted = None if remaining is None else line.episodes + plan.invalid + remaining
-    return chains, board
+    return chains
 
 
 def _engine(settings: Settings, setup: Setup, model: Model, useful: int) -> Engine:

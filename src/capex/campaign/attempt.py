@@ -136,7 +136,7 @@ def run_attempt(
     progress = _Progress(ledger, tell)
     turn = Turn(core or Core(), progress.phase)
     if (paid := chain.unfinished(place.start)).is_file():
-        model = Continued(model, paid)
+        model = Continued(model, paid, turn.replay)
     with turn:
         writer = chain.begin(place.start)
         log = _Guarded(ExchangeLog(writer.folder, model, work.images if work.keep_all_images else None), turn)
@@ -176,8 +176,8 @@ def run_attempt(
             continues = bool(kind) and kind not in OWN_FAULT
             note: dict[str, Any] = {"task": env.spec.task, "arm": arm.name, "start": {"index": place.start, "seed": work.seed}}
             note |= {"model": model.name, "error": str(error), "counts": counts, "continues": continues, "position": place.position}
-            note |= {"ledger": ledger.totals.as_json()}
-            times = {"episode_s": seconds, "unix_time": time.time()}
+            note |= {"ledger": ledger.as_json()}
+            times = {"episode_s": seconds, "unix_time": time.time(), "answered_s": progress.answered_s}
             return Invalid(error, lasting, counts, seconds, writer.commit_invalid(scrub(note), times, {}, continues=continues))
         except BudgetExceeded as spent:
             writer.cut_off()
@@ -221,6 +221,7 @@ class _Progress:
         self._ledger, self._tell = ledger, tell
         self._phase = "queueing"
         self._decision = self._steps = self.requests = 0
+        self.answered_s = 0.0  # that the model took for the answers so far: what a continuing attempt need not wait for again
 
     def phase(self, phase: str) -> None:
         """What the episode does now."""
@@ -235,6 +236,7 @@ class _Progress:
             self._decision = event.number
         elif isinstance(event, Replied):
             self.requests += 1
+            self.answered_s += event.reply.seconds
         elif isinstance(event, Executed):
             self._steps += sum(outcome.steps for outcome in event.outcomes)
         elif isinstance(event, Ended):

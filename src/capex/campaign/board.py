@@ -9,9 +9,11 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from decimal import Decimal
 
+from capex.accounts import Taken, by_start, of_account
 from capex.campaign import events as ev
+from capex.ledger import Account, Slot, Spend
 from capex.run import LoadedChain
 from capex.stats import wilson
 
@@ -30,27 +32,31 @@ class Line:
     successes: int = 0
     judged: int = 0  # episodes with a verdict: on a real robot a person gives it later
     invalid: int = 0
-    requests: int = 0
     steps: int = 0
-    seconds: float = 0.0
-    costs: list[float] = field(default_factory=list)  # of episodes whose cost is known
-    unknown_costs: int = 0
-    invalid_usd: float = 0.0
+    taken: dict[int, Taken] = field(default_factory=dict)  # by start, of attempts that are over
+    solved: dict[int, bool] = field(default_factory=dict)  # by start, whether its episode achieved the task
     now: dict[int, ev.EpisodeMoved] = field(default_factory=dict)  # by start, the attempts under way
     state: str = ""  # paused, done, stopped, with the reason
     paused_until: float | None = None  # unix time
 
     @property
-    def usd(self) -> float | None:
-        """Dollars of all attempts; None when one of them is not known."""
-        return None if self.unknown_costs else sum(self.costs) + self.invalid_usd
+    def all_taken(self) -> Taken:
+        """What all attempts took together."""
+        return sum(self.taken.values(), Taken())
 
     @property
-    def usd_per_success(self) -> float | None:
-        """Cost of all attempts over the successes; infinite without one."""
+    def usd(self) -> tuple[float, float] | None:
+        """Dollars of all attempts: known, and at most if everything that may have been billed was; None where there is no price."""
+        usd = self.all_taken.usd
+        return None if usd is None else (float(usd[0]), float(usd[1]))
+
+    @property
+    def usd_per_success(self) -> tuple[float, float] | None:
+        """Cost of all attempts over the successes, from known to at most; infinite without one."""
         if self.usd is None or not self.episodes:
             return None
-        return self.usd / self.successes if self.successes else math.inf
+        low, high = self.usd
+        return (low / self.successes, high / self.successes) if self.successes else (math.inf, math.inf)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -67,45 +73,52 @@ class Line:
             return (self.until - self.successes) / rate if rate else None
         return None if self.wanted is None else max(0, self.wanted - self.episodes - self.invalid)
 
-    def add(self, success: bool | None, requests: int, steps: int, seconds: float, cost_usd: float | None) -> None:
+    def add(self, start: int, success: bool | None, steps: int) -> None:
         """One more whole episode."""
         self.episodes += 1
         self.judged += success is not None
         self.successes += success is True
-        self.requests += requests
+        self.solved[start] = success is True
         self.steps += steps
-        self.seconds += seconds
-        if cost_usd is None:
-            self.unknown_costs += 1
-        else:
-            self.costs.append(cost_usd)
 
 
 class Board:
     """The lines of a campaign. Feed it events; it is cheap to ask at any moment."""
 
-    def __init__(self, chains: Iterable[LoadedChain] = ()):
+    def __init__(self, chains: Iterable[LoadedChain] = (), spend: Spend | None = None):
+        """`spend`: the campaign's spend.jsonl, which knows what attempts cost that left no record."""
         self.lines: dict[str, Line] = {}
         self.began = time.monotonic()
         self.given_hours_left: float | None = None  # what a driver elsewhere says
+        self._spend = spend
         self._fresh_episodes, self._fresh_seconds = 0, 0.0  # of this command: what time left goes by
+        slots = self._slots()
         for chain in chains:
-            self.add_chain(chain)
+            self.add_chain(chain, slots=slots)
 
-    def add_chain(self, chain: LoadedChain, wanted: int | None = None, until: int | None = None) -> None:
+    def add_chain(
+        self, chain: LoadedChain, wanted: int | None = None, until: int | None = None, *, slots: Mapping[Slot, Account] | None = None
+    ) -> None:
         """A chain as the run directory holds it."""
         line = self.lines[chain.name] = Line(chain.name, wanted, until)
         for episode in chain.episodes:
-            r = episode.record
-            line.add(r.success, r.requests, r.steps, episode.seconds, r.cost_usd)
-        for attempt in chain.invalid:
-            self._invalid(line, attempt.record)
+            line.add(episode.index, episode.record.success, episode.record.steps)
+        line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
+        line.taken = by_start(chain, self._slots() if slots is None else slots)
 
-    @staticmethod
-    def _invalid(line: Line, record: Mapping[str, Any]) -> None:
-        line.invalid += bool(record.get("counts"))
-        if not record.get("continues"):  # otherwise its cost is part of the episode that continued it
-            line.invalid_usd += record.get("ledger", {}).get("known_cost_usd") or 0.0
+    def _slots(self) -> Mapping[Slot, Account]:
+        return {} if self._spend is None else self._spend.slots()
+
+    def _over(self, line: Line, start: int, seconds: float = 0.0, ended: ev.EpisodeEnded | None = None) -> None:
+        """An attempt at a start is over: its start took what spend.jsonl says, or, without one, what the event says."""
+        line.now.pop(start, None)
+        before = line.taken.get(start, Taken())
+        account = self._slots().get((line.chain, start))
+        if account is not None:
+            line.taken[start] = of_account(account, before.seconds + seconds)
+        elif ended is not None:
+            usd = None if ended.cost_usd is None else (Decimal(str(ended.cost_usd)),) * 2
+            line.taken[start] = before + Taken(ended.requests, ended.requests, usd, None, seconds)
 
     def __call__(self, event: ev.Event) -> None:
         """Take an event in."""
@@ -118,15 +131,15 @@ class Board:
         elif isinstance(event, ev.EpisodeMoved):
             line.now[event.start] = event
         elif isinstance(event, ev.EpisodeEnded):
-            line.now.pop(event.start, None)
-            line.add(event.success, event.requests, event.steps, event.seconds, event.cost_usd)
+            line.add(event.start, event.success, event.steps)
+            self._over(line, event.start, event.seconds, event)
             self._fresh_episodes += 1
             self._fresh_seconds += event.seconds
         elif isinstance(event, ev.AttemptInvalid):
-            line.now.pop(event.start, None)
             line.invalid += event.then == "recorded as invalid"
+            self._over(line, event.start)
         elif isinstance(event, ev.AttemptCutOff):
-            line.now.pop(event.start, None)
+            self._over(line, event.start)
         elif isinstance(event, ev.ChainPaused):
             line.state, line.paused_until = f"paused: {event.reason}", time.time() + event.seconds
         elif isinstance(event, ev.ChainEnded):
@@ -137,9 +150,9 @@ class Board:
         """All chains together."""
         total = Line("total")
         for line in self.lines.values():
-            for name in ("episodes", "successes", "judged", "invalid", "requests", "steps", "seconds", "unknown_costs", "invalid_usd"):
+            for name in ("episodes", "successes", "judged", "invalid", "steps"):
                 setattr(total, name, getattr(total, name) + getattr(line, name))
-            total.costs += line.costs
+            total.taken[len(total.taken)] = line.all_taken
         wanted = [line.wanted for line in self.lines.values()]
         total.wanted = None if None in wanted else sum(w or 0 for w in wanted)
         return total
@@ -161,26 +174,29 @@ class Board:
         """What a success and the rest will cost, once there are three episodes.
 
         Cost per success is C / p with the mean cost C of an episode and the success rate p. Its interval joins Wilson's for p with the
-        normal one for the mean of C, on the logarithmic scale; without a success only a lower bound is known.
+        normal one for the mean of C, on the logarithmic scale; without a success only a lower bound is known. Where the bill of some
+        requests is not known, the lower end takes what is known, the upper end what they may have cost at most, and there is no middle.
         """
         total = self.total
         if total.episodes < FORECAST_AFTER:
             return None
-        hours = self.hours_left
-        if total.usd is None or not total.costs:
-            return ev.Forecast(total.episodes, total.successes, None, None, None, None, None, None, hours)
-        n, mean = total.episodes, total.usd / total.episodes
-        spread = math.sqrt(sum((c - mean) ** 2 for c in total.costs) / max(1, n - 1))
+        hours, n = self.hours_left, total.episodes
+        if total.usd is None:
+            return ev.Forecast(n, total.successes, None, None, None, None, None, None, hours)
+        known, most = (usd / n for usd in total.usd)
+        costs = [
+            float(taken.usd[0]) for line in self.lines.values() for start, taken in line.taken.items() if taken.usd and start in line.solved
+        ]
+        spread = math.sqrt(sum((c - known) ** 2 for c in costs) / max(1, n - 1))
         error = Z * spread / math.sqrt(n)
         p_low, p_high = total.interval
         p = total.successes / n
-        relative = error / mean if mean else 0.0
         low = high = middle = None
-        if mean:
-            middle = mean / p if p else None
+        if most:
+            middle = known / p if p and known == most else None
             rate = p or p_high
-            low = mean / rate * math.exp(-math.hypot(relative, math.log(p_high / rate)))
-            high = mean / p * math.exp(math.hypot(relative, math.log(p / p_low))) if p else None
+            low = known / rate * math.exp(-math.hypot(error / known if known else 0.0, math.log(p_high / rate)))
+            high = most / p * math.exp(math.hypot(error / most, math.log(p / p_low))) if p else None
         left = [line.left for line in self.lines.values()]
         rest = None if any(x is None for x in left) else sum(x or 0.0 for x in left)
         return ev.Forecast(
@@ -189,8 +205,8 @@ class Board:
             usd_per_success=middle,
             usd_per_success_low=low,
             usd_per_success_high=high,
-            rest_usd=None if rest is None else rest * mean,
-            rest_usd_low=None if rest is None else max(0.0, rest * (mean - error)),
-            rest_usd_high=None if rest is None else rest * (mean + error),
+            rest_usd=rest * known if rest is not None and known == most else None,
+            rest_usd_low=None if rest is None else max(0.0, rest * (known - error)),
+            rest_usd_high=None if rest is None else rest * (most + error),
             hours_left=hours,
         )

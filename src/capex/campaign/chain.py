@@ -164,7 +164,7 @@ def _read_settled(chain: Chain, retry_invalid: bool) -> dict[int, _Settled]:
         if place in found:
             raise CapexError(f"{chain.path} is damaged: the starts {found[place].start} and {index} both stand at place {place}")
         found[place] = _Settled(index, record)
-        chain.unfinished(index).unlink(missing_ok=True)
+        chain.forget_unfinished(index)
     for start, place in _recorded_invalid(chain).items() if not retry_invalid else ():
         found.setdefault(place, _Settled(start, None))
     return found

@@ -36,14 +36,16 @@ class Core:
 
 @dataclass
 class Turn:
-    """One episode's use of a core. Its clock stands still while the episode queues for the core, so that wall times, and what ends by
-    them, do not depend on how many episodes share it.
+    """One episode's use of a core. Its clock stands still while the episode queues for the core, and runs on by what the model took when
+    an answer comes from the log of a cut-off attempt: wall times, and what ends by them, depend neither on how many episodes share the
+    core nor on how often the episode was cut off.
     """
 
     core: Core
     phase: Callable[[str], None] = lambda phase: None  # told: "queueing", "simulating", "waiting"
     queued_s: float = 0.0
     model_s: float = 0.0
+    replayed_s: float = 0.0  # of model_s, what was waited for before this attempt
 
     def __enter__(self) -> Turn:
         self._take()
@@ -53,8 +55,12 @@ class Turn:
         self.core.give()
 
     def clock(self) -> float:
-        """Seconds, without those spent queueing."""
-        return time.monotonic() - self.queued_s
+        """Seconds, without those spent queueing and with those that replayed answers took when they were given."""
+        return time.monotonic() - self.queued_s + self.replayed_s
+
+    def replay(self, seconds: float) -> None:
+        """An answer is taken from a log; the model took this long to give it."""
+        self.replayed_s += seconds
 
     def check(self, *_: object) -> None:
         """Raise Stopped if the campaign stops at once."""
@@ -86,9 +92,9 @@ class Waiting:
             return self._model.complete(request, observer)
         turn.core.give()
         turn.phase("waiting")
-        asked = time.monotonic()
+        asked, replayed_s = time.monotonic(), turn.replayed_s
         try:
             return self._model.complete(request, observer)
         finally:
-            turn.model_s += time.monotonic() - asked
+            turn.model_s += time.monotonic() - asked + turn.replayed_s - replayed_s
             turn._take()

@@ -261,3 +261,4 @@ def from_live(board: Board, note: dict[str, Any]) -> None:
             line.wanted, line.until = chain["wanted"], chain["until"]
             line.state, line.paused_until = chain["state"], chain["paused_until"]
             line.now = {m["start"]: ev.EpisodeMoved(name, **m) for m in chain["now"]}
+            line.taken = {start: taken for start, taken in line.taken.items() if start not in line.now}  # what runs has not ended

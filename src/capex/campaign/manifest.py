@@ -117,6 +117,7 @@ def _fork(run: Run, settings: Settings, wanted: dict[str, Any], price: Mapping[s
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         episodes: dict[str, list[int]] = {}
+        invalid: dict[str, list[str]] = {}
         for world, task in settings.tasks:
             for arm in settings.arms:
                 source, target = run.chain(world, task, arm.name), Run(scratch).chain(world, task, arm.name)
@@ -125,7 +126,11 @@ def _fork(run: Run, settings: Settings, wanted: dict[str, Any], price: Mapping[s
                         shutil.copytree(folder, target.path / kind / folder.name, copy_function=_link)
                 if found := source.finished():
                     episodes[source.path.name] = found
-        origin = {"run": run.path.name, "changed": [vars(c) for c in changed], "episodes": episodes}
+                if names := [p.name for p in source.invalid()]:
+                    invalid[source.path.name] = names
+        origin = {"run": run.path.name, "changed": [vars(c) for c in changed], "episodes": episodes, "invalid": invalid}
+        if earlier := run.manifest.get("forked_from"):
+            origin["forked_from"] = earlier
         fields = {
             "settings": wanted,
             "plan": settings.plan,

@@ -76,7 +76,8 @@ class Status:
 def read_status(path: Path) -> Status:
     """Read everything there is; nothing is changed."""
     run = load_run(path)
-    board = Board(run.chains)
+    spend = Spend(run.path / SPEND)
+    board = Board(run.chains, spend)
     live = _live(run.path)
     if live is not None:
         from_live(board, live)
@@ -88,8 +89,7 @@ def read_status(path: Path) -> Status:
             line.until = plan["until_successes"]
             held = {e.index for e in chain.episodes}
             line.wanted = None if line.until is not None else len(held | set(plan["starts"]))
-    spend = run.path / SPEND
-    account = Spend(spend).account() if spend.is_file() else None
+    account = spend.account() if spend.path.is_file() else None
     size = sum(f.stat().st_size for f in run.path.rglob("*") if f.is_file())
     return Status(run, board, live is not None, _state(board, live), account, size)
 
@@ -128,9 +128,12 @@ def _line_json(line: Line) -> dict[str, Any]:
         "successes": line.successes,
         "interval": [low, high],
         "invalid": line.invalid,
-        "requests": line.requests,
-        "usd": line.usd,
-        "usd_per_success": None if each is None or math.isinf(each) else each,
+        "requests": line.all_taken.requests,
+        "seconds": line.all_taken.seconds,
+        "usd": None if line.usd is None else line.usd[0],
+        "usd_at_most": None if line.usd is None else line.usd[1],
+        "usd_per_success": None if each is None or math.isinf(each[0]) else each[0],
+        "usd_per_success_at_most": None if each is None or math.isinf(each[1]) else each[1],
         "state": line.state,
         "now": [vars(moved) for moved in line.now.values()],
     }

@@ -108,7 +108,7 @@ def _cells(line: Line, one_world: bool) -> dict[str, str]:
         "now": escape(doing or state),
         "decision": ",".join(str(m.decision) for m in now),
         "steps": ",".join(str(m.steps) for m in now),
-        "$": "" if line.usd is None or not line.episodes else f"{line.usd:.2f}",
+        "$": "" if line.usd is None or not line.episodes else span(*line.usd),
         "$/success": per_success(line),
     }
 
@@ -116,9 +116,14 @@ def _cells(line: Line, one_world: bool) -> dict[str, str]:
 def per_success(line: Line) -> str:
     """Dollars a success, where they are known."""
     value = line.usd_per_success
-    if value is None:
-        return ""
-    return "∞" if math.isinf(value) else f"{value:.2f}"
+    return "" if value is None else span(*value)
+
+
+def span(low: float, high: float) -> str:
+    """Dollars: one amount, or from what is known to what may have been billed at most."""
+    if math.isinf(low):
+        return "∞"
+    return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f}-{high:.2f}"
 
 
 def duration(seconds: float) -> str:
@@ -168,12 +173,19 @@ def forecast_sentence(f: ev.Forecast) -> str:
     head = f"forecast after {f.episodes} episodes ({f.successes} successes): "
     parts = []
     if f.usd_per_success_low is not None:
-        if f.usd_per_success is None or f.usd_per_success_high is None:
+        if f.usd_per_success_high is None:
             parts.append(f"at least ${f.usd_per_success_low:.2f} a success (95 %)")
         else:
-            parts.append(f"${f.usd_per_success:.2f} a success (95 %: {f.usd_per_success_low:.2f} to {f.usd_per_success_high:.2f})")
-    if f.rest_usd is not None and f.rest_usd_low is not None and f.rest_usd_high is not None:
-        parts.append(f"${f.rest_usd:.2f} for the rest (95 %: {f.rest_usd_low:.2f} to {f.rest_usd_high:.2f})")
+            parts.append(_interval(f.usd_per_success, f.usd_per_success_low, f.usd_per_success_high, "a success"))
+    if f.rest_usd_low is not None and f.rest_usd_high is not None:
+        parts.append(_interval(f.rest_usd, f.rest_usd_low, f.rest_usd_high, "for the rest"))
     if f.hours_left is not None:
         parts.append(f"about {duration(3600 * f.hours_left)} left")
     return head + ("; ".join(parts) or "nothing can be said yet")
+
+
+def _interval(middle: float | None, low: float, high: float, what: str) -> str:
+    """Dollars with their interval; without a middle where the bill of some requests is not known."""
+    if middle is None:
+        return f"${low:.2f} to ${high:.2f} {what} (95 %; some requests may have been billed)"
+    return f"${middle:.2f} {what} (95 %: {low:.2f} to {high:.2f})"

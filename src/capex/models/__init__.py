@@ -155,6 +155,12 @@ class Attempt:
     answer: Answer | None = None
     body: Mapping[str, Any] | str | None = None  # the response as received
     headers: Mapping[str, str] = field(default_factory=dict)  # allow-listed ones only
+    waited_s: float = 0.0  # before it was sent, because the attempt before it had failed
+
+    @property
+    def replied(self) -> bool:
+        """Whether the model answered: only such attempts count as requests."""
+        return self.status in ("ok", "incomplete")
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,11 @@ class Reply:
     attempts: tuple[Attempt, ...]
     incomplete: bool = False  # cut off by the token limit; billed all the same
     replay: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Wall time from the first attempt to the answer, the waits between attempts included."""
+        return sum(a.waited_s + a.latency_s for a in self.attempts)
 
     def as_message(self) -> AssistantMessage:
         """The reply as part of the next round's request."""

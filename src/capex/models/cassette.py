@@ -40,7 +40,7 @@ class Recorded:
         with open(self.log, "rb") as lines:
             lines.seek(self.offset)
             rows = [json.loads(lines.readline()) for _ in range(self.count)]
-        return [attempt_from(row, latency) for row, latency in zip(rows, itertools.chain(times, itertools.repeat(0.0)), strict=False)]
+        return [attempt_from(row, **took) for row, took in zip(rows, itertools.chain(times, itertools.repeat({})), strict=False)]
 
     def described(self) -> Mapping[str, Any]:
         """What was asked."""

@@ -7,6 +7,7 @@ world is deterministic and memory is what it was, so the requests repeat; at the
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +17,13 @@ from capex.models.retry import as_reply
 
 
 class Continued:
-    """A model whose first answers come from a log. Observers are told of those as attempts made `again`: counted, not paid."""
+    """A model whose first answers come from a log. Observers are told of those as attempts made `again`: counted, not paid.
 
-    def __init__(self, model: Model, log: Path):
-        self._model = model
+    `waited` is told how many seconds the model took for each answer when it was given: the episode has waited for it, though not now.
+    """
+
+    def __init__(self, model: Model, log: Path, waited: Callable[[float], None] = lambda seconds: None):
+        self._model, self._waited = model, waited
         self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
         self.tools_in_text = bool(getattr(model, "tools_in_text", False))
         self.computes_here = bool(getattr(model, "computes_here", False))
@@ -33,7 +37,9 @@ class Continued:
         for number, attempt in enumerate(attempts, start=1):
             if observer is not None:
                 observer.again(request, number, attempt)
-        return as_reply(attempts)
+        reply = as_reply(attempts)
+        self._waited(reply.seconds)
+        return reply
 
     def _logged(self, request: Request) -> list[Attempt]:
         """The attempts that ended in an answer to this request; none when the log has ended or tells of another request."""

@@ -70,7 +70,7 @@ class ExchangeLog:
             "body": body,
         }
         _append(self.folder / LOG, scrub(line, secrets()))
-        _append(self.folder / TIMES, {"hash": request.hash, "number": number, "latency_s": round(attempt.latency_s, 4)})
+        _append(self.folder / TIMES, {"hash": request.hash, "number": number, **_times(attempt)})
 
     def again(self, request: Request, number: int, attempt: Attempt) -> None:
         """An attempt that was made and paid for before the episode was cut off: written as if it were made now."""
@@ -91,15 +91,27 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
             yield line
 
 
-def read_times(path: Path) -> list[float]:
-    """Wall times in seconds, in the order of the log; empty where they were stripped."""
-    place = path.with_name(TIMES)
+def times_of(log: Path) -> Path:
+    """Where the wall times of a log lie: beside it, under its own name where it has one."""
+    return log.with_name(TIMES if log.name == LOG else f"{log.stem}.times")
+
+
+def read_times(log: Path) -> list[dict[str, float]]:
+    """Wall times of the attempts in seconds, in the order of the log; as far as they were kept."""
+    place = times_of(log)
     if not place.is_file():
         return []
-    return [float(json.loads(text)["latency_s"]) for text in place.read_text(encoding="utf-8").splitlines()]
+    found = []
+    for text in place.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(text)
+            found.append({name: float(row.get(name, 0.0)) for name in ("latency_s", "waited_s")})
+        except (ValueError, AttributeError):  # a kill tore the line
+            break
+    return found
 
 
-def attempt_from(line: Mapping[str, Any], latency_s: float = 0.0) -> Attempt:
+def attempt_from(line: Mapping[str, Any], latency_s: float = 0.0, waited_s: float = 0.0) -> Attempt:
     """An attempt as it was logged. What a provider wants replayed is not kept apart from the body: nobody is sent it again."""
     said = line["answer"]
     answer = None if said is None else Answer(tuple(ToolCall(**call) for call in said["calls"]), said["text"], said["incomplete"])
@@ -114,7 +126,13 @@ def attempt_from(line: Mapping[str, Any], latency_s: float = 0.0) -> Attempt:
         answer=answer,
         body=line["body"],
         headers=line["headers"],
+        waited_s=waited_s,
     )
+
+
+def _times(attempt: Attempt) -> dict[str, float]:
+    waited = {"waited_s": round(attempt.waited_s, 4)} if attempt.waited_s else {}
+    return {"latency_s": round(attempt.latency_s, 4), **waited}
 
 
 def _answer(answer: Answer) -> dict[str, Any]:

@@ -111,13 +111,14 @@ def persist(
     clock = clock or SystemClock()
     deadline = clock.now() + min(policy.deadline_s, math.inf if request.deadline_s is None else request.deadline_s)
     attempts: list[Attempt] = []
+    waited_s = 0.0
     while True:
         number = len(attempts) + 1
         if observer is not None:
             observer.before(request, number)
         sent = clock.now()
         outcome = send(max(0.001, min(policy.read_s, deadline - sent)))
-        attempt = replace(outcome.attempt, latency_s=clock.now() - sent)
+        attempt = replace(outcome.attempt, latency_s=clock.now() - sent, waited_s=waited_s)
         attempts.append(attempt)
         if observer is not None:
             observer.after(request, number, attempt)
@@ -128,7 +129,9 @@ def persist(
         patient = number < policy.attempts and unanswered < policy.unanswered and clock.now() + wait_s < deadline
         if not (outcome.retry and patient):
             raise give_up(attempts)
+        waiting = clock.now()
         clock.sleep(wait_s)
+        waited_s = clock.now() - waiting
 
 
 def as_reply(attempts: list[Attempt]) -> Reply:

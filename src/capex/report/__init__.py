@@ -54,10 +54,11 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
             contents[f"tables/{table.name}.tex"] = table.latex().encode()
     for figure in [f for s in sections for f in s.figures] + [f for _, f in twins if f.panels]:
         contents |= {f"figures/{name}": drawn for name, drawn in files(figure).items()}
-    notices = [*data.problems, *pooling]
+    notices = [*data.problems, *data.origins, *pooling]
     contents[PAGE] = render(data, sources, sections, cards, twins, notices, out).encode("utf-8", "replace")
     said = sections[0].text if sections else []
-    facts = {"runs": [str(r.given) for r in data.runs], "sources": [s.label for s in sources], "summary": said, "notices": notices}
+    given = [str(r.given) for r in data.runs if r.inherited is None]
+    facts = {"runs": given, "sources": [s.label for s in sources], "summary": said, "notices": notices}
     _store(out, contents, facts)
     return out / PAGE
 

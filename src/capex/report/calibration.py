@@ -17,6 +17,8 @@ from capex.stats import Bin, auroc, brier, ece, reliability
 LABELS_SEEN = (0, 1, 11, 31, 101, 301, 1001)  # lower ends of the bins
 TAUS = tuple(round(0.05 * k, 2) for k in range(20))
 HIGH = 0.8
+CUTS_AT_LEAST = 10  # of known outcome: the share of right ones among fewer says nothing
+EITHER_LABEL_AT_LEAST = 10  # of reached and of missed waypoints: an AUROC over fewer pairs says nothing
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Judged:
     name: str
     mean: float
     ece: float
-    auroc: float
+    auroc: float | None  # None with too few waypoints of either label
     brier: float
     bins: tuple[Bin, ...]
 
@@ -50,6 +52,7 @@ def calibration(source: Source) -> Calibration | None:
     q, p, y = stated[told], calibrated[told], label[told]
     if not len(y):
         return None
+    telling = min(y.sum(), len(y) - y.sum()) >= EITHER_LABEL_AT_LEAST
     predictors = [("stated", q)]
     if any(e.weights is not None for e in source.episodes):
         predictors.append(("calibrated", p))
@@ -60,7 +63,8 @@ def calibration(source: Source) -> Calibration | None:
         high=float((q >= HIGH).mean()),
         below_tau=None if source.tau is None else float((q < source.tau).mean()),
         predictors=tuple(
-            Judged(name, float(v.mean()), ece(v, y), auroc(v, y), brier(v, y), tuple(reliability(v, y))) for name, v in predictors
+            Judged(name, float(v.mean()), ece(v, y), auroc(v, y) if telling else None, brier(v, y), tuple(reliability(v, y)))
+            for name, v in predictors
         ),
     )
 
@@ -128,6 +132,11 @@ class Swept:
     right: int  # cuts at a waypoint that was executed and not reached
     wrong: int  # cuts at a waypoint that was executed and reached
     unknown: int  # cuts at a waypoint that was not executed, so that nobody knows
+
+    @property
+    def judged(self) -> int:
+        """Cuts of which it is known whether they were right."""
+        return self.right + self.wrong
 
 
 def tau_sweep(source: Source, taus: Sequence[float] = TAUS) -> list[Swept]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from capex.report.data import Episode, StartKey
+from capex.report.data import Episode, Invalid, StartKey
 from capex.report.sources import Source
 from capex.stats import (
     Stratified,
@@ -47,11 +48,16 @@ def tally(episodes: Iterable[Episode]) -> Tally:
 
 @dataclass(frozen=True)
 class Rate:
-    """An amount per success: a number, infinite, or None where it is not known; with its bootstrap interval."""
+    """An amount per success: a number, infinite, or None where it is not known; with its bootstrap interval.
+
+    `most` is larger than `value` where part of the amount is known only to lie below a worst case: the interval then reaches from the
+    lower end for the one to the upper end for the other.
+    """
 
     value: float | None
     interval: tuple[float, float] | None
     per_attempt: float | None
+    most: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,25 +74,39 @@ class Totals:
 
 
 def totals(source: Source) -> Totals:
-    """Every attempt counts: failed, not yet judged and invalidated ones too."""
-    rows = source.attempts
-    solved = [isinstance(r, Episode) and r.success is True for r in rows]
-    strata = [(r.world, r.task) for r in rows]
+    """Every attempt counts: failed, not yet judged and invalidated ones, and what left no record.
 
-    def rate(amounts: Sequence[float | None]) -> Rate:
+    Attempts at one start belong together, so the bootstrap draws starts.
+    """
+    starts: dict[tuple[int, str, int], list[Episode | Invalid]] = {}
+    for row in source.attempts:
+        starts.setdefault((row.run, row.chain, row.start), []).append(row)
+    rows = list(starts.values())
+    solved = [any(isinstance(r, Episode) and r.success is True for r in row) for row in rows]
+    strata = [(row[0].world, row[0].task) for row in rows]
+
+    def sums(amount: Callable[[Episode | Invalid], float | None]) -> list[float | None]:
+        parts = [[amount(r) for r in row] for row in rows]
+        return [None if None in row else math.fsum(a for a in row if a is not None) for row in parts]
+
+    def rate(amounts: Sequence[float | None], most: Sequence[float | None] | None = None) -> Rate:
         whole = per_success(amounts, 1)
-        return Rate(
-            per_success(amounts, sum(solved)), per_success_interval(amounts, solved, strata), None if whole is None else whole / len(rows)
-        )
+        interval = per_success_interval(amounts, solved, strata)
+        high = amounts if most is None else most
+        if high != amounts and interval is not None:
+            upper = per_success_interval(high, solved, strata)
+            interval = None if upper is None else (interval[0], upper[1])
+        each = None if whole is None else whole / max(1, len(source.recorded))
+        return Rate(per_success(amounts, sum(solved)), interval, each, per_success(high, sum(solved)))
 
     return Totals(
         source=source,
         tally=tally(source.episodes),
         unjudged=sum(e.success is None for e in source.episodes),
         invalid=len(source.invalid),
-        usd=rate([r.cost_usd for r in rows]),
-        requests=rate([float(r.requests) for r in rows]),
-        minutes=rate([r.seconds / 60 for r in rows]),
+        usd=rate(sums(lambda r: r.usd and r.usd[0]), sums(lambda r: r.usd and r.usd[1])),
+        requests=rate(sums(lambda r: r.requests)),
+        minutes=rate(sums(lambda r: r.seconds / 60)),
     )
 
 

@@ -17,6 +17,7 @@ from capex.models.exchanges import LOG
 from capex.prices import Price, cost, parse_price
 from capex.report.data import Episode, RunInfo
 from capex.report.sources import Source
+from capex.store import SPEND
 
 KINDS = ("fresh", "cached", "cache_write", "output", "reasoning")
 LOGS_AT_MOST = 120  # exchange logs read per source; more would tell no more and take minutes
@@ -158,22 +159,25 @@ class Books:
 
     run: str
     account: Account
-    recorded: Decimal | None  # None where a record's cost is not known
+    recorded: Decimal  # the known part
+
+    @property
+    def open(self) -> int:
+        """Attempts whose cost is not known, though there is a price."""
+        return self.account.unsettled + (self.account.unknown if self.account.priced else 0)
 
 
-def books(runs: Sequence[RunInfo], sources: Sequence[Source], problems: list[str]) -> list[Books]:
+def books(runs: Sequence[RunInfo], sources: Sequence[Source]) -> list[Books]:
     """For every run that kept a spend.jsonl."""
     found = []
     for number, run in enumerate(runs):
-        path = run.path / "spend.jsonl"
-        if not path.is_file():
+        path = run.path / SPEND
+        if run.inherited is not None or not path.is_file():
             continue
         try:
             account = Spend(path).account()
-        except CapexError as error:
-            problems.append(f"Run {run.name}: {error}.")
+        except CapexError:  # said where the run was read
             continue
-        costs = [row.cost_usd for s in sources for row in s.attempts if row.run == number]
-        known = [Decimal(str(c)) for c in costs if c is not None]
-        found.append(Books(run.name, account, sum(known, Decimal(0)) if len(known) == len(costs) else None))
+        known = [row.usd[0] for s in sources for row in s.recorded if row.run == number and row.usd is not None]
+        found.append(Books(run.name, account, sum((Decimal(str(usd)) for usd in known), Decimal(0))))
     return found

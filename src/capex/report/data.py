@@ -5,9 +5,10 @@ Records are read chain by chain and reduced at once, so that ten thousand of the
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from capex import worlds
+from capex.accounts import Taken, invalid_attempts, of_episode, unrecorded
 from capex.errors import CapexError
+from capex.ledger import Account, Slot, Spend
 from capex.memory.record import EpisodeRecord, Turn, from_json
 from capex.models import Usage
 from capex.pose import Array
 from capex.run import Damaged, InvalidAttempt, LoadedChain, LoadedEpisode, load_chain
-from capex.store import TEMPORARY, Run, find_run, read_json
+from capex.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
 
 NO_LABEL = -1
 StartKey = tuple[str, str, int, int]  # world, task, index, seed
+Dollars = tuple[float, float]  # known, and at most: requests that may have been billed count with their worst case
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ class Episode:
     spent: int  # decisions that passed without motion
     requests: int
     wire_attempts: int | None  # requests with their retries; None where no ledger was kept
-    cost_usd: float | None
+    cost_usd: float | None  # as recorded; None where part of it is not known
+    usd: Dollars | None  # None where there is no price
     tokens: Usage | None
     seconds: float
     unix_time: float | None
@@ -80,7 +85,9 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """An attempt that an error invalidated: no episode, but it was paid for."""
+    """What was paid for and is no episode: an attempt that an error invalidated, or, without an error, what attempts at a start took that
+    left no record. Whatever a later attempt took over is counted there.
+    """
 
     run: int
     chain: str
@@ -90,10 +97,10 @@ class Invalid:
     model: str
     stand_in: bool
     start: int
-    error: str
+    error: str  # empty for what left no record
     requests: int
     wire_attempts: int
-    cost_usd: float | None
+    usd: Dollars | None
     tokens: Usage | None
     seconds: float
 
@@ -107,6 +114,7 @@ class RunInfo:
     given: Path  # as the user wrote it
     settings: Mapping[str, Any] | None
     manifest: Mapping[str, Any]
+    inherited: Mapping[str, Any] | None = None  # for episodes that a fork began with: what its manifest says of the run that made them
 
     def arm(self, name: str) -> Mapping[str, Any]:
         """The settings of an arm as the manifest has them; empty where it does not say."""
@@ -122,7 +130,9 @@ class Data:
     runs: list[RunInfo] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)
     invalid: list[Invalid] = field(default_factory=list)
+    lost: list[Invalid] = field(default_factory=list)  # what left no record
     problems: list[str] = field(default_factory=list)  # a sentence for each thing missing or unreadable
+    origins: list[str] = field(default_factory=list)  # a sentence for each fork: where its episodes come from
 
     def place(self, episode: Episode) -> Path:
         """Where an episode lies, under the name by which the user knows its run."""
@@ -140,6 +150,7 @@ def load(paths: Sequence[Path]) -> Data:
         info = _info(run, names[path], unique[path], data.problems)
         data.runs.append(info)
         _read(run, info, len(data.runs) - 1, data)
+    _leave_out_copies(data)
     return data
 
 
@@ -164,33 +175,144 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
     asked: dict[tuple[str, str], set[int]] = {}
     successes: dict[tuple[str, str, str], int] = {}
     chains = run.chains()
+    slots = _slots(run, info, data.problems)
+    lineage = _lineage(info)
+    before = len(data.episodes)
     for chain in chains:
         loaded = load_chain(chain)
-        before = len(data.episodes)
+        first = len(data.episodes)
         damaged = list(loaded.damaged)
-        for found in loaded.episodes:
-            try:
-                data.episodes.append(_episode(found, number))
-            except (TypeError, ValueError, AttributeError) as error:
-                damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
-        data.invalid += [_invalid(a, loaded, info, number) for a in loaded.invalid]
+        rest, owner, books = loaded, number, slots
+        for ancestor in lineage:
+            inherited, own = _split(rest, ancestor.origin)
+            damaged += _add(own, owner, books, data)
+            rest, owner, books = inherited, _number(ancestor, info, data), {}
+        damaged += _add(rest, owner, books, data)
         for damage in damaged:
             place = damage.path.relative_to(run.path)
             data.problems.append(f"Run {info.name}: {place} was left out: {damage.reason.replace(str(damage.path) + '/', '')}.")
-        starts = {e.start for e in data.episodes[before:]} | {a.index for a in loaded.invalid}
+        starts = {e.start for e in data.episodes[first:]} | {a.index for a in loaded.invalid}
         held.setdefault((loaded.world, loaded.task), {})[loaded.arm] = starts
         try:
             asked.setdefault((loaded.world, loaded.task), set()).update(chain.asked())
         except CapexError as error:
             data.problems.append(f"Run {info.name}: {error}.")
         successes[loaded.world, loaded.task, loaded.arm] = loaded.successes
-        if cut := len(list(chain.episodes_path.glob(f"{TEMPORARY}*"))) if chain.episodes_path.is_dir() else 0:
+        if cut := _being_written(chain):
             what = f"{chain.path.name} has {cut} unfinished {'attempt' if cut == 1 else 'attempts'}"
             data.problems.append(f"Run {info.name}: {what}, running now or cut off.")
     data.problems += _unfinished(info, held, asked, successes)
-    if not any(e.run == number for e in data.episodes):
+    if len(data.episodes) == before:
         what = "holds no chain yet" if not chains else "holds no readable episode"
         data.problems.append(f"Run {info.name} {what}: there is nothing to report from it.")
+
+
+def _being_written(chain: Chain) -> int:
+    return len(list(chain.episodes_path.glob(f"{TEMPORARY}*"))) if chain.episodes_path.is_dir() else 0
+
+
+def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[Slot, Account]:
+    try:
+        return Spend(run.path / SPEND).slots()
+    except CapexError as error:
+        problems.append(f"Run {info.name}: {error}. What left no record is therefore not counted.")
+        return {}
+
+
+def _add(chain: LoadedChain, run: int, slots: Mapping[Slot, Account], data: Data) -> list[Damaged]:
+    """Take a chain's rows in; returns what could not be read."""
+    damaged = []
+    for found in chain.episodes:
+        try:
+            data.episodes.append(_episode(found, run))
+        except (TypeError, ValueError, AttributeError) as error:
+            damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
+    info = data.runs[run]
+    data.invalid += [_invalid(a.index, a.error, a.record, taken, chain, info, run) for a, taken in invalid_attempts(chain)]
+    data.lost += [_invalid(start, "", {}, taken, chain, info, run) for start, taken in sorted(unrecorded(chain, slots).items())]
+    return damaged
+
+
+@dataclass(frozen=True)
+class _Ancestor:
+    """A run that a fork, or the run it was forked from, began with: what the manifest says of it, and its settings."""
+
+    origin: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
+def _lineage(info: RunInfo) -> list[_Ancestor]:
+    """The runs that a run descends from by forks, the nearest first."""
+    found: list[_Ancestor] = []
+    origin, settings = info.manifest.get("forked_from"), info.settings or {}
+    while isinstance(origin, Mapping) and isinstance(origin.get("episodes"), Mapping):
+        settings = _with_changes_undone(settings, origin.get("changed") or ())
+        found.append(_Ancestor(origin, settings))
+        origin = origin.get("forked_from")
+    return found
+
+
+def _split(chain: LoadedChain, origin: Mapping[str, Any]) -> tuple[LoadedChain, LoadedChain]:
+    """A fork's chain in two: the attempts that it began with, and its own."""
+    starts = set(origin["episodes"].get(chain.name, ()))
+    names = (origin.get("invalid") or {}).get(chain.name)
+
+    def copied(attempt: InvalidAttempt) -> bool:
+        return attempt.path.name in names if names is not None else attempt.index in starts
+
+    def part(inherited: bool) -> LoadedChain:
+        episodes = tuple(e for e in chain.episodes if (e.index in starts) == inherited)
+        return replace(chain, episodes=episodes, invalid=tuple(a for a in chain.invalid if copied(a) == inherited))
+
+    return part(True), part(False)
+
+
+def _number(ancestor: _Ancestor, fork: RunInfo, data: Data) -> int:
+    """The number of the run under which episodes from before a fork are listed: they keep the settings they were made with."""
+    name = f"{ancestor.origin.get('run', 'another run')}, by way of {fork.name}"
+    for number, run in enumerate(data.runs):
+        if run.inherited is ancestor.origin:
+            return number
+    data.runs.append(replace(fork, name=name, settings=ancestor.settings, inherited=ancestor.origin))
+    return len(data.runs) - 1
+
+
+def _with_changes_undone(settings: Mapping[str, Any], changed: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Settings as they were before a fork; a changed one is named by its path, as in arms.capex.tau."""
+    before: dict[str, Any] = json.loads(json.dumps(settings))
+    for change in changed:
+        *path, last = str(change.get("name", "")).split(".")
+        inner = before
+        for key in path:
+            inner = inner.setdefault(key, {}) if isinstance(inner, dict) else {}
+        if isinstance(inner, dict):
+            inner[last] = change.get("before")
+    return before
+
+
+def _leave_out_copies(data: Data) -> None:
+    """Count an episode that a fork began with once, where the run that made it is there too; and say where forks' episodes come from."""
+    made = {_mark(e) for e in data.episodes if not data.runs[e.run].inherited}
+    for number, run in enumerate(data.runs):
+        held = [e for e in data.episodes if e.run == number] if run.inherited else []
+        if not held or run.inherited is None:
+            continue
+        copies = {id(e) for e in held if _mark(e) in made}
+        data.episodes = [e for e in data.episodes if id(e) not in copies]
+        if len(copies) == len(held):
+            data.invalid = [a for a in data.invalid if a.run != number]
+        made |= {_mark(e) for e in held}
+        count = f"{len(held)} {'episode' if len(held) == 1 else 'episodes'}"
+        changed = ", ".join(str(c.get("name")) for c in run.inherited.get("changed") or ())
+        fork = next(r.name for r in data.runs if r.path == run.path and r.inherited is None)
+        parent = run.inherited.get("run")
+        where = f"counted with {parent}" if len(copies) == len(held) else "shown apart, under the settings they were made with"
+        data.origins.append(f"Run {fork} was forked from {parent} with {count} made before {changed} changed; they are {where}.")
+
+
+def _mark(episode: Episode) -> tuple[Any, ...]:
+    """What only copies of an episode share."""
+    return episode.chain, episode.start, episode.seed, episode.unix_time, episode.steps, episode.requests
 
 
 def _unfinished(
@@ -227,6 +349,7 @@ def _episode(found: LoadedEpisode, run: int) -> Episode:
     record, extra = found.record, found.record.extra
     _require_sound(record)
     ledger = extra.get("ledger") or {}
+    taken = of_episode(found)
     weights = extra.get("weights")
     planned = [t for t in record.turns if t.waypoints]
     return Episode(
@@ -249,8 +372,9 @@ def _episode(found: LoadedEpisode, run: int) -> Episode:
         requests=record.requests,
         wire_attempts=ledger.get("attempts"),
         cost_usd=record.cost_usd,
-        tokens=_usage(ledger.get("tokens")),
-        seconds=found.seconds,
+        usd=_dollars(taken),
+        tokens=taken.tokens,
+        seconds=taken.seconds,
         unix_time=found.timing.get("unix_time"),
         instruction=record.instruction,
         labels_before=int(extra.get("labels_before", 0)),
@@ -294,29 +418,27 @@ def _waypoints(planned: Sequence[Turn]) -> Waypoints:
     )
 
 
-def _invalid(attempt: InvalidAttempt, chain: LoadedChain, info: RunInfo, run: int) -> Invalid:
-    raw = attempt.record
-    ledger = raw.get("ledger") or {}
+def _invalid(start: int, error: str, raw: Mapping[str, Any], taken: Taken, chain: LoadedChain, info: RunInfo, run: int) -> Invalid:
     return Invalid(
         run=run,
-        chain=attempt.chain,
+        chain=chain.name,
         world=chain.world,
         task=chain.task,
         arm=chain.arm,
-        model=str(raw.get("model") or (info.settings or {}).get("model", "")),
+        model=str(raw.get("model") or (chain.episodes[0].record.model if chain.episodes else (info.settings or {}).get("model", ""))),
         stand_in=bool(raw.get("stand_in", info.manifest.get("stand_in"))),
-        start=attempt.index,
-        error=attempt.error,
-        requests=int(ledger.get("requests", raw.get("requests", 0))),
-        wire_attempts=int(ledger.get("attempts", 0)),
-        cost_usd=ledger.get("cost_usd"),
-        tokens=_usage(ledger.get("tokens")),
-        seconds=float(attempt.timing.get("episode_s", 0.0)),
+        start=start,
+        error=error,
+        requests=taken.requests,
+        wire_attempts=taken.attempts,
+        usd=_dollars(taken),
+        tokens=taken.tokens,
+        seconds=taken.seconds,
     )
 
 
-def _usage(tokens: Any) -> Usage | None:
-    return Usage(**tokens) if isinstance(tokens, Mapping) else None
+def _dollars(taken: Taken) -> Dollars | None:
+    return None if taken.usd is None else (float(taken.usd[0]), float(taken.usd[1]))
 
 
 def families(episodes: Sequence[Episode]) -> dict[tuple[str, str], str]:

@@ -8,13 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from capex.calibrator import FEATURES, PRIOR_MEAN
-from capex.report.calibration import Calibration, Judged, Swept, Truncated, WeightPath
+from capex.report.calibration import CUTS_AT_LEAST, Calibration, Judged, Swept, Truncated, WeightPath
 from capex.report.compare import Tally, TaskKey, verdicts
 from capex.report.costs import KINDS, Bill, DecisionCurve
 from capex.report.experience import CurvePoint, Experience
 from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, PAPER, SOURCE_COLOURS, Figure, Key, Panel, colour
 from capex.report.sources import Source, plain
 from capex.report.students import BudgetPoint
+from capex.report.tables import number
 from capex.stats import wilson
 
 TASKS_IN_A_PANEL = 6
@@ -212,7 +213,7 @@ def reliability_figure(found: Sequence[Calibration]) -> Figure:
     sources = tuple(c.source for c in found)
     panels = [
         Panel(
-            f"{c.source.arm}: {j.name}. ECE {j.ece:.3f}, AUROC {j.auroc:.3f}, Brier {j.brier:.3f}",
+            f"{c.source.arm}: {j.name}. ECE {j.ece:.3f}, AUROC {number(j.auroc, 3)}, Brier {j.brier:.3f}",
             _diagram(j, colour(c.source)),
             height_in=3.2,
         )
@@ -307,9 +308,9 @@ def tau_figure(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Figure:
         def draw(ax: Axes) -> None:
             taus = [r.tau for r in rows]
             own = colour(source)
-            ax.plot(taus, [r.cut / r.plans for r in rows], color=own)
-            ax.plot(taus, [r.deferred / r.waypoints for r in rows], color=own, linestyle="--")
-            known = [r for r in rows if r.right + r.wrong]
+            ax.plot(taus, [r.cut / r.plans for r in rows], color=own, marker="o", markersize=2.5)
+            ax.plot(taus, [r.deferred / r.waypoints for r in rows], color=own, linestyle="--", marker="o", markersize=2.5)
+            known = [r for r in rows if r.judged >= CUTS_AT_LEAST]
             ax.plot(
                 [r.tau for r in known], [r.right / (r.right + r.wrong) for r in known], color=INK, linestyle=":", marker="o", markersize=2.5
             )
@@ -330,8 +331,9 @@ def tau_figure(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Figure:
         Key("cuts that were right, where the outcome is known", INK, "dots"),
     )
     caption = (
-        "The recorded plans under other thresholds: how much would have been deferred, and how often the waypoint at which a plan is cut "
-        "was in fact not reached. Where it was not executed nobody knows; the table has those counts."
+        f"The recorded plans ({', '.join(f'{s.label}: {rows[0].plans:,}' for s, rows in found if rows)}) under other thresholds: how much "
+        "would have been deferred, and how often the waypoint at which a plan is cut was in fact not reached, where at least "
+        f"{CUTS_AT_LEAST} such waypoints were executed; the table has the counts."
     )
     return Figure("tau", caption, tuple(panel(s, rows) for s, rows in found), sources, keys)
 
@@ -346,7 +348,7 @@ def tokens_figure(found: Sequence[Bill]) -> Figure:
             assert item.tokens is not None
             parts = {k: getattr(item.tokens, k) for k in KINDS}
             parts["output"] -= parts["reasoning"]
-            attempts = len(item.source.attempts) - item.without_tokens
+            attempts = sum(r.requests > 0 for r in item.source.recorded) or 1
             left = 0.0
             for kind, own in zip(KINDS, KIND_COLOURS, strict=True):
                 size = parts[kind] / attempts / 1000

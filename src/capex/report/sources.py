@@ -38,10 +38,16 @@ class Source:
     episodes: tuple[Episode, ...]
     invalid: tuple[Invalid, ...]
     settings: Mapping[str, Any]
+    lost: tuple[Invalid, ...] = ()  # what attempts took that left no record
 
     @property
     def attempts(self) -> list[Episode | Invalid]:
-        """Everything that was tried and paid for."""
+        """Everything that was tried and paid for, each request once."""
+        return [*self.recorded, *self.lost]
+
+    @property
+    def recorded(self) -> list[Episode | Invalid]:
+        """What left a record."""
         return [*self.episodes, *self.invalid]
 
     @property
@@ -114,7 +120,7 @@ def _parts(data: Data) -> list[_Part]:
     members: dict[Member, set[Any]] = {}
     for episode in data.episodes:
         members.setdefault((episode.run, episode.arm, episode.model), set()).add(episode.key)
-    for attempt in data.invalid:
+    for attempt in (*data.invalid, *data.lost):
         members.setdefault((attempt.run, attempt.arm, attempt.model), set())
     return [
         _Part(m, identity(data.runs[m[0]], m[1]), data.runs[m[0]].settings is not None, frozenset(starts)) for m, starts in members.items()
@@ -154,7 +160,7 @@ def _source(data: Data, number: int, arm: str, model: str, together: Sequence[_P
     members = {p.member for p in together}
     runs = tuple(data.runs[p.member[0]].name for p in together)
     episodes = tuple(e for e in data.episodes if (e.run, e.arm, e.model) in members)
-    invalid = tuple(a for a in data.invalid if (a.run, a.arm, a.model) in members)
+    invalid, lost = (tuple(a for a in rows if (a.run, a.arm, a.model) in members) for rows in (data.invalid, data.lost))
     stand_in = any(e.stand_in for e in episodes) or any(a.stand_in for a in invalid)
     label = plain(arm if arm == model else f"{arm} · {model}")
     label += f" ({STAND_IN})" if stand_in else ""
@@ -174,6 +180,7 @@ def _source(data: Data, number: int, arm: str, model: str, together: Sequence[_P
         episodes=episodes,
         invalid=invalid,
         settings=together[0].settings,
+        lost=lost,
     )
 
 

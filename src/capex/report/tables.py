@@ -147,9 +147,12 @@ def rate(found: Rate, digits: int | None = None) -> str:
         return MISSING
     if found.value == 0:
         return "0"
+    value = show(found.value)
+    if found.most is not None and show(found.most) != value:
+        value = f"{value} to {show(found.most)}"
     if math.isinf(found.value) or found.interval is None:
-        return show(found.value)
-    return f"{show(found.value)} ({show(found.interval[0])} to {show(found.interval[1])})"
+        return value
+    return f"{value} ({show(found.interval[0])} to {show(found.interval[1])})"
 
 
 def p_value(p: float | None) -> str:

@@ -27,7 +27,7 @@ from capex.campaign.engines import Failed, Lost, Said, Setup
 from capex.errors import CapexError
 from capex.ledger import Spend
 from capex.models import Model, Usage
-from capex.store import EXCHANGES, TEMPORARY, Chain
+from capex.store import EXCHANGE_TIMES, EXCHANGES, TEMPORARY, Chain
 from capex.worlds import Env
 
 CPUS = 0.25  # of a core that an attempt counts as: most of its time it waits for its model
@@ -60,7 +60,7 @@ class Parcel:
 
     outcome: Outcome
     files: Mapping[str, bytes]
-    unfinished: bytes | None
+    unfinished: tuple[bytes, bytes | None] | None
 
 
 class Desk:
@@ -78,20 +78,20 @@ class Desk:
         except CapexError as refusal:
             return refusal
 
-    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None) -> None:
-        """Put what an attempt cost in the place of its reservation."""
-        self._spend.settle(ticket, usd, usage)
+    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None, reply: bool) -> None:
+        """Replace a reservation with the actual cost."""
+        self._spend.settle(ticket, usd, usage, reply=reply)
 
-    def moved(self, ticket: int, moved: Moved, chain: Chain, start: int, exchanges: bytes) -> None:
-        """News of an attempt, with the lines of its exchange log since the last."""
+    def moved(self, ticket: int, moved: Moved, chain: Chain, start: int, fresh: Mapping[str, bytes]) -> None:
+        """News of an attempt, with what its exchange log and its times have grown by since the last."""
         if ticket in self._over:
             return
         self._news.append((ticket, moved))
-        if exchanges:
+        for name, lines in fresh.items():
             folder = self._folder(chain, start)
             folder.mkdir(parents=True, exist_ok=True)
-            with open(folder / EXCHANGES, "ab") as out:
-                out.write(exchanges)
+            with open(folder / name, "ab") as out:
+                out.write(lines)
                 out.flush()
                 os.fsync(out.fileno())
 
@@ -125,8 +125,8 @@ class _AtTheDesk:
             raise answer
         return answer
 
-    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None) -> None:
-        _import_ray().get(self.desk.settle.remote(ticket, usd, usage))
+    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False) -> None:
+        _import_ray().get(self.desk.settle.remote(ticket, usd, usage, reply))
 
 
 _kept: dict[str, Any] = {}  # a worker process keeps its model and its last environment from task to task
@@ -141,7 +141,7 @@ class Luggage:
     path: tuple[str, ...]
 
 
-def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: bytes | None, desk: Any) -> Parcel:
+def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: tuple[bytes, bytes | None] | None, desk: Any) -> Parcel:
     """Run one attempt in a scratch folder of this node and pack it."""
     sys.path += [p for p in luggage.path if p not in sys.path and os.path.isdir(p)]
     setup, template = luggage.setup, luggage.template
@@ -149,30 +149,28 @@ def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: bytes
         here = Chain(Path(folder) / job.chain.path.name)
         here.path.mkdir()
         if unfinished is not None:
-            here.unfinished(job.place.start).parent.mkdir()
-            here.unfinished(job.place.start).write_bytes(unfinished)
+            here.leave(job.place.start, *unfinished)
         work = setup.work
         if template is not None:
             work = replace(work, template=Path(folder) / "prompt.txt")
             (Path(folder) / "prompt.txt").write_text(template, encoding="utf-8")
         model, env = _model(str(setup.model)), _env(job.name)
-        sent = 0
+        sent = {EXCHANGE_TIMES: 0, EXCHANGES: 0}
 
         def tell(moved: Moved) -> None:
-            nonlocal sent
-            fresh = b""
-            for log in here.episodes_path.glob(f"{TEMPORARY}*/{EXCHANGES}"):
-                with open(log, "rb") as lines:
-                    lines.seek(sent)
-                    fresh = lines.read()
-            sent += len(fresh)
+            fresh = {}
+            for name, done in sent.items():
+                for log in here.episodes_path.glob(f"{TEMPORARY}*/{name}"):
+                    with open(log, "rb") as lines:
+                        lines.seek(done)
+                        fresh[name] = lines.read()
+            sent.update({name: sent[name] + len(lines) for name, lines in fresh.items()})
             desk.moved.remote(ticket, moved, job.chain, job.place.start, fresh)
 
         outcome = run_attempt(env, model, work, replace(job, chain=here), spend=_AtTheDesk(desk), tell=tell)
         path = None if isinstance(outcome, CutOff) else outcome.path
         files = {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()} if path else {}
-        left = here.unfinished(job.place.start)
-        return Parcel(outcome, files, left.read_bytes() if left.is_file() else None)
+        return Parcel(outcome, files, here.left(job.place.start))
 
 
 def _model(name: str) -> Model:
@@ -226,10 +224,9 @@ class RayCluster:
 
     def submit(self, ticket: int, job: Job) -> None:
         """Begin an attempt somewhere in the cluster."""
-        paid = job.chain.unfinished(job.place.start)
-        unfinished = paid.read_bytes() if paid.is_file() else None
         sent = replace(job, memory=job.memory.portable())
-        self._sent[self._task.remote(ticket, self._luggage, sent, unfinished, self._desk)] = _Sent(ticket, job)
+        left = job.chain.left(job.place.start)
+        self._sent[self._task.remote(ticket, self._luggage, sent, left, self._desk)] = _Sent(ticket, job)
 
     def next(self, timeout_s: float) -> Said | None:
         """The next thing an attempt says, or that its node is lost."""

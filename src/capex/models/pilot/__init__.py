@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -58,10 +59,11 @@ class Pilot:
         """Answer a request: locate_pixel calls, or an act."""
         if observer is not None:
             observer.before(request, 1)
+        asked = time.monotonic()
         answer = Answer(self.answer(request))
         written = "".join(call.name + call.arguments for call in answer.calls)
         usage = Usage(fresh=size.tokens(request), cached=0, cache_write=0, output=size.text(written))
-        attempt = Attempt("ok", "yes", 0.0, usage, answer=answer, body={"stand_in": self.name})
+        attempt = Attempt("ok", "yes", time.monotonic() - asked, usage, answer=answer, body={"stand_in": self.name})
         if observer is not None:
             observer.after(request, 1, attempt)
         return as_reply([attempt])

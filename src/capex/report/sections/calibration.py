@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from capex.report import plots
-from capex.report.calibration import Calibration, Swept, Truncated, calibration, tau_sweep, truncation, weight_paths
+from capex.report.calibration import (
+    CUTS_AT_LEAST,
+    EITHER_LABEL_AT_LEAST,
+    Calibration,
+    Swept,
+    Truncated,
+    calibration,
+    tau_sweep,
+    truncation,
+    weight_paths,
+)
 from capex.report.sections.section import Section
 from capex.report.sources import Source
 from capex.report.tables import (
@@ -33,6 +43,10 @@ def calibration_section(sources: Sequence[Source]) -> Section:
     section.figures.append(plots.reliability_figure(found))
     section.tables += [_calibration_table(found), _bins_table(found)]
     for c in found:
+        if c.predictors[0].auroc is None:
+            missed = round(c.n * (1 - c.reached))
+            counts = f"{c.n - missed:,} waypoints reached and {missed:,} not"
+            section.notes.append(f"{c.source.label}: {counts}; an AUROC needs {EITHER_LABEL_AT_LEAST} of either.")
         if len(c.predictors) == 1:
             section.notes.append(f"{c.source.label} commits on the stated confidence: it learned no calibration that could be judged.")
     cut = [(c.source, truncation(c.source)) for c in found]
@@ -108,14 +122,13 @@ def _tau_table(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
     for source, sweep in found:
         rows.append(Row((source.label,), "group"))
         for s in sweep:
-            known = s.right + s.wrong
-            right = percent(s.right / known) if known else MISSING
+            right = percent(s.right / s.judged) if s.judged >= CUTS_AT_LEAST else MISSING
             rows.append(
                 Row(
                     (
                         f"{s.tau:.2f}",
-                        percent(s.cut / s.plans),
-                        percent(s.deferred / s.waypoints),
+                        f"{s.cut:,}/{s.plans:,}  {percent(s.cut / s.plans)}",
+                        f"{s.deferred:,}/{s.waypoints:,}  {percent(s.deferred / s.waypoints)}",
                         right,
                         f"{s.right} / {s.wrong} / {s.unknown}",
                     )

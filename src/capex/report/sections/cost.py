@@ -13,7 +13,6 @@ from capex.report.tables import (
     MISSING,
     Row,
     Table,
-    number,
     percent,
 )
 
@@ -38,7 +37,7 @@ def cost_section(data: Data, sources: Sequence[Source]) -> Section:
             section.notes.append(f"{b.source.label}: {count} invalidated by: {plain(error, 200)}")
         if b.tokens is not None and b.without_tokens:
             section.notes.append(f"{b.source.label}: the tokens of {b.without_tokens} attempts are not known.")
-    kept = books(data.runs, sources, section.notes)
+    kept = books(data.runs, sources)
     if kept:
         section.tables.append(_books_table(kept, sources))
     return section
@@ -80,28 +79,25 @@ def _books_table(kept: Sequence[Books], sources: Sequence[Source]) -> Table:
     rows, raw = [], []
     for b in kept:
         account = b.account
-        lost = None if b.recorded is None else float(account.settled_usd - b.recorded)
-        shown = (
-            f"{account.settled_usd:.4f}",
-            f"{account.held_usd:.4f}",
-            MISSING if b.recorded is None else f"{b.recorded:.4f}",
-            number(lost, 4),
-        )
-        rows.append(Row((b.run, *shown, str(account.attempts), str(account.unsettled + account.unknown))))
+        amounts = (account.settled_usd, account.held_usd, b.recorded, account.settled_usd - b.recorded)
+        shown = tuple(f"{usd:.4f}" for usd in amounts) if account.priced else (MISSING,) * len(amounts)
+        rows.append(Row((b.run, *shown, f"{account.attempts:,}", f"{b.open:,}")))
         raw.append(
             {
                 "run": b.run,
-                "settled_usd": account.settled_usd,
-                "held_usd": account.held_usd,
-                "recorded_usd": b.recorded,
+                "settled_usd": account.settled_usd if account.priced else None,
+                "held_usd": account.held_usd if account.priced else None,
+                "recorded_usd": b.recorded if account.priced else None,
                 "attempts": account.attempts,
+                "requests": account.requests,
                 "unsettled": account.unsettled,
                 "unknown": account.unknown,
             }
         )
     caption = (
-        "The campaign's own books (spend.jsonl): settled, and held for attempts whose cost is not known; beside it the sum of the records. "
-        "The difference was paid for attempts that left no record, because they were cut off."
+        "The campaign's own books (spend.jsonl): settled, and held for attempts whose cost is not known; beside it the known part of the "
+        "records. The difference was paid for attempts that left no record, because they were cut off. Open: attempts of "
+        "unknown cost."
     )
     head = ("Run", "Settled $", "Held $", "In records $", "Difference $", "Attempts", "Open")
     return Table("books", caption, head, "lrrrrrr", tuple(rows), tuple(raw), tuple(sources))

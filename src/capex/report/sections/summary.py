@@ -42,6 +42,7 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
                 "source": line.source.label,
                 **raw_tally(line.tally),
                 **raw_rate(line.usd, "usd"),
+                "usd_per_success_at_most": line.usd.most,
                 **raw_rate(line.requests, "requests"),
                 **raw_rate(line.minutes, "minutes"),
                 "unjudged": line.unjudged,
@@ -50,7 +51,8 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
         )
     caption = (
         "Success over scorable starts with 95 % Wilson intervals. Dollars, requests and minutes of every attempt, failed and invalidated "
-        "ones included, divided by the successes, with 95 % bootstrap intervals; ∞ marks no success, — an unknown price."
+        "ones included, divided by the successes, with 95 % bootstrap intervals; ∞ marks no success, — an unknown price. Two amounts: the "
+        "known cost, and the cost if everything that may have been billed was."
     )
     head = ("Source", "Success (95 % CI)", "$ / success", "Requests / success", "Min. / success", "Invalid")
     section.tables.append(Table("headline", caption, head, "llrrrr", tuple(rows), tuple(raw), sources))
@@ -62,6 +64,16 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
             section.notes.append(f"{line.source.label}: {line.unjudged} episodes await a person's verdict and are not scorable yet.")
         if not line.tally.successes and line.tally.n:
             section.notes.append(f"{line.source.label} has no success in {line.tally.n} starts: what a success costs is infinite so far.")
+        if doubtful := sum(row.usd is not None and row.usd[0] < row.usd[1] for row in line.source.attempts):
+            section.notes.append(
+                f"{line.source.label}: the bill of requests in {doubtful} of its attempts is not known; its dollars reach from what is "
+                "known to what they may have cost at most."
+            )
+        if line.source.lost:
+            section.notes.append(
+                f"{line.source.label}: requests that left no record (in flight at a kill, retried in an outage, or cut off) at "
+                f"{len(line.source.lost)} starts are counted as spend.jsonl has them."
+            )
         if line.usd.value is None and line.source.attempts and not line.source.student:
             asked = any(row.requests for row in line.source.attempts)
             why = "the price of its model is not known" if asked else "it asked no model"
@@ -81,7 +93,8 @@ def _verdict(line: Totals) -> str:
     text = f"{line.source.label} solved {line.tally.successes} of {line.tally.n} starts ({100 * low:.0f} to {100 * high:.0f} %)"
     costs = []
     if line.usd.value is not None and math.isfinite(line.usd.value):
-        costs.append(f"${number(line.usd.value)}")
+        known, most = number(line.usd.value), number(line.usd.most)
+        costs.append(f"${known}" if known == most else f"${known} to ${most}")
     if line.requests.value and math.isfinite(line.requests.value):
         costs.append(f"{significant(line.requests.value)} requests")
     if line.minutes.value and math.isfinite(line.minutes.value):
@@ -94,6 +107,8 @@ def _difference(found: Comparison) -> str:
     if not found.pairs.n:
         if found.across is None:
             return f"{names}: no task in common."
+        if math.isnan(found.across.p):
+            return f"{names}: no start in common, and each task is solved always or never by both, so that no test can tell them apart."
         return f"{names}: no start in common; across tasks {_p(found.across.p)} (Cochran-Mantel-Haenszel)."
     where = f"on the {found.pairs.n} starts valid in both"
     return f"{names}: {points(found.pairs.difference)} points {where}, {_p(found.pairs.p)} (exact McNemar)."

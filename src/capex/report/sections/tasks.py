@@ -44,6 +44,11 @@ def by_task_section(data: Data, sources: Sequence[Source]) -> Section:
     return section
 
 
+def dollars(attempts: Sequence[Episode | Invalid], end: int) -> list[float | None]:
+    """What attempts cost: the known part (0), or the most that it can be (1)."""
+    return [None if r.usd is None else r.usd[end] for r in attempts]
+
+
 def _task_table(
     sources: Sequence[Source],
     order: Sequence[TaskKey],
@@ -52,11 +57,14 @@ def _task_table(
     overall: Sequence[Tally],
 ) -> Table:
     several = len({world for world, _ in order}) > 1
-    priced = any(r.cost_usd is not None for s in sources for r in s.attempts)
+    priced = any(r.usd is not None for s in sources for r in s.episodes)
     unit = "$" if priced else "Requests"
 
     def amount(attempts: Sequence[Episode | Invalid], successes: int) -> str:
-        return significant(per_success([r.cost_usd if priced else float(r.requests) for r in attempts], successes))
+        if not priced:
+            return significant(per_success([float(r.requests) for r in attempts], successes))
+        low, most = (significant(per_success(dollars(attempts, end), successes)) for end in (0, 1))
+        return low if low == most else f"{low} to {most}"
 
     rows, raw = [], []
     last = ""
@@ -77,7 +85,8 @@ def _task_table(
                     "task": key[1],
                     "source": source.label,
                     **raw_tally(tally),
-                    "usd_per_success": per_success([r.cost_usd for r in tried], tally.successes),
+                    "usd_per_success": per_success(dollars(tried, 0), tally.successes),
+                    "usd_per_success_at_most": per_success(dollars(tried, 1), tally.successes),
                     "requests_per_success": per_success([float(r.requests) for r in tried], tally.successes),
                     "minutes_per_success": per_success([r.seconds / 60 for r in tried], tally.successes),
                 }
