@@ -76,6 +76,17 @@ def test_a_prompt_of_ones_own_is_kept_with_the_run(shm):
 
 
 @pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("Drive. <<SPEED>>", "the prompt has a field <<SPEED>>, which nothing fills"), ("x" * 18_001, "at most 18000 are allowed")],
+)
+def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(shm, text, sentence):
+    (shm / "mine.txt").write_text(text)
+    with pytest.raises(CapexError, match=sentence):
+        collect(shm / "run", "lab.world:low", arm="capex", prompt=shm / "mine.txt")
+    assert not (shm / "run").exists()
+
+
+@pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"names": "lab.world:fixed", "base_motion": "on"}, "the robot of lab.world:fixed stands on a fixed base"),
