@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import resource
@@ -16,9 +17,14 @@ import pytest
 
 import capex
 from capex.campaign import events as ev
+from capex.campaign.replay import replay
 from capex.errors import CapexError
 from capex.ledger import Spend
-from capex.models import ModelError
+from capex.models import ModelError, Request, Text, UserMessage
+from capex.models.continued import Continued
+from capex.models.exchanges import ExchangeLog
+from capex.models.openai_chat import ChatCompletions
+from capex.store import Chain
 from lab.campaigns import cli, collect, contents, flags, kinds, price_file
 from lab.model import LabModel, waypoints
 from wire_server import Turn, WireServer
@@ -126,6 +132,78 @@ def test_faults_in_a_tenth_of_the_requests_and_the_ledger_equals_the_servers_cou
     tried = sum(e.record.extra["ledger"]["attempts"] for e in run.episodes)
     invalid = [a.record["ledger"]["attempts"] for a in run.invalid if not a.record["continues"]]
     assert tried + sum(invalid) <= server.requests
+
+
+# -- a full context ---------------------------------------------------------------------------------------------------------------------
+
+LOOK = ("locate_pixel", {"camera": "back_left", "u": 3, "v": 20})
+VERBOSE = Turn(calls=[LOOK], text="word " * 8000)
+BRIEF = Turn(calls=lambda request: waypoints(request))
+REFUSED = Turn(fault="http", status=400, message="This model's maximum context length is 12000 tokens. Shorten it.")
+ONE = {"names": "lab.world:high", "arm": "capex", "starts": "0:1", "decisions": 3, "max_output_tokens": 1000}
+
+
+@pytest.mark.parametrize("checked", ["here", "by the server"])
+def test_a_model_that_fills_its_context_has_failed_its_decision_not_the_attempt(shm, checked):
+    context = {"context_tokens": 12_000 if checked == "here" else 1_000_000}
+    turns = [VERBOSE, *([REFUSED] if checked == "by the server" else []), BRIEF, BRIEF]
+    with WireServer(turns) as server:
+        model = f"chat:qwen@{server.url}"
+        run, _ = collect(shm / "run", model=model, prices=price_file(shm, "qwen"), **context, **ONE)
+        assert server.turns == []
+        sent = server.requests
+        (episode,) = run.episodes
+        first, *others = episode.record.turns
+        reason = "context of 12000; nothing was sent" if checked == "here" else "maximum context length is 12000 tokens"
+        assert first.spent.startswith("spent without motion: after round 1 the decision no longer fitted the model's context (the request ")
+        assert reason in first.spent
+        assert (first.calls, len(first.located), first.waypoints) == (1, 1, ())
+        assert [(turn.spent, turn.calls) for turn in others] == [("", 1)] * 2  # the episode went on
+        assert f"Act 1: {first.spent}" in json.dumps(list(episode.exchanges())[-1]["request"])  # and the model was told
+        assert run.invalid == ()
+        # Four attempts: three were answered and paid for; the one that was refused, or not even sent, cost nothing.
+        ledger = episode.record.extra["ledger"]
+        assert (episode.record.requests, ledger["attempts"], ledger["unknown_billing"]) == (3, 4, 0)
+        account = Spend(shm / "run" / "spend.jsonl").account()
+        assert (account.attempts, account.held_usd, float(account.settled_usd)) == (4, 0, episode.record.cost_usd)
+        assert [r.difference for r in replay(run.path)] == [""]
+        again, _ = collect(shm / "again", model=f"cassette:{run.path}", **ONE)
+        assert again.episodes[0].record.turns == episode.record.turns
+        # Cut off before its last answer, it continues behind the refusal and pays for that answer alone.
+        before = {name: (episode.path / name).read_bytes() for name in ("record.json", "steps.npz")}
+        log = (episode.path / "exchanges.jsonl").read_bytes().splitlines(keepends=True)
+        chain = Chain(episode.path.parent.parent)
+        shutil.rmtree(episode.path)
+        chain.unfinished(0).parent.mkdir(exist_ok=True)
+        chain.unfinished(0).write_bytes(b"".join(log[:-1]))
+        server.turns = [BRIEF]
+        collect(shm / "run", model=model, **context, **ONE)
+        assert server.requests == sent + 1
+        assert {name: (episode.path / name).read_bytes() for name in before} == before
+        assert (episode.path / "exchanges.jsonl").read_bytes().splitlines(keepends=True)[:-1] == log[:-1]
+        assert Spend(shm / "run" / "spend.jsonl").account().attempts == 5
+
+
+def test_a_first_request_that_does_not_fit_stops_the_chain_with_a_sentence(shm):
+    with WireServer([BRIEF]) as server:
+        small = {"model": f"chat:qwen@{server.url}", "context_tokens": 3000, **ONE}
+        with pytest.raises(ModelError, match=r"which exceeds the context of 3000; nothing was sent \(see --context-tokens\)"):
+            collect(shm / "run", **small)
+        assert server.requests == 0
+    run = capex.load_run(shm / "run")
+    assert run.episodes == ()
+    assert [a.record["counts"] for a in run.invalid] == [False]
+
+
+def test_a_refusal_that_ends_a_log_is_not_believed_for_ever(shm):
+    log = ExchangeLog(shm)
+    request = Request("system", (UserMessage((Text("what now?"),)),), ())
+    with WireServer([REFUSED, BRIEF]) as server:
+        model = ChatCompletions("qwen", server.url)
+        with pytest.raises(ModelError, match="too long for the model"):
+            model.complete(request, log)
+        server.turns = [Turn(text="now it fits")]
+        assert Continued(model, shm / "exchanges.jsonl").complete(request).text == "now it fits"
 
 
 # -- budgets ---------------------------------------------------------------------------------------------------------------------------

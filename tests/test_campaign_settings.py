@@ -11,6 +11,7 @@ import pytest
 import capex
 from capex.campaign import api
 from capex.campaign.ceiling import bytes_text, ceiling
+from capex.campaign.manifest import changes
 from capex.campaign.names import parse_starts, starts_text
 from capex.campaign.settings import Options, resolve
 from capex.cli.collect import Flags
@@ -54,6 +55,33 @@ def test_flags_win_over_the_file_and_all_of_it_is_in_the_manifest(shm):
     assert all(e.record.seed == 5 for e in run.episodes)
 
 
+CHAT = {"names": "lab.world:low", "model": "chat:m@http://127.0.0.1:9/v1", "arm": "base", "starts": "0:1", "out": Path("run")}
+
+
+def test_what_a_chat_server_is_sent_stands_in_the_manifest_with_the_papers_defaults():
+    def identity(**options):
+        return resolve(**_split({**CHAT, **options})).identity
+
+    assert identity()["chat"] == {"context_tokens": 32_768, "temperature": 1.0, "top_p": 0.95, "top_k": 20}
+    said = identity(context_tokens=16_000, temperature=0.3, top_p="server", top_k="server", model="chat-text:m@http://127.0.0.1:9/v1")
+    assert said["chat"] == {"context_tokens": 16_000, "temperature": 0.3, "top_p": None, "top_k": None}
+    assert said["sampling"] == vars(Sampling(temperature=0.3))
+    assert "chat" not in identity(model="pilot")
+    assert identity(model="openai:m", top_k=7, temperature="server")["sampling"] == vars(Sampling(top_k=7))  # sent where it was typed
+
+
+def _split(options):
+    return {"names": options.pop("names"), "given": options}
+
+
+def test_a_chat_run_from_before_these_were_settings_still_continues():
+    wanted = resolve(**_split({**CHAT, "temperature": 0.3})).identity
+    old = {k: v for k, v in wanted.items() if k != "chat"}
+    assert changes({"settings": old}, wanted) == []
+    other = resolve(**_split({**CHAT, "temperature": 0.3, "top_k": "server"})).identity
+    assert [str(c) for c in changes({"settings": old}, other)] == ["chat.top_k: 20 before, None now"]
+
+
 def test_a_run_keeps_the_price_it_began_with(shm):
     collect(shm / "run", starts="0:1", prices=price_file(shm, fresh=10))
     price_file(shm, fresh=20)
@@ -76,6 +104,17 @@ def test_a_prompt_of_ones_own_is_kept_with_the_run(shm):
 
 
 @pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("Drive. <<SPEED>>", "the prompt has a field <<SPEED>>, which nothing fills"), ("x" * 18_001, "at most 18000 are allowed")],
+)
+def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(shm, text, sentence):
+    (shm / "mine.txt").write_text(text)
+    with pytest.raises(CapexError, match=sentence):
+        collect(shm / "run", "lab.world:low", arm="capex", prompt=shm / "mine.txt")
+    assert not (shm / "run").exists()
+
+
+@pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"names": "lab.world:fixed", "base_motion": "on"}, "the robot of lab.world:fixed stands on a fixed base"),
@@ -91,6 +130,13 @@ def test_a_prompt_of_ones_own_is_kept_with_the_run(shm):
         ({"decisions": 0}, "decisions is 0; it must be a whole number between 1 and"),
         ({"image_size": 5000}, "image_size is 5000"),
         ({"memory": "none"}, "memory is 'none'; valid: chain, fresh"),
+        ({"temperature": "hot"}, "temperature is 'hot'; it must be a number between 0 and 2, or the word server"),
+        ({"top_k": 0}, "top_k is 0; it must be a whole number between 1 and 1e"),
+        ({"context_tokens": 9000}, "--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is lab.model:"),
+        (
+            {"context_tokens": 8000, "model": "chat:m@http://127.0.0.1:9/v1"},
+            "a context of 8000 tokens has no room beside an answer of up to 8000 tokens; lower --max-output-tokens",
+        ),
         ({"max_starts": 9}, "--max-starts 9 bounds --until-successes"),
         ({"prompt": "nowhere.txt"}, "the prompt file nowhere.txt cannot be read: No such file"),
         ({"prices": "nowhere.toml"}, "the price file nowhere.toml cannot be read"),

@@ -187,6 +187,28 @@ def test_success_ends_the_episode_without_a_label():
     assert [(o.status, o.report, o.label) for o in outcomes] == [("terminal", "terminal", None), ("not executed", "not executed", None)]
 
 
+def _closed(env) -> bool:
+    return env.robot_state().arms["left"].opening_m < 0.01
+
+
+def test_success_by_the_gripper_command_leaves_the_label_of_the_motion_before_it():
+    _, outcomes = run(Toy(success=_closed), to("left", (0, 0, 0.05), gripper="close"), to("left", (0, 0, 0.1)))
+    assert [(o.status, o.report, o.label) for o in outcomes] == [("terminal", "terminal", 1), ("not executed", "not executed", None)]
+    limit = Box("j4", (0.5, -1.0, -1.0), (0.9, 1.0, 1.0))  # base frame
+    _, (near,) = run(Toy(limits=(limit,), success=_closed), to("left", (0.0585, 0, 0), gripper="close"))
+    _, (far,) = run(Toy(limits=(limit,), success=_closed), to("left", (0.08, 0, 0), gripper="close"))
+    _, (touching,) = run(Toy(boxes=(WALL,), success=_closed), to("left", (0.0585, 0, 0), gripper="close"))
+    assert [(o.status, o.label) for o in (near, far, touching)] == [("terminal", 1), ("terminal", 0), ("terminal", 0)]
+    _, (alone,) = run(Toy(success=_closed), grip("left", "close"))
+    _, (driven,) = run(Toy(success=_closed), Waypoint({"left": ArmTarget(gripper="close")}, BaseMotion(0.1)))
+    assert [(o.status, o.label) for o in (alone, driven)] == [("terminal", None)] * 2
+
+
+def test_a_label_stays_when_the_steps_run_out_in_the_gripper_command():
+    _, (outcome,) = run(Toy(), to("left", (0, 0, 0.04), gripper="close"), steps_left=5)
+    assert (outcome.status, outcome.label) == ("out of steps", 1)
+
+
 def test_the_step_budget_ends_a_motion_and_everything_after_it():
     env = ToyEnv(Toy())
     executor = Executor(env, steps_left=2)

@@ -51,7 +51,7 @@ LAYERS = {
     "reading.py": ("errors", "models", "plan", "pose", "tools"),
     "observation.py": ("executor", "models", "pictures", "plan", "pose", "worlds"),
     "perception.py": ("errors", "pose", "worlds"),
-    "prompts/__init__.py": ("arms", "errors", "executor", "plan", "tools", "worlds"),
+    "prompts/__init__.py": ("arms", "calibrator", "errors", "executor", "plan", "tools", "worlds"),
     "memory/record.py": ("executor", "plan", "pose"),
     "calibrator.py": ("executor", "plan", "pose"),
     "commit.py": (),

@@ -27,6 +27,7 @@ from capex.ledger import Ledger
 from capex.models import (
     AssistantMessage,
     Attempt,
+    ChatSettings,
     Model,
     ModelError,
     Observers,
@@ -49,7 +50,7 @@ from capex.models.exchanges import ExchangeLog, read_log
 from capex.models.openai_chat import ChatCompletions, calls_in_text
 from capex.models.openai_responses import OpenAIResponses
 from capex.models.probe import _png, probe
-from capex.models.retry import Policy, refused, retry_after_s
+from capex.models.retry import Policy, failed, refused, retry_after_s
 from capex.models.scripted import Scripted
 from wire_server import BODIES, USAGE, Turn, WireServer
 
@@ -457,7 +458,15 @@ def test_errors_are_told_apart_by_status_and_code():
     assert refused(402, None, "K")[0] == "quota"
     assert refused(529, {"error": {"type": "overloaded_error"}}, "K")[:3] == ("server", True, "no")
     assert refused(504, "gateway", "K")[:3] == ("server", True, "unknown")
-    assert refused(400, {"detail": "This model's maximum context length is 32768 tokens"}, "K")[0] == "context"
+    for words in (
+        "This model's maximum context length is 32768 tokens",
+        "The decoder prompt (length 40000) is longer than the maximum model length of 32768",
+        "The input (40000 tokens) is longer than the model's context length (32768 tokens)",
+        "the request exceeds the available context size, try increasing it",
+        "litellm.ContextWindowExceededError: too much",
+    ):
+        assert refused(400, {"detail": words}, "K")[0] == "context"
+        assert failed("bad", words)[:2] == ("context", False)
     kind, retry, _, sentence = refused(
         401, {"error": {"message": "Incorrect API key provided: sk-proj-********************abcd."}}, "MY_KEY"
     )
@@ -569,6 +578,19 @@ def test_sampling_settings_reach_the_wire():
     assert "tools" not in chat
 
 
+def test_what_a_chat_server_is_sent_by_default_is_a_setting():
+    typed = replace(REQUEST, sampling=Sampling(top_p=0.5))
+    with WireServer([OK] * 2) as server:
+        name = f"chat:m@{server.url}"
+        models.make(name, ChatSettings(temperature=0.2, top_p=None, top_k=None)).complete(REQUEST)
+        models.make(name.replace("chat:", "chat-text:"), ChatSettings(temperature=None, top_k=3)).complete(typed)
+        plain, text = server.bodies
+    assert plain["temperature"] == 0.2
+    assert not {"top_p", "top_k"} & set(plain)
+    assert (text["top_p"], text["top_k"]) == (0.5, 3)  # what a request says wins
+    assert "temperature" not in text
+
+
 def test_chat_puts_pictures_after_text_only_results():
     with WireServer([TWO_LOOKS, OK]) as server:
         client("chat", server).complete(_decision("chat", server))
@@ -607,8 +629,10 @@ def test_a_request_too_long_for_the_context_is_not_sent():
         with pytest.raises(ModelError, match=r"about 25\d\d\d tokens .* exceeds the context of 32768; nothing was sent") as error:
             client("chat", server).complete(long, tally := Tally())
         assert error.value.kind == "context"
-        assert server.requests == tally.sent == 0
-        client("chat", server, context_tokens=40_000).complete(long)
+        assert server.requests == 0
+        assert [(a.status, a.billed, a.kind, a.usage) for a in tally.attempts] == [("not sent", "no", "context", None)]
+        assert error.value.attempts == tuple(tally.attempts)
+        client("chat", server, chat=ChatSettings(context_tokens=40_000)).complete(long)
         assert server.requests == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +12,15 @@ import pytest
 from capex.arms import arm
 from capex.errors import CapexError, UnknownName
 from capex.executor import DISPLACEMENT_MAX_M
+from capex.memory import Memory
+from capex.memory.context import build
+from capex.memory.record import from_json
 from capex.prompts import SIZE_MAX, system_prompt
 from capex.reading import Act, read_act
 from capex.tools import interface
 from toy import Toy, ToyEnv
+
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def _settings(prompt: str) -> dict:
@@ -69,13 +75,69 @@ def test_a_users_own_prompt_replaces_ours_and_its_mistakes_get_a_sentence(stove,
     own = tmp_path / "own.txt"
     own.write_text("Move at most <<DISPLACEMENT_CM>> cm.\n<<SETTINGS>>")
     assert system_prompt(stove.spec, arm("capex"), template=own).startswith("Move at most 10 cm.")
-    own.write_text("<<SPEED>>")
-    with pytest.raises(CapexError, match="the prompt has a field <<SPEED>>; known fields: "):
-        system_prompt(stove.spec, arm("capex"), template=own)
+    for unknown in ("<<SPEED>>", "<<speed>>", "<<W 8 floats>>", "<<SKELETON\n2>>"):
+        own.write_text(f"Drive. {unknown}")
+        named = re.escape(unknown.replace("\n", " "))
+        with pytest.raises(CapexError, match=f"the prompt has a field {named}, which nothing fills; known fields: .*<<WORKSPACE_BOX>>"):
+            system_prompt(stove.spec, arm("capex"), template=own)
+    own.write_text("1 << 2, 9 >> 1, <<<, >>>")  # no fields
+    assert system_prompt(stove.spec, arm("capex"), template=own) == "1 << 2, 9 >> 1, <<<, >>>\n"
     with pytest.raises(CapexError, match="cannot be read"):
         system_prompt(stove.spec, arm("capex"), template=tmp_path / "none.txt")
     with pytest.raises(UnknownName, match="there is no arm 'capx'; valid: capex"):
         arm("capx")
+
+
+PRINTED = """You drive a made-up robot.
+Harness settings:
+{"labels": <<N_LABELS>>, "weights": <<W: 8 floats>>, "also": <<W:
+8 floats>>, "workspace_box": <<WORKSPACE_BOX>>, "last": true}
+
+Earlier successes
+<<REFERENCE EPISODES>>
+
+Reliability
+<<SKELETON>>
+
+Earlier successes again: <<REFERENCE
+EPISODES>>
+"""
+
+
+def test_a_prompt_with_the_papers_fields_is_filled_from_the_same_table(stove, tmp_path):
+    printed = tmp_path / "printed.txt"
+    printed.write_text(PRINTED)
+    weights = [0.0, 1.0, 0, 0, 0, 0, 0, 0.12345]
+    told = {"labels": 12, "weights": weights, "references": "Reference episode 1 says <<W>>", "skeleton": "Phase 1: chunk-safe."}
+    for name in ("capex", "base"):
+        prompt = system_prompt(stove.spec, arm(name), template=printed, **told)
+        line = json.loads(re.search(r"Harness settings:\n(\{.*?\})\n", prompt, re.DOTALL).group(1))
+        assert line["labels"] == 12
+        assert line["workspace_box"] == _settings(system_prompt(stove.spec, arm(name)))["workspace_box_cm"]
+        assert prompt.count("Reference episode 1 says <<W>>") == 2  # what memory says is data
+        assert "Reliability\n\nPhase 1: chunk-safe.\n" in prompt
+    prompt = system_prompt(stove.spec, arm("capex"), template=printed, **told)
+    assert prompt.count("[0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.123]") == 2
+    first = system_prompt(stove.spec, arm("capex"), template=printed)
+    assert '"labels": 0, "weights": [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], ' in first  # the prior: believe the model
+    assert "<<" not in first
+
+
+def test_memory_is_cut_to_fit_a_prompt_with_the_papers_fields(stove, tmp_path):
+    printed = tmp_path / "printed.txt"
+    record = json.loads((GOLDEN / "microwave_record.json").read_text())
+    memory = Memory()
+    for start in range(3):
+        memory.add(from_json(record | {"start": {"index": start, "seed": 0}, "images": {}}), {})
+    for filler in (0, 12_000, 16_800, 17_400):
+        printed.write_text(PRINTED + "word " * (filler // 5))
+        context = build(memory, arm("capex"), stove.spec, 7, "", template=printed)
+        told = {"labels": context.labels, "references": context.references_text, "skeleton": context.skeleton_text}
+        assert len(system_prompt(stove.spec, arm("capex"), template=printed, **told)) <= SIZE_MAX
+    assert context.references == ()
+    printed.write_text(PRINTED + "word " * 3600)
+    with pytest.raises(CapexError, match=r"the system prompt has 18\d\d\d characters without any memory; at most 18000 are allowed"):
+        build(memory, arm("capex"), stove.spec, 7, "", template=printed)
 
 
 def test_the_text_form_for_models_without_functions(stove):

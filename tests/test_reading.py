@@ -7,13 +7,14 @@ import json
 import math
 import random
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from capex.arms import arm
 from capex.models import ToolCall
-from capex.plan import PLAN_MAX
+from capex.plan import PLAN_MAX, ArmTarget
 from capex.reading import Act, Defects, Locate, read_act, read_calls, read_locate
 from capex.tools import Interface, interface, schemas
 
@@ -57,7 +58,27 @@ def test_a_base_motion_stands_alone_and_is_capped_with_a_note():
     assert math.isclose(waypoint.base.turn_rad, -math.pi / 2)
     assert waypoint.targets["arm"].gripper == "open"
     assert read.mended == ("base translation of 100 cm shortened to 60 cm", "base turn of -120 degrees shortened to 90")
-    assert "must be alone" in str(act(base_left_cm=10, target_cm=[1, 2, 3], confidence=0.5))
+    chunk = [{"delta_cm": [0, 0, 5], "confidence": 0.9}]
+    assert "send it in an act of its own" in str(act(base_left_cm=10, chunk=chunk))
+
+
+@pytest.mark.parametrize("face", [CAPEX, BASE])
+@pytest.mark.parametrize("target", [[40, 0, 30], "the same as before", {"x": 1}])
+def test_a_target_beside_a_base_motion_is_ignored_with_a_note(face, target):
+    read = act(face, base_left_cm=10, target_cm=target, delta_cm=[0, 0, 5], orientation="sideways", gripper="close")
+    (waypoint,) = waypoints(read)
+    assert math.isclose(waypoint.base.left_m, 0.1)
+    assert waypoint.targets["arm"] == ArmTarget(gripper="close")  # runs after the drive
+    ignored = [f"{name} was ignored beside a base motion" for name in ("target_cm", "delta_cm", "orientation")]
+    assert list(read.mended) == ignored
+
+
+def test_targets_of_both_arms_beside_a_base_motion_are_ignored_with_a_note():
+    face = replace(TWO, base_motion=True)
+    read = act(face, base_forward_cm=10, left={"target_cm": [40, 20, 50], "gripper": "open"}, right={"delta_cm": [0, 0, 5]})
+    (waypoint,) = waypoints(read)
+    assert waypoint.targets == {"left": ArmTarget(gripper="open")}
+    assert read.mended == ("target_cm was ignored beside a base motion", "delta_cm was ignored beside a base motion")
 
 
 def test_two_arms_have_a_group_of_fields_each():

@@ -1,7 +1,8 @@
 """One episode: the paper's algorithm. Observe, query until a plan, calibrate, commit, execute, label, report; until an end is reached.
 
 The base arm and every ablation run through the same lines with other settings. A model or simulator error invalidates the attempt and
-leaves as an exception; everything else is a result. Memory comes in as it was before the episode and is not touched.
+leaves as an exception; everything else is a result, also a decision in which the model talks until its context is full. Memory comes in as
+it was before the episode and is not touched.
 """
 
 from __future__ import annotations
@@ -24,7 +25,20 @@ from capex.memory import Memory
 from capex.memory.context import Context, build
 from capex.memory.record import EpisodeRecord, LocatedPoint, Turn, record_waypoints
 from capex.memory.references import carry
-from capex.models import AttemptObserver, Message, Model, Observers, Picture, Reply, Request, Sampling, Text, ToolResult, UserMessage
+from capex.models import (
+    AttemptObserver,
+    Message,
+    Model,
+    ModelError,
+    Observers,
+    Picture,
+    Reply,
+    Request,
+    Sampling,
+    Text,
+    ToolResult,
+    UserMessage,
+)
 from capex.observation import Observation, PastAct, observe
 from capex.perception import Sight, describe
 from capex.plan import Plan
@@ -39,6 +53,7 @@ NO_CALL = "Your reply held no tool call. Answer with tool calls only."
 CUT_OFF = "Your reply was cut off at the token limit. Answer with a shorter plan."
 ONLY_ACT = "Only act is allowed in the last round."
 NO_PLAN = "spent without motion: no valid act in {} rounds ({})"
+TOO_LONG = "spent without motion: after round {} the decision no longer fitted the model's context ({})"
 DEFAULT_SAMPLING = Sampling()
 DECISION_DEADLINE_S = 1200.0  # of all model rounds of a decision together
 Clock = Callable[[], float]
@@ -314,6 +329,10 @@ def _carried(point_m: Array, moved: tuple[float, float, float]) -> Array:
     return np.array(carry((x, y, z), (0.0, 0.0, 0.0), moved))
 
 
+def _short(reason: str) -> str:
+    return reason if len(reason) <= 200 else f"{reason[:197]}..."
+
+
 class _Asks:
     """Queries the model until it acts: at most so many rounds, the last of which allows only `act`."""
 
@@ -349,7 +368,13 @@ class _Asks:
                 tool_choice="act" if last else "required",
                 deadline_s=max(1.0, deadline - self._clock()),
             )
-            reply = self._model.complete(request, self._observer)
+            try:
+                reply = self._model.complete(request, self._observer)
+            except ModelError as error:
+                if error.kind != "context" or number == 1:
+                    raise
+                # The decision began within the context: what fills it up is what the model said since. That is its own failure.
+                return _Decision(None, number - 1, tuple(located), TOO_LONG.format(number - 1, _short(str(error))))
             state.requests += 1
             tell(Replied(reply))
             act, answers = self._read(reply, state, sight, located, last)
@@ -357,8 +382,7 @@ class _Asks:
                 return _Decision(act, number, tuple(located))
             reason = str(act) if act is not None else reason
             messages += [reply.as_message(), *answers] if reply.calls else [*answers]
-        short = reason if len(reason) <= 200 else f"{reason[:197]}..."
-        return _Decision(None, self._arm.rounds, tuple(located), NO_PLAN.format(self._arm.rounds, short))
+        return _Decision(None, self._arm.rounds, tuple(located), NO_PLAN.format(self._arm.rounds, _short(reason)))
 
     def _first(self, observation: Observation) -> UserMessage:
         parts: list[Text | Picture] = []

@@ -210,8 +210,8 @@ class Executor:
             if motion.status in GRIPPER_STILL_RUNS:
                 notes += self._act_grippers(waypoint.targets)
         except _Ended as ended:
+            # A motion that was cut short has no label; one that had ended before its gripper command ended the episode keeps its own.
             motion = _Motion(ended.status, "terminal" if ended.status == "terminal" else "cut short: no control steps left")
-            label = None
         return Outcome(
             status=motion.status,
             report="; ".join(text for text in (motion.text, *notes) if text),

@@ -131,9 +131,9 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
     if face.plan_max == 1 and not _missing(given.get("chunk")):
         reader.defect("chunk is not offered: send one waypoint at a time")
     if base is not None:
-        if chunk or any(not _missing(g.get(n)) for g in groups.values() for n in ("target_cm", "delta_cm")):
-            reader.defect("a base motion stands beside a target or a chunk; a base motion must be alone, so send it in an act of its own")
-        for name in ("orientation", "confidence"):
+        if chunk:
+            reader.defect("a base motion stands beside a chunk; it moves the frame of all targets, so send it in an act of its own")
+        for name in ("target_cm", "delta_cm", "orientation", "confidence"):
             if any(not _missing(g.get(name)) for g in (given, *groups.values())):
                 reader.note(f"{name} was ignored beside a base motion")
         grippers = {n: ArmTarget(gripper=reader.gripper(g.get("gripper"), "gripper")) for n, g in groups.items()}  # type: ignore[arg-type]

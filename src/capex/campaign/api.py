@@ -36,7 +36,7 @@ from capex.campaign.patience import Patience, Pauses
 from capex.campaign.settings import Settings, read_config, resolve
 from capex.errors import CapexError
 from capex.ledger import Spend
-from capex.models import Model
+from capex.models import ChatSettings, Model
 from capex.prices import Price, load_prices, parse_price
 from capex.run import LoadedRun, load_chain, load_run
 from capex.store import PROMPT, SPEND, Run, find_run, write_bytes
@@ -60,7 +60,12 @@ def prepare(
     file = read_config(Path(config)) if config is not None else None
     named = model if isinstance(model, str) or model is None else model.name
     settings = resolve(names, {**options, "model": named}, file)
-    asked = models.make(settings.model) if isinstance(model, str) or model is None else model
+    asked = models.make(settings.model, settings.chat) if isinstance(model, str) or model is None else model
+    if asked is model:  # it brings its own
+        if "context_tokens" in settings.typed:
+            raise CapexError("--context-tokens is for a model given by name; give it to the model object itself")
+        own = getattr(model, "chat", None)
+        settings = replace(settings, chat=own if isinstance(own, ChatSettings) else None)
     if asked is model and (settings.parallel > 1 or settings.ray is not None):
         raise CapexError("a model object stays in its process; give the model by name to run in several")
     price = _held_price(settings) or load_prices(settings.prices).find(asked.price_name)
@@ -102,7 +107,8 @@ def collect(
     settings = _with_own_prompt(settings, run)
     work = work_of(settings, price)
     spend = Spend(run.path / SPEND)
-    setup = Setup(work, settings.model if model is None or isinstance(model, str) else ready.model, run.path / SPEND)
+    asked = settings.model if model is None or isinstance(model, str) else ready.model
+    setup = Setup(work, asked, run.path / SPEND, settings.chat)
     with contextlib.ExitStack() as stack:
         board = Board(spend=spend)
         chains = _chains(settings, ready.specs, run, board, stack, pauses or Pauses(), retry_invalid)

@@ -8,6 +8,8 @@ from capex import worlds
 from capex.campaign.attempt import Work
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
+from capex.memory import Memory
+from capex.memory.context import build
 from capex.models import Model
 from capex.prices import Price
 from capex.worlds import Spec
@@ -47,6 +49,8 @@ def refuse_the_impossible(settings: Settings, specs: Mapping[tuple[str, str], Sp
         for name, arm in wanted.items():
             if arm.base_motion and "base_motion" in settings.typed and spec.base is None:
                 raise CapexError(f"--base-motion on: the robot of {world}:{task} stands on a fixed base; leave it out or collect elsewhere")
+            if settings.prompt is not None:  # its fields and its size
+                build(Memory(), arm, spec, 0, "", template=settings.prompt, json_form=bool(getattr(model, "tools_in_text", False)))
             if arm.locate and "locate" in settings.typed and not spec.depth:
                 raise CapexError(f"--locate on: {world}:{task} has no depth, so arm {name} cannot locate pixels; leave it out")
         if spec.success == "operator" and settings.until_successes is not None:

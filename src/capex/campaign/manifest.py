@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.settings import Settings
+from capex.campaign.settings import LEFT_OPEN, Settings
 from capex.errors import CapexError
+from capex.models import ChatSettings
 from capex.prices import Price, parse_price
 from capex.store import TEMPORARY, Run, create_run, find_run, fingerprint, write_json
 
@@ -76,6 +77,9 @@ def moved_from(run: Run, gl_backend: str) -> str:
 def changes(manifest: Mapping[str, Any], wanted: Mapping[str, Any], price: Mapping[str, Any] | None = None) -> list[Change]:
     """What differs between a run's settings and the wanted ones, setting by setting; more tasks and arms are no change."""
     held = manifest.get("settings", {})
+    if "chat" in wanted and "chat" not in held:  # from before these were settings: what a request left open had the paper's values
+        asked = {k: v for k, v in held.get("sampling", {}).items() if k in LEFT_OPEN and v is not None}
+        held = {**held, "chat": asdict(ChatSettings(**asked))}
     found: list[Change] = []
     for name in sorted({*held, *wanted} - set(OPEN_LISTS)):
         found += _differences(name, held.get(name), wanted.get(name))

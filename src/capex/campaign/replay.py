@@ -26,7 +26,7 @@ from capex.memory import Memory
 from capex.models import AttemptObserver, ModelError, Reply, Request, Sampling, UserMessage, describe
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
-from capex.models.retry import as_reply
+from capex.models.retry import as_reply, give_up
 from capex.prices import parse_price
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
 from capex.store import PROMPT, Chain, fingerprint, read_json, read_steps
@@ -71,6 +71,8 @@ class Recording:
             if observer is not None:
                 observer.before(request, number)
                 observer.after(request, number, attempt)
+        if attempts[-1].answer is None:  # it had outgrown the context
+            raise give_up(attempts)
         return as_reply(attempts)
 
     def _as_seen(self, request: Request, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,11 +18,12 @@ from capex.arms import PRESETS, ArmSettings, arm
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
 from capex.demonstrator import DEFAULT_SAMPLING, NO_LIMITS, Limits
 from capex.errors import CapexError, UnknownName
-from capex.models import Effort, Sampling
+from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.pictures import FORMATS, ImageFormat
 
 Switch = Literal["on", "off"]
 Kept = Literal["all", "start"]
+Open = Literal["server"]  # a sampling setting that is left to the server
 IMAGE_SIZES = (32, 2048)
 
 
@@ -128,8 +129,34 @@ class Options:
             "none|minimal|low|medium|high",
         ),
     )
-    temperature: float | None = field(default=None, metadata=_about("Sampling temperature (default: the provider's).", "X"))
-    top_p: float | None = field(default=None, metadata=_about("Nucleus sampling (default: the provider's).", "X"))
+    temperature: float | Open | None = field(
+        default=None,
+        metadata=_about(
+            "Sampling temperature; server: send none (default: 1.0 with chat:, as in the paper, else server).",
+            "X|server",
+        ),
+    )
+    top_p: float | Open | None = field(
+        default=None,
+        metadata=_about(
+            "Nucleus sampling; server: send none (default: 0.95 with chat:, as in the paper, else server).",
+            "X|server",
+        ),
+    )
+    top_k: int | Open | None = field(
+        default=None,
+        metadata=_about(
+            "Sampling among the N likeliest tokens; server: send none (default: 20 with chat:, as in the paper, else server).",
+            "N|server",
+        ),
+    )
+    context_tokens: int | None = field(
+        default=None,
+        metadata=_about(
+            "With chat:, what the server's context holds, prompt and answer together (default 32768, as in the paper).",
+            "N",
+        ),
+    )
     max_output_tokens: int | None = field(default=None, metadata=_about("Output tokens a request may have (default 8000).", "N"))
     prompt: Path | None = field(default=None, metadata=_about("A system prompt to fill instead of ours, for one arm.", "FILE"))
     prices: Path | None = field(default=None, metadata=_about("A price file like the package's prices.toml; its rows win.", "FILE"))
@@ -182,6 +209,7 @@ FIELDS = tuple(f.name for f in fields(Options))
 # What an arm with the base prompt cannot have: it plans one waypoint, without confidence, memory or grounding.
 NOT_FOR_BASE = ("tau", "calibrated", "memory", "references", "skeleton", "locate", "plan_max", "notes")
 FOR_EVERY_ARM = ("decisions", "episode_usd", "image_size", "history", "rounds", "base_motion", "show_dollars")
+LEFT_OPEN = ("temperature", "top_p", "top_k")
 SWITCHES = tuple(f.name for f in fields(Options) if "Switch" in str(f.type))
 
 
@@ -200,6 +228,7 @@ class Settings:
     campaign_hours: float | None = None
     limits: Limits = NO_LIMITS
     sampling: Sampling = DEFAULT_SAMPLING
+    chat: ChatSettings | None = None  # of a chat: model
     prompt: Path | None = None
     prices: Path | None = None
     round_size: int = 1
@@ -221,6 +250,7 @@ class Settings:
             "round_size": self.round_size,
             "limits": asdict(self.limits),
             "sampling": asdict(self.sampling),
+            **({} if self.chat is None else {"chat": asdict(self.chat)}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],
             "arms": {a.name: asdict(a) for a in self.arms},
@@ -271,7 +301,7 @@ def resolve(names: str | Sequence[str], given: Mapping[str, Any], config: Mappin
     arms = _arms(said, arm_tables)
     if said.get("prompt") is not None and len(arms) > 1:
         raise CapexError(f"--prompt fills one arm's prompt, and {len(arms)} arms were named; collect them with commands of their own")
-    sampling = {f.name: said[f.name] for f in fields(Sampling) if f.name in said}
+    sampling = Sampling(**{f.name: said[f.name] for f in fields(Sampling) if f.name in said and said[f.name] != "server"})
     minutes = said.get("episode_minutes")
     return Settings(
         tasks=tuple(parse_names(listed)),
@@ -284,7 +314,8 @@ def resolve(names: str | Sequence[str], given: Mapping[str, Any], config: Mappin
         campaign_usd=None if "campaign_usd" not in said else Decimal(str(said["campaign_usd"])),
         campaign_hours=said.get("campaign_hours"),
         limits=Limits(said.get("steps"), None if minutes is None else 60.0 * minutes),
-        sampling=Sampling(**sampling),
+        sampling=sampling,
+        chat=_chat(said, sampling),
         prompt=said.get("prompt"),
         prices=said.get("prices"),
         round_size=said.get("round_size", 1),
@@ -296,6 +327,23 @@ def resolve(names: str | Sequence[str], given: Mapping[str, Any], config: Mappin
         image_format=said.get("image_format", "png"),
         typed=frozenset(said),
     )
+
+
+def _chat(said: Mapping[str, Any], sampling: Sampling) -> ChatSettings | None:
+    """What a chat: server is sent and can hold: what was said, else the paper's values. None for every other kind of model."""
+    model = said.get("model", "pilot")
+    if model.partition(":")[0] not in CHAT_KINDS:
+        if "context_tokens" in said:
+            raise CapexError(
+                f"--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is {model}; leave it out"
+            )
+        return None
+    given: dict[str, Any] = {f.name: said[f.name] for f in fields(ChatSettings) if f.name in said}
+    chat = ChatSettings(**(given | {k: None for k, v in given.items() if v == "server"}))
+    if chat.context_tokens <= sampling.max_output_tokens:
+        answer = f"an answer of up to {sampling.max_output_tokens} tokens"
+        raise CapexError(f"a context of {chat.context_tokens} tokens has no room beside {answer}; lower --max-output-tokens")
+    return chat
 
 
 def _arms(said: Mapping[str, Any], tables: Any) -> tuple[ArmSettings, ...]:
@@ -354,6 +402,8 @@ _NUMBERS: dict[str, tuple[type, float, float]] = {
     "image_size": (int, *IMAGE_SIZES),
     "temperature": (float, 0, 2),
     "top_p": (float, 0, 1),
+    "top_k": (int, 1, 1_000_000),
+    "context_tokens": (int, 1, 100_000_000),
     "max_output_tokens": (int, 1, 1_000_000),
     "round_size": (int, 1, 1000),
     "parallel": (int, 1, 1024),
@@ -370,13 +420,16 @@ _WORDS: dict[str, tuple[str, ...]] = {
 
 def _checked(name: str, value: Any) -> Any:
     """A value of the right type and range, or a sentence."""
+    if name in LEFT_OPEN and value == "server":
+        return value
     if name in _NUMBERS:
         kind, low, high = _NUMBERS[name]
         right = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
         if not right or not math.isfinite(value) or not low <= value <= high:
             whole = "a whole number" if kind is int else "a number"
             bounds = f"of at least {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
-            raise CapexError(f"{name} is {value!r}; it must be {whole} {bounds}")
+            word = ", or the word server" if name in LEFT_OPEN else ""
+            raise CapexError(f"{name} is {value!r}; it must be {whole} {bounds}{word}")
         return kind(value)
     if name in SWITCHES and isinstance(value, bool):
         return "on" if value else "off"

@@ -5,7 +5,7 @@ it: open#0, close#1, release#2, and keep#3 for a last phase that success ended w
 
 Where the paper leaves room:
 - An event is a command that ran, skipped ones included ("already open"); one that a contact stop or a timeout kept from running is none.
-  A command beside the waypoint that ended the episode counts, since the record does not tell on which side of it the end came.
+  A command beside the waypoint that ended the episode counts, on whichever side of it the end came.
 - A waypoint belongs to the phase it was meant for: the commands run before its plan plus those before it in the plan. So the lift behind
   a deferred "close" counts for the phase after the close, and again when it is proposed again. What was proposed for a phase that never
   began (none of its waypoints ran) counts in the totals only.

@@ -90,13 +90,23 @@ class Tool:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings of a request. None leaves the provider's default."""
+    """Settings of a request. None leaves the model's default: the provider's, or for chat: what its `ChatSettings` say."""
 
     max_output_tokens: int = 8000
     effort: Effort | None = "medium"
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+
+
+@dataclass(frozen=True)
+class ChatSettings:
+    """What a chat: server can hold, and what it is sent where a request leaves it open: the paper's settings for Qwen. None: not sent."""
+
+    context_tokens: int = 32_768
+    temperature: float | None = 1.0
+    top_p: float | None = 0.95
+    top_k: int | None = 20  # not part of OpenAI's own API; vLLM and most other servers take it
 
 
 @dataclass(frozen=True)
@@ -143,9 +153,11 @@ Billed = Literal["yes", "no", "unknown"]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One request on the wire, whatever became of it. `billed` is unknown when it may have been accepted but no usage came back."""
+    """One request on the wire, whatever became of it, or one that was refused on this side. `billed` is unknown when it may have been
+    accepted but no usage came back.
+    """
 
-    status: str  # "ok", "incomplete", "http 429", "timeout", "connection", "failed: CODE", "unreadable", "too large"
+    status: str  # "ok", "incomplete", "http 429", "timeout", "connection", "failed: CODE", "unreadable", "too large", "not sent"
     billed: Billed
     latency_s: float
     usage: Usage | None = None
@@ -273,7 +285,8 @@ def _describe_message(message: Message) -> dict[str, Any]:
     return {"result": message.text, "call": message.call_id}
 
 
-ModelFactory = Callable[[str], Model]
+ModelFactory = Callable[..., Model]
+CHAT_KINDS = ("chat", "chat-text")
 
 # kind -> module:function that builds it from what follows the colon
 MODELS = {
@@ -287,10 +300,10 @@ MODELS = {
 }
 
 
-def make(name: str) -> Model:
+def make(name: str, chat: ChatSettings | None = None) -> Model:
     """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN, script:FILE or pilot.
 
-    A kind with a dot in it is a module of the user's own with a function `make(rest)`: my_lab.models:NAME.
+    A kind with a dot in it is a module of the user's own with a function `make(rest)`: my_lab.models:NAME. `chat` belongs to chat: models.
     """
     kind, _, rest = name.partition(":")
     if kind not in MODELS and "." not in kind:
@@ -304,4 +317,4 @@ def make(name: str) -> Model:
                 f"the model '{name}' names the module {kind}, which cannot be imported ({error}); is it on the path?"
             ) from None
     factory: ModelFactory = getattr(importlib.import_module(module), function)
-    return factory(rest)
+    return factory(rest) if chat is None else factory(rest, chat)

@@ -1,7 +1,8 @@
 """An episode that was cut off (a kill, a spent budget) continues without paying again for what had been answered.
 
 `Continued` gives the answers in the log of the cut-off attempt, as long as the requests are the same, and then asks the model itself. The
-world is deterministic and memory is what it was, so the requests repeat; at the first that does not, the rest of the log is dropped.
+world is deterministic and memory is what it was, so the requests repeat; at the first that does not, the rest of the log is dropped. A
+request that had outgrown the model's context, and after which the episode went on, is refused again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from capex.models import Attempt, AttemptObserver, Model, Reply, Request
 from capex.models.cassette import Recorded, read_requests
-from capex.models.retry import as_reply
+from capex.models.retry import as_reply, give_up
 
 
 class Continued:
@@ -37,16 +38,19 @@ class Continued:
         for number, attempt in enumerate(attempts, start=1):
             if observer is not None:
                 observer.again(request, number, attempt)
-        reply = as_reply(attempts)
-        self._waited(reply.seconds)
-        return reply
+        self._waited(sum(a.waited_s + a.latency_s for a in attempts))
+        if attempts[-1].answer is None:
+            raise give_up(attempts)
+        return as_reply(attempts)
 
     def _logged(self, request: Request) -> list[Attempt]:
-        """The attempts that ended in an answer to this request; none when the log has ended or tells of another request."""
+        """The attempts that settled this request; none when the log has ended, tells of another request, or of one left unsettled."""
         if not self._recorded:
             return []
         recorded = self._recorded.popleft()
         attempts = recorded.attempts() if recorded.hash == request.hash else []
+        if attempts and attempts[-1].kind == "context" and self._recorded:
+            return attempts
         if not attempts or attempts[-1].answer is None:  # cut off among the retries: those are the campaign's cost, not the episode's
             self._recorded.clear()
             return []

@@ -1,6 +1,7 @@
 """`chat:NAME@URL`: any OpenAI-compatible server (vLLM and others) on the Chat Completions wire, through the official SDK.
 
-Requests too long for the context are refused before sending. A model without function calling answers with JSON in its text; with
+Requests too long for the context are refused before sending; observers are told of them as attempts that were not sent, so that a
+recorded episode meets them again. A model without function calling answers with JSON in its text; with
 `chat-text:NAME@URL` the tools are also described in text instead of being sent as functions. A key, where the server wants one, comes from
 CAPEX_CHAT_API_KEY; OpenAI's own key and headers never go to such a server.
 """
@@ -19,11 +20,11 @@ from capex.errors import CapexError
 from capex.models import (
     Answer,
     AssistantMessage,
+    Attempt,
     AttemptObserver,
-    ModelError,
+    ChatSettings,
     Reply,
     Request,
-    Sampling,
     Text,
     ToolCall,
     ToolResult,
@@ -32,12 +33,11 @@ from capex.models import (
     size,
     wire,
 )
-from capex.models.retry import Clock, Policy
+from capex.models.retry import Clock, Policy, give_up
 
 KEY = "CAPEX_CHAT_API_KEY"
 NO_KEY = "none"  # the SDK insists on one
-QWEN = Sampling(temperature=1.0, top_p=0.95, top_k=20)  # the paper's settings for Qwen
-CONTEXT_TOKENS = 32_768
+PAPER = ChatSettings()
 IN_TEXT = "text_"  # begins the id of a call that was read from text
 REASONING_FIELDS = ("reasoning_content", "reasoning")  # a server that sends one takes it back within the decision
 SCAN_CHARACTERS = 100_000_000  # bounds the search for JSON in a hostile text to about a second
@@ -50,14 +50,14 @@ The arguments follow the JSON schema of the tool. The tools are:
 """
 
 
-def make(rest: str) -> ChatCompletions:
+def make(rest: str, chat: ChatSettings = PAPER) -> ChatCompletions:
     """From chat:NAME@URL."""
-    return ChatCompletions(*_split("chat", rest))
+    return ChatCompletions(*_split("chat", rest), chat=chat)
 
 
-def make_text(rest: str) -> ChatCompletions:
+def make_text(rest: str, chat: ChatSettings = PAPER) -> ChatCompletions:
     """From chat-text:NAME@URL."""
-    return ChatCompletions(*_split("chat-text", rest), tools_in_text=True)
+    return ChatCompletions(*_split("chat-text", rest), chat=chat, tools_in_text=True)
 
 
 def _split(kind: str, rest: str) -> tuple[str, str]:
@@ -70,15 +70,14 @@ def _split(kind: str, rest: str) -> tuple[str, str]:
 
 
 class ChatCompletions:
-    """A model behind the Chat Completions wire. `sampling` fills in what a request leaves open."""
+    """A model behind the Chat Completions wire. `chat` fills in what a request leaves open, and says how much the server holds."""
 
     def __init__(
         self,
         model: str,
         url: str,
         *,
-        sampling: Sampling = QWEN,
-        context_tokens: int = CONTEXT_TOKENS,
+        chat: ChatSettings = PAPER,
         tools_in_text: bool = False,
         policy: Policy | None = None,
         clock: Clock | None = None,
@@ -89,7 +88,8 @@ class ChatCompletions:
         url += "/v1" if url.count("/") == 2 else ""  # a bare host: what vLLM and most others serve
         self.name, self.price_name = f"chat{'-text' if tools_in_text else ''}:{model}@{url}", model
         self.stand_in = wire.is_stand_in(model)
-        self._model, self._sampling, self._context_tokens, self._in_text = model, sampling, context_tokens, tools_in_text
+        self.chat = chat
+        self._model, self._in_text = model, tools_in_text
         self.tools_in_text = tools_in_text  # the system prompt then shows how to write a call
         lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
         foreign: Any = {line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line}
@@ -108,12 +108,14 @@ class ChatCompletions:
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request, or raise ModelError with the attempts made."""
         needed, output = size.tokens(request), request.sampling.max_output_tokens
-        if needed + output > self._context_tokens:
-            raise ModelError(
-                "context",
-                f"the request has about {needed} tokens and may be answered with {output} more, "
-                f"which exceeds the context of {self._context_tokens}; nothing was sent",
-            )
+        if needed + output > (context := self.chat.context_tokens):
+            size_ = f"the request has about {needed} tokens and may be answered with {output} more"
+            sentence = f"{size_}, which exceeds the context of {context}; nothing was sent (see --context-tokens)"
+            refusal = Attempt("not sent", "no", 0.0, kind="context", error=sentence)
+            if observer is not None:
+                observer.before(request, 1)
+                observer.after(request, 1, refusal)
+            raise give_up([refusal])
         return self._wire.complete(request, self.body(request), observer)
 
     def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
@@ -122,8 +124,8 @@ class ChatCompletions:
 
     def body(self, request: Request) -> dict[str, Any]:
         """The request as the Chat Completions API takes it. Effort and cache key stay out: servers differ on them."""
-        asked, open_ = request.sampling, self._sampling
-        chosen = {k: getattr(open_ if getattr(asked, k) is None else asked, k) for k in ("temperature", "top_p", "top_k")}
+        asked = request.sampling
+        chosen = {k: getattr(self.chat if getattr(asked, k) is None else asked, k) for k in ("temperature", "top_p", "top_k")}
         as_functions = bool(request.tools) and not self._in_text
         system = request.system
         if request.tools and self._in_text:

@@ -30,7 +30,16 @@ from capex.models import Attempt, AttemptObserver, Billed, ModelError, Reply, Re
 from capex.models.redact import scrub
 
 QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error", "credit balance")
-CONTEXT_WORDS = ("context_length_exceeded", "maximum context length", "context window", "prompt is too long", "max_model_len")
+CONTEXT_WORDS = (  # of OpenAI, vLLM, SGLang, llama.cpp, LiteLLM, Anthropic
+    "context_length_exceeded",
+    "context length",
+    "context size",
+    "context window",
+    "contextwindow",
+    "max_model_len",
+    "maximum model length",
+    "prompt is too long",
+)
 PASSING_CODES = (
     "server_error",
     "rate_limit_exceeded",
@@ -181,6 +190,8 @@ def failed(code: str, message: str) -> tuple[str, bool, str]:
     said = f"{code}: {clip(message)}" if message else code
     if any(word in f"{code} {message}".lower() for word in QUOTA_CODES):
         return "quota", False, f"the provider says that the account has no credit left ({said})"
+    if any(word in f"{code} {message}".lower() for word in CONTEXT_WORDS):
+        return "context", False, f"the request is too long for the model ({said})"
     passing = code in PASSING_CODES or (code.isdigit() and (int(code) in (408, 409, 429) or int(code) >= 500))
     return "failed", passing, f"the provider reports a failure ({said})"
 

@@ -2,6 +2,10 @@
 
 Static text comes first and what changes between episodes comes last (settings with calibrator weights, references, skeleton), so that
 provider caches hit on the long common prefix. The same inputs give the same bytes.
+
+A prompt of a user's own may use our fields, or those of the paper's two listings, which write out the settings and fill in single values:
+<<N_LABELS>>, <<W: 8 floats>>, <<WORKSPACE_BOX>> (centimetres), <<REFERENCE EPISODES>> and <<SKELETON>>. What follows a colon says what to
+expect there and is not read. Line breaks inside a field count as spaces.
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ from pathlib import Path
 
 from capex import executor as ex
 from capex.arms import ArmSettings
-from capex.errors import CapexError, UnknownName
+from capex.calibrator import PRIOR_MEAN
+from capex.errors import CapexError, UnknownName, closest_first
 from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
 from capex.tools import Interface, interface
 from capex.worlds import Spec
 
 SIZE_MAX = 18_000  # characters, however long the memory
-FIELD = re.compile(r"<<[A-Z_]+>>")
+FIELD = re.compile(r"<<([A-Za-z][^<>]*)>>")
 
 LOCATE_EXECUTOR = (
     " locate_pixel(camera, u, v) returns the position of the surface at that pixel of any camera; use it to ground small or distant"
@@ -62,6 +67,7 @@ def system_prompt(
     """The filled system prompt of an arm in a world. `references` and `skeleton` are what memory has to say, already bounded."""
     face = interface(spec, arm)
     text = template_text(arm, template)
+    line = settings(spec, arm, face, labels, weights)
     fields = {
         "DISPLACEMENT_CM": f"{100 * ex.DISPLACEMENT_MAX_M:.0f}",
         "LOCATE_EXECUTOR": LOCATE_EXECUTOR if face.locate else "",
@@ -70,15 +76,25 @@ def system_prompt(
         "REPLY_FORM": _json_form(face) if json_form else FUNCTION_FORM,
         "BATCHING": BATCHING if face.locate else "",
         "DONE": " and done (boolean; default false). done ends the attempt without moving" if face.done else "",
-        "SETTINGS": json.dumps(settings(spec, arm, face, labels, weights)),
+        "SETTINGS": json.dumps(line),
         "REFERENCES": f"{REFERENCES_HEAD}{references}\n" if references else "",
         "SKELETON": f"\n{skeleton}\n" if skeleton else "",
+        # as the paper's listings have them
+        "N_LABELS": json.dumps(labels),
+        "W": json.dumps(line.get("calibrator_weights") or PRIOR_MEAN),
+        "WORKSPACE_BOX": json.dumps(line["workspace_box_cm"]),
+        "REFERENCE EPISODES": references,
     }
-    for name in FIELD.findall(text):
-        if name[2:-2] not in fields:
-            raise CapexError(f"the prompt has a field {name}; known fields: {', '.join(sorted(fields))}")
+
+    def fill(field: re.Match[str]) -> str:
+        name = " ".join(field[1].partition(":")[0].split())
+        if name not in fields:
+            known = ", ".join(f"<<{known}>>" for known in closest_first(name, sorted(fields)))
+            raise CapexError(f"the prompt has a field {' '.join(field[0].split())}, which nothing fills; known fields: {known}")
+        return fields[name]
+
     # One pass over the template: a field's own text is never searched for fields again.
-    return FIELD.sub(lambda match: fields[match.group()[2:-2]], text).strip() + "\n"
+    return FIELD.sub(fill, text).strip() + "\n"
 
 
 def _json_form(face: Interface) -> str:

@@ -1,4 +1,6 @@
-"""Every setting of a student, with the paper's values as defaults. One flat frozen dataclass per policy; a study or `--set` changes any."""
+"""Every setting of a student: the paper's values as defaults, and where it prints none those of the recipes it names (LeRobot's ACT,
+RoboCasa365's Diffusion Policy). One flat frozen dataclass per policy; a study or `--set` changes any.
+"""
 
 from __future__ import annotations
 

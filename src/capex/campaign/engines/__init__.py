@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from capex.campaign.attempt import Job, Moved, Outcome, Work
-from capex.models import Model
+from capex.models import ChatSettings, Model
 
 EPISODES_PER_CORE = 16  # that share a core while their models think
 EPISODES_OF_A_BUSY_CORE = 2  # where the model computes on it
@@ -15,11 +15,15 @@ EPISODES_OF_A_BUSY_CORE = 2  # where the model computes on it
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker is told once: the work, the model by name (or itself, where everything stays in this process), the campaign's spend."""
+    """What a worker is told once: the work, the model by name (or itself, where everything stays in this process), the campaign's spend.
+
+    `chat` is for a chat: model that is given by name.
+    """
 
     work: Work
     model: str | Model
     spend: Path
+    chat: ChatSettings | None = None
 
 
 @dataclass(frozen=True)

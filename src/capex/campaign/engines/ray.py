@@ -26,7 +26,7 @@ from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved, Outcom
 from capex.campaign.engines import Failed, Lost, Said, Setup
 from capex.errors import CapexError
 from capex.ledger import Spend
-from capex.models import Model, Usage
+from capex.models import ChatSettings, Model, Usage
 from capex.store import EXCHANGE_TIMES, EXCHANGES, TEMPORARY, Chain
 from capex.worlds import Env
 
@@ -154,7 +154,7 @@ def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: tuple
         if template is not None:
             work = replace(work, template=Path(folder) / "prompt.txt")
             (Path(folder) / "prompt.txt").write_text(template, encoding="utf-8")
-        model, env = _model(str(setup.model)), _env(job.name)
+        model, env = _model(str(setup.model), setup.chat), _env(job.name)
         sent = {EXCHANGE_TIMES: 0, EXCHANGES: 0}
 
         def tell(moved: Moved) -> None:
@@ -173,9 +173,9 @@ def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: tuple
         return Parcel(outcome, files, here.left(job.place.start))
 
 
-def _model(name: str) -> Model:
-    if _kept.get("model name") != name:
-        _kept.update({"model": models.make(name), "model name": name})
+def _model(name: str, chat: ChatSettings | None) -> Model:
+    if _kept.get("model name") != (name, chat):
+        _kept.update({"model": models.make(name, chat), "model name": (name, chat)})
     model: Model = _kept["model"]
     return model
 

@@ -72,7 +72,7 @@ class Threads:
         with self._making:
             if self._model is None:
                 given = self._setup.model
-                self._model = models.make(given) if isinstance(given, str) else given
+                self._model = models.make(given, self._setup.chat) if isinstance(given, str) else given
             return self._model
 
 

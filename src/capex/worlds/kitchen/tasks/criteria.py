@@ -1,4 +1,6 @@
-"""Success rules and latches, read from physics after every control step. Thresholds are the paper's."""
+"""Success rules and latches, read from physics after every control step. Thresholds are the paper's; where it prints none (PRESSED,
+IN_CABINET_M), see docs/deviations.md.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from capex.worlds.kitchen.robot import HAND_BODIES
 from capex.worlds.kitchen.things import PLATE_RADIUS_M
 
 CLOSED = 0.005  # fraction of a joint's range
-PRESSED = 0.6  # fraction of a button's travel
+PRESSED = 0.6  # fraction of a button's travel; a touch alone could not be seen
 OPENED = 0.90
 OUT, IN = 0.95, 0.05  # fractions of a slide's travel
 OFF_RAD = 0.35
