@@ -9,6 +9,7 @@ the block reads (small ones). Two comments in the pages' source speak to this te
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import io
@@ -310,3 +311,18 @@ def test_python_names_exist(page):
             if not hasattr(thing, part):
                 importlib.import_module(f"{thing.__name__}.{part}")
             thing = getattr(thing, part)
+
+
+PROGRAMS = sorted(p for folder in ("benchmarks", "examples", "scripts") for p in (ROOT / folder).glob("*.py"))
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=_name)
+def test_benchmarks_examples_and_scripts_say_how_they_are_called_and_import_what_exists(program):
+    tree = ast.parse(program.read_text())
+    assert f"python {_name(program)}" in (ast.get_docstring(tree) or "")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "capex":
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
