@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-import tyro
 
 from capex.campaign.settings import read_config, resolve
-from capex.cli import Command
+from capex.cli import Command, parse
 from capex.export import Filters, Pipeline, export_run
 from capex.export.frames import ANNOTATIONS
 
@@ -160,7 +159,7 @@ def _parse(words: list[str]) -> str:
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            tyro.cli(Command, args=words, prog="capex")
+            parse(words)
     except SystemExit as end:
         return said.getvalue() if end.code else ""
     return ""
@@ -218,7 +217,7 @@ def flags():
     for kind in get_args(Command):
         name = kind.__metadata__[0].name
         with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
-            tyro.cli(Command, args=[name, "--help"], prog="capex")
+            parse([name, "--help"])
         found |= set(re.findall(r"--[a-z][a-z-]*", said.getvalue()))
     return found
 
