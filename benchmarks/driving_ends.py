@@ -17,6 +17,8 @@ from capex.store import find_run, read_steps
 
 def main() -> None:
     """Print a line per chain."""
+    if len(sys.argv) < 2:
+        sys.exit("usage: python benchmarks/driving_ends.py RUN [RUN..]")
     print(f"{'chain':44s} {'episodes':>8s}   deviation of x, y and heading")
     for run in sys.argv[1:]:
         for chain in find_run(Path(run)).chains():

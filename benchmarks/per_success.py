@@ -31,6 +31,8 @@ def amounts(records: Sequence[EpisodeRecord]) -> list[str]:
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python benchmarks/per_success.py RUN")
     run = capex.load_run(sys.argv[1])
     held = {(c.task, c.arm): [e.record for e in c.episodes] for c in run.chains}
     table = Table(*COLUMNS)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+
+from capex import doctor
 
 
 def capex(*words: str) -> subprocess.CompletedProcess:
@@ -35,6 +40,21 @@ def test_a_users_mistake_gets_a_sentence(words, sentence, tmp_path, monkeypatch)
     assert out.returncode == 2
     assert sentence in " ".join(out.stderr.split())
     assert "Traceback" not in out.stderr + out.stdout
+
+
+def test_none_is_nothing_to_type():
+    for words in (("--base-motion", "None"), ("--seed", "None")):
+        out = capex("collect", "kitchen:CloseFridge", *words)
+        assert out.returncode == 2
+        assert "'None'" in out.stderr + out.stdout
+    assert "{None}" not in capex("export", "--help").stdout
+
+
+def test_doctor_names_every_dependency_and_every_extra_of_the_package():
+    metadata = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=]", line)[0] for line in metadata["dependencies"]}
+    assert names == set(doctor.CORE)
+    assert set(metadata["optional-dependencies"]) == set(doctor.EXTRAS) | {"judges"}  # which is LeRobot's without its pins, for the tests
 
 
 def test_doctor_and_tasks_answer():

@@ -179,7 +179,7 @@ def test_six_invalid_rounds_spend_the_decision_and_the_last_allows_only_act():
 
 def test_budgets_and_limits_end_an_episode(microwave):
     price = load_prices(None).find("gpt-6-astra")
-    ledger = Ledger(price, (Budget("dollars", Decimal("0.01"), "episode"),))
+    ledger = Ledger(price, (Budget(Decimal("0.01"), "episode"),))
     episode = run_episode(microwave, Start(TASK, 0), Scripted([HOP] * 3), arm("capex"), Memory(), ledger=ledger)
     assert episode.record.end == "cost"
     assert episode.record.requests == 0

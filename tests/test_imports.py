@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import capex
+from conftest import AREAS
 
 ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
@@ -121,6 +122,15 @@ def test_the_reports_numbers_know_nothing_of_its_pictures():
     for name in ("data", "sources", "compare", "experience", "calibration", "costs", "students"):
         used = {m.split(".")[2] for m in _imports(ROOT / "report" / f"{name}.py") if m.startswith("capex.report.")}
         assert not used & drawing, f"report/{name}.py imports {sorted(used & drawing)}"
+
+
+def test_every_test_file_counts_in_one_area_of_the_time_table():
+    files = [p.stem for p in Path(__file__).parent.glob("test_*.py")]
+    for file in files:
+        areas = [area for area, beginnings in AREAS.items() if file.startswith(beginnings)]
+        assert len(areas) == 1, f"{file} is in {areas or 'no area'} of conftest.AREAS; it must be in one"
+    unused = [beginning for beginnings in AREAS.values() for beginning in beginnings if not any(f.startswith(beginning) for f in files)]
+    assert not unused, f"conftest.AREAS names {unused}, which no test file begins with"
 
 
 def test_there_is_no_utils_module():

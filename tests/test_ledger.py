@@ -21,7 +21,6 @@ from PIL import Image
 
 from capex.errors import CapexError
 from capex.ledger import (
-    DEFAULT_BUDGETS,
     Account,
     Budget,
     BudgetExceeded,
@@ -30,7 +29,6 @@ from capex.ledger import (
     Totals,
     budgets_for,
     cost,
-    enforce,
     load_prices,
     parse_price,
     worst_case,
@@ -265,30 +263,26 @@ def test_an_unknown_cost_makes_the_total_unknown_and_is_counted():
     assert Totals().add(Attempt("http 500", "no", 0.1), None).cost_usd == 0
 
 
-def test_budgets_raise_one_typed_error():
-    budgets = (*DEFAULT_BUDGETS, Budget("steps", 400), Budget("wall_s", 60.5, "campaign"))
-    enforce(budgets, "decisions", 79, 1)
-    enforce(budgets, "steps", 400)
-    enforce(budgets, "wall_s", 1e9)
-    with pytest.raises(BudgetExceeded, match="the episode's budget of 80 decisions is used up: 80 decisions so far") as caught:
-        enforce(budgets, "decisions", 80, 1)
-    assert (caught.value.kind, caught.value.spent, caught.value.limit, caught.value.scope) == ("decisions", 80, 80, "episode")
-    with pytest.raises(BudgetExceeded, match=r"campaign's budget of 60\.5 s of wall time"):
-        enforce(budgets, "wall_s", 60.6, scope="campaign")
-    with pytest.raises(BudgetExceeded, match=r"budget of \$25\.00 does not cover.*may cost \$0\.5125: \$24\.50 are"):
-        enforce(budgets, "dollars", D("24.5"), D("0.5125"))
+def test_a_budget_raises_one_typed_error():
+    Budget(25).check(D("24.5"), D("0.5"))
+    with pytest.raises(
+        BudgetExceeded, match=r"the episode's budget of \$25\.00 does not cover.*may cost \$0\.5125: \$24\.50 are"
+    ) as caught:
+        Budget(25).check(D("24.5"), D("0.5125"))
+    assert (caught.value.spent, caught.value.asked, caught.value.limit, caught.value.scope) == (D("24.5"), D("0.5125"), 25, "episode")
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), vars(again)) == (str(caught.value), vars(caught.value))
-    with pytest.raises(CapexError, match="no limit"):
-        Budget("dollars", -1)
+    for limit in (-1, math.nan, math.inf):
+        with pytest.raises(CapexError, match="no limit"):
+            Budget(limit)
 
 
 def test_a_typed_dollar_budget_needs_a_price():
-    assert budgets_for("openai:gpt-6-astra", ASTRA, DEFAULT_BUDGETS) == DEFAULT_BUDGETS
-    assert budgets_for("chat:qwen3.8-27b@http://127.0.0.1:8000", None, DEFAULT_BUDGETS) == (Budget("decisions", 80),)
+    assert budgets_for("openai:gpt-6-astra", ASTRA, [Budget(25)]) == (Budget(25),)
+    assert budgets_for("chat:qwen3.8-27b@http://127.0.0.1:8000", None, [Budget(25)]) == ()
     for scope in ("episode", "campaign"):
         with pytest.raises(CapexError, match=rf"\$10\.00 per {scope} cannot hold for chat:x, which has no price"):
-            budgets_for("chat:x", None, (*DEFAULT_BUDGETS, Budget("dollars", 10, scope, typed=True)))
+            budgets_for("chat:x", None, [Budget(25), Budget(10, scope, typed=True)])
 
 
 def test_spend_reserves_settles_and_refuses(tmp_path):
@@ -434,7 +428,7 @@ def _worker(path: Path, truth: Path, seed: int, limit: Decimal, price: Price) ->
     refusals = 0
     while refusals < 3:
         request = _request("x" * rng.randrange(2000), max_output_tokens=rng.randrange(1, 8000))
-        ledger = Ledger(price, (Budget("dollars", limit, "campaign"),), spend, {"chain": "c", "episode": seed})
+        ledger = Ledger(price, (Budget(limit, "campaign"),), spend, {"chain": "c", "episode": seed})
         try:
             ledger.before(request, 1)
         except BudgetExceeded:
@@ -541,7 +535,7 @@ def test_the_ledger_of_an_episode(tmp_path):
     spend = Spend(tmp_path / "spend.jsonl")
     request = _request()
     worst = worst_case(request, ASTRA)
-    ledger = Ledger(ASTRA, (Budget("dollars", 2 * worst), Budget("dollars", 100, "campaign")), spend, {"chain": "c", "episode": 0})
+    ledger = Ledger(ASTRA, (Budget(2 * worst), Budget(100, "campaign")), spend, {"chain": "c", "episode": 0})
     ledger.before(request, 1)
     assert ledger.spent_usd == spend.total() == worst
     ledger.after(request, 1, Attempt("http 429", "no", 0.1))
@@ -564,7 +558,7 @@ def test_the_ledger_of_an_episode_stops_at_the_campaigns_limit(tmp_path):
     spend = Spend(tmp_path / "spend.jsonl")
     worst = worst_case(_request(), ASTRA)
     spend.reserve(worst)  # of a process killed long ago
-    ledger = Ledger(ASTRA, (Budget("dollars", 25), Budget("dollars", D("1.5") * worst, "campaign")), spend)
+    ledger = Ledger(ASTRA, (Budget(25), Budget(D("1.5") * worst, "campaign")), spend)
     with pytest.raises(BudgetExceeded, match="the campaign's budget"):
         ledger.before(_request(), 1)
     assert (ledger.spent_usd, spend.total()) == (0, worst)
@@ -573,16 +567,16 @@ def test_the_ledger_of_an_episode_stops_at_the_campaigns_limit(tmp_path):
 def test_the_ledger_of_an_unpriced_model_counts_tokens(tmp_path):
     spend = Spend(tmp_path / "spend.jsonl")
     for where in (None, spend):
-        ledger = Ledger(None, budgets_for("chat:x", None, DEFAULT_BUDGETS), where)
+        ledger = Ledger(None, budgets_for("chat:x", None, [Budget(25)]), where)
         ledger.before(_request(), 1)
         ledger.after(_request(), 1, _ok(Usage(1, 2, 3, 4)))
         assert ledger.totals.tokens == Usage(1, 2, 3, 4)
         assert (ledger.totals.cost_usd, ledger.spent_usd) == (None, None)
     assert (spend.account().tokens, spend.account().unknown, spend.total()) == (Usage(1, 2, 3, 4), 1, 0)
     with pytest.raises(ValueError, match="need a price"):
-        Ledger(None, DEFAULT_BUDGETS)
+        Ledger(None, [Budget(25)])
     with pytest.raises(ValueError, match="needs the campaign's Spend"):
-        Ledger(ASTRA, (Budget("dollars", 5, "campaign"),))
+        Ledger(ASTRA, (Budget(5, "campaign"),))
 
 
 def test_a_cost_above_its_bound_is_seen(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 
 from bare import ROBOT_X_M, TOP_M, bare_kitchen
 from capex.executor import Executor
-from capex.perception import describe, locate_pixel
+from capex.perception import Sight, describe
 from capex.plan import ArmTarget, Waypoint
 from capex.worlds import Start
 from toy import Toy, ToyEnv
@@ -31,7 +31,7 @@ def test_both_exterior_cameras_agree_on_the_same_surface_point():
             for camera in ("left", "right"):
                 u, v, _ = env.camera_model(camera, SIZE).project(point)
                 if 0 <= u < 512 and 0 <= v < 512:
-                    found.append(locate_pixel(env, camera, u, v, SIZE))
+                    found.append(Sight(env, SIZE).locate(camera, u, v))
             seen = [f for f in found if not isinstance(f, str) and np.linalg.norm(f - point) < 0.03]  # others see the arm before it
             if len(seen) == 2:
                 compared += 1
@@ -50,19 +50,19 @@ def test_a_thin_handle_counts(fridge):
     for camera in ("left", "right"):
         u, v, _ = fridge.camera_model(camera, SIZE).project(point)
         if 0 <= u < 512 and 0 <= v < 512:
-            found = locate_pixel(fridge, camera, u, v, SIZE)
+            found = Sight(fridge, SIZE).locate(camera, u, v)
             hits.append(not isinstance(found, str) and np.linalg.norm(found - point) < 0.012)
     assert any(hits)
 
 
 def test_refusals_are_sentences(stove):
     stove.reset(Start("PickPlaceCounterToStove", 0))
-    assert "lies outside the 512x512 image" in locate_pixel(stove, "left", 600, 10, SIZE)
+    assert "lies outside the 512x512 image" in Sight(stove, SIZE).locate("left", 600, 10)
     blind = ToyEnv(Toy(depth=False))
-    assert locate_pixel(blind, "back_left", 5, 5, (64, 64)) == "No position: this toy has no depth."
+    assert Sight(blind, (64, 64)).locate("back_left", 5, 5) == "No position: this toy has no depth."
     sky = ToyEnv(Toy())
     Executor(sky).execute([Waypoint({"left": ArmTarget((0.45, 0.2, 0.15), "forward")})])  # the wrist camera now looks at the horizon
-    rows = [locate_pixel(sky, "left_wrist", 60, v, (64, 64)) for v in range(0, 64, 4)]
+    rows = [Sight(sky, (64, 64)).locate("left_wrist", 60, v) for v in range(0, 64, 4)]
     assert "No position: nothing is seen at pixel (60, 0) of camera left_wrist." in [r for r in rows if isinstance(r, str)]
     assert any(not isinstance(r, str) for r in rows)
     assert describe(np.array([0.4049, -0.006, 1.2])) == "[40, -1, 120]"

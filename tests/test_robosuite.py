@@ -19,7 +19,7 @@ pytest.importorskip("robosuite")
 from capex import worlds
 from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch, UnknownName
 from capex.executor import Executor, Outcome
-from capex.perception import locate_pixel
+from capex.perception import Sight
 from capex.plan import ArmTarget, BaseMotion, Gripper, Orientation, Waypoint
 from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
 from capex.worlds import ArmCommand, Command, Start
@@ -203,7 +203,7 @@ def test_the_cube_is_located_where_it_is_seen(mobile: SuiteEnv) -> None:
         v, u = (float(np.median(pixels)) for pixels in np.nonzero(red))
         u_expected, v_expected, _ = mobile.camera_model(camera).project(cube_m(mobile))
         assert math.hypot(u - u_expected, v - v_expected) < 10  # the faces that are seen, not the middle
-        found = locate_pixel(mobile, camera, u, v, (image.shape[1], image.shape[0]))
+        found = Sight(mobile, (image.shape[1], image.shape[0])).locate(camera, u, v)
         assert not isinstance(found, str)
         assert np.linalg.norm(found - cube_m(mobile)) < 0.04
 

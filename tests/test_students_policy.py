@@ -111,6 +111,13 @@ def test_a_served_policy_answers_as_the_object_does(trained, pack):
         assert np.allclose(post("/act", sent)[1]["action"], wanted)  # it still answers
 
 
+def test_students_can_be_imported_after_a_picture_was_drawn():
+    drawn = "from capex import worlds; env = worlds.make('kitchen:CloseFridge'); env.reset(worlds.Start('CloseFridge', 0)); env.observe()"
+    script = f"{drawn}; import capex.students.policy; print(env.observe()['left'].shape)"
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (out.returncode, out.stdout) == (0, "(512, 512, 3)\n"), out.stderr
+
+
 @pytest.mark.parametrize("trained", ["diffusion"], indirect=True)
 def test_the_example_drives_a_world_with_a_served_policy(trained):
     with serve(load_policy(trained, "cpu")) as server:

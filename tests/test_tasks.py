@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
-from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -15,7 +13,6 @@ from capex import worlds
 from capex.executor import Executor
 from capex.plan import BaseMotion, Waypoint
 from capex.worlds import ArmCommand, Command, Start
-from capex.worlds.contract import check
 from capex.worlds.kitchen import expert
 from capex.worlds.kitchen.env import KitchenEnv
 from capex.worlds.kitchen.facts import Facts
@@ -336,22 +333,3 @@ def test_burners_glow_and_water_runs_only_while_they_are_on():
     put(sink, sink.facts.role("part"), 0.6)
     assert (sink.depth("left", (256, 256)).depth_m < dry - 0.02).sum() > 20
     assert {f"{burner} knob" for burner in KNOB_ORDER} <= {env.facts.model.joint(i).name for i in range(env.facts.model.njnt)}
-
-
-# --- A nineteenth task.
-
-
-def test_the_page_about_adding_a_task_works_as_it_stands(capsys):
-    page = (Path(__file__).parent.parent / "docs" / "adding-a-task.md").read_text()
-    task, trial = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    names: dict[str, object] = {}
-    exec(task, names)
-    assert names["CLOSE_DRAWER"].info.name not in BY_NAME
-    # The page's last line checks the whole contract, in another process too; that is done for every task of the kitchen already.
-    lines = trial.strip().splitlines()
-    assert lines[-1].startswith("worlds.check(env, factory=")
-    exec("\n".join(lines[:-1]), names)
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("Close the ")
-    assert told[-1] == "True"
-    check(names["env"], rules=["spec", "reset", "success", "save"], ticks=5).raise_if_failed()

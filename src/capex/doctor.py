@@ -21,12 +21,32 @@ from capex.worlds import Start
 EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "robosuite": (("robosuite", "numba", "cv2"), worlds.ROBOSUITE_INSTALL, "robosuite's worlds"),
     "anthropic": (("anthropic",), 'pip install "capex[anthropic]"', "models anthropic:NAME"),
+    "students": (
+        ("torch", "safetensors"),
+        'pip install "capex[students]"',
+        "ACT and Diffusion Policy: capex train, evaluate, study, policy serve",
+    ),
     "ray": (("ray",), 'pip install "capex[ray]"', "campaigns on a cluster: capex collect --ray"),
     "lerobot": (("lerobot",), 'pip install "capex[lerobot]"', "lerobot-train on exported datasets; best in an environment of its own"),
     "gymnasium": (("gymnasium",), 'pip install "capex[gymnasium]"', "the kitchen as Gymnasium environments: import capex.gym"),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }
-CORE = ("mujoco", "numpy", "openai", "pillow", "av", "pyarrow", "h5py", "matplotlib", "rich", "tyro")
+CORE = (
+    "mujoco",
+    "numpy",
+    "scipy",
+    "statsmodels",
+    "openai",
+    "httpx2",
+    "pillow",
+    "av",
+    "pyarrow",
+    "h5py",
+    "matplotlib",
+    "jinja2",
+    "rich",
+    "tyro",
+)
 Verdict = Literal["ok", "missing", "failed"]
 
 

@@ -28,7 +28,6 @@ if sys.platform != "win32":
     import fcntl
 
 __all__ = [
-    "DEFAULT_BUDGETS",
     "Account",
     "Budget",
     "BudgetExceeded",
@@ -41,13 +40,11 @@ __all__ = [
     "attempt_cost",
     "budgets_for",
     "cost",
-    "enforce",
     "load_prices",
     "parse_price",
     "worst_case",
 ]
 
-Kind = Literal["dollars", "decisions", "steps", "wall_s"]
 Scope = Literal["episode", "campaign"]
 NOTHING = Usage(0, 0, 0, 0)
 
@@ -57,65 +54,48 @@ def _exact(value: Decimal | int | float) -> Decimal:
 
 
 class BudgetExceeded(CapexError):
-    """Going on would exceed a budget. Dollars spent include what is held for attempts whose cost is not known."""
+    """The next request would exceed a budget. Dollars spent include what is held for attempts whose cost is not known."""
 
-    def __init__(self, kind: Kind, spent: Decimal, limit: Decimal, scope: Scope, asked: Decimal = Decimal(0)):
-        self.kind, self.spent, self.limit, self.scope, self.asked = kind, spent, limit, scope, asked
-        budget = f"the {scope}'s budget of {_amount(kind, limit)}"
-        if kind == "dollars":
-            sentence = (
-                f"{budget} does not cover the next request, which may cost {_amount(kind, asked)}: {_amount(kind, spent)} are spent or held"
-            )
-        else:
-            sentence = f"{budget} is used up: {_amount(kind, spent)} so far"
-        super().__init__(sentence)
+    def __init__(self, spent: Decimal, limit: Decimal, scope: Scope, asked: Decimal):
+        self.spent, self.limit, self.scope, self.asked = spent, limit, scope, asked
+        super().__init__(
+            f"the {scope}'s budget of {_dollars(limit)} does not cover the next request, which may cost {_dollars(asked)}: "
+            f"{_dollars(spent)} are spent or held"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BudgetExceeded, (self.kind, self.spent, self.limit, self.scope, self.asked)
+        return BudgetExceeded, (self.spent, self.limit, self.scope, self.asked)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit. `typed` is true when the user asked for it, false for a default."""
+    """A limit in dollars. `typed` is true when the user asked for it, false for a default."""
 
-    kind: Kind
     limit: Decimal | int | float
     scope: Scope = "episode"
     typed: bool = False
 
     def __post_init__(self) -> None:
         if not (limit := _exact(self.limit)).is_finite() or limit < 0:
-            raise CapexError(f"a budget of {self.limit} {self.kind} is no limit; give a number of at least 0")
+            raise CapexError(f"a budget of {self.limit} dollars is no limit; give a number of at least 0")
 
-    def check(self, spent: Decimal | int | float, asked: Decimal | int | float = 0) -> None:
+    def check(self, spent: Decimal, asked: Decimal) -> None:
         """Raise BudgetExceeded when `asked` more would exceed the limit."""
-        if _exact(spent) + _exact(asked) > _exact(self.limit):
-            raise BudgetExceeded(self.kind, _exact(spent), _exact(self.limit), self.scope, _exact(asked))
-
-
-DEFAULT_BUDGETS = (Budget("dollars", 25), Budget("decisions", 80))
-
-
-def enforce(
-    budgets: Sequence[Budget], kind: Kind, spent: Decimal | int | float, asked: Decimal | int | float = 0, scope: Scope = "episode"
-) -> None:
-    """Check the budgets of one kind and scope; before the 81st decision, `enforce(budgets, "decisions", 80, 1)` raises."""
-    for budget in budgets:
-        if (budget.kind, budget.scope) == (kind, scope):
-            budget.check(spent, asked)
+        if spent + asked > _exact(self.limit):
+            raise BudgetExceeded(spent, _exact(self.limit), self.scope, asked)
 
 
 def budgets_for(model: str, price: Price | None, budgets: Sequence[Budget]) -> tuple[Budget, ...]:
-    """The budgets that can hold for a model: without a price, default dollar budgets fall away and typed ones are refused."""
+    """The budgets that can hold for a model: without a price, default ones fall away and typed ones are refused."""
     if price is not None:
         return tuple(budgets)
     for budget in budgets:
-        if budget.kind == "dollars" and budget.typed:
+        if budget.typed:
             raise CapexError(
-                f"a budget of {_amount('dollars', _exact(budget.limit))} per {budget.scope} cannot hold for {model}, which has no price; "
+                f"a budget of {_dollars(_exact(budget.limit))} per {budget.scope} cannot hold for {model}, which has no price; "
                 "give its price in a file like the package's prices.toml, or limit decisions or wall time instead"
             )
-    return tuple(b for b in budgets if b.kind != "dollars")
+    return ()
 
 
 def attempt_cost(attempt: Attempt, price: Price | None) -> Decimal | None:
@@ -242,7 +222,7 @@ class Spend:
         ticket = secrets.token_hex(8)
         with self._exclusive() as file:
             if usd is not None and limit is not None and self._account.total_usd + usd > limit:
-                raise BudgetExceeded("dollars", self._account.total_usd, limit, "campaign", usd)
+                raise BudgetExceeded(self._account.total_usd, limit, "campaign", usd)
             self._append(file, {**(labels or {}), "reserve": ticket, "usd": _text(usd)})
         return ticket
 
@@ -368,10 +348,9 @@ class Ledger:
     _pending: tuple[str | None, Decimal | None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        dollars = [b for b in self.budgets if b.kind == "dollars"]
-        if dollars and self.price is None:
-            raise ValueError("dollar budgets need a price; ask budgets_for which budgets hold")
-        limits = [_exact(b.limit) for b in dollars if b.scope == "campaign"]
+        if self.budgets and self.price is None:
+            raise ValueError("budgets need a price; ask budgets_for which ones hold")
+        limits = [_exact(b.limit) for b in self.budgets if b.scope == "campaign"]
         if limits and self.spend is None:
             raise ValueError("a campaign's dollar budget needs the campaign's Spend")
         self._campaign_limit = min(limits, default=None)
@@ -389,7 +368,9 @@ class Ledger:
         """Reserve the worst case, or raise BudgetExceeded."""
         worst = worst_case(request, self.price)
         if worst is not None:
-            enforce(self.budgets, "dollars", self.totals.known_usd + self._held, worst)
+            for budget in self.budgets:
+                if budget.scope == "episode":
+                    budget.check(self.totals.known_usd + self._held, worst)
         ticket = None
         if self.spend is not None:
             ticket = self.spend.reserve(worst, limit=self._campaign_limit, labels=self.labels)
@@ -430,7 +411,5 @@ def _text(usd: Decimal | None) -> str | None:
     return None if usd is None else str(usd)
 
 
-def _amount(kind: Kind, value: Decimal) -> str:
-    if kind == "dollars":
-        return f"${value:.4f}" if value % Decimal("0.01") else f"${value:.2f}"
-    return f"{value:f} {'s of wall time' if kind == 'wall_s' else kind}"
+def _dollars(value: Decimal) -> str:
+    return f"${value:.4f}" if value % Decimal("0.01") else f"${value:.2f}"

@@ -47,11 +47,6 @@ class Sight:
         return image.camera.unproject(column + 0.5, row + 0.5, depth)
 
 
-def locate_pixel(env: Env, camera: str, u: float, v: float, size: tuple[int, int]) -> Array | str:
-    """One pixel of the present moment."""
-    return Sight(env, size).locate(camera, u, v)
-
-
 def describe(point_m: Array) -> str:
     """A located point as the model reads it, in whole centimetres."""
     x, y, z = (round(100 * float(c)) for c in point_m)

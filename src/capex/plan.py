@@ -84,11 +84,6 @@ class Waypoint:
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:
             raise BadCommand(f"confidence is {self.confidence}; it must lie between 0 and 1")
 
-    @property
-    def moves_an_arm(self) -> bool:
-        """Whether any arm has a target position."""
-        return any(t.position_m is not None for t in self.targets.values())
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -54,9 +54,9 @@ class Work:
         """The dollar budgets that hold; one that was typed for a model without a price is refused."""
         wanted = []
         if arm.episode_usd is not None:
-            wanted.append(Budget("dollars", Decimal(str(arm.episode_usd)), "episode", typed=self.typed_usd))
+            wanted.append(Budget(Decimal(str(arm.episode_usd)), "episode", typed=self.typed_usd))
         if self.campaign_usd is not None:
-            wanted.append(Budget("dollars", self.campaign_usd, "campaign", typed=True))
+            wanted.append(Budget(self.campaign_usd, "campaign", typed=True))
         return budgets_for(model.name, self.price, wanted)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
-from tyro.conf import subcommand
+from tyro.conf import DisallowNone, subcommand
 
 from capex.cli.collect import Collect, Replay, Status
 from capex.cli.demo import Demo
@@ -46,9 +47,16 @@ Command = (
 )
 
 
+def parse(words: Sequence[str] | None = None) -> Any:
+    """The command of a command line, this process's own by default; nothing is run. A wrong one ends the process with its usage."""
+    description = "Turns a frozen vision-language model into a robot demonstrator."
+    # Where nothing was said is None; nobody types it.
+    return tyro.cli(Command, args=words, prog="capex", description=description, config=(DisallowNone,))
+
+
 def main() -> None:
     """Entry point of `capex`."""
-    command = tyro.cli(Command, prog="capex", description="Turns a frozen vision-language model into a robot demonstrator.")
+    command = parse()
     try:
         status: int = command.run()
     except CapexError as error:

@@ -155,7 +155,7 @@ class Evaluate:
             progress.update(bar, completed=len(starts))
         table = Table(title=str(self.out))
         for column in ("chain", "success", "rate", "95% interval", "median steps of successes"):
-            table.add_column(column, justify="left" if column == "chain" else "right")
+            table.add_column(column, justify="left" if column == "chain" else "right", overflow="fold")
         for row in chain_summary(self.out):
             table.add_row(*row)
         console.print(table)

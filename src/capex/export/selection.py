@@ -66,7 +66,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Filters:
-    """What a demonstration must be. None asks for nothing."""
+    """What a demonstration must be. None disables a filter."""
 
     uncertified: bool = False
     """Take successes without a certificate too."""

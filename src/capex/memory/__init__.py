@@ -43,11 +43,6 @@ class Memory:
         return self._skeleton.attempts
 
     @property
-    def succeeded(self) -> int:
-        """Those among them that achieved the task."""
-        return self._skeleton.successes
-
-    @property
     def labels(self) -> int:
         """Labelled waypoints."""
         return self._rows

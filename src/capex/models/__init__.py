@@ -212,7 +212,7 @@ class ModelError(CapexError):
 
 
 class Model(Protocol):
-    """A model behind any wire. `before_attempt` is called before each send (budgets reserve there), `after_attempt` after it."""
+    """A model behind any wire. Every attempt is shown to the observer, before it is sent (budgets reserve there) and after it has ended."""
 
     @property
     def name(self) -> str:

@@ -7,11 +7,12 @@ functions are used. Both give the same numbers to rounding.
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+
+from capex.students.kernels import AVAILABLE  # which imports Triton first, and safely
 
 if TYPE_CHECKING:
     from capex.students.attention import Attention
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 MOST = 4  # trajectories at a time; with more, large matrix products are faster
 TOKENS = 16  # rows of a tile; a trajectory must fit into one
-AVAILABLE = importlib.util.find_spec("triton") is not None
 
 if AVAILABLE:
     import triton

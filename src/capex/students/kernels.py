@@ -8,6 +8,8 @@ autocast; that was most of a training step. Groups are 16 channels wide. Needs T
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from typing import Any
 
 import torch
@@ -43,8 +45,13 @@ def act(x: Tensor, shortcut: Tensor | None, relu: bool, film: ScaleShift | None)
 
 
 if AVAILABLE:
+    # Triton and Mesa's software OpenGL each bring an LLVM. In a process that has drawn, Triton's would be bound to Mesa's and crash.
+    _flags = sys.getdlopenflags()
+    sys.setdlopenflags(_flags | getattr(os, "RTLD_DEEPBIND", 0))
     import triton
     import triton.language as tl
+
+    sys.setdlopenflags(_flags)
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _sums(x, sums, pixels, channels, chunks, WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]

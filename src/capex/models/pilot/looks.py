@@ -143,11 +143,6 @@ def steel(view: View, dark: float = 0.42, bright: float = 1.01) -> Mask:
     return (np.abs(view.hue - 219) < 16) & (view.saturation > 0.022) & (view.saturation < 0.07) & view.between(dark, bright)
 
 
-def dark_metal(view: View) -> Mask:
-    """Dark handles."""
-    return (view.saturation < 0.09) & view.between(0.05, 0.33)
-
-
 LEVER = Colour(1.7, 0.91, 2.5, 0.03, 0.25)
 KETTLES: dict[str, Colour] = {
     "green": Colour(141, 0.51, 5, 0.06, 0.12),

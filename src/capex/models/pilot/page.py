@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from capex.models import Picture, Request, Text, UserMessage
+from capex.models import Request, Text, UserMessage
 from capex.pose import Array, euler_to_matrix
 
 NUMBERS = r"\[(-?\d+),(-?\d+),(-?\d+)\]"
@@ -185,8 +185,3 @@ def _told(piece: str) -> Told:
 
 def _status(report: str) -> str:
     return next((status for words, status in STATUSES if report.startswith(words)), "")
-
-
-def pictures_of(request: Request) -> list[Picture]:
-    """Every picture of a request."""
-    return [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts if isinstance(p, Picture)]

@@ -24,25 +24,15 @@ ENVIRONMENT: dict[str, tuple[int, int]] = {
 
 def to_environment(actions: Array, order: Mapping[str, tuple[int, int]]) -> Array:
     """Actions (T, 12) of a dataset in the environment's order."""
-    return _reordered(actions, order, ENVIRONMENT)
-
-
-def to_dataset(actions: Array, order: Mapping[str, tuple[int, int]]) -> Array:
-    """Actions (T, 12) of the environment in a dataset's order."""
-    return _reordered(actions, ENVIRONMENT, order)
-
-
-def _reordered(actions: Array, source: Mapping[str, tuple[int, int]], target: Mapping[str, tuple[int, int]]) -> Array:
-    for order in (source, target):
-        spans = sorted(order.values())
-        widths = {name: end - start for name, (start, end) in order.items()}
-        if widths != {name: end - start for name, (start, end) in ENVIRONMENT.items()}:
-            raise CapexError(f"the dataset's action is made of {widths}; RoboCasa's is made of {list(ENVIRONMENT)}")
-        if any(end != start for (_, end), (start, _) in itertools.pairwise(spans)) or spans[0][0] != 0:
-            raise CapexError(f"the parts of the dataset's action overlap or leave gaps: {dict(order)}")
+    spans = sorted(order.values())
+    widths = {name: end - start for name, (start, end) in order.items()}
+    if widths != {name: end - start for name, (start, end) in ENVIRONMENT.items()}:
+        raise CapexError(f"the dataset's action is made of {widths}; RoboCasa's is made of {list(ENVIRONMENT)}")
+    if any(end != start for (_, end), (start, _) in itertools.pairwise(spans)) or spans[0][0] != 0:
+        raise CapexError(f"the parts of the dataset's action overlap or leave gaps: {dict(order)}")
     if actions.ndim != 2 or actions.shape[1] != 12:
         raise CapexError(f"actions of shape {actions.shape}; RoboCasa's have 12 numbers a row")
     result = np.empty_like(actions)
-    for name, (start, end) in target.items():
-        result[:, start:end] = actions[:, slice(*source[name])]
+    for name, (start, end) in ENVIRONMENT.items():
+        result[:, start:end] = actions[:, slice(*order[name])]
     return result
