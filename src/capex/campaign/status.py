@@ -91,7 +91,7 @@ def read_status(path: Path) -> Status:
             line.wanted = None if line.until is not None else len(held | set(plan["starts"]))
     account = spend.account() if spend.path.is_file() else None
     size = sum(f.stat().st_size for f in run.path.rglob("*") if f.is_file())
-    return Status(run, board, live is not None, _state(board, live), account, size)
+    return Status(run, board, live is not None, _state(board, live, planned=bool(plan)), account, size)
 
 
 def _live(path: Path) -> dict[str, Any] | None:
@@ -111,9 +111,11 @@ def _live(path: Path) -> dict[str, Any] | None:
     return note if here or time.time() - float(note["unix_time"]) < FRESH_S else None
 
 
-def _state(board: Board, live: dict[str, Any] | None) -> str:
+def _state(board: Board, live: dict[str, Any] | None, *, planned: bool) -> str:
     if live is not None:
         return f"running on {live['host']} (process {live['process']})"
+    if not planned:  # the expert, a person, a student: nobody wrote down how many starts there are to be
+        return "not running"
     left = [line.left for line in board.lines.values()]
     return "finished" if all(n is not None and n <= 0 for n in left) else "not running; the same command continues it"
 
