@@ -303,7 +303,7 @@ def test_the_map_of_the_tree_names_what_is_there():
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_python_names_exist(page):
-    named = {name for span in _spans(page) for name in re.findall(r"(?<![\w.-])capex(?:\.[a-zA-Z_]\w*)+", span)}
+    named = {name for span in _spans(page) for name in re.findall(r"(?<![\w./-])capex(?:\.[a-zA-Z_]\w*)+", span)}
     for name in named - set(ANNOTATIONS):  # columns of a dataset look the same
         thing = importlib.import_module("capex")
         for part in name.split(".")[1:]:
