@@ -45,7 +45,7 @@ AREAS = {  # area of the time budget -> test files
     ),
     "students": ("test_students",),
     "export and LeRobot": ("test_certify", "test_export", "test_hdf5", "test_lerobot"),
-    "pilot and collect": ("test_campaign", "test_pilot", "test_replay"),
+    "pilot and collect": ("test_campaign", "test_pilot", "test_repair", "test_replay"),
     "report and browser": ("test_report",),
     "package": ("test_cli", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
     "robosuite": ("test_robosuite", "test_robocasa"),

@@ -182,8 +182,8 @@ def test_a_half_finished_run_with_a_damaged_record_and_no_success_says_all_of_it
     text = page.read_text()
     assert "Run half is not finished. Missing: capex at CloseFridge: 4 of 6 starts; base at CloseFridge: 4 of 6 starts." in text
     assert "episodes/0001 was left out: record.json is damaged" in text
-    assert "episodes/0002 was left out: it garbles a field (steps is &#39;many&#39;; a whole number of at least 0 is right)" in text
-    assert "episodes/0003 was left out: it cannot be read" in text
+    assert "episodes/0002 was left out: record.json is damaged: steps is &#39;many&#39;; a whole number of at least 0 is right." in text
+    assert "episodes/0003 was left out: timing.json is damaged: it cannot be read" in text
     assert "kitchen--CloseFridge--capex has 1 unfinished attempt, running now or cut off" in text
     assert "capex · made-up (stand-in) has no success in 2 starts: what a success costs is infinite so far." in text
     assert "0/2" in text

@@ -33,12 +33,13 @@ from capex.campaign.driver import ChainRun, Driver, Wish
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
 from capex.campaign.manifest import moved_from, open_campaign
 from capex.campaign.patience import Patience, Pauses
+from capex.campaign.repair import left_out_sentence
 from capex.campaign.settings import Settings, read_config, resolve
 from capex.errors import CapexError
 from capex.ledger import Spend
 from capex.models import Model
 from capex.prices import Price, load_prices, parse_price
-from capex.run import LoadedRun, load_chain, load_run
+from capex.run import LoadedRun, load_run
 from capex.store import PROMPT, SPEND, Run, find_run, write_bytes
 from capex.worlds import Spec
 
@@ -110,7 +111,10 @@ def collect(
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
         most = ce.ceiling(settings, price, left, spend.total())
         limit = None if most.usd is None else float(most.usd)
-        keys, warning = tuple(c.key for c in chains), moved_from(run, gl)
+        keys = tuple(c.key for c in chains)
+        warning = "\n".join(
+            w for w in (moved_from(run, gl), left_out_sentence(run, [d for c in chains for d in c.plan.loaded.damaged])) if w
+        )
         tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence, warning))
         wish = stack.enter_context(_interrupts())
         failures: list[Failed | CapexError] = []
@@ -170,8 +174,8 @@ def _chains(
                 retry_invalid=retry_invalid,
             )
             chains.append(ChainRun(chain, f"{world}:{task}", arm, plan, Patience(pauses), retry_invalid))
-            loaded, remaining = load_chain(chain), plan.remaining()
-            board.add_chain(loaded, None, settings.until_successes)
+            remaining = plan.remaining()
+            board.add_chain(plan.loaded, None, settings.until_successes)
             line = board.lines[chain.path.name]
             line.wanted = None if remaining is None else line.episodes + plan.invalid + remaining
     return chains, board

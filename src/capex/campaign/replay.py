@@ -21,7 +21,7 @@ from capex.arms import ArmSettings
 from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
 from capex.campaign.chain import Place
 from capex.demonstrator import Event, Executed, Limits
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.memory import Memory
 from capex.models import AttemptObserver, ModelError, Reply, Request, Sampling, UserMessage, describe
 from capex.models.cassette import first_difference, read_requests
@@ -35,11 +35,12 @@ from capex.worlds import Env
 
 @dataclass(frozen=True)
 class Replayed:
-    """One episode: its first difference, or nothing; or why it was skipped."""
+    """One episode: its first difference, or nothing; why it was skipped; or what is damaged, so that it is left out."""
 
     path: Path
     difference: str = ""
     skipped: str = ""
+    damaged: str = ""
 
 
 class Recording:
@@ -98,8 +99,8 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     settings = run.manifest.get("settings", {})
     if settings.get("command") != "collect":
         raise CapexError(f"{path} was not collected with a model, so there are no exchanges to replay; give the run of a `capex collect`")
-    for damaged in run.damaged:
-        yield Replayed(damaged.path, difference=damaged.reason)
+    for damage in run.damaged:
+        yield Replayed(damage.path, damaged=damage.reason)
     for chain in run.chains:
         if chain.arm in settings["arms"]:
             yield from _replay_chain(run, chain, ArmSettings(**settings["arms"][chain.arm]), recorded_images)
@@ -134,8 +135,15 @@ def _replay_chain(run: LoadedRun, chain: LoadedChain, arm: ArmSettings, blind: b
             if episode.index in before:
                 yield Replayed(episode.path, skipped="from before the run was branched")
                 continue
+            if lost := _forgotten(chain, arm, episode.position // round_size * round_size):
+                yield Replayed(episode.path, damaged=f"the memory that it saw cannot be made again: {lost} is damaged")
+                continue
             env = env or worlds.make(f"{chain.world}:{chain.task}")
-            found = _difference(episode, env, arm, work, memory.snapshot(), blind)
+            try:
+                found = _difference(episode, env, arm, work, memory.snapshot(), blind)
+            except DamagedFile as damage:
+                yield Replayed(episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}")
+                continue
             if found and run.manifest.get("fingerprint", {}) | {"gl": ""} != fingerprint():
                 found += " (this machine's fingerprint is not that of the recording, so bits may differ)"
             yield Replayed(episode.path, difference=found)
@@ -144,9 +152,18 @@ def _replay_chain(run: LoadedRun, chain: LoadedChain, arm: ArmSettings, blind: b
             env.close()
 
 
+def _forgotten(chain: LoadedChain, arm: ArmSettings, place: int) -> str:
+    """The damaged episode that stood before a place, as far as one can tell, if memory would have to know it."""
+    lost = [d.path.name for d in chain.damaged if d.start is not None]
+    if not lost or arm.memory != "chain":
+        return ""
+    held = {e.position for e in chain.episodes} | {a.record.get("position") for a in chain.invalid}
+    return f"episode {lost[0]}" if any(p not in held for p in range(place)) else ""
+
+
 def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, memory: Memory, blind: bool) -> str:
     """Run one episode again in a scratch folder and compare."""
-    record = episode.record
+    record, steps_was = episode.record, read_steps(episode.path)
     clock = _Clock(len(record.turns)) if record.end == "time" else None
     if clock is not None and work.limits.wall_s is not None:
         work = replace(work, limits=replace(work.limits, wall_s=0.5))
@@ -163,7 +180,7 @@ def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, 
             now["images"] = was["images"]
         if was != now:
             return f"record.json: {first_difference(was, now)[1]}"
-        steps_was, steps_now = read_steps(episode.path), read_steps(outcome.path)
+        steps_now = read_steps(outcome.path)
         for name in sorted({*steps_was, *steps_now}):
             if name not in steps_was or name not in steps_now or not np.array_equal(steps_was[name], steps_now[name]):
                 return f"steps.npz: '{name}' differs"

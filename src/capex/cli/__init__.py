@@ -6,10 +6,10 @@ import sys
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from tyro.conf import subcommand
 
-from capex.cli.collect import Collect, Replay, Status
+from capex.cli.collect import Collect, Repair, Replay, Status
+from capex.cli.console import errors
 from capex.cli.demo import Demo
 from capex.cli.expert import Expert
 from capex.cli.export import Certify, Export
@@ -29,6 +29,7 @@ Command = (
     | Annotated[Collect, subcommand("collect")]
     | Annotated[Status, subcommand("status")]
     | Annotated[Replay, subcommand("replay")]
+    | Annotated[Repair, subcommand("repair")]
     | Annotated[Expert, subcommand("expert")]
     | Annotated[Certify, subcommand("certify")]
     | Annotated[Export, subcommand("export")]
@@ -52,13 +53,13 @@ def main() -> None:
     try:
         status: int = command.run()
     except CapexError as error:
-        Console(stderr=True).print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
         status = 2
     except OSError as error:
         sentence = f"capex: '{error.filename or 'the disk'}' cannot be read or written ({error.strerror or error}); choose another path"
-        Console(stderr=True).print(sentence, markup=False, highlight=False, soft_wrap=True)
+        errors.print(sentence, markup=False, highlight=False, soft_wrap=True)
         status = 2
     except KeyboardInterrupt:
-        Console(stderr=True).print("capex: interrupted; what was finished is kept, the same command continues it")
+        errors.print("capex: interrupted; what was finished is kept, the same command continues it")
         status = 130
     sys.exit(status)

@@ -1,20 +1,20 @@
-"""`capex collect`, `capex status`, `capex replay`."""
+"""`capex collect`, `capex status`, `capex replay`, `capex repair`."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from capex.campaign.settings import Options
-from capex.cli.console import console
+from capex.cli.console import console, errors
 
 if TYPE_CHECKING:
     from capex.campaign.api import DryRun
@@ -143,14 +143,54 @@ class Replay:
         """Replay episode by episode."""
         from capex.campaign.replay import replay
 
-        count = skipped = 0
+        count = skipped = damaged = 0
         for result in replay(self.path, recorded_images=self.recorded_images):
             if result.difference:
-                Console(stderr=True).print(f"capex: {result.path}: {result.difference}", markup=False, highlight=False, soft_wrap=True)
+                errors.print(f"capex: {result.path}: {result.difference}", markup=False, highlight=False, soft_wrap=True)
                 return 1
-            count, skipped = count + (not result.skipped), skipped + bool(result.skipped)
-            if not result.skipped:
+            if result.damaged:
+                damaged += 1
+                errors.print(f"{result.path}: left out: {result.damaged}", markup=False, highlight=False, soft_wrap=True)
+            elif result.skipped:
+                skipped += 1
+            else:
+                count += 1
                 console.print(f"{result.path}: the same", markup=False, highlight=False, soft_wrap=True)
         also = f", {skipped} without exchanges skipped (the expert's)" if skipped else ""
+        also += f", {damaged} left out because of damage (see capex repair)" if damaged else ""
         console.print(f"{count} episodes replayed, all the same{also}", highlight=False)
+        return 1 if damaged else 0
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Move damaged episodes of a run aside, so that the command that made it runs them again. Nothing is deleted."""
+
+    path: Positional[Annotated[Path, arg(metavar="RUN")]]
+    """The run directory."""
+    dry_run: Flag = False
+    """Only list what is damaged."""
+
+    def run(self) -> int:
+        """Print what was moved, why, and what to type next."""
+        from capex.campaign.repair import collect_command, repair
+        from capex.store import find_run
+
+        found = repair(self.path, dry_run=self.dry_run)
+        if not found:
+            console.print(f"{self.path}: nothing is damaged", markup=False, highlight=False, soft_wrap=True)
+            return 0
+        title = "damaged" if self.dry_run else "moved aside"
+        table = Table(title=f"{self.path}: {len(found)} {title}", title_justify="left")
+        for column in ("attempt", "reason") if self.dry_run else ("attempt", "now at", "reason"):
+            table.add_column(column, overflow="fold")
+        for item in found:
+            places = [p for p in (item.path, item.to) if p is not None]
+            table.add_row(*(escape(str(p.relative_to(self.path))) for p in places), escape(item.reason))
+        console.print(table)
+        if self.dry_run:
+            following = f"capex repair {shlex.quote(str(self.path))}"
+        else:
+            following = collect_command(find_run(self.path)) or f"the command that made {self.path}, with the same settings"
+        console.print(f"next: {following}", markup=False, highlight=False, soft_wrap=True)
         return 0
