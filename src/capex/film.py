@@ -12,7 +12,7 @@ from PIL import Image as Picture
 from PIL import ImageDraw
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import CapexError, printable
 from capex.memory.record import EpisodeRecord
 from capex.run import read_record
 from capex.store import Steps, read_json, read_steps
@@ -70,7 +70,7 @@ def write_strip(episode: Path, out: Path) -> Path:
     sheet.paste(Picture.fromarray(grid), (0, CAPTION_HEIGHT))
     result = "success" if record.success else "no success"
     caption = f"{record.world}:{record.task} start {episode.name}  {record.instruction}  {result} after {record.steps} steps"
-    ImageDraw.Draw(sheet).text((6, 4), caption, fill="black")
+    ImageDraw.Draw(sheet).text((6, 4), printable(caption), fill="black")
     out.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(out)
     return out

@@ -82,6 +82,11 @@ class ChainPlan:
         return not self._running and not self.ready()
 
     @property
+    def running(self) -> int:
+        """Places that are being run."""
+        return len(self._running)
+
+    @property
     def successes(self) -> int:
         """Successes so far, the present round's included."""
         return sum(s.record is not None and s.record.success is True for s in self._settled.values())
@@ -207,3 +212,11 @@ def load_memory(chain: Chain, indices: Sequence[int]) -> Memory:
 def chain_order(chain: Chain) -> list[int]:
     """The starts that a chain holds, in the order in which they ran."""
     return [episode.index for episode in load_chain(chain).episodes]
+
+
+def silent_sentence(name: str, record: EpisodeRecord) -> str:
+    """Why a chain stops whose model never calls a tool, with the model's own words."""
+    said = record.extra.get("silent", {}).get("said", "")
+    quoted = f"it said: {' '.join(said.split())!r}" if said else "it said nothing at all"
+    advice = "check the model and how its server reads tool calls (capex doctor --model), or turn the limit off with --silent-decisions 0"
+    return f"{record.model} has not made a valid tool call in any episode of {name}; {quoted}; {advice}"

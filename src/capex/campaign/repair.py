@@ -100,7 +100,7 @@ def collect_command(run: Run) -> str | None:
         words |= {"until_successes": plan["until_successes"], "max_starts": plan["max_starts"], "campaign_usd": plan["campaign_usd"]}
         words |= {"seed": settings["seed"] or None, "out": str(run.path)}
         given = {k: float(v) if k == "campaign_usd" and v is not None else v for k, v in words.items()}
-        if json.loads(json.dumps(resolve(settings["tasks"], given).identity)) != settings:
+        if json.loads(json.dumps(resolve(settings["tasks"], given).as_begun(run.manifest).identity)) != settings:
             return None
     except (CapexError, KeyError, TypeError, ValueError):
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +21,13 @@ from capex import pictures, worlds
 from capex.arms import ArmSettings
 from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
 from capex.campaign.chain import Place
-from capex.demonstrator import Event, Executed, Limits
+from capex.demonstrator import Limits
 from capex.errors import CapexError, DamagedFile
 from capex.memory import Memory
 from capex.models import AttemptObserver, ModelError, Reply, Request, Sampling, UserMessage, describe
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
-from capex.models.retry import as_reply
+from capex.models.retry import as_reply, give_up
 from capex.prices import parse_price
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
 from capex.store import PROMPT, Chain, fingerprint, read_json, read_steps
@@ -52,7 +53,7 @@ class Recording:
     def __init__(self, episode: LoadedEpisode, blind: bool):
         self._folder, self._blind = episode.path, blind
         log = episode.path / LOG  # absent where not even the first request was within the budget
-        self._requests = iter(read_requests(log) if log.is_file() else ())
+        self._requests = deque(read_requests(log) if log.is_file() else ())
         self._asked = (line["request"] for line in episode.exchanges() if line["number"] == 1)
         first = next(episode.exchanges(), {})
         self.name, self.price_name, self.stand_in = episode.record.model, first.get("price_name", ""), episode.record.stand_in
@@ -60,7 +61,7 @@ class Recording:
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer; ModelError at the first request that differs."""
-        recorded, asked = next(self._requests, None), next(self._asked, None)
+        recorded, asked = self._requests.popleft() if self._requests else None, next(self._asked, None)
         if recorded is None or asked is None:
             if observer is not None:
                 observer.before(request, 1)  # where the budget ended the episode, it does so again
@@ -72,7 +73,13 @@ class Recording:
             if observer is not None:
                 observer.before(request, number)
                 observer.after(request, number, attempt)
+        if attempts[-1].answer is None:  # the episode's time ended while it waited
+            raise give_up(attempts)
         return as_reply(attempts)
+
+    def clock(self) -> float:
+        """Time for an episode that ended by its wall time: it stands still until all that was recorded has been asked."""
+        return 0.0 if self._requests else 1.0
 
     def _as_seen(self, request: Request, asked: Mapping[str, Any]) -> dict[str, Any]:
         """The request described, with the recorded name for every picture that shows the same."""
@@ -164,13 +171,14 @@ def _forgotten(chain: LoadedChain, arm: ArmSettings, place: int) -> str:
 def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, memory: Memory, blind: bool) -> str:
     """Run one episode again in a scratch folder and compare."""
     record, steps_was = episode.record, read_steps(episode.path)
-    clock = _Clock(len(record.turns)) if record.end == "time" else None
+    recording = Recording(episode, blind)
+    clock = recording.clock if record.end == "time" else None
     if clock is not None and work.limits.wall_s is not None:
         work = replace(work, limits=replace(work.limits, wall_s=0.5))
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         chain = Chain(Path(folder) / episode.chain)
         job = Job(chain, env.spec.name, arm, Place(episode.index, episode.position), memory)
-        outcome = run_attempt(env, Recording(episode, blind), work, job, subscribers=[clock] if clock else [], clock=clock)
+        outcome = run_attempt(env, recording, work, job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why
         if not isinstance(outcome, Finished):
@@ -185,14 +193,3 @@ def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, 
             if name not in steps_was or name not in steps_now or not np.array_equal(steps_was[name], steps_now[name]):
                 return f"steps.npz: '{name}' differs"
     return ""
-
-
-class _Clock:
-    """Time for an episode that ended by its wall time: it stands still until the recorded decisions are made."""
-
-    def __init__(self, decisions: int):
-        self._left = decisions
-
-    def __call__(self, event: Event | None = None) -> float:
-        self._left -= isinstance(event, Executed)
-        return 0.0 if self._left > 0 else 1.0

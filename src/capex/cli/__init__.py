@@ -47,6 +47,18 @@ Command = (
 )
 
 
+CONTINUE = (Demo, Collect, Expert, Human, Certify, Repair, Train, Evaluate, Study)  # commands that go on where they were when given again
+
+
+def _after_interrupt(command: object) -> str:
+    """What is true after Ctrl-C."""
+    if isinstance(command, CONTINUE):
+        return "; what was finished is kept, the same command continues it"
+    if isinstance(command, Report):
+        return "; the report is not finished, the same command makes it anew"
+    return "; no dataset was written" if isinstance(command, Export) else ""
+
+
 def main() -> None:
     """Entry point of `capex`."""
     command = tyro.cli(Command, prog="capex", description="Turns a frozen vision-language model into a robot demonstrator.")
@@ -60,6 +72,6 @@ def main() -> None:
         errors.print(sentence, markup=False, highlight=False, soft_wrap=True)
         status = 2
     except KeyboardInterrupt:
-        errors.print("capex: interrupted; what was finished is kept, the same command continues it")
+        errors.print(f"capex: interrupted{_after_interrupt(command)}", markup=False, highlight=False, soft_wrap=True)
         status = 130
     sys.exit(status)

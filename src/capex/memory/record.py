@@ -76,7 +76,7 @@ class EpisodeRecord:
     horizon: int
     turns: tuple[Turn, ...]
     scene: str = ""  # starts with equal scenes share the kitchen
-    end: str = ""  # success, horizon, decisions, cost, time, done
+    end: str = ""  # success, horizon, silent, decisions, steps, cost, time, done
     error: str | None = None
     images: Mapping[str, str] = field(default_factory=dict)  # exterior camera -> sha256 of its start image
     stand_in: bool = False
