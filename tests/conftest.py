@@ -44,7 +44,7 @@ AREAS = {  # area of the time budget -> how its test files begin; test_imports.p
     ),
     "students": ("test_students",),
     "export and LeRobot": ("test_certify", "test_export", "test_hdf5", "test_lerobot"),
-    "pilot and collect": ("test_accounts", "test_campaign", "test_pilot", "test_replay"),
+    "pilot and collect": ("test_accounts", "test_campaign", "test_pilot", "test_repair", "test_replay"),
     "report and browser": ("test_report",),
     "package": ("test_cli", "test_docs", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
     "robosuite": ("test_robosuite", "test_robocasa"),

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
 import os
+import pty
+import re
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from capex.campaign import events as ev
 from capex.campaign.board import Board, Line
 from capex.campaign.driver import live_note
 from capex.campaign.status import read_status
+from capex.cli import _after_interrupt
+from capex.cli.collect import Status
+from capex.cli.console import PlainConsole
+from capex.cli.export import Certify, Export
+from capex.cli.look import Check
 from capex.cli.progress import duration, forecast_sentence, sentence, table, watching
+from capex.cli.report import Report
 from capex.stats import wilson
 from capex.store import write_json
 from lab.campaigns import cli, collect, flags, price_file
+from lab.model import LabModel
 
 
 def _text(thing) -> str:
@@ -67,6 +81,89 @@ def test_a_dry_run_prints_plan_tokens_ceiling_and_disk(shm):
     assert "at most $40.00 (the campaign's budget" in words
     assert "are free" in words
     assert not (shm / "run").exists()
+
+
+def test_a_dry_run_needs_neither_a_key_nor_a_run_directory(shm):
+    bare = {k: v for k, v in os.environ.items() if k != "OPENAI_API_KEY"}
+    words = ["lab.world:low", "--model", "openai:gpt-6-astra", "--dry-run"]
+    out, errors = cli("collect", *words, env=bare, cwd=shm).communicate()
+    said = " ".join(out.split())
+    assert "none named" in said, errors
+    assert "about $19.60 (by what the paper's attempts cost)" in said
+    assert "at most $500.00 (20 episodes of at most $25.00)" in said
+    out, errors = cli("collect", *words, "--json-events", env=bare, cwd=shm).communicate()
+    note = json.loads(out)
+    assert (float(note["expected_usd"]), float(note["ceiling_usd"])) == (19.6, 500.0)
+    assert list(shm.iterdir()) == []
+
+
+def test_without_a_terminal_a_dear_campaign_asks_for_a_budget(shm):
+    words = ["collect", "lab.world:low", "--model", "openai:gpt-6-astra", "--out", str(shm / "run")]
+    process = cli(*words, env={**os.environ, "OPENAI_API_KEY": "none"}, stdin=subprocess.DEVNULL)
+    _, errors = process.communicate()
+    assert process.returncode == 2
+    assert "set a budget with --campaign-usd, or agree with --yes" in " ".join(errors.split())
+    assert not (shm / "run").exists()
+
+
+def test_on_a_terminal_a_dear_campaign_asks_for_a_yes(shm):
+    """Typed on a real pseudo-terminal: no leaves everything as it was."""
+    leader, follower = pty.openpty()
+    words = ["collect", "lab.world:low", "--model", "openai:gpt-6-astra", "--out", str(shm / "run")]
+    process = cli(*words, env={**os.environ, "OPENAI_API_KEY": "none"}, stdin=follower, terminal=follower)
+    os.close(follower)
+    os.write(leader, b"no\n")
+    said = b""
+    with contextlib.suppress(OSError):  # how Linux tells that nobody holds the other end any more
+        while chunk := os.read(leader, 4096):
+            said += chunk
+    process.wait()
+    os.close(leader)
+    text = " ".join(said.decode().split())
+    assert process.returncode == 2
+    assert "This campaign costs about $19.60" in text
+    assert "Begin? Type yes:" in text
+    assert "nothing was sent" in text
+    assert not (shm / "run").exists()
+
+
+def test_a_model_that_computes_here_is_seen_to_move(shm):
+    class Here(LabModel):
+        computes_here = True
+
+    _, events = collect(shm / "run", "lab.world:high", model=Here(""), arm="base", starts="0:1")
+    moved = [e for e in events if isinstance(e, ev.EpisodeMoved)]
+    assert {e.decision for e in moved} == {0, 1, 2, 3, 4, 5, 6}
+    assert max(e.steps for e in moved) > 0
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (Report((Path("run"),), Path("out")), "; the report is not finished, the same command makes it anew"),
+        (Export((Path("run"),), Path("out")), "; no dataset was written"),
+        (Check("kitchen:CloseFridge"), ""),
+        (Status(Path("run")), ""),
+        (Certify(Path("run")), "; what was finished is kept, the same command continues it"),
+    ],
+)
+def test_after_an_interrupt_a_command_says_what_is_true(command, sentence):
+    assert _after_interrupt(command) == sentence
+
+
+def test_consoles_show_no_control_character_but_their_own():
+    shown = io.StringIO()
+    console = PlainConsole(file=shown, width=100, force_terminal=True, color_system="standard")
+    hostile = "one\x1b[2Jtwo\x00\x07\x9b3J \u202ethree\u2066\r\tfour\nfive"
+    grid = Table("[bold]head[/]")
+    grid.add_row(escape(hostile))
+    console.print(hostile, markup=False)
+    console.print(grid)
+    console.print(f"[red]{escape(hostile)}[/]", style="bold")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())  # rich's own colours
+    assert "one[2Jtwo3J three" in text
+    assert all(c.isprintable() or c == "\n" for c in text), ascii(text)
+    assert "\x1b[31m" in shown.getvalue() or "\x1b[1;31m" in shown.getvalue()
 
 
 def test_status_of_a_campaign_that_runs_elsewhere_that_died_and_that_paused(shm):

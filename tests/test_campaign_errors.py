@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import os
 import random
 import resource
@@ -10,21 +12,25 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import capex
 from capex.campaign import events as ev
+from capex.campaign.patience import Pauses
 from capex.campaign.replay import replay
+from capex.cli.progress import watching
 from capex.errors import CapexError
 from capex.ledger import Spend
 from capex.models import ModelError, Request, Text, UserMessage
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
 from capex.models.openai_chat import ChatCompletions
-from capex.store import Chain
+from capex.store import Chain, read_json, write_json
 from lab.campaigns import cli, collect, contents, flags, kinds, price_file
 from lab.model import LabModel, waypoints
 from wire_server import Turn, WireServer
@@ -47,6 +53,28 @@ def test_a_model_that_is_down_pauses_its_chains_and_no_start_is_lost(shm):
     assert "nobody listens" in paused[0].reason
     assert len(run.episodes) == 16
     assert run.invalid == ()
+
+
+def test_one_pause_is_said_once_however_many_find_the_model_down(shm):
+    down = shm / "down"
+    down.touch()
+    shown = io.StringIO()
+
+    def watch(event, board):
+        plain(event, board)
+        if isinstance(event, ev.ChainPaused) and len({e.chain for e in seen if isinstance(e, ev.ChainPaused)} | {event.chain}) == 4:
+            down.unlink(missing_ok=True)
+        seen.append(event)
+
+    seen = []
+    with watching(Console(file=shown, width=200), json_events=False) as plain:
+        collect(shm / "run", model=f"lab.model:fails={down}", round_size=4, watch=watch, pauses=Pauses(first_s=1.0))
+    paused = [e for e in seen if isinstance(e, ev.ChainPaused)]
+    assert {e.chain for e in paused} == {e.chain for e in seen if hasattr(e, "chain")}
+    assert len(paused) < sum(isinstance(e, ev.AttemptInvalid) for e in seen)  # several attempts of a round found it out
+    lines = shown.getvalue().splitlines()
+    assert sum("the model is down" in line for line in lines) < len(paused)
+    assert not any("invalid" in line for line in lines)
 
 
 def test_an_outage_in_mid_episode_costs_neither_the_start_nor_what_was_paid(shm):
@@ -105,6 +133,109 @@ def test_a_mistake_in_a_world_stops_its_chain_and_is_raised_when_the_rest_is_don
     run = capex.load_run(shm / "run")
     assert {c.arm: len(c.episodes) for c in run.chains} == {"base": 4, "capex": 0}
     assert not list((shm / "run").rglob(".writing-*"))
+
+
+class Mute(LabModel):
+    """Talks, but calls nothing while its file exists."""
+
+    def complete(self, request, observer=None):
+        reply = super().complete(request, observer)
+        return reply if not os.path.exists(self.path) else replace(reply, calls=(), text="As a language model \x1b[31mI only talk.")
+
+
+def _mute(path):
+    model = Mute("")
+    model.path = path
+    path.touch()
+    return model
+
+
+@pytest.mark.parametrize("round_size", [1, 4])
+def test_a_chain_whose_model_never_calls_a_tool_stops_and_quotes_it(shm, round_size):
+    one = {"names": "lab.world:high", "arm": "capex", "starts": "0:9", "round_size": round_size}
+    model = _mute(shm / "mute")
+    words = r"has not made a valid tool call in any episode of lab.world:high; it said: 'As a language model \\x1b\[31mI only talk.'"
+    with pytest.raises(CapexError, match=words):
+        collect(shm / "run", **one, model=model)
+    run = capex.load_run(shm / "run")
+    count = len(run.episodes)
+    assert 3 <= count <= max(3, round_size)
+    assert {(e.record.end, e.record.success, e.record.requests) for e in run.episodes} == {("silent", False, 18)}
+    assert run.invalid == ()
+    for more in (1, 2):  # continued, it tries one start and stops again
+        with pytest.raises(CapexError, match="has not made a valid tool call"):
+            collect(shm / "run", **one, model=model)
+        assert len(capex.load_run(shm / "run").episodes) == count + more
+    (shm / "mute").unlink()
+    run, _ = collect(shm / "run", **one, model=model)
+    assert len(run.episodes) == 9
+    assert [e.record.end == "silent" for e in run.episodes] == [True] * (count + 2) + [False] * (9 - count - 2)
+
+
+def test_a_run_from_before_the_limit_on_silence_goes_on_without_it(shm):
+    one = {"names": "lab.world:high", "arm": "capex"}
+    model = LabModel("")
+    run, _ = collect(shm / "run", **one, starts="0:1", model=model)
+    assert run.manifest["settings"]["arms"]["capex"]["silent_decisions"] == 3
+    manifest = read_json(shm / "run" / "manifest.json")
+    del manifest["settings"]["arms"]["capex"]["silent_decisions"]
+    write_json(shm / "run" / "manifest.json", manifest)
+    run, _ = collect(shm / "run", **one, starts="0:3", model=_mute(shm / "mute"))
+    assert [(e.record.end, e.record.requests) for e in run.episodes][1:] == [("decisions", 36)] * 2
+    assert "silent_decisions" not in run.manifest["settings"]["arms"]["capex"]
+    with pytest.raises(CapexError, match=r"arms.capex.silent_decisions: None before, 2 now"):
+        collect(shm / "run", **one, starts="0:4", model=model, silent_decisions=2)
+    run, _ = collect(shm / "off", **one, starts="0:1", model=model, silent_decisions=0)
+    assert "silent_decisions" not in run.manifest["settings"]["arms"]["capex"]
+
+
+@pytest.mark.parametrize("fault", ["silent", "creep", "stall", "drip"])
+def test_an_episodes_minutes_end_a_request_in_flight(shm, fault):
+    hanging = Turn(calls=lambda request: waypoints(request), fault=fault, worked=True)
+    with WireServer([Turn(calls=lambda request: waypoints(request)), hanging]) as server:
+        model, prices = f"chat:qwen@{server.url}", price_file(shm, "qwen")
+        one = {"names": "lab.world:high", "arm": "base", "starts": "0:1", "episode_minutes": 0.03}
+        run, _ = collect(shm / "run", **one, model=model, prices=prices)
+        assert server.requests == 2
+    (episode,) = run.episodes
+    assert run.invalid == ()
+    assert (episode.record.end, episode.record.success, episode.record.requests, len(episode.record.turns)) == ("time", False, 1, 1)
+    assert episode.record.cost_usd is None  # the request in flight may be billed
+    assert episode.record.extra["ledger"]["unknown_billing"] == 1
+    account = Spend(shm / "run" / "spend.jsonl").account()
+    assert (account.attempts, account.unknown, account.unsettled) == (2, 1, 0)
+    assert account.held_usd > 0
+    assert [(r.difference, r.damaged) for r in replay(shm / "run")] == [("", "")]
+
+
+def test_a_dear_campaign_needs_a_budget_or_a_yes_before_anything_is_sent(shm):
+    with WireServer([Turn(calls=lambda request: waypoints(request))] * 400) as server:
+        one = {"model": f"chat:qwen@{server.url}", "prices": price_file(shm, "qwen", 10, 50), "starts": "0:1", "yes": False}
+        sentence = r"costs about \$4.24 \(by what the paper's attempts cost, scaled .*at most \$100.00 .*nothing was sent: .*--campaign-usd"
+        with pytest.raises(CapexError, match=sentence):
+            collect(shm / "run", **one)
+        asked = []
+
+        def confirm(cost, answer):
+            asked.append(cost)
+            return answer
+
+        with pytest.raises(CapexError, match="nothing was sent"):
+            collect(shm / "run", **one, confirm=lambda cost: confirm(cost, False))
+        assert server.requests == 0
+        assert not (shm / "run").exists()
+        run, events = collect(shm / "run", **one, confirm=lambda cost: confirm(cost, True))
+        assert len(asked) == 2
+        assert len(run.episodes) == 4
+        assert "about $4.24" in events[0].ceiling
+        assert math.isclose(events[0].expected_usd, 4.24)
+        collect(shm / "run", **one)  # nothing is left to run
+        with pytest.raises(CapexError, match="nothing was sent"):
+            collect(shm / "run", **{**one, "starts": "0:2"})
+        collect(shm / "run", **{**one, "starts": "0:2"}, campaign_usd=80)
+        collect(shm / "cheap", **{**one, "names": "lab.world:low", "arm": "base"})  # at most $25
+        with pytest.raises(CapexError, match="nothing bounds the cost"):
+            collect(shm / "successes", **one, until_successes=1)
 
 
 FAULTS = [

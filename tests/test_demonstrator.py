@@ -55,6 +55,9 @@ def _same(got: str, wanted: str, tolerance: float) -> None:
         assert abs(float(a) - float(b)) <= tolerance, (a, b)
 
 
+HOP_LEFT = [("act", {"reasoning": "a hop", "left": {"delta_cm": [0, 0, 2]}, "confidence": 0.9})]
+
+
 def _golden(name: str, text: str, tolerance: float) -> None:
     path = GOLDEN / name
     text = re.sub(r"\b[0-9a-f]{64}\b", "SHA256", text)  # pixels depend on the renderer
@@ -175,6 +178,25 @@ def test_six_invalid_rounds_spend_the_decision_and_the_last_allows_only_act():
     assert turn.spent.startswith("spent without motion: no valid act in 6 rounds (done is not offered")
     assert episode.record.end == "decisions"
     assert episode.record.steps == 0
+
+
+def test_a_model_that_calls_nothing_fails_after_three_decisions_with_its_own_words():
+    def episode(replies, **overrides):
+        settings = arm("capex", image_size=64, decisions=7, **overrides)
+        return run_episode(ToyEnv(Toy()), Start("reach", 0), Scripted(replies), settings, Memory()).record
+
+    rant = "I am a language model and \x1b[31mcannot move robots. " * 20
+    silent = episode([rant] * 18)
+    assert (silent.end, silent.success, silent.requests, len(silent.turns)) == ("silent", False, 18, 3)
+    assert silent.extra["silent"]["reason"] == "3 decisions in a row without a valid tool call"
+    assert silent.extra["silent"]["said"] == rant.strip()[:500]  # the record keeps what was said
+    assert episode([[("dance", {"a": 1})]] * 18).extra["silent"]["said"] == 'dance({"a": 1})'
+    assert episode(["..."] * 42, silent_decisions=0).end == "decisions"
+    assert episode(["..."] * 12, silent_decisions=2).end == "silent"
+    looking = [("locate_pixel", {"camera": "back_left", "u": 3, "v": 3})]
+    heard = episode([*["..."] * 12, looking, *["..."] * 5, *["..."] * 24])  # one valid call in the third decision
+    assert (heard.end, len(heard.turns)) == ("silent", 6)
+    assert "silent" not in episode([*["..."] * 12, *([HOP_LEFT] * 5)]).extra
 
 
 def test_budgets_and_limits_end_an_episode(microwave):

@@ -367,10 +367,28 @@ def test_an_export_that_fails_leaves_nothing(expert_demos, tmp_path):
     shutil.copytree(expert_demos, run)
     broken = episode(run, 1) / "steps.npz"
     steps = read_steps(episode(run, 1))
-    np.savez_compressed(broken, **steps | {"plan_starts": np.zeros(7, dtype=np.int64)})
-    with pytest.raises(CapexError, match=r"0001 could not be exported: the record of TurnOnMicrowave start 1 has"):
+    np.savez_compressed(broken, **steps | {"header": np.array("another world")})
+    with pytest.raises(CapexError, match=r"0001 could not be exported: .*another world"):
         export_run(run, tmp_path / "out", pipeline=QUICK, filters=Filters(uncertified=True))
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("format", ["lerobot", "hdf5"])
+def test_a_damaged_episode_is_left_out_and_named(expert_demos, tmp_path, format):
+    run = tmp_path / "run"
+    shutil.copytree(expert_demos, run)
+    broken = episode(run, 0) / "steps.npz"
+    content = bytearray(broken.read_bytes())
+    content[len(content) // 2] ^= 0xFF  # found only by whoever reads the arrays
+    broken.write_bytes(content)
+    (episode(run, 2) / "record.json").write_text("{}")
+    exported = export_run(run, tmp_path / "out", format=format, pipeline=QUICK, filters=Filters(uncertified=True))
+    assert [w.demonstrations for w in exported.datasets] == [1]
+    assert [(row.start, row.reason.partition(":")[0]) for row in exported.left_out] == [
+        (0, "steps.npz is damaged"),
+        (2, "record.json is damaged"),
+    ]
+    assert "steps.npz is damaged" in (tmp_path / "out" / "left_out.csv").read_text()
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ LAYERS = {
     "pictures.py": (),
     "campaign/names.py": ("errors", "worlds"),
     "campaign/settings.py": ("arms", "campaign", "demonstrator", "errors", "models", "pictures"),
-    "campaign/chain.py": ("errors", "memory", "pictures", "store"),
+    "campaign/chain.py": ("errors", "memory", "pictures", "run", "store"),
     "campaign/core.py": ("models",),
     "campaign/events.py": (),
     "campaign/board.py": ("accounts", "campaign", "ledger", "run", "stats"),

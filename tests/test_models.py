@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import json
 import logging
 import pickle
 import socket
+import subprocess
+import sys
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -179,6 +183,7 @@ FAULTS = {
     "no reply in time": Fault(Turn(fault="silent", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
     "body stalls": Fault(Turn(calls=OK.calls, fault="stall", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
     "body drips": Fault(Turn(calls=OK.calls, fault="drip", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
+    "headers creep": Fault(Turn(fault="creep", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
     "truncated JSON": Fault(Turn(calls=OK.calls, fault="truncated", worked=True), "unreadable", "unknown", kind="unreadable"),
     "empty body": Fault(Turn(fault="body", worked=True), "unreadable", "unknown", kind="unreadable"),
     "a list": Fault(Turn(fault="body", body=b"[1]", worked=True), "unreadable", "unknown", kind="unreadable"),
@@ -197,6 +202,19 @@ FAULTS = {
     "403": Fault(Turn(fault="http", status=403), "http 403", "no", False, "permission"),
     "404": Fault(Turn(fault="http", status=404), "http 404", "no", False, "not_found"),
     "redirect": Fault(Turn(fault="http", status=307, headers={"Location": "http://192.0.2.1/"}), "http 307", "no", False, "bad_request"),
+    "9 MB packed": Fault(
+        Turn(fault="body", body=gzip.compress(bytes(9_000_000)), headers={"Content-Encoding": "gzip"}, worked=True),
+        "too large",
+        "unknown",
+        False,
+        "too_large",
+    ),
+    "packed, and no JSON": Fault(
+        Turn(fault="body", body=gzip.compress(b"[1]"), headers={"Content-Encoding": "gzip"}, worked=True),
+        "unreadable",
+        "unknown",
+        kind="unreadable",
+    ),
     "9 MB": Fault(Turn(fault="body", body=b'{"a":"' + b"x" * 9_000_000 + b'"}', worked=True), "too large", "unknown", False, "too_large"),
 }
 
@@ -224,6 +242,67 @@ def test_fault(name, wire_name):
     assert (first.status, first.billed, first.kind) == (fault.status, fault.billed, fault.kind)
     assert len(first.error) > 20
     assert tuple(tally.attempts) == attempts
+
+
+GREEDY = """
+import resource, sys
+from capex.models import Request, Text, UserMessage, ModelError, make
+model, request = make(sys.argv[1]), Request("", (UserMessage((Text("hello"),)),), ())
+def ask():
+    try:
+        return str(model.complete(request).calls)
+    except ModelError as error:
+        return str(error)
+print(ask())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(ask())
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_a_body_that_unpacks_to_200_mb_is_refused_as_it_comes():
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"".join([*(packer.compress(bytes(1_000_000)) for _ in range(200)), packer.flush()])
+    assert len(bomb) < 300_000
+    with WireServer([OK, Turn(fault="body", body=bomb, headers={"Content-Encoding": "gzip"})]) as server:
+        command = [sys.executable, "-c", GREEDY, f"chat:qwen@{server.url}"]
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "act" in out[0]
+    assert "the reply is larger than 8 MB" in out[1]
+    assert int(out[2]) < 64_000  # kilobytes that it took at its peak
+
+
+@pytest.mark.parametrize("wire_name", WIRES)
+def test_a_packed_reply_is_read(wire_name):
+    with WireServer([OK]) as server:
+        client(wire_name, server).complete(REQUEST)
+        turn = replace(OK, usage=USAGE)
+        body = gzip.compress(json.dumps(BODIES[wire_name](turn, server.bodies[0])).encode())
+        server.turns.append(Turn(fault="body", body=body, headers={"Content-Encoding": "gzip"}))
+        assert [c.name for c in client(wire_name, server).complete(REQUEST).calls] == ["act"]
+
+
+@pytest.mark.parametrize("wire_name", WIRES)
+def test_what_cannot_be_read_is_quoted_by_its_first_words(wire_name):
+    page = b"<html>\n<title>Sign in \x1b[31mto the proxy</title>" + b" and more" * 500
+    with WireServer([Turn(fault="body", body=page)] * 5) as server, pytest.raises(ModelError) as error:
+        client(wire_name, server).complete(REQUEST)
+    assert "cannot be read as a reply: '<html> <title>Sign in [31mto the proxy</title>" in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("wire_name", WIRES)
+def test_a_servers_text_loses_its_control_characters(wire_name):
+    hostile = "no \x1b]0;owned\x07 such\x00 \x9b2J model \u202edesrever\u2066 " + CANARY[:9] + "\x00" + CANARY[9:]
+    turns = [Turn(fault="http", status=400, code="bad\x1bcode", message=hostile), Turn(fault="failed", code="bad\x1bcode", message=hostile)]
+    with WireServer(turns) as server:
+        for _ in turns:
+            with pytest.raises(ModelError) as error:
+                client(wire_name, server).complete(REQUEST)
+            said = str(error.value) + error.value.attempts[0].status
+            assert all(c.isprintable() for c in said), ascii(said)
+            assert "such 2J model desrever" in said
+            assert CANARY not in said
 
 
 # An error body of the messages wire has no usage.
@@ -900,7 +979,7 @@ def test_cassette_refuses_a_damaged_log(tmp_path):
     _record(tmp_path)
     log = tmp_path / "exchanges.jsonl"
     log.write_bytes(log.read_bytes()[:-30])
-    with pytest.raises(CapexError, match=r"exchanges.jsonl is damaged in line 5"):
+    with pytest.raises(CapexError, match=r"exchanges.jsonl is damaged: line 5 cannot be read"):
         Cassette(tmp_path)
 
 

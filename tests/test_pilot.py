@@ -32,6 +32,7 @@ from capex.models.pilot.ground import Found
 from capex.models.pilot.looks import coloured, plates
 from capex.models.pilot.page import read_brief, read_page
 from capex.models.pilot.rig import Rig
+from capex.models.probe import probe
 from capex.observation import encode_png
 from capex.worlds import Start
 
@@ -204,6 +205,65 @@ def test_the_server_refuses_with_sentences(service):
     assert post(f"{service}/chat/completions", {"model": "pilot:x=1", "messages": []})[0] == 400
     with urllib.request.urlopen(f"{service}/models") as answer:
         assert json.loads(answer.read())["data"][0]["id"] == "pilot"
+
+
+HOSTILE = [
+    b'{"a":' * 50_000,
+    b"[" * 2_000_000,
+    b'{"model": "pilot", "messages": [{"role": "assistant", "tool_calls": 5}]}',
+    b'{"model": "pilot", "messages": [{"role": "assistant", "tool_calls": [5]}]}',
+    b'{"model": "pilot", "messages": 7}',
+    b'{"model": "pilot", "tools": [{"function": {"name": "act", "parameters": {"properties": 3}}}], "messages": []}',
+    b'{"model": "pilot", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}],'
+    b' "tools": [{"function": {"name": "report_colour"}}]}',
+    b'{"model": {"a": 1}, "messages": []}',
+    b"\xff\xfe\x00",
+    b"",
+    b'{"model": "pilot", "messages": [{"role": "user", "content": "Instruction: x"}], "tools": [{"function": {"name": "act", "parameters": []}}]}',
+]
+
+
+@pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))
+def test_whatever_the_server_is_sent_it_answers(service, body):
+    import http.client
+
+    address = service.removeprefix("http://").removesuffix("/v1")
+    for path in ("/v1/chat/completions", "/v1/responses"):
+        connection = http.client.HTTPConnection(address, timeout=60)
+        connection.request("POST", path, body)
+        reply = connection.getresponse()
+        said = json.loads(reply.read())
+        assert reply.status in (200, 400, 404, 500)
+        assert reply.status == 200 or len(said["error"]["message"]) > 10
+        connection.close()
+
+
+@pytest.mark.parametrize("length", ["-1", "\u00b2".encode("latin-1"), "9" * 5000, str(65 * 2**20)])
+def test_a_length_that_is_none_or_too_large_is_answered(service, length):
+    import http.client
+
+    address = service.removeprefix("http://").removesuffix("/v1")
+    connection = http.client.HTTPConnection(address, timeout=60)
+    connection.putrequest("POST", "/v1/responses")
+    connection.putheader("Content-Length", length)
+    connection.endheaders()
+    if length == str(65 * 2**20):
+        for _ in range(65):
+            connection.send(bytes(2**20))
+    reply = connection.getresponse()
+    assert reply.status == 413
+    assert "it must be a number of at most" in json.loads(reply.read())["error"]["message"]
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["pilot", "chat:pilot@{}", "openai:pilot"])
+def test_the_doctor_finds_it_well(service, name, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", service)
+    found = probe(models.make(name.format(service)))
+    assert [what for what, _, _ in found] == ["reachable", "takes pictures", "calls tools", "reports usage"]
+    assert all(works for _, works, _ in found), found
+    assert not {what: works for what, works, _ in probe(Pilot(blind=True))}["takes pictures"]
 
 
 def test_a_page_that_is_not_ours_gets_an_act_all_the_same():

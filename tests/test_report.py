@@ -14,6 +14,7 @@ import pytest
 import runs
 from capex import report
 from capex.errors import CapexError
+from capex.memory.record import Turn
 from capex.report.cards import choose_twins, sample
 from capex.report.tables import Row, Table, latex, p_value, percent, significant
 
@@ -182,8 +183,8 @@ def test_a_half_finished_run_with_a_damaged_record_and_no_success_says_all_of_it
     text = page.read_text()
     assert "Run half is not finished. Missing: capex at CloseFridge: 4 of 6 starts; base at CloseFridge: 4 of 6 starts." in text
     assert "episodes/0001 was left out: record.json is damaged" in text
-    assert "episodes/0002 was left out: it garbles a field (steps is &#39;many&#39;; a whole number of at least 0 is right)" in text
-    assert "episodes/0003 was left out: it cannot be read" in text
+    assert "episodes/0002 was left out: record.json is damaged: steps is &#39;many&#39;; a whole number of at least 0 is right." in text
+    assert "episodes/0003 was left out: timing.json is damaged: it cannot be read" in text
     assert "kitchen--CloseFridge--capex has 1 unfinished attempt, running now or cut off" in text
     assert "capex · made-up (stand-in) has no success in 2 starts: what a success costs is infinite so far." in text
     assert "0/2" in text
@@ -223,3 +224,17 @@ def test_the_command_prints_the_page_and_refuses_with_a_sentence(small, tmp_path
     assert refused.returncode == 2
     assert "is not a run directory" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_models_words_reach_the_page_without_control_characters(tmp_path):
+    run = runs.new_run(tmp_path / "run", ["capex"], ["CloseFridge"], range(1))
+    hostile = "look\x1b[31m\x00 here\x9b2J \u202edesrever\u2066 & <b>bold</b>"
+    turn = Turn(1, 0, 1, (runs.waypoint((0.4, 0.0, 0.3), 0.9, 0.8, 1),), 1, reasoning=hostile)
+    chain = run.chain("kitchen", "CloseFridge", "capex")
+    runs.commit(chain, runs.record(turns=[turn], instruction=hostile))
+    assert "\\u001b" in (chain.episode(0) / "record.json").read_text()  # the record keeps what was said
+    page = report.write([run.path], tmp_path / "out", strips=1)
+    text = page.read_text()
+    assert "look[31m here2J desrever &amp; &lt;b&gt;bold" in text
+    for file in [page, *(tmp_path / "out" / "tables").iterdir()]:
+        assert all(c.isprintable() or c in "\n\t" for c in file.read_text()), file

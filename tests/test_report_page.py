@@ -127,11 +127,12 @@ def test_strips_have_six_frames_with_the_plan_its_confidences_and_where_it_stopp
 
 def test_drawn_waypoints_lie_where_the_camera_sees_them(campaign, fridge):
     """The overlay's pixels are the camera's projection of the clamped targets: projecting the tip's own position finds the gripper."""
-    from capex.report.data import load, read_record
+    from capex.report.data import load
     from capex.report.strips import SIZE_PX, Filmer
+    from capex.run import read_record
 
     episode = next(e for e in load([campaign]).episodes if e.arm == "capex" and e.task == "CloseFridge")
-    record = read_record(episode)
+    record = read_record(episode.path)
     filmer = Filmer()
     strip = filmer.strip(episode, record)
     filmer.close()

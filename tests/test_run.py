@@ -50,9 +50,9 @@ def test_damage_is_reported_and_the_rest_is_read(tmp_path):
     run = capex.load_run(tmp_path / "run")
     assert [e.index for e in run.episodes] == [3]
     reasons = [d.reason for d in run.damaged]
-    assert "is damaged" in reasons[0]
-    assert "KeyError" in reasons[1]
-    assert "No such file" in reasons[2]
+    assert "record.json is damaged: Expecting property name" in reasons[0]
+    assert reasons[1] == "record.json is damaged: it lacks 'world'"
+    assert reasons[2] == "timing.json is damaged: it cannot be read (No such file or directory)"
     with pytest.raises(CapexError, match="not a run directory"):
         capex.load_run(tmp_path)
 

@@ -29,7 +29,7 @@ class Turn:
     calls: Sequence[tuple[str, Any]] | Callable[[dict[str, Any]], Sequence[tuple[str, Any]]] = ()  # or what the request makes of it
     text: str = ""
     usage: Usage | None = USAGE
-    fault: str = ""  # "http", "reset", "deaf", "silent", "stall", "drip", "truncated", "failed", "body"
+    fault: str = ""  # "http", "reset", "deaf", "silent", "creep", "stall", "drip", "truncated", "failed", "body"
     incomplete: bool = False
     status: int = 200
     code: str = ""
@@ -130,6 +130,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.close()
         elif turn.fault == "silent":
             books.closing.wait(10)
+        elif turn.fault == "creep":  # a header without end, a byte at a time
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while not books.closing.wait(0.02):
+                try:
+                    self.wfile.write(b"x")
+                except OSError:  # the client has left
+                    return
         elif turn.fault == "http":
             error: dict[str, Any] = {"error": {"message": turn.message, "type": "test", "code": turn.code or None}}
             self.reply(turn.status, turn.body if turn.body is not None else json.dumps(error).encode(), turn.headers)

@@ -9,6 +9,7 @@ from capex.errors import UnknownName
 from capex.plan import PLAN_MAX
 
 TAU = 0.5
+SILENT_DECISIONS = 3  # of the presets; the paper has no such limit
 DEFAULT_EPISODE_USD = 25.0
 
 
@@ -32,15 +33,17 @@ class ArmSettings:
     history: int = 6  # acts shown with their reports
     rounds: int = 6  # model rounds a decision
     decisions: int = 80
+    silent_decisions: int = 0  # decisions in a row without a valid call that end an episode as a failure; 0: as many as there are
     episode_usd: float | None = DEFAULT_EPISODE_USD
     image_size: int = 512
     show_dollars: bool = False
 
 
 PRESETS: dict[str, ArmSettings] = {
-    "capex": ArmSettings("capex"),
+    "capex": ArmSettings("capex", silent_decisions=SILENT_DECISIONS),
     "base": ArmSettings(
         "base",
+        silent_decisions=SILENT_DECISIONS,
         prompt="base",
         plan_max=1,
         confidence=False,
@@ -51,8 +54,8 @@ PRESETS: dict[str, ArmSettings] = {
         references=0,
         done=True,
     ),
-    "capex-fresh": ArmSettings("capex-fresh", memory="fresh"),
-    "capex-stated": ArmSettings("capex-stated", calibrated=False),
+    "capex-fresh": ArmSettings("capex-fresh", memory="fresh", silent_decisions=SILENT_DECISIONS),
+    "capex-stated": ArmSettings("capex-stated", calibrated=False, silent_decisions=SILENT_DECISIONS),
 }
 
 

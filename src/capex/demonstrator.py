@@ -52,10 +52,13 @@ from capex.worlds import Env, Start, scene_of
 NO_CALL = "Your reply held no tool call. Answer with tool calls only."
 CUT_OFF = "Your reply was cut off at the token limit. Answer with a shorter plan."
 ONLY_ACT = "Only act is allowed in the last round."
+SILENT = "{} decisions in a row without a valid tool call"
 NO_PLAN = "spent without motion: no valid act in {} rounds ({})"
 TOO_LONG = "spent without motion: after round {} the decision no longer fitted the model's context ({})"
 DEFAULT_SAMPLING = Sampling()
 DECISION_DEADLINE_S = 1200.0  # of all model rounds of a decision together
+RINGS_EARLY_S = 0.05  # a socket's timeout may come a moment before the time it was set to
+SAID_CHARACTERS = 500  # of a model's own words in the record of an episode that it ended by calling nothing
 Clock = Callable[[], float]
 
 
@@ -104,7 +107,8 @@ Event = Deciding | Replied | Committed | Tick | Executed | Ended
 @dataclass(frozen=True)
 class Limits:
     """What ends an episode besides success: steps and wall time here; decisions come with the arm, the horizon with the world,
-    dollars with the ledger. A limit is looked at after each decision; a step limit below the horizon may be passed within one plan.
+    dollars with the ledger. A limit is looked at after each decision; a step limit below the horizon may be passed within one plan, and
+    wall time also ends a request in flight.
     """
 
     steps: int | None = None
@@ -136,6 +140,12 @@ class _State:
     gripper_commands: int = 0
     requests: int = 0
     notes: str = ""
+    silent: int = 0  # decisions in a row without a valid call
+    said: str = ""  # what the model said last
+
+
+class _TimeOver(Exception):
+    """The episode's wall time ended while its model was asked."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +156,7 @@ class _Decision:
     calls: int
     located: tuple[LocatedPoint, ...]
     reason: str = ""
+    silent: bool = False  # not one valid call in all its rounds
 
 
 def run_episode(
@@ -191,7 +202,8 @@ def run_episode(
     )
     # The ledger comes last: it sees an attempt begin last, so that what it forbids is never logged as sent.
     observer = Observers(*(o for o in (log, ledger) if o is not None))
-    asks = _Asks(env, model, arm, system, context, observer, sampling, cache_key, clock)
+    until = math.inf if limits.wall_s is None else began + limits.wall_s
+    asks = _Asks(env, model, arm, system, context, observer, sampling, cache_key, clock, until)
     arms = env.robot_state().arms
     state = _State(closed={a.name: arms[a.name].opening_m < a.max_opening_m / 2 for a in spec.arms})
     end = ""
@@ -207,6 +219,10 @@ def run_episode(
                 raise
             end = "cost"
             break
+        except _TimeOver:
+            end = "time"
+            break
+        state.silent = state.silent + 1 if decision.silent else 0
         step, base = spec.horizon - executor.steps_left, env.robot_state().base
         number = len(state.turns) + 1
         if decision.act is None or decision.act.plan is None:
@@ -248,7 +264,8 @@ def run_episode(
             "labels_before": context.labels,
             "weights": None if trust.weights is None else [float(w) for w in trust.weights],
             "ledger": {k: v for k, v in totals.items() if k not in ("cost_usd", "requests")},
-        },
+        }
+        | ({"silent": {"reason": SILENT.format(state.silent), "said": state.said}} if end == "silent" else {}),
     )
     return Episode(record, recorder.steps, pictures, clock() - began, began - asked)
 
@@ -273,6 +290,8 @@ def _ended(env: Env, executor: Executor, arm: ArmSettings, state: _State, limits
         return "success"
     if executor.steps_left <= 0:
         return "horizon"
+    if arm.silent_decisions and state.silent >= arm.silent_decisions:
+        return "silent"
     if len(state.turns) >= arm.decisions:
         return "decisions"
     if limits.steps is not None and env.spec.horizon - executor.steps_left >= limits.steps:
@@ -333,6 +352,11 @@ def _short(reason: str) -> str:
     return reason if len(reason) <= 200 else f"{reason[:197]}..."
 
 
+def _words(reply: Reply) -> str:
+    """The beginning of what a reply says: its text, or else the calls that it makes."""
+    return (reply.text.strip() or " ".join(f"{c.name}({c.arguments})" for c in reply.calls))[:SAID_CHARACTERS]
+
+
 class _Asks:
     """Queries the model until it acts: at most so many rounds, the last of which allows only `act`."""
 
@@ -347,42 +371,56 @@ class _Asks:
         sampling: Sampling,
         cache_key: str,
         clock: Clock,
+        until: float,
     ):
-        self._env, self._model, self._arm, self._observer = env, model, arm, observer
+        """`until`: when the episode's time is over, by the clock."""
+        self._env, self._model, self._arm, self._observer, self._until = env, model, arm, observer, until
         self._face = interface(env.spec, arm)
         self._request = Request(system, (), schemas(self._face), sampling, cache_key=cache_key)
         self._references, self._clock = context.pictures, clock
 
     def query(self, observation: Observation, state: _State, tell: Callable[[Event], None]) -> _Decision:
-        """One decision: perception rounds, then an act, or the reason why none came."""
+        """One decision: perception rounds, then an act, or the reason why none came; _TimeOver when the episode's time ends meanwhile."""
         messages: list[Message] = [self._first(observation)]
         located: list[LocatedPoint] = []
         sight = Sight(self._env, self._face.size)
-        reason = "no act"
+        reason, silent = "no act", True
         deadline = self._clock() + DECISION_DEADLINE_S
         for number in range(1, self._arm.rounds + 1):
-            last = number == self._arm.rounds
+            last, now = number == self._arm.rounds, self._clock()
+            if number > 1 and now >= self._until:
+                raise _TimeOver
             request = replace(
                 self._request,
                 messages=tuple(messages),
                 tool_choice="act" if last else "required",
-                deadline_s=max(1.0, deadline - self._clock()),
+                deadline_s=min(max(1.0, deadline - now), max(0.0, self._until - now)),
             )
             try:
-                reply = self._model.complete(request, self._observer)
+                reply = self._answer(request)
             except ModelError as error:
                 if error.kind != "context" or number == 1:
                     raise
                 # The decision began within the context: what fills it up is what the model said since. That is its own failure.
-                return _Decision(None, number - 1, tuple(located), TOO_LONG.format(number - 1, _short(str(error))))
+                return _Decision(None, number - 1, tuple(located), TOO_LONG.format(number - 1, _short(str(error))), silent)
             state.requests += 1
+            state.said = _words(reply)
             tell(Replied(reply))
-            act, answers = self._read(reply, state, sight, located, last)
+            act, answers, valid = self._read(reply, state, sight, located, last)
+            silent = silent and not valid
             if isinstance(act, Act):
                 return _Decision(act, number, tuple(located))
             reason = str(act) if act is not None else reason
             messages += [reply.as_message(), *answers] if reply.calls else [*answers]
-        return _Decision(None, self._arm.rounds, tuple(located), NO_PLAN.format(self._arm.rounds, _short(reason)))
+        return _Decision(None, self._arm.rounds, tuple(located), NO_PLAN.format(self._arm.rounds, _short(reason)), silent)
+
+    def _answer(self, request: Request) -> Reply:
+        try:
+            return self._model.complete(request, self._observer)
+        except ModelError as error:
+            if error.kind == "timeout" and self._clock() >= self._until - RINGS_EARLY_S:
+                raise _TimeOver from error
+            raise
 
     def _first(self, observation: Observation) -> UserMessage:
         parts: list[Text | Picture] = []
@@ -392,15 +430,16 @@ class _Asks:
 
     def _read(
         self, reply: Reply, state: _State, sight: Sight, located: list[LocatedPoint], only_act: bool
-    ) -> tuple[Act | Defects | None, list[Message]]:
-        """Carry out perception, in order, unless only an act is allowed now; an act ends the reading."""
+    ) -> tuple[Act | Defects | None, list[Message], bool]:
+        """Carry out perception, in order, unless only an act is allowed now; an act ends the reading. Last: whether a call was valid."""
         tips = {n: a.T_base_tip.position_m for n, a in self._env.robot_state().arms.items()}
         answers: list[Message] = []
         problem: Defects | None = None
         reads = read_calls(reply.calls, self._face, tips)
+        valid = any(isinstance(read.meaning, Act | Locate) for read in reads)
         for read in reads:
             if isinstance(read.meaning, Act):
-                return read.meaning, answers
+                return read.meaning, answers, valid
             if isinstance(read.meaning, Locate) and not only_act:
                 answers.append(ToolResult(read.call.id, self._locate(read.meaning, state, sight, located)))
             else:
@@ -410,7 +449,7 @@ class _Asks:
             answers.append(ToolResult(call.id, "Ignored: a robot command ends the reply."))
         if not reply.calls:
             answers.append(UserMessage((Text(CUT_OFF if reply.incomplete else NO_CALL),)))
-        return problem, answers
+        return problem, answers, valid
 
     def _locate(self, pixel: Locate, state: _State, sight: Sight, located: list[LocatedPoint]) -> str:
         found = sight.locate(pixel.camera, pixel.u, pixel.v)

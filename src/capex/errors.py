@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
+
+# What a terminal or a page would act on instead of showing it: C0 but for newline and tab, DEL, C1, and what turns the writing direction.
+_ACTS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\n"), ord("\t")}
+_UNSEEN = dict.fromkeys(_ACTS)
+
+
+def printable(text: str) -> str:
+    """Foreign text (a server's, a model's) for a terminal, a log or a page: without control characters; newlines and tabs stay."""
+    return text.translate(_UNSEEN)
 
 
 class CapexError(Exception):
@@ -16,6 +26,17 @@ class UnknownName(CapexError):
     def __init__(self, kind: str, given: str, valid: Iterable[str], *, where: str = ""):
         self.kind, self.given, self.valid = kind, given, closest_first(given, valid)
         super().__init__(f"there is no {kind} '{given}'{where}; valid: {', '.join(self.valid)}")
+
+
+class DamagedFile(CapexError):
+    """A file of an attempt that is missing or cannot be read. Commands over whole runs leave its episode out, name it and go on."""
+
+    def __init__(self, path: Path, reason: str):
+        self.path, self.reason = path, reason
+        super().__init__(f"{path} is damaged: {reason}")
+
+    def __reduce__(self) -> tuple[type[DamagedFile], tuple[Path, str]]:
+        return DamagedFile, (self.path, self.reason)
 
 
 class BadCommand(CapexError, ValueError):

@@ -12,8 +12,10 @@ from PIL import Image as Picture
 from PIL import ImageDraw
 
 from capex import worlds
-from capex.errors import CapexError
-from capex.store import read_json, read_steps
+from capex.errors import CapexError, printable
+from capex.memory.record import EpisodeRecord
+from capex.run import read_record
+from capex.store import Steps, read_json, read_steps
 from capex.worlds import Env, Image, Start, State
 
 STRIP_FRAMES = 6
@@ -22,16 +24,21 @@ VIDEO_SIZE = (320, 320)
 CAPTION_HEIGHT = 22
 
 
-def open_episode(episode: Path) -> tuple[Env, dict[str, object]]:
-    """The environment at an episode's start, and its record."""
+def read_episode(episode: Path) -> tuple[EpisodeRecord, Steps]:
+    """The record of an episode and its arrays; whatever is wrong with them as a sentence."""
     if not (episode / "record.json").is_file():
         raise CapexError(f"{episode} is no episode: it has no record.json; give a folder such as runs/NAME/chains/CHAIN/episodes/0000")
-    record = read_json(episode / "record.json")
-    if "world" not in record:
-        raise CapexError(f"{episode} is an attempt that an error invalidated ({record.get('error', 'unknown')}); there is nothing to film")
-    env = worlds.make(f"{record['world']}:{record['task']}")
-    env.reset(Start(record["task"], record["start"]["index"], record["start"]["seed"]))
-    return env, record
+    said = read_json(episode / "record.json")
+    if "world" not in said and "error" in said:
+        raise CapexError(f"{episode} is an attempt that an error invalidated ({said['error']}); there is nothing to film")
+    return read_record(episode), read_steps(episode)
+
+
+def open_world(record: EpisodeRecord) -> Env:
+    """The environment at an episode's start."""
+    env = worlds.make(f"{record.world}:{record.task}")
+    env.reset(Start(record.task, record.start, record.seed))
+    return env
 
 
 def show_tick(env: Env, steps: Mapping[str, Any], tick: int) -> None:
@@ -44,9 +51,8 @@ def strip_ticks(last: int) -> list[int]:
     return list(dict.fromkeys(round(last * k / (STRIP_FRAMES - 1)) for k in range(STRIP_FRAMES)))
 
 
-def frames(env: Env, episode: Path, ticks: Sequence[int], size: tuple[int, int]) -> Iterator[dict[str, Image]]:
+def frames(env: Env, steps: Steps, ticks: Sequence[int], size: tuple[int, int]) -> Iterator[dict[str, Image]]:
     """Images of all cameras at the given ticks."""
-    steps = read_steps(episode)
     for tick in ticks:
         show_tick(env, steps, tick)
         yield env.observe(size=size)
@@ -54,16 +60,17 @@ def frames(env: Env, episode: Path, ticks: Sequence[int], size: tuple[int, int])
 
 def write_strip(episode: Path, out: Path) -> Path:
     """Six moments from start to end, a row per camera, with the instruction above."""
-    env, record = open_episode(episode)
-    ticks = strip_ticks(len(read_steps(episode)["states"]) - 1)
-    columns = [np.concatenate(list(images.values()), axis=0) for images in frames(env, episode, ticks, STRIP_SIZE)]
+    record, steps = read_episode(episode)
+    env = open_world(record)
+    ticks = strip_ticks(len(steps["states"]) - 1)
+    columns = [np.concatenate(list(images.values()), axis=0) for images in frames(env, steps, ticks, STRIP_SIZE)]
     env.close()
     grid = np.concatenate(columns, axis=1)
     sheet = Picture.new("RGB", (grid.shape[1], grid.shape[0] + CAPTION_HEIGHT), "white")
     sheet.paste(Picture.fromarray(grid), (0, CAPTION_HEIGHT))
-    result = "success" if record["success"] else "no success"
-    caption = f"{record['world']}:{record['task']} start {episode.name}  {record['instruction']}  {result} after {record['steps']} steps"
-    ImageDraw.Draw(sheet).text((6, 4), caption, fill="black")
+    result = "success" if record.success else "no success"
+    caption = f"{record.world}:{record.task} start {episode.name}  {record.instruction}  {result} after {record.steps} steps"
+    ImageDraw.Draw(sheet).text((6, 4), printable(caption), fill="black")
     out.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(out)
     return out
@@ -108,16 +115,17 @@ def write_sheet(world: str, folder: Path) -> Path:
 
 def write_video(episode: Path, out: Path, *, every: int = 2) -> Path:
     """All cameras side by side as h264 at the speed of the robot; `every` ticks one frame."""
-    env, _ = open_episode(episode)
+    record, steps = read_episode(episode)
+    env = open_world(record)
     rate = round(env.spec.control_hz / every)
-    ticks = range(0, len(read_steps(episode)["states"]), every)
+    ticks = range(0, len(steps["states"]), every)
     out.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(out), "w") as container:
         stream = container.add_stream("libx264", rate=rate)
         stream.width, stream.height = VIDEO_SIZE[0] * len(env.spec.cameras), VIDEO_SIZE[1]
         stream.pix_fmt = "yuv420p"
         stream.options = {"crf": "23"}
-        for images in frames(env, episode, ticks, VIDEO_SIZE):
+        for images in frames(env, steps, ticks, VIDEO_SIZE):
             picture = np.concatenate(list(images.values()), axis=1)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         container.mux(stream.encode(None))

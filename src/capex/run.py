@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capex.errors import CapexError
-from capex.memory.record import EpisodeRecord, from_json
+from capex.errors import DamagedFile
+from capex.memory.record import EpisodeRecord, from_json, require_count, require_ledger, require_number
 from capex.models.exchanges import LOG, read_log
-from capex.store import Chain, find_run, read_json, read_steps
+from capex.store import EPISODES, Chain, check_steps, find_run, read_json, read_steps
+
+TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "unix_time")
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ class Damaged:
 
     path: Path
     reason: str
+
+    @property
+    def start(self) -> int | None:
+        """The start whose episode it is; None for an attempt that counts as none anyway."""
+        return int(self.path.name) if self.path.parent.name == EPISODES else None
 
 
 @dataclass(frozen=True)
@@ -149,29 +156,74 @@ def load_chain(chain: Chain) -> LoadedChain:
     invalid: list[InvalidAttempt] = []
     damaged: list[Damaged] = []
     name = chain.path.name
+    held: dict[int, int] = {}  # place -> start
     for index in chain.finished():
         folder = chain.episode(index)
         try:
-            record = from_json(read_json(folder / "record.json"))
-            episodes.append(LoadedEpisode(name, folder, record, read_json(folder / "timing.json")))
-        except (CapexError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-            damaged.append(Damaged(folder, _reason(error)))
+            episode = _load_episode(name, folder, index)
+            check_steps(folder)
+        except DamagedFile as damage:
+            damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
+            continue
+        if (other := held.setdefault(episode.position, index)) != index:
+            damaged.append(Damaged(folder, f"it stands at place {episode.position}, where start {other} stands"))
+            continue
+        episodes.append(episode)
     for folder in chain.invalid():
         try:
-            raw = read_json(folder / "record.json")
-            invalid.append(
-                InvalidAttempt(name, folder, int(raw["start"]["index"]), str(raw["error"]), raw, read_json(folder / "timing.json"))
-            )
-        except (CapexError, OSError, KeyError, TypeError, ValueError) as error:
-            damaged.append(Damaged(folder, _reason(error)))
+            invalid.append(read_invalid(folder))
+        except DamagedFile as damage:
+            damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
     episodes.sort(key=lambda e: (e.position, e.index))
     world, task, arm = (*name.split("--", 2), "", "")[:3]
     return LoadedChain(name, world, task, arm, chain.path, tuple(episodes), tuple(invalid), tuple(damaged))
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, CapexError):
-        return str(error)
-    if isinstance(error, OSError):
-        return f"it cannot be read ({error.strerror or error})"
-    return f"it lacks or garbles a field ({type(error).__name__}: {error})"
+def read_record(episode: Path) -> EpisodeRecord:
+    """The record of an episode; DamagedFile where it is missing, unreadable or holds what no record holds."""
+    path = episode / "record.json"
+    with _damage(path):
+        return from_json(read_json(path))
+
+
+def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
+    record = read_record(folder)
+    if record.start != index:
+        raise DamagedFile(folder / "record.json", f"it tells of start {record.start}")
+    return LoadedEpisode(chain, folder, record, _read_timing(folder))
+
+
+def read_invalid(folder: Path) -> InvalidAttempt:
+    """An attempt that an error invalidated; DamagedFile like `read_record`."""
+    path = folder / "record.json"
+    with _damage(path):
+        raw = read_json(path)
+        require_count("start", raw["start"]["index"])
+        if "position" in raw:
+            require_count("position", raw["position"])
+        require_ledger(raw.get("ledger"))
+        return InvalidAttempt(folder.parent.parent.name, folder, raw["start"]["index"], str(raw["error"]), raw, _read_timing(folder))
+
+
+def _read_timing(folder: Path) -> dict[str, Any]:
+    path = folder / "timing.json"
+    with _damage(path):
+        timing = read_json(path)
+        for name in TIMES:
+            require_number(name, timing.get(name, 0.0))
+        return timing
+
+
+@contextlib.contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Whatever is wrong with a file of an attempt, as DamagedFile."""
+    try:
+        yield
+    except OSError as error:
+        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
+    except KeyError as error:
+        raise DamagedFile(path, f"it lacks {error}") from None
+    except ValueError as error:
+        raise DamagedFile(path, str(error)) from None
+    except (TypeError, AttributeError) as error:
+        raise DamagedFile(path, f"it garbles a field ({error})") from None

@@ -4,6 +4,7 @@
     runs/NAME/spend.jsonl                               every reservation and settlement; see capex.ledger
     runs/NAME/chains/WORLD--TASK--ARM/episodes/0007/    record.json, timing.json, steps.npz, exchanges.jsonl, images/
     runs/NAME/chains/WORLD--TASK--ARM/invalid/0007-1/   attempts that an error invalidated, kept and counted
+    runs/NAME/chains/WORLD--TASK--ARM/damaged/0007-1/   what `capex repair` moved aside
     runs/NAME/chains/WORLD--TASK--ARM/asked.json        starts that an evaluation was asked for
     runs/NAME/chains/WORLD--TASK--ARM/unfinished/       exchanges of episodes that were cut off: paid for, and used when they are run again
 
@@ -22,6 +23,8 @@ import re
 import shutil
 import subprocess
 import time
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -35,7 +38,7 @@ try:
 except ImportError:  # Windows: a run then has no guard against a second process
     fcntl = None  # type: ignore[assignment]
 
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
 
 TEMPORARY = ".writing-"
@@ -43,6 +46,9 @@ EXCHANGES, EXCHANGE_TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 WRITERS = ".writers"
+EPISODES, STEPS = "episodes", "steps.npz"
+ARCHIVE_END = b"PK\x05\x06"  # how the last record of a zip archive begins: its last 22 bytes, as numpy writes it without a comment
+ARCHIVE_END_BYTES = 22
 ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
 
 
@@ -55,7 +61,7 @@ class Chain:
     @property
     def episodes_path(self) -> Path:
         """Where whole episodes live."""
-        return self.path / "episodes"
+        return self.path / EPISODES
 
     def episode(self, index: int) -> Path:
         """The folder of one start; it exists only when the episode is whole."""
@@ -99,6 +105,21 @@ class Chain:
     def invalid_count(self, index: int) -> int:
         """How many attempts at a start an error has invalidated."""
         return len(self.invalid(index))
+
+    def moved_aside(self) -> list[Path]:
+        """The damaged attempts that `capex repair` took out of the chain."""
+        folder = self.path / "damaged"
+        return sorted(folder.iterdir()) if folder.is_dir() else []
+
+    def move_aside(self, attempt: Path) -> Path:
+        """Take a damaged attempt out of the chain, whole: an episode as damaged/0007-1, an invalid one as damaged/invalid-0007-1-1."""
+        folder = self.path / "damaged"
+        folder.mkdir(exist_ok=True)
+        place = _free_place(folder, attempt.name if attempt.parent == self.episodes_path else f"{attempt.parent.name}-{attempt.name}")
+        os.rename(attempt, place)
+        _flush_folder(attempt.parent)
+        _flush_folder(folder)
+        return place
 
     @contextlib.contextmanager
     def owned(self) -> Iterator[None]:
@@ -193,7 +214,7 @@ class EpisodeWriter:
     def _invalid_place(self) -> Path:
         folder = self._chain.path / "invalid"
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{self._index:04d}-{self._chain.invalid_count(self._index) + 1}"
+        return _free_place(folder, f"{self._index:04d}")
 
     def adopt(self, files: Mapping[str, bytes], *, invalid: bool = False, unfinished: tuple[bytes, bytes | None] | None = None) -> Path:
         """Take over an attempt that was written on another machine: its files by their names, and what it leaves unfinished."""
@@ -219,7 +240,7 @@ class EpisodeWriter:
     def _finish(self, place: Path, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
         write_json(self.folder / "record.json", record)
         write_json(self.folder / "timing.json", timing)
-        with open(self.folder / "steps.npz", "wb") as out:
+        with open(self.folder / STEPS, "wb") as out:
             np.savez_compressed(out, allow_pickle=False, **steps)
             out.flush()
             os.fsync(out.fileno())
@@ -295,16 +316,58 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CapexError(f"{path} is damaged: {error}") from None
+        raise DamagedFile(path, str(error)) from None
+    except RecursionError:
+        raise DamagedFile(path, "it is nested too deeply") from None
     if not isinstance(loaded, dict):
-        raise CapexError(f"{path} is damaged: it holds no JSON object")
+        raise DamagedFile(path, "it holds no JSON object")
     return loaded
 
 
-def read_steps(episode: Path) -> dict[str, Any]:
-    """The arrays of an episode's steps.npz."""
-    with np.load(episode / "steps.npz", allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+class Steps(dict[str, Any]):
+    """The arrays of a steps.npz by name; one that it lacks is DamagedFile, not KeyError."""
+
+    def __init__(self, path: Path, arrays: Mapping[str, Any]):
+        super().__init__(arrays)
+        self.path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise DamagedFile(self.path, f"it has no '{name}'")
+
+
+def read_steps(episode: Path) -> Steps:
+    """The arrays of an episode's steps.npz, each checked against its checksum; DamagedFile where they cannot be read or do not fit."""
+    path = episode / STEPS
+    try:
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DamagedFile(path, "it is no archive of arrays")
+            steps = Steps(path, {name: archive[name] for name in archive.files})
+    except OSError as error:
+        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
+    except (ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise DamagedFile(path, f"its arrays cannot be read ({str(error) or type(error).__name__})") from None
+    ticks = steps["actions"].shape[0] if "actions" in steps and steps["actions"].ndim else 0
+    fitting = {"actions": (2, ticks), "states": (2, ticks + 1), "proprio": (2, ticks + 1), "decision": (1, ticks), "waypoint": (1, ticks)}
+    for name, (dimensions, rows) in fitting.items():
+        if name in steps and (steps[name].ndim != dimensions or len(steps[name]) != rows):
+            raise DamagedFile(path, f"'{name}' has the shape {steps[name].shape}, which does not fit {ticks} actions")
+    return steps
+
+
+def check_steps(episode: Path) -> None:
+    """Refuse a steps.npz that is missing or was cut short: a look at its last bytes, cheap enough for every episode of a run."""
+    path = episode / STEPS
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - ARCHIVE_END_BYTES))
+            whole = file.read().startswith(ARCHIVE_END)
+    except OSError as error:
+        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
+    if not whole:
+        raise DamagedFile(path, f"its {size} bytes are not a whole archive" if size else "it is empty")
 
 
 def _bytes_of(path: Path) -> bytes | None:
@@ -375,6 +438,12 @@ def _lock(file: IO[str], *, shared: bool = False, patience_s: float = 0.0) -> bo
             time.sleep(0.05)
         else:
             return True
+
+
+def _free_place(folder: Path, name: str) -> Path:
+    """NAME-1, or the number after the last one in the folder."""
+    numbers = [int(m[1]) for p in folder.iterdir() if (m := re.fullmatch(rf"{re.escape(name)}-(\d+)", p.name))]
+    return folder / f"{name}-{max(numbers, default=0) + 1}"
 
 
 def _alive(process: int) -> bool:

@@ -37,7 +37,7 @@ def collect(out: Path, names: str = TASKS, **options):
         if watch is not None:
             watch(event, board)
 
-    run = capex.collect(names, out=out, watch=both, **{**SMALL, "pauses": QUICK, **options})
+    run = capex.collect(names, out=out, watch=both, **{**SMALL, "pauses": QUICK, "yes": True, **options})
     return run, events
 
 
@@ -52,10 +52,11 @@ def kinds(events: list[ev.Event]) -> list[str]:
 
 
 def cli(*words: str, **options) -> subprocess.Popen:
-    """The command line as a process."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    """The command line as a process. `terminal`: the file descriptor of one to print to, instead of pipes."""
+    env = {**options.pop("env", os.environ), "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "capex.cli", *words]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    place = options.pop("terminal", subprocess.PIPE)
+    return subprocess.Popen(command, env=env, stdout=place, stderr=place, text=True, **options)
 
 
 def flags(out: Path, names: str = TASKS, **options) -> list[str]:

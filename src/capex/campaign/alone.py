@@ -10,7 +10,7 @@ from pathlib import Path
 
 from capex.arms import DEFAULT_EPISODE_USD, ArmSettings
 from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
-from capex.campaign.chain import ChainPlan, counted_attempts
+from capex.campaign.chain import ChainPlan, counted_attempts, silent_sentence
 from capex.campaign.patience import Patience, Pauses
 from capex.demonstrator import NO_LIMITS, Event, Limits
 from capex.errors import CapexError
@@ -68,7 +68,8 @@ def run_chain(
     work.budgets(model, arm)
     with chain.owned():
         chain.sweep()
-        plan, patience = ChainPlan(chain, starts, remembers=arm.memory == "chain"), Patience(pauses or Pauses())
+        plan = ChainPlan(chain, starts, remembers=arm.memory == "chain")
+        patience = Patience(pauses or Pauses(), (e.record.end for e in plan.loaded.episodes))
         while ready := plan.ready():
             place = ready[0]
             outcome = run_attempt(
@@ -78,9 +79,11 @@ def run_chain(
                 raise outcome.error or CapexError(outcome.why)
             verdict = patience.judge(outcome, counted_attempts(chain, place.start))
             if isinstance(outcome, Finished):
-                plan.settle(place)
+                record = plan.settle(place)
                 o, spec = outcome, env.spec
                 yield EpisodeResult(spec.world, spec.task, place.start, o.success, o.steps, o.decisions, o.seconds, o.path)
+                if verdict.step == "stop":
+                    raise CapexError(silent_sentence(env.spec.name, record))
             elif verdict.step == "stop":
                 raise outcome.error
             elif verdict.step == "give up":

@@ -33,12 +33,13 @@ from capex.campaign.driver import ChainRun, Driver, Wish
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
 from capex.campaign.manifest import moved_from, open_campaign
 from capex.campaign.patience import Patience, Pauses
-from capex.campaign.settings import Settings, read_config, resolve
+from capex.campaign.repair import left_out_sentence
+from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError
 from capex.ledger import Spend
-from capex.models import ChatSettings, Model
+from capex.models import ChatSettings, Model, ModelError
 from capex.prices import Price, load_prices, parse_price
-from capex.run import LoadedRun, load_chain, load_run
+from capex.run import LoadedRun, load_run
 from capex.store import PROMPT, SPEND, Run, find_run, write_bytes
 from capex.worlds import Spec
 
@@ -54,13 +55,18 @@ class Prepared:
 
 
 def prepare(
-    names: str | Sequence[str] = (), *, config: str | Path | None = None, model: str | Model | None = None, **options: Any
+    names: str | Sequence[str] = (),
+    *,
+    config: str | Path | None = None,
+    model: str | Model | None = None,
+    dry: bool = False,
+    **options: Any,
 ) -> Prepared:
-    """Resolve settings and refuse the impossible."""
+    """Resolve settings and refuse the impossible. `dry`: nothing will be sent or written, so neither a key nor `out` is needed."""
     file = read_config(Path(config)) if config is not None else None
     named = model if isinstance(model, str) or model is None else model.name
-    settings = resolve(names, {**options, "model": named}, file)
-    asked = models.make(settings.model, settings.chat) if isinstance(model, str) or model is None else model
+    settings = _as_begun(resolve(names, {**options, "model": named}, file, dry=dry))
+    asked = _make(settings, dry) if isinstance(model, str) or model is None else model
     if asked is model:  # it brings its own
         if "context_tokens" in settings.typed:
             raise CapexError("--context-tokens is for a model given by name; give it to the model object itself")
@@ -72,6 +78,21 @@ def prepare(
     specs = specs_of(settings)
     refuse_the_impossible(settings, specs, asked, price)
     return Prepared(settings, asked, price, specs)
+
+
+def _make(settings: Settings, dry: bool) -> Model:
+    """The named model; one that only lacks its key will do where nothing is sent."""
+    try:
+        return models.make(settings.model, settings.chat)
+    except ModelError as error:
+        if not dry or error.kind != "authentication":
+            raise
+        return ce.Keyless(settings.model)
+
+
+def _as_begun(settings: Settings) -> Settings:
+    """The settings as the run that is continued, if there is one, takes them."""
+    return settings.as_begun(find_run(settings.out).manifest) if (settings.out / "manifest.json").is_file() else settings
 
 
 def _held_price(settings: Settings) -> Price | None:
@@ -89,6 +110,8 @@ def collect(
     model: str | Model | None = None,
     fork: bool = False,
     retry_invalid: bool = False,
+    yes: bool = False,
+    confirm: Callable[[str], bool] | None = None,
     watch: Callable[[ev.Event, Board], None] | None = None,
     pauses: Pauses | None = None,
     **options: Any,
@@ -96,12 +119,15 @@ def collect(
     """Run a campaign, or continue it, and return what the run directory then holds.
 
     names: WORLD:TASK[,TASK..|all], or several of those. options: the fields of `campaign.settings.Options`, of which `out` is needed.
-    model: a name, or a model of your own as long as everything stays in this process. watch: told of every event. A campaign that ends
+    model: a name, or a model of your own as long as everything stays in this process. A campaign that may cost more than $25 needs
+    `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch: told of every event. A campaign that ends
     early because something failed raises that, after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is whole.
     """
     ready = prepare(names, config=config, model=model, **options)
     settings = ready.settings
     _refuse_an_empty_purse(ready)
+    if not yes:
+        _ask_first(ready, confirm)
     gl = _gl_backend()
     run, price = open_campaign(settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=gl)
     settings = _with_own_prompt(settings, run)
@@ -117,8 +143,12 @@ def collect(
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
         most = ce.ceiling(settings, price, left, spend.total())
         limit = None if most.usd is None else float(most.usd)
-        keys, warning = tuple(c.key for c in chains), moved_from(run, gl)
-        tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence, warning))
+        keys = tuple(c.key for c in chains)
+        warning = "\n".join(
+            w for w in (moved_from(run, gl), left_out_sentence(run, [d for c in chains for d in c.plan.loaded.damaged])) if w
+        )
+        about = None if most.expected_usd is None else float(most.expected_usd)
+        tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence, warning, about))
         wish = stack.enter_context(_interrupts())
         failures: list[Failed | CapexError] = []
         why = "finished"
@@ -135,6 +165,28 @@ def collect(
     if wish.stop:
         raise KeyboardInterrupt
     return load_run(run.path)
+
+
+def _ask_first(ready: Prepared, confirm: Callable[[str], bool] | None) -> None:
+    """Refuse a campaign that may cost more than $25 unless somebody says yes. A stand-in bills nobody."""
+    if ready.model.stand_in:
+        return
+    cost = ce.ask_first(ready.settings, ready.price, *_still_to_run(ready.settings))
+    if cost and (confirm is None or not confirm(cost)):
+        advice = "set a budget with --campaign-usd, or agree with --yes (in Python: campaign_usd=.. or yes=True)"
+        raise CapexError(f"this campaign costs {cost}; nothing was sent: {advice}")
+
+
+def _still_to_run(settings: Settings) -> tuple[int | None, Decimal]:
+    """How many episodes the run lacks, as far as its folders tell (None where successes decide), and what it has spent."""
+    held, spent = 0, Decimal(0)
+    if (settings.out / "manifest.json").is_file():
+        wanted, run = set(settings.starts), Run(settings.out)
+        chains = [run.chain(w, t, a.name) for w, t in settings.tasks for a in settings.arms]
+        held = sum(len(wanted & set(c.finished())) for c in chains)
+        spent = Spend(settings.out / SPEND).total()
+    count = len(settings.tasks) * len(settings.arms) * len(settings.starts)
+    return None if settings.until_successes is not None else count - held, spent
 
 
 def _refuse_an_empty_purse(ready: Prepared) -> None:
@@ -182,9 +234,10 @@ def _chains(
                 max_starts=settings.max_starts,
                 retry_invalid=retry_invalid,
             )
-            chains.append(ChainRun(chain, f"{world}:{task}", arm, plan, Patience(pauses), retry_invalid))
-            loaded, remaining = load_chain(chain), plan.remaining()
-            board.add_chain(loaded, None, settings.until_successes)
+            patience = Patience(pauses, (e.record.end for e in plan.loaded.episodes))
+            chains.append(ChainRun(chain, f"{world}:{task}", arm, plan, patience, retry_invalid))
+            remaining = plan.remaining()
+            board.add_chain(plan.loaded, None, settings.until_successes)
             line = board.lines[chain.path.name]
             line.wanted = None if remaining is None else line.episodes + plan.invalid + remaining
     return chains
@@ -287,16 +340,8 @@ def dry_run(ready: Prepared) -> DryRun:
     work = work_of(settings, ready.price)
     worlds_seen = dict(reversed(settings.tasks))  # the prompt depends on the world, not on the task
     samples = [ce.sample(settings, work, ready.model, arm, w, t) for w, t in worlds_seen.items() for arm in settings.arms]
-    count = len(settings.tasks) * len(settings.arms) * len(settings.starts)
-    run = Run(settings.out)
-    held = 0
-    spent = Decimal(0)
-    if (settings.out / "manifest.json").is_file():
-        wanted = set(settings.starts)
-        chains = [run.chain(w, t, a.name) for w, t in settings.tasks for a in settings.arms]
-        held = sum(len(wanted & set(c.finished())) for c in chains)
-        spent = Spend(settings.out / SPEND).total()
-    episodes = None if settings.until_successes is not None else count - held
+    episodes, spent = _still_to_run(settings)
     horizon = max(spec.horizon for spec in ready.specs.values())
+    free = ce.free_bytes(Path() if settings.out == NOWHERE else settings.out)
     disk = None if episodes is None else ce.disk_bytes(settings, samples, episodes, horizon)
-    return DryRun(settings, episodes, tuple(samples), ce.ceiling(settings, ready.price, episodes, spent), disk, ce.free_bytes(settings.out))
+    return DryRun(settings, episodes, tuple(samples), ce.ceiling(settings, ready.price, episodes, spent), disk, free)

@@ -1,4 +1,4 @@
-"""Before anything is sent: how large requests will be, what the campaign can cost at most, and how much disk it takes."""
+"""Before anything is sent: how large requests will be, what the campaign will cost, about and at most, and how much disk it takes."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ from capex.prices import Price, input_bound, worst_case
 from capex.prompts import SIZE_MAX
 from capex.worlds import Env, Start
 
+UNASKED_USD = Decimal(25)  # that a campaign may cost without a yes or a budget
+PAPER_MODEL, PAPER_FRESH, PAPER_OUTPUT = "gpt-6-astra", Decimal(10), Decimal(50)  # and its dollars per million tokens
+PAPER_USD, PAPER_BASE_USD = Decimal("0.98"), Decimal("1.14")  # of an attempt, with CAPEX and with the base arm (docs/paper-numbers.md)
 RESULT_CHARACTERS = 4000  # of what the harness answers to one reply, at the very most
 TYPICAL_REQUESTS = 20  # of an episode: the paper's capex arm took 19.6
 TYPICAL_STEPS = 300
@@ -52,6 +55,19 @@ class _Asking:
         """Never answers."""
         self.request = request
         raise ModelError("script", "nothing is sent")
+
+
+class Keyless:
+    """A model by its name alone, for a dry run without its key."""
+
+    stand_in = False
+
+    def __init__(self, name: str):
+        self.name, self.price_name = name, name.partition(":")[2]
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """Never answers."""
+        raise ModelError("authentication", f"{self.name} has no key; nothing can be sent")
 
 
 @dataclass(frozen=True)
@@ -118,16 +134,27 @@ def _step_bytes(env: Env) -> float:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What a campaign can cost at most, and the sentence that says so."""
+    """What a campaign can cost at most, what it is expected to cost, and both in words."""
 
     usd: Decimal | None
-    sentence: str
+    most: str
+    expected_usd: Decimal | None = None  # of the episodes still to run
+    about: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Both in one line."""
+        return ", ".join(words for words in (self.about, self.most) if words)
 
 
 def ceiling(settings: Settings, price: Price | None, episodes: int | None, spent: Decimal = Decimal(0)) -> Ceiling:
     """The most that so many more episodes can cost beside what the run has spent; None where nothing bounds it."""
     if price is None:
         return Ceiling(None, f"{settings.model} has no price: dollars are not counted and not limited")
+    each = expected_usd(settings, price)
+    expected = None if episodes is None else episodes * each
+    source = "by what the paper's attempts cost" + ("" if price.model == PAPER_MODEL else f", scaled from {PAPER_MODEL} to these prices")
+    about = f"about ${each:.2f} an episode ({source})" if expected is None else f"about ${expected:.2f} ({source})"
     budgets = [arm.episode_usd for arm in settings.arms]
     per_episode = None if None in budgets else max(Decimal(str(b)) for b in budgets)
     bounds = []
@@ -136,10 +163,28 @@ def ceiling(settings: Settings, price: Price | None, episodes: int | None, spent
     if settings.campaign_usd is not None:
         bounds.append((settings.campaign_usd, "the campaign's budget"))
     if not bounds:
-        return Ceiling(None, "nothing bounds the cost: successes decide how many episodes run; give --campaign-usd")
+        unbounded = "nothing bounds the cost: successes decide how many episodes run; give --campaign-usd"
+        return Ceiling(None, unbounded, expected, about)
     usd, why = min(bounds)
     already = f", ${spent:.2f} of it spent or held already" if spent else ""
-    return Ceiling(usd, f"at most ${usd:.2f} ({why}{already}), at the list prices checked on {price.checked}")
+    most = f"at most ${usd:.2f} ({why}{already}), at the list prices checked on {price.checked}"
+    return Ceiling(usd, most, expected, about)
+
+
+def expected_usd(settings: Settings, price: Price) -> Decimal:
+    """Dollars that an episode is expected to cost, the mean over the arms: what the paper's attempts cost, at these prices."""
+    scale = (price.fresh / PAPER_FRESH + price.output / PAPER_OUTPUT) / 2
+    costs = [scale * (PAPER_BASE_USD if arm.prompt == "base" else PAPER_USD) for arm in settings.arms]
+    budgets = [cost if arm.episode_usd is None else Decimal(str(arm.episode_usd)) for arm, cost in zip(settings.arms, costs, strict=True)]
+    return sum(map(min, costs, budgets), Decimal(0)) / len(costs)
+
+
+def ask_first(settings: Settings, price: Price | None, episodes: int | None, spent: Decimal) -> str:
+    """Why a campaign needs a yes before it begins: what is left to run may cost more than $25, and the user set no budget for it."""
+    if price is None or settings.campaign_usd is not None or episodes == 0:
+        return ""
+    most = ceiling(settings, price, episodes, spent)
+    return "" if most.usd is not None and most.usd - spent <= UNASKED_USD else most.sentence
 
 
 def disk_bytes(settings: Settings, samples: list[Sample], episodes: int, horizon: int) -> tuple[float, float]:

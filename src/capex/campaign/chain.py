@@ -3,19 +3,23 @@
 Places are numbered from 0 in the order of the starts. They fall into rounds of `round_size`; the episodes of a round all see memory as it
 was when the round began: what the places before the round left, and nothing else. So a record depends on its place alone, never on how
 many workers there were, who finished first, or how often the campaign was killed. A round size of 1 is the paper's algorithm.
+
+A damaged episode keeps a place of its own, so that the others keep theirs, and leaves nothing to memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from capex import pictures
-from capex.errors import CapexError
+from capex.errors import DamagedFile
 from capex.memory import Memory
-from capex.memory.record import EpisodeRecord, from_json
-from capex.store import Chain, read_json
+from capex.memory.record import EpisodeRecord
+from capex.run import LoadedChain, load_chain, read_invalid, read_record
+from capex.store import Chain
 
 ATTEMPTS = 2  # an invalidated attempt is rerun once
 
@@ -30,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True)
 class _Settled:
-    """What became of a place: an episode's record, or nothing where its start was recorded as invalid."""
+    """What became of a place: an episode's record, or nothing where its start was recorded as invalid or its episode is damaged."""
 
     start: int
     record: EpisodeRecord | None
@@ -54,7 +58,8 @@ class ChainPlan:
         """`remembers`: whether the arm is shown memory. `further`: with `until_successes`, starts below this number follow those given."""
         self.chain, self._round_size, self._remembers = chain, round_size, remembers
         self._until, self._max_starts = until_successes, max_starts
-        self._settled = _read_settled(chain, retry_invalid)
+        self.loaded = load_chain(chain)  # as it was when the plan was made
+        self._settled = _settled(chain, self.loaded, starts, retry_invalid)
         held = {s.start for s in self._settled.values()}
         beyond = range(max(starts, default=-1) + 1, further) if until_successes is not None else ()
         self._free = deque(i for i in (*starts, *beyond) if i not in held)
@@ -77,13 +82,18 @@ class ChainPlan:
         return not self._running and not self.ready()
 
     @property
+    def running(self) -> int:
+        """Places that are being run."""
+        return len(self._running)
+
+    @property
     def successes(self) -> int:
         """Successes so far, the present round's included."""
         return sum(s.record is not None and s.record.success is True for s in self._settled.values())
 
     @property
     def invalid(self) -> int:
-        """Starts that are recorded as invalid."""
+        """Starts that are recorded as invalid, or whose episodes are damaged: they have no record and are not run."""
         return sum(s.record is None for s in self._settled.values())
 
     def ready(self) -> list[Place]:
@@ -103,7 +113,7 @@ class ChainPlan:
 
     def settle(self, place: Place) -> EpisodeRecord:
         """Its episode is in the run directory."""
-        record = _read(self.chain, place.start)
+        record = read_record(self.chain.episode(place.start))
         self._running.discard(place.position)
         self._settled[place.position] = _Settled(place.start, record)
         self._advance()
@@ -155,47 +165,45 @@ class ChainPlan:
             self._memory.add(settled.record, {sha: pictures.find(folder, sha) for sha in settled.record.images.values()})
 
 
-def _read_settled(chain: Chain, retry_invalid: bool) -> dict[int, _Settled]:
+def _settled(chain: Chain, loaded: LoadedChain, starts: Sequence[int], retry_invalid: bool) -> dict[int, _Settled]:
     """What the run directory holds, by place."""
-    found: dict[int, _Settled] = {}
-    for index in chain.finished():
-        record = _read(chain, index)
-        place = int(record.extra.get("position", index))
-        if place in found:
-            raise CapexError(f"{chain.path} is damaged: the starts {found[place].start} and {index} both stand at place {place}")
-        found[place] = _Settled(index, record)
-        chain.forget_unfinished(index)
-    for start, place in _recorded_invalid(chain).items() if not retry_invalid else ():
+    found = {e.position: _Settled(e.index, e.record) for e in loaded.episodes}
+    for episode in loaded.episodes:
+        chain.forget_unfinished(episode.index)
+    for start, place in _recorded_invalid(loaded).items() if not retry_invalid else ():
         found.setdefault(place, _Settled(start, None))
+    usual = {start: place for place, start in enumerate(starts)}
+    for start in sorted((d.start for d in loaded.damaged if d.start is not None), key=lambda s: (usual.get(s, len(usual)), s)):
+        free = next(p for p in range(len(found) + 1) if p not in found)
+        place = usual.get(start, free)  # where its start stands among those given, unless another stands there
+        found[free if place in found else place] = _Settled(start, None)
     return found
 
 
-def _recorded_invalid(chain: Chain) -> dict[int, int]:
+def _recorded_invalid(loaded: LoadedChain) -> dict[int, int]:
     """Starts whose attempts are used up, with their places."""
     counted: dict[int, list[int]] = {}
-    finished = set(chain.finished())
-    for folder in chain.invalid():
-        record = read_json(folder / "record.json")
-        start = record["start"]["index"]
-        if record.get("counts") and start not in finished:
-            counted.setdefault(start, []).append(int(record["position"]))
+    held = {e.index for e in loaded.episodes} | {d.start for d in loaded.damaged}
+    for attempt in loaded.invalid:
+        if attempt.record.get("counts") and attempt.index not in held:
+            counted.setdefault(attempt.index, []).append(attempt.record.get("position", attempt.index))
     return {start: places[-1] for start, places in counted.items() if len(places) >= ATTEMPTS}
 
 
 def counted_attempts(chain: Chain, start: int) -> int:
     """Invalidated attempts at a start that count: those that an error cut short after the model had begun to answer."""
-    return sum(bool(read_json(folder / "record.json").get("counts")) for folder in chain.invalid(start))
-
-
-def _read(chain: Chain, index: int) -> EpisodeRecord:
-    return from_json(read_json(chain.episode(index) / "record.json"))
+    count = 0
+    for folder in chain.invalid(start):
+        with contextlib.suppress(DamagedFile):
+            count += bool(read_invalid(folder).record.get("counts"))
+    return count
 
 
 def load_memory(chain: Chain, indices: Sequence[int]) -> Memory:
     """What the whole episodes of a chain left, in the order in which they ran."""
     memory = Memory()
     for index in indices:
-        record = _read(chain, index)
+        record = read_record(chain.episode(index))
         folder = chain.episode(index) / pictures.IMAGES
         memory.add(record, {sha: pictures.find(folder, sha) for sha in record.images.values()})
     return memory
@@ -203,5 +211,12 @@ def load_memory(chain: Chain, indices: Sequence[int]) -> Memory:
 
 def chain_order(chain: Chain) -> list[int]:
     """The starts that a chain holds, in the order in which they ran."""
-    place = {index: read_json(chain.episode(index) / "record.json").get("position", index) for index in chain.finished()}
-    return sorted(place, key=lambda index: (place[index], index))
+    return [episode.index for episode in load_chain(chain).episodes]
+
+
+def silent_sentence(name: str, record: EpisodeRecord) -> str:
+    """Why a chain stops whose model never calls a tool, with the model's own words."""
+    said = record.extra.get("silent", {}).get("said", "")
+    quoted = f"it said: {' '.join(said.split())!r}" if said else "it said nothing at all"
+    advice = "check the model and how its server reads tool calls (capex doctor --model), or turn the limit off with --silent-decisions 0"
+    return f"{record.model} has not made a valid tool call in any episode of {name}; {quoted}; {advice}"

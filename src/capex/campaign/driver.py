@@ -19,7 +19,7 @@ from capex.arms import ArmSettings
 from capex.campaign import events as ev
 from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved
 from capex.campaign.board import FORECAST_AFTER, Board
-from capex.campaign.chain import ChainPlan, Place, counted_attempts
+from capex.campaign.chain import ChainPlan, Place, counted_attempts, silent_sentence
 from capex.campaign.engines import Engine, Failed, Lost, Said
 from capex.campaign.patience import Patience
 from capex.errors import CapexError
@@ -143,7 +143,9 @@ class Driver:
                 self._end(run, "every start has run" if run.plan.remaining() is not None else f"{run.plan.successes} successes")
 
     def _ready(self, run: ChainRun) -> list[Place]:
-        return [] if run.ended or time.monotonic() < run.resume_at else run.plan.ready()
+        if run.ended or time.monotonic() < run.resume_at or (run.patience.wary and run.plan.running):
+            return []
+        return run.plan.ready()
 
     def _paused(self) -> bool:
         return not self.stopping and any(not run.ended and run.plan.ready() for run in self._chains)
@@ -180,19 +182,24 @@ class Driver:
                 self._finish_what_runs("the disk failed")
 
     def _finished(self, run: ChainRun, place: Place, what: Finished) -> None:
-        run.plan.settle(place)
-        run.patience.judge(what, 0)
+        record = run.plan.settle(place)
+        verdict = run.patience.judge(what, 0)
         values = (what.success, what.end, what.steps, what.decisions, what.requests, what.cost_usd, what.seconds, str(what.path))
         self._tell(ev.EpisodeEnded(run.key, place.start, place.position, *values))
+        if verdict.step == "stop" and not run.ended:
+            sentence = silent_sentence(run.name, record)
+            self.failures.append(CapexError(sentence))
+            self._end(run, "the model calls no tool", sentence)
         if not self._forecast_told and (forecast := self._board.forecast()) is not None:
             self._forecast_told = True
             self._tell(forecast)
 
     def _invalid(self, run: ChainRun, place: Place, what: Invalid) -> None:
         run.counted[place.start] = run.attempts(place.start) + what.counts
-        verdict = run.patience.judge(what, run.counted[place.start])
+        paused = time.monotonic() < run.resume_at  # by an attempt of the same round: this one says no more than that
+        verdict = run.patience.judge(what, run.counted[place.start], paused=paused)
         then = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}[verdict.step]
-        self._tell(ev.AttemptInvalid(run.key, place.start, str(what.error), then))
+        self._tell(ev.AttemptInvalid(run.key, place.start, str(what.error), then, what.counts))
         if verdict.step == "give up":
             run.plan.give_up(place)
         else:

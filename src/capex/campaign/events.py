@@ -19,6 +19,7 @@ class CampaignBegan:
     ceiling_usd: float | None  # None: the model has no price, or nothing bounds the number of episodes
     ceiling: str  # the same as a sentence
     warning: str = ""  # what a user should know before it goes on
+    expected_usd: float | None = None  # of the episodes still to run, by what the paper's attempts cost
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class AttemptInvalid:
     start: int
     error: str
     then: str
+    counts: bool = True  # False: the model was down and nothing was tried
 
 
 @dataclass(frozen=True)

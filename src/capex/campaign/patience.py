@@ -3,21 +3,27 @@
 | the attempt | the chain |
 |---|---|
 | finished | goes on |
+| finished, and like the first ones of its chain the model never called a tool | stops after three, while no episode ended otherwise |
 | invalidated by the simulator, or after the model had begun to answer | reruns it once; then the start is recorded as invalid |
 | got no answer at all: the model is down | waits and tries the same start again, as often as it takes, in growing intervals |
 | got no answer for a reason that will not pass (a key, a quota) | stops, and the start stays open |
 
 After any error of the model the chain pauses before its next attempt; the intervals shrink back once an episode is finished.
+
+A chain that stopped because its model calls no tool tries one start when it is continued, and stops again if that ends like the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from capex.campaign.attempt import Finished, Invalid
 from capex.campaign.chain import ATTEMPTS
 from capex.models import ModelError
+
+SILENT_EPISODES = 3  # that may end because the model calls nothing, before its chain stops
 
 
 @dataclass(frozen=True)
@@ -44,19 +50,33 @@ class Verdict:
 class Patience:
     """The memory of a chain for its failures."""
 
-    def __init__(self, pauses: Pauses):
+    def __init__(self, pauses: Pauses, ends: Iterable[str] = ()):
+        """`ends`: how the chain's episodes so far ended."""
         self._pauses = pauses
         self.failures = 0  # of the model since the last finished episode
+        self._silent, self._spoke = 0, False  # episodes that ended in silence; whether one ever ended otherwise
+        for end in ends:
+            self._hear(end)
 
-    def judge(self, outcome: Finished | Invalid, counted: int) -> Verdict:
-        """The next step; `counted` are the invalidated attempts at this start that count, this one included."""
+    @property
+    def wary(self) -> bool:
+        """Whether the chain's model has never called a tool so far: then one attempt at a time is enough."""
+        return self._silent >= SILENT_EPISODES and not self._spoke
+
+    def _hear(self, end: str) -> None:
+        self._silent += end == "silent"
+        self._spoke = self._spoke or end != "silent"
+
+    def judge(self, outcome: Finished | Invalid, counted: int, *, paused: bool = False) -> Verdict:
+        """The next step; `counted` are the invalidated attempts at this start that count, this one included. A paused chain stays so."""
         if isinstance(outcome, Finished):
             self.failures = 0
-            return Verdict("go on")
+            self._hear(outcome.end)
+            return Verdict("stop" if self.wary else "go on")
         if outcome.lasting and not outcome.counts:
             return Verdict("stop")
         pause_s = 0.0
-        if isinstance(outcome.error, ModelError) and not outcome.lasting:
+        if isinstance(outcome.error, ModelError) and not outcome.lasting and not paused:
             pause_s = self._pauses.seconds(self.failures)
             self.failures += 1
         return Verdict("give up" if outcome.counts and counted >= ATTEMPTS else "again", pause_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +21,8 @@ from capex import pictures, worlds
 from capex.arms import ArmSettings
 from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
 from capex.campaign.chain import Place
-from capex.demonstrator import Event, Executed, Limits
-from capex.errors import CapexError
+from capex.demonstrator import Limits
+from capex.errors import CapexError, DamagedFile
 from capex.memory import Memory
 from capex.models import AttemptObserver, ModelError, Reply, Request, Sampling, UserMessage, describe
 from capex.models.cassette import first_difference, read_requests
@@ -35,11 +36,12 @@ from capex.worlds import Env
 
 @dataclass(frozen=True)
 class Replayed:
-    """One episode: its first difference, or nothing; or why it was skipped."""
+    """One episode: its first difference, or nothing; why it was skipped; or what is damaged, so that it is left out."""
 
     path: Path
     difference: str = ""
     skipped: str = ""
+    damaged: str = ""
 
 
 class Recording:
@@ -51,7 +53,7 @@ class Recording:
     def __init__(self, episode: LoadedEpisode, blind: bool):
         self._folder, self._blind = episode.path, blind
         log = episode.path / LOG  # absent where not even the first request was within the budget
-        self._requests = iter(read_requests(log) if log.is_file() else ())
+        self._requests = deque(read_requests(log) if log.is_file() else ())
         self._asked = (line["request"] for line in episode.exchanges() if line["number"] == 1)
         first = next(episode.exchanges(), {})
         self.name, self.price_name, self.stand_in = episode.record.model, first.get("price_name", ""), episode.record.stand_in
@@ -59,7 +61,7 @@ class Recording:
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer; ModelError at the first request that differs."""
-        recorded, asked = next(self._requests, None), next(self._asked, None)
+        recorded, asked = self._requests.popleft() if self._requests else None, next(self._asked, None)
         if recorded is None or asked is None:
             if observer is not None:
                 observer.before(request, 1)  # where the budget ended the episode, it does so again
@@ -71,9 +73,13 @@ class Recording:
             if observer is not None:
                 observer.before(request, number)
                 observer.after(request, number, attempt)
-        if attempts[-1].answer is None:  # it had outgrown the context
+        if attempts[-1].answer is None:  # it had outgrown the context, or the episode's time ended while it waited
             raise give_up(attempts)
         return as_reply(attempts)
+
+    def clock(self) -> float:
+        """Time for an episode that ended by its wall time: it stands still until all that was recorded has been asked."""
+        return 0.0 if self._requests else 1.0
 
     def _as_seen(self, request: Request, asked: Mapping[str, Any]) -> dict[str, Any]:
         """The request described, with the recorded name for every picture that shows the same."""
@@ -100,8 +106,8 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     settings = run.manifest.get("settings", {})
     if settings.get("command") != "collect":
         raise CapexError(f"{path} was not collected with a model, so there are no exchanges to replay; give the run of a `capex collect`")
-    for damaged in run.damaged:
-        yield Replayed(damaged.path, difference=damaged.reason)
+    for damage in run.damaged:
+        yield Replayed(damage.path, damaged=damage.reason)
     for chain in run.chains:
         if chain.arm in settings["arms"]:
             yield from _replay_chain(run, chain, ArmSettings(**settings["arms"][chain.arm]), recorded_images)
@@ -136,8 +142,15 @@ def _replay_chain(run: LoadedRun, chain: LoadedChain, arm: ArmSettings, blind: b
             if episode.index in before:
                 yield Replayed(episode.path, skipped="from before the run was branched")
                 continue
+            if lost := _forgotten(chain, arm, episode.position // round_size * round_size):
+                yield Replayed(episode.path, damaged=f"the memory that it saw cannot be made again: {lost} is damaged")
+                continue
             env = env or worlds.make(f"{chain.world}:{chain.task}")
-            found = _difference(episode, env, arm, work, memory.snapshot(), blind)
+            try:
+                found = _difference(episode, env, arm, work, memory.snapshot(), blind)
+            except DamagedFile as damage:
+                yield Replayed(episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}")
+                continue
             if found and run.manifest.get("fingerprint", {}) | {"gl": ""} != fingerprint():
                 found += " (this machine's fingerprint is not that of the recording, so bits may differ)"
             yield Replayed(episode.path, difference=found)
@@ -146,16 +159,26 @@ def _replay_chain(run: LoadedRun, chain: LoadedChain, arm: ArmSettings, blind: b
             env.close()
 
 
+def _forgotten(chain: LoadedChain, arm: ArmSettings, place: int) -> str:
+    """The damaged episode that stood before a place, as far as one can tell, if memory would have to know it."""
+    lost = [d.path.name for d in chain.damaged if d.start is not None]
+    if not lost or arm.memory != "chain":
+        return ""
+    held = {e.position for e in chain.episodes} | {a.record.get("position") for a in chain.invalid}
+    return f"episode {lost[0]}" if any(p not in held for p in range(place)) else ""
+
+
 def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, memory: Memory, blind: bool) -> str:
     """Run one episode again in a scratch folder and compare."""
-    record = episode.record
-    clock = _Clock(len(record.turns)) if record.end == "time" else None
+    record, steps_was = episode.record, read_steps(episode.path)
+    recording = Recording(episode, blind)
+    clock = recording.clock if record.end == "time" else None
     if clock is not None and work.limits.wall_s is not None:
         work = replace(work, limits=replace(work.limits, wall_s=0.5))
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         chain = Chain(Path(folder) / episode.chain)
         job = Job(chain, env.spec.name, arm, Place(episode.index, episode.position), memory)
-        outcome = run_attempt(env, Recording(episode, blind), work, job, subscribers=[clock] if clock else [], clock=clock)
+        outcome = run_attempt(env, recording, work, job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why
         if not isinstance(outcome, Finished):
@@ -165,19 +188,8 @@ def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, 
             now["images"] = was["images"]
         if was != now:
             return f"record.json: {first_difference(was, now)[1]}"
-        steps_was, steps_now = read_steps(episode.path), read_steps(outcome.path)
+        steps_now = read_steps(outcome.path)
         for name in sorted({*steps_was, *steps_now}):
             if name not in steps_was or name not in steps_now or not np.array_equal(steps_was[name], steps_now[name]):
                 return f"steps.npz: '{name}' differs"
     return ""
-
-
-class _Clock:
-    """Time for an episode that ended by its wall time: it stands still until the recorded decisions are made."""
-
-    def __init__(self, decisions: int):
-        self._left = decisions
-
-    def __call__(self, event: Event | None = None) -> float:
-        self._left -= isinstance(event, Executed)
-        return 0.0 if self._left > 0 else 1.0

@@ -7,6 +7,7 @@ None means that the user said nothing. `resolve` turns them into `Settings`; fla
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -14,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from capex.arms import PRESETS, ArmSettings, arm
+from capex.arms import PRESETS, SILENT_DECISIONS, ArmSettings, arm
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
 from capex.demonstrator import DEFAULT_SAMPLING, NO_LIMITS, Limits
 from capex.errors import CapexError, UnknownName
@@ -25,6 +26,7 @@ Switch = Literal["on", "off"]
 Kept = Literal["all", "start"]
 Open = Literal["server"]  # a sampling setting that is left to the server
 IMAGE_SIZES = (32, 2048)
+NOWHERE = Path(os.devnull)  # the run directory of a dry run that names none
 
 
 def _about(help_: str, metavar: str) -> dict[str, str]:
@@ -76,6 +78,13 @@ class Options:
         ),
     )
     decisions: int | None = field(default=None, metadata=_about("Decisions an episode may take (default 80).", "N"))
+    silent_decisions: int | None = field(
+        default=None,
+        metadata=_about(
+            "Decisions in a row without a valid tool call after which an episode has failed (default 3; 0: never, as in the paper).",
+            "N",
+        ),
+    )
     steps: int | None = field(
         default=None,
         metadata=_about(
@@ -208,7 +217,7 @@ class Options:
 FIELDS = tuple(f.name for f in fields(Options))
 # What an arm with the base prompt cannot have: it plans one waypoint, without confidence, memory or grounding.
 NOT_FOR_BASE = ("tau", "calibrated", "memory", "references", "skeleton", "locate", "plan_max", "notes")
-FOR_EVERY_ARM = ("decisions", "episode_usd", "image_size", "history", "rounds", "base_motion", "show_dollars")
+FOR_EVERY_ARM = ("decisions", "silent_decisions", "episode_usd", "image_size", "history", "rounds", "base_motion", "show_dollars")
 LEFT_OPEN = ("temperature", "top_p", "top_k")
 SWITCHES = tuple(f.name for f in fields(Options) if "Switch" in str(f.type))
 
@@ -232,7 +241,7 @@ class Settings:
     prompt: Path | None = None
     prices: Path | None = None
     round_size: int = 1
-    out: Path = Path("runs/unnamed")
+    out: Path = NOWHERE
     parallel: int = 1
     ray: str | None = None
     slots: int | None = None
@@ -253,8 +262,15 @@ class Settings:
             **({} if self.chat is None else {"chat": asdict(self.chat)}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],
-            "arms": {a.name: asdict(a) for a in self.arms},
+            "arms": {a.name: _arm_identity(a) for a in self.arms},
         }
+
+    def as_begun(self, manifest: Mapping[str, Any]) -> Settings:
+        """These settings for a run that began without `silent_decisions`: its arms go on without, unless the user asks for it."""
+        held = manifest.get("settings", {}).get("arms", {})
+        old = {name for name, values in held.items() if "silent_decisions" not in values and "silent_decisions" not in self.typed}
+        arms = (replace(a, silent_decisions=0) if a.name in old and a.silent_decisions == SILENT_DECISIONS else a for a in self.arms)
+        return replace(self, arms=tuple(arms))
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -271,6 +287,11 @@ class Settings:
         }
 
 
+def _arm_identity(arm_: ArmSettings) -> dict[str, Any]:
+    """An arm for the manifest. Runs from before `silent_decisions` lack it: absent means off, so that they stay what they are."""
+    return {k: v for k, v in asdict(arm_).items() if k != "silent_decisions" or v}
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """A TOML file as a mapping; one that cannot be read is refused with a sentence."""
     try:
@@ -281,8 +302,13 @@ def read_config(path: Path) -> dict[str, Any]:
         raise CapexError(f"the config file {path} is not TOML: {error}") from None
 
 
-def resolve(names: str | Sequence[str], given: Mapping[str, Any], config: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from what was said: `given` (flags or keywords, None where nothing was said) wins over `config`, that over the defaults."""
+def resolve(
+    names: str | Sequence[str], given: Mapping[str, Any], config: Mapping[str, Any] | None = None, *, dry: bool = False
+) -> Settings:
+    """Settings from what was said: `given` (flags or keywords, None where nothing was said) wins over `config`, that over the defaults.
+
+    `dry`: nothing will be written, so no run directory needs to be named.
+    """
     file = {str(k).replace("-", "_"): v for k, v in (config or {}).items()}
     tasks, arm_tables = file.pop("tasks", ()), file.pop("arms", {})
     flags = {k: v for k, v in given.items() if v is not None}
@@ -294,7 +320,7 @@ def resolve(names: str | Sequence[str], given: Mapping[str, Any], config: Mappin
     listed = listed or ([tasks] if isinstance(tasks, str) else [str(t) for t in tasks])
     if not listed:
         raise CapexError("no task was named; write WORLD:TASK, for example kitchen:CloseFridge, or tasks = [..] in the config file")
-    if "out" not in said:
+    if "out" not in said and not dry:
         raise CapexError("no run directory was named; write --out runs/NAME")
     if "ray" in said and said.get("parallel", 1) > 1:
         raise CapexError(f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of them")
@@ -319,7 +345,7 @@ def resolve(names: str | Sequence[str], given: Mapping[str, Any], config: Mappin
         prompt=said.get("prompt"),
         prices=said.get("prices"),
         round_size=said.get("round_size", 1),
-        out=said["out"],
+        out=said.get("out", NOWHERE),
         parallel=said.get("parallel", 1),
         ray=said.get("ray"),
         slots=said.get("slots"),
@@ -391,6 +417,7 @@ _NUMBERS: dict[str, tuple[type, float, float]] = {
     "episode_usd": (float, 0, math.inf),
     "campaign_usd": (float, 0, math.inf),
     "decisions": (int, 1, 10_000),
+    "silent_decisions": (int, 0, 10_000),
     "steps": (int, 1, math.inf),
     "episode_minutes": (float, 0, math.inf),
     "campaign_hours": (float, 0, math.inf),

@@ -16,7 +16,7 @@ from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
 from capex.errors import CapexError
 from capex.ledger import Account, Spend
 from capex.run import LoadedRun, load_run
-from capex.store import SPEND, read_json
+from capex.store import SPEND, Run, read_json
 
 FRESH_S = 10 * HEARTBEAT_S
 
@@ -49,7 +49,13 @@ class Status:
     @property
     def sentences(self) -> list[str]:
         """What deserves attention."""
-        found = [f"damaged: {d.path}: {d.reason}" for d in self.run.damaged]
+        found = [f"damaged and left out: {d.path}: {d.reason}" for d in self.run.damaged]
+        if self.run.damaged:
+            found.append(f"`capex repair {self.run.path}` moves what is damaged aside, and collect then runs those starts again")
+        if aside := sum(len(chain.moved_aside()) for chain in Run(self.run.path).chains()):
+            found.append(
+                f"{aside} damaged {'attempt was' if aside == 1 else 'attempts were'} moved aside; the cost stays in the dollars spent"
+            )
         if origin := self.run.manifest.get("forked_from"):
             count = sum(len(v) for v in origin["episodes"].values())
             names = ", ".join(c["name"] for c in origin["changed"])
@@ -70,6 +76,7 @@ class Status:
             "attempts": None if self.account is None else self.account.attempts,
             "disk_bytes": self.disk_bytes,
             "damaged": [str(d.path) for d in self.run.damaged],
+            "moved_aside": [str(p) for chain in Run(self.run.path).chains() for p in chain.moved_aside()],
         }
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 from tyro.conf import DisallowNone, subcommand
 
-from capex.cli.collect import Collect, Replay, Status
+from capex.cli.collect import Collect, Repair, Replay, Status
+from capex.cli.console import errors
 from capex.cli.demo import Demo
 from capex.cli.expert import Expert
 from capex.cli.export import Certify, Export
@@ -30,6 +30,7 @@ Command = (
     | Annotated[Collect, subcommand("collect")]
     | Annotated[Status, subcommand("status")]
     | Annotated[Replay, subcommand("replay")]
+    | Annotated[Repair, subcommand("repair")]
     | Annotated[Expert, subcommand("expert")]
     | Annotated[Certify, subcommand("certify")]
     | Annotated[Export, subcommand("export")]
@@ -47,6 +48,18 @@ Command = (
 )
 
 
+CONTINUE = (Demo, Collect, Expert, Human, Certify, Repair, Train, Evaluate, Study)  # commands that go on where they were when given again
+
+
+def _after_interrupt(command: object) -> str:
+    """What is true after Ctrl-C."""
+    if isinstance(command, CONTINUE):
+        return "; what was finished is kept, the same command continues it"
+    if isinstance(command, Report):
+        return "; the report is not finished, the same command makes it anew"
+    return "; no dataset was written" if isinstance(command, Export) else ""
+
+
 def parse(words: Sequence[str] | None = None) -> Any:
     """The command of a command line, this process's own by default; nothing is run. A wrong one ends the process with its usage."""
     description = "Turns a frozen vision-language model into a robot demonstrator."
@@ -60,13 +73,13 @@ def main() -> None:
     try:
         status: int = command.run()
     except CapexError as error:
-        Console(stderr=True).print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
         status = 2
     except OSError as error:
         sentence = f"capex: '{error.filename or 'the disk'}' cannot be read or written ({error.strerror or error}); choose another path"
-        Console(stderr=True).print(sentence, markup=False, highlight=False, soft_wrap=True)
+        errors.print(sentence, markup=False, highlight=False, soft_wrap=True)
         status = 2
     except KeyboardInterrupt:
-        Console(stderr=True).print("capex: interrupted; what was finished is kept, the same command continues it")
+        errors.print(f"capex: interrupted{_after_interrupt(command)}", markup=False, highlight=False, soft_wrap=True)
         status = 130
     sys.exit(status)

@@ -1,20 +1,20 @@
-"""`capex collect`, `capex status`, `capex replay`."""
+"""`capex collect`, `capex status`, `capex replay`, `capex repair`."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
-from capex.campaign.settings import Options
-from capex.cli.console import console
+from capex.campaign.settings import NOWHERE, Options
+from capex.cli.console import console, errors
 
 if TYPE_CHECKING:
     from capex.campaign.api import DryRun
@@ -45,6 +45,8 @@ class Collect:
     """Branch the run: the changed settings go into a run beside it that begins with its episodes."""
     retry_invalid: Flag = False
     """Try starts again that were recorded as invalid."""
+    yes: Flag = False
+    """Agree to what the campaign may cost, without --campaign-usd and without being asked."""
     dry_run: Flag = False
     """Print the plan, the requests' size, the most it can cost and the disk it takes; send nothing, write nothing."""
     json_events: Flag = False
@@ -57,11 +59,30 @@ class Collect:
 
         given = {f.name: getattr(self.settings, f.name) for f in fields(Options)}
         if self.dry_run:
-            print_dry_run(api.dry_run(api.prepare(self.names, config=self.config, **given)), self.json_events)
+            print_dry_run(api.dry_run(api.prepare(self.names, config=self.config, dry=True, **given)), self.json_events)
             return 0
+        confirm = _confirm if sys.stdin.isatty() and console.is_terminal and not self.json_events else None
         with watching(console, self.json_events) as watch:
-            api.collect(self.names, config=self.config, fork=self.fork, retry_invalid=self.retry_invalid, watch=watch, **given)
+            api.collect(
+                self.names,
+                config=self.config,
+                fork=self.fork,
+                retry_invalid=self.retry_invalid,
+                yes=self.yes,
+                confirm=confirm,
+                watch=watch,
+                **given,
+            )
         return 0
+
+
+def _confirm(cost: str) -> bool:
+    """Ask the person at the terminal; anything but a yes is none."""
+    console.print(f"This campaign costs {cost}.", markup=False, highlight=False, soft_wrap=True)
+    try:
+        return console.input("Begin? Type yes: ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def print_dry_run(plan: DryRun, as_json: bool) -> None:
@@ -72,6 +93,7 @@ def print_dry_run(plan: DryRun, as_json: bool) -> None:
     s = plan.settings
     if as_json:
         note: dict[str, Any] = {"settings": s.identity, "plan": s.plan, "episodes": plan.episodes, "ceiling_usd": plan.ceiling.usd}
+        note |= {"expected_usd": plan.ceiling.expected_usd}
         note |= {"samples": [asdict(x) for x in plan.samples], "disk_bytes": plan.disk, "free_bytes": plan.free_bytes}
         sys.stdout.write(json.dumps(note, default=str) + "\n")
         return
@@ -81,7 +103,7 @@ def print_dry_run(plan: DryRun, as_json: bool) -> None:
     further = f", then further ones until {s.until_successes} successes" if s.until_successes else ""
     product = f"{len(s.tasks)} tasks x {len(s.arms)} arms x {len(s.starts)} starts"
     rows = {
-        "run directory": str(s.out),
+        "run directory": "none named" if s.out == NOWHERE else str(s.out),
         "tasks": ", ".join(f"{w}:{t}" for w, t in s.tasks),
         "arms": ", ".join(a.name for a in s.arms),
         "model": s.model,
@@ -93,7 +115,8 @@ def print_dry_run(plan: DryRun, as_json: bool) -> None:
         rows[f"request, {x.world} {x.arm}"] = (
             f"about {x.tokens} tokens at first (at most {x.first_bound}{cost}), never more than {x.largest_bound} tokens of input"
         )
-    rows["cost"] = plan.ceiling.sentence
+    rows |= {"expected cost": plan.ceiling.about} if plan.ceiling.about else {}
+    rows["cost"] = plan.ceiling.most
     if plan.disk is not None:
         about, most = (bytes_text(b) for b in plan.disk)
         rows["disk"] = f"about {about}, at most {most}; {bytes_text(plan.free_bytes)} are free"
@@ -143,14 +166,54 @@ class Replay:
         """Replay episode by episode."""
         from capex.campaign.replay import replay
 
-        count = skipped = 0
+        count = skipped = damaged = 0
         for result in replay(self.path, recorded_images=self.recorded_images):
             if result.difference:
-                Console(stderr=True).print(f"capex: {result.path}: {result.difference}", markup=False, highlight=False, soft_wrap=True)
+                errors.print(f"capex: {result.path}: {result.difference}", markup=False, highlight=False, soft_wrap=True)
                 return 1
-            count, skipped = count + (not result.skipped), skipped + bool(result.skipped)
-            if not result.skipped:
+            if result.damaged:
+                damaged += 1
+                errors.print(f"{result.path}: left out: {result.damaged}", markup=False, highlight=False, soft_wrap=True)
+            elif result.skipped:
+                skipped += 1
+            else:
+                count += 1
                 console.print(f"{result.path}: the same", markup=False, highlight=False, soft_wrap=True)
         also = f", {skipped} without exchanges skipped (the expert's)" if skipped else ""
+        also += f", {damaged} left out because of damage (see capex repair)" if damaged else ""
         console.print(f"{count} episodes replayed, all the same{also}", highlight=False)
+        return 1 if damaged else 0
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Move damaged episodes of a run aside, so that the command that made it runs them again. Nothing is deleted."""
+
+    path: Positional[Annotated[Path, arg(metavar="RUN")]]
+    """The run directory."""
+    dry_run: Flag = False
+    """Only list what is damaged."""
+
+    def run(self) -> int:
+        """Print what was moved, why, and what to type next."""
+        from capex.campaign.repair import collect_command, repair
+        from capex.store import find_run
+
+        found = repair(self.path, dry_run=self.dry_run)
+        if not found:
+            console.print(f"{self.path}: nothing is damaged", markup=False, highlight=False, soft_wrap=True)
+            return 0
+        title = "damaged" if self.dry_run else "moved aside"
+        table = Table(title=f"{self.path}: {len(found)} {title}", title_justify="left")
+        for column in ("attempt", "reason") if self.dry_run else ("attempt", "now at", "reason"):
+            table.add_column(column, overflow="fold")
+        for item in found:
+            places = [p for p in (item.path, item.to) if p is not None]
+            table.add_row(*(escape(str(p.relative_to(self.path))) for p in places), escape(item.reason))
+        console.print(table)
+        if self.dry_run:
+            following = f"capex repair {shlex.quote(str(self.path))}"
+        else:
+            following = collect_command(find_run(self.path)) or f"the command that made {self.path}, with the same settings"
+        console.print(f"next: {following}", markup=False, highlight=False, soft_wrap=True)
         return 0

@@ -61,10 +61,13 @@ def _watch(names: str, starts: list[int], out: Path, parallel: int) -> list[Epis
 
 
 def _print_results(names: str, starts: Iterable[int], out: Path) -> None:
-    from capex.store import find_run, read_json
+    from capex.campaign.repair import left_out_sentence
+    from capex.run import Damaged, load_chain
+    from capex.store import find_run
 
     run = find_run(out)
     wanted = set(starts)
+    damaged: list[Damaged] = []
     table = Table(title=f"{out}: expert")
     for column in ("task", "success", "median steps", "median decisions"):
         table.add_column(column, justify="left" if column == "task" else "right")
@@ -72,15 +75,18 @@ def _print_results(names: str, starts: Iterable[int], out: Path) -> None:
         chain = run.chain(world, task, "expert")
         rows: dict[str, list[int]] = defaultdict(list)
         solved = total = 0
-        for index in chain.finished():
-            if index not in wanted:
+        loaded = load_chain(chain)
+        damaged += list(loaded.damaged)
+        for episode in loaded.episodes:
+            if episode.index not in wanted:
                 continue
-            record = read_json(chain.episode(index) / "record.json")
             total += 1
-            solved += bool(record["success"])
-            for key in ("steps", "decisions"):
-                rows[key].append(record[key])
+            solved += bool(episode.record.success)
+            rows["steps"].append(episode.record.steps)
+            rows["decisions"].append(len(episode.record.turns))
         table.add_row(
             task, f"{solved}/{total}", *(str(sorted(rows[k])[len(rows[k]) // 2]) if rows[k] else "" for k in ("steps", "decisions"))
         )
     console.print(table)
+    if damaged:
+        console.print(left_out_sentence(run, damaged), markup=False, highlight=False, soft_wrap=True)

@@ -41,11 +41,14 @@ class Certify:
                 progress.update(bar, completed=done, total=total)
 
             results = certify_run(self.run_directory, self.parallel, again=self.again, tell=tell)
+        if not results:
+            console.print(f"{self.run_directory} holds no success, so there is nothing to certify", markup=False, highlight=False)
+            return 0
         table = Table(title=f"{self.run_directory}: replays of successes")
         for column in ("chain", "successes", "certified", "rule"):
             table.add_column(column, justify="right" if column in ("successes", "certified") else "left", overflow="fold")
         chains: dict[str, list[Certified]] = {}
-        for result in results:
+        for result in (r for r in results if not r.damaged):
             chains.setdefault(result.episode.parent.parent.name, []).append(result)
         for chain, members in chains.items():
             rules = Counter(m.certificate.rule for m in members if m.certificate.rule)
@@ -53,7 +56,11 @@ class Certify:
         console.print(table)
         refused = [r for r in results if not r.certificate.certified]
         for r in refused:
-            console.print(f"[yellow]not certified[/] {r.episode}: {escape(r.certificate.reason)}", soft_wrap=True)
+            what = "left out, damaged" if r.damaged else "not certified"
+            console.print(f"[yellow]{what}[/] {escape(str(r.episode))}: {escape(r.certificate.reason)}", soft_wrap=True)
+        if damaged := sum(r.damaged for r in refused):
+            count = "1 damaged episode was" if damaged == 1 else f"{damaged} damaged episodes were"
+            console.print(f"{count} left out; capex repair {self.run_directory} moves them aside", markup=False, soft_wrap=True)
         return 1 if refused else 0
 
 

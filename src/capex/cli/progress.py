@@ -28,8 +28,11 @@ def watching(console: Console, json_events: bool) -> Iterator[Watch]:
     if json_events:
         yield _print_json
     elif console.is_terminal:
-        with Live(console=console, refresh_per_second=4, transient=False) as live:
+        live = Live(console=console, refresh_per_second=4, transient=False)
+        try:
             yield _Display(live)
+        finally:
+            live.stop()
     else:
         yield _Plain(console)
 
@@ -44,25 +47,42 @@ class _Display:
 
     def __init__(self, live: Live):
         self._live, self._drawn = live, 0.0
+        self._worth = _Worth()
 
     def __call__(self, event: ev.Event, board: Board) -> None:
-        if isinstance(event, ev.CampaignBegan | ev.AttemptInvalid | ev.ChainPaused | ev.Forecast | ev.Stopping) or (
-            isinstance(event, ev.ChainEnded) and event.error
-        ):
+        self._live.start()  # with the first event: before it a person may be asked something
+        told = isinstance(event, ev.CampaignBegan | ev.AttemptInvalid | ev.ChainPaused | ev.Forecast | ev.Stopping)
+        if (told or (isinstance(event, ev.ChainEnded) and event.error)) and self._worth(event):
             self._live.console.print(sentence(event, board), markup=False, highlight=False)
         if time.monotonic() - self._drawn > REFRESH_S or isinstance(event, ev.CampaignEnded):
             self._drawn = time.monotonic()
             self._live.update(table(board, ""))
 
 
+class _Worth:
+    """Whether an event is worth a line. That the model is down is said once in a pause, though every chain finds it out for itself."""
+
+    def __init__(self) -> None:
+        self._known_until = 0.0  # unix time
+
+    def __call__(self, event: ev.Event) -> bool:
+        if isinstance(event, ev.AttemptInvalid):
+            return event.counts or event.then != "again"  # the rest is what the pause says
+        if isinstance(event, ev.ChainPaused):
+            new = time.time() >= self._known_until
+            self._known_until = max(self._known_until, time.time() + event.seconds)
+            return new
+        return not isinstance(event, ev.EpisodeMoved | ev.EpisodeBegan)
+
+
 class _Plain:
     """One line for each thing that happened; steps and waits are left out."""
 
     def __init__(self, console: Console):
-        self._console = console
+        self._console, self._worth = console, _Worth()
 
     def __call__(self, event: ev.Event, board: Board) -> None:
-        if not isinstance(event, ev.EpisodeMoved | ev.EpisodeBegan):
+        if self._worth(event):
             self._console.print(sentence(event, board), markup=False, highlight=False, soft_wrap=True)
 
 

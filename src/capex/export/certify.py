@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.export.processes import run_jobs
 from capex.pose import Array
+from capex.run import load_chain, read_record
 from capex.store import find_run, fingerprint, read_json, read_steps, versions, write_json
 from capex.worlds import Env, Spec, Start
 
@@ -48,11 +49,12 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Certified:
-    """An episode and its certificate; `known` when it was certified before."""
+    """An episode and its certificate; `known` when it was certified before, `damaged` when it was left out because it cannot be read."""
 
     episode: Path
     certificate: Certificate
     known: bool
+    damaged: bool = False
 
 
 def certify_run(
@@ -61,19 +63,16 @@ def certify_run(
     """Certify every success of a run that has no valid certificate yet (`again`: all of them).
 
     Each certificate is written as soon as it is known, so that an interrupted run continues. `tell(done, all, latest)` reports progress.
+    Damaged episodes come last, whether they were successes or not.
     """
     found = find_run(run)
     recorded_on = found.manifest.get("fingerprint", {})
-    successes = [
-        chain.episode(index)
-        for chain in found.chains()
-        for index in chain.finished()
-        if read_json(chain.episode(index) / "record.json")["success"] is True
-    ]
+    chains = [load_chain(chain) for chain in found.chains()]
+    successes = [e.path for chain in chains for e in chain.episodes if e.record.success is True]
     done: dict[Path, Certified] = {}
 
-    def finish(episode: Path, certificate: Certificate, known: bool) -> None:
-        done[episode] = Certified(episode, certificate, known)
+    def finish(episode: Path, certificate: Certificate, known: bool, damaged: bool = False) -> None:
+        done[episode] = Certified(episode, certificate, known, damaged)
         if tell is not None:
             tell(len(done), len(successes), done[episode])
 
@@ -88,11 +87,13 @@ def certify_run(
     for number, result in run_jobs(_replay_job, jobs, parallel, fresh=True):
         episode = waiting[number]
         if isinstance(result, CapexError):  # says nothing about the episode (a world that is not installed, a killed process): not kept
-            finish(episode, _refused(episode, f"it could not be executed: {result}"), known=False)
+            damaged = isinstance(result, DamagedFile)
+            finish(episode, _refused(str(result) if damaged else f"it could not be executed: {result}"), known=False, damaged=damaged)
             continue
         write_json(episode / CERTIFICATE, asdict(result))
         finish(episode, result, known=False)
-    return [done[episode] for episode in successes]
+    left_out = [Certified(d.path, _refused(d.reason), False, True) for chain in chains for d in chain.damaged if d.start is not None]
+    return [*(done[episode] for episode in successes), *left_out]
 
 
 def read_certificate(episode: Path) -> Certificate | None:
@@ -100,10 +101,13 @@ def read_certificate(episode: Path) -> Certificate | None:
     place = episode / CERTIFICATE
     if not place.is_file():
         return None
-    held = read_json(place)
-    if set(held) != {f.name for f in fields(Certificate)}:
+    try:
+        held = read_json(place)
+        if set(held) != {f.name for f in fields(Certificate)}:
+            return None
+        return Certificate(**held) if held["digests"] == digests(episode) else None
+    except (DamagedFile, OSError):
         return None
-    return Certificate(**held) if held["digests"] == digests(episode) else None
 
 
 def digests(episode: Path) -> dict[str, str]:
@@ -117,14 +121,14 @@ def _replay_job(job: tuple[Path, dict[str, Any]]) -> Certificate:
 
 def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
     """Execute an episode's actions from its start and compare with what was recorded."""
-    record, steps = read_json(episode / "record.json"), read_steps(episode)
-    env = worlds.make(f"{record['world']}:{record['task']}")
+    record, steps = read_record(episode), read_steps(episode)
+    env = worlds.make(f"{record.world}:{record.task}")
     try:
         if impossible := _impossible(env.spec):
-            return _refused(episode, impossible)
-        env.reset(Start(record["task"], record["start"]["index"], record["start"]["seed"]))
+            return _refused(impossible, episode)
+        env.reset(Start(record.task, record.start, record.seed))
         if env.spec.can_save and env.save_state().header != str(steps["header"]):
-            return _refused(episode, f"it was recorded as {steps['header']}; this version of the world has {env.save_state().header}")
+            return _refused(f"it was recorded as {steps['header']}; this version of the world has {env.save_state().header}", episode)
         return _judge(env, episode, steps, _elsewhere(recorded_on))
     finally:
         env.close()
@@ -196,6 +200,7 @@ def _elsewhere(recorded_on: dict[str, Any]) -> dict[str, list[Any]]:
     return {key: [recorded_on.get(key), now[key]] for key in now if key != "gl" and recorded_on.get(key) != now[key]}
 
 
-def _refused(episode: Path, reason: str) -> Certificate:
-    steps = len(read_steps(episode)["actions"])
-    return Certificate(False, reason, "", steps, None, None, None, {}, versions(), digests(episode))
+def _refused(reason: str, episode: Path | None = None) -> Certificate:
+    """Why there is no certificate; only one that speaks of an episode's files is kept beside them."""
+    steps = 0 if episode is None else len(read_steps(episode)["actions"])
+    return Certificate(False, reason, "", steps, None, None, None, {}, versions(), {} if episode is None else digests(episode))

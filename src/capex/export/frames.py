@@ -22,11 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from capex import worlds
-from capex.errors import CapexError, Unsupported
-from capex.memory.record import EpisodeRecord, Turn, WaypointRecord, from_json
+from capex.errors import CapexError, DamagedFile, Unsupported
+from capex.memory.record import EpisodeRecord, Turn, WaypointRecord
 from capex.memory.skeleton import phase_numbers
 from capex.pose import Array, Pose, quaternion_xyzw
-from capex.store import read_json, read_steps
+from capex.run import read_record
+from capex.store import Steps, read_steps
 from capex.worlds import Env, Image, Start, State
 
 ANNOTATIONS = {
@@ -64,7 +65,7 @@ class Take:
 
     env: Env
     record: EpisodeRecord
-    steps: dict[str, Any]
+    steps: Steps
 
     @property
     def length(self) -> int:
@@ -171,16 +172,20 @@ class Take:
         return found
 
     def _plans(self) -> list[Turn]:
-        """The turns whose plans the recorder counted; a turn without motion may have none."""
-        turns, count = self.record.turns, len(self.steps["plan_starts"])
-        plans = list(turns) if len(turns) == count else [t for t in turns if t.waypoints]
-        if len(plans) != count:
-            raise CapexError(f"the record of {self.record.task} start {self.record.start} has {len(plans)} plans, its steps {count}")
-        return plans
+        return plans_of(self.record, self.steps)
 
     def _phases(self) -> dict[tuple[int, int], int]:
         places = [(turn.decision, number) for turn in self.record.turns for number in range(len(turn.waypoints))]
         return dict(zip(places, phase_numbers(self.record), strict=True))
+
+
+def plans_of(record: EpisodeRecord, steps: Steps) -> list[Turn]:
+    """The turns whose plans the recorder counted; a turn without motion may have none."""
+    turns, count = record.turns, len(steps["plan_starts"])
+    plans = list(turns) if len(turns) == count else [t for t in turns if t.waypoints]
+    if len(plans) != count:
+        raise DamagedFile(steps.path, f"it has {count} plans, and the record {len(plans)}")
+    return plans
 
 
 def _confidences(row: WaypointRecord) -> tuple[float, float]:
@@ -196,10 +201,15 @@ def _within(outer: Pose, inner: Pose) -> Pose:
 _env: Env | None = None  # a worker shoots many episodes of a world: it builds the world once
 
 
+def check_episode(episode: Path) -> None:
+    """DamagedFile unless an episode's record and arrays can be read and belong together."""
+    plans_of(read_record(episode), read_steps(episode))
+
+
 def open_take(episode: Path) -> Take:
     """An episode with its world at its start."""
     global _env
-    record, steps = from_json(read_json(episode / "record.json")), read_steps(episode)
+    record, steps = read_record(episode), read_steps(episode)
     if not len(steps["actions"]) or not steps["states"].shape[1]:
         raise CapexError(f"{episode} has no saved states to make pictures from")
     if _env is None or _env.spec.name != f"{record.world}:{record.task}":

@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from capex import worlds
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -103,7 +103,7 @@ def _answer(worker: _Worker) -> tuple[bool, Result | CapexError]:
         return False, CapexError(f"its process ended with exit code {worker.process.exitcode} before it was done")
     if kind == "bug":
         raise RuntimeError(f"a worker failed:\n{content}")
-    return True, CapexError(content) if kind == "sentence" else content
+    return True, content
 
 
 def _serve(work: Callable[[Job], Result], pipe: Connection) -> None:
@@ -117,7 +117,7 @@ def _serve(work: Callable[[Job], Result], pipe: Connection) -> None:
             try:
                 answer = ("result", work(job))
             except CapexError as error:
-                answer = ("sentence", str(error))
+                answer = ("result", error if isinstance(error, DamagedFile) else CapexError(str(error)))
             except Exception:
                 answer = ("bug", traceback.format_exc())
             pipe.send(answer)

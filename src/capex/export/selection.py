@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from capex.errors import CapexError, UnknownName
+from capex.errors import CapexError, DamagedFile, UnknownName
 from capex.export.certify import read_certificate
-from capex.memory.record import EpisodeRecord, from_json
-from capex.store import Chain, find_run, read_json
+from capex.export.frames import check_episode
+from capex.memory.record import EpisodeRecord
+from capex.run import LoadedChain, load_chain
+from capex.store import Chain, find_run
 
 Key = tuple[str, str, int, int]  # world, task, start, seed
 NO_CERTIFICATE = "not certified yet; run capex certify"
@@ -40,6 +42,7 @@ class Attempt:
     instruction: str
     certified: bool
     uncertified: str  # why there is no certificate
+    damage: str = ""  # why it cannot be read
 
     @property
     def key(self) -> Key:
@@ -105,9 +108,13 @@ class Selection:
 
 
 def find_attempts(place: Path) -> list[Attempt]:
-    """Every whole episode of a run, or of one chain of it, by chain and start."""
-    chains = [Chain(place)] if (place / "episodes").is_dir() else find_run(place).chains()
-    attempts = [_attempt(chain.episode(index)) for chain in chains for index in chain.finished()]
+    """Every whole episode of a run, or of one chain of it, by chain and start; damaged ones with what is wrong with them."""
+    attempts: list[Attempt] = []
+    for chain in [Chain(place)] if (place / "episodes").is_dir() else find_run(place).chains():
+        loaded = load_chain(chain)
+        found = [_attempt(e.path, e.record) for e in loaded.episodes]
+        found += [_damaged(loaded, d.path, d.start, d.reason) for d in loaded.damaged if d.start is not None]
+        attempts += sorted(found, key=lambda a: a.start)
     if not attempts:
         raise CapexError(f"{place} holds no whole episode; collect some first")
     return attempts
@@ -118,7 +125,7 @@ def select(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selectio
     chosen = Selection(name, [])
     counts: Counter[tuple[str, str]] = Counter()
     for attempt in _wanted(attempts, filters):
-        reason = _failed(attempt) or _refusal(attempt, filters)
+        reason = attempt.damage or _failed(attempt) or _refusal(attempt, filters) or _unreadable(attempt)
         if not reason and filters.max is not None and counts[attempt.world, attempt.task] >= filters.max:
             reason = f"beyond --max {filters.max}"
         if reason:
@@ -131,12 +138,14 @@ def select(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selectio
 
 def select_failures(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selection:
     """The failed attempts of the same tasks and arms; certificates and filters speak of successes only."""
-    failed = [a for a in _wanted(attempts, filters) if a.success is False]
-    taken = [a for a in failed if a.steps > 0]
-    chosen = Selection(name, taken)
-    for attempt in failed:
-        if attempt.steps == 0:
-            chosen.leave_out(attempt, "the robot never moved")
+    chosen = Selection(name, [])
+    for attempt in _wanted(attempts, filters):
+        if attempt.success is False:
+            reason = "the robot never moved" if attempt.steps == 0 else _unreadable(attempt)
+            if reason:
+                chosen.leave_out(attempt, reason)
+            else:
+                chosen.attempts.append(attempt)
     return chosen
 
 
@@ -176,8 +185,43 @@ def summary(rows: Sequence[LeftOut]) -> list[tuple[str, str, int]]:
     return [(dataset, reason, count) for (dataset, reason), count in counts.most_common()]
 
 
-def _attempt(episode: Path) -> Attempt:
-    record = from_json(read_json(episode / "record.json"))
+def _damaged(chain: LoadedChain, episode: Path, start: int, reason: str) -> Attempt:
+    """An episode of which only the chain and the start are known."""
+    return Attempt(
+        episode=episode,
+        world=chain.world,
+        task=chain.task,
+        arm=chain.arm,
+        start=start,
+        seed=0,
+        model="",
+        stand_in=False,
+        success=None,
+        end="",
+        steps=0,
+        decisions=0,
+        requests=0,
+        cost_usd=None,
+        confidence=None,
+        instruction="",
+        certified=False,
+        uncertified="",
+        damage=reason,
+    )
+
+
+def _unreadable(attempt: Attempt) -> str:
+    """Whether an attempt that is to be taken can be: its arrays are read, unless a certificate says that they are what was executed."""
+    if attempt.certified:
+        return ""
+    try:
+        check_episode(attempt.episode)
+    except DamagedFile as damage:
+        return f"{damage.path.name} is damaged: {damage.reason}"
+    return ""
+
+
+def _attempt(episode: Path, record: EpisodeRecord) -> Attempt:
     certificate = read_certificate(episode) if record.success else None
     if certificate is None:
         why = NO_CERTIFICATE

@@ -5,6 +5,7 @@ Metres and radians in the base frame of the moment; Euler orientations in degree
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -75,7 +76,7 @@ class EpisodeRecord:
     horizon: int
     turns: tuple[Turn, ...]
     scene: str = ""  # starts with equal scenes share the kitchen
-    end: str = ""  # success, horizon, decisions, cost, time, done
+    end: str = ""  # success, horizon, silent, decisions, steps, cost, time, done
     error: str | None = None
     images: Mapping[str, str] = field(default_factory=dict)  # exterior camera -> sha256 of its start image
     stand_in: bool = False
@@ -131,8 +132,8 @@ KNOWN = frozenset(
 
 
 def from_json(data: Mapping[str, Any]) -> EpisodeRecord:
-    """Read record.json back."""
-    return EpisodeRecord(
+    """Read record.json back. What would garble a number it enters is refused: KeyError, TypeError, ValueError or AttributeError."""
+    record = EpisodeRecord(
         world=data["world"],
         task=data["task"],
         arm=data["arm"],
@@ -153,6 +154,67 @@ def from_json(data: Mapping[str, Any]) -> EpisodeRecord:
         stand_in=data.get("stand_in", False),
         extra={k: v for k, v in data.items() if k not in KNOWN},
     )
+    _require_sound(record)
+    return record
+
+
+def _require_sound(record: EpisodeRecord) -> None:
+    if record.success is not None and not isinstance(record.success, bool):
+        raise ValueError(f"success is {record.success!r}; true, false or null is right")
+    for name in ("start", "seed", "steps", "requests", "horizon"):
+        require_count(name, getattr(record, name))
+    require_amount("cost_usd", record.cost_usd)
+    for name in ("world", "task", "arm", "model", "instruction", "scene", "end"):
+        if not isinstance(value := getattr(record, name), str):
+            raise ValueError(f"{name} is {value!r}; a text is right")
+    if not isinstance(record.images, Mapping) or not all(isinstance(sha, str) for sha in record.images.values()):
+        raise ValueError("images is no table of hashes")
+    for name in ("position", "labels_before"):
+        if name in record.extra:
+            require_count(name, record.extra[name])
+    for weight in record.extra.get("weights") or ():
+        require_number("a weight", weight)
+    require_ledger(record.extra.get("ledger"))
+    for turn in record.turns:
+        for name in ("decision", "step", "calls", "committed"):
+            require_count(f"{name} of a decision", getattr(turn, name))
+        for row in turn.waypoints:
+            if row.label not in (0, 1, None):
+                raise ValueError(f"a label is {row.label!r}; 0, 1 or null is right")
+            for p in (row.waypoint.confidence, row.calibrated):
+                if p is not None and not 0 <= p <= 1:
+                    raise ValueError(f"a confidence is {p!r}; a number between 0 and 1 or null is right")
+            require_count("steps of a waypoint", row.steps)
+
+
+def require_ledger(ledger: Any) -> None:
+    """ValueError unless these are totals of a ledger; none at all is right, too."""
+    if not ledger:
+        return
+    for name, value in ledger.items():
+        if name == "tokens":
+            for kind, count in (value or {}).items():
+                require_count(f"{kind} tokens", count)
+        elif value is not None:
+            require_number(name, value)
+
+
+def require_count(name: str, value: Any) -> None:
+    """ValueError unless a value is a whole number of at least 0."""
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{name} is {value!r}; a whole number of at least 0 is right")
+
+
+def require_number(name: str, value: Any) -> None:
+    """ValueError unless a value is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} is {value!r}; a number is right")
+
+
+def require_amount(name: str, value: Any) -> None:
+    """ValueError unless a value is a number of dollars of at least 0, or null."""
+    if value is not None and not (type(value) in (int, float) and 0 <= value < math.inf):
+        raise ValueError(f"{name} is {value!r}; a number of at least 0 or null is right")
 
 
 def record_waypoints(

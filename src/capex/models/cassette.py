@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capex.errors import CapexError
+from capex.errors import CapexError, DamagedFile
 from capex.models import Attempt, AttemptObserver, ModelError, Reply, Request, describe
 from capex.models.exchanges import LOG, attempt_from, read_log, read_times
 from capex.models.retry import as_reply, give_up
@@ -133,8 +133,8 @@ def read_requests(log: Path, *, torn_end: bool = False) -> list[Recorded]:
             try:
                 row = json.loads(raw)
                 number, row_hash = row["number"], row["hash"]
-            except (ValueError, KeyError, TypeError):
-                raise CapexError(f"{log} is damaged in line {index + 1}; restore it, or record the run again") from None
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise DamagedFile(log, f"line {index + 1} cannot be read; restore it, or record the run again") from None
             if number == 1:
                 if count:
                     found.append(Recorded(log, len(found) + 1, hash_, first_line, start, count))

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from capex.errors import CapexError
 from capex.models import Model, ModelError, Picture, Reply, Request, Sampling, Text, Tool, UserMessage
+from capex.models.retry import clip
 
 COLOUR, RGB, SIDE_PX = "red", (220, 20, 20), 64
 DEADLINE_S = 120.0
@@ -45,17 +46,23 @@ def probe(model: Model) -> list[Finding]:
 def _findings(reply: Reply, refusal: CapexError | None) -> list[Finding]:
     last, count = reply.attempts[-1], len(reply.attempts)
     named = [call for call in reply.calls if call.name == REPORT.name]
-    said = _colour(named[0].arguments) if named else ""
+    said = clip(_colour(named[0].arguments)) if named else ""
     tries = "the first attempt" if count == 1 else f"{count} attempts"
     found = [("reachable", True, f"a reply after {tries} and {sum(a.latency_s for a in reply.attempts):.1f} s")]
     if refusal is not None:
         found.append(("takes pictures", False, f"without the picture it answered, with it: {refusal}"))
     else:
-        detail = "named the colour" if COLOUR in said.lower() else f"accepted a {COLOUR} picture but called it '{said or reply.text[:40]}'"
+        detail = (
+            "named the colour" if COLOUR in said.lower() else f"accepted a {COLOUR} picture but called it '{said or clip(reply.text[:40])}'"
+        )
         found.append(("takes pictures", COLOUR in said.lower(), detail))
     if named:
         found.append(
-            ("calls tools", bool(said), "called the tool" if said else f"called it with unusable arguments: {named[0].arguments[:80]}")
+            (
+                "calls tools",
+                bool(said),
+                "called the tool" if said else f"called it with unusable arguments: {clip(named[0].arguments[:80])}",
+            )
         )
     else:
         hint = " (on vLLM: --enable-auto-tool-choice and the right --tool-call-parser; or use chat-text:NAME@URL)"

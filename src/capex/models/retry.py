@@ -11,6 +11,7 @@
 | quota, authentication, permission, not found, bad request, too long for the context | no | no |
 | a body of more than 8 MB | no | unknown |
 
+An attempt lasts until its read deadline at most, or to that of the request (the decision's, the episode's), whichever comes first.
 Waits double from 1 s to 60 s, less up to a quarter that depends on the request alone, so that a run repeats exactly. Retry-After is obeyed
 up to two minutes. No wait is begun that would end after the deadline.
 """
@@ -26,6 +27,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
+from capex.errors import printable
 from capex.models import Attempt, AttemptObserver, Billed, ModelError, Reply, Request
 from capex.models.redact import scrub
 
@@ -89,7 +91,7 @@ class Policy:
     deadline_s: float = 1200.0  # for all attempts of a request; a request may carry a shorter one
     connect_s: float = 10.0
     write_s: float = 60.0
-    read_s: float = 600.0  # from the last byte sent to the first received, and from there to the end of the body
+    read_s: float = 600.0  # of a whole attempt, from its beginning to the end of the body
 
     def wait_s(self, request: Request, number: int, retry_after_s: float | None = None) -> float:
         """How long to wait after attempt `number` (from 1)."""
@@ -187,7 +189,7 @@ def refused(status: int, body: Mapping[str, Any] | str | None, key: str) -> tupl
 
 def failed(code: str, message: str) -> tuple[str, bool, str]:
     """What a failure inside an HTTP 200 means: kind, whether trying again can help, and a sentence."""
-    said = f"{code}: {clip(message)}" if message else code
+    said = f"{clip(code)}: {clip(message)}" if message else clip(code)
     if any(word in f"{code} {message}".lower() for word in QUOTA_CODES):
         return "quota", False, f"the provider says that the account has no credit left ({said})"
     if any(word in f"{code} {message}".lower() for word in CONTEXT_WORDS):
@@ -201,13 +203,13 @@ def error_in(body: Mapping[str, Any] | str | None) -> tuple[str, str]:
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if isinstance(error, Mapping):
         code = error.get("code") or error.get("type") or ""
-        return str(scrub(str(code))), clip(str(error.get("message") or error.get("detail") or ""))
+        return clip(str(code)), clip(str(error.get("message") or error.get("detail") or ""))
     return "", clip(str(error or ""))
 
 
 def clip(message: str) -> str:
-    """A provider's message on one line, without secrets, not too long."""
-    line = " ".join(str(scrub(message)).split())
+    """A provider's message on one line, without secrets and control characters, not too long."""
+    line = " ".join(str(scrub(printable(message))).split())  # cleaned first: a control character may part a secret
     return line if len(line) <= MESSAGE_CHARACTERS else line[: MESSAGE_CHARACTERS - 1] + "…"
 
 

@@ -1,17 +1,21 @@
 """One HTTP exchange through a provider's SDK, told as an Outcome: nothing hidden, nothing unbounded, nothing raised.
 
 SDK retries are off, redirects are not followed and connections are not reused: one attempt is one request on the wire, and a lost
-connection is never a stale one. The body is read up to 8 MB and up to the read deadline, however slowly it comes.
+connection is never a stale one. A body is read up to 8 MB, unpacked or not, and an attempt ends at its deadline, however slowly its
+server sends what: the socket is shut down then, because a byte now and then keeps every other timeout from coming.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 import os
+import socket
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +29,7 @@ from capex.models.retry import Clock, Outcome, Policy, clip, failed, persist, re
 BODY_BYTES = 8_000_000
 NESTING = 100  # levels of JSON that are read
 UNREADABLE_CHARACTERS = 20_000  # kept of a body that is not JSON
+QUOTED_CHARACTERS = 120  # of it, in the sentence that says so
 _NOT_SENT = (  # whatever else goes wrong, the server may have the whole request
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -69,13 +74,14 @@ class Wire:
 
     def _exchange(self, request_body: dict[str, Any], read_s: float) -> Outcome:
         policy = self.policy
-        timeout = httpx2.Timeout(connect=min(policy.connect_s, read_s), write=policy.write_s, read=read_s, pool=policy.connect_s)
+        connect_s, write_s = min(policy.connect_s, read_s), min(policy.write_s, read_s)
+        timeout = httpx2.Timeout(connect=connect_s, write=write_s, read=read_s, pool=connect_s)
         try:
             response = self.create(**request_body, timeout=timeout).http_response
         except self.sdk.APIStatusError as error:
             response = error.response
         except self.sdk.APIConnectionError as error:
-            return _lost(error.__cause__)
+            return _lost(_end_of(error.request, error.__cause__))
         status, headers = response.status_code, dict(response.headers)
         kept, body = redact.allowed_headers(headers), parse(response.content)
         usage = self.usage_of(body) if isinstance(body, Mapping) else None
@@ -86,7 +92,7 @@ class Wire:
             return Outcome(attempt, retry, retry_after_s(headers))
         answer = self.answer_of(body) if isinstance(body, Mapping) else None
         if answer is None:
-            sentence = f"the server answered with HTTP {status}, but its body cannot be read as a reply"
+            sentence = f"the server answered with HTTP {status}, but its body cannot be read as a reply: {_quoted(response.content)}"
             return Outcome(Attempt("unreadable", billed, 0.0, usage, status, "unreadable", sentence, None, body, kept), True)
         if isinstance(answer, Failed):
             kind, retry, sentence = failed(answer.code, answer.message)
@@ -102,7 +108,7 @@ class TooLarge(httpx2.RequestError):
 def http_client() -> httpx2.Client:
     """The HTTP client that the SDKs are given; proxies and certificates are those of the machine."""
     return httpx2.Client(
-        event_hooks={"response": [_bound]},
+        event_hooks={"request": [_time], "response": [_bound]},
         follow_redirects=False,
         headers={"Accept-Encoding": "identity"},
         limits=httpx2.Limits(max_keepalive_connections=0),
@@ -121,7 +127,7 @@ def _lost(cause: BaseException | None) -> Outcome:
         ("connection", True): "the connection broke after the request was sent; it may be billed",
         ("connection", False): "the server could not be reached; is it running, and is the address right?",
     }[word, sent]
-    detail = redact.scrub(f"{type(cause).__name__}: {cause}"[:200])
+    detail = clip(f"{type(cause).__name__}: {cause}")
     return Outcome(Attempt(word, "unknown" if sent else "no", 0.0, kind=word, error=f"{happened} ({detail})"), True)
 
 
@@ -229,31 +235,92 @@ def check_url(url: str, where: str) -> str:
     return url.rstrip("/")
 
 
+class _Deadline:
+    """Shuts the socket of an attempt down when its time is over; nothing happens if it has ended before."""
+
+    def __init__(self, seconds: float):
+        self._until = time.monotonic() + seconds
+        self._socket: socket.socket | None = None
+        self._timer: threading.Timer | None = None
+        self.passed = False
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """What the HTTP library tells: the socket comes with the connection, and another one around it with TLS."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._socket = info["return_value"].get_extra_info("socket")
+            if self._timer is None:
+                self._timer = threading.Timer(max(0.0, self._until - time.monotonic()), self._pass)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _pass(self) -> None:
+        self.passed = True
+        with contextlib.suppress(OSError):
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def cancel(self) -> None:
+        """The attempt has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _time(request: httpx2.Request) -> None:
+    """Give an attempt its deadline: its read timeout holds for all of it."""
+    seconds = request.extensions.get("timeout", {}).get("read")
+    if seconds is not None:
+        deadline = _Deadline(seconds)
+        request.extensions |= {"trace": deadline.trace, "deadline": deadline}
+
+
+def _end_of(request: httpx2.Request, cause: BaseException | None) -> BaseException | None:
+    """What ended an attempt: a socket that was shut down at the deadline looks like a broken connection."""
+    deadline: _Deadline | None = request.extensions.get("deadline")
+    if deadline is None:
+        return cause
+    deadline.cancel()
+    if not deadline.passed or isinstance(cause, TooLarge):
+        return cause
+    late = httpx2.WriteTimeout if isinstance(cause, httpx2.WriteError | httpx2.WriteTimeout) else httpx2.ReadTimeout
+    return late("the server was too slow", request=request)
+
+
 def _bound(response: httpx2.Response) -> None:
-    read_s = response.request.extensions.get("timeout", {}).get("read")
+    """Bound a body as it comes, and again as it is unpacked: a few kilobytes may unpack to gigabytes."""
     assert isinstance(response.stream, httpx2.SyncByteStream)
-    response.stream = _Bounded(response.stream, response.request, math.inf if read_s is None else read_s)
+    packed = _Bounded(response.stream, response.stream.close, response.request)
+    response.stream = packed
+    if "content-encoding" in response.headers:
+        unpacking = httpx2.Response(response.status_code, headers=response.headers, stream=packed, request=response.request)
+        response.stream = _Bounded(unpacking.iter_bytes(), packed.close, response.request)
+        del response.headers["content-encoding"]
 
 
 class _Bounded(httpx2.SyncByteStream):
-    """A response stream that ends with an error beyond its size or its time."""
+    """A response stream that ends with an error beyond its size."""
 
-    def __init__(self, stream: httpx2.SyncByteStream, request: httpx2.Request, seconds: float):
-        self._stream, self._request, self._until = stream, request, time.monotonic() + seconds
+    def __init__(self, chunks: Iterable[bytes], close: Callable[[], None], request: httpx2.Request):
+        self._chunks, self._close, self._request = chunks, close, request
 
     def __iter__(self) -> Iterator[bytes]:
         size = 0
-        for chunk in self._stream:
+        for chunk in self._chunks:
             size += len(chunk)
             if size > BODY_BYTES:
                 raise TooLarge("body too large", request=self._request)
-            if time.monotonic() > self._until:
-                raise httpx2.ReadTimeout("the body came too slowly", request=self._request)
             yield chunk
 
     def close(self) -> None:
-        """Close the stream underneath."""
-        self._stream.close()
+        """Close the stream underneath; the attempt has ended."""
+        if (deadline := self._request.extensions.get("deadline")) is not None:
+            deadline.cancel()
+        self._close()
+
+
+def _quoted(content: bytes) -> str:
+    """The first words of a body that is no reply, for a person to recognize it by."""
+    words = clip(content[: 8 * QUOTED_CHARACTERS].decode("utf-8", errors="replace"))
+    return f"{words[:QUOTED_CHARACTERS]!r}" if words else "it is empty"
 
 
 def is_stand_in(model: str) -> bool:

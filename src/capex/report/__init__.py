@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from capex.errors import CapexError
+from capex.errors import CapexError, printable
 from capex.report.cards import SHOWN, choose_twins, film, sample
 from capex.report.data import load
 from capex.report.drawing import twins_figure
@@ -49,13 +49,13 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
     contents: dict[str, bytes] = {}
     tables = [t for s in sections for t in s.tables] + ([episodes_table(data, sources)] if data.episodes else [])
     for table in tables:
-        contents[f"tables/{table.name}.csv"] = table.csv().encode()
+        contents[f"tables/{table.name}.csv"] = printable(table.csv()).encode()
         if table.shown != "file":
-            contents[f"tables/{table.name}.tex"] = table.latex().encode()
+            contents[f"tables/{table.name}.tex"] = printable(table.latex()).encode()
     for figure in [f for s in sections for f in s.figures] + [f for _, f in twins if f.panels]:
         contents |= {f"figures/{name}": drawn for name, drawn in files(figure).items()}
     notices = [*data.problems, *data.origins, *pooling]
-    contents[PAGE] = render(data, sources, sections, cards, twins, notices, out).encode("utf-8", "replace")
+    contents[PAGE] = printable(render(data, sources, sections, cards, twins, notices, out)).encode("utf-8", "replace")
     said = sections[0].text if sections else []
     given = [str(r.given) for r in data.runs if r.inherited is None]
     facts = {"runs": given, "sources": [s.label for s in sources], "summary": said, "notices": notices}

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from capex.memory.record import EpisodeRecord
 from capex.report.compare import TaskKey
-from capex.report.data import Episode, read_record
+from capex.report.data import Episode
 from capex.report.sources import LAST, Source, main_source
 from capex.report.strips import Filmer, Strip
+from capex.run import read_record
 
 SHOWN = 48  # strips on a page unless told otherwise; about 0.11 MB each
 PAIRED_TASKS, PAIRED_PARTNERS = 8, 2
@@ -110,7 +111,7 @@ def film(chosen: Sequence[tuple[Source, Episode]], choices: Sequence[Choice]) ->
     wanted = {e.path: (s, e) for s, e in (*chosen, *(pair for c in choices for pair in (c.first, c.second)))}
     cards: dict[Path, Card] = {}
     for source, episode in sorted(wanted.values(), key=lambda pair: (pair[1].world, pair[1].task, pair[1].start)):
-        record = read_record(episode)
+        record = read_record(episode.path)  # again: only a sample is ever shown in full
         cards[episode.path] = Card(source, episode, record, filmer.strip(episode, record))
     filmer.close()
     twins = [Twins(c.task, cards[c.first[1].path], cards[c.second[1].path], c.median_steps, c.both) for c in choices]

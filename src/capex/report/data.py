@@ -6,7 +6,6 @@ Records are read chain by chain and reduced at once, so that ten thousand of the
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from capex import worlds
 from capex.accounts import Taken, invalid_attempts, of_episode, unrecorded
 from capex.errors import CapexError
 from capex.ledger import Account, Slot, Spend
-from capex.memory.record import EpisodeRecord, Turn, from_json
+from capex.memory.record import Turn
 from capex.models import Usage
 from capex.pose import Array
 from capex.run import Damaged, InvalidAttempt, LoadedChain, LoadedEpisode, load_chain
@@ -347,7 +346,6 @@ def _unfinished(
 
 def _episode(found: LoadedEpisode, run: int) -> Episode:
     record, extra = found.record, found.record.extra
-    _require_sound(record)
     ledger = extra.get("ledger") or {}
     taken = of_episode(found)
     weights = extra.get("weights")
@@ -385,26 +383,6 @@ def _episode(found: LoadedEpisode, run: int) -> Episode:
         waypoints=_waypoints(planned),
         student=student if isinstance(student := extra.get("student"), Mapping) else None,
     )
-
-
-def _require_sound(record: EpisodeRecord) -> None:
-    """Refuse what would garble every number it enters."""
-    if record.success not in (True, False, None):
-        raise ValueError(f"success is {record.success!r}; true, false or null is right")
-    for name in ("start", "seed", "steps", "requests"):
-        if type(value := getattr(record, name)) is not int or value < 0:
-            raise ValueError(f"{name} is {value!r}; a whole number of at least 0 is right")
-    if record.cost_usd is not None and not (isinstance(record.cost_usd, int | float) and 0 <= record.cost_usd < math.inf):
-        raise ValueError(f"cost_usd is {record.cost_usd!r}; a number of at least 0 or null is right")
-    for name in ("world", "task", "arm", "model"):
-        if not isinstance(value := getattr(record, name), str):
-            raise ValueError(f"{name} is {value!r}; a text is right")
-    for row in (w for t in record.turns for w in t.waypoints):
-        if row.label not in (0, 1, None):
-            raise ValueError(f"a label is {row.label!r}; 0, 1 or null is right")
-        for p in (row.waypoint.confidence, row.calibrated):
-            if p is not None and not 0 <= p <= 1:
-                raise ValueError(f"a confidence is {p!r}; a number between 0 and 1 or null is right")
 
 
 def _waypoints(planned: Sequence[Turn]) -> Waypoints:
@@ -452,8 +430,3 @@ def families(episodes: Sequence[Episode]) -> dict[tuple[str, str], str]:
         for task in dict.fromkeys(e.task for e in episodes if e.world == world):
             found[world, task] = known[task].family if task in known else "No family"
     return found
-
-
-def read_record(episode: Episode) -> EpisodeRecord:
-    """The whole record of an episode, read again: only a sample is ever shown in full."""
-    return from_json(read_json(episode.path / "record.json"))

@@ -22,6 +22,7 @@ import numpy as np
 from capex import worlds
 from capex.campaign.names import parse_names
 from capex.errors import CapexError
+from capex.run import load_chain
 from capex.store import Chain, Run, open_run, read_json
 from capex.students import checkpoint
 from capex.students.policy import Episode, Policy, make_policy
@@ -168,8 +169,8 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
 
 
 def _same_student(chain: Chain, student: dict[str, Any]) -> None:
-    for index in chain.finished()[:1]:
-        held = read_json(chain.episode(index) / "record.json").get("student", {})
+    for episode in load_chain(chain).episodes[:1]:
+        held = episode.record.extra.get("student", {})
         changed = sorted(k for k in {*held, *student} if held.get(k) != student.get(k))
         if changed:
             raise CapexError(f"{chain.path} holds rollouts with other {', '.join(changed)}; choose another --arm or --out")

@@ -10,21 +10,22 @@ from capex.report.data import load
 from capex.report.sections.students import students_table
 from capex.report.sources import group
 from capex.report.students import cells
+from capex.run import load_chain
 from capex.stats import wilson
-from capex.store import find_run, read_json, write_bytes
+from capex.store import find_run, write_bytes
 
 
 def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
     """One row per chain of a run directory: successes, rate, Wilson's interval, median steps of the successes."""
     rows = []
     for chain in find_run(run).chains():
-        records = [read_json(chain.episode(i) / "record.json") for i in chain.finished()]
+        records = [e.record for e in load_chain(chain).episodes]
         if not records:
             continue
-        solved = [r["steps"] for r in records if r["success"]]
+        solved = [r.steps for r in records if r.success]
         low, high = wilson(len(solved), len(records))
         middle = f"{statistics.median(solved):.0f}" if solved else "-"
-        lacking = len(chain.asked() - set(chain.finished()))
+        lacking = len(chain.asked() - {r.start for r in records})
         counts = f"{len(solved)}/{len(records)}" + (f", {lacking} not run" if lacking else "")
         rows.append((chain.path.name, counts, f"{len(solved) / len(records):.2f}", f"{low:.2f} .. {high:.2f}", middle))
     return rows

@@ -24,7 +24,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from capex.errors import CapexError
-from capex.models import Answer, AssistantMessage, Attempt, AttemptObserver, Reply, Request, ToolCall, ToolResult, Usage, size
+from capex.models import (
+    Answer,
+    AssistantMessage,
+    Attempt,
+    AttemptObserver,
+    Picture,
+    Reply,
+    Request,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+    size,
+)
 from capex.models.pilot import looks
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.confidence import Boast
@@ -34,10 +47,12 @@ from capex.models.pilot.page import Brief, Page, Unreadable, read_brief, read_pa
 from capex.models.pilot.rig import Rig
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
+from capex.models.probe import REPORT
 from capex.models.retry import as_reply
 from capex.plan import orientation_matrix
 from capex.pose import angle_between
 
+HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")  # every 60 degrees
 BLUR_PX = 2.5
 BLUR_MAX_PX = 100.0
 
@@ -70,6 +85,8 @@ class Pilot:
 
     def answer(self, request: Request) -> tuple[ToolCall, ...]:
         """The calls of a reply."""
+        if {tool.name for tool in request.tools} == {REPORT.name}:  # `capex doctor --model`: which colour is the picture?
+            return (_call(1, 0, REPORT.name, {"colour": self._colour(request)}),)
         brief = read_brief(request)
         try:
             page = read_page(request)
@@ -85,6 +102,16 @@ class Pilot:
             return (_call(number, 0, "act", self._act(outcome, scene)),)
         spots = [(c, u, v) for f in outcome for c, row in f.spots.items() for u, v in row]
         return tuple(_call(number, k, "locate_pixel", {"camera": c, "u": u, "v": v}) for k, (c, u, v) in enumerate(spots))
+
+    def _colour(self, request: Request) -> str:
+        """The colour that most of a request's first picture has, in a word."""
+        shown = [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts if isinstance(p, Picture)]
+        if not shown:
+            return "none"
+        view = see("", blank(shown[0].png) if self.blind else shown[0].png)
+        if float(np.median(view.saturation)) < 0.2:
+            return "grey"
+        return HUES[round(float(np.median(view.hue)) / 60) % 6]
 
     def _act(self, intent: Intent, scene: Scene) -> dict[str, Any]:
         arguments: dict[str, Any] = {"reasoning": intent.why}

@@ -13,6 +13,7 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -20,9 +21,11 @@ from typing import Any
 from capex.errors import CapexError
 from capex.models import AssistantMessage, Message, Picture, Request, Text, Tool, ToolCall, ToolResult, Usage, UserMessage
 from capex.models.pilot import make
+from capex.models.wire import loads
 
 HOST = "127.0.0.1"
 BODY_MAX = 64 * 2**20
+DRAIN_MAX = 4 * BODY_MAX
 SEEN_FROM = ("text", "input_text", "output_text")
 
 
@@ -56,9 +59,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request on either wire."""
         path = self.path.partition("?")[0].rstrip("/")
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > BODY_MAX:
+        if not re.fullmatch(r"[0-9]{1,12}", length) or int(length) > BODY_MAX:
             self.close_connection = True
-            self._refuse(413, f"the body's length is '{length}'; it must be a number of at most {BODY_MAX}")
+            self._drain(int(length) if re.fullmatch(r"[0-9]{1,12}", length) else 0)
+            self._refuse(413, f"the body's length is '{length[:40]}'; it must be a number of at most {BODY_MAX}")
             return
         raw = self.rfile.read(int(length))
         wires = {"/v1/responses": (read_responses, write_responses), "/v1/chat/completions": (read_chat, write_chat)}
@@ -67,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         read, write = wires[path]
         try:
-            body = json.loads(raw)
+            body = loads(raw.decode("utf-8"))
             if not isinstance(body, dict):
                 raise BadBody("the body is no JSON object")
             if body.get("stream"):
@@ -81,8 +85,17 @@ class _Handler(BaseHTTPRequestHandler):
         except (BadBody, CapexError, ValueError) as problem:
             self._refuse(400, str(problem))
             return
+        except Exception as problem:  # whatever a foreign body led to: its sender gets an answer, and the server goes on
+            self._refuse(500, f"the pilot cannot answer this request ({type(problem).__name__}: {problem})", "server_error")
+            return
         assert reply.usage is not None
         self._send(200, write(name, hashlib.sha256(raw).hexdigest()[:24], reply.calls, reply.usage))
+
+    def _drain(self, length: int) -> None:
+        """Read past a body that is too large, as far as is decent: clients look for an answer only when they have sent it."""
+        left = min(length, DRAIN_MAX)
+        while left > 0 and (read := len(self.rfile.read(min(left, 2**20)))):
+            left -= read
 
     def _refuse(self, status: int, sentence: str, code: str = "invalid_request_error") -> None:
         self._send(status, {"error": {"message": sentence, "type": "invalid_request_error", "code": code, "param": None}})

@@ -1,0 +1,112 @@
+"""`capex repair`: damaged attempts are moved out of their chains, so that `capex collect` runs their starts again.
+
+Nothing is deleted: an episode goes to `damaged/` beside the others of its chain, whole as it is. Its exchanges, where they can still be
+read, answer the attempt that replaces it, so that nothing is paid for twice; what they cost stands in spend.jsonl already. The start
+comes to the place that it had, because that is the first one free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from capex.campaign.names import starts_text
+from capex.campaign.settings import resolve
+from capex.errors import CapexError, DamagedFile
+from capex.models.cassette import read_requests
+from capex.run import Damaged, load_chain
+from capex.store import EXCHANGES, Chain, Run, find_run, read_steps, write_bytes
+
+
+@dataclass(frozen=True)
+class MovedAside:
+    """A damaged attempt, where it lies now (None: nothing was moved), and what was wrong with it."""
+
+    path: Path
+    to: Path | None
+    reason: str
+
+
+def repair(path: Path, *, dry_run: bool = False) -> list[MovedAside]:
+    """Move every damaged attempt of a run aside; `dry_run` only finds them. A run that is being written is refused.
+
+    Unlike other commands this reads every array of every episode, and so finds what they would only meet when they open it.
+    """
+    run = find_run(path)
+    chains = run.chains()
+    with contextlib.ExitStack() as stack:
+        for chain in chains if not dry_run else ():
+            try:
+                stack.enter_context(chain.owned())
+            except CapexError as error:
+                raise CapexError(f"{path} cannot be repaired while it is written: {error}") from None
+        found = [(chain, damage) for chain in chains for damage in find_damage(chain)]
+        return [MovedAside(d.path, None if dry_run else _move_aside(chain, d), d.reason) for chain, d in found]
+
+
+def find_damage(chain: Chain) -> list[Damaged]:
+    """Everything of a chain that cannot be read, arrays and the exchanges of cut-off attempts included."""
+    loaded = load_chain(chain)
+    found = list(loaded.damaged)
+    for episode in loaded.episodes:
+        try:
+            read_steps(episode.path)
+        except DamagedFile as damage:
+            found.append(Damaged(episode.path, f"{damage.path.name} is damaged: {damage.reason}"))
+    logs = sorted((chain.path / "unfinished").glob("*.jsonl"))
+    found += [Damaged(log, "the exchanges of a cut-off attempt cannot be read") for log in logs if not _readable(log)]
+    return sorted(found, key=lambda d: d.path)
+
+
+def _move_aside(chain: Chain, damage: Damaged) -> Path:
+    place = chain.move_aside(damage.path)
+    if damage.start is not None and _readable(log := place / EXCHANGES):
+        unfinished = chain.unfinished(damage.start)
+        unfinished.parent.mkdir(exist_ok=True)
+        write_bytes(unfinished, log.read_bytes())
+    return place
+
+
+def _readable(log: Path) -> bool:
+    try:
+        for recorded in read_requests(log, torn_end=True):
+            recorded.attempts()
+    except (CapexError, OSError, KeyError, TypeError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def left_out_sentence(run: Run, damaged: Sequence[Damaged]) -> str:
+    """What is damaged in a run and what to do about it; nothing where nothing is."""
+    if not damaged:
+        return ""
+    listed = "; ".join(f"{os.path.relpath(d.path, run.path)}: {d.reason}" for d in damaged[:3])
+    more = f"; and {len(damaged) - 3} more" if len(damaged) > 3 else ""
+    count = "1 damaged attempt is" if len(damaged) == 1 else f"{len(damaged)} damaged attempts are"
+    return f"{count} left out ({listed}{more}); `capex repair {run.path}` moves them aside, and collect then runs their starts again"
+
+
+def collect_command(run: Run) -> str | None:
+    """The command that continues a run of `capex collect`; None where its settings cannot be told from the manifest in a few flags."""
+    settings, plan = run.manifest.get("settings", {}), run.manifest.get("plan", {})
+    try:
+        words: dict[str, Any] = {"arm": ",".join(settings["arms"]), "model": settings["model"], "starts": starts_text(plan["starts"])}
+        words |= {"until_successes": plan["until_successes"], "max_starts": plan["max_starts"], "campaign_usd": plan["campaign_usd"]}
+        words |= {"seed": settings["seed"] or None, "out": str(run.path)}
+        given = {k: float(v) if k == "campaign_usd" and v is not None else v for k, v in words.items()}
+        if json.loads(json.dumps(resolve(settings["tasks"], given).as_begun(run.manifest).identity)) != settings:
+            return None
+    except (CapexError, KeyError, TypeError, ValueError):
+        return None
+    tasks: dict[str, list[str]] = {}
+    for name in settings["tasks"]:
+        world, _, task = name.partition(":")
+        tasks.setdefault(world, []).append(task)
+    flags = [part for name, value in words.items() if value is not None for part in (f"--{name.replace('_', '-')}", str(value))]
+    return shlex.join(["capex", "collect", *(f"{world}:{','.join(names)}" for world, names in tasks.items()), *flags])
