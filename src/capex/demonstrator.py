@@ -38,6 +38,7 @@ from capex.models import (
     ToolResult,
     UserMessage,
 )
+from capex.models.redact import scrub
 from capex.observation import Observation, PastAct, observe
 from capex.perception import Sight, describe
 from capex.plan import Plan
@@ -347,8 +348,9 @@ def _carried(point_m: Array, moved: tuple[float, float, float]) -> Array:
 
 
 def _words(reply: Reply) -> str:
-    """The beginning of what a reply says: its text, or else the calls that it makes."""
-    return (reply.text.strip() or " ".join(f"{c.name}({c.arguments})" for c in reply.calls))[:SAID_CHARACTERS]
+    """The beginning of what a reply says: its text, or else the calls that it makes. Scrubbed first, so that no secret is cut in two."""
+    said = reply.text.strip() or " ".join(f"{c.name}({c.arguments})" for c in reply.calls)
+    return str(scrub(said))[:SAID_CHARACTERS]
 
 
 class _Asks:
