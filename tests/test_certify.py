@@ -16,7 +16,7 @@ import pytest
 from capex.errors import CapexError
 from capex.export import certify_run, read_certificate
 from capex.export.processes import run_jobs
-from capex.store import read_json, read_steps, write_json
+from capex.store import open_run, read_json, read_steps, write_json
 from demos import TASK
 
 
@@ -182,3 +182,10 @@ def test_certificates_are_plain_json(expert_demos):
         held = json.loads(place.read_text())
         assert set(held["digests"]) == {"record.json", "steps.npz"}
         assert held["certified"] is True
+
+
+def test_a_run_without_a_success_has_nothing_to_certify(tmp_path):
+    open_run(tmp_path / "run", {"command": "expert"})
+    command = [sys.executable, "-m", "capex.cli", "certify", str(tmp_path / "run")]
+    out = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "holds no success, so there is nothing to certify" in " ".join(out.stdout.split())

@@ -39,6 +39,7 @@ from capex.models import (
     ToolResult,
     UserMessage,
 )
+from capex.models.redact import scrub
 from capex.observation import Observation, PastAct, observe
 from capex.perception import Sight, describe
 from capex.plan import Plan
@@ -353,8 +354,9 @@ def _short(reason: str) -> str:
 
 
 def _words(reply: Reply) -> str:
-    """The beginning of what a reply says: its text, or else the calls that it makes."""
-    return (reply.text.strip() or " ".join(f"{c.name}({c.arguments})" for c in reply.calls))[:SAID_CHARACTERS]
+    """The beginning of what a reply says: its text, or else the calls that it makes. Scrubbed first, so that no secret is cut in two."""
+    said = reply.text.strip() or " ".join(f"{c.name}({c.arguments})" for c in reply.calls)
+    return str(scrub(said))[:SAID_CHARACTERS]
 
 
 class _Asks:
