@@ -21,7 +21,7 @@ from capex.campaign.settings import resolve
 from capex.errors import CapexError, DamagedFile
 from capex.models.cassette import read_requests
 from capex.run import Damaged, load_chain
-from capex.store import EXCHANGES, Chain, Run, find_run, read_steps, write_bytes
+from capex.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run, read_steps
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,8 @@ def find_damage(chain: Chain) -> list[Damaged]:
 def _move_aside(chain: Chain, damage: Damaged) -> Path:
     place = chain.move_aside(damage.path)
     if damage.start is not None and _readable(log := place / EXCHANGES):
-        unfinished = chain.unfinished(damage.start)
-        unfinished.parent.mkdir(exist_ok=True)
-        write_bytes(unfinished, log.read_bytes())
+        times = place / EXCHANGE_TIMES
+        chain.leave(damage.start, log.read_bytes(), times.read_bytes() if times.is_file() else None)
     return place
 
 
