@@ -20,10 +20,10 @@ def embed(folder: Path, instructions: Sequence[str]) -> dict[str, npt.NDArray[np
         raise CapexError(f"{folder} is a folder of weights, which needs the package transformers; or give a file of embeddings") from None
     try:
         tokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
-        model = CLIPTextModelWithProjection.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
+        model = CLIPTextModelWithProjection.from_pretrained(folder, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError) as error:
         raise CapexError(f"{folder} holds no CLIP text model with its tokenizer ({str(error).splitlines()[0]})") from None
     tokens = tokenizer(list(instructions), padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
-        vectors = model(**tokens).text_embeds.float().numpy()
+        vectors = model.float().eval()(**tokens).text_embeds.numpy()  # in float32, whatever the file has: it is computed on the CPU
     return dict(zip(instructions, vectors, strict=True))

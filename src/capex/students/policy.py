@@ -18,11 +18,11 @@ import torch
 from capex.errors import CapexError
 from capex.students import checkpoint
 from capex.students.act import ACT, Ensembler
+from capex.students.device import choose_device, prepare
 from capex.students.diffusion import Diffusion
 from capex.students.runner import Runner
 from capex.students.settings import ActSettings, DiffusionSettings
 from capex.students.spec import PolicySpec
-from capex.students.train import choose_device
 
 Action = npt.NDArray[np.float64]
 Observation = Mapping[str, Any]
@@ -48,9 +48,7 @@ class Policy:
     def __init__(self, spec: PolicySpec, net: ACT | Diffusion, device: str = "auto", *, graphed: bool = True, batch: int = 0):
         self.spec = spec
         self._device = choose_device(device)
-        if self._device.type == "cuda":
-            torch.cuda.set_device(self._device)  # kernels and graphs go to the current one
-            torch.set_float32_matmul_precision("high")
+        prepare(self._device)
         self._runner = Runner(spec, net.to(self._device), self._device, graphed=graphed, batch=batch)
         self._episode: Episode | None = None
 
