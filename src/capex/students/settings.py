@@ -16,6 +16,7 @@ BackboneNorm = Literal["auto", "frozen", "group"]
 Schedule = Literal["constant", "cosine"]
 Precision = Literal["auto", "fp32", "bf16"]
 Still = Literal["keep", "drop"]
+SEED_MAX = 2**63 - 1  # what torch's generators take
 
 
 @dataclass(frozen=True)

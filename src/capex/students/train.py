@@ -21,7 +21,7 @@ from capex.students.device import choose_device, prepare, working_dtype
 from capex.students.diffusion import Diffusion
 from capex.students.graph import Stepper
 from capex.students.resnet import load_backbone
-from capex.students.settings import ActSettings, DiffusionSettings, Settings, policy_name
+from capex.students.settings import SEED_MAX, ActSettings, DiffusionSettings, Settings, policy_name
 from capex.students.spec import PolicySpec
 from capex.students.trainer import LOG_EVERY, Trainer
 
@@ -90,6 +90,9 @@ def train_together(
     for name, value in (("steps", jobs[0].steps), ("save-every", jobs[0].save_every)):
         if value < 1:
             raise CapexError(f"--{name} is {value}; it must be at least 1")
+    for job in jobs:
+        if not 0 <= job.seed <= SEED_MAX:
+            raise CapexError(f"--seed is {job.seed}; it must be from 0 to {SEED_MAX}")
     device = choose_device(jobs[0].device)
     for job in jobs:
         working_dtype(job.settings.precision, device)
