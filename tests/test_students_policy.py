@@ -209,8 +209,12 @@ def test_a_served_policy_answers_whatever_it_is_sent(trained, pack):
         assert link.sock is connection  # none of them dropped the connection
         post("/reset", '{"seed": 7}')
         assert np.allclose(post("/act", savez(**arrays), "application/x-npz")[1]["action"], wanted)
-        link.request("POST", "/act", iter([b"{}"]), {"Transfer-Encoding": "chunked"}, encode_chunked=True)
-        assert link.getresponse().status == 413
+        for name, value in (("Transfer-Encoding", "chunked"), ("Content-Length", "99999999999"), ("Content-Length", "many")):
+            link.putrequest("POST", "/act")
+            link.putheader(name, value)
+            link.endheaders()
+            reply = link.getresponse()
+            assert (reply.status, "its length must be given" in reply.read().decode()) == (413, True)
 
 
 @pytest.mark.parametrize("trained", ["diffusion"], indirect=True)
