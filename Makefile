@@ -1,6 +1,8 @@
 # Two commands do all of the set-up: `make demo` and `make test`.
 VENV ?= .venv
 export VENV
+# Test processes. auto: one more than there are cores, at most eight (tests/workers.py).
+WORKERS ?= auto
 
 .PHONY: demo test check clean
 
@@ -10,7 +12,7 @@ demo:  ## the whole tour: campaign, report, film and dataset in demo/
 
 test:  ## everything CI runs
 	@sh scripts/setup.sh test
-	$(VENV)/bin/python -m pytest -n 3 --dist loadfile
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0
 
 check:  ## format, lint, types
 	@sh scripts/setup.sh test

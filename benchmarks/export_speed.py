@@ -78,10 +78,6 @@ def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from judge import light_torchvision
-
-    light_torchvision()
     importlib.import_module("lerobot.datasets.lerobot_dataset")  # its time is not the writer's
     episodes = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     writers: dict[str, list[tuple[str, Callable[[list[Shot], Path], None]]]] = {

@@ -27,6 +27,7 @@ from torch import nn
 from capex.students import data, normalizer
 from capex.students.batches import Batches
 from capex.students.data import Episode, write_pack
+from capex.students.device import choose_device, prepare
 from capex.students.graph import Stepper
 from capex.students.policy import Policy
 from capex.students.settings import make_settings
@@ -220,14 +221,14 @@ def latency_ms(policy: str, pack: Path, device: str, *, graphed: bool, repeats: 
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    options.add_argument("--device", default="auto")
     options.add_argument("--steps", type=int, default=300)
     options.add_argument("--lerobot", type=Path, default=None)
     given = options.parse_args()
-    device = torch.device(given.device)
+    device = choose_device(given.device)
+    prepare(device)
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     print(f"torch {torch.__version__} on {machine}, batch {BATCH}, {given.steps} steps", flush=True)
-    torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
     few = max(1, given.steps // 5)
     with tempfile.TemporaryDirectory() as folder:
@@ -253,7 +254,7 @@ def main() -> None:
         for policy in ("act", "diffusion"):
             if device.type == "cuda":
                 print(
-                    f"{policy + ', one chunk on the GPU':36s} {latency_ms(policy, pack, 'cuda', graphed=True, repeats=20):8.1f} ms",
+                    f"{policy + ', one chunk on the GPU':36s} {latency_ms(policy, pack, str(device), graphed=True, repeats=20):8.1f} ms",
                     flush=True,
                 )
             print(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from capex.students import decoder, kernels
+from capex.students.device import choose_device
 from capex.students.diffusion import Denoiser
 from capex.students.settings import DiffusionSettings, make_settings
 
@@ -74,7 +75,7 @@ def main() -> int:
         print("there is no CUDA device; set TRITON_INTERPRET=1 to run the kernels in Triton's interpreter", file=sys.stderr)
         return 2
     torch.manual_seed(0)
-    device = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
+    device = choose_device("cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda").type
     rows = {}
     for shape, (shortcut, relu, film) in itertools.product(SHAPES[device], PARTS):
         named = ", ".join(n for n, there in (("shortcut", shortcut), ("relu", relu), ("modulation", film)) if there) or "alone"

@@ -33,9 +33,9 @@ if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ constraints.txt -nt
     if [ "$what" = test ]; then
         say "installing capex with its test tools, robosuite and the judges of its datasets (a few minutes)"
         $pip install -c constraints.txt -e ".[dev,robosuite,judges,students]"
-        # Without their dependencies: LeRobot, torchvision and robomimic pin a torch, an av and viewers that the tests do not need
-        # (see docs/dataset.md); robosuite pins a mink that needs numpy below 2 (see docs/robosuite.md).
-        $pip install -c constraints.txt --no-deps lerobot torchvision robomimic
+        # Without their dependencies: LeRobot and robomimic pin an av, viewers and drivers that the tests do not need (see docs/dataset.md);
+        # robosuite pins a mink that needs numpy below 2 (see docs/robosuite.md).
+        $pip install -c constraints.txt --no-deps lerobot robomimic
         "$venv/bin/capex" install robosuite --constraint constraints.txt >/dev/null
     else
         say "installing capex"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import runs
+import workers
 from capex import worlds
 from capex.export import certify_run
 from demos import expert_run, model_run
@@ -46,11 +47,25 @@ AREAS = {  # area of the time budget -> how its test files begin; test_imports.p
     "export and LeRobot": ("test_certify", "test_export", "test_hdf5", "test_lerobot"),
     "pilot and collect": ("test_accounts", "test_campaign", "test_pilot", "test_repair", "test_replay"),
     "report and browser": ("test_report",),
-    "package": ("test_cli", "test_docs", "test_examples", "test_imports", "test_plan", "test_pose", "test_run", "test_store"),
+    "package": (
+        "test_cli",
+        "test_docs",
+        "test_examples",
+        "test_imports",
+        "test_plan",
+        "test_pose",
+        "test_run",
+        "test_store",
+        "test_workers",
+    ),
     "robosuite": ("test_robosuite", "test_robocasa"),
 }
 _began = time.perf_counter()
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk in memory, for tests that flush thousands of small files
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(workers, "workers")
 
 
 @pytest.fixture

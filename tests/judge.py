@@ -1,16 +1,13 @@
 """LeRobot and robomimic as judges of our datasets, in a process of their own: `python judge.py FOLDER` prints what they found as one JSON line.
 
-LeRobot 0.4.4 asks for torch below 2.11 and the torchvision that belongs to it. Of torchvision it uses the Python part alone (networks, transforms, the PyAV
-reader), which runs on any torch once the names of two operators exist; its compiled part stays unloaded then.
+torch and torchvision are a pair that LeRobot 0.4.4 allows (constraints.txt): it reads video with torchvision's PyAV reader, which later ones lack.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import warnings
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +23,6 @@ COMMON = (
 )
 CAMERA = "observation.images.left"
 WINDOW = {CAMERA: [-0.05, 0.0], "observation.state": [-0.05, 0.0], "action": [0.0, 0.05, 0.1]}
-
-
-def light_torchvision() -> None:
-    """Make `import torchvision` work on a torch that it was not built for. Call before anything imports it."""
-    warnings.filterwarnings("ignore", message="Failed to load image Python extension")
-    needs = " ".join(metadata.requires("torchvision") or ())
-    if torch.__version__.partition("+")[0] in needs:
-        return
-    global _library
-    _library = torch.library.Library("torchvision", "FRAGMENT")  # the names live as long as this object
-    for name in ("nms", "qnms"):
-        _library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 def load(root: Path) -> dict[str, Any]:
@@ -124,7 +109,6 @@ def robomimic(path: Path, keys: Sequence[str]) -> dict[str, Any]:
 
 def main() -> None:
     """Judge FOLDER/images, FOLDER/video and FOLDER/hdf5."""
-    light_torchvision()
     folder = Path(sys.argv[1])
     found = {
         "images": load(folder / "images"),

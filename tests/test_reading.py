@@ -249,9 +249,9 @@ def test_no_reply_raises_hangs_or_is_refused_without_a_sentence():
     for k in range(22_000):
         face = (CAPEX, BASE, TWO)[k % 3]
         arguments = _generated(rng)
-        began = time.perf_counter()
+        began = time.process_time()  # of this process: others may be busy
         read = read_calls([ToolCall("1", rng.choice(["act", "act", "act", "locate_pixel", "other"]), arguments)], face, TIPS)[0].meaning
-        slowest = max(slowest, time.perf_counter() - began)
+        slowest = max(slowest, time.process_time() - began)
         outcomes[type(read)] += 1
         if isinstance(read, Defects):
             assert read.sentences

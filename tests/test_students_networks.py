@@ -16,7 +16,6 @@ from capex.students.act import ACT, ActBatch, Ensembler
 from capex.students.diffusion import Denoiser, Diffusion, Schedule
 from capex.students.resnet import ResNet18, load_backbone
 from capex.students.settings import ActSettings, DiffusionSettings
-from judge import light_torchvision
 
 CAMERAS = ("left", "right", "wrist")
 SIZE, BATCH = 64, 2
@@ -25,7 +24,6 @@ SIZE, BATCH = 64, 2
 @pytest.fixture(scope="module")
 def lerobot_act():
     """LeRobot's ACT with the paper's sizes, its frozen statistics filled with numbers that matter."""
-    light_torchvision()
     from lerobot.configs.types import FeatureType, PolicyFeature
     from lerobot.policies.act.configuration_act import ACTConfig
     from lerobot.policies.act.modeling_act import ACTPolicy
@@ -127,7 +125,6 @@ def test_sampling_ahead_of_the_steps_changes_nothing():
 
 
 def test_backbone_weights_load_from_a_file_and_a_wrong_one_is_refused(tmp_path):
-    light_torchvision()
     import torchvision
 
     theirs = torchvision.models.resnet18(weights=None).eval()

@@ -6,8 +6,11 @@ import base64
 import http.client
 import io
 import json
+import struct
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +119,109 @@ def test_students_can_be_imported_after_a_picture_was_drawn():
     script = f"{drawn}; import capex.students.policy; print(env.observe()['left'].shape)"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (out.returncode, out.stdout) == (0, "(512, 512, 3)\n"), out.stderr
+
+
+def npy(shape, dtype="|u1", body=b""):
+    """An array's header, whatever follows it."""
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return out.getvalue() + body
+
+
+def archive(*entries, packing=zipfile.ZIP_DEFLATED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", packing) as zipped:
+        for name, content in entries:
+            zipped.writestr(name, content)
+    return out.getvalue()
+
+
+def savez(**arrays):
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()
+
+
+def understated(content, size):
+    """A zip archive of one entry whose directory and header say that it unpacks to `size` bytes."""
+    packed = archive(("state.npy", content))
+    right, wrong = (struct.pack("<I", n) for n in (len(content), size))
+    assert packed.count(right) == 2
+    return packed.replace(right, wrong)
+
+
+@pytest.mark.parametrize("trained", ["act"], indirect=True)
+def test_a_served_policy_answers_whatever_it_is_sent(trained, pack):
+    """An error with a sentence on the same connection, without the memory that the sender asks for; then it acts as before."""
+    seen = observation(pack)
+    arrays = {"state": seen["state"], **{f"image_{c}": i for c, i in seen["images"].items()}}
+    many = bytes(100_000_000)
+    bomb = archive(("image_left.npy", npy((len(many),), body=many)))
+    assert len(bomb) < 200_000
+    sent = {"images": {c: base64.b64encode(i.tobytes()).decode() for c, i in seen["images"].items()}, "state": seen["state"].tolist()}
+    whole = "a whole number from 0 to 9223372036854775807"
+    cases = [
+        *(("/reset", json.dumps({"seed": odd}), whole) for odd in (-1, 2**63, 10**300, 1.5, 7.0, "7", True, None, [1], {"a": 1})),
+        ("/reset", '{"seed": 1' + "0" * 5000 + "}", "the body is no JSON"),
+        ("/reset", '{"seed": NaN}', whole),
+        ("/reset", "[" * 100_000, "nested too deeply"),
+        ("/reset", '{"seed": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
+        ("/act", '{"images": ' + '{"a": ' * 100_000 + "}" * 100_001, "nested too deeply"),
+        ("/act", b"\xff\xfe\x00", "the body is no JSON"),
+        ("/act", json.dumps(sent | {"state": [10**400] * 9}), "9 finite numbers"),
+        ("/act", json.dumps(sent | {"state": {"eef_x": [[[]]]}}), "has no 'eef_y'"),
+        ("/act", json.dumps(sent | {"state": "near"}), "9 finite numbers"),
+        ("/act", json.dumps(sent | {"instruction": {"go": [1]}}), "the instruction must be text"),
+        ("/act", json.dumps(sent | {"images": {"left": [1, 2]}}), "no base64"),
+    ]
+    packed = [
+        (bomb, "it unpacks to 100000128 bytes; at most 67108864 are read"),
+        (understated(npy((len(many),), body=many), 1000), "no .npz archive"),
+        (understated(npy((872,), body=many), 1000), "Bad CRC-32"),
+        (archive(("state.npy", npy((10**12,)))), "does not hold the array that it names"),
+        (archive(("state.npy", npy((2**64, 0)))), "no .npz archive"),
+        (archive(("state.npy", npy((-1,), body=b"1"))), "does not hold the array that it names"),
+        (archive(("state.npy", npy((1,), "|O", b"12345678"))), "does not hold the array that it names"),
+        (archive(("state.npy", b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 16)), "no .npz archive"),
+        (archive(("state.npy", npy((1,), body=b"1")), packing=zipfile.ZIP_LZMA), "packed in a way that numpy does not use"),
+        (archive(("state.npy", npy((1,), body=b"1")))[:-30], "no .npz archive"),
+        (archive(), "no image of camera 'left'"),
+        (savez(state=arrays["state"]), "no image of camera 'left'"),
+        (savez(**arrays | {"state": np.array(["a"] * 9)}), "9 finite numbers"),
+        (savez(**arrays | {"image_left": np.zeros((4, 4))}), "image 'left' is 4x4 float64"),
+        (savez(**arrays, instruction=np.arange(3)), "the instruction must be text"),
+    ]
+    policy = load_policy(trained, "cpu")
+    policy.reset(seed=7)
+    wanted = policy.act(seen)
+    with serve(load_policy(trained, "cpu")) as server:
+        link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+
+        def post(path, body, kind="application/json"):
+            link.request("POST", path, body, {"Content-Type": kind})
+            reply = link.getresponse()
+            return reply.status, json.loads(reply.read())
+
+        post("/reset", "{}")
+        connection = link.sock
+        tracemalloc.start()
+        json_cases = [(path, body, "application/json", sentence) for path, body, sentence in cases]
+        npz_cases = [("/act", body, "application/x-npz", sentence) for body, sentence in packed]
+        for path, body, kind, sentence in [*json_cases, *npz_cases]:
+            status, answer = post(path, body, kind)
+            assert (status, list(answer)) == (400, ["error"]), (body[:100], answer)
+            assert sentence in answer["error"], (body[:100], answer)
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+        tracemalloc.stop()
+        assert link.sock is connection  # none of them dropped the connection
+        post("/reset", '{"seed": 7}')
+        assert np.allclose(post("/act", savez(**arrays), "application/x-npz")[1]["action"], wanted)
+        for name, value in (("Transfer-Encoding", "chunked"), ("Content-Length", "99999999999"), ("Content-Length", "many")):
+            link.putrequest("POST", "/act")
+            link.putheader(name, value)
+            link.endheaders()
+            reply = link.getresponse()
+            assert (reply.status, "its length must be given" in reply.read().decode()) == (413, True)
 
 
 @pytest.mark.parametrize("trained", ["diffusion"], indirect=True)

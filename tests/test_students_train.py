@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import demos
 import student_data
@@ -18,8 +22,10 @@ from capex.store import read_steps
 from capex.students import checkpoint, curves, data
 from capex.students.batches import Batches, Order
 from capex.students.policy import load_policy
+from capex.students.resnet import ResNet18
 from capex.students.settings import ActSettings, DiffusionSettings, make_settings, parse_changes
 from capex.students.train import Job, describe, train, train_together
+from capex.students.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +113,27 @@ def test_a_dataset_that_changed_is_not_continued_on(tmp_path):
         train(job(pack, tmp_path / "act"))
 
 
-def test_rounded_weights_train_like_full_ones(pack, tmp_path):
-    losses = {}
-    for precision in ("fp32", "bf16"):
-        settings = make_settings("act", student_data.SMALL["act"] | {"precision": precision})
-        train(Job((pack,), settings, 2, tmp_path / precision), lambda now, p=precision: losses.__setitem__(p, now.losses["loss"]))
-    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.02)
+@pytest.mark.parametrize("policy", ["act", "diffusion"])
+def test_a_copy_of_the_weights_in_another_type_trains_the_weights(pack, tmp_path, policy):
+    """As in bf16 on a GPU, here in float64, which every CPU can multiply: the copy computes, the weights themselves are updated."""
+    losses, weights = {}, {}
+    shown = data.load([pack], window=10)
+    for dtype in (torch.float32, torch.float64):
+        spec, _ = describe(job(pack, tmp_path / "out", policy), shown)
+        torch.manual_seed(0)
+        batches = Batches(shown, spec, torch.device("cpu"), 0, on_device=True)
+        trainer = Trainer(spec.network(), spec.settings, batches, 2, torch.device("cpu"), dtype)
+        for step in range(2):
+            trainer.prepare(step)
+            trainer.forget()
+            trainer.one()
+        losses[dtype] = trainer.log[:2].numpy()
+        weights[dtype] = trainer.weights()
+    assert losses[torch.float64] == pytest.approx(losses[torch.float32], rel=1e-4)
+    for name, tensor in weights[torch.float64].items():
+        assert tensor.dtype == torch.float32
+        # Adam's first steps go by the signs of the gradients, and a gradient that is only rounding has either sign: 2 steps of lr at most.
+        assert torch.allclose(tensor, weights[torch.float32][name], atol=4.1 * spec.settings.lr)
 
 
 def test_a_checkpoint_holds_no_pickle_and_tells_what_it_is(pack, tmp_path):
@@ -284,7 +305,9 @@ def test_fine_tuning_begins_from_a_policy_trained_on_several_datasets(pack, tmp_
         ({"device": "toaster"}, "there is no device 'toaster'"),
         ({"backbone": "nothing.pth"}, "there is no weights file nothing.pth"),
         ({"instructions": "words.npz"}, "--instructions is for Diffusion Policy"),
-        ({"init": "nowhere"}, "only Diffusion Policy begins from one"),
+        ({"init": "nowhere"}, "--init nowhere: there is no such file or folder"),
+        ({"seed": -1}, "--seed is -1"),
+        ({"seed": 2**63}, "--seed is 9223372036854775808"),
     ],
 )
 def test_wrong_options_are_refused_with_a_sentence(pack, tmp_path, changes, sentence):
@@ -292,6 +315,143 @@ def test_wrong_options_are_refused_with_a_sentence(pack, tmp_path, changes, sent
     with pytest.raises(CapexError, match=sentence):
         train(replace(job(pack, tmp_path / "out"), **paths))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def small_policy(pack, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    return {kind: train(job(pack, folder / kind, kind, steps=1)) for kind in ("act", "diffusion")}
+
+
+def junk(folder, suffix):
+    """Paths that hold nothing of use, by what is wrong with them."""
+    empty, noise, text, zipped = (folder / f"{name}{suffix}" for name in ("empty", "noise", "text", "zipped"))
+    empty.write_bytes(b"")
+    noise.write_bytes(np.random.default_rng(0).bytes(3000))
+    text.write_text('{"format": 1}')
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x04]." + bytes(1000))
+        archive.writestr("embeddings.npy", b"\x93NUMPY\x01\x00")
+    (folder / "folder").mkdir()
+    return {"missing": folder / "none", "empty": empty, "noise": noise, "text": text, "zipped": zipped, "folder": folder / "folder"}
+
+
+def wrong_tensors(folder):
+    """Readable files of tensors that belong to something else."""
+    strange = {"strange": torch.zeros(3)}
+    for name, value in (
+        ("other.pth", strange),
+        ("list.pth", [1, 2]),
+        ("numbered.pth", {1: torch.zeros(2)}),
+        ("code.pth", {"weight": Path("x")}),
+    ):
+        torch.save(value, folder / name)
+    save_file(strange, folder / "other.safetensors")
+    (folder / "cut.safetensors").write_bytes((folder / "other.safetensors").read_bytes()[:-4])
+    resnet = ResNet18("frozen", 16).state_dict()
+    save_file(resnet | {"conv1.weight": torch.full_like(resnet["conv1.weight"], torch.nan)}, folder / "nan.safetensors")
+    return [
+        folder / n for n in ("other.pth", "list.pth", "numbered.pth", "code.pth", "other.safetensors", "cut.safetensors", "nan.safetensors")
+    ]
+
+
+def refused(asked):
+    """The sentence with which a training is refused; nothing is written."""
+    with pytest.raises(CapexError) as error:
+        train(asked)
+    assert not asked.out.exists()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+def test_a_backbone_of_junk_is_refused_with_a_sentence(pack, tmp_path, suffix):
+    for path in [*junk(tmp_path, suffix).values(), *wrong_tensors(tmp_path)]:
+        assert str(path) in refused(job(pack, tmp_path / "out", backbone=path, width=16))
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".npy"])
+def test_instructions_of_junk_are_refused_with_a_sentence(pack, tmp_path, suffix):
+    paths = [*junk(tmp_path, suffix).values(), *wrong_tensors(tmp_path)]
+    words = np.array(["go to the square"])
+    for name, arrays in (
+        ("one", {"instructions": words}),
+        ("flat", {"instructions": words, "embeddings": np.zeros(8)}),
+        ("more", {"instructions": words, "embeddings": np.zeros((2, 8))}),
+        ("text", {"instructions": words, "embeddings": np.array([["a"] * 8])}),
+        ("size", {"instructions": words, "embeddings": np.zeros((1, 9))}),
+        ("nan", {"instructions": words, "embeddings": np.full((1, 8), np.nan)}),
+        ("numbers", {"instructions": np.zeros(1), "embeddings": np.zeros((1, 8))}),
+    ):
+        paths.append(tmp_path / f"{name}.npz")
+        np.savez(paths[-1], **arrays)
+    paths.append(tmp_path / "objects.npz")
+    np.savez(paths[-1], instructions=words, embeddings=np.array([[None] * 8], dtype=object))
+    for path in paths:
+        assert str(path) in refused(job(pack, tmp_path / "out", "diffusion", instructions=path))
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_a_beginning_of_junk_is_refused_with_a_sentence(pack, tmp_path, trust):
+    paths = [*junk(tmp_path, ".ckpt").values(), *wrong_tensors(tmp_path)]
+    for number, states in enumerate(
+        ([], {"model": 3}, {"model": {"model.a": 1}}, {"ema_model": {"model.cond_obs_emb.weight": torch.zeros(2)}})
+    ):
+        paths.append(tmp_path / f"{number}.ckpt")
+        torch.save({"state_dicts": states}, paths[-1])
+    for path in paths:
+        assert str(path) in refused(job(pack, tmp_path / "out", "diffusion", init=path, trust_pickle=trust))
+        assert str(path) in refused(job(pack, tmp_path / "out", "act", init=path, trust_pickle=trust))
+
+
+DAMAGE = {  # of policy.json
+    "open braces": lambda told: "{" * 100_000,
+    "deep lists": lambda told: "[" * 100_000 + "]" * 100_000,
+    "a list": lambda told: "[]",
+    "empty": lambda told: "",
+    "nothing in it": lambda told: {},
+    "another format": lambda told: told | {"format": 99},
+    "settings a number": lambda told: told | {"settings": 3},
+    "dim a word": lambda told: told | {"settings": told["settings"] | {"dim": "wide"}},
+    "dim huge": lambda told: told | {"settings": told["settings"] | {"dim": 10**9}},
+    "another kind": lambda told: told | {"policy": "walker"},
+    "no cameras": lambda told: told | {"cameras": None},
+    "size a word": lambda told: told | {"image_size": "large"},
+    "unknown norm": lambda told: told | {"norm": "batch"},
+    "training a list": lambda told: told | {"training": []},
+    "starts numbers": lambda told: told | {"training": told["training"] | {"starts": [1]}},
+    "normaliser too short": lambda told: told | {"normalizer": told["normalizer"] | {"state": {"scale": [1], "offset": [0]}}},
+    "normaliser a number": lambda told: told | {"normalizer": {"state": 1}},
+    "no normaliser": lambda told: {k: v for k, v in told.items() if k != "normalizer"},
+}
+
+
+@pytest.mark.parametrize("kind", ["act", "diffusion"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_policy_is_refused_with_a_sentence(pack, small_policy, tmp_path, kind, damage):
+    shutil.copytree(small_policy[kind], tmp_path / "policy")
+    changed = DAMAGE[damage](json.loads((tmp_path / "policy" / "policy.json").read_text()))
+    (tmp_path / "policy" / "policy.json").write_text(changed if isinstance(changed, str) else json.dumps(changed))
+    assert str(tmp_path / "policy") in refused(job(pack, tmp_path / "out", kind, init=tmp_path / "policy"))
+    with pytest.raises(CapexError, match=str(tmp_path)):
+        load_policy(tmp_path / "policy", "cpu")
+
+
+def test_weights_that_are_not_the_policys_are_refused_with_a_sentence(pack, small_policy, tmp_path):
+    shutil.copytree(small_policy["act"], tmp_path / "policy")
+    place = tmp_path / "policy" / "model.safetensors"
+    weights = load_file(place)
+    for change, sentence in (
+        ({"action_head.weight": torch.zeros(2, 2)}, "'action_head.weight' is 2x2 in the file and 12x32 in the network"),
+        ({"more": torch.zeros(1)}, "'more' is 1 in the file and missing in the network"),
+        ({"action_head.bias": torch.full((12,), torch.inf)}, "not finite"),
+    ):
+        save_file(weights | change, place)
+        assert sentence in refused(job(pack, tmp_path / "out", init=tmp_path / "policy"))
+        with pytest.raises(CapexError, match=re.escape(sentence)):
+            load_policy(tmp_path / "policy", "cpu")
+    place.write_bytes(b"noise")
+    assert "cannot be read as .safetensors" in refused(job(pack, tmp_path / "out", init=tmp_path / "policy"))
 
 
 def test_a_dataset_as_capex_exports_it_is_what_training_reads(tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from capex.errors import CapexError
 from capex.store import TEMPORARY, read_json, whole_folder, write_json
@@ -45,7 +45,7 @@ def save(out: Path, step: int, trainer: Trainer, spec: PolicySpec, extra: Mappin
 
 def restore(place: Path, trainer: Trainer) -> None:
     """Put a trainer where the checkpoint was; weights, moments, counters and random generators continue as if nothing had happened."""
-    held = _load(place / "training.safetensors")
+    held = load_tensors(place / "training.safetensors")
     tensors = trainer.state_tensors()
     for k, tensor in enumerate(tensors):
         found = held.get(f"state.{k}")
@@ -59,7 +59,7 @@ def restore(place: Path, trainer: Trainer) -> None:
 
 def require_same(place: Path, spec: PolicySpec) -> None:
     """Refuse to continue on other data: what the checkpoint was trained on must be what is there now."""
-    held, now = PolicySpec.from_json(read_json(place / "policy.json")).as_json(), json.loads(json.dumps(spec.as_json()))
+    held, now = read_spec(place).as_json(), json.loads(json.dumps(spec.as_json()))
     same = all(held[k] == now[k] for k in ("cameras", "image_size", "state_names", "action_names", "normalizer", "instructions"))
     if not same or any(held["training"].get(k) != now["training"].get(k) for k in ("episodes", "frames", "starts")):
         raise CapexError(f"the dataset has changed since {place} was written; train into another --out")
@@ -101,15 +101,53 @@ def find(path: Path) -> Path:
 def load_policy_files(path: Path) -> tuple[PolicySpec, dict[str, Tensor]]:
     """The spec and the deployed weights of a checkpoint."""
     place = find(path)
-    return PolicySpec.from_json(read_json(place / "policy.json")), _load(place / "model.safetensors")
+    return read_spec(place), load_tensors(place / "model.safetensors")
+
+
+def load_network(path: Path) -> tuple[PolicySpec, nn.Module]:
+    """The deployed network of a checkpoint, with its spec."""
+    spec, weights = load_policy_files(path)
+    require_fit(str(path), spec, weights)
+    net = spec.network()
+    net.load_state_dict(weights)
+    return spec, net
+
+
+def require_fit(where: str, spec: PolicySpec, weights: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are not those of the network that the spec describes, before any memory is taken for it."""
+    try:
+        with torch.device("meta"):
+            wanted = {name: tuple(t.shape) for name, t in spec.network().state_dict().items()}
+    except RuntimeError as error:
+        raise CapexError(f"{where}: no network of this description can be built ({error}); use another checkpoint") from None
+    given = {name: tuple(t.shape) for name, t in weights.items()}
+    for name in sorted({*wanted, *given}):
+        if given.get(name) != wanted.get(name):
+            there, right = ("x".join(map(str, s[name])) or "a number" if name in s else "missing" for s in (given, wanted))
+            raise CapexError(f"{where}: the weights do not fit the network; '{name}' is {there} in the file and {right} in the network")
+    broken = [name for name, t in weights.items() if not bool(t.float().isfinite().all())]
+    if broken:
+        raise CapexError(f"{where} holds weights that are not finite ('{broken[0]}'); use another checkpoint")
+
+
+def read_spec(place: Path) -> PolicySpec:
+    """What the policy of a checkpoint is; a damaged description is refused with a sentence."""
+    path = place / "policy.json"
+    try:
+        return PolicySpec.from_json(read_json(path))
+    except CapexError as error:
+        raise CapexError(f"{place} holds no policy that can be used: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, OSError) as error:
+        raise CapexError(f"{path} describes no policy ({type(error).__name__}: {error}); use another checkpoint") from None
 
 
 def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
     save_file({name: t.detach().to("cpu").contiguous() for name, t in tensors.items()}, path)
 
 
-def _load(path: Path) -> dict[str, Tensor]:
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file; a damaged one is refused with a sentence."""
     try:
         return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise CapexError(f"{path} cannot be read ({error}); use another checkpoint") from None
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise CapexError(f"{path} cannot be read as .safetensors ({error}); use another file") from None

@@ -23,7 +23,7 @@ from capex import worlds
 from capex.campaign.names import parse_names
 from capex.errors import CapexError
 from capex.run import load_chain
-from capex.store import Chain, Run, open_run, read_json
+from capex.store import Chain, Run, open_run
 from capex.students import checkpoint
 from capex.students.policy import Episode, Policy, make_policy
 from capex.students.rollouts import Plan, Seen, work
@@ -34,6 +34,7 @@ from capex.worlds import Spec
 SLOTS = 64  # episodes that advance together at most
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
 UNTRAINED = "untrained"
+SEED_MOST = 10**12  # an episode's seed is made of this one and its start, and must fit into 63 bits
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _left(job: Rollouts, chain: Chain) -> list[int]:
 def _opened(job: Rollouts) -> tuple[Path, PolicySpec, Spec]:
     """The checkpoint, what it is, and the world; everything that does not fit together is refused."""
     place = checkpoint.find(job.checkpoint)
-    spec = PolicySpec.from_json(read_json(place / "policy.json"))
+    spec = checkpoint.read_spec(place)
     if len(parse_names(job.name)) != 1:
         raise CapexError(f"'{job.name}' names several tasks; a policy is evaluated on one at a time")
     return place, spec, _check(job, spec)
@@ -130,9 +131,7 @@ def _load(job: Rollouts, place: Path, spec: PolicySpec) -> Policy:
     import torch
 
     torch.manual_seed(job.seed)
-    net = spec.network()
-    if not job.untrained:
-        net.load_state_dict(checkpoint.load_policy_files(place)[1])
+    net = spec.network() if job.untrained else checkpoint.load_network(place)[1]
     return make_policy(spec, net, job.device, batch=SLOTS)
 
 
@@ -156,6 +155,8 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
         raise CapexError(
             f"{len(seen)} of the starts were trained on (first: {seen[0]}); take others, such as --starts 1000:1050, or add --allow-seen"
         )
+    if not 0 <= job.seed <= SEED_MOST:
+        raise CapexError(f"--seed is {job.seed}; it must be from 0 to {SEED_MOST}")
     if job.parallel < 0:
         raise CapexError(f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core")
     require_name("--arm", arm_of(job, spec))

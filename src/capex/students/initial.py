@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from capex.errors import CapexError
@@ -35,25 +36,24 @@ class Beginning:
         adapted = replace(spec, settings=self.settings, norm=self.norm, initialisation=self.words, training=training)
         if self.normalizer is not None:
             adapted = replace(adapted, normalizer=replace(self.normalizer, statistics=spec.normalizer.statistics))
-        fresh = adapted.network().state_dict()
-        weights = dict(self.weights)
-        if "instructions.weight" in fresh:
-            weights["instructions.weight"] = self._rows(fresh["instructions.weight"], adapted.instructions)
-        wrong = [k for k, v in fresh.items() if k not in weights or weights[k].shape != v.shape]
-        if wrong or set(weights) - set(fresh):
-            name = wrong[0] if wrong else sorted(set(weights) - set(fresh))[0]
-            raise CapexError(
-                f"--init does not fit this dataset and these settings: '{name}' differs in shape; use the settings it was made with"
-            )
+        try:
+            adapted.require_sound()
+        except ValueError as error:
+            raise CapexError(f"--init does not go with this dataset: {error}") from None
+        weights = {name: tensor.float() for name, tensor in self.weights.items()}
+        if isinstance(adapted.settings, DiffusionSettings):
+            weights["instructions.weight"] = self._rows(weights.get("instructions.weight"), adapted)
+        checkpoint.require_fit("--init does not go with this dataset and these settings", adapted, weights)
         return adapted, weights
 
-    def _rows(self, fresh: Tensor, instructions: tuple[str, ...]) -> Tensor:
-        """An instruction keeps its embedding; one that is new begins at the mean of the old ones."""
-        held = self.weights.get("instructions.weight")
+    def _rows(self, held: Tensor | None, spec: PolicySpec) -> Tensor:
+        """An instruction keeps its embedding; one that is new begins at the mean of the old ones, or without any at random."""
+        assert isinstance(spec.settings, DiffusionSettings)
+        shape = (len(spec.instructions) + 1, spec.settings.language)
         if held is None or not self.instructions:
-            return fresh
-        rows = held[: len(self.instructions)].mean(dim=0, keepdim=True).expand_as(fresh).clone()
-        for k, text in enumerate(instructions):
+            return 0.02 * torch.randn(shape, generator=torch.Generator().manual_seed(int(spec.training["seed"])))
+        rows = held[: len(self.instructions)].mean(dim=0, keepdim=True).repeat(shape[0], 1)
+        for k, text in enumerate(spec.instructions):
             if text in self.instructions:
                 rows[k] = held[self.instructions.index(text)]
         return rows
@@ -63,12 +63,15 @@ def read(path: Path, settings: Settings, demonstrations: Demonstrations, *, trus
     """Open what --init names."""
     if path.is_dir():
         held, weights = checkpoint.load_policy_files(path)
+        checkpoint.require_fit(str(path), held, weights)
         if policy_name(held.settings) != policy_name(settings):
             raise CapexError(f"{path} is a policy of kind {held.policy}; --policy {policy_name(settings)} was asked for")
         _same_inputs(path, held, demonstrations)
         words = f"fine-tuned from a policy of ours ({held.training.get('steps', '?')} steps)"
         starts = tuple(held.training.get("starts", ()))
         return Beginning(_mixed(path, held.settings, settings), weights, held.normalizer, held.norm, words, held.instructions, starts)
+    if not path.is_file():
+        raise CapexError(f"--init {path}: there is no such file or folder; give a policy of `capex train`, or RoboCasa365's checkpoint")
     if not isinstance(settings, DiffusionSettings):
         raise CapexError(f"{path} is a file; only Diffusion Policy begins from one (RoboCasa365's checkpoint): add --policy diffusion")
     loaded = robocasa.read(path, settings, demonstrations.cameras, trust_pickle=trust_pickle)

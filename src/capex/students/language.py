@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from capex.errors import CapexError
+from capex.students.npz import read_npz
 
 Vectors = npt.NDArray[np.float32]
+FILE_MAX = 2**30  # bytes, unpacked: 300 thousand instructions
 
 
 def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
@@ -23,7 +26,7 @@ def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
     if path.is_dir():
         from capex.students.clip import embed
 
-        table: Mapping[str, Vectors] = embed(path, instructions)
+        table: Mapping[str, npt.NDArray[Any]] = embed(path, instructions)
     else:
         table = _read_file(path)
     missing = [i for i in instructions if i not in table]
@@ -31,7 +34,10 @@ def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
         raise CapexError(
             f"{path} has no embedding of '{missing[0]}' ({len(missing)} of {len(instructions)} are missing); add them to the file"
         )
-    vectors = np.stack([np.asarray(table[i], dtype=np.float32).reshape(-1) for i in instructions])
+    try:
+        vectors = np.stack([np.asarray(table[i], dtype=np.float32).reshape(-1) for i in instructions])
+    except (TypeError, ValueError) as error:
+        raise CapexError(f"{path} holds embeddings that are no rows of {size} numbers ({error})") from None
     if vectors.shape[1] != size:
         raise CapexError(f"{path} holds embeddings of {vectors.shape[1]} numbers; the policy takes {size} (setting language)")
     if not np.all(np.isfinite(vectors)):
@@ -49,15 +55,24 @@ def write(path: Path, table: Mapping[str, Vectors]) -> None:
         np.savez(path, instructions=np.array(list(table)), embeddings=np.stack(list(table.values())))
 
 
-def _read_file(path: Path) -> Mapping[str, Vectors]:
+def _read_file(path: Path) -> Mapping[str, npt.NDArray[Any]]:
     if not path.is_file():
         raise CapexError(f"there is no file of instruction embeddings {path}")
     if path.suffix == ".safetensors":
+        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        return load_file(path)
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CapexError(
+                f"{path} cannot be read as .safetensors ({error}); write it in float32 with capex.students.language.write"
+            ) from None
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return dict(zip((str(i) for i in archive["instructions"]), archive["embeddings"], strict=True))
-    except (KeyError, ValueError, OSError) as error:
-        raise CapexError(f"{path} holds no embeddings ({error}); it needs the arrays 'instructions' and 'embeddings'") from None
+        arrays = read_npz(path, FILE_MAX)
+    except CapexError as error:
+        raise CapexError(f"{path} holds no embeddings: {error}; give an .npz or a .safetensors file") from None
+    texts, rows = arrays.get("instructions"), arrays.get("embeddings")
+    if texts is None or rows is None or texts.ndim != 1 or texts.dtype.kind != "U" or rows.ndim != 2 or len(texts) != len(rows):
+        raise CapexError(f"{path} holds no embeddings: it needs the arrays 'instructions' (n texts) and 'embeddings' (n, size)")
+    return dict(zip((str(t) for t in texts), rows, strict=True))

@@ -18,11 +18,11 @@ import torch
 from capex.errors import CapexError
 from capex.students import checkpoint
 from capex.students.act import ACT, Ensembler
+from capex.students.device import choose_device, prepare
 from capex.students.diffusion import Diffusion
 from capex.students.runner import Runner
-from capex.students.settings import ActSettings, DiffusionSettings
+from capex.students.settings import SEED_MAX, ActSettings, DiffusionSettings
 from capex.students.spec import PolicySpec
-from capex.students.train import choose_device
 
 Action = npt.NDArray[np.float64]
 Observation = Mapping[str, Any]
@@ -48,9 +48,7 @@ class Policy:
     def __init__(self, spec: PolicySpec, net: ACT | Diffusion, device: str = "auto", *, graphed: bool = True, batch: int = 0):
         self.spec = spec
         self._device = choose_device(device)
-        if self._device.type == "cuda":
-            torch.cuda.set_device(self._device)  # kernels and graphs go to the current one
-            torch.set_float32_matmul_precision("high")
+        prepare(self._device)
         self._runner = Runner(spec, net.to(self._device), self._device, graphed=graphed, batch=batch)
         self._episode: Episode | None = None
 
@@ -70,6 +68,8 @@ class Policy:
 
     def begin(self, seed: int = 0) -> Episode:
         """The memory of a new episode, for `act_many`. A seed fixes what is random in it."""
+        if not 0 <= seed <= SEED_MAX:
+            raise CapexError(f"the seed of an episode is {seed}; it must be from 0 to {SEED_MAX}")
         return Episode(self.spec.settings, seed)
 
     def act_many(self, episodes: Sequence[Episode], observations: Sequence[Observation]) -> list[Action]:
@@ -131,7 +131,7 @@ class Policy:
             given = [given[n] for n in names]
         try:
             state = np.asarray(given, dtype=np.float32)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             state = np.full(0, np.nan, dtype=np.float32)
         if state.shape != (len(names),) or not np.all(np.isfinite(state)):
             raise CapexError(f"the observation's state must be {len(names)} finite numbers: {', '.join(names)}")
@@ -144,13 +144,7 @@ class Policy:
 
 def load_policy(path: Path | str, device: str = "auto") -> Policy:
     """The policy of a checkpoint, or of a training folder's last one."""
-    spec, weights = checkpoint.load_policy_files(Path(path))
-    net = spec.network()
-    try:
-        net.load_state_dict(weights)
-    except RuntimeError as error:
-        raise CapexError(f"{path}: the weights do not fit policy.json ({str(error).splitlines()[-1].strip()})") from None
-    return make_policy(spec, net, device)
+    return make_policy(*checkpoint.load_network(Path(path)), device)
 
 
 def make_policy(spec: PolicySpec, net: torch.nn.Module, device: str = "auto", *, batch: int = 0) -> Policy:

@@ -129,6 +129,9 @@ def load_backbone(net: ResNet18, path: Path) -> None:
             f"{path} does not fit a ResNet-18 of width {net.conv1.out_channels}: {len(wrong)} entries differ, first {wrong[0]}; give "
             "torchvision's resnet18 state dict"
         )
+    broken = [k for k in wanted if not bool(kept[k].float().isfinite().all())]
+    if broken:
+        raise CapexError(f"{path} holds weights that are not finite ('{broken[0]}')")
     net.load_state_dict({k: kept[k] for k in wanted}, strict=net.films is None)
 
 
@@ -136,14 +139,15 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Named tensors from a .safetensors file or a plain torch state dict; nothing in the file is executed."""
     if not path.is_file():
         raise CapexError(f"there is no weights file {path}")
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            loaded = load_file(path)
+        else:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a foreign file may fail in many ways; all of them mean the same to the user
         raise CapexError(f"{path} is no plain state dict ({type(error).__name__}); save tensors only, or use .safetensors") from None
-    if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
+    if not isinstance(loaded, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in loaded.items()):
         raise CapexError(f"{path} holds no state dict: names with tensors are expected")
     return loaded

@@ -32,6 +32,8 @@ from capex.students.settings import DiffusionSettings
 
 CAMERAS = {"left": "robot0_agentview_left", "right": "robot0_agentview_right", "wrist": "robot0_eye_in_hand"}
 STATE = ("robot0_base_to_eef_pos", "robot0_base_to_eef_quat", "robot0_gripper_qpos")
+# What reading a damaged or foreign file may raise.
+FAULTS = (KeyError, EOFError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, RuntimeError, OSError)
 STORAGES = {
     "FloatStorage": torch.float32,
     "DoubleStorage": torch.float64,
@@ -121,15 +123,21 @@ def read_payload(path: Path, *, trust_pickle: bool = False) -> dict[str, Any]:
     if not path.is_file():
         raise CapexError(f"there is no checkpoint {path}")
     if trust_pickle:
-        held = torch.load(path, map_location="cpu", weights_only=False)
+        try:
+            held = torch.load(path, map_location="cpu", weights_only=False)
+        except Exception as error:  # a foreign file may fail in many ways; all of them mean the same to the user
+            why = str(error).partition("\n")[0]
+            raise CapexError(f"{path} cannot be unpickled ({type(error).__name__}: {why})") from None
         return held if isinstance(held, dict) else {}
     try:
         with zipfile.ZipFile(path) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise CapexError(f"{path} is no torch archive: those are not compressed")
             place = next((n for n in archive.namelist() if n.endswith("/data.pkl")), None)
             if place is None:
                 raise CapexError(f"{path} is no torch archive: it holds no data.pkl")
             loaded = SafeReader(io.BytesIO(archive.read(place)), archive, place.removesuffix("/data.pkl")).load()
-    except (zipfile.BadZipFile, pickle.UnpicklingError, KeyError, EOFError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (zipfile.BadZipFile, pickle.UnpicklingError, *FAULTS) as error:
         raise CapexError(
             f"{path} cannot be read safely ({type(error).__name__}: {error}); for a file you made yourself, --trust-pickle"
         ) from None
@@ -144,15 +152,20 @@ def read(path: Path, settings: DiffusionSettings, cameras: Sequence[str], *, tru
     states = payload.get("state_dicts")
     if not isinstance(states, Mapping) or not ({"ema_model", "model"} & set(states)):
         raise CapexError(f"{path} has no state_dicts with a model; RoboCasa365's checkpoint has ema_model and model")
-    held: Mapping[str, Tensor] = states.get("ema_model") or states["model"]
+    held = states.get("ema_model") or states.get("model")
+    if not isinstance(held, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in held.items()):
+        raise CapexError(f"{path} has a model that is no state dict; names with tensors are expected")
     unknown = [c for c in cameras if c not in CAMERAS]
     if unknown:
         raise CapexError(f"RoboCasa365's policy sees {', '.join(CAMERAS)}; the dataset's camera '{unknown[0]}' has no counterpart there")
-    weights = {name: held[name] for name in held if name.startswith("model.") and _ours(name)}
-    for k, camera in enumerate(cameras):
-        weights |= _camera(held, f"obs_encoder.obs_nets.{CAMERAS[camera]}_image", f"cameras.{k}", path)
-    weights["model.cond_obs_emb.weight"] = _reordered(held["model.cond_obs_emb.weight"], payload.get("cfg"), cameras, settings)
-    return Loaded({k: v.float().clone() for k, v in weights.items()}, _normalizer(held, path))
+    try:
+        weights = {name: held[name] for name in held if name.startswith("model.") and _ours(name)}
+        for k, camera in enumerate(cameras):
+            weights |= _camera(held, f"obs_encoder.obs_nets.{CAMERAS[camera]}_image", f"cameras.{k}", path)
+        weights["model.cond_obs_emb.weight"] = _reordered(held["model.cond_obs_emb.weight"], payload.get("cfg"), cameras, settings)
+        return Loaded({k: v.float().clone() for k, v in weights.items()}, _normalizer(held, path))
+    except FAULTS as error:
+        raise CapexError(f"{path} is not laid out as RoboCasa365's checkpoint ({type(error).__name__}: {error})") from None
 
 
 def _ours(name: str) -> bool:

@@ -6,6 +6,7 @@ A sum rounds differently in batches of different sizes, and a rollout is chaotic
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -31,10 +32,15 @@ class Runner:
     @torch.no_grad()
     def __call__(self, images: Tensor, states: Tensor, words: Tensor, noise: Tensor | None) -> Tensor:
         """images (B, steps, cameras, H, W, 3) uint8, states (B, steps, S), words (B,), noise (1 + steps, B, horizon, A) for diffusion."""
+        # Each thread has a current device of its own, and a server answers in threads.
+        with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
+            return self._run(images, states, words, noise)
+
+    def _run(self, images: Tensor, states: Tensor, words: Tensor, noise: Tensor | None) -> Tensor:
         most = self._sizes[-1] if self._device.type == "cuda" else 1
         if len(images) > most:
             parts = [slice(k, k + most) for k in range(0, len(images), most)]
-            return torch.cat([self(images[p], states[p], words[p], None if noise is None else noise[:, p]) for p in parts])
+            return torch.cat([self._run(images[p], states[p], words[p], None if noise is None else noise[:, p]) for p in parts])
         inputs = [images, states, words] if noise is None else [images, states, words, noise]
         if not self._graphed:
             return self._forward([t.to(self._device) for t in inputs]).cpu()

@@ -16,7 +16,6 @@ import base64
 import io
 import json
 import threading
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,10 +24,12 @@ from typing import Any
 import numpy as np
 
 from capex.errors import CapexError
+from capex.students.npz import read_npz
 from capex.students.policy import Policy
+from capex.students.settings import SEED_MAX
 
 HOST = "127.0.0.1"
-BODY_MAX = 64 * 1024 * 1024
+BODY_MAX = 64 * 1024 * 1024  # as it is sent, and unpacked
 
 
 class Server:
@@ -59,8 +60,8 @@ class Server:
         with self._lock:
             if path == "/reset":
                 seed = _object(body or b"{}").get("seed", 0)
-                if not isinstance(seed, int):
-                    raise CapexError(f"seed is {json.dumps(seed)}; it must be a whole number")
+                if type(seed) is not int or not 0 <= seed <= SEED_MAX:
+                    raise CapexError(f"seed must be a whole number from 0 to {SEED_MAX}")
                 self._policy.reset(seed)
                 return {"ok": True}
             if path == "/act":
@@ -96,7 +97,7 @@ class Server:
             if len(raw) != size * size * 3:
                 raise CapexError(f"image '{camera}' has {len(raw)} bytes; raw RGB of {size}x{size} has {size * size * 3}")
             images[str(camera)] = np.frombuffer(raw, dtype=np.uint8).reshape(size, size, 3)
-        return {"images": images, "state": given.get("state"), "instruction": given.get("instruction", "")}
+        return {"images": images, "state": given.get("state"), "instruction": _text(given.get("instruction", ""))}
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -104,6 +105,8 @@ def _object(body: bytes) -> dict[str, Any]:
         given = json.loads(body)
     except ValueError as error:
         raise CapexError(f"the body is no JSON: {error}") from None
+    except RecursionError:
+        raise CapexError("the body is JSON that is nested too deeply") from None
     if not isinstance(given, dict):
         raise CapexError("the body must be a JSON object, for /act with images, state and instruction")
     return given
@@ -111,12 +114,18 @@ def _object(body: bytes) -> dict[str, Any]:
 
 def _from_npz(body: bytes) -> dict[str, Any]:
     try:
-        with np.load(io.BytesIO(body), allow_pickle=False) as archive:
-            images = {name[len("image_") :]: archive[name] for name in archive.files if name.startswith("image_")}
-            words = str(archive["instruction"]) if "instruction" in archive.files else ""
-            return {"images": images, "state": archive["state"], "instruction": words}
-    except (ValueError, KeyError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise CapexError(f"the body is no .npz with image_CAMERA, state and instruction ({error})") from None
+        arrays = read_npz(io.BytesIO(body), BODY_MAX)
+    except CapexError as error:
+        raise CapexError(f"the body is no .npz with image_CAMERA, state and instruction: {error}") from None
+    images = {name.removeprefix("image_"): array for name, array in arrays.items() if name.startswith("image_")}
+    words = arrays.get("instruction", np.array(""))
+    return {"images": images, "state": arrays.get("state"), "instruction": _text(words.item() if words.ndim == 0 else None)}
+
+
+def _text(instruction: object) -> str:
+    if not isinstance(instruction, str):
+        raise CapexError("the instruction must be text")
+    return instruction
 
 
 def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
@@ -135,7 +144,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 size = int(self.headers.get("Content-Length", "0"))
             except ValueError:
                 size = -1
-            if not 0 <= size <= BODY_MAX:
+            if not 0 <= size <= BODY_MAX or "Transfer-Encoding" in self.headers:
                 self.close_connection = True
                 self._reply(413, {"error": f"the body may have at most {BODY_MAX} bytes, and its length must be given"})
                 return
@@ -144,12 +153,17 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 self._reply(200, server.answer(self.path, self.headers.get("Content-Type", ""), body))
             except CapexError as error:
                 self._reply(400, {"error": str(error)})
+            except Exception as error:  # a client that waits for its next action must hear of it
+                self.close_connection = True
+                self._reply(500, {"error": f"the server failed: {type(error).__name__}: {error}"})
 
         def _reply(self, status: int, value: dict[str, Any]) -> None:
             content = json.dumps(value).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
+            if self.close_connection:
+                self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(content)
 

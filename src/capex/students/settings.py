@@ -18,6 +18,7 @@ BackboneNorm = Literal["auto", "frozen", "group"]
 Schedule = Literal["constant", "cosine"]
 Precision = Literal["auto", "fp32", "bf16"]
 Still = Literal["keep", "drop"]
+SEED_MAX = 2**63 - 1  # what torch's generators take
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ActSettings:
     beta2: float = 0.999
     clip_norm: float = 10.0
     ema_power: float = 0.0  # 0: no average; the last weights are what is evaluated
-    precision: Precision = "auto"  # auto: bf16 matrix work on a GPU, fp32 elsewhere
+    precision: Precision = "auto"  # auto: bf16 matrix work on a CUDA GPU, fp32 elsewhere; bf16 on a CPU is refused
     still: Still = "keep"  # drop: leave out frames in which nothing moves and nothing new is commanded
 
     @property

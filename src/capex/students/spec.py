@@ -67,10 +67,10 @@ class PolicySpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PolicySpec:
-        """From policy.json."""
+        """From policy.json; ValueError, KeyError or TypeError where it holds something else."""
         if data.get("format") != FORMAT:
             raise CapexError(f"the policy is of format {data.get('format')}; this version reads {FORMAT}")
-        return cls(
+        spec = cls(
             make_settings(data["policy"], data["settings"]),
             tuple(data["cameras"]),
             int(data["image_size"]),
@@ -84,3 +84,19 @@ class PolicySpec:
             data["initialisation"],
             data["training"],
         )
+        spec.require_sound()
+        return spec
+
+    def require_sound(self) -> None:
+        """ValueError where the parts contradict each other."""
+        sizes = {"image": 3, "state": len(self.state_names), "action": len(self.action_names)}
+        for name, size in sizes.items():
+            affine = getattr(self.normalizer, name)
+            if affine.scale.shape != (size,) or affine.offset.shape != (size,):
+                raise ValueError(f"the normaliser of {name} has {affine.scale.size} numbers; {size} would be right")
+        if self.norm not in ("frozen", "group") or self.image_size < 1 or not isinstance(self.training, Mapping):
+            raise ValueError("norm, image_size or training is something else than this version writes")
+        if not all(isinstance(text, str) for text in (*self.cameras, *self.state_names, *self.action_names, *self.instructions)):
+            raise ValueError("a name is no text")
+        if not all(isinstance(start, (list, tuple)) and len(start) == 4 for start in self.training.get("starts", ())):
+            raise ValueError("a start that it was trained on is not world, task, start and seed")

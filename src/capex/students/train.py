@@ -17,10 +17,11 @@ from capex.students import checkpoint, curves, data, language, normalizer
 from capex.students.act import ACT
 from capex.students.batches import Batches
 from capex.students.data import Demonstrations
+from capex.students.device import choose_device, prepare, working_dtype
 from capex.students.diffusion import Diffusion
 from capex.students.graph import Stepper
 from capex.students.resnet import load_backbone
-from capex.students.settings import ActSettings, DiffusionSettings, Settings, policy_name
+from capex.students.settings import SEED_MAX, ActSettings, DiffusionSettings, Settings, policy_name
 from capex.students.spec import PolicySpec
 from capex.students.trainer import LOG_EVERY, Trainer
 
@@ -75,25 +76,6 @@ class Progress:
     steps_per_s: float
 
 
-def choose_device(name: str) -> torch.device:
-    """cuda when there is one, else the CPU; a wrong or missing device is refused."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise CapexError(f"there is no device '{name}'; valid: auto, cpu, cuda, cuda:1, mps") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise CapexError(f"--device {name}: torch sees no CUDA device here; use --device cpu, or install a CUDA build of torch")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise CapexError(f"--device {name}: there are {torch.cuda.device_count()} CUDA devices here, counted from 0")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise CapexError("--device mps: torch sees no Apple GPU here; use --device cpu")
-    if device.type not in ("cpu", "cuda", "mps"):
-        raise CapexError(f"--device {name}: students run on cpu, cuda and mps")
-    return device
-
-
 def train(job: Job, report: Callable[[Progress], None] = lambda _: None, announce: Callable[[str], None] = lambda _: None) -> Path:
     """Train or continue; returns the last checkpoint."""
     return train_together([job], report, announce)[0]
@@ -108,8 +90,12 @@ def train_together(
     for name, value in (("steps", jobs[0].steps), ("save-every", jobs[0].save_every)):
         if value < 1:
             raise CapexError(f"--{name} is {value}; it must be at least 1")
+    for job in jobs:
+        if not 0 <= job.seed <= SEED_MAX:
+            raise CapexError(f"--seed is {job.seed}; it must be from 0 to {SEED_MAX}")
     device = choose_device(jobs[0].device)
     for job in jobs:
+        working_dtype(job.settings.precision, device)
         _require_ours(job)
     held = [max(checkpoint.steps(job.out), default=0) for job in jobs]
     if len(set(held)) > 1:
@@ -117,9 +103,8 @@ def train_together(
     first = held[0]
     if first >= jobs[0].steps:
         return [checkpoint.path_of(job.out, first) for job in jobs]
+    prepare(device)
     if device.type == "cuda":
-        torch.cuda.set_device(device)  # kernels and graphs go to the current one
-        torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
     running: list[Running] = []
     try:
@@ -132,7 +117,7 @@ def train_together(
                 checkpoint.require_same(checkpoint.path_of(r.job.out, first), r.spec)
                 checkpoint.restore(checkpoint.path_of(r.job.out, first), r.trainer)
             announce(f"continuing at step {first}")
-        return _run(running, stepper, first, report)
+        return _run(running, stepper, first, report, announce)
     finally:
         for r in running:
             r.trainer.batches.close()
@@ -173,7 +158,9 @@ def _begin(job: Job, device: torch.device, announce: Callable[[str], None]) -> R
     return Running(job, spec, Trainer(net, spec.settings, batches, job.steps, device))
 
 
-def _run(running: Sequence[Running], stepper: Stepper, first: int, report: Callable[[Progress], None]) -> list[Path]:
+def _run(
+    running: Sequence[Running], stepper: Stepper, first: int, report: Callable[[Progress], None], announce: Callable[[str], None]
+) -> list[Path]:
     job, parts = running[0].job, running[0].trainer.parts
     lines = [curves.Curve(r.job.out / "curve.csv", parts, first) for r in running]
     save_at = {job.steps, *job.keep, *range(job.save_every, job.steps, job.save_every)}
@@ -202,7 +189,10 @@ def _run(running: Sequence[Running], stepper: Stepper, first: int, report: Calla
                 checkpoint.prune(r.job.out, r.job.keep)
             mark = time.perf_counter()
     for r, curve in zip(running, lines, strict=True):
-        curve.draw(r.job.out / "curve.png", f"{r.spec.policy}, {r.spec.training['episodes']} demonstrations, seed {r.job.seed}")
+        try:
+            curve.draw(r.job.out / "curve.png", f"{r.spec.policy}, {r.spec.training['episodes']} demonstrations, seed {r.job.seed}")
+        except ImportError:  # a machine that only trains does without it
+            announce(f"{r.job.out / 'curve.png'} was not drawn because matplotlib is not installed; the numbers are in curve.csv")
     return [checkpoint.path_of(r.job.out, job.steps) for r in running]
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from capex.students.act import ACT
 from capex.students.batches import Batches
+from capex.students.device import working_dtype
 from capex.students.diffusion import Diffusion
 from capex.students.settings import ActSettings, DiffusionSettings, Settings
 
@@ -29,10 +30,12 @@ PARTS = {"act": ("loss", "l1", "kl"), "diffusion": ("loss",)}
 class Trainer:
     """Holds the network, the optimiser and the step counter. `one` runs a step; nothing in it waits for the device."""
 
-    def __init__(self, net: ACT | Diffusion, settings: Settings, batches: Batches, steps: int, device: torch.device):
+    def __init__(
+        self, net: ACT | Diffusion, settings: Settings, batches: Batches, steps: int, device: torch.device, dtype: torch.dtype | None = None
+    ):
         self.net, self.settings, self.batches, self.device = net, settings, batches, device
-        bf16 = settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")
-        self._worker = rounded_copy(net) if bf16 else net
+        dtype = dtype or working_dtype(settings.precision, device)
+        self._worker = net if dtype == torch.float32 else copy_in(dtype, net)
         self.done = torch.zeros((), dtype=torch.int64, device=device)
         self.log = torch.zeros((LOG_EVERY, len(self.parts)), device=device)
         self._rates = torch.from_numpy(learning_rates(settings, steps)).to(device)
@@ -50,7 +53,7 @@ class Trainer:
             }
         twins = {id(p): q for p, q in zip(net.parameters(), self._worker.parameters(), strict=True)}
         self._working: list[Tensor] = [twins[id(p)] for p in self.parameters]
-        self._rounded = pooled(self._working) if bf16 else self._weights
+        self._rounded = self._weights if self._worker is net else pooled(self._working)
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []
         self._average = pooled(self.average) if self.average else None
         self._keep = torch.from_numpy(average_shares(settings, steps)).to(device) if self.average else None
@@ -125,11 +128,11 @@ def pooled(tensors: Sequence[Tensor]) -> Tensor:
     return pool
 
 
-def rounded_copy(net: ACT | Diffusion) -> ACT | Diffusion:
-    """The network with its parameters, not its tables, in bf16."""
+def copy_in(dtype: torch.dtype, net: ACT | Diffusion) -> ACT | Diffusion:
+    """The network with its parameters, not its tables, in another type."""
     twin = copy.deepcopy(net)
     for p in twin.parameters():
-        p.data = p.data.to(torch.bfloat16)
+        p.data = p.data.to(dtype)
     return twin
 
 
