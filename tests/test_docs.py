@@ -34,7 +34,7 @@ from capex.export.frames import ANNOTATIONS
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "capex"
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-NOT_RUN_AT_MOST = 1
+NOT_RUN_AT_MOST = 0
 FENCE = re.compile(r"(?:^<!-- (?P<comment>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 FOREIGN_FLAGS = {"--no-deps"}  # pip's
