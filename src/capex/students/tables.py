@@ -5,11 +5,6 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from capex import report
-from capex.report.data import load
-from capex.report.sections.students import students_table
-from capex.report.sources import group
-from capex.report.students import cells
 from capex.run import load_chain
 from capex.stats import wilson
 from capex.store import find_run, write_bytes
@@ -33,6 +28,12 @@ def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
 
 def study_tables(out: Path) -> list[Path]:
     """Write table.md and the report of a study's rollouts, without film strips: `capex report` adds them."""
+    from capex import report  # here: a machine that only evaluates needs none of what the report draws with
+    from capex.report.data import load
+    from capex.report.sections.students import students_table
+    from capex.report.sources import group
+    from capex.report.students import cells
+
     data = load([out / "rollouts"])
     sources, _ = group(data)
     said = "".join(f"\n{problem}\n" for problem in data.problems)
