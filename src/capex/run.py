@@ -22,7 +22,7 @@ from capex.memory.record import EpisodeRecord, from_json, require_count, require
 from capex.models.exchanges import LOG, read_log
 from capex.store import EPISODES, Chain, check_steps, find_run, read_json, read_steps
 
-TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "unix_time")
+TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,40 @@ def _without_collecting() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A run that a fork began with, as the fork's manifest tells of it; what is garbled there counts as not told."""
+
+    run: str
+    changed: Mapping[str, Any]  # a setting by its path, as in arms.capex.tau -> what it was
+    episodes: Mapping[str, frozenset[Any]]  # chain -> the starts of its episodes then
+    invalid: Mapping[str, frozenset[Any]] | None  # chain -> the folders of its invalidated attempts; None: older forks do not tell
+
+
+def origins(manifest: Mapping[str, Any]) -> list[Origin]:
+    """The runs that a run descends from by forks, the nearest first."""
+    found = []
+    told = manifest.get("forked_from")
+    while isinstance(told, Mapping):
+        changed = told.get("changed")
+        settings = [c for c in changed if isinstance(c, Mapping) and "name" in c] if isinstance(changed, list) else []
+        found.append(
+            Origin(
+                run=str(told.get("run", "another run")),
+                changed={str(c["name"]): c.get("before") for c in settings},
+                episodes=_listed(told.get("episodes"), int),
+                invalid=_listed(told["invalid"], str) if "invalid" in told else None,
+            )
+        )
+        told = told.get("forked_from")
+    return found
+
+
+def _listed(told: Any, kind: type) -> dict[str, frozenset[Any]]:
+    lists = told.items() if isinstance(told, Mapping) else ()
+    return {chain: frozenset(x for x in held if type(x) is kind) for chain, held in lists if isinstance(held, list)}
 
 
 @_without_collecting()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from capex.campaign.manifest import disown
 from capex.campaign.names import starts_text
 from capex.campaign.settings import resolve
 from capex.errors import CapexError, DamagedFile
@@ -47,7 +48,7 @@ def repair(path: Path, *, dry_run: bool = False) -> list[MovedAside]:
             except CapexError as error:
                 raise CapexError(f"{path} cannot be repaired while it is written: {error}") from None
         found = [(chain, damage) for chain in chains for damage in find_damage(chain)]
-        return [MovedAside(d.path, None if dry_run else _move_aside(chain, d), d.reason) for chain, d in found]
+        return [MovedAside(d.path, None if dry_run else _move_aside(run, chain, d), d.reason) for chain, d in found]
 
 
 def find_damage(chain: Chain) -> list[Damaged]:
@@ -64,7 +65,8 @@ def find_damage(chain: Chain) -> list[Damaged]:
     return sorted(found, key=lambda d: d.path)
 
 
-def _move_aside(chain: Chain, damage: Damaged) -> Path:
+def _move_aside(run: Run, chain: Chain, damage: Damaged) -> Path:
+    disown(run, damage.path)
     place = chain.move_aside(damage.path)
     if damage.start is not None and _readable(log := place / EXCHANGES):
         times = place / EXCHANGE_TIMES
