@@ -111,10 +111,11 @@ def _taken(ledger: Mapping[str, Any], seconds: float) -> Taken:
     usd = None
     if low is not None:
         exact = Decimal(str(low))
-        usd = exact, exact + Decimal(str(ledger.get("held_usd", 0)))
+        usd = exact, exact + Decimal(str(ledger.get("held_usd") or 0))
     tokens = ledger.get("tokens")
+    usage = Usage(**{f.name: tokens.get(f.name, 0) for f in fields(Usage)}) if isinstance(tokens, Mapping) else None
     requests = int(ledger.get("requests", 0))
-    return Taken(requests, int(ledger.get("attempts", requests)), usd, Usage(**tokens) if isinstance(tokens, Mapping) else None, seconds)
+    return Taken(requests, int(ledger.get("attempts", requests)), usd, usage, seconds)
 
 
 def _difference(books: Taken, records: Taken) -> Taken:

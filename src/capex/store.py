@@ -146,7 +146,9 @@ class Chain:
         """Leave exchanges for the next attempt at a start."""
         place = self.unfinished(index)
         place.parent.mkdir(exist_ok=True)
-        if times is not None:
+        if times is None:  # those of other exchanges would be taken for theirs
+            place.with_suffix(".times").unlink(missing_ok=True)
+        else:
             write_bytes(place.with_suffix(".times"), times)
         write_bytes(place, exchanges)
 
