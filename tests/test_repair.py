@@ -211,6 +211,16 @@ def test_an_invalid_attempt_with_words_of_another_version_is_read(run):
     assert (row.tokens.fresh, row.usd, row.seconds) == (5, (0.5, 0.5), 2.0)
 
 
+@pytest.mark.parametrize("content", [b"\x00\n", b"[1]\n", b'{"number": 1, "hash": "x"}\n'])
+def test_damaged_exchanges_of_a_cut_off_attempt_are_named_and_asked_for_again(run, content):
+    chain = _chain(run)
+    chain.leave(STARTS, content * 2, None)
+    loaded, events = collect(run, NAMES, arm="capex", starts=f"0:{STARTS + 1}")
+    assert f"unfinished/{STARTS:04d}.jsonl: the exchanges of a cut-off attempt cannot be read" in events[0].warning
+    assert len(loaded.episodes) == STARTS + 1
+    assert loaded.damaged == ()
+
+
 def test_exchanges_that_are_left_without_times_get_no_others(shm):
     chain = Chain(shm / "chain")
     chain.path.mkdir()

@@ -19,6 +19,7 @@ from typing import Any
 
 from capex.errors import DamagedFile
 from capex.memory.record import EpisodeRecord, from_json, require_count, require_ledger, require_number
+from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
 from capex.store import EPISODES, Chain, check_steps, find_run, read_json, read_steps
 
@@ -208,6 +209,9 @@ def load_chain(chain: Chain) -> LoadedChain:
             invalid.append(read_invalid(folder))
         except DamagedFile as damage:
             damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
+    for log in chain.unfinished_logs():
+        if not readable(log) and log.is_file():  # its attempt may be whole by now
+            damaged.append(Damaged(log, "the exchanges of a cut-off attempt cannot be read; its start is paid for again"))
     episodes.sort(key=lambda e: (e.position, e.index))
     world, task, arm = (*name.split("--", 2), "", "")[:3]
     return LoadedChain(name, world, task, arm, chain.path, tuple(episodes), tuple(invalid), tuple(damaged))
@@ -237,6 +241,17 @@ def read_invalid(folder: Path) -> InvalidAttempt:
             require_count("position", raw["position"])
         require_ledger(raw.get("ledger"))
         return InvalidAttempt(folder.parent.parent.name, folder, raw["start"]["index"], str(raw["error"]), raw, _read_timing(folder))
+
+
+def readable(log: Path) -> bool:
+    """Whether the exchanges of an attempt can be read; a last line that a kill tore is none of them."""
+    try:
+        with _damage(log):
+            for recorded in read_requests(log, torn_end=True):
+                recorded.attempts()
+    except DamagedFile:
+        return False
+    return True
 
 
 def _read_timing(folder: Path) -> dict[str, Any]:

@@ -142,6 +142,10 @@ class Chain:
         """
         return self.path / "unfinished" / f"{index:04d}.jsonl"
 
+    def unfinished_logs(self) -> list[Path]:
+        """The exchanges of every cut-off attempt."""
+        return sorted((self.path / "unfinished").glob("*.jsonl"))
+
     def leave(self, index: int, exchanges: bytes, times: bytes | None) -> None:
         """Leave exchanges for the next attempt at a start."""
         place = self.unfinished(index)
