@@ -102,10 +102,6 @@ class Chain:
         numbers = {p: (int(m[1]), int(m[2])) for p, m in names.items() if m}
         return [p for p in sorted(numbers, key=lambda p: numbers[p]) if index in (None, numbers[p][0])]
 
-    def invalid_count(self, index: int) -> int:
-        """How many attempts at a start an error has invalidated."""
-        return len(self.invalid(index))
-
     def moved_aside(self) -> list[Path]:
         """The damaged attempts that `capex repair` took out of the chain."""
         folder = self.path / "damaged"
