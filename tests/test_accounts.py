@@ -212,6 +212,29 @@ def test_an_attempt_that_failed_before_a_fork_is_counted_once(shm):
     assert data.origins == []  # nothing of the first run can be read here
 
 
+def test_status_and_report_of_a_fork_agree_on_an_attempt_from_before_it(shm):
+    """It would have been continued; in the fork its start is run anew."""
+
+    class Ends(Flaky):
+        def complete(self, request, observer=None):
+            if self._asked >= self._at:
+                raise MemoryError("killed")
+            return super().complete(request, observer)
+
+    names = {"names": "lab.world:high", "arm": "capex", "prices": price_file(shm), "starts": "0:1"}
+    with pytest.raises(MemoryError):
+        collect(shm / "first", **names, model=Ends("", 2, "unknown"))
+    (invalid,) = capex.load_run(shm / "first").invalid
+    assert invalid.record["continues"]
+    boards = []
+    collect(shm / "first", **names, tau=0.9, fork=True, model=LabModel(""), watch=lambda event, board: boards.append(board))
+    status = read_status(shm / "first-fork1")
+    rows = [row for s in _sources(shm / "first-fork1")[1] for row in s.attempts]
+    assert status.board.total.usd == pytest.approx((sum(r.usd[0] for r in rows), sum(r.usd[1] for r in rows)))
+    assert status.board.total.all_taken.requests == sum(r.requests for r in rows) > status.account.requests
+    assert boards[-1].total.usd == pytest.approx(status.board.total.usd)
+
+
 def test_a_start_of_a_fork_that_was_repaired_is_the_forks_own(shm):
     names = {"names": "lab.world:high", "arm": "capex"}
     collect(shm / "first", **names, starts="0:3")

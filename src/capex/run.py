@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +182,26 @@ def origins(manifest: Mapping[str, Any]) -> list[Origin]:
 def _listed(told: Any, kind: type) -> dict[str, frozenset[Any]]:
     lists = told.items() if isinstance(told, Mapping) else ()
     return {chain: frozenset(x for x in held if type(x) is kind) for chain, held in lists if isinstance(held, list)}
+
+
+def parts(chain: LoadedChain, lineage: Sequence[Origin]) -> list[LoadedChain]:
+    """A chain by who made its attempts: the run itself first, then those that it descends from, in the order of the lineage."""
+    found = []
+    for origin in lineage:
+        starts = origin.episodes.get(chain.name, frozenset())
+        names = None if origin.invalid is None else origin.invalid.get(chain.name, frozenset())
+        copied = {a.path for a in chain.invalid if (a.index in starts if names is None else a.path.name in names)}
+        own, inherited = (
+            replace(
+                chain,
+                episodes=tuple(e for e in chain.episodes if (e.index in starts) is old),
+                invalid=tuple(a for a in chain.invalid if (a.path in copied) is old),
+            )
+            for old in (False, True)
+        )
+        found.append(own)
+        chain = inherited
+    return [*found, chain]
 
 
 @_without_collecting()

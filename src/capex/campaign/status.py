@@ -84,7 +84,7 @@ def read_status(path: Path) -> Status:
     """Read everything there is; nothing is changed."""
     run = load_run(path)
     spend = Spend(run.path / SPEND)
-    board = Board(run.chains, spend)
+    board = Board(run.chains, spend, origins(run.manifest))
     live = _live(run.path)
     if live is not None:
         from_live(board, live)

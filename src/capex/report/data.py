@@ -21,7 +21,7 @@ from capex.ledger import Account, Slot, Spend
 from capex.memory.record import Turn
 from capex.models import Usage
 from capex.pose import Array
-from capex.run import Damaged, InvalidAttempt, LoadedChain, LoadedEpisode, Origin, load_chain, origins
+from capex.run import Damaged, InvalidAttempt, LoadedChain, LoadedEpisode, Origin, load_chain, origins, parts
 from capex.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
 
 NO_LABEL = -1
@@ -182,12 +182,10 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
         loaded = load_chain(chain)
         first = len(data.episodes)
         damaged = list(loaded.damaged)
-        rest, owner, books = loaded, number, slots
-        for ancestor in lineage:
-            inherited, own = _split(rest, ancestor.origin)
-            damaged += _add(own, owner, books, data)
-            rest, owner, books = inherited, _number(ancestor, info, data), {}
-        damaged += _add(rest, owner, books, data)
+        own, *inherited = parts(loaded, [ancestor.origin for ancestor in lineage])
+        damaged += _add(own, number, slots, data)
+        for part, ancestor in zip(inherited, lineage, strict=True):
+            damaged += _add(part, _number(ancestor, info, data), {}, data)
         for damage in damaged:
             place = damage.path.relative_to(run.path)
             data.problems.append(f"Run {info.name}: {place} was left out: {damage.reason.replace(str(damage.path) + '/', '')}.")
@@ -249,21 +247,6 @@ def _lineage(info: RunInfo) -> list[_Ancestor]:
         settings = _with_changes_undone(settings, origin.changed)
         found.append(_Ancestor(origin, settings))
     return found
-
-
-def _split(chain: LoadedChain, origin: Origin) -> tuple[LoadedChain, LoadedChain]:
-    """A fork's chain in two: the attempts that it began with, and its own."""
-    starts = origin.episodes.get(chain.name, frozenset())
-    names = None if origin.invalid is None else origin.invalid.get(chain.name, frozenset())
-
-    def copied(attempt: InvalidAttempt) -> bool:
-        return attempt.path.name in names if names is not None else attempt.index in starts
-
-    def part(inherited: bool) -> LoadedChain:
-        episodes = tuple(e for e in chain.episodes if (e.index in starts) == inherited)
-        return replace(chain, episodes=episodes, invalid=tuple(a for a in chain.invalid if copied(a) == inherited))
-
-    return part(True), part(False)
 
 
 def _number(ancestor: _Ancestor, fork: RunInfo, data: Data) -> int:
