@@ -263,9 +263,9 @@ def _show(run: Path, provider: Provider, same: int, seconds: float) -> None:
 
 def _continued(attempt: capex.run.InvalidAttempt, run: capex.run.LoadedRun) -> bool:
     """Whether a later attempt at the start took over what this one had paid for."""
-    later = [a for a in run.invalid if (a.chain, a.index) == (attempt.chain, attempt.index) and a.path.name > attempt.path.name]
+    tried = [a for a in run.invalid if (a.chain, a.index) == (attempt.chain, attempt.index)]  # oldest first
     done = any((e.chain, e.index) == (attempt.chain, attempt.index) for e in run.episodes)
-    return bool(attempt.record["continues"]) and (done or bool(later))
+    return bool(attempt.record["continues"]) and (done or tried[-1] is not attempt)
 
 
 if __name__ == "__main__":

@@ -183,6 +183,9 @@ FAULTS = {
     "no reply in time": Fault(Turn(fault="silent", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
     "body stalls": Fault(Turn(calls=OK.calls, fault="stall", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
     "body drips": Fault(Turn(calls=OK.calls, fault="drip", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
+    "body drips, of unknown length": Fault(
+        Turn(calls=OK.calls, fault="pour", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY
+    ),
     "headers creep": Fault(Turn(fault="creep", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
     "truncated JSON": Fault(Turn(calls=OK.calls, fault="truncated", worked=True), "unreadable", "unknown", kind="unreadable"),
     "empty body": Fault(Turn(fault="body", worked=True), "unreadable", "unknown", kind="unreadable"),

@@ -39,7 +39,7 @@ from capex.errors import CapexError
 from capex.ledger import Spend
 from capex.models import ChatSettings, Model, ModelError
 from capex.prices import Price, load_prices, parse_price
-from capex.run import LoadedRun, load_run
+from capex.run import LoadedRun, load_run, origins
 from capex.store import PROMPT, SPEND, Run, find_run, write_bytes
 from capex.worlds import Spec
 
@@ -136,7 +136,7 @@ def collect(
     asked = settings.model if model is None or isinstance(model, str) else ready.model
     setup = Setup(work, asked, run.path / SPEND, settings.chat)
     with contextlib.ExitStack() as stack:
-        board = Board(spend=spend)
+        board = Board(spend=spend, lineage=origins(run.manifest))
         chains = _chains(settings, ready.specs, run, board, stack, pauses or Pauses(), retry_invalid)
         tell: Callable[[ev.Event], None] = lambda event: watch(event, board) if watch is not None else None  # noqa: E731
         todo = [c.plan.remaining() for c in chains]

@@ -27,6 +27,7 @@ from capex.models.exchanges import ExchangeLog
 from capex.models.redact import scrub
 from capex.pictures import ImageFormat
 from capex.prices import Price
+from capex.run import readable
 from capex.store import Chain
 from capex.worlds import Env, Start
 
@@ -135,7 +136,7 @@ def run_attempt(
     ledger = Ledger(work.price, work.budgets(model, arm), spend, {"chain": chain.path.name, "episode": place.start})
     progress = _Progress(ledger, tell)
     turn = Turn(core or Core(), progress.phase)
-    if (paid := chain.unfinished(place.start)).is_file():
+    if (paid := chain.unfinished(place.start)).is_file() and readable(paid):
         model = Continued(model, paid, turn.replay)
     with turn:
         writer = chain.begin(place.start)
