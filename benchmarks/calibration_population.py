@@ -24,13 +24,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from capex.arms import TAU
-from capex.calibrator import FEATURES, Calibrator, features
-from capex.commit import committed
-from capex.executor import ClampedTarget
+from capex.method.calibrator import FEATURES, Calibrator, features
+from capex.method.commit import committed
+from capex.method.executor import ClampedTarget
+from capex.method.presets import TAU
 from capex.plan import ArmTarget, Gripper, Waypoint
 from capex.pose import Array
-from capex.stats import auroc, brier, ece, reliability
+from capex.run.stats import auroc, brier, ece, reliability
 
 TASKS, EPISODES, WAYPOINTS = 18, 20, 8458
 SEEDS = 10

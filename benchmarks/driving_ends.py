@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from capex.store import find_run, read_steps
+from capex.run.store import find_run, read_steps
 
 
 def main() -> None:

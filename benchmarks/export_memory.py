@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from capex.campaign.expert import run_expert
-from capex.export import Filters, Pipeline, export_run
+from capex.dataset import Filters, Pipeline, export_run
 
 COUNTS = (3, 12, 48)
 STARTS = range(3)

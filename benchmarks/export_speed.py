@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 from capex.campaign.expert import run_expert
-from capex.export import Filters, Pipeline
-from capex.export.features import Layout
-from capex.export.frames import Take, open_take
-from capex.export.lerobot import Job, Joiner, write_shard
-from capex.export.selection import Attempt, find_attempts, select
-from capex.store import write_json
+from capex.dataset import Filters, Pipeline
+from capex.dataset.features import Layout
+from capex.dataset.frames import Take, open_take
+from capex.dataset.lerobot import Job, Joiner, write_shard
+from capex.dataset.selection import Attempt, find_attempts, select
+from capex.run.store import write_json
 from capex.worlds import Image
 
 TASK = "PickPlaceCounterToStove"

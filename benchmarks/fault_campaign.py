@@ -31,13 +31,13 @@ import capex
 from capex import report
 from capex.campaign.patience import Pauses
 from capex.campaign.status import read_status
-from capex.ledger import Spend
 from capex.models import Usage
 from capex.models.openai_responses import OpenAIResponses
 from capex.models.pilot import make as make_pilot
 from capex.models.pilot.serve import read_responses
+from capex.models.prices import cost, load_prices
 from capex.models.retry import Policy
-from capex.prices import cost, load_prices
+from capex.run.spend import Spend
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from wire_server import Turn, WireServer

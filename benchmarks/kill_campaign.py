@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import capex
-from capex.ledger import Spend
+from capex.run.spend import Spend
 
 TASKS = "kitchen:CloseFridge,TurnOnMicrowave"
 SETTINGS = ["--arm", "capex,base", "--model", "pilot:price=gpt-6-astra", "--starts", "0:10", "--parallel", "2", "--slots", "4"]

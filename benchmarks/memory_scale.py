@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from capex import worlds
-from capex.arms import arm
-from capex.memory import Memory
-from capex.memory.context import build
-from capex.memory.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord, from_json
+from capex.method.memory import Memory
+from capex.method.memory.context import build
+from capex.method.presets import arm
+from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord, from_json
 from capex.plan import ArmTarget, Gripper, Waypoint
-from capex.prompts import SIZE_MAX, system_prompt
 
 ATTEMPTS = 10_000
 LOOKS = (1, 10, 100, 1000, 10_000)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import capex
-from capex.memory.record import EpisodeRecord
+from capex.method.record import EpisodeRecord
 
 COLUMNS = ("task", "arm", "success", "requests", "decisions", "waypoints", "steps")
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from capex import worlds
 from capex.campaign.names import parse_names
-from capex.executor import Executor
+from capex.method.executor import Executor
 from capex.plan import PLAN_MAX, Waypoint
 from capex.worlds import Env, Start
 

@@ -22,9 +22,9 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import runs
 from capex import worlds
-from capex.executor import Executor
+from capex.method.executor import Executor
+from capex.method.recorder import Recorder
 from capex.plan import PLAN_MAX
-from capex.recorder import Recorder
 from capex.report.cards import SHOWN, choose_twins, sample
 from capex.report.data import load
 from capex.report.sources import group

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from capex import worlds
-from capex.executor import Executor, Tick
+from capex.method.executor import Executor, Tick
 from capex.plan import ArmTarget, Gripper, Waypoint
 from capex.pose import Array
 from capex.worlds import Start

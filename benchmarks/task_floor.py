@@ -18,7 +18,7 @@ import numpy.typing as npt
 from capex import worlds
 from capex.campaign.names import parse_starts
 from capex.errors import PhysicsDiverged
-from capex.store import find_run, read_json, read_steps
+from capex.run.store import find_run, read_json, read_steps
 from capex.worlds import Env, Start
 
 HELD = 8  # steps

@@ -1,9 +1,9 @@
 """One episode: a world, a model, and what became of each plan. No key needed: the model is scripted. `python examples/hello.py`"""
 
 from capex import worlds
-from capex.arms import arm
-from capex.demonstrator import Committed, Deciding, Event, Executed, run_episode
-from capex.memory import Memory
+from capex.method.demonstrator import Committed, Deciding, Event, Executed, run_episode
+from capex.method.memory import Memory
+from capex.method.presets import arm
 from capex.models.scripted import Scripted
 from capex.worlds import Start
 

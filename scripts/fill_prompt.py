@@ -13,13 +13,13 @@ import json
 from pathlib import Path
 
 from capex import worlds
-from capex.arms import ArmSettings, arm
-from capex.calibrator import Calibrator
 from capex.campaign.chain import chain_order, load_memory
-from capex.memory import Memory
-from capex.memory.context import build
-from capex.prompts import SIZE_MAX, system_prompt
-from capex.store import find_run
+from capex.method.calibrator import Calibrator
+from capex.method.memory import Memory
+from capex.method.memory.context import build
+from capex.method.presets import ArmSettings, arm
+from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.run.store import find_run
 from capex.worlds import Env, Start, scene_of
 
 HARNESS = "Harness settings:\n"

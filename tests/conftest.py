@@ -14,7 +14,7 @@ import pytest
 import runs
 import workers
 from capex import worlds
-from capex.export import certify_run
+from capex.dataset import certify_run
 from demos import expert_run, model_run
 
 AREAS = {  # area of the time budget -> how its test files begin; test_imports.py holds it against the files

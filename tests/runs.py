@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from capex.arms import arm as preset
-from capex.calibrator import Calibrator
-from capex.memory.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord
+from capex.method.calibrator import Calibrator
+from capex.method.presets import arm as preset
+from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord
 from capex.plan import ArmTarget, Waypoint
 from capex.report.data import load
 from capex.report.sources import Source, group
-from capex.store import Chain, Run, open_run, write_json
+from capex.run.store import Chain, Run, open_run, write_json
 
 TASKS = ["CloseFridge", "PickPlaceCounterToStove"]
 ARMS = ["capex", "base", "capex-fresh"]

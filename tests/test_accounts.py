@@ -9,16 +9,16 @@ from decimal import Decimal
 import pytest
 
 import capex
-from capex.accounts import Taken, invalid_attempts, unrecorded
 from capex.campaign.status import read_status
 from capex.cli.progress import forecast_sentence, table
-from capex.ledger import Account, Spend
 from capex.models import Attempt, ModelError
 from capex.models.exchanges import read_times
 from capex.report.compare import compare, totals
 from capex.report.data import load
 from capex.report.sections.summary import summary
 from capex.report.sources import group
+from capex.run.accounts import Taken, invalid_attempts, unrecorded
+from capex.run.spend import Account, Spend
 from lab.campaigns import collect, contents, price_file
 from lab.model import LabModel
 

@@ -11,8 +11,8 @@ import pytest
 from scipy.optimize import root
 from scipy.special import expit
 
-from capex.calibrator import FEATURES, GRADIENT_NORM, PRIOR_MEAN, Calibrator, features
-from capex.executor import ClampedTarget
+from capex.method.calibrator import FEATURES, GRADIENT_NORM, PRIOR_MEAN, Calibrator, features
+from capex.method.executor import ClampedTarget
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 
 TIP_M = np.array([0.40, 0.10, 0.30])
@@ -259,7 +259,7 @@ def test_outcomes_move_the_prediction_the_right_way():
 
 def test_the_same_rows_give_the_same_bits_in_another_process():
     program = (
-        "import numpy as np; from capex.calibrator import Calibrator; r = np.random.default_rng(5);"
+        "import numpy as np; from capex.method.calibrator import Calibrator; r = np.random.default_rng(5);"
         "X = r.standard_normal((5000, 8)); print(Calibrator.fit(X, r.integers(0, 2, 5000)).weights)"
     )
     told = {subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout for _ in range(2)}

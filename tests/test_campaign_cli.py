@@ -29,8 +29,8 @@ from capex.cli.export import Certify, Export
 from capex.cli.look import Check
 from capex.cli.progress import duration, forecast_sentence, sentence, table, watching
 from capex.cli.report import Report
-from capex.stats import wilson
-from capex.store import write_json
+from capex.run.stats import wilson
+from capex.run.store import write_json
 from lab.campaigns import cli, collect, flags, price_file
 from lab.model import LabModel
 

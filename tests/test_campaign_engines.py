@@ -13,7 +13,7 @@ from ray.cluster_utils import Cluster
 from capex.campaign import events as ev
 from capex.campaign.core import Core, Turn, Waiting
 from capex.errors import CapexError
-from capex.ledger import Spend
+from capex.run.spend import Spend
 from lab.campaigns import TESTS, collect, contents
 from lab.model import LabModel
 

@@ -25,12 +25,12 @@ from capex.campaign.patience import Pauses
 from capex.campaign.replay import replay
 from capex.cli.progress import watching
 from capex.errors import CapexError
-from capex.ledger import Spend
 from capex.models import ModelError, Request, Text, UserMessage
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
 from capex.models.openai_chat import ChatCompletions
-from capex.store import Chain, read_json, write_json
+from capex.run.spend import Spend
+from capex.run.store import Chain, read_json, write_json
 from lab.campaigns import cli, collect, contents, flags, kinds, price_file
 from lab.model import LabModel, waypoints
 from wire_server import Turn, WireServer

@@ -17,7 +17,7 @@ from capex.campaign.settings import Options, resolve
 from capex.cli.collect import Flags
 from capex.errors import CapexError
 from capex.models import Sampling
-from capex.prices import load_prices
+from capex.models.prices import load_prices
 from lab.campaigns import SMALL, collect, price_file
 
 CONFIG = """

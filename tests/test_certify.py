@@ -13,10 +13,10 @@ import time
 import numpy as np
 import pytest
 
+from capex.dataset import certify_run, read_certificate
+from capex.dataset.processes import run_jobs
 from capex.errors import CapexError
-from capex.export import certify_run, read_certificate
-from capex.export.processes import run_jobs
-from capex.store import open_run, read_json, read_steps, write_json
+from capex.run.store import open_run, read_json, read_steps, write_json
 from demos import TASK
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from capex import doctor
+from capex.cli import doctor
 
 
 def capex(*words: str) -> subprocess.CompletedProcess:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from capex.commit import committed
+from capex.method.commit import committed
 
 GRID = (0.0, 0.49, 0.5, 0.51, 1.0, None)
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from capex.ledger import Ledger, Spend
+from capex.campaign.ledger import Ledger
 from capex.models import Observers, Request, Text, Tool, ToolResult, UserMessage
 from capex.models.continued import Continued
 from capex.models.exchanges import LOG, ExchangeLog
 from capex.models.openai_chat import ChatCompletions
 from capex.models.openai_responses import OpenAIResponses
+from capex.run.spend import Spend
 from wire_server import Turn, WireServer
 
 ASK = Request("system", (UserMessage((Text("what now?"),)),), (Tool("act", "moves", {"type": "object", "properties": {}}),))

@@ -17,20 +17,21 @@ import numpy as np
 import pytest
 
 from capex import worlds
-from capex.arms import arm
 from capex.campaign.alone import run_chain
 from capex.campaign.chain import chain_order, load_memory
-from capex.demonstrator import Limits, run_episode
-from capex.errors import CapexError
-from capex.ledger import Budget, BudgetExceeded, Ledger, Spend
-from capex.memory import Memory
-from capex.memory.context import build
-from capex.memory.record import from_json
+from capex.campaign.ledger import Budget, Ledger
+from capex.errors import BudgetExceeded, CapexError
+from capex.method.demonstrator import Limits, run_episode
+from capex.method.memory import Memory
+from capex.method.memory.context import build
+from capex.method.presets import arm
+from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.method.record import from_json
 from capex.models import ModelError, Picture
+from capex.models.prices import load_prices
 from capex.models.scripted import Scripted
-from capex.prices import load_prices
-from capex.prompts import SIZE_MAX, system_prompt
-from capex.store import Chain, read_json, read_steps
+from capex.run.spend import Spend
+from capex.run.store import Chain, read_json, read_steps
 from capex.worlds import Start
 from toy import Toy, ToyEnv
 

@@ -28,8 +28,8 @@ import pytest
 
 from capex.campaign.settings import read_config, resolve
 from capex.cli import Command, parse
-from capex.export import Filters, Pipeline, export_run
-from capex.export.frames import ANNOTATIONS
+from capex.dataset import Filters, Pipeline, export_run
+from capex.dataset.frames import ANNOTATIONS
 
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "capex"

@@ -8,9 +8,9 @@ import pytest
 from capex import worlds
 from capex.campaign.expert import run_expert
 from capex.campaign.names import parse_names, parse_starts
+from capex.dataset.film import write_strip, write_video
 from capex.errors import CapexError
-from capex.film import write_strip, write_video
-from capex.store import find_run, read_json, read_steps
+from capex.run.store import find_run, read_json, read_steps
 from capex.worlds import Start
 
 TASKS = sorted(worlds.tasks("kitchen"))

@@ -20,14 +20,15 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image as Picture
 
-from capex import pictures, worlds
+from capex import worlds
+from capex.dataset import Filters, Pipeline, export_run
+from capex.dataset.frames import close_world, open_take
+from capex.dataset.statistics import QUANTILES
 from capex.errors import CapexError
-from capex.export import Filters, Pipeline, export_run
-from capex.export.frames import close_world, open_take
-from capex.export.statistics import QUANTILES
-from capex.memory.record import from_json
+from capex.method.record import from_json
+from capex.models import pictures
 from capex.pose import Pose
-from capex.store import read_json, read_steps
+from capex.run.store import read_json, read_steps
 from capex.worlds import CameraModel, Start, State
 from demos import TASK
 
@@ -299,7 +300,7 @@ def test_an_uncertified_success_is_not_exported_unless_asked_for(expert_demos, t
     ],
 )
 def test_filters(expert_demos, filters, taken, reason):
-    from capex.export.selection import find_attempts, select
+    from capex.dataset.selection import find_attempts, select
 
     chosen = select("x", find_attempts(expert_demos), filters)
     assert [a.start for a in chosen.attempts] == taken
@@ -307,7 +308,7 @@ def test_filters(expert_demos, filters, taken, reason):
 
 
 def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
-    from capex.export.selection import find_attempts, select
+    from capex.dataset.selection import find_attempts, select
 
     attempts = find_attempts(next(model_demos.glob("chains/*")))  # a chain's folder will do
     for limit, taken in ((0.3, [0]), (0.99, [])):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bare import TOP_M, bare_kitchen
-from capex.executor import Executor
+from capex.method.executor import Executor
 from capex.plan import ArmTarget, Waypoint
 from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.kitchen.env import KitchenEnv

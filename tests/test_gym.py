@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import capex.gym  # noqa: F401  registers
+import capex.worlds.gym  # noqa: F401  registers
 from capex import worlds
 from capex.errors import BadCommand, CapexError
 from capex.worlds import Start

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from capex import worlds
-from capex.export import Filters, Pipeline, export_run
-from capex.store import read_steps
+from capex.dataset import Filters, Pipeline, export_run
+from capex.run.store import read_steps
 from capex.worlds import Start, State
 from demos import TASK
 

@@ -19,22 +19,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from capex.errors import CapexError
-from capex.ledger import (
-    Account,
-    Budget,
-    BudgetExceeded,
-    Ledger,
-    Spend,
-    Totals,
-    budgets_for,
-    cost,
-    load_prices,
-    parse_price,
-    worst_case,
-)
+from capex.campaign.ledger import Budget, Ledger, Totals, budgets_for
+from capex.errors import BudgetExceeded, CapexError
 from capex.models import AssistantMessage, Attempt, Picture, Request, Sampling, Text, Tool, ToolCall, ToolResult, Usage, UserMessage
-from capex.prices import LongContext, Price, input_bound, picture_bound
+from capex.models.prices import LongContext, Price, cost, input_bound, load_prices, parse_price, picture_bound, worst_case
+from capex.run.spend import Account, Spend
 
 ASTRA = load_prices().find("gpt-6-astra")
 SMALL = Usage(1000, 0, 0, 100)

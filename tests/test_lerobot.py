@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image as Picture
 
-from capex.export import Filters, Pipeline, export_run
-from capex.store import read_json, read_steps
+from capex.dataset import Filters, Pipeline, export_run
+from capex.run.store import read_json, read_steps
 from demos import TASK
 
 if importlib.util.find_spec("lerobot") is None:

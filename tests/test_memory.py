@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capex.arms import arm
 from capex.errors import CapexError
-from capex.memory import Memory
-from capex.memory.context import Context, build
-from capex.memory.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord, from_json
-from capex.memory.references import base_poses, carry, choose, digest, text, versions
-from capex.memory.skeleton import Skeleton, median, phases, verdict
+from capex.method.memory import Memory
+from capex.method.memory.context import Context, build
+from capex.method.memory.references import base_poses, carry, choose, digest, text, versions
+from capex.method.memory.skeleton import Skeleton, median, phases, verdict
+from capex.method.presets import arm
+from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord, from_json
 from capex.plan import ArmTarget, BaseMotion, Waypoint
-from capex.prompts import SIZE_MAX, system_prompt
 from toy import Toy, ToyEnv
 
 GOLDEN = Path(__file__).parent / "golden"

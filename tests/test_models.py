@@ -26,8 +26,8 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 from pydantic import TypeAdapter
 
 from capex import models
+from capex.campaign.ledger import Ledger
 from capex.errors import CapexError, UnknownName
-from capex.ledger import Ledger
 from capex.models import (
     AssistantMessage,
     Attempt,

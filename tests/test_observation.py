@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from bare import bare_kitchen
-from capex.executor import Executor
-from capex.observation import PastAct, contact_word, observe
+from capex.method.executor import Executor
+from capex.method.observation import PastAct, contact_word, observe
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.worlds import Start
 from toy import Toy, ToyEnv

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from capex.arms import TAU
-from capex.commit import committed
-from capex.stats import mcnemar, wilson
+from capex.method.commit import committed
+from capex.method.presets import TAU
+from capex.run.stats import mcnemar, wilson
 
 # task -> family, successes of 20: base and capex with Astra; capex with Qwen and of how many starts; dollars per demonstration
 TASKS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bare import ROBOT_X_M, TOP_M, bare_kitchen
-from capex.executor import Executor
-from capex.perception import Sight, describe
+from capex.method.executor import Executor
+from capex.method.perception import Sight, describe
 from capex.plan import ArmTarget, Waypoint
 from capex.worlds import Start
 from toy import Toy, ToyEnv

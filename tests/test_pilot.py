@@ -15,13 +15,14 @@ import pytest
 from PIL import Image
 
 import capex.models.pilot
-from capex import models, prices, worlds
-from capex.arms import arm
-from capex.demonstrator import Committed, Replied, run_episode
+from capex import models, worlds
+from capex.campaign.ledger import Ledger
 from capex.errors import CapexError
-from capex.ledger import Ledger
-from capex.memory import Memory
-from capex.models import Picture, Reply, Request, Text, UserMessage
+from capex.method.demonstrator import Committed, Replied, run_episode
+from capex.method.memory import Memory
+from capex.method.observation import encode_png
+from capex.method.presets import arm
+from capex.models import Picture, Reply, Request, Text, UserMessage, prices
 from capex.models.openai_chat import ChatCompletions
 from capex.models.openai_responses import OpenAIResponses
 from capex.models.pilot import Pilot, serve
@@ -33,7 +34,6 @@ from capex.models.pilot.looks import coloured, plates
 from capex.models.pilot.page import read_brief, read_page
 from capex.models.pilot.rig import Rig
 from capex.models.probe import probe
-from capex.observation import encode_png
 from capex.worlds import Start
 
 TASKS = (

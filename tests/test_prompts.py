@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capex.arms import arm
 from capex.errors import CapexError, UnknownName
-from capex.executor import DISPLACEMENT_MAX_M
-from capex.memory import Memory
-from capex.memory.context import build
-from capex.memory.record import from_json
-from capex.prompts import SIZE_MAX, system_prompt
-from capex.reading import Act, read_act
-from capex.tools import interface
+from capex.method.executor import DISPLACEMENT_MAX_M
+from capex.method.memory import Memory
+from capex.method.memory.context import build
+from capex.method.presets import arm
+from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.method.reading import Act, read_act
+from capex.method.record import from_json
+from capex.method.tools import interface
 from toy import Toy, ToyEnv
 
 GOLDEN = Path(__file__).parent / "golden"

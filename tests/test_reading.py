@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from capex.arms import arm
+from capex.method.presets import arm
+from capex.method.reading import Act, Defects, Locate, read_act, read_calls, read_locate
+from capex.method.tools import Interface, interface, schemas
 from capex.models import ToolCall
 from capex.plan import PLAN_MAX, ArmTarget
-from capex.reading import Act, Defects, Locate, read_act, read_calls, read_locate
-from capex.tools import Interface, interface, schemas
 
 CAPEX = Interface(("arm",), ("left", "right", "wrist"), (512, 512), PLAN_MAX, True, True, True, False, False)
 BASE = Interface(("arm",), (), (512, 512), 1, False, False, True, True, False)

@@ -14,13 +14,13 @@ from capex.campaign import events as ev
 from capex.campaign.repair import repair
 from capex.campaign.replay import replay
 from capex.campaign.status import read_status
+from capex.dataset import Filters, Pipeline, certify_run, export_run
+from capex.dataset.film import write_strip
 from capex.errors import CapexError, DamagedFile
-from capex.export import Filters, Pipeline, certify_run, export_run
-from capex.film import write_strip
-from capex.ledger import Spend
 from capex.report import write as write_report
 from capex.run import load_chain
-from capex.store import Chain, read_steps
+from capex.run.spend import Spend
+from capex.run.store import Chain, read_steps
 from lab.campaigns import cli, collect, contents, price_file
 
 NAMES, STARTS = "lab.world:high", 9
@@ -202,7 +202,7 @@ def test_the_commands_say_it_and_go_on(damaged):
 
 def test_the_next_command_is_named_where_the_manifest_tells_it(shm):
     from capex.campaign.repair import collect_command
-    from capex.store import Run
+    from capex.run.store import Run
 
     capex.collect(NAMES, model="lab.model:", starts="0,2", out=shm / "run", seed=3)
     words = collect_command(Run(shm / "run"))

@@ -11,8 +11,8 @@ from PIL import Image
 
 from capex.campaign.replay import replay
 from capex.errors import CapexError
-from capex.pictures import find, read_png
-from capex.store import open_run
+from capex.models.pictures import find, read_png
+from capex.run.store import open_run
 from lab.campaigns import cli, collect, contents
 
 

@@ -14,7 +14,7 @@ import pytest
 import runs
 from capex import report
 from capex.errors import CapexError
-from capex.memory.record import Turn
+from capex.method.record import Turn
 from capex.report.cards import choose_twins, sample
 from capex.report.tables import Row, Table, latex, p_value, percent, significant
 

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import runs
-from capex.calibrator import Calibrator
-from capex.commit import committed
-from capex.ledger import Spend
-from capex.memory.record import Turn
+from capex.method.calibrator import Calibrator
+from capex.method.commit import committed
+from capex.method.record import Turn
 from capex.models import Usage
 from capex.report import calibration, compare, costs, experience
 from capex.report.data import load
@@ -22,6 +21,7 @@ from capex.report.sections.calibration import calibration_section
 from capex.report.sections.summary import summary
 from capex.report.sources import group, main_source
 from capex.report.tables import rate
+from capex.run.spend import Spend
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")  # what matplotlib says of a layout that does not fit
 

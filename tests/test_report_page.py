@@ -12,7 +12,7 @@ import capex
 import runs
 from browser import Browser
 from capex import report
-from capex.memory.record import LocatedPoint, Turn
+from capex.method.record import LocatedPoint, Turn
 from capex.report.strips import left_camera
 from capex.worlds import Start
 

@@ -29,10 +29,10 @@ from robosuite.environments.manipulation.lift import Lift
 
 import capex
 from capex import worlds
+from capex.campaign.human import take_human
 from capex.errors import CapexError, StateMismatch
-from capex.human import take_human
-from capex.memory.record import from_json
-from capex.store import open_run, read_json, read_steps
+from capex.method.record import from_json
+from capex.run.store import open_run, read_json, read_steps
 from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.robocasa.dataset import Dataset, find_dataset, open_dataset
 from capex.worlds.robocasa.human import read_human
@@ -283,7 +283,7 @@ def test_no_environment_reads_what_the_person_did() -> None:
             ):
                 importing.setdefault(name, set()).add(path.relative_to(Path(capex.__file__).parent).as_posix())
     assert importing["capex.worlds.robocasa.human"] == {"human.py"}
-    assert importing["capex.human"] == {"cli/human.py"}
+    assert importing["capex.campaign.human"] == {"cli/human.py"}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import robosuite
 from capex import worlds
 from capex.campaign.expert import run_expert
 from capex.errors import CapexError
-from capex.executor import Executor
+from capex.method.executor import Executor
 from capex.plan import ArmTarget, Waypoint
 from capex.pose import Array
 from capex.worlds import Start

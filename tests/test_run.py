@@ -11,8 +11,8 @@ import pytest
 
 import capex
 from capex.errors import CapexError
-from capex.memory.record import EpisodeRecord
-from capex.store import open_run
+from capex.method.record import EpisodeRecord
+from capex.run.store import open_run
 
 STEPS = {"actions": np.zeros((2, 12))}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from capex.stats import (
+from capex.run.stats import (
     auroc,
     brier,
     cochran_mantel_haenszel,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from capex.errors import CapexError
-from capex.store import Chain, find_run, open_run, read_json, read_steps
+from capex.run.store import Chain, find_run, open_run, read_json, read_steps
 
 STEPS = {"actions": np.arange(24.0).reshape(2, 12)}
 

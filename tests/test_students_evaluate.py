@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import student_data
-from capex import film, report
+from capex import report
+from capex.dataset import film
 from capex.errors import CapexError
-from capex.store import read_json, read_steps
+from capex.run.store import read_json, read_steps
 from capex.students import checkpoint
 from capex.students.evaluate import Rollouts, evaluate
 from capex.students.settings import make_settings

@@ -14,8 +14,8 @@ from capex.report.data import load
 from capex.report.sections.students import students_section, students_table
 from capex.report.sources import group
 from capex.report.students import blocks, cells, curves
-from capex.stats import fisher
-from capex.store import open_run
+from capex.run.stats import fisher
+from capex.run.store import open_run
 from capex.students.study import run_study, trials
 from capex.students.study_plan import load_study
 from capex.students.tables import study_tables

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from capex import worlds
-from capex.executor import Executor
+from capex.method.executor import Executor
 from capex.plan import BaseMotion, Waypoint
 from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.kitchen import expert

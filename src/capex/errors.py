@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
+from typing import Any, Literal
+
+Scope = Literal["episode", "campaign"]
 
 # What a terminal or a page would act on instead of showing it: C0 but for newline and tab, DEL, C1, and what turns the writing direction.
 _ACTS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\n"), ord("\t")}
@@ -39,6 +43,20 @@ class DamagedFile(CapexError):
         return DamagedFile, (self.path, self.reason)
 
 
+class BudgetExceeded(CapexError):
+    """The next request would exceed a budget. Dollars spent include what is held for attempts whose cost is not known."""
+
+    def __init__(self, spent: Decimal, limit: Decimal, scope: Scope, asked: Decimal):
+        self.spent, self.limit, self.scope, self.asked = spent, limit, scope, asked
+        super().__init__(
+            f"the {scope}'s budget of {dollars(limit)} does not cover the next request, which may cost {dollars(asked)}: "
+            f"{dollars(spent)} are spent or held"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BudgetExceeded, (self.spent, self.limit, self.scope, self.asked)
+
+
 class BadCommand(CapexError, ValueError):
     """A command or action refused before physics was touched; the message names the field."""
 
@@ -66,3 +84,8 @@ def closest_first(given: str, valid: Iterable[str]) -> list[str]:
         return difflib.SequenceMatcher(None, given.lower(), name.lower()).ratio()
 
     return sorted(valid, key=lambda name: (-likeness(name), name))
+
+
+def dollars(value: Decimal) -> str:
+    """Cents, or hundredths of them where there are some."""
+    return f"${value:.4f}" if value % Decimal("0.01") else f"${value:.2f}"

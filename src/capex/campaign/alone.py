@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from capex.arms import DEFAULT_EPISODE_USD, ArmSettings
 from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
 from capex.campaign.chain import ChainPlan, counted_attempts, silent_sentence
 from capex.campaign.patience import Patience, Pauses
-from capex.demonstrator import NO_LIMITS, Event, Limits
 from capex.errors import CapexError
-from capex.ledger import Spend
+from capex.method.demonstrator import NO_LIMITS, Event, Limits
+from capex.method.presets import DEFAULT_EPISODE_USD, ArmSettings
 from capex.models import Model
-from capex.prices import Price
-from capex.store import Chain
+from capex.models.prices import Price
+from capex.run.spend import Spend
+from capex.run.store import Chain
 from capex.worlds import Env
 
 

@@ -36,11 +36,11 @@ from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError
-from capex.ledger import Spend
 from capex.models import ChatSettings, Model, ModelError
-from capex.prices import Price, load_prices, parse_price
+from capex.models.prices import Price, load_prices, parse_price
 from capex.run import LoadedRun, load_run
-from capex.store import PROMPT, SPEND, Run, find_run, write_bytes
+from capex.run.spend import Spend
+from capex.run.store import PROMPT, SPEND, Run, find_run, write_bytes
 from capex.worlds import Spec
 
 

@@ -12,22 +12,21 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from capex import pictures
-from capex.arms import ArmSettings
 from capex.campaign.chain import Place
 from capex.campaign.core import Core, Stopped, Turn, Waiting
-from capex.demonstrator import DEFAULT_SAMPLING, NO_LIMITS, Deciding, Ended, Event, Executed, Limits, Replied, run_episode
-from capex.errors import CapexError, PhysicsDiverged
-from capex.ledger import Budget, BudgetExceeded, Ledger, Spending, budgets_for
-from capex.memory import Memory
-from capex.memory.record import from_json
-from capex.models import Attempt, AttemptObserver, Model, ModelError, Request, Sampling
+from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
+from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged
+from capex.method.demonstrator import DEFAULT_SAMPLING, NO_LIMITS, Deciding, Ended, Event, Executed, Limits, Replied, run_episode
+from capex.method.memory import Memory
+from capex.method.presets import ArmSettings
+from capex.method.record import from_json
+from capex.models import Attempt, AttemptObserver, Model, ModelError, Request, Sampling, pictures
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
+from capex.models.pictures import ImageFormat
+from capex.models.prices import Price
 from capex.models.redact import scrub
-from capex.pictures import ImageFormat
-from capex.prices import Price
-from capex.store import Chain
+from capex.run.store import Chain
 from capex.worlds import Env, Start
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take, a log that has ended.

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from capex.accounts import Taken, by_start, of_account
 from capex.campaign import events as ev
-from capex.ledger import Account, Slot, Spend
 from capex.run import LoadedChain
-from capex.stats import wilson
+from capex.run.accounts import Taken, by_start, of_account
+from capex.run.spend import Account, Slot, Spend
+from capex.run.stats import wilson
 
 FORECAST_AFTER = 3
 Z = 1.959964  # of a 95 % interval

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
-from capex import pictures, worlds
-from capex.arms import ArmSettings
+from capex import worlds
 from capex.campaign.attempt import Work
 from capex.campaign.settings import Settings
-from capex.demonstrator import run_episode
-from capex.memory import Memory
+from capex.method.demonstrator import run_episode
+from capex.method.memory import Memory
+from capex.method.presets import ArmSettings
+from capex.method.prompts import SIZE_MAX
 from capex.models import (
     AssistantMessage,
     AttemptObserver,
@@ -25,10 +26,10 @@ from capex.models import (
     ToolCall,
     ToolResult,
     UserMessage,
+    pictures,
     size,
 )
-from capex.prices import Price, input_bound, worst_case
-from capex.prompts import SIZE_MAX
+from capex.models.prices import Price, input_bound, worst_case
 from capex.worlds import Env, Start
 
 UNASKED_USD = Decimal(25)  # that a campaign may cost without a yes or a budget

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from capex import pictures
 from capex.errors import DamagedFile
-from capex.memory import Memory
-from capex.memory.record import EpisodeRecord
+from capex.method.memory import Memory
+from capex.method.record import EpisodeRecord
+from capex.models import pictures
 from capex.run import LoadedChain, load_chain, read_invalid, read_record
-from capex.store import Chain
+from capex.run.store import Chain
 
 ATTEMPTS = 2  # an invalidated attempt is rerun once
 

@@ -8,10 +8,10 @@ from capex import worlds
 from capex.campaign.attempt import Work
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
-from capex.memory import Memory
-from capex.memory.context import build
+from capex.method.memory import Memory
+from capex.method.memory.context import build
 from capex.models import Model
-from capex.prices import Price
+from capex.models.prices import Price
 from capex.worlds import Spec
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from capex.arms import ArmSettings
 from capex.campaign import events as ev
 from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved
 from capex.campaign.board import FORECAST_AFTER, Board
@@ -23,7 +22,8 @@ from capex.campaign.chain import ChainPlan, Place, counted_attempts, silent_sent
 from capex.campaign.engines import Engine, Failed, Lost, Said
 from capex.campaign.patience import Patience
 from capex.errors import CapexError
-from capex.store import Chain, write_json
+from capex.method.presets import ArmSettings
+from capex.run.store import Chain, write_json
 
 LIVE = "live.json"
 HEARTBEAT_S = 2.0

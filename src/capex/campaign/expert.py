@@ -16,11 +16,11 @@ from capex import worlds
 from capex.campaign.alone import EpisodeResult
 from capex.campaign.names import parse_names
 from capex.errors import CapexError, PhysicsDiverged
-from capex.executor import Executor
-from capex.memory.record import EpisodeRecord, Turn, record_waypoints
+from capex.method.executor import Executor
+from capex.method.record import EpisodeRecord, Turn, record_waypoints
+from capex.method.recorder import Recorder
 from capex.plan import PLAN_MAX
-from capex.recorder import Recorder
-from capex.store import Chain, open_run
+from capex.run.store import Chain, open_run
 from capex.worlds import Env, Start
 
 EXPERT_DECISIONS = 30

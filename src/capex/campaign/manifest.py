@@ -14,8 +14,8 @@ from typing import Any
 from capex.campaign.settings import LEFT_OPEN, Settings
 from capex.errors import CapexError
 from capex.models import ChatSettings
-from capex.prices import Price, parse_price
-from capex.store import TEMPORARY, Run, create_run, find_run, fingerprint, write_json
+from capex.models.prices import Price, parse_price
+from capex.run.store import TEMPORARY, Run, create_run, find_run, fingerprint, write_json
 
 OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
 

@@ -21,7 +21,7 @@ from capex.campaign.settings import resolve
 from capex.errors import CapexError, DamagedFile
 from capex.models.cassette import read_requests
 from capex.run import Damaged, load_chain
-from capex.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run, read_steps
+from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run, read_steps
 
 
 @dataclass(frozen=True)

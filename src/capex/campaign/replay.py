@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 from PIL import Image as PillowImage
 
-from capex import pictures, worlds
-from capex.arms import ArmSettings
+from capex import worlds
 from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
 from capex.campaign.chain import Place
-from capex.demonstrator import Limits
 from capex.errors import CapexError, DamagedFile
-from capex.memory import Memory
-from capex.models import AttemptObserver, ModelError, Reply, Request, Sampling, UserMessage, describe
+from capex.method.demonstrator import Limits
+from capex.method.memory import Memory
+from capex.method.presets import ArmSettings
+from capex.models import AttemptObserver, ModelError, Reply, Request, Sampling, UserMessage, describe, pictures
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
+from capex.models.prices import parse_price
 from capex.models.retry import as_reply, give_up
-from capex.prices import parse_price
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
-from capex.store import PROMPT, Chain, fingerprint, read_json, read_steps
+from capex.run.store import PROMPT, Chain, fingerprint, read_json, read_steps
 from capex.worlds import Env
 
 

@@ -15,12 +15,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from capex.arms import PRESETS, SILENT_DECISIONS, ArmSettings, arm
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
-from capex.demonstrator import DEFAULT_SAMPLING, NO_LIMITS, Limits
 from capex.errors import CapexError, UnknownName
+from capex.method.demonstrator import DEFAULT_SAMPLING, NO_LIMITS, Limits
+from capex.method.presets import PRESETS, SILENT_DECISIONS, ArmSettings, arm
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
-from capex.pictures import FORMATS, ImageFormat
+from capex.models.pictures import FORMATS, ImageFormat
 
 Switch = Literal["on", "off"]
 Kept = Literal["all", "start"]

@@ -14,9 +14,9 @@ from capex.campaign.board import Board, Line
 from capex.campaign.ceiling import bytes_text
 from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
 from capex.errors import CapexError
-from capex.ledger import Account, Spend
 from capex.run import LoadedRun, load_run
-from capex.store import SPEND, Run, read_json
+from capex.run.spend import Account, Spend
+from capex.run.store import SPEND, Run, read_json
 
 FRESH_S = 10 * HEARTBEAT_S
 

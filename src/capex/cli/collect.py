@@ -197,7 +197,7 @@ class Repair:
     def run(self) -> int:
         """Print what was moved, why, and what to type next."""
         from capex.campaign.repair import collect_command, repair
-        from capex.store import find_run
+        from capex.run.store import find_run
 
         found = repair(self.path, dry_run=self.dry_run)
         if not found:

@@ -77,7 +77,7 @@ def _report(run: Path, out: Path) -> Path:
 
 
 def _film(successes: list[Path], out: Path) -> Path:
-    from capex.film import write_video
+    from capex.dataset.film import write_video
 
     if not successes:
         raise CapexError("no attempt succeeded, so there is nothing to film")
@@ -87,7 +87,7 @@ def _film(successes: list[Path], out: Path) -> Path:
 
 
 def _export(run: Path, out: Path) -> Path:
-    from capex.export import certify_run, export_run
+    from capex.dataset import certify_run, export_run
 
     if out.exists():
         console.print(f"{out} exists already and is kept", highlight=False)

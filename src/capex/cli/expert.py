@@ -63,7 +63,7 @@ def _watch(names: str, starts: list[int], out: Path, parallel: int) -> list[Epis
 def _print_results(names: str, starts: Iterable[int], out: Path) -> None:
     from capex.campaign.repair import left_out_sentence
     from capex.run import Damaged, load_chain
-    from capex.store import find_run
+    from capex.run.store import find_run
 
     run = find_run(out)
     wanted = set(starts)

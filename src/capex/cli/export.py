@@ -15,8 +15,8 @@ from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from capex.cli.console import console
-from capex.export import Certified, Filters, Pipeline, certify_run, export_run
-from capex.export.selection import summary
+from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
+from capex.dataset.selection import summary
 
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
 

@@ -25,7 +25,7 @@ class Human:
 
     def run(self) -> int:
         """Take what the run does not hold yet."""
-        from capex.human import run_human
+        from capex.campaign.human import run_human
 
         for result in run_human(self.names, parse_starts(self.starts), self.out):
             verdict = "success" if result.success else "no success by the world's check"

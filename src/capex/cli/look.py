@@ -27,7 +27,7 @@ class Doctor:
 
     def run(self) -> int:
         """Print the findings; fails when something that every user needs, or the world that was asked for, does not work."""
-        from capex.doctor import examine, examine_model, examine_world, print_findings
+        from capex.cli.doctor import examine, examine_model, examine_world, print_findings
 
         findings = examine()
         asked = examine_world(self.world) if self.world is not None else []
@@ -53,8 +53,8 @@ class Prompt:
 
     def run(self) -> int:
         """Print the prompt; its size goes to standard error, so that the text can be piped."""
-        from capex.arms import arm as preset
-        from capex.prompts import SIZE_MAX, system_prompt
+        from capex.method.presets import arm as preset
+        from capex.method.prompts import SIZE_MAX, system_prompt
 
         env = worlds.make(self.name)
         text = system_prompt(env.spec, preset(self.arm), template=self.prompt, json_form=self.json_form)
@@ -81,7 +81,7 @@ class Tasks:
             table.add_row(info.name, info.family, str(info.horizon), escape(info.instruction), escape(info.criterion))
         console.print(table)
         if self.pictures is not None:
-            from capex.film import write_sheet
+            from capex.dataset.film import write_sheet
 
             with console.status("rendering"):
                 sheet = write_sheet(self.world, self.pictures)
@@ -95,7 +95,7 @@ class Bench:
 
     def run(self) -> int:
         """Measure and print."""
-        from capex import bench
+        from capex.cli import bench
 
         with console.status("measuring"):
             rows = bench.run()
@@ -139,7 +139,7 @@ class Film:
 
     def run(self) -> int:
         """Write both files and say where they are."""
-        from capex.film import write_strip, write_video
+        from capex.dataset.film import write_strip, write_video
 
         name = f"{self.episode.parent.parent.name}-{self.episode.name}"
         with console.status("rendering"):

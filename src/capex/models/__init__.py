@@ -11,7 +11,8 @@ import hashlib
 import importlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 from capex.errors import CapexError, UnknownName
@@ -137,6 +138,13 @@ class Usage:
     output: int
     reasoning: int = 0
 
+    def plus(self, more: Usage | None) -> Usage:
+        """The sum of two; None adds nothing."""
+        return self if more is None else Usage(*(getattr(self, f.name) + getattr(more, f.name) for f in fields(Usage)))
+
+
+NO_TOKENS = Usage(0, 0, 0, 0)
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -241,6 +249,17 @@ class AttemptObserver(Protocol):
 
     def again(self, request: Request, number: int, attempt: Attempt) -> None:
         """An attempt that was made and paid for before the episode was cut off, and that now counts towards it; nothing is sent."""
+
+
+class CostObserver(AttemptObserver, Protocol):
+    """An observer that counts what attempts cost: a campaign's ledger."""
+
+    @property
+    def spent_usd(self) -> Decimal | None:
+        """Dollars that count against the episode's budget; None without a price."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The totals for a record."""
 
 
 class Observers:

@@ -18,10 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from capex import pictures
-from capex.models import Answer, Attempt, Model, Picture, Request, ToolCall, Usage, UserMessage, describe
+from capex.models import Answer, Attempt, Model, Picture, Request, ToolCall, Usage, UserMessage, describe, pictures
+from capex.models.pictures import ImageFormat
 from capex.models.redact import scrub, secrets
-from capex.pictures import ImageFormat
 
 LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")

@@ -12,7 +12,7 @@ from capex.report.compare import Tally
 from capex.report.data import NO_LABEL, Episode
 from capex.report.experience import chains
 from capex.report.sources import Source
-from capex.stats import Bin, auroc, brier, ece, reliability
+from capex.run.stats import Bin, auroc, brier, ece, reliability
 
 LABELS_SEEN = (0, 1, 11, 31, 101, 301, 1001)  # lower ends of the bins
 TAUS = tuple(round(0.05 * k, 2) for k in range(20))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from capex.memory.record import EpisodeRecord
+from capex.method.record import EpisodeRecord
 from capex.report.compare import TaskKey
 from capex.report.data import Episode
 from capex.report.sources import LAST, Source, main_source

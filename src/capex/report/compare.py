@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from capex.report.data import Episode, Invalid, StartKey
 from capex.report.sources import Source
-from capex.stats import (
+from capex.run.stats import (
     Stratified,
     cochran_mantel_haenszel,
     fisher,

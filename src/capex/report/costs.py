@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from capex.errors import CapexError
-from capex.ledger import Account, Spend
 from capex.models import Usage
 from capex.models.exchanges import LOG
-from capex.prices import Price, cost, parse_price
+from capex.models.prices import Price, cost, parse_price
 from capex.report.data import Episode, RunInfo
 from capex.report.sources import Source
-from capex.store import SPEND
+from capex.run.spend import Account, Spend
+from capex.run.store import SPEND
 
 KINDS = ("fresh", "cached", "cache_write", "output", "reasoning")
 LOGS_AT_MOST = 120  # exchange logs read per source; more would tell no more and take minutes

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from capex import worlds
-from capex.accounts import Taken, invalid_attempts, of_episode, unrecorded
 from capex.errors import CapexError
-from capex.ledger import Account, Slot, Spend
-from capex.memory.record import Turn
+from capex.method.record import Turn
 from capex.models import Usage
 from capex.pose import Array
 from capex.run import Damaged, InvalidAttempt, LoadedChain, LoadedEpisode, load_chain
-from capex.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
+from capex.run.accounts import Taken, invalid_attempts, of_episode, unrecorded
+from capex.run.spend import Account, Slot, Spend
+from capex.run.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
 
 NO_LABEL = -1
 StartKey = tuple[str, str, int, int]  # world, task, index, seed

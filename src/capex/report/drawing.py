@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from PIL import Image as Picture
 
-from capex.memory.record import Turn
+from capex.method.record import Turn
 from capex.report.cards import Card, Twins
 from capex.report.figures import Figure, Panel
 from capex.report.strips import SIZE_PX, Frame, Mark, Point, fate

@@ -12,7 +12,7 @@ import numpy as np
 from capex.report.compare import Pairs, Tally, count_pairs, tally
 from capex.report.data import Episode
 from capex.report.sources import Source, differences
-from capex.stats import SignTest, sign_test
+from capex.run.stats import SignTest, sign_test
 
 MEMORY_ALONE = ("arm.memory", "arm.name")  # in these the two arms of the comparison may differ
 WINDOW = 5  # episodes of the learning curve's sliding window

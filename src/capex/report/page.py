@@ -20,7 +20,7 @@ from urllib.parse import quote
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from capex.observation import command_text, position_text
+from capex.method.observation import command_text, position_text
 from capex.report.cards import Card, Twins
 from capex.report.data import Data, RunInfo
 from capex.report.drawing import data_uri, overlay, track
@@ -29,7 +29,7 @@ from capex.report.sections import Section
 from capex.report.sources import Source
 from capex.report.strips import fate
 from capex.report.tables import number, stand_in_sentence
-from capex.store import versions
+from capex.run.store import versions
 
 LEGEND = (  # svg class, what is drawn, what it means
     ("plan", '<circle class="done" cx="6" cy="6" r="4.2"/>', "waypoint run"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from capex.calibrator import FEATURES, PRIOR_MEAN
+from capex.method.calibrator import FEATURES, PRIOR_MEAN
 from capex.report.calibration import CUTS_AT_LEAST, Calibration, Judged, Swept, Truncated, WeightPath
 from capex.report.compare import Tally, TaskKey, verdicts
 from capex.report.costs import KINDS, Bill, DecisionCurve
@@ -16,7 +16,7 @@ from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, PAPER, SOURCE_C
 from capex.report.sources import Source, plain
 from capex.report.students import BudgetPoint
 from capex.report.tables import number
-from capex.stats import wilson
+from capex.run.stats import wilson
 
 TASKS_IN_A_PANEL = 6
 STARTS_SHOWN = 60

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from capex.arms import PRESETS
+from capex.method.presets import PRESETS
 from capex.report.data import Data, Episode, Invalid, RunInfo
 
 ORDER = ("base", "capex", "capex-fresh", "capex-stated")  # then others by name, then the privileged sources

@@ -16,13 +16,13 @@ import numpy as np
 from PIL import Image as Picture
 
 from capex import worlds
+from capex.dataset.film import show_tick, strip_ticks
 from capex.errors import CapexError
-from capex.film import show_tick, strip_ticks
-from capex.memory.record import EpisodeRecord, Turn, WaypointRecord
+from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log
 from capex.pose import Array
 from capex.report.data import Episode
-from capex.store import read_steps
+from capex.run.store import read_steps
 from capex.worlds import CameraModel, Env, Image, Spec, Start
 
 SIZE_PX = 320

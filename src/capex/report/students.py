@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from capex.report.compare import Tally
 from capex.report.data import Data, Episode
 from capex.report.sources import LAST
-from capex.stats import Stratified, cochran_mantel_haenszel, fisher
+from capex.run.stats import Stratified, cochran_mantel_haenszel, fisher
 
 UNTRAINED = "untrained"
 

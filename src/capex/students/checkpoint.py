@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from capex.errors import CapexError
-from capex.store import TEMPORARY, read_json, whole_folder, write_json
+from capex.run.store import TEMPORARY, read_json, whole_folder, write_json
 from capex.students.spec import PolicySpec
 from capex.students.trainer import Trainer
 

@@ -23,7 +23,7 @@ from capex import worlds
 from capex.campaign.names import parse_names
 from capex.errors import CapexError
 from capex.run import load_chain
-from capex.store import Chain, Run, open_run
+from capex.run.store import Chain, Run, open_run
 from capex.students import checkpoint
 from capex.students.policy import Episode, Policy, make_policy
 from capex.students.rollouts import Plan, Seen, work

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from capex.errors import CapexError
-from capex.store import read_json
+from capex.run.store import read_json
 from capex.students.data import Episode, decode_pngs
 
 PICTURES = "observation.images."

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from capex import worlds
 from capex.errors import PhysicsDiverged
-from capex.executor import Tick
-from capex.memory.record import EpisodeRecord
-from capex.recorder import Recorder
-from capex.store import Chain
+from capex.method.executor import Tick
+from capex.method.record import EpisodeRecord
+from capex.method.recorder import Recorder
+from capex.run.store import Chain
 from capex.worlds import Env, Start
 
 

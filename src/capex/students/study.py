@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from capex.errors import CapexError
-from capex.store import read_json, write_json
+from capex.run.store import read_json, write_json
 from capex.students import checkpoint, data
 from capex.students.evaluate import Rollouts, evaluate, missing
 from capex.students.settings import ActSettings, Settings

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from capex.errors import CapexError
-from capex.store import read_json, versions, write_json
+from capex.run.store import read_json, versions, write_json
 from capex.students import checkpoint, curves, data, language, normalizer
 from capex.students.act import ACT
 from capex.students.batches import Batches

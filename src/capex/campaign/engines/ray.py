@@ -25,9 +25,9 @@ from capex import models, worlds
 from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved, Outcome, run_attempt
 from capex.campaign.engines import Failed, Lost, Said, Setup
 from capex.errors import CapexError
-from capex.ledger import Spend
 from capex.models import ChatSettings, Model, Usage
-from capex.store import EXCHANGE_TIMES, EXCHANGES, TEMPORARY, Chain
+from capex.run.spend import Spend
+from capex.run.store import EXCHANGE_TIMES, EXCHANGES, TEMPORARY, Chain
 from capex.worlds import Env
 
 CPUS = 0.25  # of a core that an attempt counts as: most of its time it waits for its model

@@ -13,8 +13,9 @@ from capex import models, worlds
 from capex.campaign.attempt import Job, run_attempt
 from capex.campaign.core import Core, Stopped
 from capex.campaign.engines import EPISODES_PER_CORE, Failed, Said, Setup
-from capex.ledger import Spend, Spending
+from capex.campaign.ledger import Spending
 from capex.models import Model
+from capex.run.spend import Spend
 from capex.worlds import Env
 
 JOIN_S = 2.0  # how long a stopping engine waits for its threads; those that wait for a model are left behind

@@ -16,7 +16,7 @@ from capex.report.tables import (
     raw_tally,
     significant,
 )
-from capex.stats import per_success
+from capex.run.stats import per_success
 
 
 def by_task_section(data: Data, sources: Sequence[Source]) -> Section:

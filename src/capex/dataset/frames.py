@@ -1,0 +1,228 @@
+"""What the frames of an episode hold: frame t is the observation of state t and the native action that followed it.
+
+The pictures come from the saved states, at any size; nothing is simulated again. Besides observation and action each frame carries what the
+demonstrator meant by it, under names that no learner takes for an input:
+
+    capex.decision    the model's decision, from 1
+    capex.waypoint    the waypoint within its plan, from 0
+    capex.phase       how many gripper commands came before
+    capex.stated      the model's confidence in the waypoint, NaN where it stated none
+    capex.calibrated  what the calibrator made of it, NaN where there is none
+    capex.label       1 reached, 0 not, -1 where nothing can be said
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capex import worlds
+from capex.errors import CapexError, DamagedFile, Unsupported
+from capex.method.memory.skeleton import phase_numbers
+from capex.method.record import EpisodeRecord, Turn, WaypointRecord
+from capex.pose import Array, Pose, quaternion_xyzw
+from capex.run import read_record
+from capex.run.store import Steps, read_steps
+from capex.worlds import Env, Image, Start, State
+
+ANNOTATIONS = {
+    "capex.decision": np.int64,
+    "capex.waypoint": np.int64,
+    "capex.phase": np.int64,
+    "capex.stated": np.float32,
+    "capex.calibrated": np.float32,
+    "capex.label": np.int64,
+}
+OUTCOMES = {"next.reward": np.float32, "next.done": np.bool_, "next.success": np.bool_}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """How pictures are made: the same for datasets that are to be compared."""
+
+    size: tuple[int, int] = (256, 256)  # width, height
+    cameras: tuple[str, ...] = ()  # all of the world's, if empty
+    depth: bool = False
+
+    def check(self, env: Env) -> tuple[str, ...]:
+        """The cameras' names, each one that the world has."""
+        names = self.cameras or tuple(c.name for c in env.spec.cameras)
+        for name in names:
+            env.spec.camera(name)
+        if self.depth and not env.spec.depth:
+            raise CapexError(f"{env.spec.name} has no depth; leave out --depth")
+        return names
+
+
+@dataclass(frozen=True)
+class Take:
+    """An episode ready to be shot: the world at its start, the record and the arrays."""
+
+    env: Env
+    record: EpisodeRecord
+    steps: Steps
+
+    @property
+    def length(self) -> int:
+        """How many frames."""
+        return len(self.steps["actions"])
+
+    @property
+    def state(self) -> Array:
+        """Proprioception before each action, (T, S)."""
+        return np.asarray(self.steps["proprio"][:-1])
+
+    @property
+    def action(self) -> Array:
+        """Native actions, (T, A)."""
+        return np.asarray(self.steps["actions"])
+
+    @property
+    def start(self) -> Start:
+        """What the world was reset to."""
+        return Start(self.record.task, self.record.start, self.record.seed)
+
+    @property
+    def start_state(self) -> State:
+        """The complete state before the first action."""
+        return State(str(self.steps["header"]), np.asarray(self.steps["states"][0]))
+
+    def load(self, frame: int) -> None:
+        """Put the world into the state of a frame."""
+        self.env.load_state(State(str(self.steps["header"]), self.steps["states"][frame]))
+
+    def pictures(self, cameras: Sequence[str], size: tuple[int, int]) -> Iterator[dict[str, Image]]:
+        """The images of each frame in order, by camera."""
+        for frame in range(self.length):
+            self.load(frame)
+            yield self.env.observe(cameras, size)
+
+    def outcomes(self) -> dict[str, npt.NDArray[Any]]:
+        """next.reward, next.done and next.success of each frame: all zero but for the last one."""
+        last = np.arange(self.length) == self.length - 1
+        success = last & bool(self.record.success)
+        return {"next.reward": success.astype(np.float32), "next.done": last, "next.success": success}
+
+    def annotations(self) -> dict[str, npt.NDArray[Any]]:
+        """What the demonstrator meant by each frame, by the names of ANNOTATIONS."""
+        plans = self._plans()
+        phases = self._phases()
+        rows = []
+        for plan, waypoint in zip(self.steps["decision"].tolist(), self.steps["waypoint"].tolist(), strict=True):
+            turn = plans[plan]
+            row = turn.waypoints[waypoint]
+            label = -1 if row.label is None else row.label
+            rows.append((turn.decision, waypoint, phases[turn.decision, waypoint], *_confidences(row), label))
+        columns: Sequence[Sequence[float]] = list(zip(*rows, strict=True)) if rows else [()] * len(ANNOTATIONS)
+        return {name: np.array(values, dtype=kind) for (name, kind), values in zip(ANNOTATIONS.items(), columns, strict=True)}
+
+    def waypoints(self) -> list[dict[str, Any]]:
+        """One row per requested waypoint, executed or not, with the frames it took."""
+        plans = {turn.decision: number for number, turn in enumerate(self._plans())}
+        phases = self._phases()
+        rows = []
+        for turn in self.record.turns:
+            for number, row in enumerate(turn.waypoints):
+                ticks = np.flatnonzero((self.steps["decision"] == plans[turn.decision]) & (self.steps["waypoint"] == number))
+                stated, calibrated = _confidences(row)
+                rows.append(
+                    {
+                        "decision": turn.decision,
+                        "waypoint": number,
+                        "phase": phases[turn.decision, number],
+                        "committed": number < turn.committed,
+                        "stated": None if np.isnan(stated) else stated,
+                        "calibrated": None if np.isnan(calibrated) else calibrated,
+                        "label": row.label,
+                        "status": row.status,
+                        "report": row.report,
+                        "from_frame": int(ticks[0]) if len(ticks) else None,
+                        "to_frame": int(ticks[-1]) + 1 if len(ticks) else None,
+                    }
+                )
+        return rows
+
+    def cameras_json(self, cameras: Sequence[str], size: tuple[int, int]) -> dict[str, Any]:
+        """Intrinsics and pose of each calibrated camera at the start; a wrist camera's pose is in the frame of its tip."""
+        self.load(0)
+        arms = self.env.robot_state().arms
+        found: dict[str, Any] = {}
+        for name in cameras:
+            spec = self.env.spec.camera(name)
+            try:
+                model = self.env.camera_model(name, size)
+            except Unsupported:
+                continue
+            pose, frame = model.T_base_camera, "base"
+            if spec.kind == "wrist":
+                pose, frame = _within(arms[spec.arm].T_base_tip, pose), f"tip of {spec.arm}"
+            found[name] = {
+                "kind": spec.kind,
+                "size": list(size),
+                "intrinsics": model.intrinsics.tolist(),
+                "frame": frame,
+                "position_m": [float(v) for v in pose.position_m],
+                "quaternion_xyzw": [float(v) for v in quaternion_xyzw(pose.rotation)],
+            }
+        return found
+
+    def _plans(self) -> list[Turn]:
+        return plans_of(self.record, self.steps)
+
+    def _phases(self) -> dict[tuple[int, int], int]:
+        places = [(turn.decision, number) for turn in self.record.turns for number in range(len(turn.waypoints))]
+        return dict(zip(places, phase_numbers(self.record), strict=True))
+
+
+def plans_of(record: EpisodeRecord, steps: Steps) -> list[Turn]:
+    """The turns whose plans the recorder counted; a turn without motion may have none."""
+    turns, count = record.turns, len(steps["plan_starts"])
+    plans = list(turns) if len(turns) == count else [t for t in turns if t.waypoints]
+    if len(plans) != count:
+        raise DamagedFile(steps.path, f"it has {count} plans, and the record {len(plans)}")
+    return plans
+
+
+def _confidences(row: WaypointRecord) -> tuple[float, float]:
+    stated, calibrated = row.waypoint.confidence, row.calibrated
+    return (np.nan if stated is None else stated, np.nan if calibrated is None else calibrated)
+
+
+def _within(outer: Pose, inner: Pose) -> Pose:
+    """A pose of the base frame, seen from another one of it."""
+    return Pose(outer.rotation.T @ (inner.position_m - outer.position_m), outer.rotation.T @ inner.rotation)
+
+
+_env: Env | None = None  # a worker shoots many episodes of a world: it builds the world once
+
+
+def check_episode(episode: Path) -> None:
+    """DamagedFile unless an episode's record and arrays can be read and belong together."""
+    plans_of(read_record(episode), read_steps(episode))
+
+
+def open_take(episode: Path) -> Take:
+    """An episode with its world at its start."""
+    global _env
+    record, steps = read_record(episode), read_steps(episode)
+    if not len(steps["actions"]) or not steps["states"].shape[1]:
+        raise CapexError(f"{episode} has no saved states to make pictures from")
+    if _env is None or _env.spec.name != f"{record.world}:{record.task}":
+        close_world()
+        _env = worlds.make(f"{record.world}:{record.task}")
+    take = Take(_env, record, steps)
+    _env.reset(take.start)
+    return take
+
+
+def close_world() -> None:
+    """Free the world that this process has open."""
+    global _env
+    if _env is not None:
+        _env.close()
+        _env = None

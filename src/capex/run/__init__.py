@@ -1,0 +1,25 @@
+"""The run directory: the only truth. What writes it, reads it and counts it lives here."""
+
+from capex.run.reading import (
+    Damaged,
+    InvalidAttempt,
+    LoadedChain,
+    LoadedEpisode,
+    LoadedRun,
+    load_chain,
+    load_run,
+    read_invalid,
+    read_record,
+)
+
+__all__ = [
+    "Damaged",
+    "InvalidAttempt",
+    "LoadedChain",
+    "LoadedEpisode",
+    "LoadedRun",
+    "load_chain",
+    "load_run",
+    "read_invalid",
+    "read_record",
+]
