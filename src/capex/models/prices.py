@@ -83,7 +83,7 @@ class PriceTable:
 
 def load_prices(path: Path | None = None) -> PriceTable:
     """The package's table; rows of a file of the same form replace those of the models that it names."""
-    packaged = _rows((resources.files("capex") / "prices.toml").read_text(encoding="utf-8"), "prices.toml")
+    packaged = _rows((resources.files("capex.models") / "prices.toml").read_text(encoding="utf-8"), "prices.toml")
     if path is None:
         return PriceTable(packaged)
     try:

@@ -41,7 +41,7 @@ def folder(expert_demos, tmp_path_factory):
 def judged(folder):
     """What the judges found, in one process of their own, without the network."""
     caches = {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "2"}
-    judge = Path(__file__).with_name("judge.py")
+    judge = Path(__file__).parents[1] / "judge.py"
     out = subprocess.run([sys.executable, str(judge), str(folder)], capture_output=True, text=True, check=False, env=os.environ | caches)
     assert out.returncode == 0, out.stderr[-4000:]
     return json.loads(out.stdout.splitlines()[-1])

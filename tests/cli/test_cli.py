@@ -51,7 +51,7 @@ def test_none_is_nothing_to_type():
 
 
 def test_doctor_names_every_dependency_and_every_extra_of_the_package():
-    metadata = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    metadata = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     names = {re.split(r"[<>=]", line)[0] for line in metadata["dependencies"]}
     assert names == set(doctor.CORE)
     assert set(metadata["optional-dependencies"]) == set(doctor.EXTRAS) | {"judges"}  # which is LeRobot's without its pins, for the tests

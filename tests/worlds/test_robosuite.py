@@ -241,7 +241,7 @@ def test_refusals(fixed: SuiteEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_one_command_installs_it_beside_a_current_numpy(tmp_path: Path) -> None:
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert tuple(project["optional-dependencies"]["robosuite"]) == ROBOSUITE_IMPORTS
     needed, itself = install_commands("robosuite", tmp_path / "constraints.txt")
     assert needed[-len(ROBOSUITE_IMPORTS) :] == list(ROBOSUITE_IMPORTS)

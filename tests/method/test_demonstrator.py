@@ -35,7 +35,7 @@ from capex.run.store import Chain, read_json, read_steps
 from capex.worlds import Start
 from toy import Toy, ToyEnv
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 TASK = "TurnOnMicrowave"
 REPLIES = json.loads((GOLDEN / "microwave_replies.json").read_text())
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")

@@ -25,7 +25,7 @@ from capex.worlds.robosuite import ROBOTS
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.stepping import Fast
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "replay_in_robosuite.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "replay_in_robosuite.py"
 
 
 def both(world: str) -> tuple[SuiteEnv, SuiteEnv]:

@@ -22,7 +22,7 @@ from capex.students.policy import load_policy
 from capex.students.settings import make_settings
 from capex.students.train import Job, train
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 
 
@@ -123,7 +123,7 @@ def test_training_evaluation_and_serving_do_without_what_a_gpu_machine_may_lack(
         (tmp_path / "lacking" / name).mkdir(parents=True)
         (tmp_path / "lacking" / name / "__init__.py").write_text(f"raise ModuleNotFoundError('there is no {name} on this machine')\n")
     (tmp_path / "program.py").write_text(PROGRAM)
-    path = os.pathsep.join([str(tmp_path / "lacking"), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(tmp_path / "lacking"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, tmp_path / "program.py", tmp_path]
     ran = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -20,7 +20,7 @@ from capex.method.record import from_json
 from capex.method.tools import interface
 from toy import Toy, ToyEnv
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def _settings(prompt: str) -> dict:

@@ -26,7 +26,7 @@ from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecor
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from toy import Toy, ToyEnv
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 LABELS = {"reached": 1, "stalled": 0, "finger contact": 0, "contact": 0, "timeout": 0}
 PNG = {camera: f"the {camera} picture".encode() for camera in ("left", "right")}
 IMAGES = {camera: hashlib.sha256(png).hexdigest() for camera, png in PNG.items()}

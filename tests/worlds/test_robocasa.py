@@ -43,7 +43,7 @@ from capex.worlds.robosuite.beginning import QUIET
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.robots import MOBILE
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 STORED = {  # the order of RoboCasa's own datasets: the base first
     "base_motion": (0, 4),
     "control_mode": (4, 5),

@@ -24,7 +24,7 @@ from capex.students.serve import serve
 from capex.students.settings import make_settings
 from capex.students.train import Job, train
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "run_policy.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "run_policy.py"
 
 
 @pytest.fixture(scope="module")

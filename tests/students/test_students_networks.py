@@ -141,7 +141,7 @@ def test_backbone_weights_load_from_a_file_and_a_wrong_one_is_refused(tmp_path):
 
 def test_the_fused_kernels_give_torchs_numbers():
     """In Triton's interpreter: the arithmetic of the GPU's kernels, without a GPU. Triton is made for Linux alone; elsewhere that is said."""
-    script = Path(__file__).parent.parent / "scripts" / "check_kernels.py"
+    script = Path(__file__).parents[2] / "scripts" / "check_kernels.py"
     ran = subprocess.run([sys.executable, script], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False)
     if sys.platform != "linux":
         assert (ran.returncode, "Triton is not installed" in ran.stderr) == (2, True)
