@@ -1,7 +1,8 @@
 """Frames per second of our dataset writer against LeRobot's own, on the same frames, in one run.
 
-`python benchmarks/export_speed.py [EPISODES]` collects with the expert, renders every frame once, then lets each writer write them:
-pictures and statistics, rows and metadata, until the dataset is complete. Needs what `make test` installs.
+`python benchmarks/export_speed.py [EPISODES]` collects with the expert, renders every frame once,
+then lets each writer write them: pictures and statistics, rows and metadata, until the dataset is
+complete. Needs what `make test` installs.
 """
 
 from __future__ import annotations
@@ -66,13 +67,21 @@ def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
     layout = Layout(spec, ("left", "right", "wrist"), Pipeline(SIZE), options["use_videos"], 18)
     kept = ("observation.", "action")
     features = {name: f for name, f in layout.features.items() if name.startswith(kept)}
-    features = {name: {k: v for k, v in f.items() if k != "info"} | {"shape": tuple(f["shape"])} for name, f in features.items()}
-    dataset = LeRobotDataset.create("capex/bench", layout.fps, features, root=out, robot_type="kitchen", **options)
+    features = {
+        name: {k: v for k, v in f.items() if k != "info"} | {"shape": tuple(f["shape"])}
+        for name, f in features.items()
+    }
+    dataset = LeRobotDataset.create(
+        "capex/bench", layout.fps, features, root=out, robot_type="kitchen", **options
+    )
     for attempt, take, pictures in shots:
         state, action = take.state.astype("float32"), take.action
         for k, images in enumerate(pictures):
             frame = {layout.key(camera): image for camera, image in images.items()}
-            dataset.add_frame(frame | {"observation.state": state[k], "action": action[k], "task": attempt.instruction})
+            dataset.add_frame(
+                frame
+                | {"observation.state": state[k], "action": action[k], "task": attempt.instruction}
+            )
         dataset.save_episode()
     dataset.finalize()
 
@@ -84,20 +93,34 @@ def main() -> None:
         "images": [
             ("ours", lambda s, o: ours(s, o, video=False)),
             ("LeRobot 0.4.4", lambda s, o: theirs(s, o, use_videos=False)),
-            ("LeRobot 0.4.4, 12 writer threads", lambda s, o: theirs(s, o, use_videos=False, image_writer_threads=12)),
+            (
+                "LeRobot 0.4.4, 12 writer threads",
+                lambda s, o: theirs(s, o, use_videos=False, image_writer_threads=12),
+            ),
         ],
         "video": [
             ("ours, h264", lambda s, o: ours(s, o, video=True)),
             ("LeRobot 0.4.4, AV1 (its default)", lambda s, o: theirs(s, o, use_videos=True)),
             ("LeRobot 0.4.4, h264", lambda s, o: theirs(s, o, use_videos=True, vcodec="h264")),
-            ("LeRobot 0.4.4, h264, 12 threads", lambda s, o: theirs(s, o, use_videos=True, vcodec="h264", image_writer_threads=12)),
-            ("LeRobot 0.4.4, h264, streaming", lambda s, o: theirs(s, o, use_videos=True, vcodec="h264", streaming_encoding=True)),
+            (
+                "LeRobot 0.4.4, h264, 12 threads",
+                lambda s, o: theirs(s, o, use_videos=True, vcodec="h264", image_writer_threads=12),
+            ),
+            (
+                "LeRobot 0.4.4, h264, streaming",
+                lambda s, o: theirs(s, o, use_videos=True, vcodec="h264", streaming_encoding=True),
+            ),
         ],
     }
     with tempfile.TemporaryDirectory() as folder:
         shots = shoot(episodes, Path(folder) / "run")
         frames = sum(take.length for _, take, _ in shots)
-        table = Table(title=f"writing {len(shots)} episodes, {frames} frames, three cameras at {SIZE[0]}x{SIZE[1]}; best of {ROUNDS}")
+        table = Table(
+            title=(
+                f"writing {len(shots)} episodes, {frames} frames, three cameras at"
+                f" {SIZE[0]}x{SIZE[1]}; best of {ROUNDS}"
+            )
+        )
         for column in ("mode", "writer", "frames/s", "MB", "ours is"):
             table.add_column(column, justify="left" if column in ("mode", "writer") else "right")
         for mode, rows in writers.items():
@@ -109,11 +132,19 @@ def main() -> None:
                     began = time.perf_counter()
                     write(shots, out)
                     rates[name] = max(rates.get(name, 0.0), frames / (time.perf_counter() - began))
-                    sizes[name] = sum(p.stat().st_size for p in out.rglob("*") if p.is_file()) / 2**20
+                    sizes[name] = (
+                        sum(p.stat().st_size for p in out.rglob("*") if p.is_file()) / 2**20
+                    )
                     shutil.rmtree(out)
             mine = rates[rows[0][0]]
             for name, rate in rates.items():
-                table.add_row(mode, name, f"{rate:.0f}", f"{sizes[name]:.1f}", "" if rate == mine else f"{mine / rate:.1f}x")
+                table.add_row(
+                    mode,
+                    name,
+                    f"{rate:.0f}",
+                    f"{sizes[name]:.1f}",
+                    "" if rate == mine else f"{mine / rate:.1f}x",
+                )
         Console().print(table)
 
 

@@ -18,7 +18,9 @@ from capex.dataset import certify_run
 from demos import expert_run, model_run
 
 _began = time.perf_counter()
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk in memory, for tests that flush thousands of small files
+MEMORY = (
+    "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+)  # a disk in memory, for tests that flush thousands of small files
 
 
 def pytest_configure(config):

@@ -10,7 +10,9 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def test_hello_runs_one_episode():
-    out = subprocess.run([sys.executable, str(EXAMPLES / "hello.py")], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, str(EXAMPLES / "hello.py")], capture_output=True, text=True, check=True
+    ).stdout
     assert "Instruction: Press the start button on the microwave." in out
     assert "plan of 4 waypoints, 4 of them trusted enough to run" in out
     assert "success: True" in out

@@ -9,7 +9,13 @@ import capex
 
 ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
-    "mujoco": ("worlds/kitchen/", "worlds/render.py", "worlds/robosuite/", "worlds/robocasa/", "cli/bench.py"),
+    "mujoco": (
+        "worlds/kitchen/",
+        "worlds/render.py",
+        "worlds/robosuite/",
+        "worlds/robocasa/",
+        "cli/bench.py",
+    ),
     "robosuite": ("worlds/robosuite/", "cli/bench.py"),
     "numba": ("worlds/robosuite/kernel.py",),
     "OpenGL": ("worlds/render.py",),
@@ -71,7 +77,11 @@ def _imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "capex" else {node.module}
+            found |= (
+                {f"{node.module}.{alias.name}" for alias in node.names}
+                if node.module == "capex"
+                else {node.module}
+            )
     return found
 
 
@@ -80,7 +90,9 @@ def test_heavy_packages_are_imported_in_one_place():
         place = path.relative_to(ROOT).as_posix()
         for module in _imports(path):
             homes = HOMES.get(module.partition(".")[0])
-            assert homes is None or place.startswith(homes), f"{place} imports {module}; only {homes} may"
+            assert homes is None or place.startswith(homes), (
+                f"{place} imports {module}; only {homes} may"
+            )
 
 
 def _rooms(path: Path) -> set[str]:
@@ -92,7 +104,9 @@ def test_dependencies_point_one_way():
     for room, allowed in BELOW.items():
         for path in (ROOT / room).rglob("*.py"):
             wrong = _rooms(path) - {room, *allowed, *GROUND}
-            assert not wrong, f"{path.relative_to(ROOT)} imports {sorted(wrong)}; {room} may import {sorted(allowed)}"
+            assert not wrong, (
+                f"{path.relative_to(ROOT)} imports {sorted(wrong)}; {room} may import {sorted(allowed)}"
+            )
     for module, allowed in GROUND.items():
         assert _rooms(ROOT / f"{module}.py") <= set(allowed)
 
@@ -104,14 +118,22 @@ def test_every_module_is_in_a_room():
 
 def test_the_parts_of_the_method_know_little_of_each_other():
     for part, allowed in METHOD.items():
-        used = {m.split(".")[2] for m in _imports(ROOT / "method" / f"{part}.py") if m.startswith("capex.method.")}
+        used = {
+            m.split(".")[2]
+            for m in _imports(ROOT / "method" / f"{part}.py")
+            if m.startswith("capex.method.")
+        }
         assert used <= set(allowed), f"method/{part}.py imports {sorted(used - set(allowed))}"
 
 
 def test_the_reports_numbers_know_nothing_of_its_pictures():
     drawing = {"tables", "figures", "plots", "strips", "cards", "drawing", "sections", "page"}
     for name in ("data", "sources", "compare", "experience", "calibration", "costs", "students"):
-        used = {m.split(".")[2] for m in _imports(ROOT / "report" / f"{name}.py") if m.startswith("capex.report.")}
+        used = {
+            m.split(".")[2]
+            for m in _imports(ROOT / "report" / f"{name}.py")
+            if m.startswith("capex.report.")
+        }
         assert not used & drawing, f"report/{name}.py imports {sorted(used & drawing)}"
 
 

@@ -29,7 +29,10 @@ POINT = (0.4, 0.0, 0.5)
         (lambda: Waypoint({"arm": ArmTarget(POINT)}, confidence=1.2), "confidence is 1.2"),
         (lambda: Plan(()), "1 to 24"),
         (lambda: Plan((Waypoint({"arm": ArmTarget(POINT)}),) * 25), "25 waypoints"),
-        (lambda: Plan((Waypoint(base=BaseMotion(0.1)), Waypoint({"arm": ArmTarget(POINT)}))), "must be alone"),
+        (
+            lambda: Plan((Waypoint(base=BaseMotion(0.1)), Waypoint({"arm": ArmTarget(POINT)}))),
+            "must be alone",
+        ),
     ],
 )
 def test_a_defect_is_refused_with_a_sentence(build, words):

@@ -55,4 +55,6 @@ def test_euler_angles_are_intrinsic_xyz_and_invert():
 
 def test_quaternion_matches_the_rotation():
     assert np.allclose(quaternion_xyzw(np.eye(3)), [0, 0, 0, 1])
-    assert np.allclose(quaternion_xyzw(yaw_matrix(math.pi / 2)), [0, 0, math.sqrt(0.5), math.sqrt(0.5)])
+    assert np.allclose(
+        quaternion_xyzw(yaw_matrix(math.pi / 2)), [0, 0, math.sqrt(0.5), math.sqrt(0.5)]
+    )

@@ -1,4 +1,6 @@
-"""Errors that a user reads. Each carries one sentence: what was wrong, what was given, what would be right."""
+"""Errors that a user reads. Each carries one sentence: what was wrong, what was given, what would
+be right.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,26 @@ from typing import Any, Literal
 
 Scope = Literal["episode", "campaign"]
 
-# What a terminal or a page would act on instead of showing it: C0 but for newline and tab, DEL, C1, and what turns the writing direction.
-_ACTS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\n"), ord("\t")}
+# What a terminal or a page would act on instead of showing it: C0 but for newline and tab, DEL, C1,
+# and what turns the writing direction.
+_ACTS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {
+    ord("\n"),
+    ord("\t"),
+}
 _UNSEEN = dict.fromkeys(_ACTS)
 
 
 def printable(text: str) -> str:
-    """Foreign text (a server's, a model's) for a terminal, a log or a page: without control characters; newlines and tabs stay."""
+    """Foreign text (a server's, a model's) for a terminal, a log or a page: without control
+    characters; newlines and tabs stay.
+    """
     return text.translate(_UNSEEN)
 
 
 class CapexError(Exception):
-    """A mistake or a limit that has a sentence for the user; the command line prints it without a traceback."""
+    """A mistake or a limit that has a sentence for the user; the command line prints it without a
+    traceback.
+    """
 
 
 class UnknownName(CapexError):
@@ -33,7 +43,9 @@ class UnknownName(CapexError):
 
 
 class DamagedFile(CapexError):
-    """A file of an attempt that is missing or cannot be read. Commands over whole runs leave its episode out, name it and go on."""
+    """A file of an attempt that is missing or cannot be read. Commands over whole runs leave its
+    episode out, name it and go on.
+    """
 
     def __init__(self, path: Path, reason: str):
         self.path, self.reason = path, reason
@@ -44,13 +56,15 @@ class DamagedFile(CapexError):
 
 
 class BudgetExceeded(CapexError):
-    """The next request would exceed a budget. Dollars spent include what is held for attempts whose cost is not known."""
+    """The next request would exceed a budget. Dollars spent include what is held for attempts whose
+    cost is not known.
+    """
 
     def __init__(self, spent: Decimal, limit: Decimal, scope: Scope, asked: Decimal):
         self.spent, self.limit, self.scope, self.asked = spent, limit, scope, asked
         super().__init__(
-            f"the {scope}'s budget of {dollars(limit)} does not cover the next request, which may cost {dollars(asked)}: "
-            f"{dollars(spent)} are spent or held"
+            f"the {scope}'s budget of {dollars(limit)} does not cover the next request, which may"
+            f" cost {dollars(asked)}: {dollars(spent)} are spent or held"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -74,7 +88,9 @@ class GLUnavailable(CapexError):
 
 
 class PhysicsDiverged(CapexError):
-    """The simulation produced a value that is not finite; the episode is invalid, never a success."""
+    """The simulation produced a value that is not finite; the episode is invalid, never
+    a success.
+    """
 
 
 def closest_first(given: str, valid: Iterable[str]) -> list[str]:

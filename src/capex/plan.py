@@ -1,7 +1,7 @@
 """Waypoints and plans: what a demonstrator asks the executor to do.
 
-A waypoint holds one target per arm, by arm name, or one base motion. Positions are in metres in the base frame, which rides
-with the robot's mobile base: x forward, y left, z up from the arm's mount.
+A waypoint holds one target per arm, by arm name, or one base motion. Positions are in metres in the
+base frame, which rides with the robot's mobile base: x forward, y left, z up from the arm's mount.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ NUMBERS = (int, float, np.floating)
 
 @dataclass(frozen=True)
 class ArmTarget:
-    """Where one arm's tip should go and what its gripper does afterwards; no position means no motion."""
+    """Where one arm's tip should go and what its gripper does afterwards; no position means no
+    motion.
+    """
 
     position_m: tuple[float, float, float] | None = None
     orientation: Orientation = "keep"
@@ -42,16 +44,23 @@ class ArmTarget:
             _require_numbers("position_m", self.position_m, 3)
         if isinstance(self.orientation, str):
             if self.orientation not in ORIENTATION_WORDS:
-                raise BadCommand(f"orientation is '{self.orientation}'; it must be keep, down, forward or three Euler angles in degrees")
+                raise BadCommand(
+                    f"orientation is '{self.orientation}'; it must be keep, down, forward or three"
+                    " Euler angles in degrees"
+                )
         else:
             _require_numbers("orientation", self.orientation, 3)
         if self.gripper not in GRIPPER_WORDS:
-            raise BadCommand(f"gripper is '{self.gripper}'; it must be one of {', '.join(GRIPPER_WORDS)}")
+            raise BadCommand(
+                f"gripper is '{self.gripper}'; it must be one of {', '.join(GRIPPER_WORDS)}"
+            )
 
 
 @dataclass(frozen=True)
 class BaseMotion:
-    """A bounded drive of the mobile base, in the base frame at its beginning; left and turning left are positive."""
+    """A bounded drive of the mobile base, in the base frame at its beginning; left and turning left
+    are positive.
+    """
 
     forward_m: float = 0.0
     left_m: float = 0.0
@@ -61,15 +70,21 @@ class BaseMotion:
         _require_numbers("base motion", (self.forward_m, self.left_m, self.turn_rad), 3)
         if math.hypot(self.forward_m, self.left_m) > BASE_TRANSLATION_MAX_M + 1e-9:
             raise BadCommand(
-                f"base motion of {100 * math.hypot(self.forward_m, self.left_m):.0f} cm; at most {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
+                f"base motion of {100 * math.hypot(self.forward_m, self.left_m):.0f} cm; at most"
+                f" {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
             )
         if abs(self.turn_rad) > BASE_TURN_MAX_RAD + 1e-9:
-            raise BadCommand(f"base turn of {math.degrees(self.turn_rad):.0f} degrees; at most {math.degrees(BASE_TURN_MAX_RAD):.0f}")
+            raise BadCommand(
+                f"base turn of {math.degrees(self.turn_rad):.0f} degrees; at most"
+                f" {math.degrees(BASE_TURN_MAX_RAD):.0f}"
+            )
 
 
 @dataclass(frozen=True)
 class Waypoint:
-    """Targets by arm name, or a base motion (whose targets may only carry gripper commands), with a stated confidence."""
+    """Targets by arm name, or a base motion (whose targets may only carry gripper commands), with a
+    stated confidence.
+    """
 
     targets: Mapping[str, ArmTarget] = field(default_factory=dict)
     base: BaseMotion | None = None
@@ -93,9 +108,13 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.waypoints) <= PLAN_MAX:
-            raise BadCommand(f"a plan has {len(self.waypoints)} waypoints; it must have 1 to {PLAN_MAX}")
+            raise BadCommand(
+                f"a plan has {len(self.waypoints)} waypoints; it must have 1 to {PLAN_MAX}"
+            )
         if len(self.waypoints) > 1 and any(w.base is not None for w in self.waypoints):
-            raise BadCommand("a base motion stands in a plan with other waypoints; it must be alone")
+            raise BadCommand(
+                "a base motion stands in a plan with other waypoints; it must be alone"
+            )
 
 
 def orientation_matrix(orientation: Orientation, keep: Array) -> Array:

@@ -1,7 +1,9 @@
-"""Poses and orientations: the words a plan may use, rotation vectors, and Euler angles, in one place.
+"""Poses and orientations: the words a plan may use, rotation vectors, and Euler angles, in one
+place.
 
-Rotations are 3x3 matrices whose columns are the axes of the moved frame. The tip frame has z along the approach and y along
-the closing direction of the fingers. Metres and radians; degrees only where a name says so.
+Rotations are 3x3 matrices whose columns are the axes of the moved frame. The tip frame has z along
+the approach and y along the closing direction of the fingers. Metres and radians; degrees only
+where a name says so.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ FORWARD: Array = np.array([[0.0, 0.0, 1.0], [0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
 
 @dataclass(frozen=True)
 class Pose:
-    """Position (3,) in metres and rotation (3,3) of a frame, seen from the frame that the variable's name says."""
+    """Position (3,) in metres and rotation (3,3) of a frame, seen from the frame that the
+    variable's name says.
+    """
 
     position_m: Array
     rotation: Array
@@ -36,7 +40,9 @@ def rotation_vector(R: Array) -> Array:
         return np.asarray(v * (0.5 * angle / sine))
     if cosine > 0:
         return np.asarray(0.5 * v)
-    axis = np.sqrt(np.maximum((np.diag(R) + 1.0) / 2.0, 0.0))  # half a turn: signs from the largest column
+    axis = np.sqrt(
+        np.maximum((np.diag(R) + 1.0) / 2.0, 0.0)
+    )  # half a turn: signs from the largest column
     k = int(np.argmax(axis))
     signs = np.sign(R[k] + R[:, k])
     signs[k] = 1.0
@@ -69,13 +75,19 @@ def angle_between(a: Array, b: Array) -> float:
 def euler_to_matrix(degrees: tuple[float, float, float]) -> Array:
     """Intrinsic XYZ Euler angles in degrees (roll, pitch, yaw) to a rotation matrix."""
     roll, pitch, yaw = (math.radians(d) for d in degrees)
-    x = np.array([[1, 0, 0], [0, math.cos(roll), -math.sin(roll)], [0, math.sin(roll), math.cos(roll)]])
-    y = np.array([[math.cos(pitch), 0, math.sin(pitch)], [0, 1, 0], [-math.sin(pitch), 0, math.cos(pitch)]])
+    x = np.array(
+        [[1, 0, 0], [0, math.cos(roll), -math.sin(roll)], [0, math.sin(roll), math.cos(roll)]]
+    )
+    y = np.array(
+        [[math.cos(pitch), 0, math.sin(pitch)], [0, 1, 0], [-math.sin(pitch), 0, math.cos(pitch)]]
+    )
     return np.asarray(x @ y @ yaw_matrix(yaw))
 
 
 def matrix_to_euler(R: Array) -> tuple[float, float, float]:
-    """Intrinsic XYZ Euler angles in degrees of a rotation matrix; at the pole (pitch 90) yaw is set to 0."""
+    """Intrinsic XYZ Euler angles in degrees of a rotation matrix; at the pole (pitch 90) yaw is set
+    to 0.
+    """
     pitch = math.asin(max(-1.0, min(1.0, float(R[0, 2]))))
     if abs(R[0, 2]) < 1.0 - 1e-9:
         roll, yaw = math.atan2(-R[1, 2], R[2, 2]), math.atan2(-R[0, 1], R[0, 0])
@@ -99,6 +111,8 @@ def quaternion_xyzw(R: Array) -> Array:
 
 
 def tilted_forward(pitch_down_rad: float, yaw_rad: float = 0.0) -> tuple[float, float, float]:
-    """Euler degrees of a hand that points forward, lowered by a pitch and turned by a yaw about the vertical."""
+    """Euler degrees of a hand that points forward, lowered by a pitch and turned by a yaw about the
+    vertical.
+    """
     lower = rotation_matrix(np.array([0.0, pitch_down_rad, 0.0]))
     return matrix_to_euler(yaw_matrix(yaw_rad) @ lower @ FORWARD)

@@ -44,7 +44,10 @@ def test_rounds_share_a_snapshot_whatever_the_engine_and_however_the_run_grows(s
     collect(shm / "grown", round_size=3, starts="0:4")
     collect(shm / "grown", round_size=3, starts="0:7")
     assert contents(shm / "one") == contents(shm / "two") == contents(shm / "grown")
-    records = [read_json(shm / f"one/chains/lab.world--high--capex/episodes/{n:04d}/record.json") for n in range(7)]
+    records = [
+        read_json(shm / f"one/chains/lab.world--high--capex/episodes/{n:04d}/record.json")
+        for n in range(7)
+    ]
     assert [r["position"] for r in records] == list(range(7))
     seen = [r["labels_before"] for r in records]
     assert seen[0] == seen[1] == seen[2] == 0 < seen[3] == seen[4] == seen[5] < seen[6]
@@ -68,15 +71,26 @@ def test_a_place_is_known_from_what_the_run_holds(shm, undisturbed):
 
 
 def test_until_successes_goes_on_over_further_starts(shm):
-    run, events = collect(shm / "run", "lab.world:high", arm="base", starts="0:2", until_successes=3)
+    run, events = collect(
+        shm / "run", "lab.world:high", arm="base", starts="0:2", until_successes=3
+    )
     (chain,) = run.chains
     assert chain.successes == 3
     assert [e.index for e in chain.episodes] == list(range(len(chain.episodes)))
     assert len(chain.episodes) > 3
     assert chain.episodes[-1].record.success
-    again, events = collect(shm / "run", "lab.world:high", arm="base", starts="0:2", until_successes=3)
+    again, events = collect(
+        shm / "run", "lab.world:high", arm="base", starts="0:2", until_successes=3
+    )
     assert "EpisodeBegan" not in kinds(events)
-    more, _ = collect(shm / "run", "lab.world:high", arm="base", starts="0:2", until_successes=4, max_starts=len(chain.episodes) + 1)
+    more, _ = collect(
+        shm / "run",
+        "lab.world:high",
+        arm="base",
+        starts="0:2",
+        until_successes=4,
+        max_starts=len(chain.episodes) + 1,
+    )
     assert len(more.episodes) == len(again.episodes) + 1
 
 
@@ -104,7 +118,10 @@ def test_finished_episodes_are_never_run_again(undisturbed, shm):
 def test_changed_settings_are_refused_with_a_list_and_more_arms_are_not(shm):
     out = shm / "run"
     collect(out, arm="capex", starts="0:1", tau=0.4)
-    with pytest.raises(CapexError, match=r"sampling.effort: 'medium' before, 'low' now; arms.capex.tau: 0.4 before, 0.7 now"):
+    with pytest.raises(
+        CapexError,
+        match=r"sampling.effort: 'medium' before, 'low' now; arms.capex.tau: 0.4 before, 0.7 now",
+    ):
         collect(out, arm="capex", starts="0:1", tau=0.7, effort="low")
     run, _ = collect(out, starts="0:2", tau=0.4)
     assert sorted(run.manifest["settings"]["arms"]) == ["base", "capex"]
@@ -133,11 +150,17 @@ def test_a_fork_begins_with_the_runs_episodes_and_is_found_again(shm, undisturbe
     before = contents(out)
     forked, _ = collect(out, starts="0:3", tau=0.9, fork=True)
     assert forked.path == shm / "run-fork1"
-    assert forked.manifest["forked_from"]["changed"] == [{"name": "arms.capex.tau", "before": 0.5, "now": 0.9}]
+    assert forked.manifest["forked_from"]["changed"] == [
+        {"name": "arms.capex.tau", "before": 0.5, "now": 0.9}
+    ]
     assert contents(out) == before
     assert {k: v for k, v in contents(forked.path).items() if k in before} == before
     third = forked.chain("lab.world", "high", "capex").episodes[2]
-    assert third.record.extra["labels_before"] == read_json(third.path / "record.json")["labels_before"] > 0
+    assert (
+        third.record.extra["labels_before"]
+        == read_json(third.path / "record.json")["labels_before"]
+        > 0
+    )
     again, _ = collect(out, starts="0:4", tau=0.9, fork=True)
     assert again.path == forked.path
     assert len(again.episodes) == 16
@@ -148,7 +171,9 @@ def test_a_fork_begins_with_the_runs_episodes_and_is_found_again(shm, undisturbe
         collect(out, fork=True)
 
 
-def test_killed_at_random_moments_it_ends_with_the_same_records_and_pays_nothing_twice(undisturbed, shm):
+def test_killed_at_random_moments_it_ends_with_the_same_records_and_pays_nothing_twice(
+    undisturbed, shm
+):
     out, rng, kills, slots = shm / "run", random.Random(3), 3, 4
     model = "lab.model:delay=0.04"
     reference = shm / "reference"

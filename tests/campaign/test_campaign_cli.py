@@ -53,7 +53,11 @@ def test_json_events_tell_the_whole_campaign_and_status_agrees(shm):
     assert names[-1] == "CampaignEnded"
     assert names.count("EpisodeBegan") == names.count("EpisodeEnded") == 8
     assert names.count("Forecast") == 1
-    assert {e["phase"] for e in events if e["event"] == "EpisodeMoved"} >= {"waiting", "simulating", "queueing"}
+    assert {e["phase"] for e in events if e["event"] == "EpisodeMoved"} >= {
+        "waiting",
+        "simulating",
+        "queueing",
+    }
     ended = [e for e in events if e["event"] == "EpisodeEnded"]
     cost = sum(e["cost_usd"] for e in ended)
     assert math.isclose(cost, events[-1]["spent_usd"])
@@ -110,7 +114,9 @@ def test_on_a_terminal_a_dear_campaign_asks_for_a_yes(shm):
     """Typed on a real pseudo-terminal: no leaves everything as it was."""
     leader, follower = pty.openpty()
     words = ["collect", "lab.world:low", "--model", "openai:gpt-6-astra", "--out", str(shm / "run")]
-    process = cli(*words, env={**os.environ, "OPENAI_API_KEY": "none"}, stdin=follower, terminal=follower)
+    process = cli(
+        *words, env={**os.environ, "OPENAI_API_KEY": "none"}, stdin=follower, terminal=follower
+    )
     os.close(follower)
     os.write(leader, b"no\n")
     said = b""
@@ -140,7 +146,10 @@ def test_a_model_that_computes_here_is_seen_to_move(shm):
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (Report((Path("run"),), Path("out")), "; the report is not finished, the same command makes it anew"),
+        (
+            Report((Path("run"),), Path("out")),
+            "; the report is not finished, the same command makes it anew",
+        ),
         (Export((Path("run"),), Path("out")), "; no dataset was written"),
         (Check("kitchen:CloseFridge"), ""),
         (Status(Path("run")), ""),
@@ -183,7 +192,9 @@ def test_status_of_a_campaign_that_runs_elsewhere_that_died_and_that_paused(shm)
     assert "paused 60 s: the server failed" in shown
     write_json(run.path / "live.json", {**note, "host": "elsewhere", "unix_time": time.time() - 5})
     assert read_status(run.path).running
-    write_json(run.path / "live.json", {**note, "host": "elsewhere", "unix_time": time.time() - 500})
+    write_json(
+        run.path / "live.json", {**note, "host": "elsewhere", "unix_time": time.time() - 500}
+    )
     assert not read_status(run.path).running
     write_json(run.path / "live.json", {**note, "process": 2**22 + 1})
     status = read_status(run.path)

@@ -47,7 +47,9 @@ def test_a_model_that_is_down_pauses_its_chains_and_no_start_is_lost(shm):
 
     run, events = collect(shm / "run", model=model, watch=watch)
     paused = [e for e in events if isinstance(e, ev.ChainPaused)]
-    by_chain = {c: [round(e.seconds, 2) for e in paused if e.chain == c] for c in {e.chain for e in paused}}
+    by_chain = {
+        c: [round(e.seconds, 2) for e in paused if e.chain == c] for c in {e.chain for e in paused}
+    }
     assert len(by_chain) == 4
     assert all(pauses == [0.05, 0.1, 0.2][: len(pauses)] for pauses in by_chain.values())
     assert "nobody listens" in paused[0].reason
@@ -62,16 +64,27 @@ def test_one_pause_is_said_once_however_many_find_the_model_down(shm):
 
     def watch(event, board):
         plain(event, board)
-        if isinstance(event, ev.ChainPaused) and len({e.chain for e in seen if isinstance(e, ev.ChainPaused)} | {event.chain}) == 4:
+        if (
+            isinstance(event, ev.ChainPaused)
+            and len({e.chain for e in seen if isinstance(e, ev.ChainPaused)} | {event.chain}) == 4
+        ):
             down.unlink(missing_ok=True)
         seen.append(event)
 
     seen = []
     with watching(Console(file=shown, width=200), json_events=False) as plain:
-        collect(shm / "run", model=f"lab.model:fails={down}", round_size=4, watch=watch, pauses=Pauses(first_s=1.0))
+        collect(
+            shm / "run",
+            model=f"lab.model:fails={down}",
+            round_size=4,
+            watch=watch,
+            pauses=Pauses(first_s=1.0),
+        )
     paused = [e for e in seen if isinstance(e, ev.ChainPaused)]
     assert {e.chain for e in paused} == {e.chain for e in seen if hasattr(e, "chain")}
-    assert len(paused) < sum(isinstance(e, ev.AttemptInvalid) for e in seen)  # several attempts of a round found it out
+    assert len(paused) < sum(
+        isinstance(e, ev.AttemptInvalid) for e in seen
+    )  # several attempts of a round found it out
     lines = shown.getvalue().splitlines()
     assert sum("the model is down" in line for line in lines) < len(paused)
     assert not any("invalid" in line for line in lines)
@@ -92,7 +105,9 @@ def test_an_outage_in_mid_episode_costs_neither_the_start_nor_what_was_paid(shm)
     run, _ = collect(shm / "run", **one, model=Flaky(""))
     assert [a.record["counts"] for a in run.invalid] == [True]
     assert run.invalid[0].record["continues"]
-    assert {k: v for k, v in contents(shm / "run").items() if "invalid" not in k} == contents(shm / "calm")
+    assert {k: v for k, v in contents(shm / "run").items() if "invalid" not in k} == contents(
+        shm / "calm"
+    )
     paid = Spend(shm / "run" / "spend.jsonl").account().attempts
     assert paid == sum(e.record.requests for e in run.episodes)
 
@@ -101,7 +116,10 @@ def test_a_world_that_breaks_is_tried_twice_and_recorded_as_invalid(shm):
     run, events = collect(shm / "run", "lab.world:broken", arm="base", starts="0:2")
     assert run.episodes == ()
     assert [a.path.name for a in run.invalid] == ["0000-1", "0000-2", "0001-1", "0001-2"]
-    assert [e.then for e in events if isinstance(e, ev.AttemptInvalid)] == ["again", "recorded as invalid"] * 2
+    assert [e.then for e in events if isinstance(e, ev.AttemptInvalid)] == [
+        "again",
+        "recorded as invalid",
+    ] * 2
     again, events = collect(shm / "run", "lab.world:broken", arm="base", starts="0:2")
     assert "EpisodeBegan" not in kinds(events)
     assert len(again.invalid) == 4
@@ -140,7 +158,11 @@ class Mute(LabModel):
 
     def complete(self, request, observer=None):
         reply = super().complete(request, observer)
-        return reply if not os.path.exists(self.path) else replace(reply, calls=(), text="As a language model \x1b[31mI only talk.")
+        return (
+            reply
+            if not os.path.exists(self.path)
+            else replace(reply, calls=(), text="As a language model \x1b[31mI only talk.")
+        )
 
 
 def _mute(path):
@@ -160,7 +182,9 @@ def test_a_chain_whose_model_never_calls_a_tool_stops_and_quotes_it(shm, round_s
     run = capex.load_run(shm / "run")
     count = len(run.episodes)
     assert 3 <= count <= max(3, round_size)
-    assert {(e.record.end, e.record.success, e.record.requests) for e in run.episodes} == {("silent", False, 18)}
+    assert {(e.record.end, e.record.success, e.record.requests) for e in run.episodes} == {
+        ("silent", False, 18)
+    }
     assert run.invalid == ()
     for more in (1, 2):  # continued, it tries one start and stops again
         with pytest.raises(CapexError, match="has not made a valid tool call"):
@@ -169,7 +193,9 @@ def test_a_chain_whose_model_never_calls_a_tool_stops_and_quotes_it(shm, round_s
     (shm / "mute").unlink()
     run, _ = collect(shm / "run", **one, model=model)
     assert len(run.episodes) == 9
-    assert [e.record.end == "silent" for e in run.episodes] == [True] * (count + 2) + [False] * (9 - count - 2)
+    assert [e.record.end == "silent" for e in run.episodes] == [True] * (count + 2) + [False] * (
+        9 - count - 2
+    )
 
 
 def test_a_run_from_before_the_limit_on_silence_goes_on_without_it(shm):
@@ -199,7 +225,12 @@ def test_an_episodes_minutes_end_a_request_in_flight(shm, fault):
         assert server.requests == 2
     (episode,) = run.episodes
     assert run.invalid == ()
-    assert (episode.record.end, episode.record.success, episode.record.requests, len(episode.record.turns)) == ("time", False, 1, 1)
+    assert (
+        episode.record.end,
+        episode.record.success,
+        episode.record.requests,
+        len(episode.record.turns),
+    ) == ("time", False, 1, 1)
     assert episode.record.cost_usd is None  # the request in flight may be billed
     assert episode.record.extra["ledger"]["unknown_billing"] == 1
     account = Spend(shm / "run" / "spend.jsonl").account()
@@ -210,7 +241,12 @@ def test_an_episodes_minutes_end_a_request_in_flight(shm, fault):
 
 def test_a_dear_campaign_needs_a_budget_or_a_yes_before_anything_is_sent(shm):
     with WireServer([Turn(calls=lambda request: waypoints(request))] * 400) as server:
-        one = {"model": f"chat:qwen@{server.url}", "prices": price_file(shm, "qwen", 10, 50), "starts": "0:1", "yes": False}
+        one = {
+            "model": f"chat:qwen@{server.url}",
+            "prices": price_file(shm, "qwen", 10, 50),
+            "starts": "0:1",
+            "yes": False,
+        }
         sentence = r"costs about \$4.24 \(by what the paper's attempts cost, scaled .*at most \$100.00 .*nothing was sent: .*--campaign-usd"
         with pytest.raises(CapexError, match=sentence):
             collect(shm / "run", **one)
@@ -256,7 +292,10 @@ def test_faults_in_a_tenth_of_the_requests_and_the_ledger_equals_the_servers_cou
         assert len(run.episodes) == 16
         account = Spend(shm / "run" / "spend.jsonl").account()
         assert account.attempts == server.requests > 40
-        tokens = [sum(getattr(u, name) for u in server.reported) for name in ("fresh", "cached", "cache_write", "output", "reasoning")]
+        tokens = [
+            sum(getattr(u, name) for u in server.reported)
+            for name in ("fresh", "cached", "cache_write", "output", "reasoning")
+        ]
         assert list(vars(account.tokens).values()) == tokens
         assert account.unknown == server.unreported > 0
         assert account.unsettled == 0
@@ -270,8 +309,18 @@ def test_faults_in_a_tenth_of_the_requests_and_the_ledger_equals_the_servers_cou
 LOOK = ("locate_pixel", {"camera": "back_left", "u": 3, "v": 20})
 VERBOSE = Turn(calls=[LOOK], text="word " * 8000)
 BRIEF = Turn(calls=lambda request: waypoints(request))
-REFUSED = Turn(fault="http", status=400, message="This model's maximum context length is 12000 tokens. Shorten it.")
-ONE = {"names": "lab.world:high", "arm": "capex", "starts": "0:1", "decisions": 3, "max_output_tokens": 1000}
+REFUSED = Turn(
+    fault="http",
+    status=400,
+    message="This model's maximum context length is 12000 tokens. Shorten it.",
+)
+ONE = {
+    "names": "lab.world:high",
+    "arm": "capex",
+    "starts": "0:1",
+    "decisions": 3,
+    "max_output_tokens": 1000,
+}
 
 
 @pytest.mark.parametrize("checked", ["here", "by the server"])
@@ -285,18 +334,30 @@ def test_a_model_that_fills_its_context_has_failed_its_decision_not_the_attempt(
         sent = server.requests
         (episode,) = run.episodes
         first, *others = episode.record.turns
-        reason = "context of 12000; nothing was sent" if checked == "here" else "maximum context length is 12000 tokens"
-        assert first.spent.startswith("spent without motion: after round 1 the decision no longer fitted the model's context (the request ")
+        reason = (
+            "context of 12000; nothing was sent"
+            if checked == "here"
+            else "maximum context length is 12000 tokens"
+        )
+        assert first.spent.startswith(
+            "spent without motion: after round 1 the decision no longer fitted the model's context (the request "
+        )
         assert reason in first.spent
         assert (first.calls, len(first.located), first.waypoints) == (1, 1, ())
         assert [(turn.spent, turn.calls) for turn in others] == [("", 1)] * 2  # the episode went on
-        assert f"Act 1: {first.spent}" in json.dumps(list(episode.exchanges())[-1]["request"])  # and the model was told
+        assert f"Act 1: {first.spent}" in json.dumps(
+            list(episode.exchanges())[-1]["request"]
+        )  # and the model was told
         assert run.invalid == ()
         # Four attempts: three were answered and paid for; the one that was refused, or not even sent, cost nothing.
         ledger = episode.record.extra["ledger"]
         assert (episode.record.requests, ledger["attempts"], ledger["unknown_billing"]) == (3, 4, 0)
         account = Spend(shm / "run" / "spend.jsonl").account()
-        assert (account.attempts, account.held_usd, float(account.settled_usd)) == (4, 0, episode.record.cost_usd)
+        assert (account.attempts, account.held_usd, float(account.settled_usd)) == (
+            4,
+            0,
+            episode.record.cost_usd,
+        )
         assert [r.difference for r in replay(run.path)] == [""]
         again, _ = collect(shm / "again", model=f"cassette:{run.path}", **ONE)
         assert again.episodes[0].record.turns == episode.record.turns
@@ -311,14 +372,19 @@ def test_a_model_that_fills_its_context_has_failed_its_decision_not_the_attempt(
         collect(shm / "run", model=model, **context, **ONE)
         assert server.requests == sent + 1
         assert {name: (episode.path / name).read_bytes() for name in before} == before
-        assert (episode.path / "exchanges.jsonl").read_bytes().splitlines(keepends=True)[:-1] == log[:-1]
+        assert (episode.path / "exchanges.jsonl").read_bytes().splitlines(keepends=True)[
+            :-1
+        ] == log[:-1]
         assert Spend(shm / "run" / "spend.jsonl").account().attempts == 5
 
 
 def test_a_first_request_that_does_not_fit_stops_the_chain_with_a_sentence(shm):
     with WireServer([BRIEF]) as server:
         small = {"model": f"chat:qwen@{server.url}", "context_tokens": 3000, **ONE}
-        with pytest.raises(ModelError, match=r"which exceeds the context of 3000; nothing was sent \(see --context-tokens\)"):
+        with pytest.raises(
+            ModelError,
+            match=r"which exceeds the context of 3000; nothing was sent \(see --context-tokens\)",
+        ):
             collect(shm / "run", **small)
         assert server.requests == 0
     run = capex.load_run(shm / "run")
@@ -346,7 +412,13 @@ def test_the_campaigns_budget_holds_with_any_price_workers_and_crashes(shm, seed
     crash = shm / "crash"
     prices = price_file(shm, fresh=rng.choice([0.1, 3, 40]), output=rng.choice([0.2, 9, 200]))
     run = shm / "run"
-    free = {"prices": prices, "model": f"lab.model:crash={crash}", "starts": "0:6", "slots": 3, "max_output_tokens": 100}
+    free = {
+        "prices": prices,
+        "model": f"lab.model:crash={crash}",
+        "starts": "0:6",
+        "slots": 3,
+        "max_output_tokens": 100,
+    }
     engine = {"parallel": 2} if seed else {}
     whole, _ = collect(shm / "whole", **free)
     cost = Spend(shm / "whole/spend.jsonl").total()
@@ -358,7 +430,11 @@ def test_the_campaigns_budget_holds_with_any_price_workers_and_crashes(shm, seed
     spent = Spend(run / "spend.jsonl")
     assert spent.total() <= Decimal(str(float(limit)))
     assert [e.why for e in events if isinstance(e, ev.ChainEnded)].count("every start has run") < 4
-    assert any("does not cover the next request" in e.reason for e in events if isinstance(e, ev.AttemptCutOff))
+    assert any(
+        "does not cover the next request" in e.reason
+        for e in events
+        if isinstance(e, ev.AttemptCutOff)
+    )
     assert events[-1].why == "out of budget"
     assert not crash.exists()
     before = spent.account().attempts
@@ -367,13 +443,19 @@ def test_the_campaigns_budget_holds_with_any_price_workers_and_crashes(shm, seed
     recorded = sum(e.record.extra["ledger"]["attempts"] for e in run_.episodes)
     account = spent.account()
     assert before < account.attempts
-    assert account.attempts - recorded == account.unsettled <= 3 * bool(engine)  # only what was in flight at the crash was paid twice
+    assert (
+        account.attempts - recorded == account.unsettled <= 3 * bool(engine)
+    )  # only what was in flight at the crash was paid twice
 
 
 def test_a_budget_that_covers_no_request_is_refused_before_the_first_episode(shm):
-    with pytest.raises(CapexError, match=r"budget of \$0.05 covers no request: the next may cost \$0.5"):
+    with pytest.raises(
+        CapexError, match=r"budget of \$0.05 covers no request: the next may cost \$0.5"
+    ):
         collect(shm / "run", prices=price_file(shm), campaign_usd=0.05)
-    with pytest.raises(CapexError, match=r"a budget of \$0.50 per episode covers no request of arm capex"):
+    with pytest.raises(
+        CapexError, match=r"a budget of \$0.50 per episode covers no request of arm capex"
+    ):
         collect(shm / "run", prices=price_file(shm), episode_usd=0.5)
     assert not (shm / "run").exists()
 
@@ -451,8 +533,18 @@ def small_disk(tmp_path):
     """A disk of 300 kB; where mounting is not allowed, a limit on the size of files, which fails the same way."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", place], capture_output=True, check=False).returncode == 0
-    yield place, None if mounted else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", place],
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
+    )
+    yield (
+        place,
+        None if mounted else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000)),
+    )
     if mounted:
         subprocess.run(["umount", "-l", place], check=True)
 
@@ -478,5 +570,7 @@ def test_a_run_directory_that_cannot_be_written_is_a_sentence(small_disk):
         collect(place / "run", starts="0:1", arm="base")
         before = contents(place / "run")
         subprocess.run(["mount", "-o", "remount,ro", place], check=True)
-        assert "cannot be read or written (Read-only file system)" in _sentence(cli(*flags(place / "run", arm="base")))
+        assert "cannot be read or written (Read-only file system)" in _sentence(
+            cli(*flags(place / "run", arm="base"))
+        )
         assert contents(place / "run") == before

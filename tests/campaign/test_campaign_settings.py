@@ -46,8 +46,17 @@ def test_flags_win_over_the_file_and_all_of_it_is_in_the_manifest(shm):
     assert settings["seed"] == 5
     assert settings["sampling"] == vars(Sampling(effort="low"))
     eager, base = settings["arms"]["eager"], settings["arms"]["base"]
-    assert (eager["tau"], eager["references"], eager["decisions"], eager["image_size"]) == (0.8, 1, 3, 32)
-    assert (base["decisions"], base["tau"], base["plan_max"]) == (3, 0.5, 1)  # tau means nothing to it
+    assert (eager["tau"], eager["references"], eager["decisions"], eager["image_size"]) == (
+        0.8,
+        1,
+        3,
+        32,
+    )
+    assert (base["decisions"], base["tau"], base["plan_max"]) == (
+        3,
+        0.5,
+        1,
+    )  # tau means nothing to it
     assert run.manifest["plan"]["starts"] == [0, 1]
     assert run.manifest["price"]["model"] == "lab"
     assert run.manifest["price"]["source"] == "a test"
@@ -55,19 +64,43 @@ def test_flags_win_over_the_file_and_all_of_it_is_in_the_manifest(shm):
     assert all(e.record.seed == 5 for e in run.episodes)
 
 
-CHAT = {"names": "lab.world:low", "model": "chat:m@http://127.0.0.1:9/v1", "arm": "base", "starts": "0:1", "out": Path("run")}
+CHAT = {
+    "names": "lab.world:low",
+    "model": "chat:m@http://127.0.0.1:9/v1",
+    "arm": "base",
+    "starts": "0:1",
+    "out": Path("run"),
+}
 
 
 def test_what_a_chat_server_is_sent_stands_in_the_manifest_with_the_papers_defaults():
     def identity(**options):
         return resolve(**_split({**CHAT, **options})).identity
 
-    assert identity()["chat"] == {"context_tokens": 32_768, "temperature": 1.0, "top_p": 0.95, "top_k": 20}
-    said = identity(context_tokens=16_000, temperature=0.3, top_p="server", top_k="server", model="chat-text:m@http://127.0.0.1:9/v1")
-    assert said["chat"] == {"context_tokens": 16_000, "temperature": 0.3, "top_p": None, "top_k": None}
+    assert identity()["chat"] == {
+        "context_tokens": 32_768,
+        "temperature": 1.0,
+        "top_p": 0.95,
+        "top_k": 20,
+    }
+    said = identity(
+        context_tokens=16_000,
+        temperature=0.3,
+        top_p="server",
+        top_k="server",
+        model="chat-text:m@http://127.0.0.1:9/v1",
+    )
+    assert said["chat"] == {
+        "context_tokens": 16_000,
+        "temperature": 0.3,
+        "top_p": None,
+        "top_k": None,
+    }
     assert said["sampling"] == vars(Sampling(temperature=0.3))
     assert "chat" not in identity(model="pilot")
-    assert identity(model="openai:m", top_k=7, temperature="server")["sampling"] == vars(Sampling(top_k=7))  # sent where it was typed
+    assert identity(model="openai:m", top_k=7, temperature="server")["sampling"] == vars(
+        Sampling(top_k=7)
+    )  # sent where it was typed
 
 
 def _split(options):
@@ -79,7 +112,9 @@ def test_a_chat_run_from_before_these_were_settings_still_continues():
     old = {k: v for k, v in wanted.items() if k != "chat"}
     assert changes({"settings": old}, wanted) == []
     other = resolve(**_split({**CHAT, "temperature": 0.3, "top_k": "server"})).identity
-    assert [str(c) for c in changes({"settings": old}, other)] == ["chat.top_k: 20 before, None now"]
+    assert [str(c) for c in changes({"settings": old}, other)] == [
+        "chat.top_k: 20 before, None now"
+    ]
 
 
 def test_a_run_keeps_the_price_it_began_with(shm):
@@ -105,7 +140,10 @@ def test_a_prompt_of_ones_own_is_kept_with_the_run(shm):
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("Drive. <<SPEED>>", "the prompt has a field <<SPEED>>, which nothing fills"), ("x" * 18_001, "at most 18000 are allowed")],
+    [
+        ("Drive. <<SPEED>>", "the prompt has a field <<SPEED>>, which nothing fills"),
+        ("x" * 18_001, "at most 18000 are allowed"),
+    ],
 )
 def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(shm, text, sentence):
     (shm / "mine.txt").write_text(text)
@@ -117,9 +155,15 @@ def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(sh
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"names": "lab.world:fixed", "base_motion": "on"}, "the robot of lab.world:fixed stands on a fixed base"),
+        (
+            {"names": "lab.world:fixed", "base_motion": "on"},
+            "the robot of lab.world:fixed stands on a fixed base",
+        ),
         ({"names": "lab.world:fixed", "locate": "on"}, "lab.world:fixed has no depth"),
-        ({"episode_usd": 25}, r"a budget of \$25.00 per episode cannot hold for lab.model:, which has no price"),
+        (
+            {"episode_usd": 25},
+            r"a budget of \$25.00 per episode cannot hold for lab.model:, which has no price",
+        ),
         ({"campaign_usd": 5}, r"a budget of \$5.00 per campaign cannot hold"),
         ({"names": "lab.world:judged", "until_successes": 3}, "a person judges lab.world:judged"),
         ({"starts": "0:201"}, "there is no start 200 of lab.world:low; valid: 0 to 199"),
@@ -130,9 +174,15 @@ def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(sh
         ({"decisions": 0}, "decisions is 0; it must be a whole number between 1 and"),
         ({"image_size": 5000}, "image_size is 5000"),
         ({"memory": "none"}, "memory is 'none'; valid: chain, fresh"),
-        ({"temperature": "hot"}, "temperature is 'hot'; it must be a number between 0 and 2, or the word server"),
+        (
+            {"temperature": "hot"},
+            "temperature is 'hot'; it must be a number between 0 and 2, or the word server",
+        ),
         ({"top_k": 0}, "top_k is 0; it must be a whole number between 1 and 1e"),
-        ({"context_tokens": 9000}, "--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is lab.model:"),
+        (
+            {"context_tokens": 9000},
+            "--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is lab.model:",
+        ),
         (
             {"context_tokens": 8000, "model": "chat:m@http://127.0.0.1:9/v1"},
             "a context of 8000 tokens has no room beside an answer of up to 8000 tokens; lower --max-output-tokens",

@@ -21,8 +21,29 @@ from PIL import Image
 
 from capex.campaign.ledger import Budget, Ledger, Totals, budgets_for
 from capex.errors import BudgetExceeded, CapexError
-from capex.models import AssistantMessage, Attempt, Picture, Request, Sampling, Text, Tool, ToolCall, ToolResult, Usage, UserMessage
-from capex.models.prices import LongContext, Price, cost, input_bound, load_prices, parse_price, picture_bound, worst_case
+from capex.models import (
+    AssistantMessage,
+    Attempt,
+    Picture,
+    Request,
+    Sampling,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from capex.models.prices import (
+    LongContext,
+    Price,
+    cost,
+    input_bound,
+    load_prices,
+    parse_price,
+    picture_bound,
+    worst_case,
+)
 from capex.run.spend import Account, Spend
 
 ASTRA = load_prices().find("gpt-6-astra")
@@ -32,7 +53,11 @@ D = Decimal
 
 def _price(rng: random.Random) -> Price:
     rates = [D(rng.randrange(0, 10**8)).scaleb(-6) for _ in range(4)]
-    tier = LongContext(rng.randrange(1000, 50_000), D(rng.choice(["0.5", "2"])), D("1.5")) if rng.random() < 0.5 else None
+    tier = (
+        LongContext(rng.randrange(1000, 50_000), D(rng.choice(["0.5", "2"])), D("1.5"))
+        if rng.random() < 0.5
+        else None
+    )
     return Price("m", *rates, source="random", checked=date(2026, 1, 1), long_context=tier)
 
 
@@ -65,16 +90,22 @@ def test_the_papers_prices():
     assert cost(Usage(1_000_000, 0, 0, 0), _without_tier(ASTRA)) == 10
     assert cost(Usage(3, 5, 7, 11, reasoning=10), ASTRA) == D("0.0006725")
     assert cost(Usage(0, 0, 0, 1), ASTRA) == D("0.00005")
-    assert cost(Usage(1000, 2000, 400, 800, reasoning=600), ASTRA) == D("0.01") + D("0.002") + D("0.005") + D("0.04")
+    assert cost(Usage(1000, 2000, 400, 800, reasoning=600), ASTRA) == D("0.01") + D("0.002") + D(
+        "0.005"
+    ) + D("0.04")
 
 
 def _without_tier(price: Price) -> Price:
-    return parse_price({name: value for name, value in price.as_json().items() if name != "long_context"})
+    return parse_price(
+        {name: value for name, value in price.as_json().items() if name != "long_context"}
+    )
 
 
 def test_long_context_raises_all_rates_of_the_request():
     assert cost(Usage(72_000, 200_000, 0, 1000), ASTRA) == D("0.72") + D("0.2") + D("0.05")
-    assert cost(Usage(72_001, 200_000, 0, 1000), ASTRA) == 2 * (D("0.72001") + D("0.2")) + D("0.075")
+    assert cost(Usage(72_001, 200_000, 0, 1000), ASTRA) == 2 * (D("0.72001") + D("0.2")) + D(
+        "0.075"
+    )
 
 
 def test_cost_is_exact_over_many_replies():
@@ -104,9 +135,20 @@ def test_what_is_not_known_costs_none():
 
 def test_snapshots_have_the_price_of_their_model_and_other_models_do_not():
     prices = load_prices()
-    for name in ("gpt-6-astra-2026-08-01", "GPT-6-Astra", "gpt-6-astra-20260801", "gpt-6-astra-latest"):
+    for name in (
+        "gpt-6-astra-2026-08-01",
+        "GPT-6-Astra",
+        "gpt-6-astra-20260801",
+        "gpt-6-astra-latest",
+    ):
         assert prices.find(name) == ASTRA
-    for name in ("gpt-6-astra-mini", "gpt-6-astra2026-08-01", "gpt-6", "gpt-6-astral", "xgpt-6-astra"):
+    for name in (
+        "gpt-6-astra-mini",
+        "gpt-6-astra2026-08-01",
+        "gpt-6",
+        "gpt-6-astral",
+        "xgpt-6-astra",
+    ):
         assert prices.find(name) is None
 
 
@@ -145,12 +187,30 @@ checked = 2026-02-01
     ("text", "words"),
     [
         ("[[price]]\nmodel = 'm'\nfresh = 1\noutput = 2\nsource = 's'", "lacks 'checked'"),
-        ("[[price]]\nmodel = 'm'\nfresh = -1\noutput = 2\nsource = 's'\nchecked = 2026-01-01", "fresh is"),
-        ("[[price]]\nmodel = 'm'\nfresh = nan\noutput = 2\nsource = 's'\nchecked = 2026-01-01", "fresh is"),
-        ("[[price]]\nmodel = 'm'\nfresh = true\noutput = 2\nsource = 's'\nchecked = 2026-01-01", "fresh is"),
-        ("[[price]]\nmodel = 'm'\nfresh = 1\noutput = 2\nsource = 's'\nchecked = 'May'", "write a date"),
-        ("[[price]]\nmodel = 'm'\ninput = 1\noutput = 2\nsource = 's'\nchecked = 2026-01-01", "unknown key 'input'"),
-        ("[[price]]\nmodel = 'm'\nfresh = 1\noutput = 2\nsource = 's'\nchecked = 2026-01-01\nlong_context = 5", "long_context is 5"),
+        (
+            "[[price]]\nmodel = 'm'\nfresh = -1\noutput = 2\nsource = 's'\nchecked = 2026-01-01",
+            "fresh is",
+        ),
+        (
+            "[[price]]\nmodel = 'm'\nfresh = nan\noutput = 2\nsource = 's'\nchecked = 2026-01-01",
+            "fresh is",
+        ),
+        (
+            "[[price]]\nmodel = 'm'\nfresh = true\noutput = 2\nsource = 's'\nchecked = 2026-01-01",
+            "fresh is",
+        ),
+        (
+            "[[price]]\nmodel = 'm'\nfresh = 1\noutput = 2\nsource = 's'\nchecked = 'May'",
+            "write a date",
+        ),
+        (
+            "[[price]]\nmodel = 'm'\ninput = 1\noutput = 2\nsource = 's'\nchecked = 2026-01-01",
+            "unknown key 'input'",
+        ),
+        (
+            "[[price]]\nmodel = 'm'\nfresh = 1\noutput = 2\nsource = 's'\nchecked = 2026-01-01\nlong_context = 5",
+            "long_context is 5",
+        ),
         ("model = 'm'", r"must hold \[\[price\]\] rows"),
         ("[[price", "is not TOML"),
     ],
@@ -171,18 +231,32 @@ def test_a_row_survives_the_manifest():
 
 def test_worst_case_is_never_below_what_a_request_can_cost():
     rng = random.Random(2)
-    pictures = {size: _png(*size) for size in [(1, 1), (32, 32), (512, 512), (640, 480), (33, 2048), (1920, 1080)]}
+    pictures = {
+        size: _png(*size)
+        for size in [(1, 1), (32, 32), (512, 512), (640, 480), (33, 2048), (1920, 1080)]
+    }
     for _ in range(200):
-        texts = ["".join(rng.choice('0123456789 abc,."\n\\é机🤖') for _ in range(rng.randrange(400))) for _ in range(5)]
+        texts = [
+            "".join(rng.choice('0123456789 abc,."\n\\é机🤖') for _ in range(rng.randrange(400)))
+            for _ in range(5)
+        ]
         shown = rng.choices(list(pictures), k=rng.randrange(4))
         request = Request(
             texts[0],
             (
                 UserMessage((Text(texts[1]), *(Picture("left", pictures[size]) for size in shown))),
-                AssistantMessage((ToolCall("c1", "act", texts[2]),), "", ({"encrypted_content": texts[3]},)),
+                AssistantMessage(
+                    (ToolCall("c1", "act", texts[2]),), "", ({"encrypted_content": texts[3]},)
+                ),
                 ToolResult("c1", texts[4]),
             ),
-            (Tool("act", texts[1], {"type": "object", "properties": {texts[2]: {"type": "number"}}}),),
+            (
+                Tool(
+                    "act",
+                    texts[1],
+                    {"type": "object", "properties": {texts[2]: {"type": "number"}}},
+                ),
+            ),
             Sampling(max_output_tokens=rng.randrange(1, 9000)),
         )
         bytes_seen = sum(len(t.encode()) for t in [*texts, texts[1], texts[2]])
@@ -242,7 +316,12 @@ def test_totals_count_every_attempt():
 def test_an_unknown_cost_makes_the_total_unknown_and_is_counted():
     totals = Totals().add(_ok(), ASTRA)
     lost = totals.add(_ok(None), ASTRA)
-    assert (lost.cost_usd, lost.known_usd, lost.missing_usage, lost.requests) == (None, D("0.015"), 1, 2)
+    assert (lost.cost_usd, lost.known_usd, lost.missing_usage, lost.requests) == (
+        None,
+        D("0.015"),
+        1,
+        2,
+    )
     slow = totals.add(Attempt("timeout", "unknown", 60.0), ASTRA)
     assert (slow.cost_usd, slow.unknown_billing, slow.requests, slow.attempts) == (None, 1, 1, 2)
     unpriced = Totals().add(_ok(), None)
@@ -255,10 +334,16 @@ def test_an_unknown_cost_makes_the_total_unknown_and_is_counted():
 def test_a_budget_raises_one_typed_error():
     Budget(25).check(D("24.5"), D("0.5"))
     with pytest.raises(
-        BudgetExceeded, match=r"the episode's budget of \$25\.00 does not cover.*may cost \$0\.5125: \$24\.50 are"
+        BudgetExceeded,
+        match=r"the episode's budget of \$25\.00 does not cover.*may cost \$0\.5125: \$24\.50 are",
     ) as caught:
         Budget(25).check(D("24.5"), D("0.5125"))
-    assert (caught.value.spent, caught.value.asked, caught.value.limit, caught.value.scope) == (D("24.5"), D("0.5125"), 25, "episode")
+    assert (caught.value.spent, caught.value.asked, caught.value.limit, caught.value.scope) == (
+        D("24.5"),
+        D("0.5125"),
+        25,
+        "episode",
+    )
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), vars(again)) == (str(caught.value), vars(caught.value))
     for limit in (-1, math.nan, math.inf):
@@ -270,25 +355,37 @@ def test_a_typed_dollar_budget_needs_a_price():
     assert budgets_for("openai:gpt-6-astra", ASTRA, [Budget(25)]) == (Budget(25),)
     assert budgets_for("chat:qwen3.8-27b@http://127.0.0.1:8000", None, [Budget(25)]) == ()
     for scope in ("episode", "campaign"):
-        with pytest.raises(CapexError, match=rf"\$10\.00 per {scope} cannot hold for chat:x, which has no price"):
+        with pytest.raises(
+            CapexError, match=rf"\$10\.00 per {scope} cannot hold for chat:x, which has no price"
+        ):
             budgets_for("chat:x", None, [Budget(25), Budget(10, scope, typed=True)])
 
 
 def test_spend_reserves_settles_and_refuses(tmp_path):
     spend, other = Spend(tmp_path / "spend.jsonl"), Spend(tmp_path / "spend.jsonl")
     assert spend.account() == Account()
-    first = spend.reserve(D("0.60"), limit=D(1), labels={"chain": "kitchen--lift--capex", "episode": 7})
+    first = spend.reserve(
+        D("0.60"), limit=D(1), labels={"chain": "kitchen--lift--capex", "episode": 7}
+    )
     with pytest.raises(BudgetExceeded) as caught:
         other.reserve(D("0.41"), limit=D(1))
-    assert (caught.value.spent, caught.value.asked, caught.value.scope) == (D("0.60"), D("0.41"), "campaign")
+    assert (caught.value.spent, caught.value.asked, caught.value.scope) == (
+        D("0.60"),
+        D("0.41"),
+        "campaign",
+    )
     spend.settle(first, D("0.10"), Usage(1, 2, 3, 4, 4), reply=True)
     second = other.reserve(D("0.90"), limit=D(1))
     assert spend.total() == 1
     other.settle(second, None)
     assert spend.total() == 1
-    assert spend.account() == Account(D("0.10"), D("0.90"), 2, 0, 1, 0, Usage(1, 2, 3, 4, 4), requests=1, priced=True)
+    assert spend.account() == Account(
+        D("0.10"), D("0.90"), 2, 0, 1, 0, Usage(1, 2, 3, 4, 4), requests=1, priced=True
+    )
     assert spend.slots() == {
-        ("kitchen--lift--capex", 7): Account(D("0.10"), attempts=1, tokens=Usage(1, 2, 3, 4, 4), requests=1, priced=True)
+        ("kitchen--lift--capex", 7): Account(
+            D("0.10"), attempts=1, tokens=Usage(1, 2, 3, 4, 4), requests=1, priced=True
+        )
     }
     with pytest.raises(ValueError, match="settled before"):
         spend.settle(second, D(0))
@@ -297,7 +394,12 @@ def test_spend_reserves_settles_and_refuses(tmp_path):
     free.settle(third, None, Usage(5, 0, 0, 0))
     assert (spend.total(), spend.account().tokens.fresh) == (1, 6)
     rows = [json.loads(line) for line in (tmp_path / "spend.jsonl").read_text().splitlines()]
-    assert rows[0] == {"chain": "kitchen--lift--capex", "episode": 7, "reserve": first, "usd": "0.60"}
+    assert rows[0] == {
+        "chain": "kitchen--lift--capex",
+        "episode": 7,
+        "reserve": first,
+        "usd": "0.60",
+    }
     with pytest.raises(ValueError, match="no amount"):
         spend.reserve(D(-1))
     with pytest.raises(ValueError, match="needs the worst case"):
@@ -321,7 +423,9 @@ def test_a_torn_last_line_is_never_money_lost(tmp_path):
         fresh = Spend(path)
         fresh.reserve(D(1))
         assert Spend(path).total() == watching.total() == expected + 1
-        assert path.read_bytes().startswith(settled[: max(len(before), len(held) if cut >= len(held) else 0)] + b'{"reserve"')
+        assert path.read_bytes().startswith(
+            settled[: max(len(before), len(held) if cut >= len(held) else 0)] + b'{"reserve"'
+        )
 
 
 def test_spending_is_not_forgotten(tmp_path):
@@ -354,7 +458,9 @@ def test_total_reads_only_what_is_new(tmp_path):
     for _ in range(3):
         spend.reserve(D(1))
     size = path.stat().st_size
-    with open(path, "r+b") as file:  # a reader that went back to the beginning would meet the damage
+    with open(
+        path, "r+b"
+    ) as file:  # a reader that went back to the beginning would meet the damage
         file.write(b"x" * (size - 1))
     with pytest.raises(CapexError, match="damaged"):
         Spend(path).total()
@@ -398,7 +504,9 @@ def test_threads_share_a_spend(tmp_path):
             except BudgetExceeded:
                 refused.append(seed)
             else:
-                spend.settle(ticket, D(rng.randrange(0, 20)).scaleb(-2) if rng.random() < 0.9 else None)
+                spend.settle(
+                    ticket, D(rng.randrange(0, 20)).scaleb(-2) if rng.random() < 0.9 else None
+                )
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
     for thread in threads:
@@ -447,17 +555,25 @@ def test_the_campaigns_budget_holds_under_concurrency_and_kills(tmp_path):
         folder.mkdir()
         path = folder / "spend.jsonl"
         price = _price(rng)
-        limit = (worst_case(_request("x" * 2000), price) * rng.randrange(60, 90)).quantize(D("0.01"))
+        limit = (worst_case(_request("x" * 2000), price) * rng.randrange(60, 90)).quantize(
+            D("0.01")
+        )
         watching, seen = Spend(path), D(0)
         for generation in range(2):
             workers = [
-                context.Process(target=_worker, args=(path, folder / f"truth-{generation}-{n}", seed, limit, price), daemon=True)
+                context.Process(
+                    target=_worker,
+                    args=(path, folder / f"truth-{generation}-{n}", seed, limit, price),
+                    daemon=True,
+                )
                 for n, seed in enumerate(rng.sample(range(10**9), 3))
             ]
             for worker in workers:
                 worker.start()
             base = watching.account().attempts
-            doomed = workers if generation == 0 else workers[:1]  # the first generation dies whole, the second finishes what is left
+            doomed = (
+                workers if generation == 0 else workers[:1]
+            )  # the first generation dies whole, the second finishes what is left
             kill_at = [base + rng.randrange(2, 50) for _ in doomed]
             while any(worker.is_alive() for worker in workers):
                 account = watching.account()
@@ -475,7 +591,14 @@ def test_the_campaigns_budget_holds_under_concurrency_and_kills(tmp_path):
         assert final.total_usd == _replay(path, limit)
         assert final.overruns == 0
         assert final.attempts > 20
-        charged = sum((D(line) for truth in folder.glob("truth-*") for line in truth.read_text().splitlines()), D(0))
+        charged = sum(
+            (
+                D(line)
+                for truth in folder.glob("truth-*")
+                for line in truth.read_text().splitlines()
+            ),
+            D(0),
+        )
         assert charged <= final.total_usd <= limit
         assert seen <= limit
 
@@ -510,7 +633,9 @@ def test_two_reservations_never_pass_the_same_check(tmp_path):
     """Only one of the processes can hold 0.60 of 1.00 at a time, so every reservation is at the limit."""
     context = multiprocessing.get_context("spawn")
     path, gate = tmp_path / "spend.jsonl", context.Barrier(3)
-    workers = [context.Process(target=_contender, args=(path, 200, gate), daemon=True) for _ in range(3)]
+    workers = [
+        context.Process(target=_contender, args=(path, 200, gate), daemon=True) for _ in range(3)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -524,7 +649,9 @@ def test_the_ledger_of_an_episode(tmp_path):
     spend = Spend(tmp_path / "spend.jsonl")
     request = _request()
     worst = worst_case(request, ASTRA)
-    ledger = Ledger(ASTRA, (Budget(2 * worst), Budget(100, "campaign")), spend, {"chain": "c", "episode": 0})
+    ledger = Ledger(
+        ASTRA, (Budget(2 * worst), Budget(100, "campaign")), spend, {"chain": "c", "episode": 0}
+    )
     ledger.before(request, 1)
     assert ledger.spent_usd == spend.total() == worst
     ledger.after(request, 1, Attempt("http 429", "no", 0.1))
@@ -561,7 +688,11 @@ def test_the_ledger_of_an_unpriced_model_counts_tokens(tmp_path):
         ledger.after(_request(), 1, _ok(Usage(1, 2, 3, 4)))
         assert ledger.totals.tokens == Usage(1, 2, 3, 4)
         assert (ledger.totals.cost_usd, ledger.spent_usd) == (None, None)
-    assert (spend.account().tokens, spend.account().unknown, spend.total()) == (Usage(1, 2, 3, 4), 1, 0)
+    assert (spend.account().tokens, spend.account().unknown, spend.total()) == (
+        Usage(1, 2, 3, 4),
+        1,
+        0,
+    )
     with pytest.raises(ValueError, match="need a price"):
         Ledger(None, [Budget(25)])
     with pytest.raises(ValueError, match="needs the campaign's Spend"):

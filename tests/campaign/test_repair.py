@@ -42,12 +42,24 @@ def _overwrite(name, make):
 # start -> what happens to its episode, and what is said of it
 DAMAGE = {
     1: (_overwrite("steps.npz", lambda b: b[: len(b) // 2]), "steps.npz is damaged: its"),
-    2: (lambda folder: (folder / "steps.npz").unlink(), "steps.npz is damaged: it cannot be read (No such file"),
+    2: (
+        lambda folder: (folder / "steps.npz").unlink(),
+        "steps.npz is damaged: it cannot be read (No such file",
+    ),
     3: (_overwrite("steps.npz", lambda _: b""), "steps.npz is damaged: it is empty"),
-    4: (_overwrite("steps.npz", lambda b: random.Random(1).randbytes(len(b))), "steps.npz is damaged: its"),
+    4: (
+        _overwrite("steps.npz", lambda b: random.Random(1).randbytes(len(b))),
+        "steps.npz is damaged: its",
+    ),
     5: (_overwrite("record.json", lambda _: b"{}"), "record.json is damaged: it lacks 'world'"),
-    6: (_change("record.json", steps="12"), "record.json is damaged: steps is '12'; a whole number"),
-    7: (lambda folder: (folder / "timing.json").unlink(), "timing.json is damaged: it cannot be read"),
+    6: (
+        _change("record.json", steps="12"),
+        "record.json is damaged: steps is '12'; a whole number",
+    ),
+    7: (
+        lambda folder: (folder / "timing.json").unlink(),
+        "timing.json is damaged: it cannot be read",
+    ),
 }
 LEFT = [i for i in range(STARTS) if i not in DAMAGE]
 
@@ -93,7 +105,9 @@ def test_every_reader_leaves_the_same_episodes_out(damaged, tmp_path):
         assert f"episodes/{start:04d} was left out" in text
 
     replayed = list(replay(damaged))
-    assert [int(r.path.name) for r in replayed if not r.damaged] == [0]  # 8 saw what the damaged ones had left
+    assert [int(r.path.name) for r in replayed if not r.damaged] == [
+        0
+    ]  # 8 saw what the damaged ones had left
     assert sorted(int(r.path.name) for r in replayed if r.damaged) == [*DAMAGE, 8]
     assert not any(r.difference for r in replayed)
 
@@ -103,7 +117,9 @@ def test_every_reader_leaves_the_same_episodes_out(damaged, tmp_path):
     assert [int(c.episode.name) for c in certified if c.damaged] == list(DAMAGE)
     assert not any(c.certificate.certified for c in certified if c.damaged)
 
-    exported = export_run(damaged, tmp_path / "data", pipeline=Pipeline((32, 32)), filters=Filters(uncertified=True))
+    exported = export_run(
+        damaged, tmp_path / "data", pipeline=Pipeline((32, 32)), filters=Filters(uncertified=True)
+    )
     assert exported.datasets[0].demonstrations == len(successes)
     assert {row.start for row in exported.left_out if "is damaged" in row.reason} == set(DAMAGE)
 
@@ -119,18 +135,24 @@ def test_arrays_are_checked_when_they_are_opened(run, tmp_path):
     content = bytearray((episode / "steps.npz").read_bytes())
     content[len(content) // 2] ^= 0xFF
     (episode / "steps.npz").write_bytes(content)
-    assert load_chain(_chain(run)).damaged == ()  # not every array of every episode is read to count them
+    assert (
+        load_chain(_chain(run)).damaged == ()
+    )  # not every array of every episode is read to count them
     with pytest.raises(DamagedFile, match=r"steps.npz is damaged: its arrays cannot be read"):
         read_steps(episode)
     assert [r.path for r in replay(run) if r.damaged] == [episode]
     assert [c.episode for c in certify_run(run) if c.damaged] == [episode]
     np.savez_compressed(episode / "steps.npz", actions=np.zeros((3, 8)), states=np.zeros((2, 5)))
-    with pytest.raises(DamagedFile, match=r"'states' has the shape \(2, 5\), which does not fit 3 actions"):
+    with pytest.raises(
+        DamagedFile, match=r"'states' has the shape \(2, 5\), which does not fit 3 actions"
+    ):
         read_steps(episode)
     np.savez_compressed(episode / "steps.npz", actions=np.zeros((3, 8)))
     with pytest.raises(DamagedFile, match="it has no 'header'"):
         read_steps(episode)["header"]
-    assert [m.path for m in repair(run, dry_run=True)] == []  # readable; what it lacks is told by whoever needs it
+    assert [
+        m.path for m in repair(run, dry_run=True)
+    ] == []  # readable; what it lacks is told by whoever needs it
 
 
 def test_collect_names_what_is_damaged_keeps_its_place_and_goes_on(damaged):
@@ -140,17 +162,27 @@ def test_collect_names_what_is_damaged_keeps_its_place_and_goes_on(damaged):
     assert "capex repair" in began.warning
     assert began.episodes == 2
     assert [(e.index, e.position) for e in run.episodes] == [(0, 0), (8, 8), (9, 9), (10, 10)]
-    seen = sum(w.label is not None for e in run.episodes[:2] for t in e.record.turns for w in t.waypoints)
-    assert run.episodes[2].record.extra["labels_before"] == seen  # memory leaves the damaged ones out
+    seen = sum(
+        w.label is not None for e in run.episodes[:2] for t in e.record.turns for w in t.waypoints
+    )
+    assert (
+        run.episodes[2].record.extra["labels_before"] == seen
+    )  # memory leaves the damaged ones out
 
 
-def test_repaired_episodes_run_again_at_their_places_and_are_not_paid_for_twice(damaged, whole, shm):
+def test_repaired_episodes_run_again_at_their_places_and_are_not_paid_for_twice(
+    damaged, whole, shm
+):
     chain, before = _chain(damaged), Spend(damaged / "spend.jsonl").account()
     listed = repair(damaged, dry_run=True)
     assert [m.path.name for m in listed] == [f"{i:04d}" for i in DAMAGE]
     assert chain.moved_aside() == []
     moved = repair(damaged)
-    assert [m.to for m in moved] == chain.moved_aside() == [chain.path / "damaged" / f"{i:04d}-1" for i in DAMAGE]
+    assert (
+        [m.to for m in moved]
+        == chain.moved_aside()
+        == [chain.path / "damaged" / f"{i:04d}-1" for i in DAMAGE]
+    )
     assert capex.load_run(damaged).damaged == ()
     assert any("7 damaged attempts were moved aside" in s for s in read_status(damaged).sentences)
     collect(damaged, **ONE)
@@ -168,10 +200,14 @@ def test_names_of_what_is_moved_aside_never_collide(run):
         assert moved.to == chain.path / "damaged" / f"0003-{number}"
         collect(run, **ONE)
     for _ in range(2):
-        chain.begin(20).commit_invalid({"start": {"index": 20, "seed": 0}, "error": "the server failed"}, {}, {})
+        chain.begin(20).commit_invalid(
+            {"start": {"index": 20, "seed": 0}, "error": "the server failed"}, {}, {}
+        )
     (chain.path / "invalid" / "0020-1" / "record.json").write_text("[]")
     assert [m.to.name for m in repair(run)] == ["invalid-0020-1-1"]
-    place = chain.begin(20).commit_invalid({"start": {"index": 20, "seed": 0}, "error": "again"}, {}, {})
+    place = chain.begin(20).commit_invalid(
+        {"start": {"index": 20, "seed": 0}, "error": "again"}, {}, {}
+    )
     assert place.name == "0020-3"  # not the name of one that is still there
     chain.unfinished(21).parent.mkdir(exist_ok=True)
     chain.unfinished(21).write_text("\x00\n")
@@ -179,13 +215,21 @@ def test_names_of_what_is_moved_aside_never_collide(run):
 
 
 def test_a_run_that_is_being_written_is_not_repaired(damaged):
-    with _chain(damaged).owned(), pytest.raises(CapexError, match="cannot be repaired while it is written"):
+    with (
+        _chain(damaged).owned(),
+        pytest.raises(CapexError, match="cannot be repaired while it is written"),
+    ):
         repair(damaged)
 
 
 def test_the_commands_say_it_and_go_on(damaged):
     results = {}
-    for words in (["repair", str(damaged), "--dry-run"], ["replay", str(damaged)], ["repair", str(damaged)], ["repair", str(damaged)]):
+    for words in (
+        ["repair", str(damaged), "--dry-run"],
+        ["replay", str(damaged)],
+        ["repair", str(damaged)],
+        ["repair", str(damaged)],
+    ):
         process = cli(*words)
         out, errors = process.communicate()
         results[len(results)] = (process.returncode, out, errors)
@@ -196,7 +240,9 @@ def test_the_commands_say_it_and_go_on(damaged):
     assert "Traceback" not in results[1][2]
     assert results[2][0] == 0
     assert "damaged/0005-1" in results[2][1]
-    assert f"next: the command that made {damaged}, with the same settings" in results[2][1]  # it had settings of its own
+    assert (
+        f"next: the command that made {damaged}, with the same settings" in results[2][1]
+    )  # it had settings of its own
     assert "nothing is damaged" in results[3][1]
 
 
@@ -206,4 +252,7 @@ def test_the_next_command_is_named_where_the_manifest_tells_it(shm):
 
     capex.collect(NAMES, model="lab.model:", starts="0,2", out=shm / "run", seed=3)
     words = collect_command(Run(shm / "run"))
-    assert words == f"capex collect lab.world:high --arm capex --model lab.model: --starts 0,2 --seed 3 --out {shm / 'run'}"
+    assert (
+        words
+        == f"capex collect lab.world:high --arm capex --model lab.model: --starts 0,2 --seed 3 --out {shm / 'run'}"
+    )

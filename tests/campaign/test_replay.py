@@ -18,7 +18,14 @@ from lab.campaigns import cli, collect, contents
 
 @pytest.fixture
 def run(shm):
-    found, _ = collect(shm / "run", "lab.world:high", starts="0:4", round_size=2, prices=_prices(shm), episode_usd=0.75)
+    found, _ = collect(
+        shm / "run",
+        "lab.world:high",
+        starts="0:4",
+        round_size=2,
+        prices=_prices(shm),
+        episode_usd=0.75,
+    )
     return found
 
 
@@ -46,7 +53,10 @@ def test_a_campaign_replays_to_the_last_bit(run, shm):
 
 def test_each_difference_is_named(run):
     episode = run.chain("lab.world", "high", "capex").episodes[3].path
-    kept = {name: (episode / name).read_bytes() for name in ("record.json", "exchanges.jsonl", "steps.npz")}
+    kept = {
+        name: (episode / name).read_bytes()
+        for name in ("record.json", "exchanges.jsonl", "steps.npz")
+    }
 
     def damaged(name, change):
         (episode / name).write_bytes(change(kept[name]))
@@ -55,11 +65,15 @@ def test_each_difference_is_named(run):
         assert len(found) == 1
         return found[0]
 
-    assert "record.json: steps differs: recorded" in damaged("record.json", lambda b: b.replace(b'"steps": ', b'"steps": 1', 1))
+    assert "record.json: steps differs: recorded" in damaged(
+        "record.json", lambda b: b.replace(b'"steps": ', b'"steps": 1', 1)
+    )
     lines = kept["exchanges.jsonl"].split(b"\n")
     lines[0] = lines[0].replace(b"decisions left", b"decisions right")
     assert "request 1: " in damaged("exchanges.jsonl", lambda _: _rehash(b"\n".join(lines)))
-    assert "a request more is made than was recorded" in damaged("exchanges.jsonl", lambda b: b"\n".join(b.split(b"\n")[:1]) + b"\n")
+    assert "a request more is made than was recorded" in damaged(
+        "exchanges.jsonl", lambda b: b"\n".join(b.split(b"\n")[:1]) + b"\n"
+    )
     with np.load(episode / "steps.npz") as archive:
         arrays = dict(archive)
     arrays["states"][1, 0] += 1e-12
@@ -79,7 +93,9 @@ def test_pictures_are_compared_by_their_pixels_or_not_at_all(run):
     episode = run.chain("lab.world", "high", "base").episodes[0].path
     log = episode / "exchanges.jsonl"
     first = json.loads(log.read_text().splitlines()[0])
-    sha = next(p["sha256"] for m in first["request"]["messages"] for p in m["user"] if "sha256" in p)
+    sha = next(
+        p["sha256"] for m in first["request"]["messages"] for p in m["user"] if "sha256" in p
+    )
     other = "f" * 64
     log.write_bytes(_rehash(log.read_bytes().replace(sha.encode(), other.encode(), 1)))
     shutil.copy(find(episode / "images", sha), episode / "images" / f"{other}.png")
@@ -103,7 +119,11 @@ def test_webp_keeps_what_the_model_saw_and_start_keeps_the_references(shm):
     run, _ = collect(shm / "start", **one, image_format="webp", keep_images="start")
     png, webp, start = (contents(shm / name) for name in ("png", "webp", "start"))
     records = {k: v for k, v in png.items() if "/images/" not in k}
-    assert records == {k: v for k, v in webp.items() if "/images/" not in k} == {k: v for k, v in start.items() if "/images/" not in k}
+    assert (
+        records
+        == {k: v for k, v in webp.items() if "/images/" not in k}
+        == {k: v for k, v in start.items() if "/images/" not in k}
+    )
     pictures = {k: v for k, v in webp.items() if k.endswith(".webp")}
     assert len(pictures) == len(png) - len(records)
     for name in list(pictures)[:10]:

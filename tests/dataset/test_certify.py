@@ -44,7 +44,11 @@ def test_a_success_is_certified_bit_for_bit_and_not_executed_twice(expert_demos)
     assert all(other.known for other in others)
     certificate = first.certificate
     assert certificate.rule == "every state bit for bit, and success"
-    assert certificate.success_step == certificate.steps == read_json(first.episode / "record.json")["steps"]
+    assert (
+        certificate.success_step
+        == certificate.steps
+        == read_json(first.episode / "record.json")["steps"]
+    )
     assert (certificate.first_difference, certificate.reason) == (None, "")
     assert read_certificate(first.episode) == certificate
 
@@ -56,7 +60,10 @@ def test_a_corrupted_action_is_refused_with_the_step(copy):
     assert not result.certificate.certified
     assert result.certificate.first_difference == 18  # the state after action 17
     steps = result.certificate.steps
-    assert result.certificate.reason == f"step 18 of {steps} is the first that differs from the recording; success came again"
+    assert (
+        result.certificate.reason
+        == f"step 18 of {steps} is the first that differs from the recording; success came again"
+    )
     assert read_certificate(episode) == result.certificate
 
 
@@ -121,10 +128,20 @@ def test_an_interrupted_command_continues(expert_demos, tmp_path):
 def test_the_command_says_which_step_and_fails(copy):
     path, episode = copy
     touch(episode, 17, 1e-9)
-    out = subprocess.run([sys.executable, "-m", "capex.cli", "certify", str(path)], capture_output=True, text=True, check=False)
+    out = subprocess.run(
+        [sys.executable, "-m", "capex.cli", "certify", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert out.returncode == 1, out.stderr
     assert "step 18 of" in " ".join(out.stdout.split())
-    out = subprocess.run([sys.executable, "-m", "capex.cli", "certify", str(path.parent)], capture_output=True, text=True, check=False)
+    out = subprocess.run(
+        [sys.executable, "-m", "capex.cli", "certify", str(path.parent)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert out.returncode == 2
     assert "is not a run directory" in " ".join(out.stderr.split())
 
@@ -173,7 +190,9 @@ def test_no_worker_outlives_a_killed_parent(tmp_path):
 
 def _children_of(place) -> list[str]:
     """Living processes whose command line carries the parent's code."""
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
+    found = subprocess.run(
+        ["ps", "-eo", "args"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     return [line for line in found if str(place) in line]
 
 

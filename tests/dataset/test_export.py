@@ -38,7 +38,11 @@ CAMERAS = ("left", "right", "wrist")
 
 
 def rows(dataset: Path, what: str = "data") -> list[dict]:
-    return [row for path in sorted((dataset / what).rglob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    return [
+        row
+        for path in sorted((dataset / what).rglob("*.parquet"))
+        for row in pq.read_table(path).to_pylist()
+    ]
 
 
 def pixels(cell: dict) -> np.ndarray:
@@ -53,7 +57,9 @@ def episode(run: Path, index: int) -> Path:
 def dataset(expert_demos, tmp_path_factory):
     """The expert's three demonstrations as pictures."""
     out = tmp_path_factory.mktemp("export") / "expert"
-    exported = export_run(expert_demos, out, pipeline=SMALL, command="capex export runs/expert", licence="cc-by-4.0")
+    exported = export_run(
+        expert_demos, out, pipeline=SMALL, command="capex export runs/expert", licence="cc-by-4.0"
+    )
     assert [w.demonstrations for w in exported.datasets] == [3]
     assert not exported.left_out
     return out
@@ -69,36 +75,58 @@ def driven(model_demos, tmp_path_factory):
 
 def test_frames_hold_observation_and_the_action_that_followed(dataset, expert_demos):
     info, data = read_json(dataset / "meta/info.json"), rows(dataset)
-    assert (info["codebase_version"], info["fps"], info["total_episodes"], info["total_frames"]) == ("v3.0", 20, 3, len(data))
+    assert (
+        info["codebase_version"],
+        info["fps"],
+        info["total_episodes"],
+        info["total_frames"],
+    ) == ("v3.0", 20, 3, len(data))
     spec = worlds.make(f"kitchen:{TASK}").spec
-    assert info["features"]["action"] == {"dtype": "float64", "shape": [12], "names": list(spec.action_names)}
+    assert info["features"]["action"] == {
+        "dtype": "float64",
+        "shape": [12],
+        "names": list(spec.action_names),
+    }
     assert info["features"]["observation.state"]["names"] == list(spec.state_names)
     steps = read_steps(episode(expert_demos, 1))
     (first, second, third) = rows(dataset, "meta/episodes")
     mine = data[second["dataset_from_index"] : second["dataset_to_index"]]
     assert np.array_equal([r["action"] for r in mine], steps["actions"])  # every bit
-    assert np.array_equal(np.float32([r["observation.state"] for r in mine]), steps["proprio"][:-1].astype(np.float32))
+    assert np.array_equal(
+        np.float32([r["observation.state"] for r in mine]), steps["proprio"][:-1].astype(np.float32)
+    )
     assert [r["next.success"] for r in mine] == [False] * (len(mine) - 1) + [True]
     assert [r["index"] for r in data] == list(range(len(data)))
     assert np.allclose([r["timestamp"] for r in mine], np.arange(len(mine)) / 20)
-    assert (second["length"], third["dataset_from_index"]) == (len(mine), second["dataset_to_index"])
+    assert (second["length"], third["dataset_from_index"]) == (
+        len(mine),
+        second["dataset_to_index"],
+    )
     assert pq.ParquetFile(dataset / "data/chunk-000/file-000.parquet").num_row_groups == 3
     assert first["tasks"] == ["Press the start button on the microwave."]
-    assert (second["capex/start"], second["capex/certified"], second["capex/stand_in"]) == (1, True, True)
+    assert (second["capex/start"], second["capex/certified"], second["capex/stand_in"]) == (
+        1,
+        True,
+        True,
+    )
 
 
 def test_pictures_are_those_of_the_saved_states(dataset, model_demos):
     row = rows(dataset)[7]
     (start, *_) = rows(dataset, "meta/episodes")
     env = worlds.make(f"kitchen:{TASK}")
-    env.reset(Start(TASK, 0, 0, State(start["capex/state_header"], np.array(start["capex/start_state"]))))
+    env.reset(
+        Start(TASK, 0, 0, State(start["capex/state_header"], np.array(start["capex/start_state"])))
+    )
     for before in rows(dataset)[:7]:
         env.apply(np.array(before["action"]))
     for camera, image in env.observe(CAMERAS, SMALL.size).items():
         assert np.array_equal(pixels(row[f"observation.images.{camera}"]), image)
     big = next(open_take(episode(model_demos, 0)).pictures(("left",), (512, 512)))["left"]
     record = read_json(episode(model_demos, 0) / "record.json")
-    seen = np.asarray(Picture.open(pictures.find(episode(model_demos, 0) / "images", record["images"]["left"])))
+    seen = np.asarray(
+        Picture.open(pictures.find(episode(model_demos, 0) / "images", record["images"]["left"]))
+    )
     assert np.array_equal(big, seen)  # what the model saw
     close_world()
     env.close()
@@ -122,15 +150,32 @@ def test_every_certified_demonstration_replays_from_the_dataset_alone(dataset, d
 def test_statistics_are_those_of_all_frames_in_float64(dataset):
     stats, data = read_json(dataset / "meta/stats.json"), rows(dataset)
     actions = np.array([r["action"] for r in data])
-    for name, value in {"min": actions.min(0), "max": actions.max(0), "mean": actions.mean(0), "std": actions.std(0)}.items():
+    for name, value in {
+        "min": actions.min(0),
+        "max": actions.max(0),
+        "mean": actions.mean(0),
+        "std": actions.std(0),
+    }.items():
         assert np.allclose(stats["action"][name], value, rtol=0, atol=1e-12)
     for name, q in QUANTILES.items():
-        assert np.allclose(stats["action"][name], np.quantile(actions, q, axis=0), rtol=0, atol=1e-12)
+        assert np.allclose(
+            stats["action"][name], np.quantile(actions, q, axis=0), rtol=0, atol=1e-12
+        )
     images = np.array([pixels(r["observation.images.wrist"]) for r in data]) / 255.0
-    for name, value in {"min": images.min((0, 1, 2)), "mean": images.mean((0, 1, 2)), "std": images.std((0, 1, 2))}.items():
-        assert np.allclose(np.array(stats["observation.images.wrist"][name]).ravel(), value, rtol=0, atol=1e-9)
+    for name, value in {
+        "min": images.min((0, 1, 2)),
+        "mean": images.mean((0, 1, 2)),
+        "std": images.std((0, 1, 2)),
+    }.items():
+        assert np.allclose(
+            np.array(stats["observation.images.wrist"][name]).ravel(), value, rtol=0, atol=1e-9
+        )
     for name, q in QUANTILES.items():
-        assert np.allclose(np.array(stats["observation.images.wrist"][name]).ravel(), np.quantile(images, q, axis=(0, 1, 2)), atol=1e-9)
+        assert np.allclose(
+            np.array(stats["observation.images.wrist"][name]).ravel(),
+            np.quantile(images, q, axis=(0, 1, 2)),
+            atol=1e-9,
+        )
     assert stats["observation.images.wrist"]["count"] == [len(data)]
     first = rows(dataset, "meta/episodes")[0]
     assert np.allclose(first["stats/action/mean"], actions[: first["length"]].mean(0))
@@ -141,34 +186,68 @@ def test_annotations_say_what_the_record_says(driven, model_demos):
     record = from_json(read_json(episode(model_demos, 0) / "record.json"))
     data = rows(driven)
     table = pq.read_table(driven / "meta/waypoints.parquet").to_pylist()
-    requested = [(turn, number, row) for turn in record.turns for number, row in enumerate(turn.waypoints)]
+    requested = [
+        (turn, number, row) for turn in record.turns for number, row in enumerate(turn.waypoints)
+    ]
     assert len(table) == len(requested)
     commands = 0
     for line, (turn, number, row) in zip(table, requested, strict=True):
-        assert (line["decision"], line["waypoint"], line["label"], line["report"]) == (turn.decision, number, row.label, row.report)
+        assert (line["decision"], line["waypoint"], line["label"], line["report"]) == (
+            turn.decision,
+            number,
+            row.label,
+            row.report,
+        )
         assert (line["stated"], line["calibrated"]) == (row.waypoint.confidence, row.calibrated)
-        frames = [r for r in data if (r["capex.decision"], r["capex.waypoint"]) == (turn.decision, number)]
+        frames = [
+            r for r in data if (r["capex.decision"], r["capex.waypoint"]) == (turn.decision, number)
+        ]
         assert len(frames) == row.steps
         if frames:
-            assert (line["from_frame"], line["to_frame"]) == (frames[0]["frame_index"], frames[-1]["frame_index"] + 1)
+            assert (line["from_frame"], line["to_frame"]) == (
+                frames[0]["frame_index"],
+                frames[-1]["frame_index"] + 1,
+            )
             assert {r["capex.label"] for r in frames} == {-1 if row.label is None else row.label}
             assert {r["capex.phase"] for r in frames} == {commands}
-            stated = np.float32(np.nan if row.waypoint.confidence is None else row.waypoint.confidence)
-            assert np.array_equal(np.float32([r["capex.stated"] for r in frames]), np.full(len(frames), stated), equal_nan=True)
+            stated = np.float32(
+                np.nan if row.waypoint.confidence is None else row.waypoint.confidence
+            )
+            assert np.array_equal(
+                np.float32([r["capex.stated"] for r in frames]),
+                np.full(len(frames), stated),
+                equal_nan=True,
+            )
         told = [t.gripper for t in row.waypoint.targets.values() if t.gripper != "keep"]
         ran = row.status not in ("not executed", "deferred", "contact", "timeout")
         commands += len(told) if ran else 0
-    assert {line["status"] for line in table} >= {"reached", "deferred", "finger contact", "contact", "base", "terminal"}
+    assert {line["status"] for line in table} >= {
+        "reached",
+        "deferred",
+        "finger contact",
+        "contact",
+        "base",
+        "terminal",
+    }
     assert commands >= 2
     (row,) = rows(driven, "meta/episodes")
-    assert (row["capex/arm"], row["capex/model"], row["capex/decisions"]) == ("capex", "script", len(record.turns))
+    assert (row["capex/arm"], row["capex/model"], row["capex/decisions"]) == (
+        "capex",
+        "script",
+        len(record.turns),
+    )
     assert 0 < row["capex/confidence"] < 1
 
 
 def test_failures_are_a_dataset_of_their_own(driven, model_demos):
     failed = driven.with_name("driven-failures")
     (row,) = rows(failed, "meta/episodes")
-    assert (row["capex/start"], row["capex/success"], row["capex/certified"], row["capex/end"]) == (1, False, False, "decisions")
+    assert (row["capex/start"], row["capex/success"], row["capex/certified"], row["capex/end"]) == (
+        1,
+        False,
+        False,
+        "decisions",
+    )
     data = rows(failed)
     assert not any(r["next.success"] for r in data)
     assert data[-1]["next.done"]
@@ -199,9 +278,13 @@ def test_cameras_in_the_metadata_project_as_the_world_does(driven, model_demos):
         tip = env.robot_state().arms["arm"].T_base_tip
         point = tip.position_m + tip.rotation @ np.array([0.01, 0.02, 0.05])
         for camera in CAMERAS:
-            pose = Pose(np.array(held[camera]["position_m"]), _matrix(held[camera]["quaternion_xyzw"]))
+            pose = Pose(
+                np.array(held[camera]["position_m"]), _matrix(held[camera]["quaternion_xyzw"])
+            )
             if held[camera]["frame"] == "tip of arm":
-                pose = Pose(tip.position_m + tip.rotation @ pose.position_m, tip.rotation @ pose.rotation)
+                pose = Pose(
+                    tip.position_m + tip.rotation @ pose.position_m, tip.rotation @ pose.rotation
+                )
             found = CameraModel(np.array(held[camera]["intrinsics"]), pose).project(point)
             assert np.allclose(
                 found, env.camera_model(camera, SMALL.size).project(point), atol=0.01
@@ -221,21 +304,38 @@ def _matrix(q: list[float]) -> np.ndarray:
 
 
 def test_video_holds_the_same_pictures_at_the_same_times(expert_demos, dataset, tmp_path):
-    export_run(expert_demos, tmp_path / "video", pipeline=Pipeline(SMALL.size, ("left", "wrist")), filters=Filters(max=2), use_video=True)
+    export_run(
+        expert_demos,
+        tmp_path / "video",
+        pipeline=Pipeline(SMALL.size, ("left", "wrist")),
+        filters=Filters(max=2),
+        use_video=True,
+    )
     episodes = rows(tmp_path / "video", "meta/episodes")
     data = rows(dataset)[: episodes[-1]["dataset_to_index"]]
     for camera in ("left", "wrist"):
         key = f"observation.images.{camera}"
         with av.open(str(tmp_path / f"video/videos/{key}/chunk-000/file-000.mp4")) as container:
-            frames = [(float(f.time), f.to_ndarray(format="rgb24")) for f in container.decode(video=0)]
+            frames = [
+                (float(f.time), f.to_ndarray(format="rgb24")) for f in container.decode(video=0)
+            ]
         assert len(frames) == len(data)
         assert np.allclose([t for t, _ in frames], np.arange(len(data)) / 20, atol=1e-4)
-        error = np.array([image - pixels(row[key]).astype(float) for (_, image), row in zip(frames, data, strict=True)])
-        assert 10 * np.log10(255**2 / (error**2).mean()) > 30  # decibels; colours are halved in size
+        error = np.array(
+            [
+                image - pixels(row[key]).astype(float)
+                for (_, image), row in zip(frames, data, strict=True)
+            ]
+        )
+        assert (
+            10 * np.log10(255**2 / (error**2).mean()) > 30
+        )  # decibels; colours are halved in size
     assert len(episodes) == 2
     for row in episodes:
         assert row[f"videos/{key}/from_timestamp"] == row["dataset_from_index"] / 20
-    assert not [name for name in rows(tmp_path / "video")[0] if name.startswith("observation.images")]
+    assert not [
+        name for name in rows(tmp_path / "video")[0] if name.startswith("observation.images")
+    ]
     with pytest.raises(CapexError, match="even width and height"):
         export_run(expert_demos, tmp_path / "odd", pipeline=Pipeline((63, 48)), use_video=True)
 
@@ -281,7 +381,9 @@ def test_an_uncertified_success_is_not_exported_unless_asked_for(expert_demos, t
     }
     assert [r["capex/start"] for r in rows(tmp_path / "one", "meta/episodes")] == [2]
     (episode(run, 2) / "certificate.json").unlink()
-    with pytest.raises(CapexError, match=r"nothing to export from .*2 x not certified yet; run capex certify"):
+    with pytest.raises(
+        CapexError, match=r"nothing to export from .*2 x not certified yet; run capex certify"
+    ):
         export_run(run, tmp_path / "none", pipeline=QUICK)
     export_run(run, tmp_path / "all", pipeline=QUICK, filters=Filters(uncertified=True))
     assert [r["capex/certified"] for r in rows(tmp_path / "all", "meta/episodes")] == [False] * 3
@@ -312,21 +414,35 @@ def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
 
     attempts = find_attempts(next(model_demos.glob("chains/*")))  # a chain's folder will do
     for limit, taken in ((0.3, [0]), (0.99, [])):
-        assert [a.start for a in select("x", attempts, Filters(min_confidence=limit)).attempts] == taken
+        assert [
+            a.start for a in select("x", attempts, Filters(min_confidence=limit)).attempts
+        ] == taken
     assert select("x", attempts, Filters()).left_out[0].reason == "failed (decisions)"
-    with pytest.raises(CapexError, match="there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave"):
+    with pytest.raises(
+        CapexError,
+        match="there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave",
+    ):
         select("x", attempts, Filters(tasks=("CloseFridge",)))
     with pytest.raises(CapexError, match="--max is 0"):
         Filters(max=0)
 
 
 def test_pairs_are_the_same_starts_in_both(expert_demos, model_demos, tmp_path):
-    exported = export_run([model_demos, expert_demos], tmp_path / "pair", paired=True, pipeline=QUICK)
-    assert [(w.path.name, w.demonstrations) for w in exported.datasets] == [("scripted", 1), ("expert", 1)]
+    exported = export_run(
+        [model_demos, expert_demos], tmp_path / "pair", paired=True, pipeline=QUICK
+    )
+    assert [(w.path.name, w.demonstrations) for w in exported.datasets] == [
+        ("scripted", 1),
+        ("expert", 1),
+    ]
     left, right = tmp_path / "pair/scripted", tmp_path / "pair/expert"
     for column in ("capex/start", "capex/seed", "capex/task", "capex/start_state", "capex/cameras"):
-        assert [r[column] for r in rows(left, "meta/episodes")] == [r[column] for r in rows(right, "meta/episodes")]
-    assert np.array_equal(*(pixels(rows(place)[0]["observation.images.wrist"]) for place in (left, right)))  # one start, one first picture
+        assert [r[column] for r in rows(left, "meta/episodes")] == [
+            r[column] for r in rows(right, "meta/episodes")
+        ]
+    assert np.array_equal(
+        *(pixels(rows(place)[0]["observation.images.wrist"]) for place in (left, right))
+    )  # one start, one first picture
     table = list(csv.DictReader((tmp_path / "pair/left_out.csv").open()))
     assert {(r["dataset"], r["start"], r["reason"]) for r in table} == {
         ("scripted", "1", "failed (decisions)"),
@@ -334,10 +450,19 @@ def test_pairs_are_the_same_starts_in_both(expert_demos, model_demos, tmp_path):
         ("expert", "2", "no partner in scripted: never attempted"),
     }
     assert "Paired with `expert`" in (left / "README.md").read_text()
-    assert read_json(left / "meta/info.json")["features"] == read_json(right / "meta/info.json")["features"]
+    assert (
+        read_json(left / "meta/info.json")["features"]
+        == read_json(right / "meta/info.json")["features"]
+    )
     with pytest.raises(CapexError, match="--paired takes two runs; 1 given"):
         export_run(expert_demos, tmp_path / "no", paired=True)
-    same = export_run([expert_demos, expert_demos], tmp_path / "same", paired=True, filters=Filters(max=1), pipeline=QUICK)
+    same = export_run(
+        [expert_demos, expert_demos],
+        tmp_path / "same",
+        paired=True,
+        filters=Filters(max=1),
+        pipeline=QUICK,
+    )
     assert [w.path.name for w in same.datasets] == ["expert-1", "expert-2"]
 
 
@@ -383,7 +508,9 @@ def test_a_damaged_episode_is_left_out_and_named(expert_demos, tmp_path, format)
     content[len(content) // 2] ^= 0xFF  # found only by whoever reads the arrays
     broken.write_bytes(content)
     (episode(run, 2) / "record.json").write_text("{}")
-    exported = export_run(run, tmp_path / "out", format=format, pipeline=QUICK, filters=Filters(uncertified=True))
+    exported = export_run(
+        run, tmp_path / "out", format=format, pipeline=QUICK, filters=Filters(uncertified=True)
+    )
     assert [w.demonstrations for w in exported.datasets] == [1]
     assert [(row.start, row.reason.partition(":")[0]) for row in exported.left_out] == [
         (0, "steps.npz is damaged"),
@@ -415,10 +542,18 @@ def test_a_mistake_gets_a_sentence_and_no_dataset(expert_demos, tmp_path, option
         (("RUN", "--out", "taken"), "taken exists already; choose another --out"),
     ],
 )
-def test_a_users_mistake_gets_a_sentence_on_the_command_line(expert_demos, tmp_path, words, sentence):
+def test_a_users_mistake_gets_a_sentence_on_the_command_line(
+    expert_demos, tmp_path, words, sentence
+):
     (tmp_path / "taken").mkdir()
     given = [str(expert_demos) if word == "RUN" else word for word in words]
-    out = subprocess.run([sys.executable, "-m", "capex.cli", "export", *given], capture_output=True, text=True, check=False, cwd=tmp_path)
+    out = subprocess.run(
+        [sys.executable, "-m", "capex.cli", "export", *given],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     assert out.returncode == 2
     assert sentence in " ".join(out.stderr.split())
     assert "Traceback" not in out.stderr + out.stdout
@@ -426,10 +561,29 @@ def test_a_users_mistake_gets_a_sentence_on_the_command_line(expert_demos, tmp_p
 
 
 def test_the_command_writes_and_says_where(model_demos, tmp_path):
-    words = [str(model_demos), "--out", "set", "--size", "32", "32", "--cameras", "wrist", "--max", "5"]
-    out = subprocess.run([sys.executable, "-m", "capex.cli", "export", *words], capture_output=True, text=True, check=True, cwd=tmp_path)
+    words = [
+        str(model_demos),
+        "--out",
+        "set",
+        "--size",
+        "32",
+        "32",
+        "--cameras",
+        "wrist",
+        "--max",
+        "5",
+    ]
+    out = subprocess.run(
+        [sys.executable, "-m", "capex.cli", "export", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
     said = " ".join(out.stdout.split())
     assert "failed (decisions)" in said
     assert "set: 1 episodes," in said
     assert f"capex export {model_demos} --out set" in (tmp_path / "set/README.md").read_text()
-    assert [k for k in read_json(tmp_path / "set/meta/info.json")["features"] if "images" in k] == ["observation.images.wrist"]
+    assert [k for k in read_json(tmp_path / "set/meta/info.json")["features"] if "images" in k] == [
+        "observation.images.wrist"
+    ]

@@ -22,8 +22,15 @@ SIZE = (64, 48)
 def file(expert_demos, tmp_path_factory):
     out = tmp_path_factory.mktemp("hdf5") / "set"
     pipeline = Pipeline(SIZE, ("left", "wrist"), depth=True)
-    export_run(expert_demos, out, format="hdf5", pipeline=pipeline, filters=Filters(max=2), parallel=2)
-    assert sorted(p.name for p in out.iterdir()) == ["README.md", "demo.hdf5", "left_out.csv", "pictures"]
+    export_run(
+        expert_demos, out, format="hdf5", pipeline=pipeline, filters=Filters(max=2), parallel=2
+    )
+    assert sorted(p.name for p in out.iterdir()) == [
+        "README.md",
+        "demo.hdf5",
+        "left_out.csv",
+        "pictures",
+    ]
     with h5py.File(out / "demo.hdf5") as opened:
         yield opened
 
@@ -41,7 +48,9 @@ def test_the_layout_is_robomimics(file):
     assert arguments["env_name"] == f"kitchen:{TASK}"
     lengths = {name: int(file["data"][name].attrs["num_samples"]) for name in demos}
     assert file["data"].attrs["total"] == sum(lengths.values())
-    masks = {name: [member.decode() for member in file["mask"][name]] for name in ("train", "valid")}
+    masks = {
+        name: [member.decode() for member in file["mask"][name]] for name in ("train", "valid")
+    }
     assert masks == {"train": demos[:1], "valid": demos[1:]}
     for name, length in lengths.items():
         demo = file["data"][name]
@@ -58,10 +67,23 @@ def test_the_layout_is_robomimics(file):
             "robot0_gripper_qpos": (2,),
             "robot0_base": (3,),
         }
-        assert json.loads(demo.attrs["ep_meta"])["lang"] == "Press the start button on the microwave."
-        assert (demo["rewards"][:].tolist(), demo["dones"][:].tolist()) == ([0.0] * (length - 1) + [1.0], [0] * (length - 1) + [1])
+        assert (
+            json.loads(demo.attrs["ep_meta"])["lang"] == "Press the start button on the microwave."
+        )
+        assert (demo["rewards"][:].tolist(), demo["dones"][:].tolist()) == (
+            [0.0] * (length - 1) + [1.0],
+            [0] * (length - 1) + [1],
+        )
         assert json.loads(demo.attrs["capex"])["certified"] is True
-        assert set(demo["capex"]) == {"complete_states", "decision", "waypoint", "phase", "stated", "calibrated", "label"}
+        assert set(demo["capex"]) == {
+            "complete_states",
+            "decision",
+            "waypoint",
+            "phase",
+            "stated",
+            "calibrated",
+            "label",
+        }
 
 
 def test_it_holds_the_recording_and_the_pictures(file, expert_demos):
@@ -75,7 +97,9 @@ def test_it_holds_the_recording_and_the_pictures(file, expert_demos):
         env.load_state(State(str(steps["header"]), steps["states"][9]))
         image = env.observe(["wrist"], SIZE)["wrist"]
         assert np.array_equal(demo["obs/robot0_eye_in_hand_image"][9], image)
-        assert np.array_equal(demo["obs/robot0_eye_in_hand_depth"][9, ..., 0], env.depth("wrist", SIZE).depth_m)
+        assert np.array_equal(
+            demo["obs/robot0_eye_in_hand_depth"][9, ..., 0], env.depth("wrist", SIZE).depth_m
+        )
     env.close()
 
 
@@ -84,7 +108,14 @@ def test_every_certified_demonstration_replays_from_the_file_alone(file):
     for name in file["data"]:
         demo = file["data"][name]
         known = json.loads(demo.attrs["capex"])
-        env.reset(Start(known["task"], known["start"], known["seed"], State(known["state_header"], demo["capex/complete_states"][0])))
+        env.reset(
+            Start(
+                known["task"],
+                known["start"],
+                known["seed"],
+                State(known["state_header"], demo["capex/complete_states"][0]),
+            )
+        )
         for action in demo["actions"]:
             env.apply(action)
         assert env.success()
@@ -99,7 +130,11 @@ def test_states_fit_the_model_beside_them(file):
     assert demo["states"].shape[1] == 1 + model.nq + model.nv
     for frame in (0, 40):
         state = demo["states"][frame]
-        data.time, data.qpos[:], data.qvel[:] = state[0], state[1 : 1 + model.nq], state[1 + model.nq :]
+        data.time, data.qpos[:], data.qvel[:] = (
+            state[0],
+            state[1 : 1 + model.nq],
+            state[1 + model.nq :],
+        )
         mujoco.mj_forward(model, data)
         mount = data.site("mount")
         tip = mount.xmat.reshape(3, 3).T @ (data.site("tip").xpos - mount.xpos)

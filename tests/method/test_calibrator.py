@@ -28,24 +28,48 @@ def move(x, y, z, *, gripper="keep", q=0.9):
 
 def one_arm(waypoints, targets, *, gripper_commands=0, closed=False, located_m=None):
     return features(
-        waypoints, targets, tips_m={"arm": TIP_M}, gripper_commands=gripper_commands, closed={"arm": closed}, located_m=located_m
+        waypoints,
+        targets,
+        tips_m={"arm": TIP_M},
+        gripper_commands=gripper_commands,
+        closed={"arm": closed},
+        located_m=located_m,
     )
 
 
 def test_a_plan_by_hand():
     """Open, hover, descend and close, lift, carry: two commands already issued, an apple located under the hover."""
     waypoints = [
-        Waypoint({"arm": ArmTarget(gripper="release")}, confidence=0.97),  # no motion: no features, but it counts in k and gamma
+        Waypoint(
+            {"arm": ArmTarget(gripper="release")}, confidence=0.97
+        ),  # no motion: no features, but it counts in k and gamma
         move(0.46, 0.10, 0.38, q=0.9),
         move(0.46, 0.10, 0.28, gripper="close", q=0.5),
         move(0.46, 0.13, 0.32, q=0.999),
         move(0.10, 0.13, 0.32, gripper="open", q=0.0),
     ]
-    targets = [{}, sent(0.46, 0.10, 0.38), sent(0.46, 0.10, 0.28), sent(0.46, 0.13, 0.32), sent(0.36, 0.13, 0.32)]
-    rows = one_arm(waypoints, targets, gripper_commands=2, closed=True, located_m=np.array([0.46, 0.10, 0.18]))
+    targets = [
+        {},
+        sent(0.46, 0.10, 0.38),
+        sent(0.46, 0.10, 0.28),
+        sent(0.46, 0.13, 0.32),
+        sent(0.36, 0.13, 0.32),
+    ]
+    rows = one_arm(
+        waypoints, targets, gripper_commands=2, closed=True, located_m=np.array([0.46, 0.10, 0.18])
+    )
     assert rows[0] is None
     expected = [
-        (1, math.log(9), 0, 3 / 4, 1.0, 0.8, 1.0, 2 / 4),  # leg 6, 0, 8 from the tip: 10 cm; 20 cm above the apple
+        (
+            1,
+            math.log(9),
+            0,
+            3 / 4,
+            1.0,
+            0.8,
+            1.0,
+            2 / 4,
+        ),  # leg 6, 0, 8 from the tip: 10 cm; 20 cm above the apple
         (1, 0.0, 1, 3 / 4, 1.0, -1.0, 0.5, 3 / 4),  # closed after it, its own close not yet counted
         (1, math.log(99), 1, 4 / 4, 0.5, 0.4, math.sqrt(3**2 + 14**2) / 20, 4 / 4),
         (
@@ -68,12 +92,21 @@ def test_the_located_distance_is_capped_and_takes_its_cap_while_nothing_is_locat
     waypoints, targets = [move(0.40, 0.10, 0.35)], [sent(0.40, 0.10, 0.35)]
     assert one_arm(waypoints, targets)[0][6] == 2.0
     assert one_arm(waypoints, targets, located_m=np.array([0.40, 0.60, 0.35]))[0][6] == 2.0
-    assert one_arm(waypoints, targets, located_m=np.array([0.40, 0.10, 0.05]))[0][6] == pytest.approx(1.5)
+    assert one_arm(waypoints, targets, located_m=np.array([0.40, 0.10, 0.05]))[0][
+        6
+    ] == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize(
     ("word", "before", "after"),
-    [("close", False, 1), ("reclose", False, 1), ("open", True, 0), ("release", True, 0), ("keep", True, 1), ("keep", False, 0)],
+    [
+        ("close", False, 1),
+        ("reclose", False, 1),
+        ("open", True, 0),
+        ("release", True, 0),
+        ("keep", True, 1),
+        ("keep", False, 0),
+    ],
 )
 def test_gripper_words(word, before, after):
     waypoints = [move(0.40, 0.10, 0.35, gripper=word), move(0.40, 0.10, 0.40)]
@@ -84,7 +117,10 @@ def test_gripper_words(word, before, after):
 
 def test_no_features_for_base_motions_and_without_confidence():
     assert one_arm([Waypoint(base=BaseMotion(0.2), confidence=0.9)], [{}]) == [None]
-    rows = one_arm([move(0.4, 0.1, 0.35, q=None), move(0.4, 0.1, 0.40)], [sent(0.4, 0.1, 0.35), sent(0.4, 0.1, 0.40)])
+    rows = one_arm(
+        [move(0.4, 0.1, 0.35, q=None), move(0.4, 0.1, 0.40)],
+        [sent(0.4, 0.1, 0.35), sent(0.4, 0.1, 0.40)],
+    )
     assert rows[0] is None
     assert rows[1][4] == pytest.approx(0.5)  # its leg starts at the previous target all the same
 
@@ -93,12 +129,19 @@ def test_with_two_arms_the_one_that_moves_farthest_speaks():
     left, right = np.array([0.3, 0.2, 0.3]), np.array([0.3, -0.2, 0.3])
     waypoints = [
         Waypoint(
-            {"left": ArmTarget((0.3, 0.2, 0.32), gripper="close"), "right": ArmTarget((0.3, -0.2, 0.25), gripper="open")}, confidence=0.9
+            {
+                "left": ArmTarget((0.3, 0.2, 0.32), gripper="close"),
+                "right": ArmTarget((0.3, -0.2, 0.25), gripper="open"),
+            },
+            confidence=0.9,
         ),
         Waypoint({"left": ArmTarget((0.3, 0.2, 0.40))}, confidence=0.9),
         Waypoint({"right": ArmTarget((0.3, -0.2, 0.28))}, confidence=0.9),
     ]
-    targets = [{n: ClampedTarget(np.array(t.position_m), np.eye(3)) for n, t in w.targets.items()} for w in waypoints]
+    targets = [
+        {n: ClampedTarget(np.array(t.position_m), np.eye(3)) for n, t in w.targets.items()}
+        for w in waypoints
+    ]
     rows = features(
         waypoints,
         targets,
@@ -108,8 +151,12 @@ def test_with_two_arms_the_one_that_moves_farthest_speaks():
         located_m=np.array([0.3, -0.2, 0.15]),
     )
     assert rows[0][2:7] == pytest.approx((0, 0, 0.5, -0.5, 0.5))  # the right one
-    assert rows[1][2:7] == pytest.approx((1, 0.5, 0.8, 0.8, 2.0))  # two commands, one per arm, came before; 47 cm away
-    assert rows[2][2:7] == pytest.approx((0, 0.5, 0.3, 0.3, 0.65))  # from where the right one was last sent
+    assert rows[1][2:7] == pytest.approx(
+        (1, 0.5, 0.8, 0.8, 2.0)
+    )  # two commands, one per arm, came before; 47 cm away
+    assert rows[2][2:7] == pytest.approx(
+        (0, 0.5, 0.3, 0.3, 0.65)
+    )  # from where the right one was last sent
 
 
 def usual_rows(rng, n):
@@ -219,7 +266,9 @@ def test_the_fit_is_the_optimum_an_independent_solver_finds(kind, seed, order):
 def test_a_hundred_thousand_labels_reach_the_gradient_norm():
     rng = np.random.default_rng(0)
     X = usual_rows(rng, 100_000)
-    y = (rng.random(len(X)) < expit(X @ np.array([-1, 0.3, 1, -1, -1, 0.5, 0.5, -0.5]))).astype(float)
+    y = (rng.random(len(X)) < expit(X @ np.array([-1, 0.3, 1, -1, -1, 0.5, 0.5, -0.5]))).astype(
+        float
+    )
     fitted = Calibrator.fit(X, y)
     assert np.linalg.norm(gradient(np.array(fitted.weights), X, y)) < 10 * GRADIENT_NORM
     assert fitted.weights == pytest.approx([-1, 0.3, 1, -1, -1, 0.5, 0.5, -0.5], abs=0.15)
@@ -228,7 +277,11 @@ def test_a_hundred_thousand_labels_reach_the_gradient_norm():
 def test_without_labels_the_prediction_is_the_stated_confidence_itself():
     stated = [0.1 + 0.2, 0.0, 1.0, 0.9, 0.9999999999999999]
     rows = [(1.0, 3.0, 0.0, 0.0, 0.5, 0.1, 2.0, 0.25)] * 5
-    for fresh in (Calibrator(), Calibrator.fit([], []), Calibrator.fit(np.zeros((0, 8)), np.zeros(0))):
+    for fresh in (
+        Calibrator(),
+        Calibrator.fit([], []),
+        Calibrator.fit(np.zeros((0, 8)), np.zeros(0)),
+    ):
         assert fresh == Calibrator(None, 0)
         predicted = fresh.predict(rows, stated)
         assert all(p is q for p, q in zip(predicted, stated, strict=True))
@@ -262,7 +315,12 @@ def test_the_same_rows_give_the_same_bits_in_another_process():
         "import numpy as np; from capex.method.calibrator import Calibrator; r = np.random.default_rng(5);"
         "X = r.standard_normal((5000, 8)); print(Calibrator.fit(X, r.integers(0, 2, 5000)).weights)"
     )
-    told = {subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout for _ in range(2)}
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program], check=True, capture_output=True, text=True
+        ).stdout
+        for _ in range(2)
+    }
     assert len(told) == 1
 
 

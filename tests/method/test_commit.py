@@ -14,7 +14,9 @@ GRID = (0.0, 0.49, 0.5, 0.51, 1.0, None)
 def by_the_equation(p, tau):
     """n = min({k in {2..K} : p_k < tau} u {K+1}) - 1, with k from 1."""
     K = len(p)
-    return min({k for k in range(2, K + 1) if p[k - 1] is not None and p[k - 1] < tau} | {K + 1}) - 1
+    return (
+        min({k for k in range(2, K + 1) if p[k - 1] is not None and p[k - 1] < tau} | {K + 1}) - 1
+    )
 
 
 @pytest.mark.parametrize("length", range(7))

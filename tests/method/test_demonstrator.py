@@ -70,7 +70,9 @@ def _golden(name: str, text: str, tolerance: float) -> None:
 def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave, tmp_path):
     chain = Chain(tmp_path / f"kitchen--{TASK}--capex")
     events = []
-    (result,) = run_chain(microwave, Scripted(REPLIES), arm("capex"), chain, [0], subscribers=[events.append])
+    (result,) = run_chain(
+        microwave, Scripted(REPLIES), arm("capex"), chain, [0], subscribers=[events.append]
+    )
     assert result.success
     record = read_json(result.path / "record.json")
     reports = [w["report"] for t in record["turns"] for w in t["waypoints"]]
@@ -86,10 +88,19 @@ def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave,
     assert record["turns"][0]["located"][0]["position_m"] is not None
     _golden("microwave_record.json", json.dumps(record, indent=1), 0.02)
     assert from_json(record).as_json() == record
-    assert {type(e).__name__ for e in events} == {"Deciding", "Replied", "Committed", "Tick", "Executed", "Ended"}
+    assert {type(e).__name__ for e in events} == {
+        "Deciding",
+        "Replied",
+        "Committed",
+        "Tick",
+        "Executed",
+        "Ended",
+    }
 
     memory = load_memory(chain, [0])
-    assert memory.labels == sum(w["label"] is not None for t in record["turns"] for w in t["waypoints"])
+    assert memory.labels == sum(
+        w["label"] is not None for t in record["turns"] for w in t["waypoints"]
+    )
     context = build(memory, arm("capex"), microwave.spec, 1, "layout 1, style oak")
     prompt = system_prompt(
         microwave.spec,
@@ -117,11 +128,17 @@ def test_the_next_episode_is_calibrated_and_sees_its_references(microwave, tmp_p
             seen.append(request)
             return super().complete(request, observer)
 
-    list(run_chain(microwave, Watching([*REPLIES, *[HOP] * 3]), arm("capex", decisions=8), chain, [0]))
+    list(
+        run_chain(
+            microwave, Watching([*REPLIES, *[HOP] * 3]), arm("capex", decisions=8), chain, [0]
+        )
+    )
     list(run_chain(microwave, Watching([HOP] * 3), arm("capex", decisions=3), chain, [0, 1]))
     last = seen[-1]
     pictures = [p for p in last.messages[0].parts if isinstance(p, Picture)]
-    assert len(pictures) == 2 + 3  # one reference with two exterior start images, and the present views
+    assert (
+        len(pictures) == 2 + 3
+    )  # one reference with two exterior start images, and the present views
     assert "REFERENCE EPISODES" in last.system
     second = read_json(chain.episode(1) / "record.json")
     assert second["labels_before"] > 5
@@ -130,11 +147,15 @@ def test_the_next_episode_is_calibrated_and_sees_its_references(microwave, tmp_p
     assert hop["stated"] == 0.9
     assert hop["calibrated"] != 0.9
     first = read_json(chain.episode(0) / "record.json")
-    assert first["turns"][1]["waypoints"][0]["calibrated"] == first["turns"][1]["waypoints"][0]["stated"]  # no labels yet: p = q exactly
+    assert (
+        first["turns"][1]["waypoints"][0]["calibrated"]
+        == first["turns"][1]["waypoints"][0]["stated"]
+    )  # no labels yet: p = q exactly
 
 
 @pytest.mark.parametrize(
-    ("name", "labels", "calibrated"), [("capex", True, True), ("capex-fresh", False, False), ("capex-stated", False, False)]
+    ("name", "labels", "calibrated"),
+    [("capex", True, True), ("capex-fresh", False, False), ("capex-stated", False, False)],
 )
 def test_each_ablation_is_a_setting(microwave, tmp_path, name, labels, calibrated):
     chain = Chain(tmp_path / name)
@@ -147,7 +168,10 @@ def test_each_ablation_is_a_setting(microwave, tmp_path, name, labels, calibrate
 
 def test_the_base_arm_moves_one_waypoint_at_a_time_and_may_say_done(microwave):
     replies = [
-        [("locate_pixel", {"camera": "left", "u": 1, "v": 1}), ("act", {"reasoning": "", "delta_cm": [0, 0, 3]})],
+        [
+            ("locate_pixel", {"camera": "left", "u": 1, "v": 1}),
+            ("act", {"reasoning": "", "delta_cm": [0, 0, 3]}),
+        ],
         [("act", {"reasoning": "", "done": True})],
     ]
     episode = run_episode(microwave, Start(TASK, 0), Scripted(replies), arm("base"), Memory())
@@ -173,10 +197,18 @@ def test_six_invalid_rounds_spend_the_decision_and_the_last_allows_only_act():
         [],
         [("act", {"done": True})],
     ]
-    episode = run_episode(ToyEnv(Toy()), Start("reach", 0), Watching(replies), arm("capex", decisions=1, image_size=64), Memory())
+    episode = run_episode(
+        ToyEnv(Toy()),
+        Start("reach", 0),
+        Watching(replies),
+        arm("capex", decisions=1, image_size=64),
+        Memory(),
+    )
     assert choices == ["required"] * 5 + ["act"]
     (turn,) = episode.record.turns
-    assert turn.spent.startswith("spent without motion: no valid act in 6 rounds (done is not offered")
+    assert turn.spent.startswith(
+        "spent without motion: no valid act in 6 rounds (done is not offered"
+    )
     assert episode.record.end == "decisions"
     assert episode.record.steps == 0
 
@@ -184,18 +216,27 @@ def test_six_invalid_rounds_spend_the_decision_and_the_last_allows_only_act():
 def test_a_model_that_calls_nothing_fails_after_three_decisions_with_its_own_words():
     def episode(replies, **overrides):
         settings = arm("capex", image_size=64, decisions=7, **overrides)
-        return run_episode(ToyEnv(Toy()), Start("reach", 0), Scripted(replies), settings, Memory()).record
+        return run_episode(
+            ToyEnv(Toy()), Start("reach", 0), Scripted(replies), settings, Memory()
+        ).record
 
     rant = "I am a language model and \x1b[31mcannot move robots. " * 20
     silent = episode([rant] * 18)
-    assert (silent.end, silent.success, silent.requests, len(silent.turns)) == ("silent", False, 18, 3)
+    assert (silent.end, silent.success, silent.requests, len(silent.turns)) == (
+        "silent",
+        False,
+        18,
+        3,
+    )
     assert silent.extra["silent"]["reason"] == "3 decisions in a row without a valid tool call"
     assert silent.extra["silent"]["said"] == rant.strip()[:500]  # the record keeps what was said
     assert episode([[("dance", {"a": 1})]] * 18).extra["silent"]["said"] == 'dance({"a": 1})'
     assert episode(["..."] * 42, silent_decisions=0).end == "decisions"
     assert episode(["..."] * 12, silent_decisions=2).end == "silent"
     looking = [("locate_pixel", {"camera": "back_left", "u": 3, "v": 3})]
-    heard = episode([*["..."] * 12, looking, *["..."] * 5, *["..."] * 24])  # one valid call in the third decision
+    heard = episode(
+        [*["..."] * 12, looking, *["..."] * 5, *["..."] * 24]
+    )  # one valid call in the third decision
     assert (heard.end, len(heard.turns)) == ("silent", 6)
     assert "silent" not in episode([*["..."] * 12, *([HOP_LEFT] * 5)]).extra
 
@@ -203,16 +244,31 @@ def test_a_model_that_calls_nothing_fails_after_three_decisions_with_its_own_wor
 def test_budgets_and_limits_end_an_episode(microwave):
     price = load_prices(None).find("gpt-6-astra")
     ledger = Ledger(price, (Budget(Decimal("0.01"), "episode"),))
-    episode = run_episode(microwave, Start(TASK, 0), Scripted([HOP] * 3), arm("capex"), Memory(), ledger=ledger)
+    episode = run_episode(
+        microwave, Start(TASK, 0), Scripted([HOP] * 3), arm("capex"), Memory(), ledger=ledger
+    )
     assert episode.record.end == "cost"
     assert episode.record.requests == 0
     ticks = itertools.count()
     episode = run_episode(
-        microwave, Start(TASK, 0), Scripted([HOP] * 9), arm("capex"), Memory(), limits=Limits(wall_s=3), clock=lambda: float(next(ticks))
+        microwave,
+        Start(TASK, 0),
+        Scripted([HOP] * 9),
+        arm("capex"),
+        Memory(),
+        limits=Limits(wall_s=3),
+        clock=lambda: float(next(ticks)),
     )
     assert episode.record.end == "time"
     ledger = Ledger(price)
-    episode = run_episode(microwave, Start(TASK, 0), Scripted([HOP] * 2), arm("capex", decisions=2), Memory(), ledger=ledger)
+    episode = run_episode(
+        microwave,
+        Start(TASK, 0),
+        Scripted([HOP] * 2),
+        arm("capex", decisions=2),
+        Memory(),
+        ledger=ledger,
+    )
     assert episode.record.end == "decisions"
     assert episode.record.cost_usd > 0
     assert episode.record.extra["ledger"]["attempts"] == 2
@@ -225,13 +281,20 @@ def test_a_model_error_invalidates_the_attempt_which_is_rerun_once(microwave, tm
     assert chain.finished() == []
     assert chain.invalid_count(0) == 2
     assert "no reply left" in read_json(chain.path / "invalid" / "0000-1" / "record.json")["error"]
-    assert [r.index for r in run_chain(microwave, Scripted([HOP] * 3), arm("capex", decisions=3), chain, [0])] == [0]
+    assert [
+        r.index
+        for r in run_chain(microwave, Scripted([HOP] * 3), arm("capex", decisions=3), chain, [0])
+    ] == [0]
     assert load_memory(chain, [0]).labels == 3  # the invalid attempts left no label
 
 
 def _run_for_ever(path: str) -> None:
     env = worlds.make(f"kitchen:{TASK}")
-    list(run_chain(env, Scripted([HOP] * 4000), arm("capex", decisions=3), Chain(Path(path)), range(1000)))
+    list(
+        run_chain(
+            env, Scripted([HOP] * 4000), arm("capex", decisions=3), Chain(Path(path)), range(1000)
+        )
+    )
 
 
 def test_a_chain_killed_at_random_moments_stays_whole_and_continues(tmp_path):
@@ -255,10 +318,20 @@ def test_a_chain_killed_at_random_moments_stays_whole_and_continues(tmp_path):
             assert record.turns
     undisturbed = Chain(tmp_path / "undisturbed")
     count = min(len(finished), 6)
-    list(run_chain(worlds.make(f"kitchen:{TASK}"), Scripted([HOP] * 60), arm("capex", decisions=3), undisturbed, range(count)))
+    list(
+        run_chain(
+            worlds.make(f"kitchen:{TASK}"),
+            Scripted([HOP] * 60),
+            arm("capex", decisions=3),
+            undisturbed,
+            range(count),
+        )
+    )
     for index in range(count):
         for file in ("record.json", "steps.npz"):
-            assert (undisturbed.episode(index) / file).read_bytes() == (chain.episode(index) / file).read_bytes()
+            assert (undisturbed.episode(index) / file).read_bytes() == (
+                chain.episode(index) / file
+            ).read_bytes()
 
 
 def test_a_spent_campaign_ends_the_chain_and_leaves_the_start_for_later(microwave, tmp_path):
@@ -267,11 +340,20 @@ def test_a_spent_campaign_ends_the_chain_and_leaves_the_start_for_later(microwav
     with pytest.raises(BudgetExceeded, match="campaign"):
         list(
             run_chain(
-                microwave, Scripted([HOP] * 20), arm("capex", decisions=2), chain, range(20), price=price, campaign_usd=1.0, spend=spend
+                microwave,
+                Scripted([HOP] * 20),
+                arm("capex", decisions=2),
+                chain,
+                range(20),
+                price=price,
+                campaign_usd=1.0,
+                spend=spend,
             )
         )
     assert len(chain.finished()) < 20
-    assert all(read_json(chain.episode(i) / "record.json")["decisions"] == 2 for i in chain.finished())
+    assert all(
+        read_json(chain.episode(i) / "record.json")["decisions"] == 2 for i in chain.finished()
+    )
     assert spend.total() <= 1
     with pytest.raises(CapexError, match="price"):
         list(run_chain(microwave, Scripted([HOP]), arm("capex", episode_usd=3.0), chain, [0]))
@@ -300,8 +382,26 @@ def test_errors_that_will_not_pass_are_not_repeated(microwave, tmp_path):
 def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monkeypatch):
     canary = "sk-canary-0123456789abcdef"
     monkeypatch.setenv("OPENAI_API_KEY", canary)
-    reply = [("act", {"reasoning": f"the key is {canary}", "delta_cm": [0, 0, 2], "confidence": 0.9, canary: 1})]
-    list(run_chain(microwave, Scripted([reply] * 2), arm("capex", decisions=2), Chain(tmp_path / "chain"), [0]))
+    reply = [
+        (
+            "act",
+            {
+                "reasoning": f"the key is {canary}",
+                "delta_cm": [0, 0, 2],
+                "confidence": 0.9,
+                canary: 1,
+            },
+        )
+    ]
+    list(
+        run_chain(
+            microwave,
+            Scripted([reply] * 2),
+            arm("capex", decisions=2),
+            Chain(tmp_path / "chain"),
+            [0],
+        )
+    )
     files = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert len(files) > 5
     assert not [p for p in files if canary.encode() in p.read_bytes()]
@@ -314,11 +414,27 @@ def test_located_points_ride_with_the_base():
         [("act", {"reasoning": "", "base_forward_cm": 20, "base_turn_deg": 90})],
         [("act", {"reasoning": "", "left": {"delta_cm": [0, 0, 1]}, "confidence": 0.9})],
     ]
-    episode = run_episode(ToyEnv(Toy()), Start("reach", 0), Scripted(replies), arm("capex", decisions=2, image_size=64), Memory())
+    episode = run_episode(
+        ToyEnv(Toy()),
+        Start("reach", 0),
+        Scripted(replies),
+        arm("capex", decisions=2, image_size=64),
+        Memory(),
+    )
     drive, hop = episode.record.turns
     point = np.array(drive.located[0].position_m)
     forward, left, turn = drive.waypoints[0].base_moved
     moved = point - [forward, left, 0]
-    carried = np.array([np.cos(turn) * moved[0] + np.sin(turn) * moved[1], -np.sin(turn) * moved[0] + np.cos(turn) * moved[1], moved[2]])
+    carried = np.array(
+        [
+            np.cos(turn) * moved[0] + np.sin(turn) * moved[1],
+            -np.sin(turn) * moved[0] + np.cos(turn) * moved[1],
+            moved[2],
+        ]
+    )
     target = np.array(hop.waypoints[0].clamped_m["left"])
-    assert np.isclose(hop.waypoints[0].features[6], min(100 * np.linalg.norm(target - carried), 40) / 20, atol=1e-6)
+    assert np.isclose(
+        hop.waypoints[0].features[6],
+        min(100 * np.linalg.norm(target - carried), 40) / 20,
+        atol=1e-6,
+    )

@@ -15,7 +15,9 @@ from capex.pose import DOWN, angle_between
 from capex.worlds import Start
 from toy import Ball, Box, Toy, ToyEnv
 
-WALL = Box("wall", (0.5, -1.0, 0.0), (0.6, 1.0, 2.0))  # floor frame; the home tips stand 5 cm before it
+WALL = Box(
+    "wall", (0.5, -1.0, 0.0), (0.6, 1.0, 2.0)
+)  # floor frame; the home tips stand 5 cm before it
 HOME = {"left": np.array([0.45, 0.2, 0.15]), "right": np.array([0.45, -0.2, 0.15])}
 
 
@@ -37,7 +39,9 @@ def test_a_free_motion_reaches_and_is_labelled_one():
     _, (outcome,) = run(Toy(), to("left", (0.05, 0, 0.03)))
     assert (outcome.status, outcome.report, outcome.label) == ("reached", "reached", 1)
     assert np.linalg.norm(outcome.tips["left"].position_m - HOME["left"] - [0.05, 0, 0.03]) <= 0.008
-    assert np.allclose(outcome.tips["right"].position_m, HOME["right"])  # the arm without a target holds
+    assert np.allclose(
+        outcome.tips["right"].position_m, HOME["right"]
+    )  # the arm without a target holds
 
 
 def test_both_arms_move_together_and_carry_one_label():
@@ -54,7 +58,14 @@ def test_both_arms_move_together_and_carry_one_label():
 def test_displacements_are_shortened_from_the_previous_clamped_target_and_projected_into_the_box():
     env = ToyEnv(Toy())
     executor = Executor(env)
-    outcomes = executor.execute([to("left", (0, 0.3, 0)), to("left", (0, 0.3, 0)), to("left", (0, 0.31, 0)), to("left", (0, 0.35, 0))])
+    outcomes = executor.execute(
+        [
+            to("left", (0, 0.3, 0)),
+            to("left", (0, 0.3, 0)),
+            to("left", (0, 0.31, 0)),
+            to("left", (0, 0.35, 0)),
+        ]
+    )
     assert [o.report for o in outcomes] == [
         "reached; shortened to 10 cm",
         "reached; shortened to 10 cm",
@@ -71,7 +82,11 @@ def test_a_motion_against_a_wall_stops_by_finger_contact_and_labels_zero_however
     assert outcomes[0].status == "finger contact"
     assert outcomes[0].report.startswith("stopped by finger contact 5.")
     assert outcomes[0].label == 0
-    assert (outcomes[1].status, outcomes[1].report, outcomes[1].label) == ("not executed", "not executed", None)
+    assert (outcomes[1].status, outcomes[1].report, outcomes[1].label) == (
+        "not executed",
+        "not executed",
+        None,
+    )
     _, (near,) = run(Toy(boxes=(WALL,)), to("left", (0.0585, 0, 0)))
     assert near.position_error_m < 0.01
     assert (near.status, near.label) == ("finger contact", 0)
@@ -89,7 +104,10 @@ def test_a_stall_within_a_centimetre_counts_as_reached_unless_contact_began_in_i
     executor = Executor(env)
     executor.execute([to("left", (0.1, 0, 0))])  # now touching the wall
     (again,) = executor.execute([Waypoint({"left": ArmTarget((0.509, 0.2, 0.15))})])
-    assert (again.status, again.label) == ("finger contact", 1)  # the contact was there before this waypoint began
+    assert (again.status, again.label) == (
+        "finger contact",
+        1,
+    )  # the contact was there before this waypoint began
 
 
 def test_another_parts_contact_stops_at_once_names_both_and_skips_the_gripper():
@@ -101,7 +119,9 @@ def test_another_parts_contact_stops_at_once_names_both_and_skips_the_gripper():
     env = ToyEnv(Toy(forearm=(zone,)))
     executor = Executor(env)
     executor.execute([to("left", (0, 0, 0.1))])
-    (again,) = executor.execute([to("left", (0, 0, 0.12))])  # a contact that is already there does not stop a motion
+    (again,) = executor.execute(
+        [to("left", (0, 0, 0.12))]
+    )  # a contact that is already there does not stop a motion
     assert again.status == "reached"
 
 
@@ -126,9 +146,13 @@ def test_the_gripper_still_runs_after_a_stall():
 
 
 def test_the_label_is_of_the_motion_not_of_what_the_gripper_does_afterwards():
-    front = Box("apple", WALL.lower_m, WALL.upper_m)  # the fingers run into an apple 0.9 cm before the target, then close around it
+    front = Box(
+        "apple", WALL.lower_m, WALL.upper_m
+    )  # the fingers run into an apple 0.9 cm before the target, then close around it
     apple = Ball("apple", (0.499, 0.2, 0.65))
-    env, (outcome,) = run(Toy(boxes=(front,), balls=(apple,)), to("left", (0.0585, 0, 0), gripper="close"))
+    env, (outcome,) = run(
+        Toy(boxes=(front,), balls=(apple,)), to("left", (0.0585, 0, 0), gripper="close")
+    )
     assert env.robot_state().arms["left"].held == {"apple"}
     assert (outcome.status, outcome.label) == ("finger contact", 0)
 
@@ -172,7 +196,9 @@ def test_open_runs_at_full_opening_when_the_fingers_touch_something():
 def test_reaching_while_holding_something_is_labelled_one_and_the_grip_is_kept():
     ball = Ball("apple", tuple(HOME["left"] + [0, 0, 0.5]))
     env = ToyEnv(Toy(balls=(ball,)))
-    outcomes = Executor(env).execute([grip("left", "close"), to("left", (0, 0, 0.08)), to("left", (0, 0.08, 0.08))])
+    outcomes = Executor(env).execute(
+        [grip("left", "close"), to("left", (0, 0, 0.08)), to("left", (0, 0.08, 0.08))]
+    )
     assert [o.label for o in outcomes] == [None, 1, 1]
     assert env.robot_state().arms["left"].held == {"apple"}
     assert np.allclose(env.ball_m("apple"), HOME["left"] + [0, 0.08, 0.58], atol=0.01)
@@ -184,7 +210,10 @@ def _high(env) -> bool:
 
 def test_success_ends_the_episode_without_a_label():
     _, outcomes = run(Toy(success=_high), to("left", (0, 0, 0.1)), to("left", (0, 0, 0.2)))
-    assert [(o.status, o.report, o.label) for o in outcomes] == [("terminal", "terminal", None), ("not executed", "not executed", None)]
+    assert [(o.status, o.report, o.label) for o in outcomes] == [
+        ("terminal", "terminal", None),
+        ("not executed", "not executed", None),
+    ]
 
 
 def _closed(env) -> bool:
@@ -192,15 +221,32 @@ def _closed(env) -> bool:
 
 
 def test_success_by_the_gripper_command_leaves_the_label_of_the_motion_before_it():
-    _, outcomes = run(Toy(success=_closed), to("left", (0, 0, 0.05), gripper="close"), to("left", (0, 0, 0.1)))
-    assert [(o.status, o.report, o.label) for o in outcomes] == [("terminal", "terminal", 1), ("not executed", "not executed", None)]
+    _, outcomes = run(
+        Toy(success=_closed), to("left", (0, 0, 0.05), gripper="close"), to("left", (0, 0, 0.1))
+    )
+    assert [(o.status, o.report, o.label) for o in outcomes] == [
+        ("terminal", "terminal", 1),
+        ("not executed", "not executed", None),
+    ]
     limit = Box("j4", (0.5, -1.0, -1.0), (0.9, 1.0, 1.0))  # base frame
-    _, (near,) = run(Toy(limits=(limit,), success=_closed), to("left", (0.0585, 0, 0), gripper="close"))
-    _, (far,) = run(Toy(limits=(limit,), success=_closed), to("left", (0.08, 0, 0), gripper="close"))
-    _, (touching,) = run(Toy(boxes=(WALL,), success=_closed), to("left", (0.0585, 0, 0), gripper="close"))
-    assert [(o.status, o.label) for o in (near, far, touching)] == [("terminal", 1), ("terminal", 0), ("terminal", 0)]
+    _, (near,) = run(
+        Toy(limits=(limit,), success=_closed), to("left", (0.0585, 0, 0), gripper="close")
+    )
+    _, (far,) = run(
+        Toy(limits=(limit,), success=_closed), to("left", (0.08, 0, 0), gripper="close")
+    )
+    _, (touching,) = run(
+        Toy(boxes=(WALL,), success=_closed), to("left", (0.0585, 0, 0), gripper="close")
+    )
+    assert [(o.status, o.label) for o in (near, far, touching)] == [
+        ("terminal", 1),
+        ("terminal", 0),
+        ("terminal", 0),
+    ]
     _, (alone,) = run(Toy(success=_closed), grip("left", "close"))
-    _, (driven,) = run(Toy(success=_closed), Waypoint({"left": ArmTarget(gripper="close")}, BaseMotion(0.1)))
+    _, (driven,) = run(
+        Toy(success=_closed), Waypoint({"left": ArmTarget(gripper="close")}, BaseMotion(0.1))
+    )
     assert [(o.status, o.label) for o in (alone, driven)] == [("terminal", None)] * 2
 
 
@@ -213,7 +259,10 @@ def test_the_step_budget_ends_a_motion_and_everything_after_it():
     env = ToyEnv(Toy())
     executor = Executor(env, steps_left=2)
     outcomes = executor.execute([to("left", (0, 0, 0.1)), to("left", (0, 0, 0.2))])
-    assert [(o.status, o.label) for o in outcomes] == [("out of steps", None), ("not executed", None)]
+    assert [(o.status, o.label) for o in outcomes] == [
+        ("out of steps", None),
+        ("not executed", None),
+    ]
     assert executor.steps_left == 0
     assert executor.execute([to("left", (0, 0, 0))])[0].status == "not executed"
 
@@ -242,12 +291,18 @@ def test_base_motion_drives_the_measured_distance_while_the_arms_ride_along():
     env = ToyEnv(Toy())
     executor = Executor(env)
     executor.execute([Waypoint(base=BaseMotion(turn_rad=math.pi / 2))])
-    (outcome,) = executor.execute([Waypoint({"left": ArmTarget(gripper="close")}, BaseMotion(0.3, 0.1))])
+    (outcome,) = executor.execute(
+        [Waypoint({"left": ArmTarget(gripper="close")}, BaseMotion(0.3, 0.1))]
+    )
     assert (outcome.status, outcome.label) == ("base", None)
-    assert outcome.report.startswith("base moved 30 cm forward, 10 cm left, turned 0 deg left; left close: opening 0.0 cm")
+    assert outcome.report.startswith(
+        "base moved 30 cm forward, 10 cm left, turned 0 deg left; left close: opening 0.0 cm"
+    )
     assert np.allclose(outcome.base_moved, (0.3, 0.1, 0), atol=BASE_REACHED_M)
     x, y, yaw = env.robot_state().base
-    assert np.allclose((x, y), (-0.1, 0.3), atol=2 * BASE_REACHED_M)  # forward is along the heading, which is now world y
+    assert np.allclose(
+        (x, y), (-0.1, 0.3), atol=2 * BASE_REACHED_M
+    )  # forward is along the heading, which is now world y
     assert np.isclose(yaw, math.pi / 2, atol=0.03)
     assert np.allclose(outcome.tips["left"].position_m, HOME["left"], atol=1e-6)
 
@@ -263,14 +318,18 @@ def test_a_plan_for_what_is_not_there_is_refused_before_any_motion():
     with pytest.raises(Unsupported, match="no mobile base"):
         Executor(env).execute([Waypoint(base=BaseMotion(0.1))])
     with pytest.raises(UnknownName, match="there is no arm 'middle'; valid: "):
-        Executor(env).execute([to("left", (0, 0, 0.1)), Waypoint({"middle": ArmTarget((0.4, 0, 0.2))})])
+        Executor(env).execute(
+            [to("left", (0, 0, 0.1)), Waypoint({"middle": ArmTarget((0.4, 0, 0.2))})]
+        )
     assert np.allclose(env.robot_state().arms["left"].T_base_tip.position_m, HOME["left"])
 
 
 def test_every_tick_reaches_the_subscribers():
     ticks = []
     env = ToyEnv(Toy())
-    outcomes = Executor(env, subscribers=[ticks.append]).execute([to("left", (0, 0, 0.1)), grip("left", "close")])
+    outcomes = Executor(env, subscribers=[ticks.append]).execute(
+        [to("left", (0, 0, 0.1)), grip("left", "close")]
+    )
     assert len(ticks) == sum(o.steps for o in outcomes)
     assert {t.waypoint for t in ticks} == {0, 1}
     assert all(t.action.shape == (len(env.spec.action_names),) for t in ticks)
@@ -291,8 +350,12 @@ def test_kitchen_free_motion_gripper_and_base(stove):
         (outcome,) = executor.execute([_go(tip + offset)])
         assert outcome.status == "reached"
         assert outcome.steps < 30
-    assert executor.execute([_go(tip, gripper="close")])[0].report == "reached; close: opening 0.0 cm"
-    (drive,) = executor.execute([Waypoint({"arm": ArmTarget(gripper="open")}, BaseMotion(-0.3, 0.1, 0.5))])
+    assert (
+        executor.execute([_go(tip, gripper="close")])[0].report == "reached; close: opening 0.0 cm"
+    )
+    (drive,) = executor.execute(
+        [Waypoint({"arm": ArmTarget(gripper="open")}, BaseMotion(-0.3, 0.1, 0.5))]
+    )
     assert np.allclose(drive.base_moved, (-0.3, 0.1, 0.5), atol=0.025)
     assert "open: opening 8.0 cm" in drive.report
     (turn,) = executor.execute([_go(tip, "forward")])
@@ -319,7 +382,9 @@ def test_kitchen_driving_into_a_fixture_names_the_part_and_the_thing(stove):
 def test_kitchen_out_of_reach_stalls_and_names_the_joint(stove):
     executor, tip = _kitchen(stove)
     executor.execute([Waypoint(base=BaseMotion(-0.5))])
-    outcomes = executor.execute([_go(tip + np.array([0.0, 0.0, -0.08]) * k, "forward") for k in range(1, 8)])
+    outcomes = executor.execute(
+        [_go(tip + np.array([0.0, 0.0, -0.08]) * k, "forward") for k in range(1, 8)]
+    )
     stopped = next(o for o in outcomes if o.status != "reached")
     assert stopped.status == "stalled"
     assert "joint limit (j" in stopped.report

@@ -18,7 +18,9 @@ from toy import Toy, ToyEnv
 
 
 def _ball(builder, body):
-    body.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=(0.02, 0, 0), mass=0.1, contype=1, conaffinity=1)
+    body.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_SPHERE, size=(0.02, 0, 0), mass=0.1, contype=1, conaffinity=1
+    )
 
 
 def _seen(env, **options):
@@ -61,14 +63,21 @@ def test_the_page_tells_budget_tip_gripper_and_the_last_acts(stove):
     page = _seen(stove, history=history, dollars_left="24.10")
     lines = page.text.split("\n")
     assert lines[0] == f"Instruction: {stove.instruction}"
-    assert lines[1] == "Budget: 400 of 600 control steps left; 79 decisions left. Dollars left: 24.10."
+    assert (
+        lines[1] == "Budget: 400 of 600 control steps left; 79 decisions left. Dollars left: 24.10."
+    )
     now = stove.robot_state().arms["arm"].T_base_tip.position_m
-    assert lines[2].startswith(f"Gripper tip [{round(100 * now[0])},{round(100 * now[1])},{round(100 * now[2])}] cm, roll ")
+    assert lines[2].startswith(
+        f"Gripper tip [{round(100 * now[0])},{round(100 * now[1])},{round(100 * now[2])}] cm, roll "
+    )
     assert lines[3] == "Gripper: closed (empty), opening 0.0 cm"
-    assert lines[5].startswith("Act 1: [") and " down close reached; close: opening 0.0 cm | [" in lines[5]  # noqa: PT018
+    assert lines[5].startswith("Act 1: [")
+    assert " down close reached; close: opening 0.0 cm | [" in lines[5]
     assert "not executed (deferred: low confidence)" in lines[5]
     assert lines[6] == "Act 2: spent without motion: no valid act"
-    assert lines[7].startswith("Act 3: base forward -10 cm, left 0 cm, turn 0 deg base moved -10 cm forward")
+    assert lines[7].startswith(
+        "Act 3: base forward -10 cm, left 0 cm, turn 0 deg base moved -10 cm forward"
+    )
     assert page.text == _seen(stove, history=history, dollars_left="24.10").text
 
 

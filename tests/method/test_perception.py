@@ -32,7 +32,9 @@ def test_both_exterior_cameras_agree_on_the_same_surface_point():
                 u, v, _ = env.camera_model(camera, SIZE).project(point)
                 if 0 <= u < 512 and 0 <= v < 512:
                     found.append(Sight(env, SIZE).locate(camera, u, v))
-            seen = [f for f in found if not isinstance(f, str) and np.linalg.norm(f - point) < 0.03]  # others see the arm before it
+            seen = [
+                f for f in found if not isinstance(f, str) and np.linalg.norm(f - point) < 0.03
+            ]  # others see the arm before it
             if len(seen) == 2:
                 compared += 1
                 assert np.linalg.norm(seen[0] - seen[1]) < 0.01
@@ -44,7 +46,11 @@ def test_a_thin_handle_counts(fridge):
     fridge.reset(Start("CloseFridge", 5))
     model, data = fridge.facts.model, fridge.facts.data
     door = model.body("fridge door").id
-    bars = [g for g in range(model.ngeom) if model.geom_bodyid[g] == door and model.geom_type[g] == 3 and model.geom_size[g][1] > 0.2]
+    bars = [
+        g
+        for g in range(model.ngeom)
+        if model.geom_bodyid[g] == door and model.geom_type[g] == 3 and model.geom_size[g][1] > 0.2
+    ]
     point = _to_base(fridge, data.geom_xpos[bars[0]])
     hits = []
     for camera in ("left", "right"):
@@ -61,8 +67,12 @@ def test_refusals_are_sentences(stove):
     blind = ToyEnv(Toy(depth=False))
     assert Sight(blind, (64, 64)).locate("back_left", 5, 5) == "No position: this toy has no depth."
     sky = ToyEnv(Toy())
-    Executor(sky).execute([Waypoint({"left": ArmTarget((0.45, 0.2, 0.15), "forward")})])  # the wrist camera now looks at the horizon
+    Executor(sky).execute(
+        [Waypoint({"left": ArmTarget((0.45, 0.2, 0.15), "forward")})]
+    )  # the wrist camera now looks at the horizon
     rows = [Sight(sky, (64, 64)).locate("left_wrist", 60, v) for v in range(0, 64, 4)]
-    assert "No position: nothing is seen at pixel (60, 0) of camera left_wrist." in [r for r in rows if isinstance(r, str)]
+    assert "No position: nothing is seen at pixel (60, 0) of camera left_wrist." in [
+        r for r in rows if isinstance(r, str)
+    ]
     assert any(not isinstance(r, str) for r in rows)
     assert describe(np.array([0.4049, -0.006, 1.2])) == "[40, -1, 120]"

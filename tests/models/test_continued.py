@@ -15,22 +15,40 @@ from capex.models.openai_responses import OpenAIResponses
 from capex.run.spend import Spend
 from wire_server import Turn, WireServer
 
-ASK = Request("system", (UserMessage((Text("what now?"),)),), (Tool("act", "moves", {"type": "object", "properties": {}}),))
+ASK = Request(
+    "system",
+    (UserMessage((Text("what now?"),)),),
+    (Tool("act", "moves", {"type": "object", "properties": {}}),),
+)
 ACT = [("act", {"reasoning": "on"})]
 
 
 def _model(wire: str, server: WireServer):
-    return OpenAIResponses("gpt-test", base_url=server.url) if wire == "responses" else ChatCompletions("qwen-test", server.url)
+    return (
+        OpenAIResponses("gpt-test", base_url=server.url)
+        if wire == "responses"
+        else ChatCompletions("qwen-test", server.url)
+    )
 
 
 def _following(request: Request, reply) -> Request:
-    return replace(request, messages=(*request.messages, reply.as_message(), ToolResult(reply.calls[0].id, "done")))
+    return replace(
+        request,
+        messages=(*request.messages, reply.as_message(), ToolResult(reply.calls[0].id, "done")),
+    )
 
 
 @pytest.mark.parametrize("wire", ["responses", "chat"])
-def test_it_continues_in_the_middle_of_a_decision_as_if_nothing_had_happened(wire, tmp_path, monkeypatch):
+def test_it_continues_in_the_middle_of_a_decision_as_if_nothing_had_happened(
+    wire, tmp_path, monkeypatch
+):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    turns = [Turn(ACT), Turn(fault="http", status=500, headers={"retry-after-ms": "1"}), Turn(ACT), Turn(ACT)]
+    turns = [
+        Turn(ACT),
+        Turn(fault="http", status=500, headers={"retry-after-ms": "1"}),
+        Turn(ACT),
+        Turn(ACT),
+    ]
     spend = Spend(tmp_path / "spend.jsonl")
     with WireServer(turns) as server:
         model = _model(wire, server)
@@ -55,7 +73,9 @@ def test_it_continues_in_the_middle_of_a_decision_as_if_nothing_had_happened(wir
         assert spend.account().attempts == paid + 1
     assert reply.calls == undisturbed.calls
     assert ledger.totals == first_ledger.totals
-    written, before = ((tmp_path / name / LOG).read_bytes().splitlines() for name in ("second", "first"))
+    written, before = (
+        (tmp_path / name / LOG).read_bytes().splitlines() for name in ("second", "first")
+    )
     assert written[:-1] == before[:-1]  # the last answer came anew, at another time
     assert len(written) == len(before)
 

@@ -62,12 +62,27 @@ CANARY = "sk-canary-Zq7hT4wXk29LmPv0"
 WIRES = ("responses", "chat", "messages")
 PNG = _png()
 ACT = Tool(
-    "act", "Move.", {"type": "object", "properties": {"reasoning": {"type": "string"}}, "required": [], "additionalProperties": False}
+    "act",
+    "Move.",
+    {
+        "type": "object",
+        "properties": {"reasoning": {"type": "string"}},
+        "required": [],
+        "additionalProperties": False,
+    },
 )
-LOOK = Tool("locate_pixel", "Look.", {"type": "object", "properties": {"u": {"type": "integer"}}, "required": ["u"]})
+LOOK = Tool(
+    "locate_pixel",
+    "Look.",
+    {"type": "object", "properties": {"u": {"type": "integer"}}, "required": ["u"]},
+)
 REQUEST = Request(
     system="You move a robot.",
-    messages=(UserMessage((Text("Close the fridge."), Picture("left camera:", PNG), Picture("wrist camera:", PNG))),),
+    messages=(
+        UserMessage(
+            (Text("Close the fridge."), Picture("left camera:", PNG), Picture("wrist camera:", PNG))
+        ),
+    ),
     tools=(ACT, LOOK),
     cache_key="run-1",
 )
@@ -103,7 +118,15 @@ def test_the_guard_guards():
 def _keys(monkeypatch):
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CAPEX_CHAT_API_KEY"):
         monkeypatch.setenv(name, CANARY)
-    for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OPENAI_CUSTOM_HEADERS", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+    for name in (
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_BASE_URL",
+        "OPENAI_CUSTOM_HEADERS",
+        "HTTP_PROXY",
+        "http_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -137,16 +160,22 @@ class Tally:
         self.attempts.append(attempt)
 
 
-def client(wire_name: str, server: WireServer, clock: FakeClock | None = None, **settings: Any) -> Model:
+def client(
+    wire_name: str, server: WireServer, clock: FakeClock | None = None, **settings: Any
+) -> Model:
     policy = settings.pop("policy", PATIENT)
     clock = clock or FakeClock()
     if wire_name == "responses":
-        return OpenAIResponses("gpt-test", base_url=server.url, policy=policy, clock=clock, **settings)
+        return OpenAIResponses(
+            "gpt-test", base_url=server.url, policy=policy, clock=clock, **settings
+        )
     if wire_name == "chat":
         return ChatCompletions("qwen-test", server.url, policy=policy, clock=clock, **settings)
     from capex.models.anthropic import AnthropicMessages
 
-    return AnthropicMessages("anthropic-test", base_url=server.root, policy=policy, clock=clock, **settings)
+    return AnthropicMessages(
+        "anthropic-test", base_url=server.root, policy=policy, clock=clock, **settings
+    )
 
 
 def assert_books_agree(tally: Tally, server: WireServer) -> None:
@@ -172,50 +201,146 @@ class Fault:
 
 
 FAULTS = {
-    "429": Fault(Turn(fault="http", status=429, code="rate_limit_exceeded"), "http 429", "no", kind="rate_limit"),
-    "429 with Retry-After": Fault(Turn(fault="http", status=429, headers={"Retry-After": "7"}), "http 429", "no", kind="rate_limit"),
+    "429": Fault(
+        Turn(fault="http", status=429, code="rate_limit_exceeded"),
+        "http 429",
+        "no",
+        kind="rate_limit",
+    ),
+    "429 with Retry-After": Fault(
+        Turn(fault="http", status=429, headers={"Retry-After": "7"}),
+        "http 429",
+        "no",
+        kind="rate_limit",
+    ),
     "408": Fault(Turn(fault="http", status=408), "http 408", "no", kind="timeout"),
     "409": Fault(Turn(fault="http", status=409), "http 409", "no", kind="conflict"),
     "500": Fault(Turn(fault="http", status=500), "http 500", "no", kind="server"),
-    "502": Fault(Turn(fault="http", status=502, worked=True, body=b"<html>bad gateway</html>"), "http 502", "unknown", kind="server"),
+    "502": Fault(
+        Turn(fault="http", status=502, worked=True, body=b"<html>bad gateway</html>"),
+        "http 502",
+        "unknown",
+        kind="server",
+    ),
     "503": Fault(Turn(fault="http", status=503), "http 503", "no", kind="server"),
     "reset": Fault(Turn(fault="reset", worked=True), "connection", "unknown", kind="connection"),
-    "no reply in time": Fault(Turn(fault="silent", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
-    "body stalls": Fault(Turn(calls=OK.calls, fault="stall", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
-    "body drips": Fault(Turn(calls=OK.calls, fault="drip", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
-    "headers creep": Fault(Turn(fault="creep", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY),
-    "truncated JSON": Fault(Turn(calls=OK.calls, fault="truncated", worked=True), "unreadable", "unknown", kind="unreadable"),
-    "empty body": Fault(Turn(fault="body", worked=True), "unreadable", "unknown", kind="unreadable"),
-    "a list": Fault(Turn(fault="body", body=b"[1]", worked=True), "unreadable", "unknown", kind="unreadable"),
-    "deep": Fault(Turn(fault="body", body=b'{"a":' * 50_000, worked=True), "unreadable", "unknown", kind="unreadable"),
-    "nested": Fault(Turn(fault="body", body=b'{"a":' * 300 + b"1" + b"}" * 300, worked=True), "unreadable", "unknown", kind="unreadable"),
-    "wrong shape": Fault(
-        Turn(fault="body", body=b'{"status": null, "output": "x", "choices": {}, "content": 3}', worked=True),
+    "no reply in time": Fault(
+        Turn(fault="silent", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY
+    ),
+    "body stalls": Fault(
+        Turn(calls=OK.calls, fault="stall", worked=True),
+        "timeout",
+        "unknown",
+        kind="timeout",
+        policy=HASTY,
+    ),
+    "body drips": Fault(
+        Turn(calls=OK.calls, fault="drip", worked=True),
+        "timeout",
+        "unknown",
+        kind="timeout",
+        policy=HASTY,
+    ),
+    "headers creep": Fault(
+        Turn(fault="creep", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY
+    ),
+    "truncated JSON": Fault(
+        Turn(calls=OK.calls, fault="truncated", worked=True),
         "unreadable",
         "unknown",
         kind="unreadable",
     ),
-    "quota": Fault(Turn(fault="http", status=429, code="insufficient_quota"), "http 429", "no", False, "quota"),
-    "400": Fault(Turn(fault="http", status=400, message="no such field"), "http 400", "no", False, "bad_request"),
-    "context": Fault(Turn(fault="http", status=400, code="context_length_exceeded"), "http 400", "no", False, "context"),
-    "401": Fault(Turn(fault="http", status=401, message=f"bad key {CANARY}"), "http 401", "no", False, "authentication"),
+    "empty body": Fault(
+        Turn(fault="body", worked=True), "unreadable", "unknown", kind="unreadable"
+    ),
+    "a list": Fault(
+        Turn(fault="body", body=b"[1]", worked=True), "unreadable", "unknown", kind="unreadable"
+    ),
+    "deep": Fault(
+        Turn(fault="body", body=b'{"a":' * 50_000, worked=True),
+        "unreadable",
+        "unknown",
+        kind="unreadable",
+    ),
+    "nested": Fault(
+        Turn(fault="body", body=b'{"a":' * 300 + b"1" + b"}" * 300, worked=True),
+        "unreadable",
+        "unknown",
+        kind="unreadable",
+    ),
+    "wrong shape": Fault(
+        Turn(
+            fault="body",
+            body=b'{"status": null, "output": "x", "choices": {}, "content": 3}',
+            worked=True,
+        ),
+        "unreadable",
+        "unknown",
+        kind="unreadable",
+    ),
+    "quota": Fault(
+        Turn(fault="http", status=429, code="insufficient_quota"), "http 429", "no", False, "quota"
+    ),
+    "400": Fault(
+        Turn(fault="http", status=400, message="no such field"),
+        "http 400",
+        "no",
+        False,
+        "bad_request",
+    ),
+    "context": Fault(
+        Turn(fault="http", status=400, code="context_length_exceeded"),
+        "http 400",
+        "no",
+        False,
+        "context",
+    ),
+    "401": Fault(
+        Turn(fault="http", status=401, message=f"bad key {CANARY}"),
+        "http 401",
+        "no",
+        False,
+        "authentication",
+    ),
     "403": Fault(Turn(fault="http", status=403), "http 403", "no", False, "permission"),
     "404": Fault(Turn(fault="http", status=404), "http 404", "no", False, "not_found"),
-    "redirect": Fault(Turn(fault="http", status=307, headers={"Location": "http://192.0.2.1/"}), "http 307", "no", False, "bad_request"),
+    "redirect": Fault(
+        Turn(fault="http", status=307, headers={"Location": "http://192.0.2.1/"}),
+        "http 307",
+        "no",
+        False,
+        "bad_request",
+    ),
     "9 MB packed": Fault(
-        Turn(fault="body", body=gzip.compress(bytes(9_000_000)), headers={"Content-Encoding": "gzip"}, worked=True),
+        Turn(
+            fault="body",
+            body=gzip.compress(bytes(9_000_000)),
+            headers={"Content-Encoding": "gzip"},
+            worked=True,
+        ),
         "too large",
         "unknown",
         False,
         "too_large",
     ),
     "packed, and no JSON": Fault(
-        Turn(fault="body", body=gzip.compress(b"[1]"), headers={"Content-Encoding": "gzip"}, worked=True),
+        Turn(
+            fault="body",
+            body=gzip.compress(b"[1]"),
+            headers={"Content-Encoding": "gzip"},
+            worked=True,
+        ),
         "unreadable",
         "unknown",
         kind="unreadable",
     ),
-    "9 MB": Fault(Turn(fault="body", body=b'{"a":"' + b"x" * 9_000_000 + b'"}', worked=True), "too large", "unknown", False, "too_large"),
+    "9 MB": Fault(
+        Turn(fault="body", body=b'{"a":"' + b"x" * 9_000_000 + b'"}', worked=True),
+        "too large",
+        "unknown",
+        False,
+        "too_large",
+    ),
 }
 
 
@@ -264,9 +389,13 @@ def test_a_body_that_unpacks_to_200_mb_is_refused_as_it_comes():
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join([*(packer.compress(bytes(1_000_000)) for _ in range(200)), packer.flush()])
     assert len(bomb) < 300_000
-    with WireServer([OK, Turn(fault="body", body=bomb, headers={"Content-Encoding": "gzip"})]) as server:
+    with WireServer(
+        [OK, Turn(fault="body", body=bomb, headers={"Content-Encoding": "gzip"})]
+    ) as server:
         command = [sys.executable, "-c", GREEDY, f"chat:qwen@{server.url}"]
-        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        out = subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
     assert "act" in out[0]
     assert "the reply is larger than 8 MB" in out[1]
     assert int(out[2]) < 64_000  # kilobytes that it took at its peak
@@ -285,16 +414,29 @@ def test_a_packed_reply_is_read(wire_name):
 @pytest.mark.parametrize("wire_name", WIRES)
 def test_what_cannot_be_read_is_quoted_by_its_first_words(wire_name):
     page = b"<html>\n<title>Sign in \x1b[31mto the proxy</title>" + b" and more" * 500
-    with WireServer([Turn(fault="body", body=page)] * 5) as server, pytest.raises(ModelError) as error:
+    with (
+        WireServer([Turn(fault="body", body=page)] * 5) as server,
+        pytest.raises(ModelError) as error,
+    ):
         client(wire_name, server).complete(REQUEST)
-    assert "cannot be read as a reply: '<html> <title>Sign in [31mto the proxy</title>" in str(error.value)
+    assert "cannot be read as a reply: '<html> <title>Sign in [31mto the proxy</title>" in str(
+        error.value
+    )
     assert len(str(error.value)) < 300
 
 
 @pytest.mark.parametrize("wire_name", WIRES)
 def test_a_servers_text_loses_its_control_characters(wire_name):
-    hostile = "no \x1b]0;owned\x07 such\x00 \x9b2J model \u202edesrever\u2066 " + CANARY[:9] + "\x00" + CANARY[9:]
-    turns = [Turn(fault="http", status=400, code="bad\x1bcode", message=hostile), Turn(fault="failed", code="bad\x1bcode", message=hostile)]
+    hostile = (
+        "no \x1b]0;owned\x07 such\x00 \x9b2J model \u202edesrever\u2066 "
+        + CANARY[:9]
+        + "\x00"
+        + CANARY[9:]
+    )
+    turns = [
+        Turn(fault="http", status=400, code="bad\x1bcode", message=hostile),
+        Turn(fault="failed", code="bad\x1bcode", message=hostile),
+    ]
     with WireServer(turns) as server:
         for _ in turns:
             with pytest.raises(ModelError) as error:
@@ -306,8 +448,14 @@ def test_a_servers_text_loses_its_control_characters(wire_name):
 
 
 # An error body of the messages wire has no usage.
-@pytest.mark.parametrize(("wire_name", "usage"), [(w, u) for w in WIRES for u in (None, USAGE) if not (w == "messages" and u)])
-@pytest.mark.parametrize(("code", "retried"), [("server_error", True), ("rate_limit_exceeded", True), ("invalid_image", False)])
+@pytest.mark.parametrize(
+    ("wire_name", "usage"),
+    [(w, u) for w in WIRES for u in (None, USAGE) if not (w == "messages" and u)],
+)
+@pytest.mark.parametrize(
+    ("code", "retried"),
+    [("server_error", True), ("rate_limit_exceeded", True), ("invalid_image", False)],
+)
 def test_failure_inside_a_200(wire_name, code, retried, usage):
     turn, tally = Turn(fault="failed", code=code, usage=usage, worked=usage is None), Tally()
     with WireServer([turn, OK]) as server:
@@ -328,7 +476,9 @@ def test_request_that_is_never_taken_in_is_not_billed(wire_name):
     big = replace(REQUEST, messages=(UserMessage((Picture("huge:", PNG + bytes(6_000_000)),)),))
     tally = Tally()
     with WireServer([Turn(fault="deaf"), OK], receive_buffer=4096) as server:
-        reply = client(wire_name, server, policy=Policy(write_s=0.3, read_s=20.0)).complete(big, tally)
+        reply = client(wire_name, server, policy=Policy(write_s=0.3, read_s=20.0)).complete(
+            big, tally
+        )
         assert_books_agree(tally, server)
     assert [(a.status, a.billed) for a in reply.attempts] == [("timeout", "no"), ("ok", "yes")]
 
@@ -368,7 +518,9 @@ def test_the_ledger_equals_the_servers_books(wire_name):
         assert totals.attempts == server.requests == 2 * len(quick)
         assert totals.requests == len(server.reported) == len(quick)
         assert totals.missing_usage + totals.unknown_billing == server.unreported
-        assert vars(totals.tokens) == {name: sum(getattr(u, name) for u in server.reported) for name in vars(USAGE)}
+        assert vars(totals.tokens) == {
+            name: sum(getattr(u, name) for u in server.reported) for name in vars(USAGE)
+        }
 
 
 @pytest.mark.parametrize("wire_name", WIRES)
@@ -389,7 +541,9 @@ def test_plain_reply(wire_name):
         model = client(wire_name, server)
         reply = model.complete(REQUEST, tally)
         assert_books_agree(tally, server)
-    assert [(c.name, json.loads(c.arguments)) for c in reply.calls] == [("act", {"reasoning": "closer"})]
+    assert [(c.name, json.loads(c.arguments)) for c in reply.calls] == [
+        ("act", {"reasoning": "closer"})
+    ]
     assert reply.usage == USAGE == reply.attempts[0].usage
     assert not reply.incomplete
     assert dict(reply.attempts[0].headers).keys() == {"date", "x-request-id"}
@@ -403,7 +557,9 @@ def test_odd_replies_come_through(wire_name):
     turns = {
         "incomplete": Turn(calls=[("act", {"reasoning": "cut"})], incomplete=True),
         "unknown tool": Turn(calls=[("fly", {})]),
-        "two commands": Turn(calls=[("act", {"reasoning": "a"}), ("act", {"reasoning": "b"})], text="both"),
+        "two commands": Turn(
+            calls=[("act", {"reasoning": "a"}), ("act", {"reasoning": "b"})], text="both"
+        ),
         "missing usage": replace(OK, usage=None),
         "empty": Turn(),
         "2 MB": Turn(calls=[("act", {"reasoning": "x" * 2_000_000})]),
@@ -420,7 +576,10 @@ def test_odd_replies_come_through(wire_name):
     assert replies["incomplete"].attempts[0].status == "incomplete"
     assert replies["incomplete"].usage == USAGE
     assert [c.name for c in replies["unknown tool"].calls] == ["fly"]
-    assert [json.loads(c.arguments)["reasoning"] for c in replies["two commands"].calls] == ["a", "b"]
+    assert [json.loads(c.arguments)["reasoning"] for c in replies["two commands"].calls] == [
+        "a",
+        "b",
+    ]
     assert len({c.id for c in replies["two commands"].calls}) == 2
     assert replies["two commands"].text == "both"
     assert replies["missing usage"].usage is None
@@ -431,15 +590,24 @@ def test_odd_replies_come_through(wire_name):
 
 @pytest.mark.parametrize("wire_name", ["responses", "chat"])
 def test_wrong_types_come_through(wire_name):
-    broken = Turn(calls=[("act", '{"reasoning": tru'), ("act", None), ("act", [1, "two"]), (7, "{}")])
+    broken = Turn(
+        calls=[("act", '{"reasoning": tru'), ("act", None), ("act", [1, "two"]), (7, "{}")]
+    )
     with WireServer([broken]) as server:
         calls = client(wire_name, server).complete(REQUEST).calls
-    assert [(c.name, c.arguments) for c in calls] == [("act", '{"reasoning": tru'), ("act", ""), ("act", '[1, "two"]'), ("7", "{}")]
+    assert [(c.name, c.arguments) for c in calls] == [
+        ("act", '{"reasoning": tru'),
+        ("act", ""),
+        ("act", '[1, "two"]'),
+        ("7", "{}"),
+    ]
 
 
 def test_usage_is_taken_only_where_it_adds_up():
     def chat(**usage: Any) -> Usage | None:
-        return openai_chat.usage_of({"usage": {"prompt_tokens": 100, "completion_tokens": 10, **usage}})
+        return openai_chat.usage_of(
+            {"usage": {"prompt_tokens": 100, "completion_tokens": 10, **usage}}
+        )
 
     assert chat() == Usage(100, 0, 0, 10)
     assert chat(prompt_tokens_details=None, completion_tokens_details={}) == Usage(100, 0, 0, 10)
@@ -466,7 +634,10 @@ def test_retry_after_is_obeyed_and_capped():
 
 
 def test_retry_after_as_date_goes_by_the_servers_clock():
-    headers = {"Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT", "Date": "Wed, 21 Oct 2026 07:28:00 GMT"}
+    headers = {
+        "Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT",
+        "Date": "Wed, 21 Oct 2026 07:28:00 GMT",
+    }
     assert retry_after_s(headers) == 30.0
     assert retry_after_s({"Retry-After": headers["Retry-After"]}, wall=lambda: 1792567700.0) == 10.0
     assert retry_after_s({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
@@ -478,12 +649,19 @@ def test_backoff_doubles_with_jitter_that_repeats():
     policy, other = Policy(), replace(REQUEST, system="other")
     waits = [policy.wait_s(REQUEST, n) for n in range(1, 12)]
     assert waits == [policy.wait_s(REQUEST, n) for n in range(1, 12)]
-    assert all(0.75 * min(60, 2 ** (n - 1)) < w <= min(60, 2 ** (n - 1)) for n, w in enumerate(waits, start=1))
+    assert all(
+        0.75 * min(60, 2 ** (n - 1)) < w <= min(60, 2 ** (n - 1))
+        for n, w in enumerate(waits, start=1)
+    )
     assert policy.wait_s(REQUEST, 1) != policy.wait_s(other, 1)
 
 
 def test_a_model_error_survives_the_way_between_processes():
-    error = ModelError("server", "the server failed", (Attempt("http 500", "no", 0.1, kind="server", body={"a": 1}),))
+    error = ModelError(
+        "server",
+        "the server failed",
+        (Attempt("http 500", "no", 0.1, kind="server", body={"a": 1}),),
+    )
     again = pickle.loads(pickle.dumps(error))
     assert (again.kind, str(again), again.attempts) == (error.kind, str(error), error.attempts)
 
@@ -508,7 +686,9 @@ def test_a_request_that_is_never_answered_is_sent_twice_at_most():
 def test_no_wait_is_begun_that_would_end_after_the_deadline():
     turns = [Turn(fault="http", status=429, headers={"Retry-After": "50"})] * 4
     with WireServer(turns) as server, pytest.raises(ModelError) as error:
-        client("responses", server, clock := FakeClock()).complete(replace(REQUEST, deadline_s=120.0))
+        client("responses", server, clock := FakeClock()).complete(
+            replace(REQUEST, deadline_s=120.0)
+        )
     assert clock.slept == [50.0, 50.0]
     assert len(error.value.attempts) == 3
 
@@ -533,7 +713,19 @@ def test_an_observer_can_forbid_an_attempt():
 
 
 def test_errors_are_told_apart_by_status_and_code():
-    assert refused(400, {"error": {"type": "invalid_request_error", "message": "Your credit balance is too low"}}, "K")[0] == "quota"
+    assert (
+        refused(
+            400,
+            {
+                "error": {
+                    "type": "invalid_request_error",
+                    "message": "Your credit balance is too low",
+                }
+            },
+            "K",
+        )[0]
+        == "quota"
+    )
     assert refused(402, None, "K")[0] == "quota"
     assert refused(529, {"error": {"type": "overloaded_error"}}, "K")[:3] == ("server", True, "no")
     assert refused(504, "gateway", "K")[:3] == ("server", True, "unknown")
@@ -547,7 +739,9 @@ def test_errors_are_told_apart_by_status_and_code():
         assert refused(400, {"detail": words}, "K")[0] == "context"
         assert failed("bad", words)[:2] == ("context", False)
     kind, retry, _, sentence = refused(
-        401, {"error": {"message": "Incorrect API key provided: sk-proj-********************abcd."}}, "MY_KEY"
+        401,
+        {"error": {"message": "Incorrect API key provided: sk-proj-********************abcd."}},
+        "MY_KEY",
     )
     assert (kind, retry) == ("authentication", False)
     assert "MY_KEY" in sentence
@@ -561,27 +755,44 @@ def _exhaust(value: Any) -> Any:
     """Pydantic checks an Iterable only when it is walked."""
     if isinstance(value, dict):
         return {k: _exhaust(v) for k, v in value.items()}
-    return [_exhaust(v) for v in value] if isinstance(value, Iterable) and not isinstance(value, str | bytes) else value
+    return (
+        [_exhaust(v) for v in value]
+        if isinstance(value, Iterable) and not isinstance(value, str | bytes)
+        else value
+    )
 
 
 def _decision(wire_name: str, server: WireServer) -> Request:
     """Round two of a decision: the first reply replayed, its results, and new pictures."""
     first = client(wire_name, server).complete(REQUEST)
     results = tuple(ToolResult(call.id, f"result {n}") for n, call in enumerate(first.calls))
-    return replace(REQUEST, messages=(*REQUEST.messages, first.as_message(), *results, UserMessage((Picture("left again:", PNG),))))
+    return replace(
+        REQUEST,
+        messages=(
+            *REQUEST.messages,
+            first.as_message(),
+            *results,
+            UserMessage((Picture("left again:", PNG),)),
+        ),
+    )
 
 
 TWO_LOOKS = Turn(calls=[("locate_pixel", {"u": 1}), ("locate_pixel", {"u": 2})], text="looking")
 
 
 @pytest.mark.parametrize(
-    ("wire_name", "params"), [("responses", ResponseCreateParamsNonStreaming), ("chat", CompletionCreateParamsNonStreaming)]
+    ("wire_name", "params"),
+    [("responses", ResponseCreateParamsNonStreaming), ("chat", CompletionCreateParamsNonStreaming)],
 )
 @pytest.mark.parametrize("choice", ["auto", "required", "act"])
 def test_bodies_validate_against_the_sdks_types(wire_name, params, choice):
     adapter = TypeAdapter(params)
     with WireServer([TWO_LOOKS, OK]) as server:
-        request = replace(_decision(wire_name, server), tool_choice=choice, tools=(replace(ACT, strict=True), LOOK))
+        request = replace(
+            _decision(wire_name, server),
+            tool_choice=choice,
+            tools=(replace(ACT, strict=True), LOOK),
+        )
         client(wire_name, server).complete(request)
         bodies = server.bodies
     for body in bodies:
@@ -605,13 +816,20 @@ def test_messages_bodies_validate_against_the_sdks_types():
         assert set(body) <= _keys_of(MessageCreateParamsNonStreaming)
         _exhaust(adapter.validate_python(body))
     assert [m["role"] for m in bodies[1]["messages"]] == ["user", "assistant", "user"]
-    assert [b["type"] for b in bodies[1]["messages"][2]["content"]] == ["tool_result", "tool_result", "text", "image"]
+    assert [b["type"] for b in bodies[1]["messages"][2]["content"]] == [
+        "tool_result",
+        "tool_result",
+        "text",
+        "image",
+    ]
     assert bodies[0]["system"][0]["cache_control"] == {"type": "ephemeral"}
     assert bodies[0]["tool_choice"] == {"type": "any"}
     Message.model_validate(BODIES["messages"](TWO_LOOKS, {"model": "m"}))
 
 
-@pytest.mark.parametrize("turn", [OK, TWO_LOOKS, replace(OK, incomplete=True), Turn(fault="failed", code="server_error")])
+@pytest.mark.parametrize(
+    "turn", [OK, TWO_LOOKS, replace(OK, incomplete=True), Turn(fault="failed", code="server_error")]
+)
 def test_fixtures_validate_as_the_sdks_types(turn):
     Response.model_validate(BODIES["responses"](turn, {"model": "m", "instructions": "s"}))
     if turn.fault != "failed":
@@ -623,17 +841,42 @@ def test_responses_body():
         client("responses", server).complete(_decision("responses", server))
         first, second = server.bodies
     assert first["instructions"] == REQUEST.system
-    assert (first["store"], first["truncation"], first["max_output_tokens"]) == (False, "disabled", 8000)
-    assert (first["reasoning"], first["include"]) == ({"effort": "medium"}, ["reasoning.encrypted_content"])
-    assert (first["parallel_tool_calls"], first["tool_choice"], first["prompt_cache_key"]) == (True, "required", "run-1")
-    image = {"type": "input_image", "image_url": "data:image/png;base64," + base64.b64encode(PNG).decode(), "detail": "high"}
-    texts = [{"type": "input_text", "text": t} for t in ("Close the fridge.", "left camera:", "wrist camera:")]
+    assert (first["store"], first["truncation"], first["max_output_tokens"]) == (
+        False,
+        "disabled",
+        8000,
+    )
+    assert (first["reasoning"], first["include"]) == (
+        {"effort": "medium"},
+        ["reasoning.encrypted_content"],
+    )
+    assert (first["parallel_tool_calls"], first["tool_choice"], first["prompt_cache_key"]) == (
+        True,
+        "required",
+        "run-1",
+    )
+    image = {
+        "type": "input_image",
+        "image_url": "data:image/png;base64," + base64.b64encode(PNG).decode(),
+        "detail": "high",
+    }
+    texts = [
+        {"type": "input_text", "text": t}
+        for t in ("Close the fridge.", "left camera:", "wrist camera:")
+    ]
     assert first["input"][0]["content"] == [texts[0], texts[1], image, texts[2], image]
     sent_back = second["input"][1:]
-    assert sent_back[:4] == BODIES["responses"](TWO_LOOKS, {"model": "m"})["output"]  # verbatim, reasoning included
-    assert sent_back[4:6] == [{"type": "function_call_output", "call_id": f"call_{n}", "output": f"result {n}"} for n in (0, 1)]
+    assert (
+        sent_back[:4] == BODIES["responses"](TWO_LOOKS, {"model": "m"})["output"]
+    )  # verbatim, reasoning included
+    assert sent_back[4:6] == [
+        {"type": "function_call_output", "call_id": f"call_{n}", "output": f"result {n}"}
+        for n in (0, 1)
+    ]
     assert sent_back[6]["content"][1] == image
-    assert json.dumps(second).startswith(json.dumps(first)[: json.dumps(first).index('"input"')])  # what is static stands first, unchanged
+    assert json.dumps(second).startswith(
+        json.dumps(first)[: json.dumps(first).index('"input"')]
+    )  # what is static stands first, unchanged
 
 
 def test_reasoning_that_led_to_nothing_is_not_sent_back():
@@ -644,7 +887,12 @@ def test_reasoning_that_led_to_nothing_is_not_sent_back():
 
 
 def test_sampling_settings_reach_the_wire():
-    plain = replace(REQUEST, sampling=Sampling(effort=None, temperature=0.5, top_p=0.9, top_k=5), tools=(), cache_key="")
+    plain = replace(
+        REQUEST,
+        sampling=Sampling(effort=None, temperature=0.5, top_p=0.9, top_k=5),
+        tools=(),
+        cache_key="",
+    )
     with WireServer([OK] * 3) as server:
         client("responses", server).complete(plain)
         client("chat", server).complete(REQUEST)
@@ -652,7 +900,12 @@ def test_sampling_settings_reach_the_wire():
         responses, qwen, chat = server.bodies
     assert not {"reasoning", "include", "tool_choice", "prompt_cache_key"} & set(responses)
     assert (responses["temperature"], responses["top_p"], responses["top_k"]) == (0.5, 0.9, 5)
-    assert (qwen["temperature"], qwen["top_p"], qwen["top_k"], qwen["max_tokens"]) == (1.0, 0.95, 20, 8000)
+    assert (qwen["temperature"], qwen["top_p"], qwen["top_k"], qwen["max_tokens"]) == (
+        1.0,
+        0.95,
+        20,
+        8000,
+    )
     assert (chat["temperature"], chat["top_p"], chat["top_k"]) == (0.5, 0.9, 5)
     assert "tools" not in chat
 
@@ -662,7 +915,9 @@ def test_what_a_chat_server_is_sent_by_default_is_a_setting():
     with WireServer([OK] * 2) as server:
         name = f"chat:m@{server.url}"
         models.make(name, ChatSettings(temperature=0.2, top_p=None, top_k=None)).complete(REQUEST)
-        models.make(name.replace("chat:", "chat-text:"), ChatSettings(temperature=None, top_k=3)).complete(typed)
+        models.make(
+            name.replace("chat:", "chat-text:"), ChatSettings(temperature=None, top_k=3)
+        ).complete(typed)
         plain, text = server.bodies
     assert plain["temperature"] == 0.2
     assert not {"top_p", "top_k"} & set(plain)
@@ -682,8 +937,19 @@ def test_chat_puts_pictures_after_text_only_results():
 
 @pytest.mark.parametrize("wire_name", WIRES)
 def test_broken_arguments_and_lone_surrogates_can_be_sent_again(wire_name):
-    said = AssistantMessage((ToolCall("a", "act", '{"x": "\ud800'), ToolCall("b", "act", '{"x": "\\ud800"}')), "so \udfff")
-    request = replace(REQUEST, messages=(*REQUEST.messages, said, ToolResult("a", "no JSON: \ud800"), ToolResult("b", "hm")))
+    said = AssistantMessage(
+        (ToolCall("a", "act", '{"x": "\ud800'), ToolCall("b", "act", '{"x": "\\ud800"}')),
+        "so \udfff",
+    )
+    request = replace(
+        REQUEST,
+        messages=(
+            *REQUEST.messages,
+            said,
+            ToolResult("a", "no JSON: \ud800"),
+            ToolResult("b", "hm"),
+        ),
+    )
     with WireServer([OK]) as server:
         client(wire_name, server).complete(request)
         body = json.dumps(server.bodies[0])
@@ -705,11 +971,16 @@ def test_lone_surrogates_and_infinities_in_a_reply_are_replaced():
 def test_a_request_too_long_for_the_context_is_not_sent():
     long = replace(REQUEST, messages=(UserMessage((Text("x" * 100_000),)),))
     with WireServer([OK] * 2) as server:
-        with pytest.raises(ModelError, match=r"about 25\d\d\d tokens .* exceeds the context of 32768; nothing was sent") as error:
+        with pytest.raises(
+            ModelError,
+            match=r"about 25\d\d\d tokens .* exceeds the context of 32768; nothing was sent",
+        ) as error:
             client("chat", server).complete(long, tally := Tally())
         assert error.value.kind == "context"
         assert server.requests == 0
-        assert [(a.status, a.billed, a.kind, a.usage) for a in tally.attempts] == [("not sent", "no", "context", None)]
+        assert [(a.status, a.billed, a.kind, a.usage) for a in tally.attempts] == [
+            ("not sent", "no", "context", None)
+        ]
         assert error.value.attempts == tuple(tally.attempts)
         client("chat", server, chat=ChatSettings(context_tokens=40_000)).complete(long)
         assert server.requests == 1
@@ -719,11 +990,26 @@ def test_a_request_too_long_for_the_context_is_not_sent():
     ("text", "expected"),
     [
         ('{"calls": [{"tool": "act", "arguments": {"a": 1}}]}', [("act", '{"a": 1}')]),
-        ('Let me see.\n```json\n{"calls": [{"tool": "act", "arguments_json": "{\\"a\\": 1}"}]}\n```', [("act", '{"a": 1}')]),
-        ('{"note": "first", "calls": [{"tool": "look", "arguments": {}}, {"tool": "act"}]} done', [("look", "{}"), ("act", "{}")]),
-        ('{"calls": [{"tool": "act", "arguments": {}}]} no: {"calls": [{"tool": "look", "arguments": {}}]}', [("look", "{}")]),
-        ('<tool_call>\n{"name": "act", "arguments": {"a": 1}}\n</tool_call>', [("act", '{"a": 1}')]),
-        ('the set { x, y } and {"a": {"b": 1}} then {"tool": "act", "arguments": {}}', [("act", "{}")]),
+        (
+            'Let me see.\n```json\n{"calls": [{"tool": "act", "arguments_json": "{\\"a\\": 1}"}]}\n```',
+            [("act", '{"a": 1}')],
+        ),
+        (
+            '{"note": "first", "calls": [{"tool": "look", "arguments": {}}, {"tool": "act"}]} done',
+            [("look", "{}"), ("act", "{}")],
+        ),
+        (
+            '{"calls": [{"tool": "act", "arguments": {}}]} no: {"calls": [{"tool": "look", "arguments": {}}]}',
+            [("look", "{}")],
+        ),
+        (
+            '<tool_call>\n{"name": "act", "arguments": {"a": 1}}\n</tool_call>',
+            [("act", '{"a": 1}')],
+        ),
+        (
+            'the set { x, y } and {"a": {"b": 1}} then {"tool": "act", "arguments": {}}',
+            [("act", "{}")],
+        ),
         ('{"calls": {"tool": "act", "arguments": {}}}', [("act", "{}")]),
         ('{"calls": [{"tool": 3, "arguments": {}}, 7, null, {"arguments": {}}]}', []),
         ('{"calls": [{"tool": "act", "arguments": {"a": 1}', []),
@@ -750,7 +1036,11 @@ def test_json_in_text_becomes_calls_and_is_answered_in_text():
         messages = server.bodies[1]["messages"]
     assert [m["role"] for m in messages] == ["system", "user", "assistant", "user"]
     assert messages[2]["content"] == said
-    assert [p.get("text") for p in messages[3]["content"]] == ["Result: result 0", "left again:", None]
+    assert [p.get("text") for p in messages[3]["content"]] == [
+        "Result: result 0",
+        "left again:",
+        None,
+    ]
 
 
 def test_chat_text_describes_the_tools_instead_of_sending_them():
@@ -759,12 +1049,21 @@ def test_chat_text_describes_the_tools_instead_of_sending_them():
         model.complete(replace(REQUEST, tool_choice="act"))
         body = server.bodies[0]
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(body)
-    assert all(word in body["messages"][0]["content"] for word in ("locate_pixel", '{"calls": [', "only act is allowed"))
+    assert all(
+        word in body["messages"][0]["content"]
+        for word in ("locate_pixel", '{"calls": [', "only act is allowed")
+    )
 
 
 def test_reasoning_of_a_chat_server_is_sent_back_within_the_decision():
-    message = {"content": None, "reasoning_content": "hm", "tool_calls": [{"id": "a", "function": {"name": "act", "arguments": "{}"}}]}
-    turn = Turn(fault="body", body=json.dumps({"choices": [{"message": message}]}).encode(), worked=True)
+    message = {
+        "content": None,
+        "reasoning_content": "hm",
+        "tool_calls": [{"id": "a", "function": {"name": "act", "arguments": "{}"}}],
+    }
+    turn = Turn(
+        fault="body", body=json.dumps({"choices": [{"message": message}]}).encode(), worked=True
+    )
     with WireServer([turn, OK]) as server:
         client("chat", server).complete(_decision("chat", server))
         assert server.bodies[1]["messages"][2]["reasoning_content"] == "hm"
@@ -840,14 +1139,23 @@ def test_openai_base_url_points_elsewhere(monkeypatch):
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
 
 
 @pytest.mark.parametrize("wire_name", WIRES)
 def test_no_secret_is_kept(wire_name, tmp_path):
     quoted = f"quoting {CANARY}"
     turns = [
-        Turn(fault="http", status=500, message=quoted, headers={"x-request-id": CANARY, "retry-after": "1"}),
+        Turn(
+            fault="http",
+            status=500,
+            message=quoted,
+            headers={"x-request-id": CANARY, "retry-after": "1"},
+        ),
         Turn(fault="body", body=quoted.encode(), worked=True),
         Turn(calls=[("act", {"reasoning": quoted, CANARY: 1})], text=quoted),
         Turn(fault="http", status=401, code=CANARY, message=quoted),
@@ -873,7 +1181,12 @@ def test_no_secret_is_kept(wire_name, tmp_path):
 @pytest.mark.parametrize("wire_name", WIRES)
 def test_no_secret_is_logged(wire_name, caplog):
     caplog.set_level(logging.DEBUG)
-    with WireServer([Turn(fault="http", status=500, message=CANARY), Turn(fault="http", status=401, message=CANARY)]) as server:
+    with WireServer(
+        [
+            Turn(fault="http", status=500, message=CANARY),
+            Turn(fault="http", status=401, message=CANARY),
+        ]
+    ) as server:
         with pytest.raises(ModelError):
             client(wire_name, server).complete(REQUEST)
         assert server.requests == 2
@@ -884,13 +1197,25 @@ def test_no_secret_is_logged(wire_name, caplog):
 def test_other_keys_of_the_environment_are_scrubbed_too(monkeypatch):
     monkeypatch.setenv("SOME_TOKEN", "abcdefgh-12345")
     monkeypatch.setenv("VLLM_API_KEY", "EMPTY")
-    assert redact.scrub({"a": ["x abcdefgh-12345 y", 3], "b": "EMPTY"}) == {"a": ["x [redacted] y", 3], "b": "EMPTY"}
-    assert redact.scrub("desk-lamp-and-other-words, task-specific-instruction") == "desk-lamp-and-other-words, task-specific-instruction"
+    assert redact.scrub({"a": ["x abcdefgh-12345 y", 3], "b": "EMPTY"}) == {
+        "a": ["x [redacted] y", 3],
+        "b": "EMPTY",
+    }
+    assert (
+        redact.scrub("desk-lamp-and-other-words, task-specific-instruction")
+        == "desk-lamp-and-other-words, task-specific-instruction"
+    )
 
 
 def _record(folder: Path, wire_name: str = "responses") -> list[Request]:
     """A small episode: a retry, two rounds, a request made twice, and one that fails."""
-    turns = [Turn(fault="http", status=429), TWO_LOOKS, OK, replace(OK, usage=None), Turn(fault="http", status=400)]
+    turns = [
+        Turn(fault="http", status=429),
+        TWO_LOOKS,
+        OK,
+        replace(OK, usage=None),
+        Turn(fault="http", status=400),
+    ]
     with WireServer(turns) as server:
         model = client(wire_name, server)
         log = ExchangeLog(folder, model)
@@ -908,10 +1233,21 @@ def _record(folder: Path, wire_name: str = "responses") -> list[Request]:
 def test_exchange_log(tmp_path):
     requests = _record(tmp_path)
     lines = list(read_log(tmp_path / "exchanges.jsonl"))
-    assert [(line["number"], line["status"]) for line in lines] == [(1, "http 429"), (2, "ok"), (1, "ok"), (1, "ok"), (1, "http 400")]
+    assert [(line["number"], line["status"]) for line in lines] == [
+        (1, "http 429"),
+        (2, "ok"),
+        (1, "ok"),
+        (1, "ok"),
+        (1, "http 400"),
+    ]
     assert [line["hash"] for line in lines if line["number"] == 1] == [r.hash for r in requests]
-    assert [line["request"] for line in lines if line["number"] == 1] == [json.loads(json.dumps(models.describe(r))) for r in requests]
-    assert lines[1]["body"]["usage"]["input_tokens_details"] == {"cached_tokens": 250, "cache_write_tokens": 50}
+    assert [line["request"] for line in lines if line["number"] == 1] == [
+        json.loads(json.dumps(models.describe(r))) for r in requests
+    ]
+    assert lines[1]["body"]["usage"]["input_tokens_details"] == {
+        "cached_tokens": 250,
+        "cache_write_tokens": 50,
+    }
     assert lines[1]["usage"] == vars(USAGE)
     assert [line["body"].get("instructions") for line in lines[1:4]] == ["[as sent]"] * 3
     assert [p.name for p in (tmp_path / "images").iterdir()] == [f"{Picture('', PNG).sha256}.png"]
@@ -964,15 +1300,30 @@ def test_cassette_says_what_differs(tmp_path):
 
     user = UserMessage((Text("Close the door."), *REQUEST.messages[0].parts[1:]))
     changed = complaint(replace(REQUEST, messages=(user,)))
-    assert "messages[0].user[0].text differs: recorded 'Close the fridge.', given 'Close the door.'" in changed
+    assert (
+        "messages[0].user[0].text differs: recorded 'Close the fridge.', given 'Close the door.'"
+        in changed
+    )
     assert f"request 1 of {tmp_path}/a/exchanges.jsonl" in changed
-    assert "system differs: recorded 'Another task altogether.'" in complaint(replace(other, system="Another task."))
-    assert "sampling.top_k differs: recorded None, given 3" in complaint(replace(REQUEST, sampling=Sampling(top_k=3)))
-    picture = UserMessage((REQUEST.messages[0].parts[0], Picture("left camera:", PNG + b"x"), REQUEST.messages[0].parts[2]))
+    assert "system differs: recorded 'Another task altogether.'" in complaint(
+        replace(other, system="Another task.")
+    )
+    assert "sampling.top_k differs: recorded None, given 3" in complaint(
+        replace(REQUEST, sampling=Sampling(top_k=3))
+    )
+    picture = UserMessage(
+        (
+            REQUEST.messages[0].parts[0],
+            Picture("left camera:", PNG + b"x"),
+            REQUEST.messages[0].parts[2],
+        )
+    )
     assert "messages[0].user[1].sha256 differs" in complaint(replace(REQUEST, messages=(picture,)))
     shorter = replace(requests[1], messages=requests[1].messages[:-1])
     assert "where the recorded one has messages[3].result" in complaint(REQUEST, shorter)
-    assert "tool_choice differs: recorded 'act', given 'auto'" in complaint(*requests[:3], replace(REQUEST, tool_choice="auto"))
+    assert "tool_choice differs: recorded 'act', given 'auto'" in complaint(
+        *requests[:3], replace(REQUEST, tool_choice="auto")
+    )
 
 
 def test_cassette_refuses_a_damaged_log(tmp_path):
@@ -996,7 +1347,10 @@ def test_scripted_model(tmp_path):
     tally = Tally()
     for scripted in (model, again):
         first, second = scripted.complete(REQUEST, tally), scripted.complete(REQUEST, tally)
-        assert first.calls == (ToolCall("call_1_1", "act", '{"reasoning": "go"}'), ToolCall("call_1_2", "act", '{"broken'))
+        assert first.calls == (
+            ToolCall("call_1_1", "act", '{"reasoning": "go"}'),
+            ToolCall("call_1_2", "act", '{"broken'),
+        )
         assert (second.calls, second.text) == ((), "I give up.")
         assert first.usage is not None
         assert first.usage.fresh > 0
@@ -1015,7 +1369,15 @@ def test_scripted_model(tmp_path):
 def test_probe(wire_name):
     named = Turn(calls=[("report_colour", {"colour": "Red"})])
     refusal = Turn(fault="http", status=400, message="no images here")
-    with WireServer([named, refusal, replace(named, usage=None), Turn(text="red?"), Turn(fault="http", status=401)]) as server:
+    with WireServer(
+        [
+            named,
+            refusal,
+            replace(named, usage=None),
+            Turn(text="red?"),
+            Turn(fault="http", status=401),
+        ]
+    ) as server:
         model = client(wire_name, server)
         found = [{what: ok for what, ok, _ in probe(model)} for _ in range(4)]
     names = ("reachable", "takes pictures", "calls tools", "reports usage")
@@ -1028,6 +1390,12 @@ def test_probe(wire_name):
 
 
 def test_reading_hostile_text_ends():
-    for text in ("{" * 2_000_000, '{"a":' * 400_000, '{"a" ' * 400_000, '{"calls": [' * 200_000, '{ "' * 600_000):
+    for text in (
+        "{" * 2_000_000,
+        '{"a":' * 400_000,
+        '{"a" ' * 400_000,
+        '{"calls": [' * 200_000,
+        '{ "' * 600_000,
+    ):
         calls_in_text(text)
         assert isinstance(wire.parse(text.encode()), str)

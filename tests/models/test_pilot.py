@@ -74,7 +74,14 @@ def episode(task, model, *, start=0, arm_name="capex", memory=None, **overrides)
             plans.append((event.plan, event.count))
 
     try:
-        done = run_episode(env, Start(task, start), model, arm(arm_name, **overrides), memory or Memory(), subscribers=[keep])
+        done = run_episode(
+            env,
+            Start(task, start),
+            model,
+            arm(arm_name, **overrides),
+            memory or Memory(),
+            subscribers=[keep],
+        )
         return done, plans
     finally:
         env.close()
@@ -100,7 +107,9 @@ def test_the_base_arm_works_with_one_waypoint_and_no_locate_pixel():
     tape = Tape(Pilot())
     done, plans = episode("TurnOnMicrowave", tape, start=1, arm_name="base")
     assert done.record.success is True
-    assert all(len(plan.waypoints) == 1 and plan.waypoints[0].confidence is None for plan, _ in plans)
+    assert all(
+        len(plan.waypoints) == 1 and plan.waypoints[0].confidence is None for plan, _ in plans
+    )
     assert {call.name for reply in tape.replies for call in reply.calls} == {"act"}
 
 
@@ -109,7 +118,10 @@ def test_blindfolded_it_fails(task):
     blank = encode_png(np.full((512, 512, 3), 128, np.uint8))
 
     def blindfold(request):
-        parts = [replace(p, png=blank) if isinstance(p, Picture) else p for p in request.messages[0].parts]
+        parts = [
+            replace(p, png=blank) if isinstance(p, Picture) else p
+            for p in request.messages[0].parts
+        ]
         return replace(request, messages=(UserMessage(tuple(parts)), *request.messages[1:]))
 
     done, _ = episode(task, Tape(Pilot(), blindfold), decisions=12)
@@ -120,7 +132,10 @@ def test_a_request_has_one_answer_and_a_seed_changes_it(taped):
     tape, _, _ = taped
     for request, reply in zip(tape.requests, tape.replies, strict=True):
         assert Pilot().answer(request) == reply.calls
-    assert any(Pilot(seed=3).answer(request) != reply.calls for request, reply in zip(tape.requests, tape.replies, strict=True))
+    assert any(
+        Pilot(seed=3).answer(request) != reply.calls
+        for request, reply in zip(tape.requests, tape.replies, strict=True)
+    )
 
 
 def test_the_order_of_requests_does_not_matter(taped):
@@ -136,8 +151,13 @@ def test_it_receives_only_what_travels_on_the_wires(taped, monkeypatch):
     responses, chat = OpenAIResponses("pilot"), ChatCompletions("pilot", "http://127.0.0.1:9/v1")
     tape, _, _ = taped
     for request, reply in zip(tape.requests, tape.replies, strict=True):
-        for body, read in ((responses.body(request), serve.read_responses), (chat.body(request), serve.read_chat)):
-            received = read(json.loads(json.dumps({k: v for k, v in body.items() if k != "extra_body"})))
+        for body, read in (
+            (responses.body(request), serve.read_responses),
+            (chat.body(request), serve.read_chat),
+        ):
+            received = read(
+                json.loads(json.dumps({k: v for k, v in body.items() if k != "extra_body"}))
+            )
             assert Pilot().answer(received) == reply.calls
 
 
@@ -152,13 +172,17 @@ def test_it_imports_nothing_of_worlds_tasks_or_episodes():
                 if isinstance(node, ast.ImportFrom)
                 else []
             )
-            assert all(not n.startswith("capex") or n.startswith(allowed) for n in names), f"{path.name} imports {names}"
+            assert all(not n.startswith("capex") or n.startswith(allowed) for n in names), (
+                f"{path.name} imports {names}"
+            )
 
 
 @pytest.fixture(scope="module")
 def service():
     with serve.server(0) as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread = threading.Thread(
+            target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         thread.start()
         yield f"http://127.0.0.1:{running.server_address[1]}/v1"
         running.shutdown()
@@ -182,7 +206,9 @@ def test_over_http_the_official_client_gets_the_same_plans(wire, service, taped,
 
 
 def post(url, body):
-    asked = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    asked = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     try:
         with urllib.request.urlopen(asked) as answer:
             return answer.status, json.loads(answer.read())
@@ -192,12 +218,22 @@ def post(url, body):
 
 def test_the_server_refuses_with_sentences(service):
     assert post(f"{service}/responses", {"model": "gpt", "input": []})[0] == 404
-    status, body = post(f"{service}/chat/completions", {"model": "pilot", "stream": True, "messages": []})
+    status, body = post(
+        f"{service}/chat/completions", {"model": "pilot", "stream": True, "messages": []}
+    )
     assert status == 400
     assert "does not stream" in body["error"]["message"]
     status, body = post(
         f"{service}/chat/completions",
-        {"model": "pilot", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://a/b.png"}}]}]},
+        {
+            "model": "pilot",
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "image_url", "image_url": {"url": "http://a/b.png"}}],
+                }
+            ],
+        },
     )
     assert status == 400
     assert "nothing is fetched" in body["error"]["message"]
@@ -261,7 +297,12 @@ def test_the_doctor_finds_it_well(service, name, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", service)
     found = probe(models.make(name.format(service)))
-    assert [what for what, _, _ in found] == ["reachable", "takes pictures", "calls tools", "reports usage"]
+    assert [what for what, _, _ in found] == [
+        "reachable",
+        "takes pictures",
+        "calls tools",
+        "reports usage",
+    ]
     assert all(works for _, works, _ in found), found
     assert not {what: works for what, works, _ in probe(Pilot(blind=True))}["takes pictures"]
 
@@ -310,14 +351,23 @@ def test_stated_confidences_depend_on_no_outcome(taped):
     request = tape.requests[-1]
     assert read_page(request).acts
     old = json.loads(Pilot().answer(request)[0].arguments)
-    parts = tuple(Text(p.text.replace(" reached", " timeout")) if isinstance(p, Text) else p for p in request.messages[0].parts)
-    new = json.loads(Pilot().answer(replace(request, messages=(UserMessage(parts), *request.messages[1:])))[0].arguments)
+    parts = tuple(
+        Text(p.text.replace(" reached", " timeout")) if isinstance(p, Text) else p
+        for p in request.messages[0].parts
+    )
+    new = json.loads(
+        Pilot()
+        .answer(replace(request, messages=(UserMessage(parts), *request.messages[1:])))[0]
+        .arguments
+    )
     assert old["confidence"] == new["confidence"]
 
 
 def disc(image, centre, half, colour):
     rows, columns = np.indices(image.shape[:2])
-    image[((columns - centre[0]) / half[0]) ** 2 + ((rows - centre[1]) / half[1]) ** 2 <= 1] = colour
+    image[((columns - centre[0]) / half[0]) ** 2 + ((rows - centre[1]) / half[1]) ** 2 <= 1] = (
+        colour
+    )
 
 
 def test_eyes_find_a_plate_and_what_lies_on_it():
@@ -359,7 +409,9 @@ def test_views_that_disagree_are_told_apart():
 def test_two_lines_of_sight_meet_where_the_point_is():
     rig = Rig((512, 512), {})
     point = np.array([0.55, 0.1, 0.5])
-    assert np.allclose(rig.between(rig.project("left", point), rig.project("right", point)), point, atol=1e-6)
+    assert np.allclose(
+        rig.between(rig.project("left", point), rig.project("right", point)), point, atol=1e-6
+    )
     assert rig.between((10, 10), (10, 400)) is None
     assert np.allclose(rig.on_height("left", rig.project("left", point), 0.5), point, atol=1e-6)
 
@@ -380,19 +432,33 @@ def test_memory_changes_what_it_does():
     """A reference's grasp that went deeper is taken over, relative to the point located anew."""
     tape = Tape(Pilot())
     episode("PickPlaceSinkToCounter", tape, decisions=2)
-    asked = next(r for r, said in zip(tape.requests, tape.replies, strict=True) if '"close"' in said.calls[0].arguments)
+    asked = next(
+        r
+        for r, said in zip(tape.requests, tape.replies, strict=True)
+        if '"close"' in said.calls[0].arguments
+    )
 
     def grasp(offset):
         reference = f"\nReference episode 1 (same kitchen): success in 4 calls, 2 of them acts\nCall 2: [45,0,{50 + offset}]=L1+[0,0,{offset}] close reached | [45,0,60]=L1+[0,0,10] reached\n"
-        arguments = json.loads(Pilot().answer(replace(asked, system=asked.system + reference))[0].arguments)
-        return min(w["target_cm"][2] for w in (arguments, *arguments["chunk"]) if w.get("gripper") == "close")
+        arguments = json.loads(
+            Pilot().answer(replace(asked, system=asked.system + reference))[0].arguments
+        )
+        return min(
+            w["target_cm"][2]
+            for w in (arguments, *arguments["chunk"])
+            if w.get("gripper") == "close"
+        )
 
     assert grasp(-1) - grasp(-2) == pytest.approx(1.0, abs=0.11)
 
 
 def test_the_skeletons_advice_shortens_plans(taped):
     tape, _, _ = taped
-    pushes = [r for r, said in zip(tape.requests, tape.replies, strict=True) if "chunk" in said.calls[0].arguments]
+    pushes = [
+        r
+        for r, said in zip(tape.requests, tape.replies, strict=True)
+        if "chunk" in said.calls[0].arguments
+    ]
     request = pushes[0]
     advice = "\n".join(
         f"Phase {n} ({word}#{n}, in 3 of 3 successes): 4 waypoints typical; observe after each waypoint."
@@ -400,7 +466,9 @@ def test_the_skeletons_advice_shortens_plans(taped):
         for word in ("keep",)
     )
     whole = json.loads(Pilot().answer(request)[0].arguments)
-    short = json.loads(Pilot().answer(replace(request, system=f"{request.system}\n{advice}"))[0].arguments)
+    short = json.loads(
+        Pilot().answer(replace(request, system=f"{request.system}\n{advice}"))[0].arguments
+    )
     assert len(short.get("chunk", [])) < len(whole["chunk"])
 
 
@@ -417,6 +485,8 @@ def test_pictures_are_decoded_as_any_client_sends_them(tmp_path):
 def test_replies_reach_subscribers():
     env = worlds.make("kitchen:TurnOnMicrowave")
     seen = []
-    run_episode(env, Start("TurnOnMicrowave", 1), Pilot(), arm("capex"), Memory(), subscribers=[seen.append])
+    run_episode(
+        env, Start("TurnOnMicrowave", 1), Pilot(), arm("capex"), Memory(), subscribers=[seen.append]
+    )
     env.close()
     assert any(isinstance(event, Replied) for event in seen)

@@ -18,7 +18,9 @@ from capex.method.record import Turn
 from capex.report.cards import choose_twins, sample
 from capex.report.tables import Row, Table, latex, p_value, percent, significant
 
-pytestmark = pytest.mark.filterwarnings("error::UserWarning")  # what matplotlib says of a layout that does not fit
+pytestmark = pytest.mark.filterwarnings(
+    "error::UserWarning"
+)  # what matplotlib says of a layout that does not fit
 
 
 @pytest.fixture(scope="module")
@@ -43,27 +45,57 @@ def test_a_sample_spreads_over_sources_tasks_and_outcomes(synthetic):
 def test_twins_share_a_start_at_the_median_length(tmp_path):
     run = runs.new_run(tmp_path / "r", ["capex", "base"], ["CloseFridge"], range(5))
     for start, steps in enumerate([100, 200, 300, 400, 900]):
-        runs.commit(run.chain("kitchen", "CloseFridge", "capex"), runs.record(start=start, steps=steps))
-        runs.commit(run.chain("kitchen", "CloseFridge", "base"), runs.record(arm="base", start=start, success=start in (1, 4)))
+        runs.commit(
+            run.chain("kitchen", "CloseFridge", "capex"), runs.record(start=start, steps=steps)
+        )
+        runs.commit(
+            run.chain("kitchen", "CloseFridge", "base"),
+            runs.record(arm="base", start=start, success=start in (1, 4)),
+        )
     (found,) = choose_twins(runs.sources_of(run.path))
     assert found.median_steps == 300
     assert found.both == 2
-    assert (found.first[1].start, found.second[1].start) == (1, 1)  # of the starts that both solved, 200 is nearest to 300
+    assert (found.first[1].start, found.second[1].start) == (
+        1,
+        1,
+    )  # of the starts that both solved, 200 is nearest to 300
     assert (found.first[0].arm, found.second[0].arm) == ("capex", "base")
 
 
 def test_numbers_are_shown_as_people_write_them():
-    assert [p_value(p) for p in (0.00001, 0.0016, 0.0274, 0.5, None, math.nan)] == ["< 0.0001", "0.0016", "0.027", "0.50", "—", "—"]
-    assert [significant(v) for v in (1234.5, 12.34, 1.234, math.inf, None)] == ["1,234", "12.3", "1.23", "∞", "—"]
+    assert [p_value(p) for p in (0.00001, 0.0016, 0.0274, 0.5, None, math.nan)] == [
+        "< 0.0001",
+        "0.0016",
+        "0.027",
+        "0.50",
+        "—",
+        "—",
+    ]
+    assert [significant(v) for v in (1234.5, 12.34, 1.234, math.inf, None)] == [
+        "1,234",
+        "12.3",
+        "1.23",
+        "∞",
+        "—",
+    ]
     assert percent(0.125) == "12.5 %"
 
 
 def test_tables_escape_what_latex_and_csv_would_read():
     nasty = r'a_b & 50% of $5 {x} \input{y} ~ ^ # <b>"q", z'
-    table = Table("t", nasty, ("x", "y"), "lr", (Row((nasty, "∞")), Row(("g",), "group")), ({"x": nasty, "y": math.inf, "z": None},), ())
+    table = Table(
+        "t",
+        nasty,
+        ("x", "y"),
+        "lr",
+        (Row((nasty, "∞")), Row(("g",), "group")),
+        ({"x": nasty, "y": math.inf, "z": None},),
+        (),
+    )
     text = table.latex()
     assert (
-        r"a\_b \& 50\% of \$5 \{x\} \textbackslash{}input\{y\} \textasciitilde{} \textasciicircum{} \# \textless{}b\textgreater{}" in text
+        r"a\_b \& 50\% of \$5 \{x\} \textbackslash{}input\{y\} \textasciitilde{} \textasciicircum{} \# \textless{}b\textgreater{}"
+        in text
     )
     assert r"$\infty$" in text
     assert latex("τ \N{MINUS SIGN} 1 ≥ …") == r"$\tau$ $-$ 1 $\ge$ \dots{}"
@@ -73,7 +105,9 @@ def test_tables_escape_what_latex_and_csv_would_read():
 
 def test_every_table_and_figure_is_written_and_names_the_stand_in(written):
     index = json.loads((written / "report.json").read_text())
-    names = {p.relative_to(written).as_posix() for p in written.rglob("*") if p.is_file()} - {"report.json"}
+    names = {p.relative_to(written).as_posix() for p in written.rglob("*") if p.is_file()} - {
+        "report.json"
+    }
     assert names == set(index["files"])
     tables = {n.split("/")[1].split(".")[0] for n in names if n.startswith("tables/")}
     assert tables >= {
@@ -94,7 +128,16 @@ def test_every_table_and_figure_is_written_and_names_the_stand_in(written):
     figures = {n.split("/")[1] for n in names if n.startswith("figures/")}
     assert figures >= {
         f"{n}.{kind}"
-        for n in ("success", "starts", "experience-1", "reliability", "truncated", "weights-1", "tau", "tokens")
+        for n in (
+            "success",
+            "starts",
+            "experience-1",
+            "reliability",
+            "truncated",
+            "weights-1",
+            "tau",
+            "tokens",
+        )
         for kind in ("svg", "png")
     }
     for name in names:
@@ -114,12 +157,17 @@ def test_every_table_and_figure_is_written_and_names_the_stand_in(written):
 
 
 def test_csv_holds_the_numbers_that_the_page_shows(written, synthetic):
-    rows = {r["source"]: r for r in csv.DictReader((written / "tables/headline.csv").read_text().splitlines())}
+    rows = {
+        r["source"]: r
+        for r in csv.DictReader((written / "tables/headline.csv").read_text().splitlines())
+    }
     for source in runs.sources_of(synthetic):
         row = rows[source.label]
         solved = [bool(e.success) for e in source.episodes]
         assert (int(row["successes"]), int(row["n"])) == (sum(solved), 16)
-        assert float(row["usd_per_success"]) == pytest.approx(sum(e.cost_usd for e in source.episodes) / sum(solved))
+        assert float(row["usd_per_success"]) == pytest.approx(
+            sum(e.cost_usd for e in source.episodes) / sum(solved)
+        )
         assert f"{sum(solved)}/16" in (written / "report.html").read_text()
     assert len((written / "tables/episodes.csv").read_text().splitlines()) == 1 + 48
     starts = list(csv.DictReader((written / "tables/starts.csv").read_text().splitlines()))
@@ -134,7 +182,9 @@ def small(tmp_path_factory):
     return path
 
 
-def test_a_report_in_the_same_folder_replaces_the_earlier_one_and_nothing_else(written, small, tmp_path):
+def test_a_report_in_the_same_folder_replaces_the_earlier_one_and_nothing_else(
+    written, small, tmp_path
+):
     out = tmp_path / "out"
     shutil.copytree(written, out)
     (out / "figures" / "mine.svg").write_text("mine")
@@ -181,12 +231,21 @@ def test_a_half_finished_run_with_a_damaged_record_and_no_success_says_all_of_it
     page = report.write([run.path], tmp_path / "out", strips=2)
     writer.discard()
     text = page.read_text()
-    assert "Run half is not finished. Missing: capex at CloseFridge: 4 of 6 starts; base at CloseFridge: 4 of 6 starts." in text
+    assert (
+        "Run half is not finished. Missing: capex at CloseFridge: 4 of 6 starts; base at CloseFridge: 4 of 6 starts."
+        in text
+    )
     assert "episodes/0001 was left out: record.json is damaged" in text
-    assert "episodes/0002 was left out: record.json is damaged: steps is &#39;many&#39;; a whole number of at least 0 is right." in text
+    assert (
+        "episodes/0002 was left out: record.json is damaged: steps is &#39;many&#39;; a whole number of at least 0 is right."
+        in text
+    )
     assert "episodes/0003 was left out: timing.json is damaged: it cannot be read" in text
     assert "kitchen--CloseFridge--capex has 1 unfinished attempt, running now or cut off" in text
-    assert "capex · made-up (stand-in) has no success in 2 starts: what a success costs is infinite so far." in text
+    assert (
+        "capex · made-up (stand-in) has no success in 2 starts: what a success costs is infinite so far."
+        in text
+    )
     assert "0/2" in text
     assert "These runs do not have both." in text  # experience
     assert "no image of it was kept" in text  # strips
@@ -197,7 +256,9 @@ def test_a_run_of_invalid_attempts_alone_says_what_went_wrong(tmp_path):
     ledger = {"requests": 0, "attempts": 3, "cost_usd": 0.0, "tokens": None}
     note = {"start": {"index": 0, "seed": 0}, "error": "the server is down", "ledger": ledger}
     for _ in range(2):
-        run.chain("kitchen", "CloseFridge", "capex").begin(0).commit_invalid(note, {"episode_s": 1.0}, {})
+        run.chain("kitchen", "CloseFridge", "capex").begin(0).commit_invalid(
+            note, {"episode_s": 1.0}, {}
+        )
     text = report.write([run.path], tmp_path / "out").read_text()
     assert "holds no readable episode" in text
     assert "2 invalidated by: the server is down" in text
@@ -216,11 +277,19 @@ def test_one_source_alone_has_nothing_to_pair(tmp_path):
 def test_the_command_prints_the_page_and_refuses_with_a_sentence(small, tmp_path):
     command = [sys.executable, "-m", "capex.cli", "report"]
     done = subprocess.run(
-        [*command, str(small), "--out", str(tmp_path / "out"), "--strips", "0"], capture_output=True, text=True, check=True
+        [*command, str(small), "--out", str(tmp_path / "out"), "--strips", "0"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.splitlines()[-1] == str(tmp_path / "out" / "report.html")
     assert "base · made-up (stand-in) solved" in done.stdout
-    refused = subprocess.run([*command, str(tmp_path), "--out", str(tmp_path / "other")], capture_output=True, text=True, check=False)
+    refused = subprocess.run(
+        [*command, str(tmp_path), "--out", str(tmp_path / "other")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert refused.returncode == 2
     assert "is not a run directory" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -232,7 +301,9 @@ def test_a_models_words_reach_the_page_without_control_characters(tmp_path):
     turn = Turn(1, 0, 1, (runs.waypoint((0.4, 0.0, 0.3), 0.9, 0.8, 1),), 1, reasoning=hostile)
     chain = run.chain("kitchen", "CloseFridge", "capex")
     runs.commit(chain, runs.record(turns=[turn], instruction=hostile))
-    assert "\\u001b" in (chain.episode(0) / "record.json").read_text()  # the record keeps what was said
+    assert (
+        "\\u001b" in (chain.episode(0) / "record.json").read_text()
+    )  # the record keeps what was said
     page = report.write([run.path], tmp_path / "out", strips=1)
     text = page.read_text()
     assert "look[31m here2J desrever &amp; &lt;b&gt;bold" in text

@@ -38,7 +38,9 @@ class Flaky(LabModel):
             return super().complete(request, observer)
         if self._billed == "stop":
             raise MemoryError("cut off")
-        attempt = Attempt("timeout", self._billed, 60.0, kind="timeout", error="the server gave no answer in time")
+        attempt = Attempt(
+            "timeout", self._billed, 60.0, kind="timeout", error="the server gave no answer in time"
+        )
         observer.before(request, 1)
         observer.after(request, 1, attempt)
         raise ModelError("timeout", attempt.error, (attempt,))
@@ -61,7 +63,9 @@ def _agree(path) -> Account:
     assert sum(r.tokens.output for r in rows) == account.tokens.output
     told = read_status(path).as_json()["total"]
     assert told["requests"] == account.requests
-    assert (told["usd"], told["usd_at_most"]) == pytest.approx((float(account.settled_usd), float(account.total_usd)), abs=1e-9)
+    assert (told["usd"], told["usd_at_most"]) == pytest.approx(
+        (float(account.settled_usd), float(account.total_usd)), abs=1e-9
+    )
     return account
 
 
@@ -74,7 +78,9 @@ def test_a_continued_attempt_is_counted_once(shm):
     assert account.requests == sum(e.record.requests for e in run.episodes)
     assert account.settled_usd == sum(Decimal(str(e.record.cost_usd)) for e in run.episodes)
     _, (source,) = _sources(shm / "run")
-    assert totals(source).requests.per_attempt == account.requests / 4  # three episodes and the attempt that failed
+    assert (
+        totals(source).requests.per_attempt == account.requests / 4
+    )  # three episodes and the attempt that failed
 
 
 def test_an_attempt_that_nobody_continued_counts_whole(shm):
@@ -108,7 +114,9 @@ def test_a_request_that_may_have_been_billed_gives_an_interval_and_no_gap(shm, b
         low, high = status.board.total.usd_per_success
         assert f"at ${low:.2f} to ${high:.2f}" in said
         assert "some requests may have been billed" in said
-        assert any(f"{low:.2f}-{high:.2f}" in cell for cell in table(status.board, "").columns[-1]._cells)
+        assert any(
+            f"{low:.2f}-{high:.2f}" in cell for cell in table(status.board, "").columns[-1]._cells
+        )
         (chain,) = run.chains
         assert len(unrecorded(chain, Spend(shm / "run/spend.jsonl").slots())) == 1
 
@@ -119,7 +127,9 @@ def test_an_episode_with_a_request_of_unknown_bill_says_what_it_may_have_cost(sh
     class Retried(LabModel):
         def complete(self, request, observer=None):
             observer.before(request, 1)
-            observer.after(request, 1, Attempt("timeout", "unknown", 60.0, kind="timeout", error="no answer"))
+            observer.after(
+                request, 1, Attempt("timeout", "unknown", 60.0, kind="timeout", error="no answer")
+            )
             return super().complete(request, observer)
 
     run, _ = collect(shm / "run", **ONE, model=Retried(""), prices=price_file(shm))
@@ -157,7 +167,9 @@ def test_what_was_waited_for_before_a_cut_off_counts_as_time(shm):
     (episode,) = run.episodes
     assert 300.0 <= episode.seconds < 400.0
     assert episode.timing["model_s"] >= 300.0
-    assert [row["latency_s"] for row in read_times(episode.path / "exchanges.jsonl")][:3] == [100.0] * 3
+    assert [row["latency_s"] for row in read_times(episode.path / "exchanges.jsonl")][:3] == [
+        100.0
+    ] * 3
     collect(shm / "calm", **{**ONE, "starts": "0:1"}, model=LabModel(""))
     assert contents(shm / "run") == contents(shm / "calm")
     assert not list((shm / "run").glob("chains/*/unfinished/*"))
@@ -167,12 +179,16 @@ def test_a_kill_in_flight_is_counted_from_the_books(shm):
     with pytest.raises(MemoryError):
         collect(shm / "run", **ONE, model=Flaky("", 4, "stop"), prices=price_file(shm))
     spend = Spend(shm / "run" / "spend.jsonl")
-    spend.reserve(Decimal("0.5"), labels={"chain": "lab.world--high--base", "episode": 0})  # in flight at the kill
+    spend.reserve(
+        Decimal("0.5"), labels={"chain": "lab.world--high--base", "episode": 0}
+    )  # in flight at the kill
     run, _ = collect(shm / "run", **ONE, model=LabModel(""), prices=price_file(shm))
     account = _agree(shm / "run")
     assert (account.unsettled, account.held_usd) == (1, Decimal("0.5"))
     (chain,) = run.chains
-    assert unrecorded(chain, spend.slots()) == {0: Taken(0, 1, (Decimal(0), Decimal("0.5")), account.tokens.__class__(0, 0, 0, 0))}
+    assert unrecorded(chain, spend.slots()) == {
+        0: Taken(0, 1, (Decimal(0), Decimal("0.5")), account.tokens.__class__(0, 0, 0, 0))
+    }
     _, (source,) = _sources(shm / "run")
     assert [row.start for row in source.lost] == [0]
 
@@ -183,15 +199,24 @@ def test_a_fork_keeps_the_settings_its_episodes_were_made_with(shm):
     collect(shm / "first", **names, starts="0:3", tau=0.9, fork=True)
     collect(shm / "first-fork1", **names, starts="0:4", tau=0.8, fork=True)
     data, sources = _sources(shm / "first", shm / "first-fork1")
-    assert [(s.runs, s.tau, len(s.episodes)) for s in sources] == [(("first",), 0.5, 2), (("first-fork1",), 0.9, 1)]
+    assert [(s.runs, s.tau, len(s.episodes)) for s in sources] == [
+        (("first",), 0.5, 2),
+        (("first-fork1",), 0.9, 1),
+    ]
     assert compare(*sources).pairs.n == 0
     assert data.origins == [
         "Run first-fork1 was forked from first with 2 episodes made before arms.capex.tau changed; they are counted with first."
     ]
     # Alone, a fork shows what it began with apart; one of a fork knows all its ancestors.
     data, sources = _sources(shm / "first-fork1-fork1")
-    assert [(s.tau, [e.start for e in s.episodes]) for s in sources] == [(0.8, [3]), (0.9, [2]), (0.5, [0, 1])]
-    assert all("shown apart, under the settings they were made with" in text for text in data.origins)
+    assert [(s.tau, [e.start for e in s.episodes]) for s in sources] == [
+        (0.8, [3]),
+        (0.9, [2]),
+        (0.5, [0, 1]),
+    ]
+    assert all(
+        "shown apart, under the settings they were made with" in text for text in data.origins
+    )
     # Everything together counts every episode once.
     _, sources = _sources(shm / "first", shm / "first-fork1", shm / "first-fork1-fork1")
     assert sorted((s.tau, len(s.episodes)) for s in sources) == [(0.5, 2), (0.8, 1), (0.9, 1)]

@@ -38,12 +38,54 @@ BASE, CAPEX = 1, 2  # columns of TASKS
 
 # Success of students: mean and deviation over three seeds of 50 rollouts; ours and human for fine-tuned, scratch, ACT
 STUDENTS = {
-    "CloseFridge": [(0.98, 0.02), (0.89, 0.05), (0.79, 0.04), (0.97, 0.01), (0.57, 0.11), (0.93, 0.01)],
-    "TurnOnMicrowave": [(0.75, 0.05), (0.85, 0.08), (0.27, 0.09), (0.50, 0.05), (0.33, 0.17), (0.33, 0.08)],
-    "PnPCounterToStove": [(0.25, 0.06), (0.29, 0.04), (0.07, 0.01), (0.01, 0.01), (0.29, 0.05), (0.09, 0.03)],
-    "CloseToasterOven": [(0.81, 0.06), (0.77, 0.06), (0.51, 0.07), (0.54, 0.09), (0.38, 0.07), (0.61, 0.11)],
-    "PnPToasterToCounter": [(0.19, 0.05), (0.64, 0.05), (0.05, 0.06), (0.06, 0.02), (0.09, 0.03), (0.19, 0.08)],
-    "PnPSinkToCounter": [(0.31, 0.05), (0.19, 0.08), (0.05, 0.02), (0.01, 0.01), (0.00, 0.00), (0.00, 0.00)],
+    "CloseFridge": [
+        (0.98, 0.02),
+        (0.89, 0.05),
+        (0.79, 0.04),
+        (0.97, 0.01),
+        (0.57, 0.11),
+        (0.93, 0.01),
+    ],
+    "TurnOnMicrowave": [
+        (0.75, 0.05),
+        (0.85, 0.08),
+        (0.27, 0.09),
+        (0.50, 0.05),
+        (0.33, 0.17),
+        (0.33, 0.08),
+    ],
+    "PnPCounterToStove": [
+        (0.25, 0.06),
+        (0.29, 0.04),
+        (0.07, 0.01),
+        (0.01, 0.01),
+        (0.29, 0.05),
+        (0.09, 0.03),
+    ],
+    "CloseToasterOven": [
+        (0.81, 0.06),
+        (0.77, 0.06),
+        (0.51, 0.07),
+        (0.54, 0.09),
+        (0.38, 0.07),
+        (0.61, 0.11),
+    ],
+    "PnPToasterToCounter": [
+        (0.19, 0.05),
+        (0.64, 0.05),
+        (0.05, 0.06),
+        (0.06, 0.02),
+        (0.09, 0.03),
+        (0.19, 0.08),
+    ],
+    "PnPSinkToCounter": [
+        (0.31, 0.05),
+        (0.19, 0.08),
+        (0.05, 0.02),
+        (0.01, 0.01),
+        (0.00, 0.00),
+        (0.00, 0.00),
+    ],
 }
 
 
@@ -82,7 +124,15 @@ def test_sums_over_tasks():
     assert (sum(r[3] for r in rows), sum(r[4] for r in rows)) == (5, 350)
     families = [r[0] for r in rows]
     assert [STARTS * families.count(f) for f in dict.fromkeys(families)] == [120, 100, 40, 80, 20]
-    assert sorted((r[CAPEX] for r in rows), reverse=True)[:7] == [20, 20, 20, 18, 15, 15, 13]  # six with 15 or more, the next 13
+    assert sorted((r[CAPEX] for r in rows), reverse=True)[:7] == [
+        20,
+        20,
+        20,
+        18,
+        15,
+        15,
+        13,
+    ]  # six with 15 or more, the next 13
 
 
 def test_ratios_of_the_headline():
@@ -128,7 +178,10 @@ def test_tasks_won_and_how_many_of_them_can_be_significant():
     for row in TASKS.values():
         a, b = row[BASE], row[CAPEX]
         # Which starts both solved is not printed: every number of them that fits gives one possible p.
-        found = [mcnemar(b - both, a - both) < 0.05 for both in range(max(0, a + b - STARTS), min(a, b) + 1)]
+        found = [
+            mcnemar(b - both, a - both) < 0.05
+            for both in range(max(0, a + b - STARTS), min(a, b) + 1)
+        ]
         surely += b > a and all(found)
         possibly += b > a and any(found)
     assert (surely, possibly) == (9, 12)
@@ -154,7 +207,9 @@ def test_memory_against_cleared_memory():
 
 
 def test_stated_confidence_is_too_high_in_every_bin_or_nearly():
-    assert round(0.94 - 0.70, 2) == 0.24  # ECE is at least |mean stated - share reached|, with equality when no bin errs the other way
+    assert (
+        round(0.94 - 0.70, 2) == 0.24
+    )  # ECE is at least |mean stated - share reached|, with equality when no bin errs the other way
 
 
 def test_the_printed_plan_is_cut_where_the_rule_cuts():
@@ -171,7 +226,9 @@ def test_student_averages():
         average = means[:, column].mean()
         assert can_round_to(average - 0.005, average + 0.005, value, 2)
         assert abs(average - value) < 0.006
-    five = means[:-1].mean(axis=0)  # the extended study leaves out PnPSinkToCounter: only then do its first points follow
+    five = means[:-1].mean(
+        axis=0
+    )  # the extended study leaves out PnPSinkToCounter: only then do its first points follow
     for column, value in ((4, 0.33), (5, 0.43), (2, 0.34), (3, 0.41)):
         assert can_round_to(five[column] - 0.005, five[column] + 0.005, value, 2)
     assert round((5 * 0.56 - 0.17) / 4, 2) == 0.66
@@ -183,9 +240,15 @@ def test_every_student_mean_and_deviation_can_come_from_three_seeds_of_fifty():
     for ddof in (0, 1):
         reachable = set()
         for nudge in itertools.product((-1e-9, 1e-9), repeat=2):  # a half rounds either way
-            found = np.column_stack([triples.mean(axis=1) + nudge[0], triples.std(axis=1, ddof=ddof) + nudge[1]])
+            found = np.column_stack(
+                [triples.mean(axis=1) + nudge[0], triples.std(axis=1, ddof=ddof) + nudge[1]]
+            )
             reachable |= {(int(m), int(s)) for m, s in np.round(100 * found)}
-        assert all((round(100 * m), round(100 * s)) in reachable for row in STUDENTS.values() for m, s in row)
+        assert all(
+            (round(100 * m), round(100 * s)) in reachable
+            for row in STUDENTS.values()
+            for m, s in row
+        )
 
 
 @pytest.mark.parametrize(
@@ -197,7 +260,10 @@ def test_every_student_mean_and_deviation_can_come_from_three_seeds_of_fifty():
     ],
 )
 def test_both_tasks_of_the_yam_from_each(base, ours, printed_base, printed_ours, digits):
-    for (first, second), (k_1, k_2), printed in ((base, (12, 6), printed_base), (ours, (20, 20), printed_ours)):
+    for (first, second), (k_1, k_2), printed in (
+        (base, (12, 6), printed_base),
+        (ours, (20, 20), printed_ours),
+    ):
         together = (k_1 * first + k_2 * second) / (k_1 + k_2)
         half = 0.5 * 10.0**-digits
         assert can_round_to(together - half, together + half, printed, digits)
@@ -207,9 +273,19 @@ def test_both_tasks_of_the_yam_from_each(base, ours, printed_base, printed_ours,
 def test_franka_trials():
     ours_dp, human_dp, ours_act, human_act = (4, 2, 2), (5, 0, 1), (3, 1, 0), (3, 0, 0)
     assert [sum(x) for x in (ours_dp, human_dp, ours_act, human_act)] == [8, 6, 4, 3]
-    assert sum(a >= b for a, b in zip((*ours_dp, *ours_act), (*human_dp, *human_act), strict=True)) == 5
+    assert (
+        sum(a >= b for a, b in zip((*ours_dp, *ours_act), (*human_dp, *human_act), strict=True))
+        == 5
+    )
 
 
 def test_durations_of_the_printed_strips():
-    for frames, seconds in [(239, 11.9), (212, 10.6), (270, 13.5), (178, 8.9), (146, 7.3), (133, 6.7)]:
+    for frames, seconds in [
+        (239, 11.9),
+        (212, 10.6),
+        (270, 13.5),
+        (178, 8.9),
+        (146, 7.3),
+        (133, 6.7),
+    ]:
         assert can_round_to(frames / 20, frames / 20, seconds, 1)

@@ -18,7 +18,21 @@ STEPS = {"actions": np.zeros((2, 12))}
 
 
 def _record(index: int, position: int, success: bool = False) -> dict:
-    record = EpisodeRecord("kitchen", "CloseFridge", "capex", index, 0, "script", success, 2, 1, None, "Close it.", 500, ())
+    record = EpisodeRecord(
+        "kitchen",
+        "CloseFridge",
+        "capex",
+        index,
+        0,
+        "script",
+        success,
+        2,
+        1,
+        None,
+        "Close it.",
+        500,
+        (),
+    )
     return record.as_json() | {"position": position}
 
 
@@ -27,7 +41,9 @@ def test_a_run_is_loaded_in_the_order_in_which_it_ran(tmp_path):
     chain.commit(7, _record(7, 0, True), {"episode_s": 2.5}, STEPS)
     chain.commit(2, _record(2, 1), {"episode_s": 1.5}, STEPS)
     for _ in range(11):
-        chain.begin(3).commit_invalid({"start": {"index": 3, "seed": 0}, "error": "the server failed"}, {}, STEPS)
+        chain.begin(3).commit_invalid(
+            {"start": {"index": 3, "seed": 0}, "error": "the server failed"}, {}, STEPS
+        )
     run = capex.load_run(tmp_path / "run")
     assert run.manifest["settings"] == {"tau": 0.5}
     assert [(e.index, e.position, e.seconds) for e in run.episodes] == [(7, 0, 2.5), (2, 1, 1.5)]

@@ -41,7 +41,11 @@ def test_wilson_at_the_ends():
 
 def brute_auroc(scores, labels):
     pairs = [
-        (a > b) + 0.5 * (a == b) for a, y in zip(scores, labels, strict=True) if y for b, z in zip(scores, labels, strict=True) if not z
+        (a > b) + 0.5 * (a == b)
+        for a, y in zip(scores, labels, strict=True)
+        if y
+        for b, z in zip(scores, labels, strict=True)
+        if not z
     ]
     return sum(pairs) / len(pairs)
 
@@ -62,8 +66,24 @@ def test_auroc_is_the_share_of_ordered_pairs_with_ties_half():
 
 def test_reliability_bins_by_hand():
     rows = reliability([0.0, 0.05, 0.1, 0.3, 0.95, 1.0], [0, 1, 1, 0, 1, 1])
-    assert [row.count for row in rows] == [2, 1, 0, 1, 0, 0, 0, 0, 0, 2]  # an edge belongs to the bin above it, 1 to the last
-    assert (rows[0].low, rows[0].high, rows[0].predicted, rows[0].reached) == (0.0, 0.1, pytest.approx(0.025), 0.5)
+    assert [row.count for row in rows] == [
+        2,
+        1,
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+        2,
+    ]  # an edge belongs to the bin above it, 1 to the last
+    assert (rows[0].low, rows[0].high, rows[0].predicted, rows[0].reached) == (
+        0.0,
+        0.1,
+        pytest.approx(0.025),
+        0.5,
+    )
     assert rows[9].predicted == pytest.approx(0.975)
     assert math.isnan(rows[5].predicted)
     assert [row.count for row in reliability(np.arange(101) / 100, np.ones(101))] == [10] * 9 + [11]
@@ -128,7 +148,9 @@ def test_sign_test_leaves_equal_pairs_out():
 
 
 def test_fisher_gives_the_examples_of_rs_manual():
-    assert fisher(3, 4, 1, 4) == pytest.approx(0.4857, abs=5e-5)  # ?fisher.test, TeaTasting, two-sided
+    assert fisher(3, 4, 1, 4) == pytest.approx(
+        0.4857, abs=5e-5
+    )  # ?fisher.test, TeaTasting, two-sided
     assert fisher(2, 17, 10, 13) == pytest.approx(0.0005367, abs=5e-8)  # ?fisher.test, Convictions
     assert fisher(0, 0, 3, 5) == 1.0
     with pytest.raises(ValueError, match="3 successes of 2"):
@@ -136,8 +158,21 @@ def test_fisher_gives_the_examples_of_rs_manual():
 
 
 # ?mantelhaen.test, Rabbits: (cured, died) at once and after 1.5 hours, by penicillin level
-PENICILLIN = [((0, 6), (0, 5)), ((3, 3), (0, 6)), ((6, 0), (2, 4)), ((5, 1), (6, 0)), ((2, 0), (5, 0))]
-BERKELEY = [(512, 825, 89, 108), (353, 560, 17, 25), (120, 325, 202, 593), (138, 417, 131, 375), (53, 191, 94, 393), (22, 373, 24, 341)]
+PENICILLIN = [
+    ((0, 6), (0, 5)),
+    ((3, 3), (0, 6)),
+    ((6, 0), (2, 4)),
+    ((5, 1), (6, 0)),
+    ((2, 0), (5, 0)),
+]
+BERKELEY = [
+    (512, 825, 89, 108),
+    (353, 560, 17, 25),
+    (120, 325, 202, 593),
+    (138, 417, 131, 375),
+    (53, 191, 94, 393),
+    (22, 373, 24, 341),
+]
 
 
 def test_cochran_mantel_haenszel_gives_the_examples_of_rs_manual():
@@ -146,7 +181,11 @@ def test_cochran_mantel_haenszel_gives_the_examples_of_rs_manual():
     assert (round(with_correction.statistic, 4), round(with_correction.p, 5)) == (3.9286, 0.04747)
     # ?UCBAdmissions: admitted of all, men against women, by department
     berkeley = cochran_mantel_haenszel(BERKELEY, correction=True)
-    assert (round(berkeley.statistic, 4), round(berkeley.p, 4), round(berkeley.odds_ratio, 7)) == (1.4269, 0.2323, 0.9046968)
+    assert (round(berkeley.statistic, 4), round(berkeley.p, 4), round(berkeley.odds_ratio, 7)) == (
+        1.4269,
+        0.2323,
+        0.9046968,
+    )
 
 
 def test_cochran_mantel_haenszel_by_its_formula_and_where_nothing_tells():
@@ -193,7 +232,11 @@ def test_bootstrap_is_scipys_percentile_bootstrap():
 
 def test_bootstrap_draws_within_strata_and_is_infinite_without_successes():
     # Within strata that are alike inside, nothing varies; drawn over all, it does.
-    amounts, solved, tasks = [1.0] * 10 + [5.0] * 10, [True] * 10 + [False] * 10, ["a"] * 10 + ["b"] * 10
+    amounts, solved, tasks = (
+        [1.0] * 10 + [5.0] * 10,
+        [True] * 10 + [False] * 10,
+        ["a"] * 10 + ["b"] * 10,
+    )
     assert per_success_interval(amounts, solved, tasks) == (6.0, 6.0)
     low, high = per_success_interval(amounts, solved)
     assert low < 6.0 < high
@@ -202,6 +245,8 @@ def test_bootstrap_draws_within_strata_and_is_infinite_without_successes():
     assert low < 10.0
     assert high == math.inf
     assert per_success_interval([1.0, None], [True, True]) is None
-    assert per_success_interval(amounts, solved, seed=1) == per_success_interval(amounts, solved, seed=1)
+    assert per_success_interval(amounts, solved, seed=1) == per_success_interval(
+        amounts, solved, seed=1
+    )
     with pytest.raises(ValueError, match="2 amounts for 1 attempts"):
         per_success_interval([1.0, 2.0], [True])

@@ -42,7 +42,11 @@ def test_a_record_that_cannot_be_written_leaves_no_episode(tmp_path):
 
 def test_a_chain_has_one_owner_at_a_time(tmp_path):
     chain = Chain(tmp_path / "chain")
-    with chain.owned(), pytest.raises(CapexError, match="being written by another process"), chain.owned():
+    with (
+        chain.owned(),
+        pytest.raises(CapexError, match="being written by another process"),
+        chain.owned(),
+    ):
         pass
     with chain.owned():
         pass
@@ -80,7 +84,9 @@ def test_the_manifest_says_what_bits_depend_on(tmp_path):
 def _write_for_ever(path: str) -> None:
     chain = Chain(__import__("pathlib").Path(path))
     for index in range(100_000):
-        chain.commit(index, {"index": index, "filler": "x" * 20_000}, {}, {"a": np.full(20_000, index)})
+        chain.commit(
+            index, {"index": index, "filler": "x" * 20_000}, {}, {"a": np.full(20_000, index)}
+        )
 
 
 def test_a_process_killed_at_any_moment_leaves_only_whole_episodes(tmp_path):

@@ -28,7 +28,14 @@ EPISODES = "chains/kitchen--TurnOnMicrowave--diffusion-1/episodes"
 def policy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("policy")
     pack = student_data.write(folder / "pack", task=TASK)
-    train(Job((pack,), make_settings("diffusion", student_data.SMALL["diffusion"]), 1, folder / "diffusion"))
+    train(
+        Job(
+            (pack,),
+            make_settings("diffusion", student_data.SMALL["diffusion"]),
+            1,
+            folder / "diffusion",
+        )
+    )
     return folder / "diffusion"
 
 
@@ -36,7 +43,11 @@ def policy(tmp_path_factory):
 def rolled(policy, tmp_path_factory):
     """Two starts, side by side in two processes."""
     run = tmp_path_factory.mktemp("rollouts") / "run"
-    done = list(evaluate(Rollouts(policy, TASK, (1000, 1001), run, parallel=2, device="cpu", horizon=HORIZON)))
+    done = list(
+        evaluate(
+            Rollouts(policy, TASK, (1000, 1001), run, parallel=2, device="cpu", horizon=HORIZON)
+        )
+    )
     assert sorted((r.index, r.steps) for r in done) == [(1000, HORIZON), (1001, HORIZON)]
     return run
 
@@ -44,7 +55,19 @@ def rolled(policy, tmp_path_factory):
 def test_a_rollout_depends_on_nothing_but_its_start(policy, rolled, tmp_path):
     """Alone in one process, after another start, it is the same to the last bit; what is there is not run again."""
     for starts in ((1001,), (1000, 1001)):
-        list(evaluate(Rollouts(policy, TASK, starts, tmp_path / "run", parallel=1, device="cpu", horizon=HORIZON)))
+        list(
+            evaluate(
+                Rollouts(
+                    policy,
+                    TASK,
+                    starts,
+                    tmp_path / "run",
+                    parallel=1,
+                    device="cpu",
+                    horizon=HORIZON,
+                )
+            )
+        )
     for index in ("1000", "1001"):
         one, two = (run / EPISODES / index for run in (rolled, tmp_path / "run"))
         assert (one / "record.json").read_bytes() == (two / "record.json").read_bytes()
@@ -57,7 +80,10 @@ def test_a_cut_off_evaluation_says_what_it_lacks(policy, rolled, tmp_path):
     shutil.copytree(rolled, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / EPISODES / "1001")
     report.write([tmp_path / "run"], tmp_path / "report", strips=0)
-    assert "diffusion-1 at TurnOnMicrowave: 1 of 2 starts" in read_json(tmp_path / "report" / "report.json")["notices"][0]
+    assert (
+        "diffusion-1 at TurnOnMicrowave: 1 of 2 starts"
+        in read_json(tmp_path / "report" / "report.json")["notices"][0]
+    )
 
 
 def test_the_records_are_episodes_that_report_and_film_read(rolled, tmp_path):
@@ -66,13 +92,17 @@ def test_the_records_are_episodes_that_report_and_film_read(rolled, tmp_path):
     assert record["student"]["policy"] == "diffusion"
     assert record["student"]["initialisation"] == "random"
     assert record["stand_in"]
-    assert chain_summary(rolled) == [("kitchen--TurnOnMicrowave--diffusion-1", "0/2", "0.00", "0.00 .. 0.66", "-")]
+    assert chain_summary(rolled) == [
+        ("kitchen--TurnOnMicrowave--diffusion-1", "0/2", "0.00", "0.00 .. 0.66", "-")
+    ]
     page = report.write([rolled], tmp_path / "report", strips=1).read_text()
     assert "Untrained" not in page
     table = (tmp_path / "report" / "tables" / "students.csv").read_text().splitlines()
     assert table[1].startswith("kitchen:TurnOnMicrowave,diffusion,random,1,test,5,1,0.0,,0,2,0.0")
     assert (tmp_path / "report" / "figures" / "students.png").stat().st_size > 5000
-    assert film.write_strip(rolled / EPISODES / "1000", tmp_path / "strip.png").stat().st_size > 5000
+    assert (
+        film.write_strip(rolled / EPISODES / "1000", tmp_path / "strip.png").stat().st_size > 5000
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,12 +116,22 @@ def test_the_records_are_episodes_that_report_and_film_read(rolled, tmp_path):
         ({"name": "kitchen:Fly"}, "Fly"),
         ({"arm": "../up"}, "letters and digits are right"),
         ({"seed": 1}, "holds rollouts with other evaluation_seed"),
-        ({"untrained": True, "arm": "diffusion-1"}, "holds rollouts with other .*untrained, weights"),
+        (
+            {"untrained": True, "arm": "diffusion-1"},
+            "holds rollouts with other .*untrained, weights",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_written(policy, rolled, changes, sentence):
     before = sorted(p.name for p in (rolled / "chains").iterdir())
-    asked = {"checkpoint": policy, "name": TASK, "starts": (1000,), "out": rolled, "device": "cpu", "horizon": HORIZON}
+    asked = {
+        "checkpoint": policy,
+        "name": TASK,
+        "starts": (1000,),
+        "out": rolled,
+        "device": "cpu",
+        "horizon": HORIZON,
+    }
     with pytest.raises(CapexError, match=sentence):
         list(evaluate(Rollouts(**asked | changes)))
     assert sorted(p.name for p in (rolled / "chains").iterdir()) == before

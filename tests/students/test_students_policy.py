@@ -67,7 +67,10 @@ def test_wrong_observations_are_refused_with_a_sentence(trained, pack):
     policy.reset()
     for change, sentence in (
         ({"images": {}}, "no image of camera 'left'"),
-        ({"images": {c: np.zeros((8, 8, 3), dtype=np.uint8) for c in student_data.CAMERAS}}, "image 'left' is 8x8x3"),
+        (
+            {"images": {c: np.zeros((8, 8, 3), dtype=np.uint8) for c in student_data.CAMERAS}},
+            "image 'left' is 8x8x3",
+        ),
         ({"state": [0.0] * 3}, "must be 9 finite numbers"),
         ({"state": {"eef_x": 0.0}}, "has no 'eef_y'"),
     ):
@@ -90,13 +93,22 @@ def test_a_served_policy_answers_as_the_object_does(trained, pack):
         link.request("GET", "/spec")
         assert json.loads(link.getresponse().read())["cameras"] == list(student_data.CAMERAS)
         images = {c: base64.b64encode(i.tobytes()).decode() for c, i in seen["images"].items()}
-        sent = json.dumps({"images": images, "state": seen["state"].tolist(), "instruction": seen["instruction"]})
+        sent = json.dumps(
+            {"images": images, "state": seen["state"].tolist(), "instruction": seen["instruction"]}
+        )
         assert post("/reset", '{"seed": 7}') == (200, {"ok": True})
         assert np.allclose(post("/act", sent)[1]["action"], wanted)
         packed = io.BytesIO()
-        np.savez(packed, state=seen["state"], instruction=seen["instruction"], **{f"image_{c}": i for c, i in seen["images"].items()})
+        np.savez(
+            packed,
+            state=seen["state"],
+            instruction=seen["instruction"],
+            **{f"image_{c}": i for c, i in seen["images"].items()},
+        )
         post("/reset", '{"seed": 7}')
-        assert np.allclose(post("/act", packed.getvalue(), "application/x-npz")[1]["action"], wanted)
+        assert np.allclose(
+            post("/act", packed.getvalue(), "application/x-npz")[1]["action"], wanted
+        )
         for path, body, sentence in (
             ("/act", "{", "the body is no JSON"),
             ("/act", "[]", "must be a JSON object"),
@@ -117,14 +129,18 @@ def test_a_served_policy_answers_as_the_object_does(trained, pack):
 def test_students_can_be_imported_after_a_picture_was_drawn():
     drawn = "from capex import worlds; env = worlds.make('kitchen:CloseFridge'); env.reset(worlds.Start('CloseFridge', 0)); env.observe()"
     script = f"{drawn}; import capex.students.policy; print(env.observe()['left'].shape)"
-    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert (out.returncode, out.stdout) == (0, "(512, 512, 3)\n"), out.stderr
 
 
 def npy(shape, dtype="|u1", body=b""):
     """An array's header, whatever follows it."""
     out = io.BytesIO()
-    np.lib.format.write_array_header_1_0(out, {"descr": dtype, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        out, {"descr": dtype, "fortran_order": False, "shape": shape}
+    )
     return out.getvalue() + body
 
 
@@ -158,10 +174,16 @@ def test_a_served_policy_answers_whatever_it_is_sent(trained, pack):
     many = bytes(100_000_000)
     bomb = archive(("image_left.npy", npy((len(many),), body=many)))
     assert len(bomb) < 200_000
-    sent = {"images": {c: base64.b64encode(i.tobytes()).decode() for c, i in seen["images"].items()}, "state": seen["state"].tolist()}
+    sent = {
+        "images": {c: base64.b64encode(i.tobytes()).decode() for c, i in seen["images"].items()},
+        "state": seen["state"].tolist(),
+    }
     whole = "a whole number from 0 to 9223372036854775807"
     cases = [
-        *(("/reset", json.dumps({"seed": odd}), whole) for odd in (-1, 2**63, 10**300, 1.5, 7.0, "7", True, None, [1], {"a": 1})),
+        *(
+            ("/reset", json.dumps({"seed": odd}), whole)
+            for odd in (-1, 2**63, 10**300, 1.5, 7.0, "7", True, None, [1], {"a": 1})
+        ),
         ("/reset", '{"seed": 1' + "0" * 5000 + "}", "the body is no JSON"),
         ("/reset", '{"seed": NaN}', whole),
         ("/reset", "[" * 100_000, "nested too deeply"),
@@ -181,9 +203,15 @@ def test_a_served_policy_answers_whatever_it_is_sent(trained, pack):
         (archive(("state.npy", npy((10**12,)))), "does not hold the array that it names"),
         (archive(("state.npy", npy((2**64, 0)))), "no .npz archive"),
         (archive(("state.npy", npy((-1,), body=b"1"))), "does not hold the array that it names"),
-        (archive(("state.npy", npy((1,), "|O", b"12345678"))), "does not hold the array that it names"),
+        (
+            archive(("state.npy", npy((1,), "|O", b"12345678"))),
+            "does not hold the array that it names",
+        ),
         (archive(("state.npy", b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 16)), "no .npz archive"),
-        (archive(("state.npy", npy((1,), body=b"1")), packing=zipfile.ZIP_LZMA), "packed in a way that numpy does not use"),
+        (
+            archive(("state.npy", npy((1,), body=b"1")), packing=zipfile.ZIP_LZMA),
+            "packed in a way that numpy does not use",
+        ),
         (archive(("state.npy", npy((1,), body=b"1")))[:-30], "no .npz archive"),
         (archive(), "no image of camera 'left'"),
         (savez(state=arrays["state"]), "no image of camera 'left'"),
@@ -216,17 +244,34 @@ def test_a_served_policy_answers_whatever_it_is_sent(trained, pack):
         assert link.sock is connection  # none of them dropped the connection
         post("/reset", '{"seed": 7}')
         assert np.allclose(post("/act", savez(**arrays), "application/x-npz")[1]["action"], wanted)
-        for name, value in (("Transfer-Encoding", "chunked"), ("Content-Length", "99999999999"), ("Content-Length", "many")):
+        for name, value in (
+            ("Transfer-Encoding", "chunked"),
+            ("Content-Length", "99999999999"),
+            ("Content-Length", "many"),
+        ):
             link.putrequest("POST", "/act")
             link.putheader(name, value)
             link.endheaders()
             reply = link.getresponse()
-            assert (reply.status, "its length must be given" in reply.read().decode()) == (413, True)
+            assert (reply.status, "its length must be given" in reply.read().decode()) == (
+                413,
+                True,
+            )
 
 
 @pytest.mark.parametrize("trained", ["diffusion"], indirect=True)
 def test_the_example_drives_a_world_with_a_served_policy(trained):
     with serve(load_policy(trained, "cpu")) as server:
-        command = [sys.executable, str(EXAMPLE), "kitchen:TurnOnMicrowave", "--start", "1000", "--port", str(server.port), "--steps", "3"]
+        command = [
+            sys.executable,
+            str(EXAMPLE),
+            "kitchen:TurnOnMicrowave",
+            "--start",
+            "1000",
+            "--port",
+            str(server.port),
+            "--steps",
+            "3",
+        ]
         out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "kitchen:TurnOnMicrowave start 1000: no success after 3 steps" in out

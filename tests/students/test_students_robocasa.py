@@ -60,7 +60,11 @@ def payload(trap: Path) -> dict[str, object]:
         elif name.startswith("cameras.0."):
             inner = name.removeprefix("cameras.0.")
             for k, camera in enumerate(cameras):
-                put(f"obs_encoder.obs_nets.{camera}_image.{theirs(inner)}", tensor.shape, float(k + 1))
+                put(
+                    f"obs_encoder.obs_nets.{camera}_image.{theirs(inner)}",
+                    tensor.shape,
+                    float(k + 1),
+                )
     weight = torch.arange(969.0).expand(512, 969)  # the columns tell where they came from
     state["model.cond_obs_emb.weight"] = weight
     state["model._dummy_variable"] = torch.zeros(0)
@@ -69,7 +73,12 @@ def payload(trap: Path) -> dict[str, object]:
         put(f"normalizer.params_dict.{key}.scale", torch.Size([size]), 2.0)
         put(f"normalizer.params_dict.{key}.offset", torch.Size([size]), 0.5)
     cfg = Node({"shape_meta": Node({"obs": Node({key: Node(None) for key in ORDER})})})
-    return {"cfg": cfg, "trap": Trap(trap), "state_dicts": {"model": {}, "ema_model": state}, "pickles": {"epoch": b"\x80\x04K\x01."}}
+    return {
+        "cfg": cfg,
+        "trap": Trap(trap),
+        "state_dicts": {"model": {}, "ema_model": state},
+        "pickles": {"epoch": b"\x80\x04K\x01."},
+    }
 
 
 def theirs(name: str) -> str:
@@ -101,7 +110,11 @@ def test_the_released_layout_fills_our_network_and_nothing_runs(released):
     net = shapes()
     missing, unexpected = net.load_state_dict(loaded.weights, strict=False, assign=True)
     assert (missing, unexpected) == (["instructions.weight"], [])
-    assert [float(net.cameras[k].backbone.conv1.weight.detach().mean()) for k in range(3)] == [2.0, 3.0, 1.0]  # the wrist comes first there
+    assert [float(net.cameras[k].backbone.conv1.weight.detach().mean()) for k in range(3)] == [
+        2.0,
+        3.0,
+        1.0,
+    ]  # the wrist comes first there
     columns = net.model.cond_obs_emb.weight[0].detach()
     assert [float(columns[k]) for k in (0, 64, 128, 192, 201)] == [64.0, 128.0, 0.0, 192.0, 201.0]
     assert loaded.normalizer.state.scale.tolist() == [2.0] * 9

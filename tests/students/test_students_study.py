@@ -53,7 +53,14 @@ def test_a_study_runs_what_is_missing_and_writes_its_table(folder):
     said = list(run_study(study, out))
     solved = "evaluated act-expert-s0-2 on kitchen:TurnOnMicrowave: 0 of {} starts solved"
     assert said == ["trained   kitchen--TurnOnMicrowave--expert--act--s0--2", solved.format(2)]
-    gone = out / "rollouts" / "chains" / "kitchen--TurnOnMicrowave--act-expert-s0-2" / "episodes" / "1001"
+    gone = (
+        out
+        / "rollouts"
+        / "chains"
+        / "kitchen--TurnOnMicrowave--act-expert-s0-2"
+        / "episodes"
+        / "1001"
+    )
     before = (gone / "record.json").read_bytes()
     shutil.rmtree(gone)
     assert list(run_study(study, out))[1:] == [solved.format(1)]
@@ -67,7 +74,9 @@ def test_a_study_runs_what_is_missing_and_writes_its_table(folder):
 
 
 def test_every_combination_is_planned_once_and_constant_rates_are_trained_once(folder):
-    text = FILE.replace("seeds = [0]", "seeds = [0, 1]\nuntrained = true").replace("budgets = [2]", "budgets = [4, 2]")
+    text = FILE.replace("seeds = [0]", "seeds = [0, 1]\nuntrained = true").replace(
+        "budgets = [2]", "budgets = [4, 2]"
+    )
     (folder / "study.toml").write_text(text + "[policies.slow]\npolicy = 'diffusion'\n")
     found = list(trials(load_study(folder / "study.toml"), folder / "out"))
     act = [t for t in found if t.job.labels["policy"] == "act"]
@@ -106,7 +115,9 @@ def test_a_slip_in_the_file_is_a_sentence(folder, old, new, sentence):
 
 def test_datasets_that_cannot_be_matched_are_refused_before_anything_is_written(folder):
     (folder / "study.toml").write_text(FILE.replace("1000:1002", "2:5"))
-    with pytest.raises(CapexError, match=r"1 of the rollouts' starts .* would be trained on \(first: 2\)"):
+    with pytest.raises(
+        CapexError, match=r"1 of the rollouts' starts .* would be trained on \(first: 2\)"
+    ):
         list(run_study(load_study(folder / "study.toml"), folder / "out"))
     (folder / "study.toml").write_text(FILE.replace("{task}-pilot", "nowhere"))
     with pytest.raises(CapexError, match="is no dataset"):
@@ -148,17 +159,25 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     found = cells(data)
     first, second = blocks(found)
     fridge, microwave = first.lines
-    assert (fridge.scores["pilot"].mean, fridge.scores["pilot"].deviation) == (0.5, pytest.approx(0.1414, abs=1e-3))
+    assert (fridge.scores["pilot"].mean, fridge.scores["pilot"].deviation) == (
+        0.5,
+        pytest.approx(0.1414, abs=1e-3),
+    )
     assert fridge.p["expert"] == pytest.approx(fisher(10, 20, 18, 20))
     assert microwave.p["expert"] == pytest.approx(1.0)
-    spread = 20 * 20 * 28 * 12 / (40**2 * 39) + 10 * 10 * 4 * 16 / (20**2 * 19)  # of the successes of one source, given their sum
+    spread = 20 * 20 * 28 * 12 / (40**2 * 39) + 10 * 10 * 4 * 16 / (
+        20**2 * 19
+    )  # of the successes of one source, given their sum
     assert first.across["expert"].statistic == pytest.approx((10 - 14 + 2 - 2) ** 2 / spread)
     assert (second.budget, second.across) == (50_000, {})
     points = curves([first, second])["act"]["pilot"]
     assert [(p.budget, p.mean) for p in points] == [(20_000, pytest.approx(0.35)), (50_000, 0.8)]
     text = students_table(found, group(data)[0]).markdown()
     assert "| act, 20,000 steps, initialisation: random |" in text
-    assert "| kitchen:CloseFridge (49) | 0.50 ± 0.14 (10/20) | 0.90 ± 0.00* (18/20) | 0.30 (3/10) | 0.014 |" in text
+    assert (
+        "| kitchen:CloseFridge (49) | 0.50 ± 0.14 (10/20) | 0.90 ± 0.00* (18/20) | 0.30 (3/10) | 0.014 |"
+        in text
+    )
     assert "Cochran-Mantel-Haenszel" in text
     assert students_section(data, group(data)[0])[0].text == []
     alone = open_run(tmp_path / "alone", {"command": "evaluate"})

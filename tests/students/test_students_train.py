@@ -34,8 +34,17 @@ def pack(tmp_path_factory):
 
 
 def job(pack, out, policy="act", steps=6, **changes):
-    settings = {k: changes.pop(k) for k in list(changes) if k in (*student_data.SMALL[policy], "still")}
-    return Job((pack,), make_settings(policy, student_data.SMALL[policy] | settings), steps, out, save_every=3, **changes)
+    settings = {
+        k: changes.pop(k) for k in list(changes) if k in (*student_data.SMALL[policy], "still")
+    }
+    return Job(
+        (pack,),
+        make_settings(policy, student_data.SMALL[policy] | settings),
+        steps,
+        out,
+        save_every=3,
+        **changes,
+    )
 
 
 class Killed(Exception):
@@ -61,7 +70,16 @@ def test_a_small_act_learns_five_demonstrations_by_heart(tmp_path):
         "schedule": "cosine",
         "warmup": 50,
     }
-    train(Job((pack,), make_settings("act", settings), 250, tmp_path / "act", save_every=250, keep=(5,)))
+    train(
+        Job(
+            (pack,),
+            make_settings("act", settings),
+            250,
+            tmp_path / "act",
+            save_every=250,
+            keep=(5,),
+        )
+    )
     rows = curves.read(tmp_path / "act" / "curve.csv")
     assert [row["step"] for row in rows] == [5, 100, 200, 250]
     assert rows[0]["l1"] > 10 * rows[-1]["l1"]
@@ -72,12 +90,16 @@ def test_a_small_act_learns_five_demonstrations_by_heart(tmp_path):
         policy.reset()
         for t in range(episode.begin, episode.end):
             images = dict(zip(shown.cameras, shown.images[0][t], strict=True))
-            action = policy.act({"images": images, "state": shown.states[t], "instruction": episode.instruction})
+            action = policy.act(
+                {"images": images, "state": shown.states[t], "instruction": episode.instruction}
+            )
             errors.append(np.abs(action - shown.actions[t]))
     spread = np.abs(shown.actions - shown.actions.mean(axis=0)).mean(axis=0)
     moving = spread > 0.01
     assert moving.sum() == 3  # two directions and the gripper
-    assert np.all(np.mean(errors, axis=0)[moving] < 0.15 * spread[moving])  # open loop, against always giving the mean action
+    assert np.all(
+        np.mean(errors, axis=0)[moving] < 0.15 * spread[moving]
+    )  # open loop, against always giving the mean action
     assert np.mean(errors) < 0.01
 
 
@@ -91,7 +113,9 @@ def test_a_killed_training_continues_to_the_same_weights(pack, tmp_path, policy)
         train(asked("killed"), kill_at(4))
     assert checkpoint.steps(tmp_path / "killed") == [2]
     train(asked("killed"))
-    whole, killed = (checkpoint.load_policy_files(tmp_path / name)[1] for name in ("whole", "killed"))
+    whole, killed = (
+        checkpoint.load_policy_files(tmp_path / name)[1] for name in ("whole", "killed")
+    )
     assert all(torch.equal(whole[name], killed[name]) for name in whole)
 
 
@@ -138,7 +162,12 @@ def test_a_copy_of_the_weights_in_another_type_trains_the_weights(pack, tmp_path
 
 def test_a_checkpoint_holds_no_pickle_and_tells_what_it_is(pack, tmp_path):
     place = train(job(pack, tmp_path / "act", steps=3))
-    assert sorted(p.name for p in place.iterdir()) == ["model.safetensors", "policy.json", "training.json", "training.safetensors"]
+    assert sorted(p.name for p in place.iterdir()) == [
+        "model.safetensors",
+        "policy.json",
+        "training.json",
+        "training.safetensors",
+    ]
     told = json.loads((place / "policy.json").read_text())
     assert told["initialisation"] == "random"
     assert told["training"]["episodes"] == 5
@@ -175,7 +204,9 @@ def test_bad_data_is_refused_with_a_sentence(tmp_path, changes, sentence):
 
 
 def test_datasets_that_differ_are_not_trained_together(tmp_path, pack):
-    order = student_data.write(tmp_path / "order", action_names=[*student_data.ACTION[6:], *student_data.ACTION[:6]])
+    order = student_data.write(
+        tmp_path / "order", action_names=[*student_data.ACTION[6:], *student_data.ACTION[:6]]
+    )
     size = student_data.write(tmp_path / "size", size=48)
     with pytest.raises(CapexError, match="has action_names gripper"):
         data.load([pack, order], window=8)
@@ -208,10 +239,17 @@ def test_frames_in_which_a_demonstrator_waits_can_be_left_out(tmp_path, on_devic
         actions[begin + 10 : begin + 20, 0], actions[begin + 10 : begin + 30, 6] = 0.0, 1.0
         states[begin : begin + 30, 0] = np.cumsum(actions[begin : begin + 30, 0]) * 0.05
         states[begin + 11 : begin + 30, 7] = 0.02  # the fingers close in one step
-    head = {"cameras": ["left"], "state_names": list(student_data.STATE), "action_names": list(student_data.ACTION), "fps": 20}
+    head = {
+        "cameras": ["left"],
+        "state_names": list(student_data.STATE),
+        "action_names": list(student_data.ACTION),
+        "fps": 20,
+    }
     for name, first in (("one", 0), ("two", 100)):
         frames = (np.full((1, 32, 32, 3), first + k, dtype=np.uint8) for k in range(60))
-        rows = [data.Episode(b, b + 30, "wait", "toy", "Go", first + b, certified=True) for b in (0, 30)]
+        rows = [
+            data.Episode(b, b + 30, "wait", "toy", "Go", first + b, certified=True) for b in (0, 30)
+        ]
         data.write_pack(tmp_path / name, head, frames, states, actions, rows)
     packs = [tmp_path / "one", tmp_path / "two"]
     moving = data.load(packs, window=8, drop_still=True)
@@ -225,7 +263,9 @@ def test_frames_in_which_a_demonstrator_waits_can_be_left_out(tmp_path, on_devic
         for step in range(4):
             batches.prepare(step)
             shown = batches.load(torch.tensor(step)).images[:, 0, 0, 0, 0]
-            seen = np.round((shown.numpy() - spec.normalizer.image.offset[0]) / spec.normalizer.image.scale[0]).astype(int)
+            seen = np.round(
+                (shown.numpy() - spec.normalizer.image.offset[0]) / spec.normalizer.image.scale[0]
+            ).astype(int)
             wanted = moving.rows[batches.order.rows(step, 1)[0]]
             assert seen.tolist() == [row if row < 60 else row + 40 for row in wanted]
     finally:
@@ -245,8 +285,19 @@ def test_quaternions_are_turned_to_one_side(pack):
 
 def test_settings_are_the_papers_and_any_can_be_changed():
     act, diffusion = ActSettings(), DiffusionSettings()
-    assert (act.chunk, act.latent, act.lr, act.schedule, act.batch) == (20, 32, 1e-5, "constant", 16)
-    assert (diffusion.horizon, diffusion.execute, diffusion.diffusion_steps, diffusion.warmup) == (10, 8, 100, 500)
+    assert (act.chunk, act.latent, act.lr, act.schedule, act.batch) == (
+        20,
+        32,
+        1e-5,
+        "constant",
+        16,
+    )
+    assert (diffusion.horizon, diffusion.execute, diffusion.diffusion_steps, diffusion.warmup) == (
+        10,
+        8,
+        100,
+        500,
+    )
     assert (diffusion.lr, diffusion.schedule, diffusion.batch) == (1e-4, "cosine", 16)
     assert make_settings("act", parse_changes(["lr=1e-4", "norm=frozen"])).lr == 1e-4
     with pytest.raises(UnknownName, match="learning_rate"):
@@ -267,7 +318,9 @@ def test_instructions_come_from_a_file_or_are_learned(pack, tmp_path):
     from capex.students import language
 
     language.write(tmp_path / "words.npz", {"go to the square": np.arange(8, dtype=np.float32)})
-    place = train(job(pack, tmp_path / "given", "diffusion", steps=3, instructions=tmp_path / "words.npz"))
+    place = train(
+        job(pack, tmp_path / "given", "diffusion", steps=3, instructions=tmp_path / "words.npz")
+    )
     spec, weights = checkpoint.load_policy_files(place)
     assert not spec.learned_language
     assert torch.equal(weights["instructions.weight"][0], torch.arange(8.0))
@@ -281,14 +334,20 @@ def test_fine_tuning_begins_from_a_policy_trained_on_several_datasets(pack, tmp_
     settings = make_settings("diffusion", student_data.SMALL["diffusion"])
     first = train(Job((pack, more), settings, 3, tmp_path / "first"))
     plain = make_settings("diffusion", {"batch": 4, "warmup": 2})  # sizes come from the checkpoint
-    tuned = train(Job((more,), plain, 1, tmp_path / "tuned", init=tmp_path / "first", task="toy:Stay"))
+    tuned = train(
+        Job((more,), plain, 1, tmp_path / "tuned", init=tmp_path / "first", task="toy:Stay")
+    )
     spec, weights = checkpoint.load_policy_files(tuned)
     assert spec.initialisation == "fine-tuned from a policy of ours (3 steps)"
     assert spec.settings.dim == 32
     begun = checkpoint.load_policy_files(first)[1]
     assert (weights["model.head.weight"] - begun["model.head.weight"]).abs().max() < 0.01
-    assert (weights["instructions.weight"][0] - begun["instructions.weight"][0]).abs().max() < 0.01  # it keeps what it knew
-    assert ["toy", "Go", 4, 0] in [list(s) for s in spec.training["starts"]]  # no start of the first training is new to it
+    assert (
+        weights["instructions.weight"][0] - begun["instructions.weight"][0]
+    ).abs().max() < 0.01  # it keeps what it knew
+    assert ["toy", "Go", 4, 0] in [
+        list(s) for s in spec.training["starts"]
+    ]  # no start of the first training is new to it
     with pytest.raises(CapexError, match="is a policy of kind diffusion"):
         train(job(pack, tmp_path / "wrong", "act", init=tmp_path / "first"))
     with pytest.raises(CapexError, match=r"setting dim is 64 and .* has 32"):
@@ -311,7 +370,9 @@ def test_fine_tuning_begins_from_a_policy_trained_on_several_datasets(pack, tmp_
     ],
 )
 def test_wrong_options_are_refused_with_a_sentence(pack, tmp_path, changes, sentence):
-    paths = {k: Path(v) if k in ("backbone", "instructions", "init") else v for k, v in changes.items()}
+    paths = {
+        k: Path(v) if k in ("backbone", "instructions", "init") else v for k, v in changes.items()
+    }
     with pytest.raises(CapexError, match=sentence):
         train(replace(job(pack, tmp_path / "out"), **paths))
     assert not (tmp_path / "out").exists()
@@ -325,7 +386,9 @@ def small_policy(pack, tmp_path_factory):
 
 def junk(folder, suffix):
     """Paths that hold nothing of use, by what is wrong with them."""
-    empty, noise, text, zipped = (folder / f"{name}{suffix}" for name in ("empty", "noise", "text", "zipped"))
+    empty, noise, text, zipped = (
+        folder / f"{name}{suffix}" for name in ("empty", "noise", "text", "zipped")
+    )
     empty.write_bytes(b"")
     noise.write_bytes(np.random.default_rng(0).bytes(3000))
     text.write_text('{"format": 1}')
@@ -333,7 +396,14 @@ def junk(folder, suffix):
         archive.writestr("archive/data.pkl", b"\x80\x04]." + bytes(1000))
         archive.writestr("embeddings.npy", b"\x93NUMPY\x01\x00")
     (folder / "folder").mkdir()
-    return {"missing": folder / "none", "empty": empty, "noise": noise, "text": text, "zipped": zipped, "folder": folder / "folder"}
+    return {
+        "missing": folder / "none",
+        "empty": empty,
+        "noise": noise,
+        "text": text,
+        "zipped": zipped,
+        "folder": folder / "folder",
+    }
 
 
 def wrong_tensors(folder):
@@ -349,9 +419,21 @@ def wrong_tensors(folder):
     save_file(strange, folder / "other.safetensors")
     (folder / "cut.safetensors").write_bytes((folder / "other.safetensors").read_bytes()[:-4])
     resnet = ResNet18("frozen", 16).state_dict()
-    save_file(resnet | {"conv1.weight": torch.full_like(resnet["conv1.weight"], torch.nan)}, folder / "nan.safetensors")
+    save_file(
+        resnet | {"conv1.weight": torch.full_like(resnet["conv1.weight"], torch.nan)},
+        folder / "nan.safetensors",
+    )
     return [
-        folder / n for n in ("other.pth", "list.pth", "numbered.pth", "code.pth", "other.safetensors", "cut.safetensors", "nan.safetensors")
+        folder / n
+        for n in (
+            "other.pth",
+            "list.pth",
+            "numbered.pth",
+            "code.pth",
+            "other.safetensors",
+            "cut.safetensors",
+            "nan.safetensors",
+        )
     ]
 
 
@@ -395,13 +477,22 @@ def test_instructions_of_junk_are_refused_with_a_sentence(pack, tmp_path, suffix
 def test_a_beginning_of_junk_is_refused_with_a_sentence(pack, tmp_path, trust):
     paths = [*junk(tmp_path, ".ckpt").values(), *wrong_tensors(tmp_path)]
     for number, states in enumerate(
-        ([], {"model": 3}, {"model": {"model.a": 1}}, {"ema_model": {"model.cond_obs_emb.weight": torch.zeros(2)}})
+        (
+            [],
+            {"model": 3},
+            {"model": {"model.a": 1}},
+            {"ema_model": {"model.cond_obs_emb.weight": torch.zeros(2)}},
+        )
     ):
         paths.append(tmp_path / f"{number}.ckpt")
         torch.save({"state_dicts": states}, paths[-1])
     for path in paths:
-        assert str(path) in refused(job(pack, tmp_path / "out", "diffusion", init=path, trust_pickle=trust))
-        assert str(path) in refused(job(pack, tmp_path / "out", "act", init=path, trust_pickle=trust))
+        assert str(path) in refused(
+            job(pack, tmp_path / "out", "diffusion", init=path, trust_pickle=trust)
+        )
+        assert str(path) in refused(
+            job(pack, tmp_path / "out", "act", init=path, trust_pickle=trust)
+        )
 
 
 DAMAGE = {  # of policy.json
@@ -420,7 +511,9 @@ DAMAGE = {  # of policy.json
     "unknown norm": lambda told: told | {"norm": "batch"},
     "training a list": lambda told: told | {"training": []},
     "starts numbers": lambda told: told | {"training": told["training"] | {"starts": [1]}},
-    "normaliser too short": lambda told: told | {"normalizer": told["normalizer"] | {"state": {"scale": [1], "offset": [0]}}},
+    "normaliser too short": lambda told: (
+        told | {"normalizer": told["normalizer"] | {"state": {"scale": [1], "offset": [0]}}}
+    ),
     "normaliser a number": lambda told: told | {"normalizer": {"state": 1}},
     "no normaliser": lambda told: {k: v for k, v in told.items() if k != "normalizer"},
 }
@@ -431,8 +524,12 @@ DAMAGE = {  # of policy.json
 def test_a_damaged_policy_is_refused_with_a_sentence(pack, small_policy, tmp_path, kind, damage):
     shutil.copytree(small_policy[kind], tmp_path / "policy")
     changed = DAMAGE[damage](json.loads((tmp_path / "policy" / "policy.json").read_text()))
-    (tmp_path / "policy" / "policy.json").write_text(changed if isinstance(changed, str) else json.dumps(changed))
-    assert str(tmp_path / "policy") in refused(job(pack, tmp_path / "out", kind, init=tmp_path / "policy"))
+    (tmp_path / "policy" / "policy.json").write_text(
+        changed if isinstance(changed, str) else json.dumps(changed)
+    )
+    assert str(tmp_path / "policy") in refused(
+        job(pack, tmp_path / "out", kind, init=tmp_path / "policy")
+    )
     with pytest.raises(CapexError, match=str(tmp_path)):
         load_policy(tmp_path / "policy", "cpu")
 
@@ -442,7 +539,10 @@ def test_weights_that_are_not_the_policys_are_refused_with_a_sentence(pack, smal
     place = tmp_path / "policy" / "model.safetensors"
     weights = load_file(place)
     for change, sentence in (
-        ({"action_head.weight": torch.zeros(2, 2)}, "'action_head.weight' is 2x2 in the file and 12x32 in the network"),
+        (
+            {"action_head.weight": torch.zeros(2, 2)},
+            "'action_head.weight' is 2x2 in the file and 12x32 in the network",
+        ),
         ({"more": torch.zeros(1)}, "'more' is 1 in the file and missing in the network"),
         ({"action_head.bias": torch.full((12,), torch.inf)}, "not finite"),
     ):
@@ -451,20 +551,37 @@ def test_weights_that_are_not_the_policys_are_refused_with_a_sentence(pack, smal
         with pytest.raises(CapexError, match=re.escape(sentence)):
             load_policy(tmp_path / "policy", "cpu")
     place.write_bytes(b"noise")
-    assert "cannot be read as .safetensors" in refused(job(pack, tmp_path / "out", init=tmp_path / "policy"))
+    assert "cannot be read as .safetensors" in refused(
+        job(pack, tmp_path / "out", init=tmp_path / "policy")
+    )
 
 
 def test_a_dataset_as_capex_exports_it_is_what_training_reads(tmp_path):
     run = demos.expert_run(tmp_path / "run", [0])
-    export_run(run, tmp_path / "dataset", pipeline=Pipeline((32, 32), ("left",)), filters=Filters(uncertified=True))
+    export_run(
+        run,
+        tmp_path / "dataset",
+        pipeline=Pipeline((32, 32), ("left",)),
+        filters=Filters(uncertified=True),
+    )
     with pytest.raises(CapexError, match="1 of 1 episodes have no certificate"):
         data.load([tmp_path / "dataset"], window=8)
     shown = data.load([tmp_path / "dataset"], window=8, uncertified=True)
     steps = read_steps(run / "chains" / f"kitchen--{demos.TASK}--expert" / "episodes" / "0000")
     assert np.allclose(shown.actions, steps["actions"])
     assert (shown.size, shown.cameras, shown.fps) == (32, ("left",), 20.0)
-    assert len(np.unique(shown.images[0].reshape(len(shown.states), -1), axis=0)) > 20  # the pictures are those of a moving arm
+    assert (
+        len(np.unique(shown.images[0].reshape(len(shown.states), -1), axis=0)) > 20
+    )  # the pictures are those of a moving arm
     episode = shown.episodes[0]
-    assert (episode.world, episode.task, episode.start, episode.source, episode.stand_in) == ("kitchen", demos.TASK, 0, "expert", True)
+    assert (episode.world, episode.task, episode.start, episode.source, episode.stand_in) == (
+        "kitchen",
+        demos.TASK,
+        0,
+        "expert",
+        True,
+    )
     assert "microwave" in episode.instruction
-    assert data.load([tmp_path / "dataset"], window=8, uncertified=True).images[0].filename  # a second time from the unpacked frames
+    assert (
+        data.load([tmp_path / "dataset"], window=8, uncertified=True).images[0].filename
+    )  # a second time from the unpacked frames

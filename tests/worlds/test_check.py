@@ -17,7 +17,18 @@ from capex.worlds import ArmCommand, CameraModel, Command, Contact, DepthImage, 
 from capex.worlds.contract import RULES, check
 from toy import Ball, Box, Toy, ToyEnv
 
-QUICK = {"spec", "starts", "reset", "success", "limits", "save", "replay", "images", "commands", "base"}
+QUICK = {
+    "spec",
+    "starts",
+    "reset",
+    "success",
+    "limits",
+    "save",
+    "replay",
+    "images",
+    "commands",
+    "base",
+}
 FIXED = Toy(mobile=False, depth=False, can_save=False, judge="operator")
 RIG = dataclasses.replace(FIXED, can_reset=False, real_time=True)
 
@@ -87,8 +98,14 @@ class Lenient(ToyEnv):
         if set(command.arms) != set(self.toy.arms):
             raise BadCommand("arms: one is missing")
         for name, arm in command.arms.items():
-            step = arm.step_m and tuple(np.clip(np.nan_to_num(np.resize(arm.step_m, 3)), -0.02, 0.02))
-            arms[name] = ArmCommand(step, tuple(np.clip(np.nan_to_num(np.resize(arm.step_rad, 3)), -0.1, 0.1)), arm.gripper)
+            step = arm.step_m and tuple(
+                np.clip(np.nan_to_num(np.resize(arm.step_m, 3)), -0.02, 0.02)
+            )
+            arms[name] = ArmCommand(
+                step,
+                tuple(np.clip(np.nan_to_num(np.resize(arm.step_rad, 3)), -0.1, 0.1)),
+                arm.gripper,
+            )
         return super().step(Command(arms, command.base_velocity))
 
 
@@ -175,7 +192,9 @@ class OneSize(ToyEnv):
 
 class FloatImages(ToyEnv):
     def observe(self, cameras=None, size=None):
-        return {name: image / np.float32(255) for name, image in super().observe(cameras, size).items()}
+        return {
+            name: image / np.float32(255) for name, image in super().observe(cameras, size).items()
+        }
 
 
 class SharedBuffer(ToyEnv):
@@ -195,14 +214,21 @@ class Flipped(ToyEnv):
     depth_flip = (1, 1)
 
     def observe(self, cameras=None, size=None):
-        return {name: self._flip(name, image, self.image_flip) for name, image in super().observe(cameras, size).items()}
+        return {
+            name: self._flip(name, image, self.image_flip)
+            for name, image in super().observe(cameras, size).items()
+        }
 
     def depth(self, camera, size=None):
         image = super().depth(camera, size)
         return DepthImage(self._flip(camera, image.depth_m, self.depth_flip), image.camera)
 
     def _flip(self, camera, image, flip):
-        return np.ascontiguousarray(image[:: flip[0], :: flip[1]]) if self._spec.camera(camera).kind == self.kind else image
+        return (
+            np.ascontiguousarray(image[:: flip[0], :: flip[1]])
+            if self._spec.camera(camera).kind == self.kind
+            else image
+        )
 
 
 class UpsideDown(Flipped):
@@ -226,19 +252,26 @@ class UpsideDownWithModel(UpsideDown):
 
     def camera_model(self, camera, size=None):
         model = super().camera_model(camera, size)
-        return CameraModel(model.intrinsics * [[1, 1, 1], [1, -1, 1], [1, 1, 1]], model.T_base_camera)
+        return CameraModel(
+            model.intrinsics * [[1, 1, 1], [1, -1, 1], [1, 1, 1]], model.T_base_camera
+        )
 
 
 class OtherFocal(ToyEnv):
     def camera_model(self, camera, size=None):
         model = super().camera_model(camera, size)
-        return CameraModel(model.intrinsics * [[2.5, 1, 1], [1, 2.5, 1], [1, 1, 1]], model.T_base_camera)
+        return CameraModel(
+            model.intrinsics * [[2.5, 1, 1], [1, 2.5, 1], [1, 1, 1]], model.T_base_camera
+        )
 
 
 class CameraInFloorFrame(ToyEnv):
     def camera_model(self, camera, size=None):
         model = super().camera_model(camera, size)
-        return CameraModel(model.intrinsics, Pose(np.add(model.T_base_camera.position_m, [0, 0, 0.5]), model.T_base_camera.rotation))
+        return CameraModel(
+            model.intrinsics,
+            Pose(np.add(model.T_base_camera.position_m, [0, 0, 0.5]), model.T_base_camera.rotation),
+        )
 
 
 class BufferDepth(ToyEnv):
@@ -252,7 +285,9 @@ class BufferDepth(ToyEnv):
 class NanDepth(ToyEnv):
     def depth(self, camera, size=None):
         image = super().depth(camera, size)
-        return DepthImage(np.where(image.depth_m > 3, np.float32(np.nan), image.depth_m), image.camera)
+        return DepthImage(
+            np.where(image.depth_m > 3, np.float32(np.nan), image.depth_m), image.camera
+        )
 
 
 class UnclaimedDepth(ToyEnv):
@@ -324,14 +359,23 @@ def test_the_toy_keeps_every_rule():
 
 
 def test_other_starts_keep_the_rules_too():
-    toy = Toy(arms=("left",), balls=(Ball("ball", (0.6, 0.2, 0.5)),), boxes=(Box("counter", (0.3, -1, 0), (1, 1, 0.4)),))
+    toy = Toy(
+        arms=("left",),
+        balls=(Ball("ball", (0.6, 0.2, 0.5)),),
+        boxes=(Box("counter", (0.3, -1, 0), (1, 1, 0.4)),),
+    )
     check(ToyEnv(toy), start=Start("reach", 7, seed=3), ticks=15).raise_if_failed()
 
 
 def test_a_fixed_robot_without_depth_saving_or_judge_passes():
     report = check(ToyEnv(FIXED), factory=functools.partial(ToyEnv, FIXED), ticks=10)
     report.raise_if_failed()
-    assert {f.rule for f in report.findings if f.status == "not claimed"} == {"success", "save", "depth", "base"}
+    assert {f.rule for f in report.findings if f.status == "not claimed"} == {
+        "success",
+        "save",
+        "depth",
+        "base",
+    }
 
 
 def test_a_real_rig_passes():
@@ -344,7 +388,10 @@ def test_a_real_rig_passes():
 
 def test_uncalibrated_cameras_are_not_claimed():
     report = check(ToyEnv(Toy(calibrated=False, depth=False)), rules=["images", "tip"])
-    assert [(f.rule, f.status) for f in report.findings] == [("images", "ok"), ("tip", "not claimed")]
+    assert [(f.rule, f.status) for f in report.findings] == [
+        ("images", "ok"),
+        ("tip", "not claimed"),
+    ]
 
 
 BROKEN = [
@@ -389,14 +436,20 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "world", "unavoidable"), BROKEN, ids=[world.__name__ for _, world, _ in BROKEN])
+@pytest.mark.parametrize(
+    ("rule", "world", "unavoidable"), BROKEN, ids=[world.__name__ for _, world, _ in BROKEN]
+)
 def test_a_broken_world_fails_its_rule_and_no_other(rule, world, unavoidable):
-    env = world(Toy(arms=("left",))) if rule in ("tip", "depth") else world()  # half the images to draw
+    env = (
+        world(Toy(arms=("left",))) if rule in ("tip", "depth") else world()
+    )  # half the images to draw
     assert set(failed(env, rules=[*QUICK, rule])) == {rule} | unavoidable
 
 
 def test_a_state_that_depends_on_the_process_is_found():
-    assert set(failed(OfThisProcess(), rules=["reset", "process"], factory=OfThisProcess)) == {"process"}
+    assert set(failed(OfThisProcess(), rules=["reset", "process"], factory=OfThisProcess)) == {
+        "process"
+    }
 
 
 def test_a_world_that_cannot_be_built_in_a_process_is_found():
@@ -414,8 +467,14 @@ def test_a_rule_that_raises_keeps_no_other_from_being_tried():
             raise RuntimeError("lens cap on [front]")
 
     report = check(Blind(), ticks=5, rules=["images", "commands"])
-    assert [(f.rule, f.status) for f in report.findings] == [("images", "failed"), ("commands", "ok")]
-    with pytest.raises(CapexError, match=r"toy:reach breaks 1 of 2 rules.*\n  images: raised RuntimeError: lens cap on"):
+    assert [(f.rule, f.status) for f in report.findings] == [
+        ("images", "failed"),
+        ("commands", "ok"),
+    ]
+    with pytest.raises(
+        CapexError,
+        match=r"toy:reach breaks 1 of 2 rules.*\n  images: raised RuntimeError: lens cap on",
+    ):
         report.raise_if_failed()
     console = Console(file=io.StringIO(), width=120)
     console.print(report)
@@ -428,12 +487,18 @@ def test_an_unknown_rule_is_refused_with_the_list():
 
 
 def step(env, arm="left", base=None, **fields):
-    env.step(Command({a: ArmCommand(**fields) if a == arm else ArmCommand() for a in env.toy.arms}, base))
+    env.step(
+        Command({a: ArmCommand(**fields) if a == arm else ArmCommand() for a in env.toy.arms}, base)
+    )
     return env.robot_state()
 
 
 def test_the_toy_stops_at_boxes_limits_and_walls():
-    toy = Toy(boxes=(Box("wall", (0.5, 0, 0), (0.6, 1, 2)),), limits=(Box("j6", (0, 0.3, 0), (1, 0.4, 1)),), walls_m=0.1)
+    toy = Toy(
+        boxes=(Box("wall", (0.5, 0, 0), (0.6, 1, 2)),),
+        limits=(Box("j6", (0, 0.3, 0), (1, 0.4, 1)),),
+        walls_m=0.1,
+    )
     env = ToyEnv(toy)
     for _ in range(5):
         robot = step(env, step_m=(0.03, 0.0, 0.0))
@@ -452,7 +517,9 @@ def test_the_toy_stops_at_boxes_limits_and_walls():
 
 
 def test_the_toy_grasps_carries_and_releases_a_ball():
-    toy = Toy(balls=(Ball("ball", (0.45, 0.2, 0.65)),), forearm=(Box("shelf", (0, 0, 0.72), (1, 1, 2)),))
+    toy = Toy(
+        balls=(Ball("ball", (0.45, 0.2, 0.65)),), forearm=(Box("shelf", (0, 0, 0.72), (1, 1, 2)),)
+    )
     env = ToyEnv(toy)
     for _ in range(10):
         robot = step(env, gripper=1.0)
@@ -461,7 +528,9 @@ def test_the_toy_grasps_carries_and_releases_a_ball():
     for _ in range(5):
         robot = step(env, step_m=(0.0, 0.0, 0.02), base=(0.0, 0.0, 0.5))
     assert robot.contacts == {Contact("left forearm", "shelf")}
-    np.testing.assert_allclose(env.ball_m("ball"), env.to_floor(robot.arms["left"].T_base_tip.position_m), atol=1e-9)
+    np.testing.assert_allclose(
+        env.ball_m("ball"), env.to_floor(robot.arms["left"].T_base_tip.position_m), atol=1e-9
+    )
     robot = step(env, gripper=-1.0)
     assert not robot.arms["left"].held
     with pytest.raises(StateMismatch):

@@ -34,7 +34,17 @@ def test_the_record_tells_the_episode(run):
     out, _ = run
     chain = find_run(out).chain("kitchen", "PickPlaceCounterToStove", "expert")
     record = read_json(chain.episode(0) / "record.json")
-    first = ["task", "arm", "start", "model", "success", "steps", "decisions", "requests", "cost_usd"]
+    first = [
+        "task",
+        "arm",
+        "start",
+        "model",
+        "success",
+        "steps",
+        "decisions",
+        "requests",
+        "cost_usd",
+    ]
     assert list(record)[: len(first)] == first
     assert record["decisions"] == len(record["turns"])
     assert record["cost_usd"] is None
@@ -94,7 +104,9 @@ def test_an_episode_becomes_a_strip_and_a_video(run, tmp_path):
         write_strip(tmp_path, tmp_path / "x.png")
 
 
-@pytest.mark.parametrize(("text", "indices"), [("0:3", [0, 1, 2]), ("7", [7]), ("4,1,4", [4, 1]), ("0:2,5", [0, 1, 5])])
+@pytest.mark.parametrize(
+    ("text", "indices"), [("0:3", [0, 1, 2]), ("7", [7]), ("4,1,4", [4, 1]), ("0:2,5", [0, 1, 5])]
+)
 def test_starts_are_read(text, indices):
     assert parse_starts(text) == indices
 

@@ -31,7 +31,11 @@ def test_gymnasiums_check_passes_without_a_warning():
 def test_a_step_is_the_kitchens_own():
     env = gymnasium.make("capex/TurnOnMicrowave-v0", size=(64, 48))
     observation, info = env.reset(seed=5, options={"start": 3})
-    assert info == {"success": False, "instruction": "Press the start button on the microwave.", "start": 3}
+    assert info == {
+        "success": False,
+        "instruction": "Press the start button on the microwave.",
+        "start": 3,
+    }
     assert observation["left"].shape == (48, 64, 3)
     ours = worlds.make("kitchen:TurnOnMicrowave")
     ours.reset(Start("TurnOnMicrowave", 3))

@@ -51,7 +51,16 @@ def _rollout(task: str, ticks: int) -> tuple[bytes, bytes]:
     env.reset(Start(task, 1))
     rng = np.random.Generator(np.random.PCG64(3))
     for _ in range(ticks):
-        env.apply(_arm(**{n: float(v) for n, v in zip(control.ACTION_NAMES[:7], rng.uniform(-0.6, 0.6, 7), strict=True)}))
+        env.apply(
+            _arm(
+                **{
+                    n: float(v)
+                    for n, v in zip(
+                        control.ACTION_NAMES[:7], rng.uniform(-0.6, 0.6, 7), strict=True
+                    )
+                }
+            )
+        )
     pixels = b"".join(image.tobytes() for image in env.observe().values())
     state = env.save_state().vector.tobytes()
     env.close()
@@ -111,7 +120,10 @@ def test_deltas_are_in_the_base_frame_whatever_its_heading(stove):
     world_before, base_before = stove.facts.data.site("tip").xpos.copy(), _tip(stove)
     for _ in range(10):
         stove.apply(_arm(eef_dx=0.4))
-    moved_base, moved_world = _tip(stove) - base_before, stove.facts.data.site("tip").xpos - world_before
+    moved_base, moved_world = (
+        _tip(stove) - base_before,
+        stove.facts.data.site("tip").xpos - world_before,
+    )
     assert moved_base[0] > 0.03
     assert abs(moved_base[1]) < 0.01
     assert np.allclose(yaw_matrix(yaw) @ moved_base, moved_world, atol=1e-3)
@@ -160,7 +172,10 @@ def test_joint_speeds_and_torques_stay_within_the_pandas_limits(stove):
         sign = 1.0 if (k // 10) % 2 else -1.0
         stove.apply(_arm(eef_dx=0.5 * sign, eef_dy=0.8 * sign, eef_rz=sign, eef_rx=0.5 * sign))
         fastest = np.maximum(fastest, np.abs(data.qvel[dofs]))
-        assert np.all(np.abs(data.actuator_force[[model.actuator(j).id for j in panda.JOINTS]]) <= panda.TORQUE_NM + 1e-9)
+        assert np.all(
+            np.abs(data.actuator_force[[model.actuator(j).id for j in panda.JOINTS]])
+            <= panda.TORQUE_NM + 1e-9
+        )
     assert np.all(fastest < 1.15 * panda.SPEED_RAD_S)
     assert fastest.max() > 0.5
 
@@ -222,7 +237,9 @@ def test_a_blow_up_is_detected_at_that_step_and_never_a_success(fridge, tmp_path
 def test_unknown_names_are_refused_with_the_closest_first(stove):
     with pytest.raises(UnknownName, match="there is no world 'kitchn'; valid: kitchen"):
         worlds.make("kitchn:CloseFridge")
-    with pytest.raises(UnknownName, match="there is no task 'CloseFreezer' in world 'kitchen'; valid: CloseFridge"):
+    with pytest.raises(
+        UnknownName, match="there is no task 'CloseFreezer' in world 'kitchen'; valid: CloseFridge"
+    ):
         worlds.make("kitchen:CloseFreezer")
     with pytest.raises(CapexError, match="names no task"):
         worlds.make("kitchen")
@@ -251,7 +268,10 @@ def test_shadows_are_off_by_default_and_a_flag_brings_them():
     [
         ("import os; os.environ['MUJOCO_GL'] = 'vulkan'", "MUJOCO_GL is 'vulkan'; valid: egl"),
         # A machine without GL libraries: every backend fails to import.
-        ("import sys; sys.modules['mujoco.egl'] = sys.modules['mujoco.osmesa'] = None", "apt-get install libegl1 libgl1"),
+        (
+            "import sys; sys.modules['mujoco.egl'] = sys.modules['mujoco.osmesa'] = None",
+            "apt-get install libegl1 libgl1",
+        ),
     ],
 )
 def test_without_gl_there_is_a_sentence_with_the_packages(code, words):
@@ -265,7 +285,11 @@ try:
     env.observe()
 except GLUnavailable as error:
     print(error)"""
-    environment = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
-    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")
+    }
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
+    )
     assert words in out.stdout
     assert "Traceback" not in out.stderr

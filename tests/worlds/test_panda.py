@@ -34,7 +34,9 @@ def test_the_model_has_the_pandas_limits_and_a_plausible_weight(stove):
     for i, joint in enumerate(panda.JOINTS):
         j = model.joint(joint)
         assert np.allclose(j.range, (panda.LOWER_RAD[i], panda.UPPER_RAD[i]))
-        assert np.allclose(model.actuator(joint).forcerange, (-panda.TORQUE_NM[i], panda.TORQUE_NM[i]))
+        assert np.allclose(
+            model.actuator(joint).forcerange, (-panda.TORQUE_NM[i], panda.TORQUE_NM[i])
+        )
         assert model.dof_armature[j.dofadr[0]] == ARM_ARMATURE[i]
     arm = sum(model.body(name).mass[0] for name in PARTS if name.startswith("link"))
     assert 16 < arm < 19  # the real arm weighs about 18 kg
@@ -43,8 +45,14 @@ def test_the_model_has_the_pandas_limits_and_a_plausible_weight(stove):
 @pytest.mark.parametrize(
     ("rotation", "points"),
     [
-        (DOWN, [(0.45, y, 0.90 + h - MOUNT_HEIGHT_M) for y in (-0.35, 0, 0.35) for h in (0.03, 0.15)]),  # food on the counter, carrying
-        (FORWARD, [(x, y, 1.16 - MOUNT_HEIGHT_M) for x in (0.4, 0.7) for y in (-0.2, 0, 0.2)]),  # the fridge door
+        (
+            DOWN,
+            [(0.45, y, 0.90 + h - MOUNT_HEIGHT_M) for y in (-0.35, 0, 0.35) for h in (0.03, 0.15)],
+        ),  # food on the counter, carrying
+        (
+            FORWARD,
+            [(x, y, 1.16 - MOUNT_HEIGHT_M) for x in (0.4, 0.7) for y in (-0.2, 0, 0.2)],
+        ),  # the fridge door
     ],
 )
 def test_every_approach_lies_inside_the_reach_maps(rotation, points):

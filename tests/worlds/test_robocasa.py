@@ -77,9 +77,13 @@ class Button(Fixture):
         self._slots = {0: {"lever": 0.0}}
 
     def update_state(self, env: Any) -> None:
-        left, right = (float(env.sim.data.get_joint_qpos(f"gripper0_right_finger_joint{i}")) for i in (1, 2))
+        left, right = (
+            float(env.sim.data.get_joint_qpos(f"gripper0_right_finger_joint{i}")) for i in (1, 2)
+        )
         self._slots = {0: {"lever": left - right}}
-        if env.timestep and left - right < 0.01 and not self._turned_on:  # before its first step a robosuite gripper stands closed
+        if (
+            env.timestep and left - right < 0.01 and not self._turned_on
+        ):  # before its first step a robosuite gripper stands closed
             self._turned_on, self._since = True, float(env.sim.data.time)
         self._steps_on += self._turned_on
 
@@ -102,19 +106,35 @@ class LatchedLift(Lift):  # registered with robosuite by its metaclass, as RoboC
             fixture.update_state(self)
 
     def _check_success(self) -> bool:
-        return self.fixtures["button"]._turned_on and self.fixtures["button"]._slots[0]["lever"] > 0.05
+        return (
+            self.fixtures["button"]._turned_on and self.fixtures["button"]._slots[0]["lever"] > 0.05
+        )
 
 
 def record(folder: Path) -> tuple[Path, list[np.ndarray]]:
     """Four short demonstrations in RoboCasa's layout, and their actions in the environment's order."""
     path = folder / "v1.0" / "target" / "atomic" / "TurnOnMicrowave" / "20250813" / "lerobot"
-    kwargs = {"robots": "PandaOmron", "controller_configs": MOBILE.controllers(robosuite), "control_freq": 20}
+    kwargs = {
+        "robots": "PandaOmron",
+        "controller_configs": MOBILE.controllers(robosuite),
+        "control_freq": 20,
+    }
     (path / "meta").mkdir(parents=True)
     (path / "extras").mkdir()
     (path / "data" / "chunk-000").mkdir(parents=True)
-    spans = {name: {"original_key": "action", "start": start, "end": end} for name, (start, end) in STORED.items()}
+    spans = {
+        name: {"original_key": "action", "start": start, "end": end}
+        for name, (start, end) in STORED.items()
+    }
     (path / "meta" / "modality.json").write_text(json.dumps({"action": spans}))
-    told = {"env_args": {"env_name": "LatchedLift", "type": 1, "env_version": "1.5.2", "env_kwargs": {"env_name": "LatchedLift", **kwargs}}}
+    told = {
+        "env_args": {
+            "env_name": "LatchedLift",
+            "type": 1,
+            "env_version": "1.5.2",
+            "env_kwargs": {"env_name": "LatchedLift", **kwargs},
+        }
+    }
     (path / "extras" / "dataset_meta.json").write_text(json.dumps(told))
     rng, taken = np.random.default_rng(5), []
     for episode, (layout, style) in enumerate(KITCHENS):
@@ -148,7 +168,15 @@ def make(dataset: Dataset, stepping: str = "fast") -> SuiteEnv:
     views = {"left": "frontview", "right": "agentview", "wrist": "robot0_eye_in_hand"}
     starts = Recorded(robosuite, dataset, 7, 7, views)
     workspace = ((0.2, -0.4, -0.1), (0.8, 0.4, 0.5))
-    return SuiteEnv("robocasa", TASKS["TurnOnMicrowave"], MOBILE, starts, workspace, stepping=stepping, sites=True)
+    return SuiteEnv(
+        "robocasa",
+        TASKS["TurnOnMicrowave"],
+        MOBILE,
+        starts,
+        workspace,
+        stepping=stepping,
+        sites=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +199,9 @@ def test_the_papers_tasks_and_horizons() -> None:
     assert worlds.tasks("robocasa") is TASKS
 
 
-def test_starts_are_the_demonstrations_in_the_papers_kitchen(recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv) -> None:
+def test_starts_are_the_demonstrations_in_the_papers_kitchen(
+    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv
+) -> None:
     dataset, _ = recorded
     assert dataset.episodes == (0, 1, 2, 3)
     assert env.spec.starts == 2
@@ -198,7 +228,9 @@ def test_starts_are_the_demonstrations_in_the_papers_kitchen(recorded: tuple[Dat
         env.reset(Start("TurnOnMicrowave", 2))
 
 
-def test_restoring_repeats_to_the_bit_and_the_fast_step_too(recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv) -> None:
+def test_restoring_repeats_to_the_bit_and_the_fast_step_too(
+    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv
+) -> None:
     dataset, actions = recorded
     ends = []
     for tried in (env, env, make(dataset, "original")):
@@ -234,7 +266,9 @@ def test_latches_are_saved_with_the_state(env: SuiteEnv) -> None:
     assert env.success()
 
 
-def test_a_flat_state_of_others_is_shown_or_refused(recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv) -> None:
+def test_a_flat_state_of_others_is_shown_or_refused(
+    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv
+) -> None:
     env.reset(Start("TurnOnMicrowave", 0))
     state = recorded[0].states(0)[3]
     env.show(state)
@@ -247,24 +281,35 @@ def test_orders_are_converted_by_name() -> None:
     actions = np.arange(24.0).reshape(2, 12)
     stored = actions[:, AS_STORED]
     assert np.array_equal(to_environment(stored, STORED), actions)
-    assert np.array_equal(to_environment(actions, ENVIRONMENT), actions)  # a dataset that was put up again arm first
+    assert np.array_equal(
+        to_environment(actions, ENVIRONMENT), actions
+    )  # a dataset that was put up again arm first
     with pytest.raises(CapexError, match="overlap or leave gaps"):
         to_environment(actions, STORED | {"gripper_close": (10, 11)})
     with pytest.raises(CapexError, match="made of"):
         to_environment(actions, {"base_motion": (0, 12)})
 
 
-def test_a_human_demonstration_becomes_an_episode(recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv, tmp_path: Path) -> None:
+def test_a_human_demonstration_becomes_an_episode(
+    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv, tmp_path: Path
+) -> None:
     dataset, actions = recorded
     assert np.allclose(read_human(dataset, 2).actions, actions[2])
     chain = open_run(tmp_path / "run", {}).chain("robocasa", "TurnOnMicrowave", "human")
     result = take_human(env, 1, chain)
     kept, steps = from_json(read_json(result.path / "record.json")), read_steps(result.path)
-    assert (kept.arm, kept.start, kept.success, kept.instruction) == ("human", 1, False, "Press the button (2).")
+    assert (kept.arm, kept.start, kept.success, kept.instruction) == (
+        "human",
+        1,
+        False,
+        "Press the button (2).",
+    )
     assert np.allclose(steps["actions"], actions[2])
     recorded_states = dataset.states(2)
     assert steps["states"].shape[0] == STEPS + 1
-    assert np.allclose(steps["states"][:STEPS, : recorded_states.shape[1]], recorded_states, atol=1e-12)
+    assert np.allclose(
+        steps["states"][:STEPS, : recorded_states.shape[1]], recorded_states, atol=1e-12
+    )
     with pytest.raises(CapexError, match="not recorded with a person"):
         take_human(worlds.make("robosuite:Lift"), 0, chain)  # type: ignore[arg-type]
 
@@ -281,7 +326,9 @@ def test_no_environment_reads_what_the_person_did() -> None:
                 if isinstance(node, ast.ImportFrom)
                 else []
             ):
-                importing.setdefault(name, set()).add(path.relative_to(Path(capex.__file__).parent).as_posix())
+                importing.setdefault(name, set()).add(
+                    path.relative_to(Path(capex.__file__).parent).as_posix()
+                )
     assert importing["capex.worlds.robocasa.human"] == {"human.py"}
     assert importing["capex.campaign.human"] == {"cli/human.py"}
 
@@ -295,7 +342,9 @@ def test_no_environment_reads_what_the_person_did() -> None:
         ("meta/modality.json", "{}", "names no action"),
     ],
 )
-def test_damaged_datasets_are_refused(name: str, content: str, sentence: str, tmp_path: Path) -> None:
+def test_damaged_datasets_are_refused(
+    name: str, content: str, sentence: str, tmp_path: Path
+) -> None:
     for folder in ("extras", "meta"):
         (tmp_path / folder).mkdir()
     (tmp_path / "extras" / "dataset_meta.json").write_text("{}")
@@ -309,10 +358,10 @@ def test_damaged_datasets_are_refused(name: str, content: str, sentence: str, tm
 
 def doctor(path: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT / "src")])}
-    code = (
-        "from capex.worlds.robocasa.needs import examine_needs\nfor n in examine_needs(): print(n.what, n.there, n.found, n.fix, sep='|')"
-    )
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+    code = "from capex.worlds.robocasa.needs import examine_needs\nfor n in examine_needs(): print(n.what, n.there, n.found, n.fix, sep='|')"
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> None:
@@ -331,7 +380,12 @@ def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> N
         "data/v1.0/target/atomic/CloseFridge/20250816/lerobot/extras/dataset_meta.json": "{}",
         **{
             f"robocasa/models/assets/{folder}/a": ""
-            for folder in ("textures", "generative_textures", "fixtures/microwaves", "objects/lightwheel")
+            for folder in (
+                "textures",
+                "generative_textures",
+                "fixtures/microwaves",
+                "objects/lightwheel",
+            )
         },
     }
     for name, content in files.items():
@@ -345,19 +399,31 @@ def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> N
 
 
 def test_the_doctors_lines_can_be_copied() -> None:
-    told = subprocess.run([sys.executable, "-m", "capex.cli", "doctor", "--world", "robocasa"], capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        [sys.executable, "-m", "capex.cli", "doctor", "--world", "robocasa"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert told.returncode == 1
-    assert "git clone https://github.com/robocasa/robocasa && pip install --no-deps -e robocasa" in told.stdout.splitlines()
+    assert (
+        "git clone https://github.com/robocasa/robocasa && pip install --no-deps -e robocasa"
+        in told.stdout.splitlines()
+    )
 
 
 def test_a_world_that_is_not_installed_says_so() -> None:
-    with pytest.raises(CapexError, match=r"needs the package 'robocasa'.*capex doctor --world robocasa"):
+    with pytest.raises(
+        CapexError, match=r"needs the package 'robocasa'.*capex doctor --world robocasa"
+    ):
         worlds.make("robocasa:CloseFridge")
 
 
 @pytest.fixture(scope="module")
 def checker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_robocasa_source", ROOT / "scripts" / "check_robocasa_source.py")
+    spec = importlib.util.spec_from_file_location(
+        "check_robocasa_source", ROOT / "scripts" / "check_robocasa_source.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -366,19 +432,29 @@ def checker() -> ModuleType:
     return module
 
 
-def test_the_source_check_finds_what_robosuite_has_and_what_it_lacks(checker: ModuleType, tmp_path: Path) -> None:
+def test_the_source_check_finds_what_robosuite_has_and_what_it_lacks(
+    checker: ModuleType, tmp_path: Path
+) -> None:
     """On the installed robosuite: all that is used of its controllers is there, and only what its source adds is missing."""
     installed = Path(robosuite.__file__).parents[1]
     source = checker.Source([installed])
     found = dict(checker.check_uses(source))
-    theirs = {line: fine for line, fine in found.items() if not line.startswith(("Kitchen.", "LegacyMobileBase"))}
+    theirs = {
+        line: fine
+        for line, fine in found.items()
+        if not line.startswith(("Kitchen.", "LegacyMobileBase"))
+    }
     assert len(theirs) > 25
     assert all(theirs.values()), [line for line, fine in theirs.items() if not fine]
     assert not found["LegacyMobileBaseJointVelocityController.set_goal(1 arguments)"]
     controller = tmp_path / "robosuite" / "osc.py"
     controller.parent.mkdir()
     text = (installed / "robosuite" / "controllers" / "parts" / "arm" / "osc.py").read_text()
-    controller.write_text(text.replace("def update_origin(self, origin_pos, origin_ori)", "def update_origin(self, origin)"))
+    controller.write_text(
+        text.replace(
+            "def update_origin(self, origin_pos, origin_ori)", "def update_origin(self, origin)"
+        )
+    )
     changed = dict(checker.check_uses(checker.Source([tmp_path])))
     assert not changed["OperationalSpaceController.update_origin(2 arguments)"]
     assert checker.main([tmp_path / "robosuite"]) == 2

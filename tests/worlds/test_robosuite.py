@@ -68,11 +68,18 @@ def tip_m(env: SuiteEnv) -> Array:
     return env.robot_state().arms["arm"].T_base_tip.position_m
 
 
-def hold(env: SuiteEnv, ticks: int, gripper: float = 0.0, base: tuple[float, float, float] | None = None) -> list[Array]:
+def hold(
+    env: SuiteEnv, ticks: int, gripper: float = 0.0, base: tuple[float, float, float] | None = None
+) -> list[Array]:
     return [env.step(Command({"arm": ArmCommand(gripper=gripper)}, base)) for _ in range(ticks)]
 
 
-def go(executor: Executor, position_m: Array | None, orientation: Orientation = "keep", gripper: Gripper = "keep") -> Outcome:
+def go(
+    executor: Executor,
+    position_m: Array | None,
+    orientation: Orientation = "keep",
+    gripper: Gripper = "keep",
+) -> Outcome:
     position = None if position_m is None else tuple(float(p) for p in position_m)
     return executor.execute([Waypoint({"arm": ArmTarget(position, orientation, gripper)})])[0]
 
@@ -85,7 +92,9 @@ def grasp(env: SuiteEnv) -> tuple[Executor, Array]:
     yaw = math.atan2(target.rotation[1, 0], target.rotation[0, 0])
     square = matrix_to_euler(yaw_matrix((yaw + math.pi / 4) % (math.pi / 2) - math.pi / 4) @ DOWN)
     for _ in range(4):
-        if not (above := go(executor, target.position_m + ABOVE_M, square)).report.endswith("shortened to 10 cm"):
+        if not (above := go(executor, target.position_m + ABOVE_M, square)).report.endswith(
+            "shortened to 10 cm"
+        ):
             break
     assert above.report == "reached"
     assert go(executor, target.position_m, gripper="close").status == "reached"
@@ -93,11 +102,15 @@ def grasp(env: SuiteEnv) -> tuple[Executor, Array]:
 
 
 def test_contract_of_the_mobile_robot(mobile: SuiteEnv) -> None:
-    check(mobile, factory=functools.partial(worlds.make, "robosuite:Lift"), ticks=6).raise_if_failed()
+    check(
+        mobile, factory=functools.partial(worlds.make, "robosuite:Lift"), ticks=6
+    ).raise_if_failed()
 
 
 def test_contract_of_the_fixed_robot(fixed: SuiteEnv) -> None:
-    check(fixed, ticks=6, rules=["spec", "limits", "save", "replay", "tip", "commands", "base"]).raise_if_failed()
+    check(
+        fixed, ticks=6, rules=["spec", "limits", "save", "replay", "tip", "commands", "base"]
+    ).raise_if_failed()
 
 
 @pytest.mark.parametrize("task", OTHERS)
@@ -160,7 +173,10 @@ def test_a_grasp_continues_from_a_saved_state(mobile: SuiteEnv) -> None:
         mobile.load_state(saved)
     assert np.array_equal(*ends)
     foreign = json.dumps(json.loads(saved.header) | {"start": 3})
-    for state in (dataclasses.replace(saved, header=foreign), dataclasses.replace(saved, vector=saved.vector[:-1])):
+    for state in (
+        dataclasses.replace(saved, header=foreign),
+        dataclasses.replace(saved, vector=saved.vector[:-1]),
+    ):
         with pytest.raises(StateMismatch):
             mobile.load_state(state)
 
@@ -202,7 +218,9 @@ def test_the_cube_is_located_where_it_is_seen(mobile: SuiteEnv) -> None:
         assert red.sum() > 100, camera
         v, u = (float(np.median(pixels)) for pixels in np.nonzero(red))
         u_expected, v_expected, _ = mobile.camera_model(camera).project(cube_m(mobile))
-        assert math.hypot(u - u_expected, v - v_expected) < 10  # the faces that are seen, not the middle
+        assert (
+            math.hypot(u - u_expected, v - v_expected) < 10
+        )  # the faces that are seen, not the middle
         found = Sight(mobile, (image.shape[1], image.shape[0])).locate(camera, u, v)
         assert not isinstance(found, str)
         assert np.linalg.norm(found - cube_m(mobile)) < 0.04
@@ -214,7 +232,9 @@ def test_the_model_file_stands_where_the_door_stands() -> None:
     given = worlds.model_file(env)
     assert given is not None
     door = next(b for b in ET.fromstring(given.xml).iter("body") if b.get("name") == "Door_main")
-    assert np.allclose([float(v) for v in (door.get("pos") or "").split()], env.truth.model.body("Door_main").pos)
+    assert np.allclose(
+        [float(v) for v in (door.get("pos") or "").split()], env.truth.model.body("Door_main").pos
+    )
     flat = env.save_state().vector[: given.state_size]
     assert np.array_equal(flat[1:], np.concatenate([env.truth.data.qpos, env.truth.data.qvel]))
     assert given.env_args["env_kwargs"]["robots"] == "PandaOmron"
@@ -247,6 +267,8 @@ def test_one_command_installs_it_beside_a_current_numpy(tmp_path: Path) -> None:
     assert needed[-len(ROBOSUITE_IMPORTS) :] == list(ROBOSUITE_IMPORTS)
     assert itself[-2:] == ["--no-deps", "robosuite==1.5.2"]
     assert not any("numpy" in part or "mink" in part for part in needed)
-    assert int(np.__version__.partition(".")[0]) >= 2  # where these tests run, it was installed this way
+    assert (
+        int(np.__version__.partition(".")[0]) >= 2
+    )  # where these tests run, it was installed this way
     with pytest.raises(UnknownName, match="valid: robosuite"):
         install_commands("lerobot")

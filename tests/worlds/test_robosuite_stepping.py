@@ -63,9 +63,13 @@ def test_a_grasp_and_a_push_end_in_the_same_bits() -> None:
     executor = Executor(fast, subscribers=[lambda tick: lifted.append(tick.action)])
     executor.execute(worlds.expert("robosuite")(fast, 0))
     assert fast.success()
-    executor.execute([Waypoint({"arm": ArmTarget(None, "keep", "release")})])  # let it fall, and strike it on its way
+    executor.execute(
+        [Waypoint({"arm": ArmTarget(None, "keep", "release")})]
+    )  # let it fall, and strike it on its way
     x, y, z = fast.truth.shape("cube_g0")[0].position_m
-    executor.execute([Waypoint({"arm": ArmTarget((float(x) + 0.04, float(y), float(z)), "keep", "close")})])
+    executor.execute(
+        [Waypoint({"arm": ArmTarget((float(x) + 0.04, float(y), float(z)), "keep", "close")})]
+    )
     for action in lifted:
         original.apply(action)
     assert np.array_equal(fast.save_state().vector, original.save_state().vector)
@@ -79,7 +83,13 @@ def test_a_controller_that_the_fast_step_does_not_know_is_named() -> None:
         robots="Panda",
         controller_configs={
             "type": "BASIC",
-            "body_parts": {"right": {"type": "JOINT_POSITION", "interpolation": None, "gripper": {"type": "GRIP"}}},
+            "body_parts": {
+                "right": {
+                    "type": "JOINT_POSITION",
+                    "interpolation": None,
+                    "gripper": {"type": "GRIP"},
+                }
+            },
         },
         use_camera_obs=False,
         has_offscreen_renderer=False,
@@ -104,14 +114,29 @@ def test_the_example_is_made_without_capex() -> None:
         name.partition(".")[0]
         for node in ast.walk(ast.parse(EXAMPLE.read_text()))
         for name in (
-            [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+            [a.name for a in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else []
         )
     }
-    assert imported <= {"__future__", "json", "sys", "pathlib", "typing", "numpy", "robosuite", "h5py"}
+    assert imported <= {
+        "__future__",
+        "json",
+        "sys",
+        "pathlib",
+        "typing",
+        "numpy",
+        "robosuite",
+        "h5py",
+    }
 
 
 @pytest.mark.parametrize("name", ["robosuite:Lift", "robosuite-panda:Stack"])
-def test_a_demonstration_succeeds_in_a_plain_environment_at_the_same_step(name: str, example: ModuleType, tmp_path: Path) -> None:
+def test_a_demonstration_succeeds_in_a_plain_environment_at_the_same_step(
+    name: str, example: ModuleType, tmp_path: Path
+) -> None:
     (result,) = run_expert(name, [2], tmp_path / "run")
     assert result.success
     assert example.replay(result.path) == result.steps

@@ -41,7 +41,12 @@ HORIZONS = {  # the paper's table, by family
         "OpenStandMixerHead": 450,
     },
     "Drawers and racks": {"OpenDrawer": 750, "SlideDishwasherRack": 450},
-    "Buttons, knobs, levers": {"TurnOffStove": 750, "TurnOnElectricKettle": 450, "TurnOnMicrowave": 450, "TurnOnSinkFaucet": 600},
+    "Buttons, knobs, levers": {
+        "TurnOffStove": 750,
+        "TurnOnElectricKettle": 450,
+        "TurnOnMicrowave": 450,
+        "TurnOnSinkFaucet": 600,
+    },
     "Navigation": {"NavigateKitchen": 450},
 }
 
@@ -104,19 +109,28 @@ WRONG = {  # task -> (start, the wrong roles)
 }
 
 
-def _misled(task: str, start: int, roles: dict[str, str], spots: dict[str, tuple[float, float, float]] | None = None) -> KitchenEnv:
+def _misled(
+    task: str,
+    start: int,
+    roles: dict[str, str],
+    spots: dict[str, tuple[float, float, float]] | None = None,
+) -> KitchenEnv:
     """The start with other roles: what the expert works is then the wrong fixture, while the rule still judges the right one."""
     right = made(task, start).situation
 
     def compose(draw: Draw, kitchen):
-        return dataclasses.replace(right, roles={**right.roles, **roles}, spots={**right.spots, **(spots or {})})
+        return dataclasses.replace(
+            right, roles={**right.roles, **roles}, spots={**right.spots, **(spots or {})}
+        )
 
     def success(facts: Facts) -> bool:
         judged = Facts(facts.model, facts.data, right.roles, right.spots)
         judged.latched = facts.latched and task != "TurnOnMicrowave"
         return BY_NAME[task].success(judged)
 
-    env = KitchenEnv("kitchen", dataclasses.replace(BY_NAME[task], compose=compose, success=success))
+    env = KitchenEnv(
+        "kitchen", dataclasses.replace(BY_NAME[task], compose=compose, success=success)
+    )
     env.reset(Start(task, start))
     return env
 
@@ -135,7 +149,11 @@ def test_working_the_wrong_fixture_is_no_success(task):
         if _worked(env):
             break
         for waypoint in expert.plan(env, plans):
-            if executor.execute([waypoint])[0].status not in ("reached", "base", "gripper") or _worked(env):
+            if executor.execute([waypoint])[0].status not in (
+                "reached",
+                "base",
+                "gripper",
+            ) or _worked(env):
                 break
     assert _worked(env)
     assert not env.success()
@@ -143,7 +161,9 @@ def test_working_the_wrong_fixture_is_no_success(task):
 
 
 def test_another_burner_turned_off_is_no_success():
-    env = next(e for e in (made("TurnOffStove", i) for i in range(20)) if len(e.situation.joints) == 2)
+    env = next(
+        e for e in (made("TurnOffStove", i) for i in range(20)) if len(e.situation.joints) == 2
+    )
     other = next(j for j in env.situation.joints if j != env.facts.role("part"))
     put(env, other, 0.0)
     wait(env, 5)
@@ -181,7 +201,10 @@ def test_standing_before_another_place_is_no_success():
     assert not env.success()
 
 
-@pytest.mark.parametrize(("task", "other"), [("CloseFridge", "toaster oven door"), ("CloseToasterOvenDoor", "fridge door")])
+@pytest.mark.parametrize(
+    ("task", "other"),
+    [("CloseFridge", "toaster oven door"), ("CloseToasterOvenDoor", "fridge door")],
+)
 def test_another_door_closed_is_no_success(task, other):
     env = made(task)
     put(env, other, 0.5)
@@ -191,9 +214,15 @@ def test_another_door_closed_is_no_success(task, other):
     assert not env.success()
 
 
-@pytest.mark.parametrize("task", ["PickPlaceCounterToStove", "PickPlaceSinkToCounter", "PickPlaceToasterToCounter"])
+@pytest.mark.parametrize(
+    "task", ["PickPlaceCounterToStove", "PickPlaceSinkToCounter", "PickPlaceToasterToCounter"]
+)
 def test_another_thing_in_the_container_is_no_success(task):
-    env = next(e for e in (made(task, i) for i in range(9)) if len(e.situation.things) > (3 if task.endswith("Stove") else 2))
+    env = next(
+        e
+        for e in (made(task, i) for i in range(9))
+        if len(e.situation.things) > (3 if task.endswith("Stove") else 2)
+    )
     other, container = env.situation.things[-1].name, env.facts.role("container")
     put(env, other, env.facts.position(container) + np.array([0, 0, 0.02]))
     wait(env, 10)
@@ -212,7 +241,13 @@ def test_things_and_parts_are_at_rest_at_a_start(task):
         before = {t.name: env.facts.position(t.name) for t in env.situation.things}
         joints = {j: env.facts.joint(j) for j in env.situation.joints}
         wait(env, 20)
-        assert max((float(np.linalg.norm(env.facts.position(n) - p)) for n, p in before.items()), default=0.0) < 0.004
+        assert (
+            max(
+                (float(np.linalg.norm(env.facts.position(n) - p)) for n, p in before.items()),
+                default=0.0,
+            )
+            < 0.004
+        )
         assert all(abs(env.facts.joint(j) - q) < 0.02 for j, q in joints.items())
     env.close()
 
@@ -222,7 +257,9 @@ def test_instructions_name_what_varies(task):
     """Nine starts give several instructions wherever something has to be chosen by reading."""
     one_thing = {"CloseFridge", "CloseToasterOvenDoor", "TurnOnMicrowave"}
     kitchen = plan_kitchen()
-    told = {BY_NAME[task].compose(Draw("kitchen", task, i, 0, 0), kitchen).instruction for i in range(9)}
+    told = {
+        BY_NAME[task].compose(Draw("kitchen", task, i, 0, 0), kitchen).instruction for i in range(9)
+    }
     assert (len(told) == 1) is (task in one_thing)
 
 
@@ -252,7 +289,9 @@ def test_starts_of_the_mixed_kitchen_can_be_built(task):
 # --- Parts move as their kind does.
 
 
-@pytest.mark.parametrize(("task", "part"), [("TurnOnElectricKettle", "switch"), ("OpenStandMixerHead", "head")])
+@pytest.mark.parametrize(
+    ("task", "part"), [("TurnOnElectricKettle", "switch"), ("OpenStandMixerHead", "head")]
+)
 def test_a_lever_and_a_head_snap_over_a_detent(task, part):
     env = made(task)
     joint = env.facts.role("part")
@@ -296,7 +335,10 @@ def test_a_knob_turns_when_pushed_off_centre_and_not_when_pushed_in_the_middle()
         (axis, (0, -10.0, 0), False),
         (env.facts.point(f"{knob} grip"), (0, -5.0, 0), True),
     ):
-        data.xfrc_applied[body, :3], data.xfrc_applied[body, 3:] = force, np.cross(at - data.xipos[body], force)
+        data.xfrc_applied[body, :3], data.xfrc_applied[body, 3:] = (
+            force,
+            np.cross(at - data.xipos[body], force),
+        )
         wait(env, 10)
         assert (abs(env.facts.joint(knob) - before) > 0.1) is turns
 
@@ -332,4 +374,6 @@ def test_burners_glow_and_water_runs_only_while_they_are_on():
     dry = sink.depth("left", (256, 256)).depth_m
     put(sink, sink.facts.role("part"), 0.6)
     assert (sink.depth("left", (256, 256)).depth_m < dry - 0.02).sum() > 20
-    assert {f"{burner} knob" for burner in KNOB_ORDER} <= {env.facts.model.joint(i).name for i in range(env.facts.model.njnt)}
+    assert {f"{burner} knob" for burner in KNOB_ORDER} <= {
+        env.facts.model.joint(i).name for i in range(env.facts.model.njnt)
+    }

@@ -1,7 +1,9 @@
-"""Sharing a processor core: of the episodes in a process one simulates at a time, and the others wait for their models.
+"""Sharing a processor core: of the episodes in a process one simulates at a time, and the others
+wait for their models.
 
-MuJoCo and Python keep one core busy, a model across the network keeps none. So an episode holds the core except while its model thinks;
-more cores are more processes. It also means that worlds need not be safe among threads: within a process they take turns.
+MuJoCo and Python keep one core busy, a model across the network keeps none. So an episode holds the
+core except while its model thinks; more cores are more processes. It also means that worlds need
+not be safe among threads: within a process they take turns.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from capex.models import AttemptObserver, Model, Reply, Request
 
 
 class Stopped(BaseException):
-    """The campaign stops at once; the episode is cut off. Not an error: nothing that handles errors may swallow it."""
+    """The campaign stops at once; the episode is cut off. Not an error: nothing that handles errors
+    may swallow it.
+    """
 
 
 @dataclass
@@ -36,9 +40,10 @@ class Core:
 
 @dataclass
 class Turn:
-    """One episode's use of a core. Its clock stands still while the episode queues for the core, and runs on by what the model took when
-    an answer comes from the log of a cut-off attempt: wall times, and what ends by them, depend neither on how many episodes share the
-    core nor on how often the episode was cut off.
+    """One episode's use of a core. Its clock stands still while the episode queues for the core,
+    and runs on by what the model took when an answer comes from the log of a cut-off attempt: wall
+    times, and what ends by them, depend neither on how many episodes share the core nor on how
+    often the episode was cut off.
     """
 
     core: Core
@@ -55,7 +60,9 @@ class Turn:
         self.core.give()
 
     def clock(self) -> float:
-        """Seconds, without those spent queueing and with those that replayed answers took when they were given."""
+        """Seconds, without those spent queueing and with those that replayed answers took when they
+        were given.
+        """
         return time.monotonic() - self.queued_s + self.replayed_s
 
     def replay(self, seconds: float) -> None:

@@ -1,4 +1,5 @@
-"""Campaigns of the privileged expert: demonstrations by someone who reads the simulator's truth, the stand-in for a human source.
+"""Campaigns of the privileged expert: demonstrations by someone who reads the simulator's truth,
+the stand-in for a human source.
 
 Its chains are named WORLD--TASK--expert, and their episodes are independent of each other.
 """
@@ -26,8 +27,12 @@ from capex.worlds import Env, Start
 EXPERT_DECISIONS = 30
 
 
-def run_expert(names: str, starts: Sequence[int], out: Path, *, parallel: int = 1, gl_backend: str = "") -> Iterator[EpisodeResult]:
-    """Run the expert on every task and start, yielding each episode as it is committed; finished ones are skipped."""
+def run_expert(
+    names: str, starts: Sequence[int], out: Path, *, parallel: int = 1, gl_backend: str = ""
+) -> Iterator[EpisodeResult]:
+    """Run the expert on every task and start, yielding each episode as it is committed; finished
+    ones are skipped.
+    """
     pairs = parse_names(names)
     if parallel < 1:
         raise CapexError(f"--parallel is {parallel}; it must be at least 1")
@@ -41,7 +46,9 @@ def run_expert(names: str, starts: Sequence[int], out: Path, *, parallel: int = 
         yield from _run_jobs(chains, starts, parallel)
 
 
-def _run_jobs(chains: Mapping[tuple[str, str], Chain], starts: Sequence[int], parallel: int) -> Iterator[EpisodeResult]:
+def _run_jobs(
+    chains: Mapping[tuple[str, str], Chain], starts: Sequence[int], parallel: int
+) -> Iterator[EpisodeResult]:
     jobs = []
     for (world, task), chain in chains.items():
         chain.sweep()
@@ -80,7 +87,9 @@ def _in_worker(world: str, task: str, index: int, chain: Chain) -> EpisodeResult
 
 
 def expert_episode(env: Env, index: int, chain: Chain) -> EpisodeResult:
-    """One episode of the expert, committed to its chain; a diverged simulation is kept apart as invalid."""
+    """One episode of the expert, committed to its chain; a diverged simulation is kept apart as
+    invalid.
+    """
     began = time.perf_counter()
     spec = env.spec
     start = Start(spec.task, index)
@@ -124,5 +133,9 @@ def expert_episode(env: Env, index: int, chain: Chain) -> EpisodeResult:
     seconds = time.perf_counter() - began
     timing = {"episode_s": seconds, "reset_s": reset_s, "unix_time": time.time()}
     writer = chain.begin(index)
-    path = (writer.commit_invalid if error else writer.commit)(record.as_json(), timing, recorder.steps)
-    return EpisodeResult(spec.world, spec.task, index, success, steps, len(turns), seconds, path, error or "")
+    path = (writer.commit_invalid if error else writer.commit)(
+        record.as_json(), timing, recorder.steps
+    )
+    return EpisodeResult(
+        spec.world, spec.task, index, success, steps, len(turns), seconds, path, error or ""
+    )

@@ -1,7 +1,9 @@
-"""Human demonstrations that a world's dataset holds, as chains of a run: what `capex export --paired` pairs with a demonstrator's.
+"""Human demonstrations that a world's dataset holds, as chains of a run: what `capex export
+--paired` pairs with a demonstrator's.
 
-An episode `WORLD--TASK--human` has the recorded actions and the recorded states, shown one after the other and not simulated; its success
-is the world's own check at any of them. No model sees any of it.
+An episode `WORLD--TASK--human` has the recorded actions and the recorded states, shown one after
+the other and not simulated; its success is the world's own check at any of them. No model sees any
+of it.
 """
 
 from __future__ import annotations
@@ -26,14 +28,22 @@ ARM = "human"
 WORLDS = ("robocasa",)
 
 
-def run_human(names: str, starts: Sequence[int], out: Path, *, gl_backend: str = "") -> Iterator[EpisodeResult]:
-    """Take the demonstrations of every task and start into a run, yielding each as it is committed; finished ones are skipped."""
+def run_human(
+    names: str, starts: Sequence[int], out: Path, *, gl_backend: str = ""
+) -> Iterator[EpisodeResult]:
+    """Take the demonstrations of every task and start into a run, yielding each as it is committed;
+    finished ones are skipped.
+    """
     pairs = parse_names(names)
     for world, _ in pairs:
         if world not in WORLDS:
-            raise CapexError(f"world '{world}' has no human demonstrations; those with some: {', '.join(WORLDS)}")
+            raise CapexError(
+                f"world '{world}' has no human demonstrations; those with some: {', '.join(WORLDS)}"
+            )
     made = [worlds.make(f"{world}:{task}") for world, task in pairs]  # before anything is written
-    run = open_run(out, {"command": "human", "worlds": sorted({world for world, _ in pairs})}, gl_backend)
+    run = open_run(
+        out, {"command": "human", "worlds": sorted({world for world, _ in pairs})}, gl_backend
+    )
     for env in made:
         assert isinstance(env, SuiteEnv)
         chain = run.chain(env.spec.world, env.spec.task, ARM)
@@ -72,5 +82,7 @@ def take_human(env: SuiteEnv, index: int, chain: Chain) -> EpisodeResult:
         end="success" if success else "recorded",
     )
     seconds = time.perf_counter() - began
-    path = chain.begin(index).commit(record.as_json(), {"episode_s": seconds, "unix_time": time.time()}, recorder.steps)
+    path = chain.begin(index).commit(
+        record.as_json(), {"episode_s": seconds, "unix_time": time.time()}, recorder.steps
+    )
     return EpisodeResult(spec.world, spec.task, index, success, record.steps, 0, seconds, path)

@@ -1,6 +1,8 @@
-"""The ledger: what every attempt cost, and budgets that hold because the worst case of a request is reserved before it is sent.
+"""The ledger: what every attempt cost, and budgets that hold because the worst case of a request is
+reserved before it is sent.
 
-One `Ledger` watches the attempts of one episode and enters them in the campaign's spend.jsonl (`capex.run.spend`).
+One `Ledger` watches the attempts of one episode and enters them in the campaign's spend.jsonl
+(`capex.run.spend`).
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not (limit := _exact(self.limit)).is_finite() or limit < 0:
-            raise CapexError(f"a budget of {self.limit} dollars is no limit; give a number of at least 0")
+            raise CapexError(
+                f"a budget of {self.limit} dollars is no limit; give a number of at least 0"
+            )
 
     def check(self, spent: Decimal, asked: Decimal) -> None:
         """Raise BudgetExceeded when `asked` more would exceed the limit."""
@@ -38,20 +42,25 @@ class Budget:
 
 
 def budgets_for(model: str, price: Price | None, budgets: Sequence[Budget]) -> tuple[Budget, ...]:
-    """The budgets that can hold for a model: without a price, default ones fall away and typed ones are refused."""
+    """The budgets that can hold for a model: without a price, default ones fall away and typed ones
+    are refused.
+    """
     if price is not None:
         return tuple(budgets)
     for budget in budgets:
         if budget.typed:
             raise CapexError(
-                f"a budget of {dollars(_exact(budget.limit))} per {budget.scope} cannot hold for {model}, which has no price; "
-                "give its price in a file like the package's prices.toml, or limit decisions or wall time instead"
+                f"a budget of {dollars(_exact(budget.limit))} per {budget.scope} cannot hold for"
+                f" {model}, which has no price; give its price in a file like the package's"
+                " prices.toml, or limit decisions or wall time instead"
             )
     return ()
 
 
 def attempt_cost(attempt: Attempt, price: Price | None) -> Decimal | None:
-    """Dollars that an attempt cost; None when it was or may have been billed and its usage or price is not known."""
+    """Dollars that an attempt cost; None when it was or may have been billed and its usage or price
+    is not known.
+    """
     return Decimal(0) if attempt.billed == "no" else cost(attempt.usage, price)
 
 
@@ -70,7 +79,9 @@ class Totals:
     @property
     def cost_usd(self) -> Decimal | None:
         """The cost of all attempts; None as soon as that of one is not known."""
-        return None if self.unpriced or self.missing_usage or self.unknown_billing else self.known_usd
+        return (
+            None if self.unpriced or self.missing_usage or self.unknown_billing else self.known_usd
+        )
 
     def add(self, attempt: Attempt, price: Price | None) -> Totals:
         """The totals with one more attempt."""
@@ -88,8 +99,13 @@ class Totals:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For a record: cost_usd is a number, or null when it is not known; the known part stands beside it."""
-        counts = {name: getattr(self, name) for name in ("requests", "attempts", "missing_usage", "unknown_billing")}
+        """For a record: cost_usd is a number, or null when it is not known; the known part stands
+        beside it.
+        """
+        counts = {
+            name: getattr(self, name)
+            for name in ("requests", "attempts", "missing_usage", "unknown_billing")
+        }
         whole, known = self.cost_usd, None if self.unpriced else self.known_usd
         return {
             **counts,
@@ -100,27 +116,41 @@ class Totals:
 
 
 class Spending(Protocol):
-    """Where reservations and settlements go: the campaign's `Spend`, or a desk on another machine that writes it."""
+    """Where reservations and settlements go: the campaign's `Spend`, or a desk on another machine
+    that writes it.
+    """
 
-    def reserve(self, usd: Decimal | None, *, limit: Decimal | None = None, labels: Mapping[str, str | int] | None = None) -> str:
+    def reserve(
+        self,
+        usd: Decimal | None,
+        *,
+        limit: Decimal | None = None,
+        labels: Mapping[str, str | int] | None = None,
+    ) -> str:
         """Set aside the worst case of an attempt; refuse when that would exceed the limit."""
 
-    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False) -> None:
+    def settle(
+        self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False
+    ) -> None:
         """Replace a reservation with the actual cost."""
 
 
 @dataclass
 class Ledger:
-    """Watches the attempts of one episode: reserves before each send, settles after it, and keeps the totals.
+    """Watches the attempts of one episode: reserves before each send, settles after it, and keeps
+    the totals.
 
-    `budgets` are those that hold for the model (`budgets_for`). A campaign's dollar budget needs the campaign's `spend`. A cost that is
-    not known counts at its worst case against the budgets, and as unknown in the totals.
+    `budgets` are those that hold for the model (`budgets_for`). A campaign's dollar budget needs
+    the campaign's `spend`. A cost that is not known counts at its worst case against the budgets,
+    and as unknown in the totals.
     """
 
     price: Price | None
     budgets: Sequence[Budget] = ()
     spend: Spending | None = None
-    labels: Mapping[str, str | int] = field(default_factory=dict)  # chain and episode, written with each reservation
+    labels: Mapping[str, str | int] = field(
+        default_factory=dict
+    )  # chain and episode, written with each reservation
     totals: Totals = field(default=Totals(), init=False)
     overruns: int = field(default=0, init=False)  # attempts that cost more than their worst case
     _held: Decimal = field(default=Decimal(0), init=False)
@@ -135,7 +165,9 @@ class Ledger:
         self._campaign_limit = min(limits, default=None)
 
     def as_json(self) -> dict[str, Any]:
-        """The totals for a record, and what is held at its worst case because its cost is not known, if anything is."""
+        """The totals for a record, and what is held at its worst case because its cost is not
+        known, if anything is.
+        """
         return self.totals.as_json() | ({"held_usd": float(self._held)} if self._held else {})
 
     @property
@@ -159,7 +191,9 @@ class Ledger:
     def after(self, request: Request, number: int, attempt: Attempt) -> None:
         """Settle at the actual cost; where that is not known the worst case stays held."""
         if self._pending is None:
-            raise ValueError("an attempt ended that was not announced; call before() ahead of each send")
+            raise ValueError(
+                "an attempt ended that was not announced; call before() ahead of each send"
+            )
         (ticket, worst), self._pending = self._pending, None
         spent = attempt_cost(attempt, self.price)
         self.totals = self.totals.add(attempt, self.price)
@@ -171,7 +205,9 @@ class Ledger:
             self.spend.settle(ticket, spent, usage, reply=attempt.replied)
 
     def again(self, request: Request, number: int, attempt: Attempt) -> None:
-        """Count an attempt that was paid for before the episode was cut off; its reservation and settlement stand in the spend already."""
+        """Count an attempt that was paid for before the episode was cut off; its reservation and
+        settlement stand in the spend already.
+        """
         self.totals = self.totals.add(attempt, self.price)
         if attempt_cost(attempt, self.price) is None:
             self._held += worst_case(request, self.price) or 0

@@ -8,9 +8,11 @@
 | got no answer at all: the model is down | waits and tries the same start again, as often as it takes, in growing intervals |
 | got no answer for a reason that will not pass (a key, a quota) | stops, and the start stays open |
 
-After any error of the model the chain pauses before its next attempt; the intervals shrink back once an episode is finished.
+After any error of the model the chain pauses before its next attempt; the intervals shrink back
+once an episode is finished.
 
-A chain that stopped because its model calls no tool tries one start when it is continued, and stops again if that ends like the others.
+A chain that stopped because its model calls no tool tries one start when it is continued, and stops
+again if that ends like the others.
 """
 
 from __future__ import annotations
@@ -54,13 +56,18 @@ class Patience:
         """`ends`: how the chain's episodes so far ended."""
         self._pauses = pauses
         self.failures = 0  # of the model since the last finished episode
-        self._silent, self._spoke = 0, False  # episodes that ended in silence; whether one ever ended otherwise
+        self._silent, self._spoke = (
+            0,
+            False,
+        )  # episodes that ended in silence; whether one ever ended otherwise
         for end in ends:
             self._hear(end)
 
     @property
     def wary(self) -> bool:
-        """Whether the chain's model has never called a tool so far: then one attempt at a time is enough."""
+        """Whether the chain's model has never called a tool so far: then one attempt at a time is
+        enough.
+        """
         return self._silent >= SILENT_EPISODES and not self._spoke
 
     def _hear(self, end: str) -> None:
@@ -68,7 +75,9 @@ class Patience:
         self._spoke = self._spoke or end != "silent"
 
     def judge(self, outcome: Finished | Invalid, counted: int, *, paused: bool = False) -> Verdict:
-        """The next step; `counted` are the invalidated attempts at this start that count, this one included. A paused chain stays so."""
+        """The next step; `counted` are the invalidated attempts at this start that count, this one
+        included. A paused chain stays so.
+        """
         if isinstance(outcome, Finished):
             self.failures = 0
             self._hear(outcome.end)

@@ -1,7 +1,9 @@
-"""The settings of a campaign: what a user may say, by flag, in a TOML file or in Python, and what that resolves to.
+"""The settings of a campaign: what a user may say, by flag, in a TOML file or in Python, and what
+that resolves to.
 
-`Options` is the one list of names: the command line's flags, the keys of a config file and the keywords of `capex.collect` are its fields.
-None means that the user said nothing. `resolve` turns them into `Settings`; flags win over the file, the file over the defaults.
+`Options` is the one list of names: the command line's flags, the keys of a config file and the
+keywords of `capex.collect` are its fields. None means that the user said nothing. `resolve` turns
+them into `Settings`; flags win over the file, the file over the defaults.
 """
 
 from __future__ import annotations
@@ -41,61 +43,76 @@ class Options:
     arm: str | None = field(
         default=None,
         metadata=_about(
-            "Arms by name, several with commas; they share the starts, in the same order: capex (default), base, "
-            "capex-fresh, capex-stated.",
+            "Arms by name, several with commas; they share the starts, in the same order: capex"
+            " (default), base, capex-fresh, capex-stated.",
             "NAME[,NAME..]",
         ),
     )
     model: str | None = field(
         default=None,
         metadata=_about(
-            "pilot (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN, script:FILE.",
+            "pilot (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,"
+            " cassette:RUN, script:FILE.",
             "MODEL",
         ),
     )
-    starts: str | None = field(default=None, metadata=_about("Start indices: 0:20 (default), 7 or 1,4,9.", "0:20"))
+    starts: str | None = field(
+        default=None, metadata=_about("Start indices: 0:20 (default), 7 or 1,4,9.", "0:20")
+    )
     until_successes: int | None = field(
         default=None,
-        metadata=_about(
-            "Go on over further starts until each chain has this many successes.",
-            "N",
-        ),
+        metadata=_about("Go on over further starts until each chain has this many successes.", "N"),
     )
-    max_starts: int | None = field(default=None, metadata=_about("With --until-successes: give up on a chain after this many starts.", "N"))
-    seed: int | None = field(default=None, metadata=_about("Another seed gives other starts under the same indices (default 0).", "N"))
+    max_starts: int | None = field(
+        default=None,
+        metadata=_about("With --until-successes: give up on a chain after this many starts.", "N"),
+    )
+    seed: int | None = field(
+        default=None,
+        metadata=_about("Another seed gives other starts under the same indices (default 0).", "N"),
+    )
     episode_usd: float | None = field(
         default=None,
         metadata=_about(
-            "Dollars an episode may cost (default 25 where the model has a price).",
-            "X",
+            "Dollars an episode may cost (default 25 where the model has a price).", "X"
         ),
     )
     campaign_usd: float | None = field(
         default=None,
         metadata=_about(
-            "Dollars the whole run may cost, earlier commands included; raise it to continue a run that has reached it.",
+            "Dollars the whole run may cost, earlier commands included; raise it to continue a run"
+            " that has reached it.",
             "X",
         ),
     )
-    decisions: int | None = field(default=None, metadata=_about("Decisions an episode may take (default 80).", "N"))
+    decisions: int | None = field(
+        default=None, metadata=_about("Decisions an episode may take (default 80).", "N")
+    )
     silent_decisions: int | None = field(
         default=None,
         metadata=_about(
-            "Decisions in a row without a valid tool call after which an episode has failed (default 3; 0: never, as in the paper).",
+            "Decisions in a row without a valid tool call after which an episode has failed"
+            " (default 3; 0: never, as in the paper).",
             "N",
         ),
     )
     steps: int | None = field(
         default=None,
         metadata=_about(
-            "Control steps after which an episode ends, if fewer than the task's horizon.",
-            "N",
+            "Control steps after which an episode ends, if fewer than the task's horizon.", "N"
         ),
     )
-    episode_minutes: float | None = field(default=None, metadata=_about("Wall time after which an episode ends.", "X"))
-    campaign_hours: float | None = field(default=None, metadata=_about("Wall time after which this command begins no more episodes.", "X"))
+    episode_minutes: float | None = field(
+        default=None, metadata=_about("Wall time after which an episode ends.", "X")
+    )
+    campaign_hours: float | None = field(
+        default=None,
+        metadata=_about("Wall time after which this command begins no more episodes.", "X"),
+    )
     tau: float | None = field(default=None, metadata=_about("Commit threshold (default 0.5).", "X"))
-    calibrated: Switch | None = field(default=None, metadata=_about("Whether outcomes correct stated confidences.", "on|off"))
+    calibrated: Switch | None = field(
+        default=None, metadata=_about("Whether outcomes correct stated confidences.", "on|off")
+    )
     memory: Literal["chain", "fresh"] | None = field(
         default=None,
         metadata=_about(
@@ -103,121 +120,164 @@ class Options:
             "chain|fresh",
         ),
     )
-    references: int | None = field(default=None, metadata=_about("Own successes shown as references: 0, 1 or 2 (default).", "N"))
-    skeleton: Switch | None = field(default=None, metadata=_about("Whether the reliability summary is shown.", "on|off"))
-    notes: Switch | None = field(default=None, metadata=_about("Whether the model may leave itself notes (default off).", "on|off"))
+    references: int | None = field(
+        default=None,
+        metadata=_about("Own successes shown as references: 0, 1 or 2 (default).", "N"),
+    )
+    skeleton: Switch | None = field(
+        default=None, metadata=_about("Whether the reliability summary is shown.", "on|off")
+    )
+    notes: Switch | None = field(
+        default=None,
+        metadata=_about("Whether the model may leave itself notes (default off).", "on|off"),
+    )
     locate: Switch | None = field(
         default=None,
         metadata=_about(
-            "Whether locate_pixel is offered (default: where the world has depth).",
-            "on|off",
+            "Whether locate_pixel is offered (default: where the world has depth).", "on|off"
         ),
     )
     base_motion: Switch | None = field(
         default=None,
-        metadata=_about(
-            "Whether driving is offered (default: where the robot can).",
-            "on|off",
-        ),
+        metadata=_about("Whether driving is offered (default: where the robot can).", "on|off"),
     )
-    plan_max: int | None = field(default=None, metadata=_about("Waypoints in a plan at most (default 24).", "N"))
-    history: int | None = field(default=None, metadata=_about("Past acts shown with their reports (default 6).", "N"))
-    rounds: int | None = field(default=None, metadata=_about("Model rounds a decision may take (default 6).", "N"))
+    plan_max: int | None = field(
+        default=None, metadata=_about("Waypoints in a plan at most (default 24).", "N")
+    )
+    history: int | None = field(
+        default=None, metadata=_about("Past acts shown with their reports (default 6).", "N")
+    )
+    rounds: int | None = field(
+        default=None, metadata=_about("Model rounds a decision may take (default 6).", "N")
+    )
     show_dollars: Switch | None = field(
         default=None,
-        metadata=_about(
-            "Whether the model is told the dollars left (default off).",
-            "on|off",
-        ),
+        metadata=_about("Whether the model is told the dollars left (default off).", "on|off"),
     )
-    image_size: int | None = field(default=None, metadata=_about("Side of the images in pixels (default 512).", "N"))
+    image_size: int | None = field(
+        default=None, metadata=_about("Side of the images in pixels (default 512).", "N")
+    )
     effort: Effort | None = field(
         default=None,
         metadata=_about(
-            "Reasoning effort asked for (default medium).",
-            "none|minimal|low|medium|high",
+            "Reasoning effort asked for (default medium).", "none|minimal|low|medium|high"
         ),
     )
     temperature: float | Open | None = field(
         default=None,
         metadata=_about(
-            "Sampling temperature; server: send none (default: 1.0 with chat:, as in the paper, else server).",
+            "Sampling temperature; server: send none (default: 1.0 with chat:, as in the paper,"
+            " else server).",
             "X|server",
         ),
     )
     top_p: float | Open | None = field(
         default=None,
         metadata=_about(
-            "Nucleus sampling; server: send none (default: 0.95 with chat:, as in the paper, else server).",
+            "Nucleus sampling; server: send none (default: 0.95 with chat:, as in the paper, else"
+            " server).",
             "X|server",
         ),
     )
     top_k: int | Open | None = field(
         default=None,
         metadata=_about(
-            "Sampling among the N likeliest tokens; server: send none (default: 20 with chat:, as in the paper, else server).",
+            "Sampling among the N likeliest tokens; server: send none (default: 20 with chat:, as"
+            " in the paper, else server).",
             "N|server",
         ),
     )
     context_tokens: int | None = field(
         default=None,
         metadata=_about(
-            "With chat:, what the server's context holds, prompt and answer together (default 32768, as in the paper).",
+            "With chat:, what the server's context holds, prompt and answer together (default"
+            " 32768, as in the paper).",
             "N",
         ),
     )
-    max_output_tokens: int | None = field(default=None, metadata=_about("Output tokens a request may have (default 8000).", "N"))
-    prompt: Path | None = field(default=None, metadata=_about("A system prompt to fill instead of ours, for one arm.", "FILE"))
-    prices: Path | None = field(default=None, metadata=_about("A price file like the package's prices.toml; its rows win.", "FILE"))
+    max_output_tokens: int | None = field(
+        default=None, metadata=_about("Output tokens a request may have (default 8000).", "N")
+    )
+    prompt: Path | None = field(
+        default=None,
+        metadata=_about("A system prompt to fill instead of ours, for one arm.", "FILE"),
+    )
+    prices: Path | None = field(
+        default=None,
+        metadata=_about("A price file like the package's prices.toml; its rows win.", "FILE"),
+    )
     round_size: int | None = field(
         default=None,
         metadata=_about(
-            "Episodes of a chain that share one snapshot of memory and may run at once; 1 (default) is the paper's algorithm.",
+            "Episodes of a chain that share one snapshot of memory and may run at once; 1 (default)"
+            " is the paper's algorithm.",
             "N",
         ),
     )
-    out: Path | None = field(default=None, metadata=_about("Run directory; the same command again continues it.", "RUN"))
+    out: Path | None = field(
+        default=None, metadata=_about("Run directory; the same command again continues it.", "RUN")
+    )
     parallel: int | None = field(
         default=None,
         metadata=_about(
-            "Processes, one for each core to use (default 1: all in this process); the records do not depend on it.",
+            "Processes, one for each core to use (default 1: all in this process); the records do"
+            " not depend on it.",
             "N",
         ),
     )
     ray: str | None = field(
         default=None,
         metadata=_about(
-            "Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra `ray`).",
+            "Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra"
+            " `ray`).",
             "ADDRESS",
         ),
     )
     slots: int | None = field(
         default=None,
         metadata=_about(
-            "Episodes under way at once (default 16 a process): while some wait for the model, others simulate.",
+            "Episodes under way at once (default 16 a process): while some wait for the model,"
+            " others simulate.",
             "N",
         ),
     )
     keep_images: Kept | None = field(
         default=None,
         metadata=_about(
-            "all (default): every picture the model was sent; start: those of the start only, which references need.",
+            "all (default): every picture the model was sent; start: those of the start only, which"
+            " references need.",
             "all|start",
         ),
     )
     image_format: ImageFormat | None = field(
         default=None,
-        metadata=_about(
-            "png (default), or webp: lossless, a third smaller.",
-            "png|webp",
-        ),
+        metadata=_about("png (default), or webp: lossless, a third smaller.", "png|webp"),
     )
 
 
 FIELDS = tuple(f.name for f in fields(Options))
-# What an arm with the base prompt cannot have: it plans one waypoint, without confidence, memory or grounding.
-NOT_FOR_BASE = ("tau", "calibrated", "memory", "references", "skeleton", "locate", "plan_max", "notes")
-FOR_EVERY_ARM = ("decisions", "silent_decisions", "episode_usd", "image_size", "history", "rounds", "base_motion", "show_dollars")
+# What an arm with the base prompt cannot have: it plans one waypoint, without confidence, memory or
+# grounding.
+NOT_FOR_BASE = (
+    "tau",
+    "calibrated",
+    "memory",
+    "references",
+    "skeleton",
+    "locate",
+    "plan_max",
+    "notes",
+)
+FOR_EVERY_ARM = (
+    "decisions",
+    "silent_decisions",
+    "episode_usd",
+    "image_size",
+    "history",
+    "rounds",
+    "base_motion",
+    "show_dollars",
+)
 LEFT_OPEN = ("temperature", "top_p", "top_k")
 SWITCHES = tuple(f.name for f in fields(Options) if "Switch" in str(f.type))
 
@@ -251,7 +311,9 @@ class Settings:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the records of the run depend on. Tasks, arms and starts may be added to a run; what is here stays as it is."""
+        """What the records of the run depend on. Tasks, arms and starts may be added to a run; what
+        is here stays as it is.
+        """
         return {
             "command": "collect",
             "model": self.model,
@@ -266,10 +328,23 @@ class Settings:
         }
 
     def as_begun(self, manifest: Mapping[str, Any]) -> Settings:
-        """These settings for a run that began without `silent_decisions`: its arms go on without, unless the user asks for it."""
+        """These settings for a run that began without `silent_decisions`: its arms go on without,
+        unless the user asks for it.
+        """
         held = manifest.get("settings", {}).get("arms", {})
-        old = {name for name, values in held.items() if "silent_decisions" not in values and "silent_decisions" not in self.typed}
-        arms = (replace(a, silent_decisions=0) if a.name in old and a.silent_decisions == SILENT_DECISIONS else a for a in self.arms)
+        old = {
+            name
+            for name, values in held.items()
+            if "silent_decisions" not in values and "silent_decisions" not in self.typed
+        }
+        arms = (
+            (
+                replace(a, silent_decisions=0)
+                if a.name in old and a.silent_decisions == SILENT_DECISIONS
+                else a
+            )
+            for a in self.arms
+        )
         return replace(self, arms=tuple(arms))
 
     @property
@@ -288,7 +363,9 @@ class Settings:
 
 
 def _arm_identity(arm_: ArmSettings) -> dict[str, Any]:
-    """An arm for the manifest. Runs from before `silent_decisions` lack it: absent means off, so that they stay what they are."""
+    """An arm for the manifest. Runs from before `silent_decisions` lack it: absent means off, so
+    that they stay what they are.
+    """
     return {k: v for k, v in asdict(arm_).items() if k != "silent_decisions" or v}
 
 
@@ -297,15 +374,22 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise CapexError(f"the config file {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise CapexError(
+            f"the config file {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
     except tomllib.TOMLDecodeError as error:
         raise CapexError(f"the config file {path} is not TOML: {error}") from None
 
 
 def resolve(
-    names: str | Sequence[str], given: Mapping[str, Any], config: Mapping[str, Any] | None = None, *, dry: bool = False
+    names: str | Sequence[str],
+    given: Mapping[str, Any],
+    config: Mapping[str, Any] | None = None,
+    *,
+    dry: bool = False,
 ) -> Settings:
-    """Settings from what was said: `given` (flags or keywords, None where nothing was said) wins over `config`, that over the defaults.
+    """Settings from what was said: `given` (flags or keywords, None where nothing was said) wins
+    over `config`, that over the defaults.
 
     `dry`: nothing will be written, so no run directory needs to be named.
     """
@@ -319,15 +403,30 @@ def resolve(
     listed = [names] if isinstance(names, str) else list(names)
     listed = listed or ([tasks] if isinstance(tasks, str) else [str(t) for t in tasks])
     if not listed:
-        raise CapexError("no task was named; write WORLD:TASK, for example kitchen:CloseFridge, or tasks = [..] in the config file")
+        raise CapexError(
+            "no task was named; write WORLD:TASK, for example kitchen:CloseFridge, or tasks = [..]"
+            " in the config file"
+        )
     if "out" not in said and not dry:
         raise CapexError("no run directory was named; write --out runs/NAME")
     if "ray" in said and said.get("parallel", 1) > 1:
-        raise CapexError(f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of them")
+        raise CapexError(
+            f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of"
+            " them"
+        )
     arms = _arms(said, arm_tables)
     if said.get("prompt") is not None and len(arms) > 1:
-        raise CapexError(f"--prompt fills one arm's prompt, and {len(arms)} arms were named; collect them with commands of their own")
-    sampling = Sampling(**{f.name: said[f.name] for f in fields(Sampling) if f.name in said and said[f.name] != "server"})
+        raise CapexError(
+            f"--prompt fills one arm's prompt, and {len(arms)} arms were named; collect them with"
+            " commands of their own"
+        )
+    sampling = Sampling(
+        **{
+            f.name: said[f.name]
+            for f in fields(Sampling)
+            if f.name in said and said[f.name] != "server"
+        }
+    )
     minutes = said.get("episode_minutes")
     return Settings(
         tasks=tuple(parse_names(listed)),
@@ -356,30 +455,46 @@ def resolve(
 
 
 def _chat(said: Mapping[str, Any], sampling: Sampling) -> ChatSettings | None:
-    """What a chat: server is sent and can hold: what was said, else the paper's values. None for every other kind of model."""
+    """What a chat: server is sent and can hold: what was said, else the paper's values. None for
+    every other kind of model.
+    """
     model = said.get("model", "pilot")
     if model.partition(":")[0] not in CHAT_KINDS:
         if "context_tokens" in said:
             raise CapexError(
-                f"--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is {model}; leave it out"
+                "--context-tokens bounds what is sent to a chat: or chat-text: server, and the"
+                f" model is {model}; leave it out"
             )
         return None
     given: dict[str, Any] = {f.name: said[f.name] for f in fields(ChatSettings) if f.name in said}
     chat = ChatSettings(**(given | {k: None for k, v in given.items() if v == "server"}))
     if chat.context_tokens <= sampling.max_output_tokens:
         answer = f"an answer of up to {sampling.max_output_tokens} tokens"
-        raise CapexError(f"a context of {chat.context_tokens} tokens has no room beside {answer}; lower --max-output-tokens")
+        raise CapexError(
+            f"a context of {chat.context_tokens} tokens has no room beside {answer}; lower"
+            " --max-output-tokens"
+        )
     return chat
 
 
 def _arms(said: Mapping[str, Any], tables: Any) -> tuple[ArmSettings, ...]:
-    """The arms by name, presets or tables of the config file, with every override that means something to them."""
-    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-        raise CapexError("'arms' in the config file must hold tables: [arms.NAME] with preset = \"capex\" and what differs")
+    """The arms by name, presets or tables of the config file, with every override that means
+    something to them.
+    """
+    if not isinstance(tables, Mapping) or not all(
+        isinstance(table, Mapping) for table in tables.values()
+    ):
+        raise CapexError(
+            "'arms' in the config file must hold tables: [arms.NAME] with preset = \"capex\" and"
+            " what differs"
+        )
     own = {name: _own_arm(name, table) for name, table in tables.items()}
     names = [n.strip() for n in said.get("arm", ",".join(own) or "capex").split(",") if n.strip()]
     if not names:
-        raise CapexError(f"--arm is '{said['arm']}', which names no arm; write {', '.join(PRESETS)}, several with commas")
+        raise CapexError(
+            f"--arm is '{said['arm']}', which names no arm; write {', '.join(PRESETS)}, several"
+            " with commas"
+        )
     arms = []
     for name in dict.fromkeys(names):
         if name not in own and name not in PRESETS:
@@ -390,18 +505,30 @@ def _arms(said: Mapping[str, Any], tables: Any) -> tuple[ArmSettings, ...]:
     for name in NOT_FOR_BASE:
         if name in said and all(a.prompt == "base" for a in arms):
             flag = name.replace("_", "-")
-            raise CapexError(f"--{flag} means nothing to the arm {arms[0].name}, which has one waypoint, no confidence and no memory")
+            raise CapexError(
+                f"--{flag} means nothing to the arm {arms[0].name}, which has one waypoint, no"
+                " confidence and no memory"
+            )
     return tuple(arms)
 
 
 def _own_arm(name: str, table: Mapping[str, Any]) -> ArmSettings:
     if "--" in name or "/" in name or name.startswith(".") or name in PRESETS or name == "expert":
-        raise CapexError(f"[arms.{name}] cannot be the name of an arm of your own; choose one without --, / and unlike the presets'")
+        raise CapexError(
+            f"[arms.{name}] cannot be the name of an arm of your own; choose one without --, / and"
+            " unlike the presets'"
+        )
     known = {f.name for f in fields(ArmSettings)} - {"name", "prompt"}
     for key in table:
         if key != "preset" and key not in known:
-            raise UnknownName("setting", key, ("preset", *sorted(known)), where=f" of [arms.{name}]")
-    overrides = {k: _arm_value(k, _checked(k, v) if k in FIELDS else v) for k, v in table.items() if k != "preset"}
+            raise UnknownName(
+                "setting", key, ("preset", *sorted(known)), where=f" of [arms.{name}]"
+            )
+    overrides = {
+        k: _arm_value(k, _checked(k, v) if k in FIELDS else v)
+        for k, v in table.items()
+        if k != "preset"
+    }
     return replace(arm(str(table.get("preset", "capex"))), name=name, **overrides)
 
 
@@ -451,7 +578,9 @@ def _checked(name: str, value: Any) -> Any:
         return value
     if name in _NUMBERS:
         kind, low, high = _NUMBERS[name]
-        right = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+        right = isinstance(value, int if kind is int else int | float) and not isinstance(
+            value, bool
+        )
         if not right or not math.isfinite(value) or not low <= value <= high:
             whole = "a whole number" if kind is int else "a number"
             bounds = f"of at least {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
@@ -472,7 +601,10 @@ def _checked(name: str, value: Any) -> Any:
             path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise CapexError(f"the {'prompt' if name == 'prompt' else 'price'} file {path} cannot be read: {reason}") from None
+            raise CapexError(
+                f"the {'prompt' if name == 'prompt' else 'price'} file {path} cannot be read:"
+                f" {reason}"
+            ) from None
         return path
     if name == "out":
         return Path(value)
@@ -486,7 +618,15 @@ def _checked(name: str, value: Any) -> Any:
 def _starts(value: Any) -> list[int]:
     if isinstance(value, str):
         return parse_starts(value)
-    listed = [value] if isinstance(value, int) else list(value) if isinstance(value, Sequence | range) else []
-    if not listed or not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in listed):
+    listed = (
+        [value]
+        if isinstance(value, int)
+        else list(value)
+        if isinstance(value, Sequence | range)
+        else []
+    )
+    if not listed or not all(
+        isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in listed
+    ):
         raise CapexError(f"starts is {value!r}; {STARTS_EXAMPLE}")
     return list(dict.fromkeys(listed))

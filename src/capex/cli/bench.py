@@ -1,4 +1,6 @@
-"""`capex bench`: the speed of the harness, as ratios within one run so that the machine's load cancels out."""
+"""`capex bench`: the speed of the harness, as ratios within one run so that the machine's load
+cancels out.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def run() -> list[Row]:
         step_ms, ratio = _step_ratio(task)
         bound = 2.0 if task == "PickPlaceCounterToStove" else 2.5
         rows.append(Row(f"control step of {task}", step_ms, "ms"))
-        rows.append(Row("  over its 25 bare mj_step calls", ratio, "x", f"at most {bound:g}", ratio <= bound))
+        rows.append(
+            Row(
+                "  over its 25 bare mj_step calls", ratio, "x", f"at most {bound:g}", ratio <= bound
+            )
+        )
     return rows + _rendering_and_reset() + _robosuite_row()
 
 
@@ -57,12 +63,17 @@ def _median_ms(action: Callable[[], object], rounds: int) -> float:
 
 
 def _step_ratio(task: str) -> tuple[float, float]:
-    """Median control step in milliseconds, and its ratio to bare physics from the same states, alternating."""
+    """Median control step in milliseconds, and its ratio to bare physics from the same states,
+    alternating.
+    """
     env = worlds.make(f"kitchen:{task}")
     assert isinstance(env, KitchenEnv)
     env.reset(Start(task, 0))
     model, data = env.facts.model, env.facts.data
-    swing = [Command({ARM: ArmCommand((0.02 * np.cos(k / 8), 0.02 * np.sin(k / 8), 0.0), gripper=-1.0)}) for k in range(ROUNDS)]
+    swing = [
+        Command({ARM: ArmCommand((0.02 * np.cos(k / 8), 0.02 * np.sin(k / 8), 0.0), gripper=-1.0)})
+        for k in range(ROUNDS)
+    ]
     controlled, bare = [], []
     for first in range(0, ROUNDS, BLOCK):
         state = env.save_state()
@@ -75,7 +86,9 @@ def _step_ratio(task: str) -> tuple[float, float]:
             env.step(command)
         controlled.append((time.perf_counter() - began) / BLOCK)
     env.close()
-    return 1000 * statistics.median(controlled), statistics.median(controlled) / statistics.median(bare)
+    return 1000 * statistics.median(controlled), statistics.median(controlled) / statistics.median(
+        bare
+    )
 
 
 def _robosuite_row() -> list[Row]:
@@ -84,7 +97,12 @@ def _robosuite_row() -> list[Row]:
         return []
     import robosuite
 
-    quiet = {"has_renderer": False, "has_offscreen_renderer": False, "use_camera_obs": False, "ignore_done": True}
+    quiet = {
+        "has_renderer": False,
+        "has_offscreen_renderer": False,
+        "use_camera_obs": False,
+        "ignore_done": True,
+    }
     theirs: Any = robosuite.make("Lift", robots="PandaOmron", **quiet)
     theirs.reset()
     action = np.zeros(theirs.action_dim)
@@ -93,7 +111,10 @@ def _robosuite_row() -> list[Row]:
     hold = Command({ARM: ArmCommand((0.0, 0.0, 0.0), gripper=-1.0)})
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(PAIRS):  # one step each in turn: the machine's speed changes within seconds
-        turns: tuple[tuple[list[float], Any, Any], ...] = ((times[0], theirs, action), (times[1], ours, hold))
+        turns: tuple[tuple[list[float], Any, Any], ...] = (
+            (times[0], theirs, action),
+            (times[1], ours, hold),
+        )
         for spent, env, command in turns:
             began = time.perf_counter()
             env.step(command)
@@ -101,7 +122,15 @@ def _robosuite_row() -> list[Row]:
     theirs.close()
     ours.close()
     ratio = statistics.median(times[0][5:]) / statistics.median(times[1][5:])
-    return [Row("robosuite's env.step (Lift, PandaOmron) over ours", ratio, "x", "at least 5", ratio >= 5)]
+    return [
+        Row(
+            "robosuite's env.step (Lift, PandaOmron) over ours",
+            ratio,
+            "x",
+            "at least 5",
+            ratio >= 5,
+        )
+    ]
 
 
 def _rendering_and_reset() -> list[Row]:
@@ -124,7 +153,9 @@ def _rendering_and_reset() -> list[Row]:
         Row("reset to a new start", fresh, "ms"),
     ]
     if memory is not None:
-        rows.append(Row("memory of a process with one env", memory, "MB", "below 400", memory < 400))
+        rows.append(
+            Row("memory of a process with one env", memory, "MB", "below 400", memory < 400)
+        )
     return rows
 
 
@@ -146,6 +177,10 @@ def print_rows(rows: list[Row], console: Console) -> None:
     for column in ("what", "measured", "promised", ""):
         table.add_column(column, justify="right" if column == "measured" else "left")
     for row in rows:
-        verdict = "" if row.holds is None else ("[green]holds[/]" if row.holds else "[red]does not hold[/]")
+        verdict = (
+            ""
+            if row.holds is None
+            else ("[green]holds[/]" if row.holds else "[red]does not hold[/]")
+        )
         table.add_row(row.what, f"{row.value:.2f} {row.unit}", row.limit, verdict)
     console.print(table)

@@ -27,8 +27,16 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "ACT and Diffusion Policy: capex train, evaluate, study, policy serve",
     ),
     "ray": (("ray",), 'pip install "capex[ray]"', "campaigns on a cluster: capex collect --ray"),
-    "lerobot": (("lerobot",), 'pip install "capex[lerobot]"', "lerobot-train on exported datasets; best in an environment of its own"),
-    "gymnasium": (("gymnasium",), 'pip install "capex[gymnasium]"', "the kitchen as Gymnasium environments: import capex.worlds.gym"),
+    "lerobot": (
+        ("lerobot",),
+        'pip install "capex[lerobot]"',
+        "lerobot-train on exported datasets; best in an environment of its own",
+    ),
+    "gymnasium": (
+        ("gymnasium",),
+        'pip install "capex[gymnasium]"',
+        "the kitchen as Gymnasium environments: import capex.worlds.gym",
+    ),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }
 CORE = (
@@ -62,7 +70,13 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything `capex doctor` looks at."""
-    found = [Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")]
+    found = [
+        Finding(
+            "python",
+            "ok",
+            f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+        )
+    ]
     for package in CORE:
         try:
             found.append(Finding(package, "ok", metadata.version(package)))
@@ -79,12 +93,22 @@ def examine() -> list[Finding]:
 
 
 def examine_world(world: str) -> list[Finding]:
-    """What a world of other people's needs on this machine; each thing that is missing comes with the line that brings it."""
+    """What a world of other people's needs on this machine; each thing that is missing comes with
+    the line that brings it.
+    """
     from capex.worlds.robocasa.needs import examine_needs
 
     if world == "robocasa":
         needs = examine_needs()
-        return [Finding(f"robocasa: {n.what}", "ok" if n.there else "missing", n.found, "" if n.there else n.fix) for n in needs]
+        return [
+            Finding(
+                f"robocasa: {n.what}",
+                "ok" if n.there else "missing",
+                n.found,
+                "" if n.there else n.fix,
+            )
+            for n in needs
+        ]
     try:
         env = worlds.make(f"{world}:{next(iter(worlds.tasks(world)))}")
         env.reset(Start(env.spec.task, 0))
@@ -103,7 +127,10 @@ def examine_model(name: str) -> list[Finding]:
         found = probe(models.make(name))
     except CapexError as error:
         return [Finding(f"model {name}", "failed", str(error))]
-    return [Finding(f"model {name}: {what}", "ok" if works else "failed", detail) for what, works, detail in found]
+    return [
+        Finding(f"model {name}: {what}", "ok" if works else "failed", detail)
+        for what, works, detail in found
+    ]
 
 
 def _rendering() -> Finding:
@@ -121,8 +148,17 @@ def _rendering() -> Finding:
         return Finding("rendering", "failed", str(error))
     spread = min(int(image.max()) - int(image.min()) for image in images.values())
     if spread < 30:
-        return Finding("rendering", "failed", f"{render.backend()} draws blank images; try MUJOCO_GL=osmesa with libosmesa6 installed")
-    return Finding("rendering", "ok", f"{render.backend()} ({render.renderer_name()}): three 512x512 images in {took:.0f} ms")
+        return Finding(
+            "rendering",
+            "failed",
+            f"{render.backend()} draws blank images; try MUJOCO_GL=osmesa with libosmesa6"
+            " installed",
+        )
+    return Finding(
+        "rendering",
+        "ok",
+        f"{render.backend()} ({render.renderer_name()}): three 512x512 images in {took:.0f} ms",
+    )
 
 
 def print_findings(findings: list[Finding], console: Console) -> None:
@@ -135,4 +171,12 @@ def print_findings(findings: list[Finding], console: Console) -> None:
         table.add_row(f.what, f"[{colours[f.verdict]}]{f.verdict}[/]", escape(f.detail))
     console.print(table)
     if fixes := [f.fix for f in findings if f.fix]:
-        console.print("What mends it, in this order:", "", *fixes, sep="\n", markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            "What mends it, in this order:",
+            "",
+            *fixes,
+            sep="\n",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -18,7 +18,9 @@ from capex.cli.console import console
 
 @dataclass(frozen=True)
 class Doctor:
-    """Versions, the GL backend with a rendered frame, and which extras work with the line that installs the others."""
+    """Versions, the GL backend with a rendered frame, and which extras work with the line that
+    installs the others.
+    """
 
     model: str | None = None
     """Also ask this model one small question and say what its endpoint can do; a paid model bills it."""
@@ -26,7 +28,9 @@ class Doctor:
     """Also look for what this world needs and how to get it: robosuite or robocasa."""
 
     def run(self) -> int:
-        """Print the findings; fails when something that every user needs, or the world that was asked for, does not work."""
+        """Print the findings; fails when something that every user needs, or the world that was
+        asked for, does not work.
+        """
         from capex.cli.doctor import examine, examine_model, examine_world, print_findings
 
         findings = examine()
@@ -35,7 +39,12 @@ class Doctor:
         if self.model is not None:
             findings += examine_model(self.model)
         print_findings(findings, console)
-        return 1 if any(f.verdict == "failed" for f in findings) or any(f.verdict == "missing" for f in asked) else 0
+        return (
+            1
+            if any(f.verdict == "failed" for f in findings)
+            or any(f.verdict == "missing" for f in asked)
+            else 0
+        )
 
 
 @dataclass(frozen=True)
@@ -57,9 +66,14 @@ class Prompt:
         from capex.method.prompts import SIZE_MAX, system_prompt
 
         env = worlds.make(self.name)
-        text = system_prompt(env.spec, preset(self.arm), template=self.prompt, json_form=self.json_form)
+        text = system_prompt(
+            env.spec, preset(self.arm), template=self.prompt, json_form=self.json_form
+        )
         sys.stdout.write(text)
-        Console(stderr=True).print(f"{len(text)} characters before the first episode; at most {SIZE_MAX} with memory", highlight=False)
+        Console(stderr=True).print(
+            f"{len(text)} characters before the first episode; at most {SIZE_MAX} with memory",
+            highlight=False,
+        )
         return 0
 
 
@@ -76,9 +90,20 @@ class Tasks:
         """Print the table, and draw the sheet if asked."""
         table = Table(title=f"tasks of {self.world}")
         for column in ("task", "family", "horizon", "instruction", "success"):
-            table.add_column(column, overflow="fold", no_wrap=column == "task", justify="right" if column == "horizon" else "left")
+            table.add_column(
+                column,
+                overflow="fold",
+                no_wrap=column == "task",
+                justify="right" if column == "horizon" else "left",
+            )
         for info in worlds.tasks(self.world).values():
-            table.add_row(info.name, info.family, str(info.horizon), escape(info.instruction), escape(info.criterion))
+            table.add_row(
+                info.name,
+                info.family,
+                str(info.horizon),
+                escape(info.instruction),
+                escape(info.criterion),
+            )
         console.print(table)
         if self.pictures is not None:
             from capex.dataset.film import write_sheet
@@ -105,7 +130,9 @@ class Bench:
 
 @dataclass(frozen=True)
 class Check:
-    """Run the environment contract on a world: determinism, upright images, limits, save and load, and the rest."""
+    """Run the environment contract on a world: determinism, upright images, limits, save and load,
+    and the rest.
+    """
 
     names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
     """Which environments."""
@@ -143,6 +170,9 @@ class Film:
 
         name = f"{self.episode.parent.parent.name}-{self.episode.name}"
         with console.status("rendering"):
-            strip, video = write_strip(self.episode, self.out / f"{name}.png"), write_video(self.episode, self.out / f"{name}.mp4")
+            strip, video = (
+                write_strip(self.episode, self.out / f"{name}.png"),
+                write_video(self.episode, self.out / f"{name}.mp4"),
+            )
         console.print(f"{strip}\n{video}")
         return 0

@@ -13,7 +13,9 @@ from capex.cli.console import console
 
 @dataclass(frozen=True)
 class Report:
-    """Tables, figures and one self-contained HTML page of runs; arms are compared on the same starts."""
+    """Tables, figures and one self-contained HTML page of runs; arms are compared on the same
+    starts.
+    """
 
     runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN")]]
     """Run directories."""

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from tyro.conf import Positional, arg
 
@@ -15,7 +22,13 @@ from capex.campaign.names import parse_starts
 from capex.cli.console import console
 from capex.errors import CapexError
 
-COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeElapsedColumn(),
+    TimeRemainingColumn(),
+)
 INSTALL = 'pip install "capex[students]"'
 
 
@@ -88,16 +101,26 @@ class Train:
 
             def show(now: Now) -> None:
                 losses = "  ".join(f"{k} {v:.4g}" for k, v in now.losses.items())
-                progress.update(bar, completed=now.step, description=f"{self.policy}  {losses}  {now.steps_per_s:.1f} steps/s")
+                progress.update(
+                    bar,
+                    completed=now.step,
+                    description=f"{self.policy}  {losses}  {now.steps_per_s:.1f} steps/s",
+                )
 
-            place = train(job, show, lambda line: progress.console.print(escape(line), highlight=False))
-        console.print(f"[bold]{place}[/]\n{self.out / 'curve.csv'}  {self.out / 'curve.png'}", highlight=False)
+            place = train(
+                job, show, lambda line: progress.console.print(escape(line), highlight=False)
+            )
+        console.print(
+            f"[bold]{place}[/]\n{self.out / 'curve.csv'}  {self.out / 'curve.png'}", highlight=False
+        )
         return 0
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Roll a policy out on starts that no dataset used; success if the task's criterion holds at any step."""
+    """Roll a policy out on starts that no dataset used; success if the task's criterion holds at
+    any step.
+    """
 
     checkpoint: Positional[Path]
     """The folder of a training, or one of its checkpoints."""
@@ -147,7 +170,9 @@ class Evaluate:
             done = solved = 0
 
             def show(left: int, steps: int) -> None:
-                progress.update(bar, description=f"{solved}/{done} solved, {left} running, step {steps}")
+                progress.update(
+                    bar, description=f"{solved}/{done} solved, {left} running, step {steps}"
+                )
 
             for rollout in evaluate(job, show):
                 done, solved = done + 1, solved + rollout.success
@@ -155,7 +180,9 @@ class Evaluate:
             progress.update(bar, completed=len(starts))
         table = Table(title=str(self.out))
         for column in ("chain", "success", "rate", "95% interval", "median steps of successes"):
-            table.add_column(column, justify="left" if column == "chain" else "right", overflow="fold")
+            table.add_column(
+                column, justify="left" if column == "chain" else "right", overflow="fold"
+            )
         for row in chain_summary(self.out):
             table.add_row(*row)
         console.print(table)
@@ -164,7 +191,9 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Study:
-    """Train and evaluate tasks x sources x policies x seeds x budgets from a TOML file; the same command continues it."""
+    """Train and evaluate tasks x sources x policies x seeds x budgets from a TOML file; the same
+    command continues it.
+    """
 
     file: Positional[Path]
     """What to study; capex/students/study_plan.py and docs/students.md have the layout."""
@@ -211,6 +240,9 @@ class PolicyCommand:
         with console.status("loading"):
             policy = load_policy(self.checkpoint, self.device)
         with serve(policy, self.port) as server:
-            console.print(f"{policy.spec.policy} at http://127.0.0.1:{server.port}  (POST /reset, POST /act, GET /spec; Ctrl-C ends)")
+            console.print(
+                f"{policy.spec.policy} at http://127.0.0.1:{server.port}  (POST /reset, POST /act,"
+                " GET /spec; Ctrl-C ends)"
+            )
             server.wait()
         return 0

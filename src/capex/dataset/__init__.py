@@ -1,4 +1,6 @@
-"""Demonstrations for learners: certificates, LeRobot datasets, robomimic files. `certify_run` and `export_run` are what others call."""
+"""Demonstrations for learners: certificates, LeRobot datasets, robomimic files. `certify_run` and
+`export_run` are what others call.
+"""
 
 from __future__ import annotations
 

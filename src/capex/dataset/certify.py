@@ -1,10 +1,14 @@
-"""A demonstration that does not replay is not a demonstration: each success is executed again and gets a certificate, or a reason.
+"""A demonstration that does not replay is not a demonstration: each success is executed again and
+gets a certificate, or a reason.
 
-The recorded native actions are applied from the start, in a process that did nothing before. In an exact world on the machine that
-recorded (equal fingerprints, apart from the renderer) every complete state must come again bit for bit. In an exact world elsewhere,
-success must come again and the first difference is reported. In any other world the tips must stay within `TOLERANCE_M` as well.
+The recorded native actions are applied from the start, in a process that did nothing before. In an
+exact world on the machine that recorded (equal fingerprints, apart from the renderer) every
+complete state must come again bit for bit. In an exact world elsewhere, success must come again and
+the first difference is reported. In any other world the tips must stay within `TOLERANCE_M` as
+well.
 
-The certificate is written beside the record and names both files' digests: it is void once either has changed.
+The certificate is written beside the record and names both files' digests: it is void once either
+has changed.
 """
 
 from __future__ import annotations
@@ -25,7 +29,12 @@ from capex.run import load_chain, read_record
 from capex.run.store import find_run, fingerprint, read_json, read_steps, versions, write_json
 from capex.worlds import Env, Spec, Start
 
-EXACT_WORLDS = ("kitchen", "kitchen-mixed", "robosuite", "robosuite-panda")  # whose replay is promised bit for bit
+EXACT_WORLDS = (
+    "kitchen",
+    "kitchen-mixed",
+    "robosuite",
+    "robosuite-panda",
+)  # whose replay is promised bit for bit
 TOLERANCE_M = 0.02  # elsewhere: how far a tip may stray from its recorded place
 CERTIFICATE = "certificate.json"
 CERTIFIED_FILES = ("record.json", "steps.npz")
@@ -33,7 +42,9 @@ CERTIFIED_FILES = ("record.json", "steps.npz")
 
 @dataclass(frozen=True)
 class Certificate:
-    """The result of executing a success again. Steps count states: 0 is the start, k the state after k actions."""
+    """The result of executing a success again. Steps count states: 0 is the start, k the state
+    after k actions.
+    """
 
     certified: bool
     reason: str  # why not; empty when certified
@@ -49,7 +60,9 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Certified:
-    """An episode and its certificate; `known` when it was certified before, `damaged` when it was left out because it cannot be read."""
+    """An episode and its certificate; `known` when it was certified before, `damaged` when it was
+    left out because it cannot be read.
+    """
 
     episode: Path
     certificate: Certificate
@@ -58,12 +71,17 @@ class Certified:
 
 
 def certify_run(
-    run: Path, parallel: int = 1, *, again: bool = False, tell: Callable[[int, int, Certified], None] | None = None
+    run: Path,
+    parallel: int = 1,
+    *,
+    again: bool = False,
+    tell: Callable[[int, int, Certified], None] | None = None,
 ) -> list[Certified]:
     """Certify every success of a run that has no valid certificate yet (`again`: all of them).
 
-    Each certificate is written as soon as it is known, so that an interrupted run continues. `tell(done, all, latest)` reports progress.
-    Damaged episodes come last, whether they were successes or not.
+    Each certificate is written as soon as it is known, so that an interrupted run continues.
+    `tell(done, all, latest)` reports progress. Damaged episodes come last, whether they were
+    successes or not.
     """
     found = find_run(run)
     recorded_on = found.manifest.get("fingerprint", {})
@@ -86,18 +104,32 @@ def certify_run(
     jobs = [(episode, recorded_on) for episode in waiting]
     for number, result in run_jobs(_replay_job, jobs, parallel, fresh=True):
         episode = waiting[number]
-        if isinstance(result, CapexError):  # says nothing about the episode (a world that is not installed, a killed process): not kept
+        if isinstance(
+            result, CapexError
+        ):  # says nothing about the episode (a world that is not installed, a killed process): not kept
             damaged = isinstance(result, DamagedFile)
-            finish(episode, _refused(str(result) if damaged else f"it could not be executed: {result}"), known=False, damaged=damaged)
+            finish(
+                episode,
+                _refused(str(result) if damaged else f"it could not be executed: {result}"),
+                known=False,
+                damaged=damaged,
+            )
             continue
         write_json(episode / CERTIFICATE, asdict(result))
         finish(episode, result, known=False)
-    left_out = [Certified(d.path, _refused(d.reason), False, True) for chain in chains for d in chain.damaged if d.start is not None]
+    left_out = [
+        Certified(d.path, _refused(d.reason), False, True)
+        for chain in chains
+        for d in chain.damaged
+        if d.start is not None
+    ]
     return [*(done[episode] for episode in successes), *left_out]
 
 
 def read_certificate(episode: Path) -> Certificate | None:
-    """The certificate of an episode, or None where there is none or the files it speaks of have changed since."""
+    """The certificate of an episode, or None where there is none or the files it speaks of have
+    changed since.
+    """
     place = episode / CERTIFICATE
     if not place.is_file():
         return None
@@ -112,7 +144,9 @@ def read_certificate(episode: Path) -> Certificate | None:
 
 def digests(episode: Path) -> dict[str, str]:
     """SHA-256 of the files that a certificate speaks of."""
-    return {name: hashlib.sha256((episode / name).read_bytes()).hexdigest() for name in CERTIFIED_FILES}
+    return {
+        name: hashlib.sha256((episode / name).read_bytes()).hexdigest() for name in CERTIFIED_FILES
+    }
 
 
 def _replay_job(job: tuple[Path, dict[str, Any]]) -> Certificate:
@@ -128,7 +162,11 @@ def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
             return _refused(impossible, episode)
         env.reset(Start(record.task, record.start, record.seed))
         if env.spec.can_save and env.save_state().header != str(steps["header"]):
-            return _refused(f"it was recorded as {steps['header']}; this version of the world has {env.save_state().header}", episode)
+            return _refused(
+                f"it was recorded as {steps['header']}; this version of the world has"
+                f" {env.save_state().header}",
+                episode,
+            )
         return _judge(env, episode, steps, _elsewhere(recorded_on))
     finally:
         env.close()
@@ -140,7 +178,9 @@ def _impossible(spec: Spec) -> str:
     return f"success in {spec.name} is judged by a person" if spec.success == "operator" else ""
 
 
-def _judge(env: Env, episode: Path, steps: dict[str, Any], elsewhere: dict[str, list[Any]]) -> Certificate:
+def _judge(
+    env: Env, episode: Path, steps: dict[str, Any], elsewhere: dict[str, list[Any]]
+) -> Certificate:
     exact = env.spec.world in EXACT_WORLDS and env.spec.can_save
     bits = exact and not elsewhere
     actions, states, proprio = steps["actions"], steps["states"], steps["proprio"]
@@ -156,18 +196,33 @@ def _judge(env: Env, episode: Path, steps: dict[str, Any], elsewhere: dict[str, 
         if first is None and env.spec.can_save and not _same_bits(env, states[number]):
             first = number
         if first is not None or not env.spec.can_save:
-            stray_m = max(stray_m, float(np.abs(env.robot_state().proprio - proprio[number])[places].max(initial=0.0)))
+            stray_m = max(
+                stray_m,
+                float(np.abs(env.robot_state().proprio - proprio[number])[places].max(initial=0.0)),
+            )
         if success_step is None and env.success():
             success_step = number
     again = "success came again" if success_step is not None else "success did not come again"
     if stopped:
         reason = stopped
     elif bits and first is not None:
-        reason = f"step {first} of {len(actions)} is the first that differs from the recording; {again}"
+        reason = (
+            f"step {first} of {len(actions)} is the first that differs from the recording; {again}"
+        )
     elif success_step is None:
-        reason = again if first is None else f"{again}; step {first} of {len(actions)} is the first that differs from the recording"
+        reason = (
+            again
+            if first is None
+            else (
+                f"{again}; step {first} of {len(actions)} is the first that differs from the"
+                " recording"
+            )
+        )
     elif not exact and stray_m > TOLERANCE_M:
-        reason = f"a tip strayed {100 * stray_m:.1f} cm from the recording; at most {100 * TOLERANCE_M:g} cm is allowed"
+        reason = (
+            f"a tip strayed {100 * stray_m:.1f} cm from the recording; at most"
+            f" {100 * TOLERANCE_M:g} cm is allowed"
+        )
     else:
         reason = ""
     return Certificate(
@@ -187,7 +242,11 @@ def _judge(env: Env, episode: Path, steps: dict[str, Any], elsewhere: dict[str, 
 def _rule(exact: bool, bits: bool) -> str:
     if bits:
         return "every state bit for bit, and success"
-    return "success again (recorded on another machine)" if exact else f"success again, tips within {100 * TOLERANCE_M:g} cm"
+    return (
+        "success again (recorded on another machine)"
+        if exact
+        else f"success again, tips within {100 * TOLERANCE_M:g} cm"
+    )
 
 
 def _same_bits(env: Env, recorded: Array) -> bool:
@@ -195,12 +254,31 @@ def _same_bits(env: Env, recorded: Array) -> bool:
 
 
 def _elsewhere(recorded_on: dict[str, Any]) -> dict[str, list[Any]]:
-    """Where the recording machine's fingerprint differs from this one's; the renderer does not touch physics."""
+    """Where the recording machine's fingerprint differs from this one's; the renderer does not
+    touch physics.
+    """
     now = fingerprint()
-    return {key: [recorded_on.get(key), now[key]] for key in now if key != "gl" and recorded_on.get(key) != now[key]}
+    return {
+        key: [recorded_on.get(key), now[key]]
+        for key in now
+        if key != "gl" and recorded_on.get(key) != now[key]
+    }
 
 
 def _refused(reason: str, episode: Path | None = None) -> Certificate:
-    """Why there is no certificate; only one that speaks of an episode's files is kept beside them."""
+    """Why there is no certificate; only one that speaks of an episode's files is kept
+    beside them.
+    """
     steps = 0 if episode is None else len(read_steps(episode)["actions"])
-    return Certificate(False, reason, "", steps, None, None, None, {}, versions(), {} if episode is None else digests(episode))
+    return Certificate(
+        False,
+        reason,
+        "",
+        steps,
+        None,
+        None,
+        None,
+        {},
+        versions(),
+        {} if episode is None else digests(episode),
+    )

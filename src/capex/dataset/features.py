@@ -1,4 +1,6 @@
-"""What a LeRobot v3.0 dataset of ours looks like: paths, features, columns and their types. docs/dataset.md says it in words."""
+"""What a LeRobot v3.0 dataset of ours looks like: paths, features, columns and their types.
+docs/dataset.md says it in words.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,35 @@ DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 DEPTH_PATH = "depth/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
-INDICES = {"timestamp": "float32", "frame_index": "int64", "episode_index": "int64", "index": "int64", "task_index": "int64"}
+INDICES = {
+    "timestamp": "float32",
+    "frame_index": "int64",
+    "episode_index": "int64",
+    "index": "int64",
+    "task_index": "int64",
+}
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-TYPES = {"string": pa.string(), "int64": pa.int64(), "bool": pa.bool_(), "float64": pa.float64(), "list": pa.list_(pa.float64())}
+TYPES = {
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "bool": pa.bool_(),
+    "float64": pa.float64(),
+    "list": pa.list_(pa.float64()),
+}
 WAYPOINTS = pa.schema(
     [(name, pa.int64()) for name in ("episode_index", "decision", "waypoint", "phase")]
-    + [("committed", pa.bool_()), ("stated", pa.float64()), ("calibrated", pa.float64()), ("label", pa.int64())]
-    + [("status", pa.string()), ("report", pa.string()), ("from_frame", pa.int64()), ("to_frame", pa.int64())]
+    + [
+        ("committed", pa.bool_()),
+        ("stated", pa.float64()),
+        ("calibrated", pa.float64()),
+        ("label", pa.int64()),
+    ]
+    + [
+        ("status", pa.string()),
+        ("report", pa.string()),
+        ("from_frame", pa.int64()),
+        ("to_frame", pa.int64()),
+    ]
 )
 
 
@@ -52,8 +76,13 @@ class Layout:
 
     @property
     def vectors(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """Vector features: their type and the names of their numbers. Actions keep all their bits, so that they replay."""
-        return {"observation.state": ("float32", self.spec.state_names), "action": ("float64", self.spec.action_names)}
+        """Vector features: their type and the names of their numbers. Actions keep all their bits,
+        so that they replay.
+        """
+        return {
+            "observation.state": ("float32", self.spec.state_names),
+            "action": ("float64", self.spec.action_names),
+        }
 
     @property
     def features(self) -> dict[str, Any]:
@@ -61,15 +90,24 @@ class Layout:
         width, height = self.pipeline.size
         found: dict[str, Any] = {}
         for camera in self.cameras:
-            picture: dict[str, Any] = {"dtype": "image", "shape": [height, width, 3], "names": ["height", "width", "channels"]}
+            picture: dict[str, Any] = {
+                "dtype": "image",
+                "shape": [height, width, 3],
+                "names": ["height", "width", "channels"],
+            }
             if self.use_video:
-                picture |= {"dtype": "video", "info": video.feature_info(self.pipeline.size, self.fps)}
+                picture |= {
+                    "dtype": "video",
+                    "info": video.feature_info(self.pipeline.size, self.fps),
+                }
             found[self.key(camera)] = picture
         for name, (dtype, names) in self.vectors.items():
             found[name] = {"dtype": dtype, "shape": [len(names)], "names": list(names)}
         for name, kind in (OUTCOMES | ANNOTATIONS).items():
             found[name] = {"dtype": np.dtype(kind).name, "shape": [1], "names": None}
-        return found | {name: {"dtype": dtype, "shape": [1], "names": None} for name, dtype in INDICES.items()}
+        return found | {
+            name: {"dtype": dtype, "shape": [1], "names": None} for name, dtype in INDICES.items()
+        }
 
     @property
     def rows(self) -> pa.Schema:
@@ -93,22 +131,50 @@ class Layout:
 
     @property
     def measured(self) -> dict[str, int]:
-        """The features that get statistics besides the pictures, with their widths; annotations are no learner's input."""
-        return {name: len(names) for name, (_, names) in self.vectors.items()} | dict.fromkeys((*OUTCOMES, *INDICES), 1)
+        """The features that get statistics besides the pictures, with their widths; annotations are
+        no learner's input.
+        """
+        return {name: len(names) for name, (_, names) in self.vectors.items()} | dict.fromkeys(
+            (*OUTCOMES, *INDICES), 1
+        )
 
     @property
     def episodes(self) -> pa.Schema:
-        """The columns of meta/episodes: where an episode lies, its statistics, where it comes from."""
-        columns: dict[str, pa.DataType] = {"episode_index": pa.int64(), "tasks": pa.list_(pa.string()), "length": pa.int64()}
-        columns |= {f"{part}/{which}_index": pa.int64() for part in ("data", "meta/episodes") for which in ("chunk", "file")}
+        """The columns of meta/episodes: where an episode lies, its statistics, where it
+        comes from.
+        """
+        columns: dict[str, pa.DataType] = {
+            "episode_index": pa.int64(),
+            "tasks": pa.list_(pa.string()),
+            "length": pa.int64(),
+        }
+        columns |= {
+            f"{part}/{which}_index": pa.int64()
+            for part in ("data", "meta/episodes")
+            for which in ("chunk", "file")
+        }
         columns |= {"dataset_from_index": pa.int64(), "dataset_to_index": pa.int64()}
         for camera in self.cameras if self.use_video else ():
-            columns |= {f"videos/{self.key(camera)}/{which}_index": pa.int64() for which in ("chunk", "file")}
-            columns |= {f"videos/{self.key(camera)}/{which}_timestamp": pa.float64() for which in ("from", "to")}
+            columns |= {
+                f"videos/{self.key(camera)}/{which}_index": pa.int64()
+                for which in ("chunk", "file")
+            }
+            columns |= {
+                f"videos/{self.key(camera)}/{which}_timestamp": pa.float64()
+                for which in ("from", "to")
+            }
         vector, picture = pa.list_(pa.float64()), pa.list_(pa.list_(pa.list_(pa.float64())))
-        kinds = dict.fromkeys(self.measured, vector) | {self.key(camera): picture for camera in self.cameras}
-        columns |= {f"stats/{name}/{s}": pa.list_(pa.int64()) if s == "count" else kind for name, kind in kinds.items() for s in STATISTICS}
-        return pa.schema([*columns.items(), *((f"capex/{name}", TYPES[kind]) for name, kind in FIELDS.items())])
+        kinds = dict.fromkeys(self.measured, vector) | {
+            self.key(camera): picture for camera in self.cameras
+        }
+        columns |= {
+            f"stats/{name}/{s}": pa.list_(pa.int64()) if s == "count" else kind
+            for name, kind in kinds.items()
+            for s in STATISTICS
+        }
+        return pa.schema(
+            [*columns.items(), *((f"capex/{name}", TYPES[kind]) for name, kind in FIELDS.items())]
+        )
 
     def info(self, episodes: int, frames: int, tasks: int) -> dict[str, Any]:
         """meta/info.json."""

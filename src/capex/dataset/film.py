@@ -1,4 +1,6 @@
-"""Pictures of an episode, re-rendered from its saved states: a strip of moments and a video. Nothing is simulated again."""
+"""Pictures of an episode, re-rendered from its saved states: a strip of moments and a video.
+Nothing is simulated again.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,16 @@ CAPTION_HEIGHT = 22
 def read_episode(episode: Path) -> tuple[EpisodeRecord, Steps]:
     """The record of an episode and its arrays; whatever is wrong with them as a sentence."""
     if not (episode / "record.json").is_file():
-        raise CapexError(f"{episode} is no episode: it has no record.json; give a folder such as runs/NAME/chains/CHAIN/episodes/0000")
+        raise CapexError(
+            f"{episode} is no episode: it has no record.json; give a folder such as"
+            " runs/NAME/chains/CHAIN/episodes/0000"
+        )
     said = read_json(episode / "record.json")
     if "world" not in said and "error" in said:
-        raise CapexError(f"{episode} is an attempt that an error invalidated ({said['error']}); there is nothing to film")
+        raise CapexError(
+            f"{episode} is an attempt that an error invalidated ({said['error']}); there is nothing"
+            " to film"
+        )
     return read_record(episode), read_steps(episode)
 
 
@@ -51,7 +59,9 @@ def strip_ticks(last: int) -> list[int]:
     return list(dict.fromkeys(round(last * k / (STRIP_FRAMES - 1)) for k in range(STRIP_FRAMES)))
 
 
-def frames(env: Env, steps: Steps, ticks: Sequence[int], size: tuple[int, int]) -> Iterator[dict[str, Image]]:
+def frames(
+    env: Env, steps: Steps, ticks: Sequence[int], size: tuple[int, int]
+) -> Iterator[dict[str, Image]]:
     """Images of all cameras at the given ticks."""
     for tick in ticks:
         show_tick(env, steps, tick)
@@ -63,13 +73,19 @@ def write_strip(episode: Path, out: Path) -> Path:
     record, steps = read_episode(episode)
     env = open_world(record)
     ticks = strip_ticks(len(steps["states"]) - 1)
-    columns = [np.concatenate(list(images.values()), axis=0) for images in frames(env, steps, ticks, STRIP_SIZE)]
+    columns = [
+        np.concatenate(list(images.values()), axis=0)
+        for images in frames(env, steps, ticks, STRIP_SIZE)
+    ]
     env.close()
     grid = np.concatenate(columns, axis=1)
     sheet = Picture.new("RGB", (grid.shape[1], grid.shape[0] + CAPTION_HEIGHT), "white")
     sheet.paste(Picture.fromarray(grid), (0, CAPTION_HEIGHT))
     result = "success" if record.success else "no success"
-    caption = f"{record.world}:{record.task} start {episode.name}  {record.instruction}  {result} after {record.steps} steps"
+    caption = (
+        f"{record.world}:{record.task} start {episode.name}  {record.instruction}  {result} after"
+        f" {record.steps} steps"
+    )
     ImageDraw.Draw(sheet).text((6, 4), printable(caption), fill="black")
     out.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(out)
@@ -83,7 +99,8 @@ SHEET_HEAD = 20
 
 
 def write_sheet(world: str, folder: Path) -> Path:
-    """One picture of a world: the three views of two starts of each task with their instructions, and each view at full size beside it.
+    """One picture of a world: the three views of two starts of each task with their instructions,
+    and each view at full size beside it.
 
     Of a world with many tasks the picture holds one start each.
     """
@@ -95,11 +112,16 @@ def write_sheet(world: str, folder: Path) -> Path:
         env = worlds.make(f"{world}:{task}")
         for index in SHEET_STARTS:
             env.reset(Start(task, index))
-            cell = Picture.new("RGB", (SHEET_TILE * len(env.spec.cameras), SHEET_TILE + SHEET_HEAD), "white")
+            cell = Picture.new(
+                "RGB", (SHEET_TILE * len(env.spec.cameras), SHEET_TILE + SHEET_HEAD), "white"
+            )
             for k, (camera, image) in enumerate(env.observe().items()):
                 picture = Picture.fromarray(image)
                 picture.save(folder / f"{task}-{index}-{camera}.png")
-                cell.paste(picture.resize((SHEET_TILE, SHEET_TILE), Picture.Resampling.LANCZOS), (k * SHEET_TILE, SHEET_HEAD))
+                cell.paste(
+                    picture.resize((SHEET_TILE, SHEET_TILE), Picture.Resampling.LANCZOS),
+                    (k * SHEET_TILE, SHEET_HEAD),
+                )
             ImageDraw.Draw(cell).text((4, 3), f"{task} {index}: {env.instruction}", fill="black")
             if index in drawn:
                 cells.append(cell)

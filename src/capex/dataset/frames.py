@@ -1,7 +1,9 @@
-"""What the frames of an episode hold: frame t is the observation of state t and the native action that followed it.
+"""What the frames of an episode hold: frame t is the observation of state t and the native action
+that followed it.
 
-The pictures come from the saved states, at any size; nothing is simulated again. Besides observation and action each frame carries what the
-demonstrator meant by it, under names that no learner takes for an input:
+The pictures come from the saved states, at any size; nothing is simulated again. Besides
+observation and action each frame carries what the demonstrator meant by it, under names that no
+learner takes for an input:
 
     capex.decision    the model's decision, from 1
     capex.waypoint    the waypoint within its plan, from 0
@@ -106,20 +108,39 @@ class Take:
         """next.reward, next.done and next.success of each frame: all zero but for the last one."""
         last = np.arange(self.length) == self.length - 1
         success = last & bool(self.record.success)
-        return {"next.reward": success.astype(np.float32), "next.done": last, "next.success": success}
+        return {
+            "next.reward": success.astype(np.float32),
+            "next.done": last,
+            "next.success": success,
+        }
 
     def annotations(self) -> dict[str, npt.NDArray[Any]]:
         """What the demonstrator meant by each frame, by the names of ANNOTATIONS."""
         plans = self._plans()
         phases = self._phases()
         rows = []
-        for plan, waypoint in zip(self.steps["decision"].tolist(), self.steps["waypoint"].tolist(), strict=True):
+        for plan, waypoint in zip(
+            self.steps["decision"].tolist(), self.steps["waypoint"].tolist(), strict=True
+        ):
             turn = plans[plan]
             row = turn.waypoints[waypoint]
             label = -1 if row.label is None else row.label
-            rows.append((turn.decision, waypoint, phases[turn.decision, waypoint], *_confidences(row), label))
-        columns: Sequence[Sequence[float]] = list(zip(*rows, strict=True)) if rows else [()] * len(ANNOTATIONS)
-        return {name: np.array(values, dtype=kind) for (name, kind), values in zip(ANNOTATIONS.items(), columns, strict=True)}
+            rows.append(
+                (
+                    turn.decision,
+                    waypoint,
+                    phases[turn.decision, waypoint],
+                    *_confidences(row),
+                    label,
+                )
+            )
+        columns: Sequence[Sequence[float]] = (
+            list(zip(*rows, strict=True)) if rows else [()] * len(ANNOTATIONS)
+        )
+        return {
+            name: np.array(values, dtype=kind)
+            for (name, kind), values in zip(ANNOTATIONS.items(), columns, strict=True)
+        }
 
     def waypoints(self) -> list[dict[str, Any]]:
         """One row per requested waypoint, executed or not, with the frames it took."""
@@ -128,7 +149,10 @@ class Take:
         rows = []
         for turn in self.record.turns:
             for number, row in enumerate(turn.waypoints):
-                ticks = np.flatnonzero((self.steps["decision"] == plans[turn.decision]) & (self.steps["waypoint"] == number))
+                ticks = np.flatnonzero(
+                    (self.steps["decision"] == plans[turn.decision])
+                    & (self.steps["waypoint"] == number)
+                )
                 stated, calibrated = _confidences(row)
                 rows.append(
                     {
@@ -148,7 +172,9 @@ class Take:
         return rows
 
     def cameras_json(self, cameras: Sequence[str], size: tuple[int, int]) -> dict[str, Any]:
-        """Intrinsics and pose of each calibrated camera at the start; a wrist camera's pose is in the frame of its tip."""
+        """Intrinsics and pose of each calibrated camera at the start; a wrist camera's pose is in
+        the frame of its tip.
+        """
         self.load(0)
         arms = self.env.robot_state().arms
         found: dict[str, Any] = {}
@@ -175,7 +201,11 @@ class Take:
         return plans_of(self.record, self.steps)
 
     def _phases(self) -> dict[tuple[int, int], int]:
-        places = [(turn.decision, number) for turn in self.record.turns for number in range(len(turn.waypoints))]
+        places = [
+            (turn.decision, number)
+            for turn in self.record.turns
+            for number in range(len(turn.waypoints))
+        ]
         return dict(zip(places, phase_numbers(self.record), strict=True))
 
 
@@ -195,7 +225,9 @@ def _confidences(row: WaypointRecord) -> tuple[float, float]:
 
 def _within(outer: Pose, inner: Pose) -> Pose:
     """A pose of the base frame, seen from another one of it."""
-    return Pose(outer.rotation.T @ (inner.position_m - outer.position_m), outer.rotation.T @ inner.rotation)
+    return Pose(
+        outer.rotation.T @ (inner.position_m - outer.position_m), outer.rotation.T @ inner.rotation
+    )
 
 
 _env: Env | None = None  # a worker shoots many episodes of a world: it builds the world once

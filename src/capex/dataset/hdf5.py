@@ -9,7 +9,8 @@
     data/demo_0/capex/...     the annotations of capex.dataset.frames, and complete_states: every bit needed to continue
     mask/train, mask/valid    names of demonstrations; every tenth is kept for validation
 
-Workers shoot one demonstration each into a file of its own; the parent copies the compressed chunks as they are.
+Workers shoot one demonstration each into a file of its own; the parent copies the compressed chunks
+as they are.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ from capex.errors import CapexError
 FILE = "demo.hdf5"
 VALID_EVERY = 10
 # What RoboCasa calls the same things; a camera or number of another world keeps its own name.
-CAMERAS = {"left": "robot0_agentview_left", "right": "robot0_agentview_right", "wrist": "robot0_eye_in_hand"}
+CAMERAS = {
+    "left": "robot0_agentview_left",
+    "right": "robot0_agentview_right",
+    "wrist": "robot0_eye_in_hand",
+}
 PROPRIO = {
     "robot0_base_to_eef_pos": ("eef_x", "eef_y", "eef_z"),
     "robot0_base_to_eef_quat": ("eef_qx", "eef_qy", "eef_qz", "eef_qw"),
@@ -56,7 +61,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Shard:
-    """What a worker leaves: a file with the group `demo`, and what robomimic keeps about the environment."""
+    """What a worker leaves: a file with the group `demo`, and what robomimic keeps about the
+    environment.
+    """
 
     path: Path
     length: int
@@ -68,14 +75,21 @@ def shoot(job: Job) -> Shard:
     take = open_take(job.attempt.episode)
     model = worlds.model_file(take.env)
     if model is None:
-        raise CapexError(f"{take.env.spec.name} has no MuJoCo model; export it with --format lerobot")
+        raise CapexError(
+            f"{take.env.spec.name} has no MuJoCo model; export it with --format lerobot"
+        )
     with h5py.File(job.shard, "w") as file:
         demo = file.create_group("demo")
         demo.attrs["num_samples"] = take.length
         demo.attrs["model_file"] = model.xml
         demo.attrs["ep_meta"] = json.dumps(dict(model.episode_meta) | _ep_meta(take))
-        names = {"action_names": take.env.spec.action_names, "state_names": take.env.spec.state_names}
-        demo.attrs["capex"] = json.dumps(provenance(job.attempt, take, job.cameras, job.pipeline.size) | names)
+        names = {
+            "action_names": take.env.spec.action_names,
+            "state_names": take.env.spec.state_names,
+        }
+        demo.attrs["capex"] = json.dumps(
+            provenance(job.attempt, take, job.cameras, job.pipeline.size) | names
+        )
         _put(demo, "actions", take.action)
         _put(demo, "states", take.steps["states"][:-1, : model.state_size])
         outcomes = take.outcomes()
@@ -100,10 +114,19 @@ def _put_pictures(demo: h5py.Group, job: Job, take: Take) -> None:
 
     def place(camera: str, kind: str, dtype: str, channels: int) -> h5py.Dataset:
         shape = (take.length, height, width, channels)
-        return demo.create_dataset(f"obs/{CAMERAS.get(camera, camera)}_{kind}", shape, dtype, chunks=(1, *shape[1:]), **PACKED)
+        return demo.create_dataset(
+            f"obs/{CAMERAS.get(camera, camera)}_{kind}",
+            shape,
+            dtype,
+            chunks=(1, *shape[1:]),
+            **PACKED,
+        )
 
     pictures = {camera: place(camera, "image", "uint8", 3) for camera in job.cameras}
-    depths = {camera: place(camera, "depth", "float32", 1) for camera in (job.cameras if job.pipeline.depth else ())}
+    depths = {
+        camera: place(camera, "depth", "float32", 1)
+        for camera in (job.cameras if job.pipeline.depth else ())
+    }
     for frame, images in enumerate(take.pictures(job.cameras, job.pipeline.size)):
         for camera, image in images.items():
             pictures[camera][frame] = image
@@ -114,14 +137,22 @@ def _put_pictures(demo: h5py.Group, job: Job, take: Take) -> None:
 def _proprio(take: Take) -> dict[str, npt.NDArray[Any]]:
     """The state by robosuite's names where it has those numbers, and the rest under its own."""
     names = list(take.env.spec.state_names)
-    found = {key: take.state[:, [names.index(n) for n in parts]] for key, parts in PROPRIO.items() if set(parts) <= set(names)}
+    found = {
+        key: take.state[:, [names.index(n) for n in parts]]
+        for key, parts in PROPRIO.items()
+        if set(parts) <= set(names)
+    }
     taken = {n for key in found for n in PROPRIO[key]}
     return found | {n: take.state[:, [k]] for k, n in enumerate(names) if n not in taken}
 
 
 def _ep_meta(take: Take) -> dict[str, Any]:
     record = take.record
-    return {"lang": record.instruction, "scene": record.scene, "start": {"index": record.start, "seed": record.seed}}
+    return {
+        "lang": record.instruction,
+        "scene": record.scene,
+        "start": {"index": record.start, "seed": record.seed},
+    }
 
 
 def _shared(arguments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -148,7 +179,10 @@ def write_file(
     """Write demo.hdf5 into a folder. The attributes that make it complete come last."""
     shards = folder / "shards"
     shards.mkdir()
-    jobs = [Job(attempt, cameras, pipeline, shards / f"{number:06d}.hdf5") for number, attempt in enumerate(attempts)]
+    jobs = [
+        Job(attempt, cameras, pipeline, shards / f"{number:06d}.hdf5")
+        for number, attempt in enumerate(attempts)
+    ]
     total, done = sum(a.steps for a in attempts), 0
     waiting: dict[int, Shard] = {}
     joined: list[Shard] = []
@@ -168,11 +202,20 @@ def write_file(
             if tell is not None:
                 tell(done, total)
         names = [f"demo_{number}" for number in range(len(joined))]
-        valid = {name for number, name in enumerate(names) if number % VALID_EVERY == min(VALID_EVERY, len(names)) - 1 and len(names) > 1}
-        for mask, members in (("train", [n for n in names if n not in valid]), ("valid", [n for n in names if n in valid])):
+        valid = {
+            name
+            for number, name in enumerate(names)
+            if number % VALID_EVERY == min(VALID_EVERY, len(names)) - 1 and len(names) > 1
+        }
+        for mask, members in (
+            ("train", [n for n in names if n not in valid]),
+            ("valid", [n for n in names if n in valid]),
+        ):
             file.create_dataset(f"mask/{mask}", data=np.array(members, dtype="S"))
         names_of_envs = ",".join(dict.fromkeys(str(shard.env_args["env_name"]) for shard in joined))
-        data.attrs["env_args"] = json.dumps(_shared([shard.env_args for shard in joined]) | {"env_name": names_of_envs})
+        data.attrs["env_args"] = json.dumps(
+            _shared([shard.env_args for shard in joined]) | {"env_name": names_of_envs}
+        )
         data.attrs["total"] = total
     close_world()
     shards.rmdir()

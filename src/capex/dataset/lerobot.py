@@ -1,7 +1,9 @@
-"""LeRobot datasets, version 3.0 of the format, written with pyarrow and PyAV; LeRobot itself is not needed.
+"""LeRobot datasets, version 3.0 of the format, written with pyarrow and PyAV; LeRobot itself is not
+needed.
 
-Workers shoot one episode each into a shard: its rows and pictures as Parquet, its videos as segments. The parent joins the shards in order,
-an episode per row group, and writes the metadata; meta/info.json comes last. Memory holds one episode per worker, however many there are.
+Workers shoot one episode each into a shard: its rows and pictures as Parquet, its videos as
+segments. The parent joins the shards in order, an episode per row group, and writes the metadata;
+meta/info.json comes last. Memory holds one episode per worker, however many there are.
 """
 
 from __future__ import annotations
@@ -20,13 +22,27 @@ import pyarrow.parquet as pq
 from PIL import Image as Picture
 
 from capex.dataset import video
-from capex.dataset.features import DATA_PATH, DEPTH_PATH, EPISODES_PATH, VIDEO_PATH, WAYPOINTS, Layout
+from capex.dataset.features import (
+    DATA_PATH,
+    DEPTH_PATH,
+    EPISODES_PATH,
+    VIDEO_PATH,
+    WAYPOINTS,
+    Layout,
+)
 from capex.dataset.frames import Take, close_world, open_take
 from capex.dataset.processes import run_jobs
 from capex.dataset.provenance import provenance
 from capex.dataset.rolling import ParquetFiles, VideoFiles
 from capex.dataset.selection import Attempt
-from capex.dataset.statistics import Histogram, Spool, Stats, describe, describe_images, empty_histogram
+from capex.dataset.statistics import (
+    Histogram,
+    Spool,
+    Stats,
+    describe,
+    describe_images,
+    empty_histogram,
+)
 from capex.errors import CapexError
 from capex.run.store import write_json
 from capex.worlds import Image
@@ -49,7 +65,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Shard:
-    """What a worker leaves: the rows, the depths and video segments if there are any, and what the parent must know about them."""
+    """What a worker leaves: the rows, the depths and video segments if there are any, and what the
+    parent must know about them.
+    """
 
     rows: Path
     depths: Path | None
@@ -71,9 +89,18 @@ def write_shard(job: Job, take: Take, pictures: Iterable[dict[str, Image]]) -> S
     layout, name = job.layout, f"{job.episode_index:06d}"
     histograms = {camera: empty_histogram() for camera in layout.cameras}
     encoded: dict[str, list[bytes]] = {layout.key(camera): [] for camera in layout.cameras}
-    depths: dict[str, list[bytes]] = {f"depth.{camera}": [] for camera in (layout.cameras if layout.pipeline.depth else ())}
-    segments = {camera: job.shards / f"{name}-{camera}.mp4" for camera in layout.cameras} if layout.use_video else {}
-    encoders = {camera: video.Segment(path, layout.pipeline.size, layout.fps, layout.crf) for camera, path in segments.items()}
+    depths: dict[str, list[bytes]] = {
+        f"depth.{camera}": [] for camera in (layout.cameras if layout.pipeline.depth else ())
+    }
+    segments = (
+        {camera: job.shards / f"{name}-{camera}.mp4" for camera in layout.cameras}
+        if layout.use_video
+        else {}
+    )
+    encoders = {
+        camera: video.Segment(path, layout.pipeline.size, layout.fps, layout.crf)
+        for camera, path in segments.items()
+    }
     for images in pictures:
         for camera, image in images.items():
             picture = Picture.fromarray(image)
@@ -83,12 +110,18 @@ def write_shard(job: Job, take: Take, pictures: Iterable[dict[str, Image]]) -> S
             else:
                 encoded[layout.key(camera)].append(_png(picture))
             if depths:
-                depths[f"depth.{camera}"].append(_png(_millimetres(take.env.depth(camera, layout.pipeline.size).depth_m)))
+                depths[f"depth.{camera}"].append(
+                    _png(_millimetres(take.env.depth(camera, layout.pipeline.size).depth_m))
+                )
     for encoder in encoders.values():
         encoder.close()
     columns = _columns(job, take)
     rows = _write_table(job.shards / f"{name}.parquet", layout.rows, columns, encoded)
-    deep = _write_table(job.shards / f"{name}-depth.parquet", layout.depth_rows, columns, depths) if depths else None
+    deep = (
+        _write_table(job.shards / f"{name}-depth.parquet", layout.depth_rows, columns, depths)
+        if depths
+        else None
+    )
     known = provenance(job.attempt, take, layout.cameras, layout.pipeline.size)
     return Shard(rows, deep, segments, histograms, known, take.waypoints(), take.length)
 
@@ -102,7 +135,9 @@ def _png(picture: Picture.Image) -> bytes:
 def _millimetres(depth_m: npt.NDArray[np.float32]) -> Picture.Image:
     """Depth as 16-bit pixels, 0 where nothing is seen or it is farther than 65 m."""
     near = depth_m * 1000.0 < 65535.0
-    return Picture.fromarray(np.where(near, np.round(np.where(near, depth_m, 0.0) * 1000.0), 0).astype(np.uint16))
+    return Picture.fromarray(
+        np.where(near, np.round(np.where(near, depth_m, 0.0) * 1000.0), 0).astype(np.uint16)
+    )
 
 
 def _columns(job: Job, take: Take) -> dict[str, npt.NDArray[Any]]:
@@ -121,17 +156,30 @@ def _columns(job: Job, take: Take) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _write_table(path: Path, schema: pa.Schema, columns: dict[str, npt.NDArray[Any]], pictures: dict[str, list[bytes]]) -> Path:
+def _write_table(
+    path: Path,
+    schema: pa.Schema,
+    columns: dict[str, npt.NDArray[Any]],
+    pictures: dict[str, list[bytes]],
+) -> Path:
     arrays = []
     for field in schema:
         if field.name in pictures:
             content = pa.array(pictures[field.name], pa.binary())
-            arrays.append(pa.StructArray.from_arrays([content, pa.nulls(len(content), pa.string())], ["bytes", "path"]))
+            arrays.append(
+                pa.StructArray.from_arrays(
+                    [content, pa.nulls(len(content), pa.string())], ["bytes", "path"]
+                )
+            )
         elif pa.types.is_fixed_size_list(field.type):
             numbers = columns[field.name].astype(field.type.value_type.to_pandas_dtype())
-            arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), field.type.list_size))
+            arrays.append(
+                pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), field.type.list_size)
+            )
         else:
-            arrays.append(pa.array(columns[field.name].astype(field.type.to_pandas_dtype()), type=field.type))
+            arrays.append(
+                pa.array(columns[field.name].astype(field.type.to_pandas_dtype()), type=field.type)
+            )
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="none")
     return path
 
@@ -145,8 +193,12 @@ def write_dataset(
     tell: Callable[[int, int], None] | None = None,
     finish: Callable[[Path], None] | None = None,
 ) -> None:
-    """Write a dataset into an empty folder. `tell(frames done, frames in all)`; `finish` may add files before meta/info.json ends it."""
-    tasks = {text: number for number, text in enumerate(dict.fromkeys(a.instruction for a in attempts))}
+    """Write a dataset into an empty folder. `tell(frames done, frames in all)`; `finish` may add
+    files before meta/info.json ends it.
+    """
+    tasks = {
+        text: number for number, text in enumerate(dict.fromkeys(a.instruction for a in attempts))
+    }
     total = sum(a.steps for a in attempts)
     shards = folder / "shards"
     shards.mkdir()
@@ -180,12 +232,16 @@ class Joiner:
 
     def __init__(self, folder: Path, layout: Layout):
         self._folder, self._layout, self.count, self._frames = folder, layout, 0, 0
-        self._data = ParquetFiles(folder, DATA_PATH, layout.rows, "snappy" if layout.use_video else "none")  # PNG is packed already
+        self._data = ParquetFiles(
+            folder, DATA_PATH, layout.rows, "snappy" if layout.use_video else "none"
+        )  # PNG is packed already
         self._depth = ParquetFiles(folder, DEPTH_PATH, layout.depth_rows, "none")
         self._episodes = ParquetFiles(folder, EPISODES_PATH, layout.episodes)
         self._rows: list[dict[str, Any]] = []  # of meta/episodes, not yet written
         self._videos = {
-            camera: VideoFiles(folder, VIDEO_PATH.replace("{video_key}", layout.key(camera)), layout.fps)
+            camera: VideoFiles(
+                folder, VIDEO_PATH.replace("{video_key}", layout.key(camera)), layout.fps
+            )
             for camera in (layout.cameras if layout.use_video else ())
         }
         self._spool = Spool(folder / "shards" / "spool", layout.measured)
@@ -213,15 +269,27 @@ class Joiner:
             row |= {f"{key}/from_timestamp": began, f"{key}/to_timestamp": ended}
         if shard.depths is not None:
             self._depth.append(pq.read_table(shard.depths), shard.depths.stat().st_size)
-        for path in (shard.rows, *shard.segments.values(), *([shard.depths] if shard.depths else [])):
+        for path in (
+            shard.rows,
+            *shard.segments.values(),
+            *([shard.depths] if shard.depths else []),
+        ):
             path.unlink()
         stats = self._measure(table, shard)
-        row |= {f"stats/{name}/{kind}": value for name, found in stats.items() for kind, value in found.items()}
-        self._rows.append(row | {f"capex/{name}": value for name, value in shard.provenance.items()})
+        row |= {
+            f"stats/{name}/{kind}": value
+            for name, found in stats.items()
+            for kind, value in found.items()
+        }
+        self._rows.append(
+            row | {f"capex/{name}": value for name, value in shard.provenance.items()}
+        )
         if len(self._rows) == EPISODES_AT_ONCE:
             self._flush_rows()
         if shard.waypoints:
-            numbered = [{"episode_index": job.episode_index} | waypoint for waypoint in shard.waypoints]
+            numbered = [
+                {"episode_index": job.episode_index} | waypoint for waypoint in shard.waypoints
+            ]
             self._waypoints.write_table(pa.Table.from_pylist(numbered, schema=WAYPOINTS))
         self._frames += shard.length
         self.count += 1
@@ -232,13 +300,20 @@ class Joiner:
         self._spool.add(vectors)
         for camera, counts in shard.histograms.items():
             self._histograms[camera] += counts
-        stats = {name: describe(values.reshape(shard.length, -1)) for name, values in vectors.items()}
-        return stats | {self._layout.key(camera): describe_images(counts, shard.length) for camera, counts in shard.histograms.items()}
+        stats = {
+            name: describe(values.reshape(shard.length, -1)) for name, values in vectors.items()
+        }
+        return stats | {
+            self._layout.key(camera): describe_images(counts, shard.length)
+            for camera, counts in shard.histograms.items()
+        }
 
     def _flush_rows(self) -> None:
         def table(place: tuple[int, int]) -> pa.Table:
             where = {"meta/episodes/chunk_index": place[0], "meta/episodes/file_index": place[1]}
-            return pa.Table.from_pylist([row | where for row in self._rows], schema=self._layout.episodes)
+            return pa.Table.from_pylist(
+                [row | where for row in self._rows], schema=self._layout.episodes
+            )
 
         self._episodes.append(table, size_bytes=0)
         self._rows.clear()
@@ -252,7 +327,10 @@ class Joiner:
         for files in (self._data, self._depth, self._episodes, self._waypoints):
             files.close()
         stats: dict[str, Stats] = self._spool.describe()
-        stats |= {self._layout.key(camera): describe_images(counts, self._frames) for camera, counts in self._histograms.items()}
+        stats |= {
+            self._layout.key(camera): describe_images(counts, self._frames)
+            for camera, counts in self._histograms.items()
+        }
         write_json(self._folder / "meta" / "stats.json", stats)
 
 
@@ -264,10 +342,32 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 def _write_tasks(path: Path, tasks: list[str]) -> None:
     """meta/tasks.parquet as pandas reads it: the text is the index, the number the only column."""
-    table = pa.table({"task_index": pa.array(range(len(tasks)), pa.int64()), "__index_level_0__": pa.array(tasks, pa.string())})
+    table = pa.table(
+        {
+            "task_index": pa.array(range(len(tasks)), pa.int64()),
+            "__index_level_0__": pa.array(tasks, pa.string()),
+        }
+    )
     described = [
-        {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": None},
-        {"name": None, "field_name": "__index_level_0__", "pandas_type": "unicode", "numpy_type": "object", "metadata": None},
+        {
+            "name": "task_index",
+            "field_name": "task_index",
+            "pandas_type": "int64",
+            "numpy_type": "int64",
+            "metadata": None,
+        },
+        {
+            "name": None,
+            "field_name": "__index_level_0__",
+            "pandas_type": "unicode",
+            "numpy_type": "object",
+            "metadata": None,
+        },
     ]
-    pandas = {"index_columns": ["__index_level_0__"], "column_indexes": [], "columns": described, "pandas_version": "2.0.0"}
+    pandas = {
+        "index_columns": ["__index_level_0__"],
+        "column_indexes": [],
+        "columns": described,
+        "pandas_version": "2.0.0",
+    }
     pq.write_table(table.replace_schema_metadata({"pandas": json.dumps(pandas)}), path)

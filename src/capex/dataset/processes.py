@@ -1,4 +1,5 @@
-"""Jobs in processes of their own: at most so many at a time, results as they come, and a process that dies is an error with a sentence.
+"""Jobs in processes of their own: at most so many at a time, results as they come, and a process
+that dies is an error with a sentence.
 
 A worker waits on a pipe that only its parent holds, so that none outlives a parent that was killed.
 """
@@ -41,8 +42,9 @@ def run_jobs(
 ) -> Iterator[tuple[int, Result | CapexError]]:
     """Yield (place in `jobs`, result) as the jobs finish.
 
-    `fresh` gives each job a process that did nothing before; otherwise workers are kept, and a single one is this process itself. A job
-    that fails with a sentence yields it as a CapexError; so does one whose process dies. Any other exception is a bug and is raised.
+    `fresh` gives each job a process that did nothing before; otherwise workers are kept, and a
+    single one is this process itself. A job that fails with a sentence yields it as a CapexError;
+    so does one whose process dies. Any other exception is a bug and is raised.
     """
     if parallel < 1:
         raise CapexError(f"--parallel is {parallel}; it must be at least 1")
@@ -100,7 +102,9 @@ def _answer(worker: _Worker) -> tuple[bool, Result | CapexError]:
         kind, content = worker.pipe.recv()
     except (EOFError, OSError):
         worker.process.join()
-        return False, CapexError(f"its process ended with exit code {worker.process.exitcode} before it was done")
+        return False, CapexError(
+            f"its process ended with exit code {worker.process.exitcode} before it was done"
+        )
     if kind == "bug":
         raise RuntimeError(f"a worker failed:\n{content}")
     return True, content
@@ -117,7 +121,10 @@ def _serve(work: Callable[[Job], Result], pipe: Connection) -> None:
             try:
                 answer = ("result", work(job))
             except CapexError as error:
-                answer = ("result", error if isinstance(error, DamagedFile) else CapexError(str(error)))
+                answer = (
+                    "result",
+                    error if isinstance(error, DamagedFile) else CapexError(str(error)),
+                )
             except Exception:
                 answer = ("bug", traceback.format_exc())
             pipe.send(answer)

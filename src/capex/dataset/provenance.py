@@ -1,4 +1,6 @@
-"""Where an exported episode comes from: start, demonstrator, cost, certificate, the complete state to replay it from, and its cameras."""
+"""Where an exported episode comes from: start, demonstrator, cost, certificate, the complete state
+to replay it from, and its cameras.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ FIELDS = {
     "decisions": "int64",
     "requests": "int64",
     "cost_usd": "float64",  # null where the price is unknown
-    "confidence": "float64",  # mean calibrated confidence of the labelled waypoints, null without any
+    "confidence": (
+        "float64"
+    ),  # mean calibrated confidence of the labelled waypoints, null without any
     "certified": "bool",
     "uncertified": "string",  # why there is no certificate
     "episode": "string",  # NAME/chains/CHAIN/episodes/0007, from the folder that holds the run
@@ -36,7 +40,9 @@ FIELDS = {
 }
 
 
-def provenance(attempt: Attempt, take: Take, cameras: Sequence[str], size: tuple[int, int]) -> dict[str, Any]:
+def provenance(
+    attempt: Attempt, take: Take, cameras: Sequence[str], size: tuple[int, int]
+) -> dict[str, Any]:
     """Everything in FIELDS."""
     start, sha256 = take.start_state, digests(attempt.episode)
     own = {

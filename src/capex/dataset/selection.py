@@ -1,4 +1,6 @@
-"""Which attempts become demonstrations: what the runs hold, the filters, pairs over the same starts, and why the rest was left out."""
+"""Which attempts become demonstrations: what the runs hold, the filters, pairs over the same
+starts, and why the rest was left out.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Attempt:
 
     @property
     def place(self) -> str:
-        """Where the episode lies, from the folder that holds the run: NAME/chains/CHAIN/episodes/0007."""
+        """Where the episode lies, from the folder that holds the run:
+        NAME/chains/CHAIN/episodes/0007.
+        """
         return "/".join(self.episode.resolve().parts[-5:])
 
 
@@ -104,16 +108,24 @@ class Selection:
 
     def leave_out(self, attempt: Attempt, reason: str) -> None:
         """Note an attempt that is not taken."""
-        self.left_out.append(LeftOut(self.name, attempt.world, attempt.task, attempt.arm, attempt.start, reason))
+        self.left_out.append(
+            LeftOut(self.name, attempt.world, attempt.task, attempt.arm, attempt.start, reason)
+        )
 
 
 def find_attempts(place: Path) -> list[Attempt]:
-    """Every whole episode of a run, or of one chain of it, by chain and start; damaged ones with what is wrong with them."""
+    """Every whole episode of a run, or of one chain of it, by chain and start; damaged ones with
+    what is wrong with them.
+    """
     attempts: list[Attempt] = []
     for chain in [Chain(place)] if (place / "episodes").is_dir() else find_run(place).chains():
         loaded = load_chain(chain)
         found = [_attempt(e.path, e.record) for e in loaded.episodes]
-        found += [_damaged(loaded, d.path, d.start, d.reason) for d in loaded.damaged if d.start is not None]
+        found += [
+            _damaged(loaded, d.path, d.start, d.reason)
+            for d in loaded.damaged
+            if d.start is not None
+        ]
         attempts += sorted(found, key=lambda a: a.start)
     if not attempts:
         raise CapexError(f"{place} holds no whole episode; collect some first")
@@ -125,8 +137,14 @@ def select(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selectio
     chosen = Selection(name, [])
     counts: Counter[tuple[str, str]] = Counter()
     for attempt in _wanted(attempts, filters):
-        reason = attempt.damage or _failed(attempt) or _refusal(attempt, filters) or _unreadable(attempt)
-        if not reason and filters.max is not None and counts[attempt.world, attempt.task] >= filters.max:
+        reason = (
+            attempt.damage or _failed(attempt) or _refusal(attempt, filters) or _unreadable(attempt)
+        )
+        if (
+            not reason
+            and filters.max is not None
+            and counts[attempt.world, attempt.task] >= filters.max
+        ):
             reason = f"beyond --max {filters.max}"
         if reason:
             chosen.leave_out(attempt, reason)
@@ -137,7 +155,9 @@ def select(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selectio
 
 
 def select_failures(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selection:
-    """The failed attempts of the same tasks and arms; certificates and filters speak of successes only."""
+    """The failed attempts of the same tasks and arms; certificates and filters speak of successes
+    only.
+    """
     chosen = Selection(name, [])
     for attempt in _wanted(attempts, filters):
         if attempt.success is False:
@@ -150,11 +170,18 @@ def select_failures(name: str, attempts: Iterable[Attempt], filters: Filters) ->
 
 
 def pair(first: Selection, second: Selection, limit: int | None) -> tuple[Selection, Selection]:
-    """Keep the starts that both have, in the same order; everything else is left out with the reason on the other side."""
+    """Keep the starts that both have, in the same order; everything else is left out with the
+    reason on the other side.
+    """
     sides = (_by_key(first), _by_key(second))
-    reasons = [{(r.world, r.task, r.start): r.reason for r in side.left_out} for side in (second, first)]
+    reasons = [
+        {(r.world, r.task, r.start): r.reason for r in side.left_out} for side in (second, first)
+    ]
     counts: Counter[tuple[str, str]] = Counter()
-    paired = (Selection(first.name, [], list(first.left_out)), Selection(second.name, [], list(second.left_out)))
+    paired = (
+        Selection(first.name, [], list(first.left_out)),
+        Selection(second.name, [], list(second.left_out)),
+    )
     for key in sorted(set(sides[0]) | set(sides[1])):
         both = key in sides[0] and key in sides[1]
         full = both and limit is not None and counts[key[:2]] >= limit
@@ -211,7 +238,9 @@ def _damaged(chain: LoadedChain, episode: Path, start: int, reason: str) -> Atte
 
 
 def _unreadable(attempt: Attempt) -> str:
-    """Whether an attempt that is to be taken can be: its arrays are read, unless a certificate says that they are what was executed."""
+    """Whether an attempt that is to be taken can be: its arrays are read, unless a certificate says
+    that they are what was executed.
+    """
     if attempt.certified:
         return ""
     try:
@@ -253,7 +282,9 @@ def _attempt(episode: Path, record: EpisodeRecord) -> Attempt:
 
 def _confidence(record: EpisodeRecord) -> float | None:
     rows = [row for turn in record.turns for row in turn.waypoints if row.label is not None]
-    values = [row.calibrated if row.calibrated is not None else row.waypoint.confidence for row in rows]
+    values = [
+        row.calibrated if row.calibrated is not None else row.waypoint.confidence for row in rows
+    ]
     known = [v for v in values if v is not None]
     return sum(known) / len(known) if known else None
 
@@ -267,7 +298,12 @@ def _wanted(attempts: Iterable[Attempt], filters: Filters) -> list[Attempt]:
         for name in asked:
             if name not in held:
                 raise UnknownName(kind, name, held, where=" among the attempts")
-    return [a for a in attempts if (not filters.tasks or a.task in filters.tasks) and (not filters.arms or a.arm in filters.arms)]
+    return [
+        a
+        for a in attempts
+        if (not filters.tasks or a.task in filters.tasks)
+        and (not filters.arms or a.arm in filters.arms)
+    ]
 
 
 def _failed(attempt: Attempt) -> str:
@@ -284,10 +320,22 @@ def _refusal(attempt: Attempt, filters: Filters) -> str:
         return f"shorter than {filters.min_steps} steps"
     if filters.max_steps is not None and attempt.steps > filters.max_steps:
         return f"longer than {filters.max_steps} steps"
-    if filters.max_cost_usd is not None and (attempt.cost_usd is None or attempt.cost_usd > filters.max_cost_usd):
-        return "cost unknown" if attempt.cost_usd is None else f"cost more than ${filters.max_cost_usd:g}"
-    if filters.min_confidence is not None and (attempt.confidence is None or attempt.confidence < filters.min_confidence):
-        return "no confidence was stated" if attempt.confidence is None else f"mean confidence below {filters.min_confidence:g}"
+    if filters.max_cost_usd is not None and (
+        attempt.cost_usd is None or attempt.cost_usd > filters.max_cost_usd
+    ):
+        return (
+            "cost unknown"
+            if attempt.cost_usd is None
+            else f"cost more than ${filters.max_cost_usd:g}"
+        )
+    if filters.min_confidence is not None and (
+        attempt.confidence is None or attempt.confidence < filters.min_confidence
+    ):
+        return (
+            "no confidence was stated"
+            if attempt.confidence is None
+            else f"mean confidence below {filters.min_confidence:g}"
+        )
     return ""
 
 
@@ -299,7 +347,8 @@ def _by_key(selection: Selection) -> dict[Key, Attempt]:
         if len(several) > 1:
             arms = ", ".join(sorted({a.arm for a in several}))
             raise CapexError(
-                f"{selection.name} has {len(several)} demonstrations of {world}:{task} start {start} (arms: {arms}); pairs need one: "
-                "choose with --arms, or give a chain's folder instead of the run's"
+                f"{selection.name} has {len(several)} demonstrations of {world}:{task} start"
+                f" {start} (arms: {arms}); pairs need one: choose with --arms, or give a chain's"
+                " folder instead of the run's"
             )
     return {key: several[0] for key, several in found.items()}

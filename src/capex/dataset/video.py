@@ -1,4 +1,6 @@
-"""h264 video: one segment per episode and camera, written frame by frame, then joined into files without encoding again."""
+"""h264 video: one segment per episode and camera, written frame by frame, then joined into files
+without encoding again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from capex.worlds import Image
 
 CODEC, PIXELS = "libx264", "yuv420p"
 KEYFRAME_EVERY = 2  # learners read single frames: at most one other has to be decoded first
-# One thread, so that the bytes do not depend on the machine's cores; no B-frames, so that decoding order is display order.
+# One thread, so that the bytes do not depend on the machine's cores; no B-frames, so that decoding
+# order is display order.
 OPTIONS = {"preset": "superfast", "g": str(KEYFRAME_EVERY), "bf": "0", "threads": "1"}
 
 
@@ -21,7 +24,9 @@ class Segment:
 
     def __init__(self, path: Path, size: tuple[int, int], fps: int, crf: int):
         self._container = av.open(str(path), "w")
-        self._stream = self._container.add_stream(CODEC, rate=fps, options=OPTIONS | {"crf": str(crf)})
+        self._stream = self._container.add_stream(
+            CODEC, rate=fps, options=OPTIONS | {"crf": str(crf)}
+        )
         self._stream.width, self._stream.height = size
         self._stream.pix_fmt = PIXELS
 
@@ -47,7 +52,9 @@ class Joined:
         self.size_bytes = 0
 
     def append(self, segment: Path, frames: int) -> tuple[float, float]:
-        """Add a segment of so many frames; returns the seconds from which and to which it runs in the file."""
+        """Add a segment of so many frames; returns the seconds from which and to which it runs in
+        the file.
+        """
         with av.open(str(segment)) as source:
             stream = source.streams.video[0]
             if self._stream is None:

@@ -1,8 +1,10 @@
-"""One episode: the paper's algorithm. Observe, query until a plan, calibrate, commit, execute, label, report; until an end is reached.
+"""One episode: the paper's algorithm. Observe, query until a plan, calibrate, commit, execute,
+label, report; until an end is reached.
 
-The base arm and every ablation run through the same lines with other settings. A model or simulator error invalidates the attempt and
-leaves as an exception; everything else is a result, also a decision in which the model talks until its context is full. Memory comes in as
-it was before the episode and is not touched.
+The base arm and every ablation run through the same lines with other settings. A model or simulator
+error invalidates the attempt and leaves as an exception; everything else is a result, also a
+decision in which the model talks until its context is full. Memory comes in as it was before the
+episode and is not touched.
 """
 
 from __future__ import annotations
@@ -56,11 +58,15 @@ CUT_OFF = "Your reply was cut off at the token limit. Answer with a shorter plan
 ONLY_ACT = "Only act is allowed in the last round."
 SILENT = "{} decisions in a row without a valid tool call"
 NO_PLAN = "spent without motion: no valid act in {} rounds ({})"
-TOO_LONG = "spent without motion: after round {} the decision no longer fitted the model's context ({})"
+TOO_LONG = (
+    "spent without motion: after round {} the decision no longer fitted the model's context ({})"
+)
 DEFAULT_SAMPLING = Sampling()
 DECISION_DEADLINE_S = 1200.0  # of all model rounds of a decision together
 RINGS_EARLY_S = 0.05  # a socket's timeout may come a moment before the time it was set to
-SAID_CHARACTERS = 500  # of a model's own words in the record of an episode that it ended by calling nothing
+SAID_CHARACTERS = (
+    500  # of a model's own words in the record of an episode that it ended by calling nothing
+)
 Clock = Callable[[], float]
 
 
@@ -108,9 +114,10 @@ Event = Deciding | Replied | Committed | Tick | Executed | Ended
 
 @dataclass(frozen=True)
 class Limits:
-    """What ends an episode besides success: steps and wall time here; decisions come with the arm, the horizon with the world,
-    dollars with the ledger. A limit is looked at after each decision; a step limit below the horizon may be passed within one plan, and
-    wall time also ends a request in flight.
+    """What ends an episode besides success: steps and wall time here; decisions come with the arm,
+    the horizon with the world, dollars with the ledger. A limit is looked at after each decision; a
+    step limit below the horizon may be passed within one plan, and wall time also ends a request in
+    flight.
     """
 
     steps: int | None = None
@@ -122,7 +129,9 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Episode:
-    """The result of an attempt: its record, the arrays of its steps, and the start images by hash."""
+    """The result of an attempt: its record, the arrays of its steps, and the start images
+    by hash.
+    """
 
     record: EpisodeRecord
     steps: Mapping[str, Array]
@@ -138,7 +147,9 @@ class _State:
     turns: list[Turn] = field(default_factory=list)
     history: list[PastAct] = field(default_factory=list)
     located_m: list[Array] = field(default_factory=list)  # in the present base frame, latest last
-    closed: dict[str, bool] = field(default_factory=dict)  # by arm, whether it was last told to close
+    closed: dict[str, bool] = field(
+        default_factory=dict
+    )  # by arm, whether it was last told to close
     gripper_commands: int = 0
     requests: int = 0
     notes: str = ""
@@ -191,7 +202,16 @@ def run_episode(
     executor = Executor(env, subscribers=[recorder, tell])
     trust = Calibrator.fit(*memory.labelled()) if arm.calibrated else Calibrator(None)
     in_text = bool(getattr(model, "tools_in_text", False))
-    context = build(memory, arm, spec, start.index, scene_of(env), weights=trust.weights, template=template, json_form=in_text)
+    context = build(
+        memory,
+        arm,
+        spec,
+        start.index,
+        scene_of(env),
+        weights=trust.weights,
+        template=template,
+        json_form=in_text,
+    )
     system = system_prompt(
         spec,
         arm,
@@ -202,7 +222,8 @@ def run_episode(
         template=template,
         json_form=in_text,
     )
-    # The ledger comes last: it sees an attempt begin last, so that what it forbids is never logged as sent.
+    # The ledger comes last: it sees an attempt begin last, so that what it forbids is never logged
+    # as sent.
     observer = Observers(*(o for o in (log, ledger) if o is not None))
     until = math.inf if limits.wall_s is None else began + limits.wall_s
     asks = _Asks(env, model, arm, system, context, observer, sampling, cache_key, clock, until)
@@ -217,7 +238,9 @@ def run_episode(
         try:
             decision = asks.query(observation, state, tell)
         except BudgetExceeded as spent:
-            if spent.scope == "campaign":  # says nothing about this start: the attempt is dropped, not failed
+            if (
+                spent.scope == "campaign"
+            ):  # says nothing about this start: the attempt is dropped, not failed
                 raise
             end = "cost"
             break
@@ -229,19 +252,25 @@ def run_episode(
         number = len(state.turns) + 1
         if decision.act is None or decision.act.plan is None:
             spent_how = decision.reason if decision.act is None else ""
-            state.turns.append(Turn(number, step, decision.calls, (), 0, decision.located, base, spent=spent_how))
+            state.turns.append(
+                Turn(number, step, decision.calls, (), 0, decision.located, base, spent=spent_how)
+            )
             state.history.append(PastAct(number, (), (), spent_how or "said done"))
             end = "done" if decision.act is not None else ""
         else:
             recorder.begin_plan()
-            turn, outcomes = _carry_out(env, executor, arm, trust, decision, state, number, step, base, tell)
+            turn, outcomes = _carry_out(
+                env, executor, arm, trust, decision, state, number, step, base, tell
+            )
             state.turns.append(turn)
             state.history.append(PastAct(number, decision.act.plan.waypoints, tuple(outcomes)))
             state.notes = decision.act.notes if arm.notes else ""
         end = end or _ended(env, executor, arm, state, limits, clock() - began)
     success = env.success()
     tell(Ended(end, success))
-    pictures = {hashlib.sha256(png).hexdigest(): png for png in (first.images.values() if first else ())}
+    pictures = {
+        hashlib.sha256(png).hexdigest(): png for png in (first.images.values() if first else ())
+    }
     exterior = {c.name for c in spec.cameras if c.kind == "exterior"}
     totals = ledger.as_json() if ledger is not None else {}
     record = EpisodeRecord(
@@ -260,21 +289,35 @@ def run_episode(
         turns=tuple(state.turns),
         scene=scene_of(env),
         end=end,
-        images={n: hashlib.sha256(png).hexdigest() for n, png in first.images.items() if n in exterior} if first else {},
+        images=(
+            {n: hashlib.sha256(png).hexdigest() for n, png in first.images.items() if n in exterior}
+            if first
+            else {}
+        ),
         stand_in=model.stand_in,
         extra={
             "labels_before": context.labels,
             "weights": None if trust.weights is None else [float(w) for w in trust.weights],
             "ledger": {k: v for k, v in totals.items() if k not in ("cost_usd", "requests")},
         }
-        | ({"silent": {"reason": SILENT.format(state.silent), "said": state.said}} if end == "silent" else {}),
+        | (
+            {"silent": {"reason": SILENT.format(state.silent), "said": state.said}}
+            if end == "silent"
+            else {}
+        ),
     )
     return Episode(record, recorder.steps, pictures, clock() - began, began - asked)
 
 
-def _look(env: Env, executor: Executor, arm: ArmSettings, state: _State, ledger: CostObserver | None) -> Observation:
+def _look(
+    env: Env, executor: Executor, arm: ArmSettings, state: _State, ledger: CostObserver | None
+) -> Observation:
     spent = ledger.spent_usd if ledger is not None else None
-    left = f"{float(arm.episode_usd) - float(spent):.2f}" if arm.show_dollars and spent is not None and arm.episode_usd else ""
+    left = (
+        f"{float(arm.episode_usd) - float(spent):.2f}"
+        if arm.show_dollars and spent is not None and arm.episode_usd
+        else ""
+    )
     return observe(
         env,
         steps_left=executor.steps_left,
@@ -286,7 +329,9 @@ def _look(env: Env, executor: Executor, arm: ArmSettings, state: _State, ledger:
     )
 
 
-def _ended(env: Env, executor: Executor, arm: ArmSettings, state: _State, limits: Limits, elapsed_s: float) -> str:
+def _ended(
+    env: Env, executor: Executor, arm: ArmSettings, state: _State, limits: Limits, elapsed_s: float
+) -> str:
     """Why the episode is over, or nothing."""
     if env.success():
         return "success"
@@ -326,13 +371,21 @@ def _carry_out(
         closed=state.closed,
         located_m=state.located_m[-1] if state.located_m else None,
     )
-    trusted = trust.predict(rows, [w.confidence for w in plan.waypoints]) if arm.confidence else [None] * len(plan.waypoints)
+    trusted = (
+        trust.predict(rows, [w.confidence for w in plan.waypoints])
+        if arm.confidence
+        else [None] * len(plan.waypoints)
+    )
     count = committed(trusted, arm.tau)
     tell(Committed(plan, count, tuple(trusted)))
     outcomes = executor.execute(plan.waypoints[:count], plan.waypoints[count:])
     tell(Executed(tuple(outcomes)))
     for waypoint, outcome in zip(plan.waypoints, outcomes, strict=True):
-        told = {n: t.gripper for n, t in waypoint.targets.items()} if outcome.status in GRIPPER_STILL_RUNS else {}
+        told = (
+            {n: t.gripper for n, t in waypoint.targets.items()}
+            if outcome.status in GRIPPER_STILL_RUNS
+            else {}
+        )
         for name, word in told.items():
             if word != "keep":
                 state.gripper_commands += 1
@@ -341,7 +394,20 @@ def _carry_out(
             state.located_m = [_carried(p, outcome.base_moved) for p in state.located_m]
     records = record_waypoints(plan.waypoints, outcomes, trusted, rows)
     act = decision.act
-    return Turn(number, step, decision.calls, records, count, decision.located, base, act.reasoning, act.mended), outcomes
+    return (
+        Turn(
+            number,
+            step,
+            decision.calls,
+            records,
+            count,
+            decision.located,
+            base,
+            act.reasoning,
+            act.mended,
+        ),
+        outcomes,
+    )
 
 
 def _carried(point_m: Array, moved: tuple[float, float, float]) -> Array:
@@ -355,13 +421,17 @@ def _short(reason: str) -> str:
 
 
 def _words(reply: Reply) -> str:
-    """The beginning of what a reply says: its text, or else the calls that it makes. Scrubbed first, so that no secret is cut in two."""
+    """The beginning of what a reply says: its text, or else the calls that it makes. Scrubbed
+    first, so that no secret is cut in two.
+    """
     said = reply.text.strip() or " ".join(f"{c.name}({c.arguments})" for c in reply.calls)
     return str(scrub(said))[:SAID_CHARACTERS]
 
 
 class _Asks:
-    """Queries the model until it acts: at most so many rounds, the last of which allows only `act`."""
+    """Queries the model until it acts: at most so many rounds, the last of which allows
+    only `act`.
+    """
 
     def __init__(
         self,
@@ -377,13 +447,23 @@ class _Asks:
         until: float,
     ):
         """`until`: when the episode's time is over, by the clock."""
-        self._env, self._model, self._arm, self._observer, self._until = env, model, arm, observer, until
+        self._env, self._model, self._arm, self._observer, self._until = (
+            env,
+            model,
+            arm,
+            observer,
+            until,
+        )
         self._face = interface(env.spec, arm)
         self._request = Request(system, (), schemas(self._face), sampling, cache_key=cache_key)
         self._references, self._clock = context.pictures, clock
 
-    def query(self, observation: Observation, state: _State, tell: Callable[[Event], None]) -> _Decision:
-        """One decision: perception rounds, then an act, or the reason why none came; _TimeOver when the episode's time ends meanwhile."""
+    def query(
+        self, observation: Observation, state: _State, tell: Callable[[Event], None]
+    ) -> _Decision:
+        """One decision: perception rounds, then an act, or the reason why none came; _TimeOver when
+        the episode's time ends meanwhile.
+        """
         messages: list[Message] = [self._first(observation)]
         located: list[LocatedPoint] = []
         sight = Sight(self._env, self._face.size)
@@ -404,8 +484,15 @@ class _Asks:
             except ModelError as error:
                 if error.kind != "context" or number == 1:
                     raise
-                # The decision began within the context: what fills it up is what the model said since. That is its own failure.
-                return _Decision(None, number - 1, tuple(located), TOO_LONG.format(number - 1, _short(str(error))), silent)
+                # The decision began within the context: what fills it up is what the model said
+                # since. That is its own failure.
+                return _Decision(
+                    None,
+                    number - 1,
+                    tuple(located),
+                    TOO_LONG.format(number - 1, _short(str(error))),
+                    silent,
+                )
             state.requests += 1
             state.said = _words(reply)
             tell(Replied(reply))
@@ -415,7 +502,13 @@ class _Asks:
                 return _Decision(act, number, tuple(located))
             reason = str(act) if act is not None else reason
             messages += [reply.as_message(), *answers] if reply.calls else [*answers]
-        return _Decision(None, self._arm.rounds, tuple(located), NO_PLAN.format(self._arm.rounds, _short(reason)), silent)
+        return _Decision(
+            None,
+            self._arm.rounds,
+            tuple(located),
+            NO_PLAN.format(self._arm.rounds, _short(reason)),
+            silent,
+        )
 
     def _answer(self, request: Request) -> Reply:
         try:
@@ -428,13 +521,19 @@ class _Asks:
     def _first(self, observation: Observation) -> UserMessage:
         parts: list[Text | Picture] = []
         if self._references:
-            parts = [Text("Start images of the reference episodes:"), *self._references, Text("The present scene:")]
+            parts = [
+                Text("Start images of the reference episodes:"),
+                *self._references,
+                Text("The present scene:"),
+            ]
         return UserMessage((*parts, *observation.message.parts))
 
     def _read(
         self, reply: Reply, state: _State, sight: Sight, located: list[LocatedPoint], only_act: bool
     ) -> tuple[Act | Defects | None, list[Message], bool]:
-        """Carry out perception, in order, unless only an act is allowed now; an act ends the reading. Last: whether a call was valid."""
+        """Carry out perception, in order, unless only an act is allowed now; an act ends the
+        reading. Last: whether a call was valid.
+        """
         tips = {n: a.T_base_tip.position_m for n, a in self._env.robot_state().arms.items()}
         answers: list[Message] = []
         problem: Defects | None = None
@@ -444,9 +543,13 @@ class _Asks:
             if isinstance(read.meaning, Act):
                 return read.meaning, answers, valid
             if isinstance(read.meaning, Locate) and not only_act:
-                answers.append(ToolResult(read.call.id, self._locate(read.meaning, state, sight, located)))
+                answers.append(
+                    ToolResult(read.call.id, self._locate(read.meaning, state, sight, located))
+                )
             else:
-                problem = read.meaning if isinstance(read.meaning, Defects) else Defects((ONLY_ACT,))
+                problem = (
+                    read.meaning if isinstance(read.meaning, Defects) else Defects((ONLY_ACT,))
+                )
                 answers.append(ToolResult(read.call.id, f"Not carried out: {problem}"))
         for call in reply.calls[len(reads) :]:  # every call needs an answer on the wire
             answers.append(ToolResult(call.id, "Ignored: a robot command ends the reply."))
@@ -454,7 +557,9 @@ class _Asks:
             answers.append(UserMessage((Text(CUT_OFF if reply.incomplete else NO_CALL),)))
         return problem, answers, valid
 
-    def _locate(self, pixel: Locate, state: _State, sight: Sight, located: list[LocatedPoint]) -> str:
+    def _locate(
+        self, pixel: Locate, state: _State, sight: Sight, located: list[LocatedPoint]
+    ) -> str:
         found = sight.locate(pixel.camera, pixel.u, pixel.v)
         if isinstance(found, str):
             located.append(LocatedPoint(pixel.camera, pixel.u, pixel.v, None, found))
@@ -462,4 +567,7 @@ class _Asks:
         state.located_m.append(found)
         x, y, z = (float(v) for v in found)
         located.append(LocatedPoint(pixel.camera, pixel.u, pixel.v, (x, y, z)))
-        return f"{describe(found)} cm in the base frame, {math.sqrt(x * x + y * y) * 100:.0f} cm from the mount horizontally."
+        return (
+            f"{describe(found)} cm in the base frame, {math.sqrt(x * x + y * y) * 100:.0f} cm from"
+            " the mount horizontally."
+        )

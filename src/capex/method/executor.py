@@ -1,8 +1,10 @@
-"""The executor: waypoints in, 20 Hz commands out, one Outcome with a report and a reach label per waypoint.
+"""The executor: waypoints in, 20 Hz commands out, one Outcome with a report and a reach label per
+waypoint.
 
-Written once against the Env protocol. A waypoint is a motion of every arm that has a target, together, then their gripper commands; or a
-base motion, then gripper commands. Control returns when the waypoints end, or one stalls, makes contact, times out or ends the episode.
-Metres and radians inside, centimetres and degrees in reports.
+Written once against the Env protocol. A waypoint is a motion of every arm that has a target,
+together, then their gripper commands; or a base motion, then gripper commands. Control returns when
+the waypoints end, or one stalls, makes contact, times out or ends the episode. Metres and radians
+inside, centimetres and degrees in reports.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ STALL_WINDOW, STALL_M, STALL_RAD = 40, 0.002, 0.02
 MOTION_STEPS_MAX = 200
 LABEL_STALL_M = 0.01
 GRIPPER_STEPS_MIN, GRIPPER_STEPS_MAX = 10, 20
-GRIPPER_SETTLED_M, GRIPPER_SETTLED_STEPS = 0.0005, 5  # less movement than this over so many steps: the fingers have arrived
+GRIPPER_SETTLED_M, GRIPPER_SETTLED_STEPS = (
+    0.0005,
+    5,
+)  # less movement than this over so many steps: the fingers have arrived
 OPEN_TOLERANCE_M = 0.005
 CLOSED_BELOW_M = 0.01
 BASE_REACHED_M, BASE_REACHED_RAD = 0.005, 0.01
@@ -50,7 +55,9 @@ GRIPPER_STILL_RUNS: tuple[Status, ...] = (*CONTINUES, "stalled", "finger contact
 
 @dataclass(frozen=True)
 class Tick:
-    """One control step as subscribers see it: the native action, the robot after it, whether the task is achieved, which waypoint."""
+    """One control step as subscribers see it: the native action, the robot after it, whether the
+    task is achieved, which waypoint.
+    """
 
     action: Array
     state: RobotState
@@ -70,7 +77,9 @@ class ClampedTarget:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one waypoint. `label` is the reach label of the paper: 1, 0, or None where nothing can be said."""
+    """What became of one waypoint. `label` is the reach label of the paper: 1, 0, or None where
+    nothing can be said.
+    """
 
     status: Status
     report: str
@@ -81,19 +90,25 @@ class Outcome:
     position_error_m: float | None = None
     rotation_error_rad: float | None = None
     contacts: tuple[Contact, ...] = ()
-    base_moved: tuple[float, float, float] | None = None  # measured forward, left and turn, in the base frame at its beginning
+    base_moved: tuple[float, float, float] | None = (
+        None  # measured forward, left and turn, in the base frame at its beginning
+    )
 
 
 @dataclass
 class _Progress:
-    """Best errors so far, position and rotation apart; stalled when neither has improved enough over the window."""
+    """Best errors so far, position and rotation apart; stalled when neither has improved enough
+    over the window.
+    """
 
     position: list[float] = field(default_factory=list)
     rotation: list[float] = field(default_factory=list)
 
     def add(self, position_m: float, rotation_rad: float) -> None:
         self.position.append(min(position_m, self.position[-1]) if self.position else position_m)
-        self.rotation.append(min(rotation_rad, self.rotation[-1]) if self.rotation else rotation_rad)
+        self.rotation.append(
+            min(rotation_rad, self.rotation[-1]) if self.rotation else rotation_rad
+        )
 
     @property
     def stalled(self) -> bool:
@@ -121,15 +136,23 @@ class _Motion:
 
 
 class Executor:
-    """Runs committed waypoints. Remembers what each hand was last told, so that "keep" and "close" mean the same across plans."""
+    """Runs committed waypoints. Remembers what each hand was last told, so that "keep" and "close"
+    mean the same across plans.
+    """
 
-    def __init__(self, env: Env, *, steps_left: int | None = None, subscribers: Sequence[Callable[[Tick], None]] = ()):
+    def __init__(
+        self,
+        env: Env,
+        *,
+        steps_left: int | None = None,
+        subscribers: Sequence[Callable[[Tick], None]] = (),
+    ):
         self._env, self._subscribers = env, tuple(subscribers)
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
         self._arms = {arm.name: arm for arm in env.spec.arms}
         self._state = env.robot_state()
-        # The sign of the last gripper command is repeated with every step. Before the first one, a gripper that stands open or shut counts
-        # as told so, and one in between is left alone.
+        # The sign of the last gripper command is repeated with every step. Before the first one, a
+        # gripper that stands open or shut counts as told so, and one in between is left alone.
         self._grip = {n: self._sign_of(n, s.opening_m) for n, s in self._state.arms.items()}
         self._last_gripper: dict[str, Gripper] = {}
         self._told_rotation = {n: s.T_base_tip.rotation for n, s in self._state.arms.items()}
@@ -140,8 +163,12 @@ class Executor:
             return -1.0
         return 1.0 if opening_m < CLOSED_BELOW_M else 0.0
 
-    def execute(self, waypoints: Sequence[Waypoint], deferred: Sequence[Waypoint] = ()) -> list[Outcome]:
-        """Run waypoints in order until one stops the plan. The others are reported too: not executed, or deferred."""
+    def execute(
+        self, waypoints: Sequence[Waypoint], deferred: Sequence[Waypoint] = ()
+    ) -> list[Outcome]:
+        """Run waypoints in order until one stops the plan. The others are reported too: not
+        executed, or deferred.
+        """
         everything = (*waypoints, *deferred)
         for waypoint in everything:
             self._validate(waypoint)
@@ -151,7 +178,9 @@ class Executor:
         stopped = False
         for k, waypoint in enumerate(everything):
             if k >= len(waypoints):
-                outcomes.append(self._not_run("deferred", "not executed (deferred: low confidence)", targets[k]))
+                outcomes.append(
+                    self._not_run("deferred", "not executed (deferred: low confidence)", targets[k])
+                )
             elif stopped or self.steps_left <= 0:
                 outcomes.append(self._not_run("not executed", "not executed", targets[k]))
             else:
@@ -161,7 +190,9 @@ class Executor:
         return outcomes
 
     def clamp(self, waypoints: Sequence[Waypoint]) -> list[dict[str, ClampedTarget]]:
-        """Targets as they will be sent: each at most 10 cm from the previous one (the first: from the tip), inside the workspace."""
+        """Targets as they will be sent: each at most 10 cm from the previous one (the first: from
+        the tip), inside the workspace.
+        """
         previous = {n: s.T_base_tip.position_m for n, s in self._state.arms.items()}
         rotation = {n: self._kept_rotation(n) for n in self._arms}
         low, high = (np.asarray(corner) for corner in self._env.spec.workspace_m)
@@ -179,13 +210,17 @@ class Executor:
                     wanted = previous[name] + leg * (DISPLACEMENT_MAX_M / length)
                 inside = np.clip(wanted, low, high)
                 rotation[name] = orientation_matrix(target.orientation, rotation[name])
-                row[name] = ClampedTarget(inside, rotation[name], shortened, _norm(inside - wanted) > 1e-9)
+                row[name] = ClampedTarget(
+                    inside, rotation[name], shortened, _norm(inside - wanted) > 1e-9
+                )
                 previous[name] = inside
             clamped.append(row)
         return clamped
 
     def _kept_rotation(self, arm: str) -> Array:
-        """What "keep" keeps: the orientation last asked for while the hand still has it, so that small errors do not add up."""
+        """What "keep" keeps: the orientation last asked for while the hand still has it, so that
+        small errors do not add up.
+        """
         told, now = self._told_rotation[arm], self._state.arms[arm].T_base_tip.rotation
         return told if angle_between(told, now) <= REACHED_RAD else now
 
@@ -206,12 +241,18 @@ class Executor:
                 motion = self._drive(waypoint.base)
             elif targets:
                 motion = self._move(targets)
-                label = self._label(motion, began)  # before the gripper acts: what it then touches says nothing about the motion
+                label = self._label(
+                    motion, began
+                )  # before the gripper acts: what it then touches says nothing about the motion
             if motion.status in GRIPPER_STILL_RUNS:
                 notes += self._act_grippers(waypoint.targets)
         except _Ended as ended:
-            # A motion that was cut short has no label; one that had ended before its gripper command ended the episode keeps its own.
-            motion = _Motion(ended.status, "terminal" if ended.status == "terminal" else "cut short: no control steps left")
+            # A motion that was cut short has no label; one that had ended before its gripper
+            # command ended the episode keeps its own.
+            motion = _Motion(
+                ended.status,
+                "terminal" if ended.status == "terminal" else "cut short: no control steps left",
+            )
         return Outcome(
             status=motion.status,
             report="; ".join(text for text in (motion.text, *notes) if text),
@@ -229,12 +270,22 @@ class Executor:
         if motion.status == "reached":
             return 1
         if motion.status in ("stalled", "finger contact"):
-            touched_anew = any(_loose_contacts(self._state, n) - began.arms[n].hand_contacts for n in self._arms)
-            return 1 if motion.errors is not None and motion.errors[0] <= LABEL_STALL_M and not touched_anew else 0
+            touched_anew = any(
+                _loose_contacts(self._state, n) - began.arms[n].hand_contacts for n in self._arms
+            )
+            return (
+                1
+                if motion.errors is not None
+                and motion.errors[0] <= LABEL_STALL_M
+                and not touched_anew
+                else 0
+            )
         return 0 if motion.status in ("contact", "timeout") else None
 
     def _move(self, targets: Mapping[str, ClampedTarget]) -> _Motion:
-        """Servo all targeted arms until every one is there, or the motion stops progressing, touches with another part, or times out."""
+        """Servo all targeted arms until every one is there, or the motion stops progressing,
+        touches with another part, or times out.
+        """
         for name, target in targets.items():
             self._told_rotation[name] = target.rotation
         known = self._state.contacts
@@ -248,7 +299,12 @@ class Executor:
                 return self._stall(targets, errors)
             self._step({n: self._servo(n, t) for n, t in targets.items()})
             if fresh := self._state.contacts - known:
-                return _Motion("contact", _contact_text(fresh), self._errors(targets), tuple(sorted(fresh, key=str)))
+                return _Motion(
+                    "contact",
+                    _contact_text(fresh),
+                    self._errors(targets),
+                    tuple(sorted(fresh, key=str)),
+                )
         errors = self._errors(targets)
         if errors[0] <= REACHED_M and errors[1] <= REACHED_RAD:
             return _Motion("reached", "reached", errors)
@@ -272,10 +328,17 @@ class Executor:
         distance = _distance_text(errors)
         touched = frozenset[Contact]().union(*(_loose_contacts(self._state, n) for n in targets))
         if touched:
-            return _Motion("finger contact", f"stopped by finger contact {distance}", errors, tuple(sorted(touched, key=str)))
+            return _Motion(
+                "finger contact",
+                f"stopped by finger contact {distance}",
+                errors,
+                tuple(sorted(touched, key=str)),
+            )
         limits = sorted({joint for n in targets for joint in self._state.arms[n].joints_at_limit})
         if limits:
-            return _Motion("stalled", f"stalled: joint limit ({', '.join(limits)}), {distance}", errors)
+            return _Motion(
+                "stalled", f"stalled: joint limit ({', '.join(limits)}), {distance}", errors
+            )
         return _Motion("stalled", f"stalled {distance}", errors)
 
     def _drive(self, motion: BaseMotion) -> _Motion:
@@ -302,18 +365,28 @@ class Executor:
                 status, text = "stalled", "base stalled, "
                 break
             velocity = _shorten(BASE_GAIN_PER_S * error, base.max_speed_m_s)
-            rate = max(-base.max_yaw_rate_rad_s, min(base.max_yaw_rate_rad_s, BASE_GAIN_PER_S * turn))
+            rate = max(
+                -base.max_yaw_rate_rad_s, min(base.max_yaw_rate_rad_s, BASE_GAIN_PER_S * turn)
+            )
             c, s = math.cos(yaw), math.sin(yaw)
-            self._step({}, (c * velocity[0] + s * velocity[1], -s * velocity[0] + c * velocity[1], rate))
+            self._step(
+                {}, (c * velocity[0] + s * velocity[1], -s * velocity[0] + c * velocity[1], rate)
+            )
             if fresh := self._state.contacts - known:
                 status, text = "contact", f"{_contact_text(fresh)}, "
                 break
         else:
             status, text = "timeout", "base timeout, "
         if self.steps_left > 0:
-            self._step({})  # one step without a velocity: the base brakes before anything is measured
+            self._step(
+                {}
+            )  # one step without a velocity: the base brakes before anything is measured
         moved = self._measured_since(began)
-        forward, left, turn = round(100 * moved[0]), round(100 * moved[1]), round(math.degrees(moved[2]))
+        forward, left, turn = (
+            round(100 * moved[0]),
+            round(100 * moved[1]),
+            round(math.degrees(moved[2])),
+        )
         text += f"base moved {forward} cm forward, {left} cm left, turned {turn} deg left"
         return _Motion(status, text, None, tuple(sorted(fresh, key=str)), moved)
 
@@ -346,30 +419,51 @@ class Executor:
             for k in range(GRIPPER_STEPS_MAX):
                 openings.append({n: self._state.arms[n].opening_m for n in acting})
                 if k >= GRIPPER_STEPS_MIN and all(
-                    abs(openings[-1][n] - openings[-1 - GRIPPER_SETTLED_STEPS][n]) < GRIPPER_SETTLED_M for n in acting
+                    abs(openings[-1][n] - openings[-1 - GRIPPER_SETTLED_STEPS][n])
+                    < GRIPPER_SETTLED_M
+                    for n in acting
                 ):
                     break
                 self._step({})
             for name, word in acting.items():
                 arm = self._state.arms[name]
                 touch = ", finger contact" if arm.finger_contact else ""
-                notes.append(self._named(name, f"{word}: opening {100 * max(arm.opening_m, 0.0):.1f} cm{touch}"))
+                notes.append(
+                    self._named(
+                        name, f"{word}: opening {100 * max(arm.opening_m, 0.0):.1f} cm{touch}"
+                    )
+                )
         return notes
 
     def _skip_reason(self, name: str, word: Gripper) -> str:
         arm = self._state.arms[name]
-        if word == "open" and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M and not arm.finger_contact:
+        if (
+            word == "open"
+            and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M
+            and not arm.finger_contact
+        ):
             return "already open"
         closed_before = self._last_gripper.get(name) in ("close", "reclose")
-        if word == "close" and arm.opening_m < CLOSED_BELOW_M and closed_before and not arm.finger_contact:
+        if (
+            word == "close"
+            and arm.opening_m < CLOSED_BELOW_M
+            and closed_before
+            and not arm.finger_contact
+        ):
             return "already closed"
         return ""
 
     def _named(self, arm: str, text: str) -> str:
         return text if len(self._arms) == 1 else f"{arm} {text}"
 
-    def _step(self, arms: Mapping[str, ArmCommand], base_velocity: tuple[float, float, float] | None = None) -> None:
-        """One control step; arms without a command hold their last goal. Ends the episode on success or when no step is left."""
+    def _step(
+        self,
+        arms: Mapping[str, ArmCommand],
+        base_velocity: tuple[float, float, float] | None = None,
+    ) -> None:
+        """One control step; arms without a command hold their last goal. Ends the episode on
+        success or when no step is left.
+        """
         if self.steps_left <= 0:
             raise _Ended("out of steps")
         commands = {n: arms.get(n) or ArmCommand(None, gripper=self._grip[n]) for n in self._arms}
@@ -386,7 +480,9 @@ class Executor:
     def _tips(self) -> dict[str, Pose]:
         return {n: s.T_base_tip for n, s in self._state.arms.items()}
 
-    def _not_run(self, status: Status, report: str, targets: Mapping[str, ClampedTarget]) -> Outcome:
+    def _not_run(
+        self, status: Status, report: str, targets: Mapping[str, ClampedTarget]
+    ) -> Outcome:
         return Outcome(status, report, None, 0, targets, self._tips())
 
 

@@ -1,6 +1,8 @@
-"""What the model is told at a decision: one page of text and labelled images. Measured things only, never simulator state.
+"""What the model is told at a decision: one page of text and labelled images. Measured things only,
+never simulator state.
 
-Positions in whole centimetres, angles in whole degrees, openings in tenths of a centimetre, all in the base frame.
+Positions in whole centimetres, angles in whole degrees, openings in tenths of a centimetre, all in
+the base frame.
 """
 
 from __future__ import annotations
@@ -50,17 +52,26 @@ class Observation:
         money = f" Dollars left: {self.dollars_left}." if self.dollars_left else ""
         lines = [
             f"Instruction: {self.instruction}",
-            f"Budget: {self.steps_left} of {self.horizon} control steps left; {self.decisions_left} decisions left.{money}",
+            (
+                f"Budget: {self.steps_left} of {self.horizon} control steps left;"
+                f" {self.decisions_left} decisions left.{money}"
+            ),
         ]
         several = len(self.arms) > 1
         for name, arm in self.arms.items():
             lines.append(
-                f"{f'Arm {name}: gripper' if several else 'Gripper'} tip {position_text(arm.T_base_tip.position_m)} cm, {angles_text(arm)}"
+                f"{f'Arm {name}: gripper' if several else 'Gripper'} tip"
+                f" {position_text(arm.T_base_tip.position_m)} cm, {angles_text(arm)}"
             )
-            lines.append(f"{f'Arm {name}: gripper' if several else 'Gripper'}: {contact_word(arm, self.max_opening_m[name])}")
+            lines.append(
+                f"{f'Arm {name}: gripper' if several else 'Gripper'}:"
+                f" {contact_word(arm, self.max_opening_m[name])}"
+            )
         if self.notes:
             lines.append(f"Your notes: {self.notes}")
-        lines.append("Your last acts, oldest first:" if self.history else "Your last acts: none yet.")
+        lines.append(
+            "Your last acts, oldest first:" if self.history else "Your last acts: none yet."
+        )
         lines += [act_text(act) for act in self.history]
         return "\n".join(lines)
 
@@ -110,7 +121,9 @@ def angles_text(arm: ArmState) -> str:
 
 
 def contact_word(arm: ArmState, max_opening_m: float) -> str:
-    """open (empty), closed (empty), or holding: from the opening and whether the fingers feel something."""
+    """open (empty), closed (empty), or holding: from the opening and whether the fingers feel
+    something.
+    """
     opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm"
     if arm.finger_contact and EMPTY_BELOW_M < arm.opening_m < max_opening_m - OPEN_TOLERANCE_M:
         return f"holding ({opening}, finger contact)"
@@ -126,13 +139,21 @@ def command_text(waypoint: Waypoint, *, several: bool = False) -> str:
         if target.position_m is not None:
             words.append(position_text(target.position_m))
         if target.orientation != "keep":
-            words.append(target.orientation if isinstance(target.orientation, str) else euler_text(target.orientation))
+            words.append(
+                target.orientation
+                if isinstance(target.orientation, str)
+                else euler_text(target.orientation)
+            )
         if target.gripper != "keep":
             words.append(target.gripper)
         parts.append(" ".join(words))
     if waypoint.base is not None:
         b = waypoint.base
-        forward, left, turn = round(100 * b.forward_m), round(100 * b.left_m), round(math.degrees(b.turn_rad))
+        forward, left, turn = (
+            round(100 * b.forward_m),
+            round(100 * b.left_m),
+            round(math.degrees(b.turn_rad)),
+        )
         parts.insert(0, f"base forward {forward} cm, left {left} cm, turn {turn} deg")
     return " + ".join(parts)
 
@@ -151,7 +172,12 @@ def act_text(act: PastAct) -> str:
     """One act on one line."""
     if act.spent:
         return f"Act {act.number}: {act.spent}"
-    reports = " | ".join(waypoint_text(w, o) for w, o in zip(act.waypoints, act.outcomes, strict=True))
+    reports = " | ".join(
+        waypoint_text(w, o) for w, o in zip(act.waypoints, act.outcomes, strict=True)
+    )
     tips = act.outcomes[-1].tips if act.outcomes else {}
-    where = ", ".join(f"{f'{n} ' if len(tips) > 1 else ''}tip now {position_text(p.position_m)}" for n, p in tips.items())
+    where = ", ".join(
+        f"{f'{n} ' if len(tips) > 1 else ''}tip now {position_text(p.position_m)}"
+        for n, p in tips.items()
+    )
     return f"Act {act.number}: {reports}" + (f" ({where})" if where else "")

@@ -14,7 +14,9 @@ SENSOR_PATCH = 2  # pixels on each side, for the noisy depth of a real sensor
 
 
 class Sight:
-    """The depth that the cameras measure at one moment: taken once a camera, however many of its pixels are asked for."""
+    """The depth that the cameras measure at one moment: taken once a camera, however many of its
+    pixels are asked for.
+    """
 
     def __init__(self, env: Env, size: tuple[int, int]):
         self._env, self._size = env, size
@@ -23,7 +25,8 @@ class Sight:
     def locate(self, camera: str, u: float, v: float) -> Array | str:
         """Position in metres in the base frame, or a sentence: sky, out of the image, no depth.
 
-        Simulated depth is exact, so the very pixel counts: a thin handle is found. A real sensor's depth is the median of a small patch.
+        Simulated depth is exact, so the very pixel counts: a thin handle is found. A real sensor's
+        depth is the median of a small patch.
         """
         if camera not in self._images:
             try:
@@ -38,7 +41,8 @@ class Sight:
         depth = float(image.depth_m[row, column])
         if self._env.spec.real_time:
             patch = image.depth_m[
-                max(0, row - SENSOR_PATCH) : row + SENSOR_PATCH + 1, max(0, column - SENSOR_PATCH) : column + SENSOR_PATCH + 1
+                max(0, row - SENSOR_PATCH) : row + SENSOR_PATCH + 1,
+                max(0, column - SENSOR_PATCH) : column + SENSOR_PATCH + 1,
             ]
             seen = patch[np.isfinite(patch) & (patch > 0)]
             depth = float(np.median(seen)) if seen.size else math.inf

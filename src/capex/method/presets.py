@@ -1,4 +1,6 @@
-"""Arms of a campaign: presets of one settings object. Each ablation is a value here, never a branch elsewhere."""
+"""Arms of a campaign: presets of one settings object. Each ablation is a value here, never a branch
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,15 @@ class ArmSettings:
     prompt: str = "capex"  # which system prompt: a file of capex/prompts
     plan_max: int = PLAN_MAX
     confidence: bool = True  # every waypoint must carry a stated confidence
-    calibrated: bool = True  # trust outcomes over statements; False commits on the stated confidences
+    calibrated: bool = (
+        True  # trust outcomes over statements; False commits on the stated confidences
+    )
     tau: float = TAU
     locate: bool = True  # offer locate_pixel
     base_motion: bool = True  # offer to drive, where the robot can
-    memory: Literal["chain", "fresh", "none"] = "chain"  # fresh: cleared before each episode; none: never shown
+    memory: Literal["chain", "fresh", "none"] = (
+        "chain"  # fresh: cleared before each episode; none: never shown
+    )
     skeleton: bool = True
     references: int = 2
     done: bool = False  # may declare the task done; always so where a person judges success
@@ -33,7 +39,9 @@ class ArmSettings:
     history: int = 6  # acts shown with their reports
     rounds: int = 6  # model rounds a decision
     decisions: int = 80
-    silent_decisions: int = 0  # decisions in a row without a valid call that end an episode as a failure; 0: as many as there are
+    # decisions in a row without a valid call that end an episode as a failure; 0: as many as there
+    # are
+    silent_decisions: int = 0
     episode_usd: float | None = DEFAULT_EPISODE_USD
     image_size: int = 512
     show_dollars: bool = False
@@ -55,7 +63,9 @@ PRESETS: dict[str, ArmSettings] = {
         done=True,
     ),
     "capex-fresh": ArmSettings("capex-fresh", memory="fresh", silent_decisions=SILENT_DECISIONS),
-    "capex-stated": ArmSettings("capex-stated", calibrated=False, silent_decisions=SILENT_DECISIONS),
+    "capex-stated": ArmSettings(
+        "capex-stated", calibrated=False, silent_decisions=SILENT_DECISIONS
+    ),
 }
 
 

@@ -1,8 +1,10 @@
-"""Reading replies: tool calls in, plans or sentences out. Nothing here raises, and nothing is guessed silently.
+"""Reading replies: tool calls in, plans or sentences out. Nothing here raises, and nothing is
+guessed silently.
 
-A defect becomes one sentence that the model can act on: which waypoint, which field, what was given, what is allowed. Harmless slips (a
-number as text, a stringified chunk, one waypoint instead of a list) are mended and noted. Centimetres and degrees come in, metres and
-radians go out: this is the one place that converts.
+A defect becomes one sentence that the model can act on: which waypoint, which field, what was
+given, what is allowed. Harmless slips (a number as text, a stringified chunk, one waypoint instead
+of a list) are mended and noted. Centimetres and degrees come in, metres and radians go out: this is
+the one place that converts.
 """
 
 from __future__ import annotations
@@ -77,8 +79,12 @@ class Read:
     meaning: Act | Locate | Defects
 
 
-def read_calls(calls: Sequence[ToolCall], face: Interface, tips_m: Mapping[str, Array]) -> tuple[Read, ...]:
-    """Read the calls of one reply in order. Perception may be batched; the first robot command ends the reply, what follows is left out."""
+def read_calls(
+    calls: Sequence[ToolCall], face: Interface, tips_m: Mapping[str, Array]
+) -> tuple[Read, ...]:
+    """Read the calls of one reply in order. Perception may be batched; the first robot command ends
+    the reply, what follows is left out.
+    """
     read = []
     for call in calls:
         if call.name == "act":
@@ -88,7 +94,12 @@ def read_calls(calls: Sequence[ToolCall], face: Interface, tips_m: Mapping[str, 
             read.append(Read(call, read_locate(call.arguments, face)))
         else:
             offered = ", ".join(["locate_pixel", "act"] if face.locate else ["act"])
-            read.append(Read(call, Defects((f"There is no tool '{call.name[:60]}'; the tools are: {offered}.",))))
+            read.append(
+                Read(
+                    call,
+                    Defects((f"There is no tool '{call.name[:60]}'; the tools are: {offered}.",)),
+                )
+            )
     return tuple(read)
 
 
@@ -105,7 +116,10 @@ def read_locate(arguments: str, face: Interface) -> Locate | Defects:
     u, v = (reader.number(given.get(name), name) for name in ("u", "v"))
     for name, value, size in (("u", u, face.size[0]), ("v", v, face.size[1])):
         if value is not None and not 0 <= value < size:
-            reader.defect(f"{name} is {value:g}; the image is {face.size[0]}x{face.size[1]}, so {name} must lie between 0 and {size - 1}")
+            reader.defect(
+                f"{name} is {value:g}; the image is {face.size[0]}x{face.size[1]}, so {name} must"
+                f" lie between 0 and {size - 1}"
+            )
     if reader.defects or u is None or v is None:
         return Defects(tuple(reader.defects))
     return Locate(str(camera), u, v, tuple(reader.mended))
@@ -120,11 +134,17 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
     fields = {f.name for f in (*face.act_fields, *face.waypoint_fields)}
     fields |= {f.name for f in face.target_fields} if len(face.arms) == 1 else set(face.arms)
     reader.unknown_fields(given, fields, "act")
-    reasoning, notes = reader.text(given.get("reasoning"), "reasoning"), reader.text(given.get("notes"), "notes")[:NOTES_CHARACTERS]
+    reasoning, notes = (
+        reader.text(given.get("reasoning"), "reasoning"),
+        reader.text(given.get("notes"), "notes")[:NOTES_CHARACTERS],
+    )
     if reader.flag(given.get("done"), "done"):
         if face.done:
             return Act(None, reasoning, True, notes, tuple(reader.mended))
-        reader.defect("done is not offered: the world alone judges success and ends the episode; send a motion instead")
+        reader.defect(
+            "done is not offered: the world alone judges success and ends the episode; send a"
+            " motion instead"
+        )
     groups = _groups(reader, given, face)
     base = _read_base(reader, given, face)
     chunk = reader.chunk(given.get("chunk")) if face.plan_max > 1 else []
@@ -132,20 +152,29 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
         reader.defect("chunk is not offered: send one waypoint at a time")
     if base is not None:
         if chunk:
-            reader.defect("a base motion stands beside a chunk; it moves the frame of all targets, so send it in an act of its own")
+            reader.defect(
+                "a base motion stands beside a chunk; it moves the frame of all targets, so send it"
+                " in an act of its own"
+            )
         for name in ("target_cm", "delta_cm", "orientation", "confidence"):
             if any(not _missing(g.get(name)) for g in (given, *groups.values())):
                 reader.note(f"{name} was ignored beside a base motion")
-        grippers = {n: ArmTarget(gripper=reader.gripper(g.get("gripper"), "gripper")) for n, g in groups.items()}  # type: ignore[arg-type]
+        words = {n: reader.gripper(g.get("gripper"), "gripper") for n, g in groups.items()}
+        grippers = {n: ArmTarget(gripper=word) for n, word in words.items()}  # type: ignore[arg-type]
         waypoints = [Waypoint({n: t for n, t in grippers.items() if t.gripper != "keep"}, base)]
     else:
         waypoints = _read_waypoints(reader, [given, *chunk], face, tips_m)
     if reader.defects or not waypoints:
-        return Defects(tuple(reader.defects) or ("act holds no target, no gripper command and no base motion.",))
+        return Defects(
+            tuple(reader.defects)
+            or ("act holds no target, no gripper command and no base motion.",)
+        )
     return Act(Plan(tuple(waypoints)), reasoning, False, notes, tuple(reader.mended[:NOTES_SHOWN]))
 
 
-def _groups(reader: _Reader, waypoint: Mapping[str, Any], face: Interface) -> dict[str, Mapping[str, Any]]:
+def _groups(
+    reader: _Reader, waypoint: Mapping[str, Any], face: Interface
+) -> dict[str, Mapping[str, Any]]:
     """The fields of each arm at one waypoint."""
     if len(face.arms) == 1:
         return {face.arms[0]: waypoint}
@@ -160,12 +189,18 @@ def _groups(reader: _Reader, waypoint: Mapping[str, Any], face: Interface) -> di
             reader.unknown_fields(group, known, name)
             groups[name] = group
         elif not _missing(waypoint.get(name)):
-            reader.defect(f"{name} is {_show(waypoint.get(name))}; it must be an object with target_cm, delta_cm, orientation or gripper")
+            reader.defect(
+                f"{name} is {_show(waypoint.get(name))}; it must be an object with target_cm,"
+                " delta_cm, orientation or gripper"
+            )
     return groups
 
 
 def _read_base(reader: _Reader, given: Mapping[str, Any], face: Interface) -> BaseMotion | None:
-    values = [reader.number(given.get(n), n, default=0.0) or 0.0 for n in ("base_forward_cm", "base_left_cm", "base_turn_deg")]
+    values = [
+        reader.number(given.get(n), n, default=0.0) or 0.0
+        for n in ("base_forward_cm", "base_left_cm", "base_turn_deg")
+    ]
     if not any(values):
         return None
     if not face.base_motion:
@@ -174,20 +209,33 @@ def _read_base(reader: _Reader, given: Mapping[str, Any], face: Interface) -> Ba
     forward, left, turn = values[0] / 100, values[1] / 100, math.radians(values[2])
     length = math.hypot(forward, left)
     if length > BASE_TRANSLATION_MAX_M:
-        reader.mended.append(f"base translation of {100 * length:.0f} cm shortened to {100 * BASE_TRANSLATION_MAX_M:.0f} cm")
-        forward, left = forward * BASE_TRANSLATION_MAX_M / length, left * BASE_TRANSLATION_MAX_M / length
+        reader.mended.append(
+            f"base translation of {100 * length:.0f} cm shortened to"
+            f" {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
+        )
+        forward, left = (
+            forward * BASE_TRANSLATION_MAX_M / length,
+            left * BASE_TRANSLATION_MAX_M / length,
+        )
     if abs(turn) > BASE_TURN_MAX_RAD:
         reader.mended.append(f"base turn of {values[2]:.0f} degrees shortened to 90")
         turn = math.copysign(BASE_TURN_MAX_RAD, turn)
     return BaseMotion(forward, left, turn)
 
 
-def _read_waypoints(reader: _Reader, rows: list[Any], face: Interface, tips_m: Mapping[str, Array]) -> list[Waypoint]:
+def _read_waypoints(
+    reader: _Reader, rows: list[Any], face: Interface, tips_m: Mapping[str, Array]
+) -> list[Waypoint]:
     if len(rows) > face.plan_max:
-        reader.defect(f"the plan has {len(rows)} waypoints; at most {face.plan_max} are allowed, the first included")
+        reader.defect(
+            f"the plan has {len(rows)} waypoints; at most {face.plan_max} are allowed, the first"
+            " included"
+        )
         return []
     previous = {name: tuple(float(v) for v in tip) for name, tip in tips_m.items()}
-    allowed = {f.name for f in face.waypoint_fields} | ({f.name for f in face.target_fields} if len(face.arms) == 1 else set(face.arms))
+    allowed = {f.name for f in face.waypoint_fields} | (
+        {f.name for f in face.target_fields} if len(face.arms) == 1 else set(face.arms)
+    )
     waypoints = []
     for k, row in enumerate(rows, start=1):
         reader.place = f"waypoint {k}: " if len(rows) > 1 else ""
@@ -204,7 +252,11 @@ def _read_waypoints(reader: _Reader, rows: list[Any], face: Interface, tips_m: M
                 continue
             targets[name] = target
             previous[name] = target.position_m or previous[name]
-        confidence = reader.confidence(row.get("confidence"), any(t.position_m for t in targets.values())) if face.confidence else None
+        confidence = (
+            reader.confidence(row.get("confidence"), any(t.position_m for t in targets.values()))
+            if face.confidence
+            else None
+        )
         if targets:
             waypoints.append(Waypoint(targets, confidence=confidence))
         elif not reader.defects:
@@ -213,7 +265,9 @@ def _read_waypoints(reader: _Reader, rows: list[Any], face: Interface, tips_m: M
     return waypoints
 
 
-def _read_target(reader: _Reader, group: Mapping[str, Any], prefix: str, previous_m: tuple[float, ...]) -> ArmTarget | None:
+def _read_target(
+    reader: _Reader, group: Mapping[str, Any], prefix: str, previous_m: tuple[float, ...]
+) -> ArmTarget | None:
     absolute = reader.numbers(group.get("target_cm"), f"{prefix}target_cm")
     relative = reader.numbers(group.get("delta_cm"), f"{prefix}delta_cm")
     if absolute is not None and relative is not None:
@@ -223,7 +277,11 @@ def _read_target(reader: _Reader, group: Mapping[str, Any], prefix: str, previou
     if absolute is not None:
         position = (absolute[0] / 100, absolute[1] / 100, absolute[2] / 100)
     elif relative is not None:
-        position = (previous_m[0] + relative[0] / 100, previous_m[1] + relative[1] / 100, previous_m[2] + relative[2] / 100)
+        position = (
+            previous_m[0] + relative[0] / 100,
+            previous_m[1] + relative[1] / 100,
+            previous_m[2] + relative[2] / 100,
+        )
     orientation = reader.orientation(group.get("orientation"), f"{prefix}orientation")
     gripper = reader.gripper(group.get("gripper"), f"{prefix}gripper")
     if position is None and orientation != "keep":
@@ -255,7 +313,10 @@ class _Reader:
     def object(self, arguments: str, tool: str) -> Mapping[str, Any] | None:
         """The arguments as an object, or None with a defect."""
         if len(arguments) > ARGUMENTS_MAX:
-            self.defect(f"the arguments of {tool} are {len(arguments)} characters long; at most {ARGUMENTS_MAX} are read")
+            self.defect(
+                f"the arguments of {tool} are {len(arguments)} characters long; at most"
+                f" {ARGUMENTS_MAX} are read"
+            )
             return None
         loaded = _load(arguments)
         if isinstance(loaded, str):  # arguments wrapped in a string once more
@@ -308,10 +369,18 @@ class _Reader:
         original = value
         if isinstance(value, str):
             loaded = _load(value)
-            value = loaded if isinstance(loaded, list | Mapping) else re.findall(r"[^\s,;\[\]()]+", value[:400])
+            value = (
+                loaded
+                if isinstance(loaded, list | Mapping)
+                else re.findall(r"[^\s,;\[\]()]+", value[:400])
+            )
         if isinstance(value, Mapping) and {"x", "y", "z"} <= set(value):
             value = [value["x"], value["y"], value["z"]]
-        found = [_number(v) for v in value] if isinstance(value, list | tuple) and len(value) <= 16 else []
+        found = (
+            [_number(v) for v in value]
+            if isinstance(value, list | tuple) and len(value) <= 16
+            else []
+        )
         if len(found) != 3 or any(n is None or abs(n) > 1e6 for n in found):
             self.defect(f"{name} is {_show(original)}; it must be three finite numbers [x, y, z]")
             return None
@@ -328,7 +397,10 @@ class _Reader:
         angles = self.numbers(value, name)
         if angles is None:
             del self.defects[before:]
-            self.defect(f"{name} is {_show(value)}; it must be {', '.join(ORIENTATION_WORDS)} or three Euler angles in degrees")
+            self.defect(
+                f"{name} is {_show(value)}; it must be {', '.join(ORIENTATION_WORDS)} or three"
+                " Euler angles in degrees"
+            )
             return "keep"
         return (angles[0], angles[1], angles[2])
 
@@ -370,7 +442,11 @@ class _Reader:
 
 
 def _missing(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and value.strip().lower() in MISSING_WORDS) or value == []
+    return (
+        value is None
+        or (isinstance(value, str) and value.strip().lower() in MISSING_WORDS)
+        or value == []
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -396,7 +472,11 @@ def _show(value: Any) -> str:
     if isinstance(value, str):
         text = value
     else:
-        text = json.dumps(value, default=str, ensure_ascii=False) if _shallow(value) else f"a deep {type(value).__name__}"
+        text = (
+            json.dumps(value, default=str, ensure_ascii=False)
+            if _shallow(value)
+            else f"a deep {type(value).__name__}"
+        )
     text = text if len(text) <= 80 else f"{text[:77]}..."
     return f"'{text}'" if isinstance(value, str) else text
 

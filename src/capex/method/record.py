@@ -1,4 +1,5 @@
-"""What an attempt leaves behind: the record of its decisions, written to record.json and read back for memory and the calibrator.
+"""What an attempt leaves behind: the record of its decisions, written to record.json and read back
+for memory and the calibrator.
 
 Metres and radians in the base frame of the moment; Euler orientations in degrees, as requested.
 """
@@ -17,7 +18,9 @@ from capex.pose import quaternion_xyzw
 
 @dataclass(frozen=True)
 class LocatedPoint:
-    """A grounded pixel: where the surface was, in the base frame at that time, or a sentence why not."""
+    """A grounded pixel: where the surface was, in the base frame at that time, or a sentence why
+    not.
+    """
 
     camera: str
     u: float
@@ -36,15 +39,23 @@ class WaypointRecord:
     label: Literal[0, 1] | None
     steps: int
     calibrated: float | None = None
-    features: tuple[float, ...] | None = None  # what the calibrator saw; None where a waypoint has no motion or no confidence
-    clamped_m: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)  # by arm, where it was really sent
-    tips: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by arm, position_m and quaternion_xyzw afterwards
+    features: tuple[float, ...] | None = (
+        None  # what the calibrator saw; None where a waypoint has no motion or no confidence
+    )
+    clamped_m: Mapping[str, tuple[float, float, float]] = field(
+        default_factory=dict
+    )  # by arm, where it was really sent
+    tips: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # by arm, position_m and quaternion_xyzw afterwards
     base_moved: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One decision: how many model calls it took, what it located, the plan, how much was committed, the outcomes."""
+    """One decision: how many model calls it took, what it located, the plan, how much was
+    committed, the outcomes.
+    """
 
     decision: int  # from 1
     step: int  # control steps used before it
@@ -52,7 +63,9 @@ class Turn:
     waypoints: tuple[WaypointRecord, ...]
     committed: int
     located: tuple[LocatedPoint, ...] = ()
-    base: tuple[float, float, float] | None = None  # base pose (x, y, yaw) on the floor when the plan began
+    base: tuple[float, float, float] | None = (
+        None  # base pose (x, y, yaw) on the floor when the plan began
+    )
     reasoning: str = ""
     mended: tuple[str, ...] = ()
     spent: str = ""  # why the decision passed without motion, if it did
@@ -78,7 +91,9 @@ class EpisodeRecord:
     scene: str = ""  # starts with equal scenes share the kitchen
     end: str = ""  # success, horizon, silent, decisions, steps, cost, time, done
     error: str | None = None
-    images: Mapping[str, str] = field(default_factory=dict)  # exterior camera -> sha256 of its start image
+    images: Mapping[str, str] = field(
+        default_factory=dict
+    )  # exterior camera -> sha256 of its start image
     stand_in: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)  # ledger totals and settings
 
@@ -132,7 +147,9 @@ KNOWN = frozenset(
 
 
 def from_json(data: Mapping[str, Any]) -> EpisodeRecord:
-    """Read record.json back. What would garble a number it enters is refused: KeyError, TypeError, ValueError or AttributeError."""
+    """Read record.json back. What would garble a number it enters is refused: KeyError, TypeError,
+    ValueError or AttributeError.
+    """
     record = EpisodeRecord(
         world=data["world"],
         task=data["task"],
@@ -167,7 +184,9 @@ def _require_sound(record: EpisodeRecord) -> None:
     for name in ("world", "task", "arm", "model", "instruction", "scene", "end"):
         if not isinstance(value := getattr(record, name), str):
             raise ValueError(f"{name} is {value!r}; a text is right")
-    if not isinstance(record.images, Mapping) or not all(isinstance(sha, str) for sha in record.images.values()):
+    if not isinstance(record.images, Mapping) or not all(
+        isinstance(sha, str) for sha in record.images.values()
+    ):
         raise ValueError("images is no table of hashes")
     for name in ("position", "labels_before"):
         if name in record.extra:
@@ -183,7 +202,9 @@ def _require_sound(record: EpisodeRecord) -> None:
                 raise ValueError(f"a label is {row.label!r}; 0, 1 or null is right")
             for p in (row.waypoint.confidence, row.calibrated):
                 if p is not None and not 0 <= p <= 1:
-                    raise ValueError(f"a confidence is {p!r}; a number between 0 and 1 or null is right")
+                    raise ValueError(
+                        f"a confidence is {p!r}; a number between 0 and 1 or null is right"
+                    )
             require_count("steps of a waypoint", row.steps)
 
 
@@ -238,7 +259,10 @@ def record_waypoints(
                 features=tuple(float(v) for v in chosen) if chosen is not None else None,
                 clamped_m={n: _triple(t.position_m) for n, t in outcome.targets.items()},
                 tips={
-                    n: {"position_m": list(_triple(p.position_m)), "quaternion_xyzw": [float(v) for v in quaternion_xyzw(p.rotation)]}
+                    n: {
+                        "position_m": list(_triple(p.position_m)),
+                        "quaternion_xyzw": [float(v) for v in quaternion_xyzw(p.rotation)],
+                    }
                     for n, p in outcome.tips.items()
                 },
                 base_moved=outcome.base_moved,
@@ -263,7 +287,13 @@ def _turn_json(turn: Turn) -> dict[str, Any]:
         "mended": list(turn.mended),
         "spent": turn.spent,
         "located": [
-            {"camera": p.camera, "u": p.u, "v": p.v, "position_m": list(p.position_m) if p.position_m else None, "text": p.text}
+            {
+                "camera": p.camera,
+                "u": p.u,
+                "v": p.v,
+                "position_m": list(p.position_m) if p.position_m else None,
+                "text": p.text,
+            }
             for p in turn.located
         ],
         "waypoints": [_waypoint_json(w) for w in turn.waypoints],
@@ -277,12 +307,18 @@ def _waypoint_json(row: WaypointRecord) -> dict[str, Any]:
         "targets": {
             name: {
                 "position_m": None if t.position_m is None else list(t.position_m),
-                "orientation": t.orientation if isinstance(t.orientation, str) else list(t.orientation),
+                "orientation": (
+                    t.orientation if isinstance(t.orientation, str) else list(t.orientation)
+                ),
                 "gripper": t.gripper,
             }
             for name, t in waypoint.targets.items()
         },
-        "base": None if base is None else {"forward_m": base.forward_m, "left_m": base.left_m, "turn_rad": base.turn_rad},
+        "base": (
+            None
+            if base is None
+            else {"forward_m": base.forward_m, "left_m": base.left_m, "turn_rad": base.turn_rad}
+        ),
         "stated": waypoint.confidence,
         "calibrated": row.calibrated,
         "features": list(row.features) if row.features is not None else None,
@@ -304,7 +340,13 @@ def _turn(data: Mapping[str, Any]) -> Turn:
         committed=data["committed"],
         waypoints=tuple(_waypoint(w) for w in data["waypoints"]),
         located=tuple(
-            LocatedPoint(p["camera"], p["u"], p["v"], _triple(p["position_m"]) if p["position_m"] else None, p["text"])
+            LocatedPoint(
+                p["camera"],
+                p["u"],
+                p["v"],
+                _triple(p["position_m"]) if p["position_m"] else None,
+                p["text"],
+            )
             for p in data["located"]
         ),
         base=_triple(data["base"]) if data["base"] else None,
@@ -324,7 +366,9 @@ def _waypoint(data: Mapping[str, Any]) -> WaypointRecord:
         for name, t in data["targets"].items()
     }
     return WaypointRecord(
-        waypoint=Waypoint(targets, BaseMotion(**data["base"]) if data["base"] else None, data["stated"]),
+        waypoint=Waypoint(
+            targets, BaseMotion(**data["base"]) if data["base"] else None, data["stated"]
+        ),
         status=data["status"],
         report=data["report"],
         label=data["label"],

@@ -1,4 +1,6 @@
-"""What an episode leaves behind at 20 Hz. Subscribes to the executor; the loop knows nothing of it."""
+"""What an episode leaves behind at 20 Hz. Subscribes to the executor; the loop knows nothing
+of it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Recorder:
 
     @property
     def steps(self) -> dict[str, Array]:
-        """Arrays for steps.npz: T actions, T+1 states and proprioceptions, and where each plan begins in them."""
+        """Arrays for steps.npz: T actions, T+1 states and proprioceptions, and where each plan
+        begins in them.
+        """
         names = self._env.spec.action_names
         return {
             "actions": np.array(self._actions).reshape(len(self._actions), len(names)),

@@ -1,7 +1,9 @@
-"""The model's tools: `act` and `locate_pixel`, their JSON schemas generated from what the parser reads.
+"""The model's tools: `act` and `locate_pixel`, their JSON schemas generated from what the parser
+reads.
 
-One table of fields serves both directions: `schemas` shows it to the model, `capex.method.reading` reads replies by it. The schema follows the
-world's spec: a robot with one arm has its fields at the top, one with several arms has a group of them per arm.
+One table of fields serves both directions: `schemas` shows it to the model, `capex.method.reading`
+reads replies by it. The schema follows the world's spec: a robot with one arm has its fields at the
+top, one with several arms has a group of them per arm.
 """
 
 from __future__ import annotations
@@ -47,13 +49,22 @@ class Interface:
     def target_fields(self) -> tuple[Field, ...]:
         """What one arm is told at one waypoint."""
         return (
-            Field("target_cm", "numbers", "absolute tip position [x, y, z] in the base frame, centimetres"),
+            Field(
+                "target_cm",
+                "numbers",
+                "absolute tip position [x, y, z] in the base frame, centimetres",
+            ),
             Field(
                 "delta_cm",
                 "numbers",
-                "instead of target_cm: relative to the previous waypoint's target (the first: to the tip), centimetres",
+                "instead of target_cm: relative to the previous waypoint's target (the first: to"
+                " the tip), centimetres",
             ),
-            Field("orientation", "orientation", "keep (default), down, forward, or [roll, pitch, yaw] in degrees"),
+            Field(
+                "orientation",
+                "orientation",
+                "keep (default), down, forward, or [roll, pitch, yaw] in degrees",
+            ),
             Field("gripper", "gripper", "runs after the motion; keep is the default"),
         )
 
@@ -62,7 +73,10 @@ class Interface:
         """Beside the arms' targets."""
         if not self.confidence:
             return ()
-        text = "probability in [0, 1] that this waypoint is reached without a stop, given that all before it were"
+        text = (
+            "probability in [0, 1] that this waypoint is reached without a stop, given that all"
+            " before it were"
+        )
         return (Field("confidence", "confidence", text),)
 
     @property
@@ -71,19 +85,35 @@ class Interface:
         fields = [Field("reasoning", "text", f"why, in at most {REASONING_WORDS} words")]
         if self.plan_max > 1:
             fields.append(
-                Field("chunk", "chunk", f"further waypoints, executed in order without a new look; at most {self.plan_max} in all")
+                Field(
+                    "chunk",
+                    "chunk",
+                    "further waypoints, executed in order without a new look; at most"
+                    f" {self.plan_max} in all",
+                )
             )
         if self.base_motion:
             limit = round(100 * BASE_TRANSLATION_MAX_M)
             fields += [
-                Field("base_forward_cm", "number", f"drive the base forward; alone, without target or chunk; at most {limit} cm in all"),
+                Field(
+                    "base_forward_cm",
+                    "number",
+                    f"drive the base forward; alone, without target or chunk; at most {limit} cm"
+                    " in all",
+                ),
                 Field("base_left_cm", "number", "drive the base to its left"),
                 Field("base_turn_deg", "number", "turn the base to its left; at most 90 degrees"),
             ]
         if self.done:
             fields.append(Field("done", "flag", "true ends the attempt without moving"))
         if self.notes:
-            fields.append(Field("notes", "text", f"working notes for your next call, at most {NOTES_CHARACTERS} characters"))
+            fields.append(
+                Field(
+                    "notes",
+                    "text",
+                    f"working notes for your next call, at most {NOTES_CHARACTERS} characters",
+                )
+            )
         return tuple(fields)
 
 
@@ -104,7 +134,9 @@ def interface(spec: Spec, arm: ArmSettings) -> Interface:
 
 def schemas(face: Interface) -> tuple[Tool, ...]:
     """The tools as the model gets them; the same bytes for the same interface."""
-    act = Tool("act", "Command the robot. It ends the reply: later calls are ignored.", _act_schema(face))
+    act = Tool(
+        "act", "Command the robot. It ends the reply: later calls are ignored.", _act_schema(face)
+    )
     if not face.locate:
         return (act,)
     width, height = face.size
@@ -115,7 +147,8 @@ def schemas(face: Interface) -> tuple[Tool, ...]:
     }
     locate = Tool(
         "locate_pixel",
-        "Base-frame position in centimetres of the surface seen at a pixel of the current image of a camera.",
+        "Base-frame position in centimetres of the surface seen at a pixel of the current image of"
+        " a camera.",
         _object(properties, ["camera", "u", "v"]),
     )
     return (locate, act)
@@ -132,7 +165,11 @@ def _waypoint_properties(face: Interface) -> dict[str, Any]:
     targets = {f.name: _field_schema(f, face) for f in face.target_fields}
     if len(face.arms) > 1:
         targets = {
-            name: {**_object(targets, []), "description": f"what the arm '{name}' does; leave out to hold still"} for name in face.arms
+            name: {
+                **_object(targets, []),
+                "description": f"what the arm '{name}' does; leave out to hold still",
+            }
+            for name in face.arms
         }
     return targets | {f.name: _field_schema(f, face) for f in face.waypoint_fields}
 
@@ -147,7 +184,11 @@ def _field_schema(field: Field, face: Interface) -> dict[str, Any]:
         "gripper": {"type": "string", "enum": list(GRIPPER_WORDS)},
         "orientation": {"anyOf": [{"type": "string", "enum": list(ORIENTATION_WORDS)}, _triple()]},
     }
-    schema = kinds[field.kind] if field.kind != "chunk" else {"type": "array", "items": _object(_waypoint_properties(face), [])}
+    schema = (
+        kinds[field.kind]
+        if field.kind != "chunk"
+        else {"type": "array", "items": _object(_waypoint_properties(face), [])}
+    )
     return {**schema, "description": field.description}
 
 
@@ -156,4 +197,9 @@ def _triple() -> dict[str, Any]:
 
 
 def _object(properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
-    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": required,
+        "additionalProperties": False,
+    }

@@ -1,7 +1,8 @@
-"""`anthropic:NAME`: Anthropic's Messages API. Needs the extra: pip install "capex[anthropic]". The key comes from ANTHROPIC_API_KEY.
+"""`anthropic:NAME`: Anthropic's Messages API. Needs the extra: pip install "capex[anthropic]". The
+key comes from ANTHROPIC_API_KEY.
 
-A cache mark stands after the system text, so that tools and system are cached. Thinking stays off: it does not go together with a tool
-call being required.
+A cache mark stands after the system text, so that tools and system are cached. Thinking stays off:
+it does not go together with a tool call being required.
 """
 
 from __future__ import annotations
@@ -13,7 +14,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from capex.errors import CapexError
-from capex.models import Answer, AssistantMessage, AttemptObserver, Message, Reply, Request, Text, ToolCall, ToolResult, Usage, wire
+from capex.models import (
+    Answer,
+    AssistantMessage,
+    AttemptObserver,
+    Message,
+    Reply,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    wire,
+)
 from capex.models.retry import Clock, Policy
 
 KEY = "ANTHROPIC_API_KEY"
@@ -33,11 +46,20 @@ class AnthropicMessages:
 
     stand_in = False
 
-    def __init__(self, model: str, *, base_url: str | None = None, policy: Policy | None = None, clock: Clock | None = None):
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        policy: Policy | None = None,
+        clock: Clock | None = None,
+    ):
         try:
             import anthropic
         except ImportError:
-            raise CapexError(f"anthropic:{model} needs the package anthropic; install it with: {INSTALL}") from None
+            raise CapexError(
+                f"anthropic:{model} needs the package anthropic; install it with: {INSTALL}"
+            ) from None
         self.name, self.price_name = f"anthropic:{model}", model
         self._model = model
         url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
@@ -47,7 +69,15 @@ class AnthropicMessages:
             max_retries=0,
             http_client=wire.http_client(),
         )
-        self._wire = wire.Wire(anthropic, client.messages.with_raw_response.create, usage_of, answer_of, KEY, policy or Policy(), clock)
+        self._wire = wire.Wire(
+            anthropic,
+            client.messages.with_raw_response.create,
+            usage_of,
+            answer_of,
+            KEY,
+            policy or Policy(),
+            clock,
+        )
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request, or raise ModelError with the attempts made."""
@@ -60,17 +90,30 @@ class AnthropicMessages:
     def body(self, request: Request) -> dict[str, Any]:
         """The request as the Messages API takes it; effort has no counterpart without thinking."""
         sampling = request.sampling
-        body: dict[str, Any] = {"model": self._model, "max_tokens": sampling.max_output_tokens, "messages": _messages(request)}
+        body: dict[str, Any] = {
+            "model": self._model,
+            "max_tokens": sampling.max_output_tokens,
+            "messages": _messages(request),
+        }
         if request.system:
-            body["system"] = [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]
+            body["system"] = [
+                {"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}
+            ]
         if request.tools:
             body["tools"] = [
-                {"name": t.name, "description": t.description, "input_schema": t.parameters} | ({"strict": True} if t.strict else {})
+                {"name": t.name, "description": t.description, "input_schema": t.parameters}
+                | ({"strict": True} if t.strict else {})
                 for t in request.tools
             ]
             choices = {"auto": {"type": "auto"}, "required": {"type": "any"}}
-            body["tool_choice"] = choices.get(request.tool_choice, {"type": "tool", "name": request.tool_choice})
-        chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+            body["tool_choice"] = choices.get(
+                request.tool_choice, {"type": "tool", "name": request.tool_choice}
+            )
+        chosen = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+        }
         return body | {k: v for k, v in chosen.items() if v is not None}
 
 
@@ -92,20 +135,34 @@ def _blocks(message: Message) -> list[Any]:
         if message.replay:
             return list(message.replay)
         said: list[Any] = [{"type": "text", "text": message.text}] if message.text.strip() else []
-        return said + [{"type": "tool_use", "id": c.id, "name": c.name, "input": wire.argument_object(c.arguments)} for c in message.calls]
+        return said + [
+            {
+                "type": "tool_use",
+                "id": c.id,
+                "name": c.name,
+                "input": wire.argument_object(c.arguments),
+            }
+            for c in message.calls
+        ]
     blocks: list[Any] = []
     for part in message.parts:
         text = part.text if isinstance(part, Text) else part.label
         if text.strip():
             blocks.append({"type": "text", "text": text})
         if not isinstance(part, Text):
-            source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(part.png).decode()}
+            source = {
+                "type": "base64",
+                "media_type": "image/png",
+                "data": base64.b64encode(part.png).decode(),
+            }
             blocks.append({"type": "image", "source": source})
     return blocks
 
 
 def usage_of(body: Mapping[str, Any]) -> Usage | None:
-    """Billed tokens of a message. Here input excludes what was read from and written to the cache."""
+    """Billed tokens of a message. Here input excludes what was read from and written to
+    the cache.
+    """
     usage = body.get("usage")
     try:
         return Usage(
@@ -127,9 +184,17 @@ def answer_of(body: Mapping[str, Any]) -> Answer | wire.Failed | None:
     if not isinstance(content, list):
         return None
     blocks = [block for block in content if isinstance(block, dict)]
-    texts = [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
+    texts = [
+        block["text"]
+        for block in blocks
+        if block.get("type") == "text" and isinstance(block.get("text"), str)
+    ]
     calls = tuple(
-        ToolCall(str(block.get("id") or f"call_{n}"), str(block.get("name") or ""), json.dumps(block.get("input", {})))
+        ToolCall(
+            str(block.get("id") or f"call_{n}"),
+            str(block.get("name") or ""),
+            json.dumps(block.get("input", {})),
+        )
         for n, block in enumerate(blocks)
         if block.get("type") == "tool_use"
     )

@@ -1,8 +1,10 @@
-"""An episode that was cut off (a kill, a spent budget) continues without paying again for what had been answered.
+"""An episode that was cut off (a kill, a spent budget) continues without paying again for what had
+been answered.
 
-`Continued` gives the answers in the log of the cut-off attempt, as long as the requests are the same, and then asks the model itself. The
-world is deterministic and memory is what it was, so the requests repeat; at the first that does not, the rest of the log is dropped. A
-request that had outgrown the model's context, and after which the episode went on, is refused again.
+`Continued` gives the answers in the log of the cut-off attempt, as long as the requests are the
+same, and then asks the model itself. The world is deterministic and memory is what it was, so the
+requests repeat; at the first that does not, the rest of the log is dropped. A request that had
+outgrown the model's context, and after which the episode went on, is refused again.
 """
 
 from __future__ import annotations
@@ -18,12 +20,16 @@ from capex.models.retry import as_reply, give_up
 
 
 class Continued:
-    """A model whose first answers come from a log. Observers are told of those as attempts made `again`: counted, not paid.
+    """A model whose first answers come from a log. Observers are told of those as attempts made
+    `again`: counted, not paid.
 
-    `waited` is told how many seconds the model took for each answer when it was given: the episode has waited for it, though not now.
+    `waited` is told how many seconds the model took for each answer when it was given: the episode
+    has waited for it, though not now.
     """
 
-    def __init__(self, model: Model, log: Path, waited: Callable[[float], None] = lambda seconds: None):
+    def __init__(
+        self, model: Model, log: Path, waited: Callable[[float], None] = lambda seconds: None
+    ):
         self._model, self._waited = model, waited
         self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
         self.tools_in_text = bool(getattr(model, "tools_in_text", False))
@@ -44,16 +50,22 @@ class Continued:
         return as_reply(attempts)
 
     def _logged(self, request: Request) -> list[Attempt]:
-        """The attempts that settled this request; none when the log has ended, tells of another request, or of one left unsettled."""
+        """The attempts that settled this request; none when the log has ended, tells of another
+        request, or of one left unsettled.
+        """
         if not self._recorded:
             return []
         recorded = self._recorded.popleft()
         attempts = recorded.attempts() if recorded.hash == request.hash else []
         if attempts and attempts[-1].kind == "context" and self._recorded:
             return attempts
-        if not attempts or attempts[-1].answer is None:  # cut off among the retries: those are the campaign's cost, not the episode's
+        if (
+            not attempts or attempts[-1].answer is None
+        ):  # cut off among the retries: those are the campaign's cost, not the episode's
             self._recorded.clear()
             return []
         reread = getattr(self._model, "reread", None)
         answer = reread(attempts[-1].body) if reread is not None else None
-        return attempts if answer is None else [*attempts[:-1], replace(attempts[-1], answer=answer)]
+        return (
+            attempts if answer is None else [*attempts[:-1], replace(attempts[-1], answer=answer)]
+        )

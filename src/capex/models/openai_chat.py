@@ -1,8 +1,10 @@
-"""`chat:NAME@URL`: any OpenAI-compatible server (vLLM and others) on the Chat Completions wire, through the official SDK.
+"""`chat:NAME@URL`: any OpenAI-compatible server (vLLM and others) on the Chat Completions wire,
+through the official SDK.
 
-Requests too long for the context are refused before sending; observers are told of them as attempts that were not sent, so that a
-recorded episode meets them again. A model without function calling answers with JSON in its text; with
-`chat-text:NAME@URL` the tools are also described in text instead of being sent as functions. A key, where the server wants one, comes from
+Requests too long for the context are refused before sending; observers are told of them as attempts
+that were not sent, so that a recorded episode meets them again. A model without function calling
+answers with JSON in its text; with `chat-text:NAME@URL` the tools are also described in text
+instead of being sent as functions. A key, where the server wants one, comes from
 CAPEX_CHAT_API_KEY; OpenAI's own key and headers never go to such a server.
 """
 
@@ -39,7 +41,10 @@ KEY = "CAPEX_CHAT_API_KEY"
 NO_KEY = "none"  # the SDK insists on one
 PAPER = ChatSettings()
 IN_TEXT = "text_"  # begins the id of a call that was read from text
-REASONING_FIELDS = ("reasoning_content", "reasoning")  # a server that sends one takes it back within the decision
+REASONING_FIELDS = (
+    "reasoning_content",
+    "reasoning",
+)  # a server that sends one takes it back within the decision
 SCAN_CHARACTERS = 100_000_000  # bounds the search for JSON in a hostile text to about a second
 _OBJECT = re.compile(r'\{\s*"')
 TOOLS_IN_TEXT = """
@@ -64,13 +69,16 @@ def _split(kind: str, rest: str) -> tuple[str, str]:
     found = re.fullmatch(r"(.+?)@(https?://.+)", rest)
     if not found:
         raise CapexError(
-            f"'{kind}:{rest}' lacks a name or an address; write {kind}:NAME@URL, for example {kind}:Qwen/Qwen3-VL-8B@http://localhost:8000/v1"
+            f"'{kind}:{rest}' lacks a name or an address; write {kind}:NAME@URL, for example"
+            f" {kind}:Qwen/Qwen3-VL-8B@http://localhost:8000/v1"
         )
     return found[1], found[2]
 
 
 class ChatCompletions:
-    """A model behind the Chat Completions wire. `chat` fills in what a request leaves open, and says how much the server holds."""
+    """A model behind the Chat Completions wire. `chat` fills in what a request leaves open, and
+    says how much the server holds.
+    """
 
     def __init__(
         self,
@@ -92,7 +100,9 @@ class ChatCompletions:
         self._model, self._in_text = model, tools_in_text
         self.tools_in_text = tools_in_text  # the system prompt then shows how to write a call
         lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
-        foreign: Any = {line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line}
+        foreign: Any = {
+            line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line
+        }
         key = wire.key_from(KEY, self.name, NO_KEY)
         client = openai.OpenAI(
             api_key=key,
@@ -110,7 +120,10 @@ class ChatCompletions:
         needed, output = size.tokens(request), request.sampling.max_output_tokens
         if needed + output > (context := self.chat.context_tokens):
             size_ = f"the request has about {needed} tokens and may be answered with {output} more"
-            sentence = f"{size_}, which exceeds the context of {context}; nothing was sent (see --context-tokens)"
+            sentence = (
+                f"{size_}, which exceeds the context of {context}; nothing was sent (see"
+                " --context-tokens)"
+            )
             refusal = Attempt("not sent", "no", 0.0, kind="context", error=sentence)
             if observer is not None:
                 observer.before(request, 1)
@@ -123,13 +136,21 @@ class ChatCompletions:
         return self._wire.reread(body)
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The request as the Chat Completions API takes it. Effort and cache key stay out: servers differ on them."""
+        """The request as the Chat Completions API takes it. Effort and cache key stay out: servers
+        differ on them.
+        """
         asked = request.sampling
-        chosen = {k: getattr(self.chat if getattr(asked, k) is None else asked, k) for k in ("temperature", "top_p", "top_k")}
+        chosen = {
+            k: getattr(self.chat if getattr(asked, k) is None else asked, k)
+            for k in ("temperature", "top_p", "top_k")
+        }
         as_functions = bool(request.tools) and not self._in_text
         system = request.system
         if request.tools and self._in_text:
-            described = [{"name": t.name, "description": t.description, "schema": t.parameters} for t in request.tools]
+            described = [
+                {"name": t.name, "description": t.description, "schema": t.parameters}
+                for t in request.tools
+            ]
             system += TOOLS_IN_TEXT + "\n".join(json.dumps(tool) for tool in described)
             if request.tool_choice not in ("auto", "required"):
                 system += f"\nIn this reply only {request.tool_choice} is allowed."
@@ -144,7 +165,9 @@ class ChatCompletions:
         if as_functions:
             body["tools"] = [_function(vars(t)) for t in request.tools]
             named = {"type": "function", "function": {"name": request.tool_choice}}
-            body["tool_choice"] = request.tool_choice if request.tool_choice in ("auto", "required") else named
+            body["tool_choice"] = (
+                request.tool_choice if request.tool_choice in ("auto", "required") else named
+            )
             body["parallel_tool_calls"] = True
         return body
 
@@ -154,7 +177,9 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _messages(system: str, request: Request, as_functions: bool) -> list[dict[str, Any]]:
-    """System first; neighbouring user messages become one, because many chat templates insist on turns."""
+    """System first; neighbouring user messages become one, because many chat templates insist on
+    turns.
+    """
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     functions: dict[str, str] = {}  # call id -> tool
     for message in request.messages:
@@ -163,9 +188,15 @@ def _messages(system: str, request: Request, as_functions: bool) -> list[dict[st
             functions |= {c.id: c.name for c in native}
             messages.append(_assistant(message, native))
         elif isinstance(message, ToolResult) and message.call_id in functions:
-            messages.append({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
+            messages.append(
+                {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+            )
         else:
-            parts = _parts(message) if isinstance(message, UserMessage) else [{"type": "text", "text": f"Result: {message.text}"}]
+            parts = (
+                _parts(message)
+                if isinstance(message, UserMessage)
+                else [{"type": "text", "text": f"Result: {message.text}"}]
+            )
             if messages and messages[-1]["role"] == "user":
                 messages[-1]["content"] += parts
             else:
@@ -180,13 +211,24 @@ def _assistant(message: AssistantMessage, native: list[ToolCall]) -> dict[str, A
     said: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     if native:
         said["tool_calls"] = [
-            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(wire.argument_object(c.arguments))}}
+            {
+                "id": c.id,
+                "type": "function",
+                "function": {
+                    "name": c.name,
+                    "arguments": json.dumps(wire.argument_object(c.arguments)),
+                },
+            }
             for c in native
         ]
     elif not message.text:
-        calls = [{"tool": c.name, "arguments": wire.argument_object(c.arguments)} for c in message.calls]
+        calls = [
+            {"tool": c.name, "arguments": wire.argument_object(c.arguments)} for c in message.calls
+        ]
         said["content"] = json.dumps({"calls": calls})
-    return said | {k: v for item in message.replay for k, v in item.items() if k in REASONING_FIELDS}
+    return said | {
+        k: v for item in message.replay for k, v in item.items() if k in REASONING_FIELDS
+    }
 
 
 def _parts(message: UserMessage) -> list[dict[str, Any]]:
@@ -196,7 +238,9 @@ def _parts(message: UserMessage) -> list[dict[str, Any]]:
         if text:
             parts.append({"type": "text", "text": text})
         if not isinstance(part, Text):
-            parts.append({"type": "image_url", "image_url": {"url": wire.data_url(part), "detail": "high"}})
+            parts.append(
+                {"type": "image_url", "image_url": {"url": wire.data_url(part), "detail": "high"}}
+            )
     return parts
 
 
@@ -210,7 +254,10 @@ def answer_of(body: Mapping[str, Any]) -> Answer | wire.Failed | None:
     choices, error = body.get("choices"), body.get("error")
     if error and not choices:
         found = error if isinstance(error, Mapping) else {"message": error}
-        return wire.Failed(str(found.get("code") or found.get("type") or "unknown"), str(found.get("message") or ""))
+        return wire.Failed(
+            str(found.get("code") or found.get("type") or "unknown"),
+            str(found.get("message") or ""),
+        )
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
@@ -218,12 +265,18 @@ def answer_of(body: Mapping[str, Any]) -> Answer | wire.Failed | None:
     text = _text(message.get("content")) or _text(message.get("refusal"))
     calls = _native_calls(message) or calls_in_text(text)
     reasoning = {k: message[k] for k in REASONING_FIELDS if isinstance(message.get(k), str)}
-    return Answer(calls, text, choice.get("finish_reason") == "length", (reasoning,) if reasoning else ())
+    return Answer(
+        calls, text, choice.get("finish_reason") == "length", (reasoning,) if reasoning else ()
+    )
 
 
 def _text(content: Any) -> str:
     if isinstance(content, list):
-        return "\n".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+        return "\n".join(
+            part["text"]
+            for part in content
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )
     return content if isinstance(content, str) else ""
 
 
@@ -235,15 +288,21 @@ def _native_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
         if isinstance(function, dict):
             call_id = str(item.get("id") or f"call_{number}")
             call_id = call_id if call_id not in calls else f"{call_id}_{number}"
-            calls[call_id] = ToolCall(call_id, str(function.get("name") or ""), wire.raw_arguments(function.get("arguments")))
+            calls[call_id] = ToolCall(
+                call_id,
+                str(function.get("name") or ""),
+                wire.raw_arguments(function.get("arguments")),
+            )
     return tuple(calls.values())
 
 
 def calls_in_text(text: str) -> tuple[ToolCall, ...]:
-    """Tool calls written as JSON in a text: {"calls": [{"tool": NAME, "arguments": {..} or "arguments_json": ".."}]}. Never raises.
+    """Tool calls written as JSON in a text: {"calls": [{"tool": NAME, "arguments": {..} or
+    "arguments_json": ".."}]}. Never raises.
 
-    The last such object counts, wherever it stands: thoughts and code fences around it do no harm. A single call without the list, and
-    the {"name": .., "arguments": ..} in which many models were trained, are taken too.
+    The last such object counts, wherever it stands: thoughts and code fences around it do no harm.
+    A single call without the list, and the {"name": .., "arguments": ..} in which many models were
+    trained, are taken too.
     """
     decoder, budget = json.JSONDecoder(), SCAN_CHARACTERS
     found: list[ToolCall] = []
@@ -267,7 +326,11 @@ def _calls(value: Any) -> list[ToolCall]:
     calls = []
     for item in listed if isinstance(listed, list) else [listed]:
         name = item.get("tool", item.get("name")) if isinstance(item, dict) else None
-        given = [item[k] for k in ("arguments", "arguments_json") if k in item] if isinstance(name, str) else []
+        given = (
+            [item[k] for k in ("arguments", "arguments_json") if k in item]
+            if isinstance(name, str)
+            else []
+        )
         if isinstance(name, str) and (given or "calls" in value):
             calls.append(ToolCall("", name, wire.raw_arguments(given[0] if given else {})))
     return calls

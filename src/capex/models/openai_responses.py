@@ -1,8 +1,10 @@
-"""`openai:NAME`: the Responses API through the official SDK, stateless and with nothing stored on the server.
+"""`openai:NAME`: the Responses API through the official SDK, stateless and with nothing stored on
+the server.
 
-Inside a decision the model's own items (encrypted reasoning with the calls it led to) are sent back verbatim. The key comes from
-OPENAI_API_KEY; OPENAI_BASE_URL points elsewhere, for example at a server on this machine. The standard service tier is asked for, because
-the price table holds for it.
+Inside a decision the model's own items (encrypted reasoning with the calls it led to) are sent back
+verbatim. The key comes from OPENAI_API_KEY; OPENAI_BASE_URL points elsewhere, for example at a
+server on this machine. The standard service tier is asked for, because the price table holds for
+it.
 """
 
 from __future__ import annotations
@@ -34,14 +36,23 @@ URL = "https://api.openai.com/v1"
 def make(rest: str) -> OpenAIResponses:
     """From openai:NAME."""
     if not rest:
-        raise CapexError("'openai:' names no model; write openai:NAME, for example openai:gpt-6-astra")
+        raise CapexError(
+            "'openai:' names no model; write openai:NAME, for example openai:gpt-6-astra"
+        )
     return OpenAIResponses(rest)
 
 
 class OpenAIResponses:
     """A model behind the Responses wire."""
 
-    def __init__(self, model: str, *, base_url: str | None = None, policy: Policy | None = None, clock: Clock | None = None):
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        policy: Policy | None = None,
+        clock: Clock | None = None,
+    ):
         import openai
 
         self.name, self.price_name = f"openai:{model}", model
@@ -54,7 +65,15 @@ class OpenAIResponses:
             max_retries=0,
             http_client=wire.http_client(),
         )
-        self._wire = wire.Wire(openai, client.responses.with_raw_response.create, usage_of, answer_of, KEY, policy or Policy(), clock)
+        self._wire = wire.Wire(
+            openai,
+            client.responses.with_raw_response.create,
+            usage_of,
+            answer_of,
+            KEY,
+            policy or Policy(),
+            clock,
+        )
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request, or raise ModelError with the attempts made."""
@@ -71,7 +90,13 @@ class OpenAIResponses:
             "model": self._model,
             "instructions": request.system,
             "tools": [
-                {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": t.strict}
+                {
+                    "type": "function",
+                    "name": t.name,
+                    "description": t.description,
+                    "parameters": t.parameters,
+                    "strict": t.strict,
+                }
                 for t in request.tools
             ],
             "input": [item for message in request.messages for item in _items(message)],
@@ -82,13 +107,22 @@ class OpenAIResponses:
         }
         if request.tools:
             named = {"type": "function", "name": request.tool_choice}
-            body["tool_choice"] = request.tool_choice if request.tool_choice in ("auto", "required") else named
+            body["tool_choice"] = (
+                request.tool_choice if request.tool_choice in ("auto", "required") else named
+            )
             body["parallel_tool_calls"] = True
         if sampling.effort is not None:
-            body |= {"reasoning": {"effort": sampling.effort}, "include": ["reasoning.encrypted_content"]}
+            body |= {
+                "reasoning": {"effort": sampling.effort},
+                "include": ["reasoning.encrypted_content"],
+            }
         if request.cache_key:
             body["prompt_cache_key"] = request.cache_key
-        body |= {k: v for k, v in (("temperature", sampling.temperature), ("top_p", sampling.top_p)) if v is not None}
+        body |= {
+            k: v
+            for k, v in (("temperature", sampling.temperature), ("top_p", sampling.top_p))
+            if v is not None
+        }
         if sampling.top_k is not None:  # not OpenAI's; vLLM's Responses server takes it
             body["extra_body"] = {"top_k": sampling.top_k}
         return body
@@ -96,19 +130,30 @@ class OpenAIResponses:
 
 def _items(message: Message) -> list[Any]:
     if isinstance(message, ToolResult):
-        return [{"type": "function_call_output", "call_id": message.call_id, "output": message.text}]
+        return [
+            {"type": "function_call_output", "call_id": message.call_id, "output": message.text}
+        ]
     if isinstance(message, AssistantMessage):
         if message.replay:
             return list(message.replay)
-        said: list[Any] = [{"type": "message", "role": "assistant", "content": message.text}] if message.text else []
-        return said + [{"type": "function_call", "call_id": c.id, "name": c.name, "arguments": c.arguments} for c in message.calls]
+        said: list[Any] = (
+            [{"type": "message", "role": "assistant", "content": message.text}]
+            if message.text
+            else []
+        )
+        return said + [
+            {"type": "function_call", "call_id": c.id, "name": c.name, "arguments": c.arguments}
+            for c in message.calls
+        ]
     content: list[dict[str, str]] = []
     for part in message.parts:
         text = part.text if isinstance(part, Text) else part.label
         if text:
             content.append({"type": "input_text", "text": text})
         if not isinstance(part, Text):
-            content.append({"type": "input_image", "image_url": wire.data_url(part), "detail": "high"})
+            content.append(
+                {"type": "input_image", "image_url": wire.data_url(part), "detail": "high"}
+            )
     return [{"type": "message", "role": "user", "content": content}]
 
 
@@ -131,11 +176,20 @@ def answer_of(body: Mapping[str, Any]) -> Answer | wire.Failed | None:
     for number, item in enumerate(items):
         if item.get("type") == "function_call":
             call_id = str(item.get("call_id") or item.get("id") or f"call_{number}")
-            calls.append(ToolCall(call_id, str(item.get("name") or ""), wire.raw_arguments(item.get("arguments"))))
+            calls.append(
+                ToolCall(
+                    call_id, str(item.get("name") or ""), wire.raw_arguments(item.get("arguments"))
+                )
+            )
         elif item.get("type") == "message" and isinstance(item.get("content"), list):
             parts = [part for part in item["content"] if isinstance(part, dict)]
-            texts += [said for part in parts if isinstance(said := part.get("text") or part.get("refusal"), str)]
-    # Reasoning that led to nothing (cut off by the token limit) is refused when sent back: it lacks the item that must follow it.
+            texts += [
+                said
+                for part in parts
+                if isinstance(said := part.get("text") or part.get("refusal"), str)
+            ]
+    # Reasoning that led to nothing (cut off by the token limit) is refused when sent back: it lacks
+    # the item that must follow it.
     while items and items[-1].get("type") == "reasoning":
         items.pop()
     return Answer(tuple(calls), "\n".join(texts), status == "incomplete", tuple(items))

@@ -1,6 +1,8 @@
-"""Pictures as they are kept: named after the sha256 of the PNG that the model was sent, as that PNG or, a third smaller, as lossless WebP.
+"""Pictures as they are kept: named after the sha256 of the PNG that the model was sent, as that PNG
+or, a third smaller, as lossless WebP.
 
-A WebP is decoded and encoded again when it is read, which gives the PNG back byte for byte; whoever reads checks the hash.
+A WebP is decoded and encoded again when it is read, which gives the PNG back byte for byte; whoever
+reads checks the hash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The retry policy, the only one: which failures are tried again, how often, after what wait, and until when.
+"""The retry policy, the only one: which failures are tried again, how often, after what wait, and
+until when.
 
 | failure | tried again | billed |
 |---|---|---|
@@ -11,9 +12,10 @@
 | quota, authentication, permission, not found, bad request, too long for the context | no | no |
 | a body of more than 8 MB | no | unknown |
 
-An attempt lasts until its read deadline at most, or to that of the request (the decision's, the episode's), whichever comes first.
-Waits double from 1 s to 60 s, less up to a quarter that depends on the request alone, so that a run repeats exactly. Retry-After is obeyed
-up to two minutes. No wait is begun that would end after the deadline.
+An attempt lasts until its read deadline at most, or to that of the request (the decision's, the
+episode's), whichever comes first. Waits double from 1 s to 60 s, less up to a quarter that depends
+on the request alone, so that a run repeats exactly. Retry-After is obeyed up to two minutes. No
+wait is begun that would end after the deadline.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ from capex.errors import printable
 from capex.models import Attempt, AttemptObserver, Billed, ModelError, Reply, Request
 from capex.models.redact import scrub
 
-QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error", "credit balance")
+QUOTA_CODES = (
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "billing_error",
+    "credit balance",
+)
 CONTEXT_WORDS = (  # of OpenAI, vLLM, SGLang, llama.cpp, LiteLLM, Anthropic
     "context_length_exceeded",
     "context length",
@@ -104,7 +112,9 @@ class Policy:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one send came to: the attempt (its latency is filled in here), and whether trying again can help."""
+    """What one send came to: the attempt (its latency is filled in here), and whether trying again
+    can help.
+    """
 
     attempt: Attempt
     retry: bool = False
@@ -118,9 +128,13 @@ def persist(
     observer: AttemptObserver | None = None,
     clock: Clock | None = None,
 ) -> Reply:
-    """Send until the model answers or the policy gives up. `send` takes the read deadline of its attempt in seconds."""
+    """Send until the model answers or the policy gives up. `send` takes the read deadline of its
+    attempt in seconds.
+    """
     clock = clock or SystemClock()
-    deadline = clock.now() + min(policy.deadline_s, math.inf if request.deadline_s is None else request.deadline_s)
+    deadline = clock.now() + min(
+        policy.deadline_s, math.inf if request.deadline_s is None else request.deadline_s
+    )
     attempts: list[Attempt] = []
     waited_s = 0.0
     while True:
@@ -137,7 +151,11 @@ def persist(
             return as_reply(attempts)
         unanswered = sum(a.status == "timeout" and a.billed != "no" for a in attempts)
         wait_s = policy.wait_s(request, number, outcome.retry_after_s)
-        patient = number < policy.attempts and unanswered < policy.unanswered and clock.now() + wait_s < deadline
+        patient = (
+            number < policy.attempts
+            and unanswered < policy.unanswered
+            and clock.now() + wait_s < deadline
+        )
         if not (outcome.retry and patient):
             raise give_up(attempts)
         waiting = clock.now()
@@ -149,17 +167,30 @@ def as_reply(attempts: list[Attempt]) -> Reply:
     """The reply that the last attempt brought."""
     last = attempts[-1]
     assert last.answer is not None
-    return Reply(last.answer.calls, last.answer.text, last.usage, tuple(attempts), last.answer.incomplete, last.answer.replay)
+    return Reply(
+        last.answer.calls,
+        last.answer.text,
+        last.usage,
+        tuple(attempts),
+        last.answer.incomplete,
+        last.answer.replay,
+    )
 
 
 def give_up(attempts: list[Attempt]) -> ModelError:
-    """The error when the last attempt brought no answer; the same for the same attempts, so that a cassette repeats it."""
+    """The error when the last attempt brought no answer; the same for the same attempts, so that a
+    cassette repeats it.
+    """
     count = f" ({len(attempts)} attempts)" if len(attempts) > 1 else ""
     return ModelError(attempts[-1].kind, attempts[-1].error + count, tuple(attempts))
 
 
-def refused(status: int, body: Mapping[str, Any] | str | None, key: str) -> tuple[str, bool, Billed, str]:
-    """What an HTTP error means: kind, whether trying again can help, whether it may be billed, and a sentence."""
+def refused(
+    status: int, body: Mapping[str, Any] | str | None, key: str
+) -> tuple[str, bool, Billed, str]:
+    """What an HTTP error means: kind, whether trying again can help, whether it may be billed, and
+    a sentence.
+    """
     code, message = error_in(body)
     said = f"HTTP {status}" + (f", {code}" if code else "") + (f": {message}" if message else "")
     words = f"{code} {message}".lower()
@@ -168,33 +199,60 @@ def refused(status: int, body: Mapping[str, Any] | str | None, key: str) -> tupl
             "quota",
             False,
             "no",
-            f"the provider says that the account has no credit left ({said}); top it up or wait for the next period",
+            (
+                f"the provider says that the account has no credit left ({said}); top it up or wait"
+                " for the next period"
+            ),
         )
     if status == 401:
-        return "authentication", False, "no", f"the server refused the key ({said}); check the environment variable {key}"
+        return (
+            "authentication",
+            False,
+            "no",
+            f"the server refused the key ({said}); check the environment variable {key}",
+        )
     if status == 403:
         return "permission", False, "no", f"the key in {key} may not do this ({said})"
     if status == 404:
-        return "not_found", False, "no", f"the server knows no such model or address ({said}); check both"
+        return (
+            "not_found",
+            False,
+            "no",
+            f"the server knows no such model or address ({said}); check both",
+        )
     if status in (400, 413, 422) and any(word in words for word in CONTEXT_WORDS):
         return "context", False, "no", f"the request is too long for the model ({said})"
     if status == 429:
         return "rate_limit", True, "no", f"the server asks for fewer requests ({said})"
     if status in (408, 409):
-        return ("timeout" if status == 408 else "conflict"), True, "no", f"the server did not take the request ({said})"
+        return (
+            ("timeout" if status == 408 else "conflict"),
+            True,
+            "no",
+            f"the server did not take the request ({said})",
+        )
     if status >= 500:
-        return "server", True, "unknown" if status in (502, 504) else "no", f"the server failed ({said})"
+        return (
+            "server",
+            True,
+            "unknown" if status in (502, 504) else "no",
+            f"the server failed ({said})",
+        )
     return "bad_request", False, "no", f"the server refused the request ({said})"
 
 
 def failed(code: str, message: str) -> tuple[str, bool, str]:
-    """What a failure inside an HTTP 200 means: kind, whether trying again can help, and a sentence."""
+    """What a failure inside an HTTP 200 means: kind, whether trying again can help, and
+    a sentence.
+    """
     said = f"{clip(code)}: {clip(message)}" if message else clip(code)
     if any(word in f"{code} {message}".lower() for word in QUOTA_CODES):
         return "quota", False, f"the provider says that the account has no credit left ({said})"
     if any(word in f"{code} {message}".lower() for word in CONTEXT_WORDS):
         return "context", False, f"the request is too long for the model ({said})"
-    passing = code in PASSING_CODES or (code.isdigit() and (int(code) in (408, 409, 429) or int(code) >= 500))
+    passing = code in PASSING_CODES or (
+        code.isdigit() and (int(code) in (408, 409, 429) or int(code) >= 500)
+    )
     return "failed", passing, f"the provider reports a failure ({said})"
 
 
@@ -209,12 +267,18 @@ def error_in(body: Mapping[str, Any] | str | None) -> tuple[str, str]:
 
 def clip(message: str) -> str:
     """A provider's message on one line, without secrets and control characters, not too long."""
-    line = " ".join(str(scrub(printable(message))).split())  # cleaned first: a control character may part a secret
+    line = " ".join(
+        str(scrub(printable(message))).split()
+    )  # cleaned first: a control character may part a secret
     return line if len(line) <= MESSAGE_CHARACTERS else line[: MESSAGE_CHARACTERS - 1] + "…"
 
 
-def retry_after_s(headers: Mapping[str, str], wall: Callable[[], float] = time.time) -> float | None:
-    """Seconds that the server asks to wait: retry-after-ms, or Retry-After as seconds or as a date (against the server's own clock)."""
+def retry_after_s(
+    headers: Mapping[str, str], wall: Callable[[], float] = time.time
+) -> float | None:
+    """Seconds that the server asks to wait: retry-after-ms, or Retry-After as seconds or as a date
+    (against the server's own clock).
+    """
     lower = {name.lower(): value.strip() for name, value in headers.items()}
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:

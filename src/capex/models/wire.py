@@ -1,8 +1,10 @@
-"""One HTTP exchange through a provider's SDK, told as an Outcome: nothing hidden, nothing unbounded, nothing raised.
+"""One HTTP exchange through a provider's SDK, told as an Outcome: nothing hidden, nothing
+unbounded, nothing raised.
 
-SDK retries are off, redirects are not followed and connections are not reused: one attempt is one request on the wire, and a lost
-connection is never a stale one. A body is read up to 8 MB, unpacked or not, and an attempt ends at its deadline, however slowly its
-server sends what: the socket is shut down then, because a byte now and then keeps every other timeout from coming.
+SDK retries are off, redirects are not followed and connections are not reused: one attempt is one
+request on the wire, and a lost connection is never a stale one. A body is read up to 8 MB, unpacked
+or not, and an attempt ends at its deadline, however slowly its server sends what: the socket is
+shut down then, because a byte now and then keeps every other timeout from coming.
 """
 
 from __future__ import annotations
@@ -23,7 +25,18 @@ from urllib.parse import urlsplit
 import httpx2
 
 from capex.errors import CapexError
-from capex.models import Answer, Attempt, AttemptObserver, Billed, ModelError, Picture, Reply, Request, Usage, redact
+from capex.models import (
+    Answer,
+    Attempt,
+    AttemptObserver,
+    Billed,
+    ModelError,
+    Picture,
+    Reply,
+    Request,
+    Usage,
+    redact,
+)
 from capex.models.retry import Clock, Outcome, Policy, clip, failed, persist, refused, retry_after_s
 
 BODY_BYTES = 8_000_000
@@ -52,7 +65,9 @@ class Failed:
 
 @dataclass(frozen=True)
 class Wire:
-    """What one provider's wire consists of: its SDK, the raw form of the SDK's method, how to read a body, and whose key it takes."""
+    """What one provider's wire consists of: its SDK, the raw form of the SDK's method, how to read
+    a body, and whose key it takes.
+    """
 
     sdk: Any  # the module, for its exceptions
     create: Any
@@ -62,10 +77,18 @@ class Wire:
     policy: Policy
     clock: Clock | None
 
-    def complete(self, request: Request, body: dict[str, Any], observer: AttemptObserver | None) -> Reply:
+    def complete(
+        self, request: Request, body: dict[str, Any], observer: AttemptObserver | None
+    ) -> Reply:
         """Send a body until it is answered or the policy gives up."""
         sendable = sound(body)
-        return persist(request, lambda read_s: self._exchange(sendable, read_s), self.policy, observer, self.clock)
+        return persist(
+            request,
+            lambda read_s: self._exchange(sendable, read_s),
+            self.policy,
+            observer,
+            self.clock,
+        )
 
     def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
         """The answer in a logged body, with what the provider wants sent back in the next round."""
@@ -88,17 +111,69 @@ class Wire:
         billed: Billed = "yes" if usage else "unknown"
         if not 200 <= status < 300:
             kind, retry, may_be_billed, sentence = refused(status, body, self.key)
-            attempt = Attempt(f"http {status}", "yes" if usage else may_be_billed, 0.0, usage, status, kind, sentence, None, body, kept)
+            attempt = Attempt(
+                f"http {status}",
+                "yes" if usage else may_be_billed,
+                0.0,
+                usage,
+                status,
+                kind,
+                sentence,
+                None,
+                body,
+                kept,
+            )
             return Outcome(attempt, retry, retry_after_s(headers))
         answer = self.answer_of(body) if isinstance(body, Mapping) else None
         if answer is None:
-            sentence = f"the server answered with HTTP {status}, but its body cannot be read as a reply: {_quoted(response.content)}"
-            return Outcome(Attempt("unreadable", billed, 0.0, usage, status, "unreadable", sentence, None, body, kept), True)
+            sentence = (
+                f"the server answered with HTTP {status}, but its body cannot be read as a reply:"
+                f" {_quoted(response.content)}"
+            )
+            return Outcome(
+                Attempt(
+                    "unreadable",
+                    billed,
+                    0.0,
+                    usage,
+                    status,
+                    "unreadable",
+                    sentence,
+                    None,
+                    body,
+                    kept,
+                ),
+                True,
+            )
         if isinstance(answer, Failed):
             kind, retry, sentence = failed(answer.code, answer.message)
-            attempt = Attempt(f"failed: {clip(answer.code)}", billed, 0.0, usage, status, kind, sentence, None, body, kept)
+            attempt = Attempt(
+                f"failed: {clip(answer.code)}",
+                billed,
+                0.0,
+                usage,
+                status,
+                kind,
+                sentence,
+                None,
+                body,
+                kept,
+            )
             return Outcome(attempt, retry, retry_after_s(headers))
-        return Outcome(Attempt("incomplete" if answer.incomplete else "ok", "yes", 0.0, usage, status, "", "", answer, body, kept))
+        return Outcome(
+            Attempt(
+                "incomplete" if answer.incomplete else "ok",
+                "yes",
+                0.0,
+                usage,
+                status,
+                "",
+                "",
+                answer,
+                body,
+                kept,
+            )
+        )
 
 
 class TooLarge(httpx2.RequestError):
@@ -106,7 +181,9 @@ class TooLarge(httpx2.RequestError):
 
 
 def http_client() -> httpx2.Client:
-    """The HTTP client that the SDKs are given; proxies and certificates are those of the machine."""
+    """The HTTP client that the SDKs are given; proxies and certificates are those of
+    the machine.
+    """
     return httpx2.Client(
         event_hooks={"request": [_time], "response": [_bound]},
         follow_redirects=False,
@@ -117,22 +194,36 @@ def http_client() -> httpx2.Client:
 
 def _lost(cause: BaseException | None) -> Outcome:
     if isinstance(cause, TooLarge):
-        sentence = f"the reply is larger than {BODY_BYTES // 1_000_000} MB; lower max_output_tokens or check the server"
+        sentence = (
+            f"the reply is larger than {BODY_BYTES // 1_000_000} MB; lower max_output_tokens or"
+            " check the server"
+        )
         return Outcome(Attempt("too large", "unknown", 0.0, kind="too_large", error=sentence))
     sent = not isinstance(cause, _NOT_SENT)
     word = "timeout" if isinstance(cause, httpx2.TimeoutException) else "connection"
     happened = {
-        ("timeout", True): "no reply came before the read deadline; the request was sent and may be billed",
+        (
+            "timeout",
+            True,
+        ): "no reply came before the read deadline; the request was sent and may be billed",
         ("timeout", False): "the server could not be reached in time; nothing was accepted",
         ("connection", True): "the connection broke after the request was sent; it may be billed",
-        ("connection", False): "the server could not be reached; is it running, and is the address right?",
+        (
+            "connection",
+            False,
+        ): "the server could not be reached; is it running, and is the address right?",
     }[word, sent]
     detail = clip(f"{type(cause).__name__}: {cause}")
-    return Outcome(Attempt(word, "unknown" if sent else "no", 0.0, kind=word, error=f"{happened} ({detail})"), True)
+    return Outcome(
+        Attempt(word, "unknown" if sent else "no", 0.0, kind=word, error=f"{happened} ({detail})"),
+        True,
+    )
 
 
 def parse(content: bytes) -> Mapping[str, Any] | str:
-    """A body as a JSON object, or as text when it is none. Numbers that JSON cannot hold and lone surrogates do not get past here."""
+    """A body as a JSON object, or as text when it is none. Numbers that JSON cannot hold and lone
+    surrogates do not get past here.
+    """
     text = content.decode("utf-8", errors="replace")
     try:
         body = loads(text)
@@ -142,7 +233,9 @@ def parse(content: bytes) -> Mapping[str, Any] | str:
 
 
 def loads(text: str) -> Any:
-    """JSON from a model or a server; whatever could not be sent or stored again is a ValueError or replaced."""
+    """JSON from a model or a server; whatever could not be sent or stored again is a ValueError or
+    replaced.
+    """
     try:
         return sound(json.loads(text, parse_constant=str, parse_float=_finite))
     except RecursionError:
@@ -155,18 +248,26 @@ def _finite(text: str) -> float | str:
 
 
 def sound(value: Any, depth: int = NESTING) -> Any:
-    """A JSON value without lone surrogates, which a model can write and nobody can send or store; ValueError when nested too deeply."""
+    """A JSON value without lone surrogates, which a model can write and nobody can send or store;
+    ValueError when nested too deeply.
+    """
     if depth == 0:
         raise ValueError(f"nested more than {NESTING} deep")
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return (
+            value
+            if value.isascii()
+            else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        )
     if isinstance(value, Mapping):
         return {sound(k): sound(v, depth - 1) for k, v in value.items()}
     return [sound(v, depth - 1) for v in value] if isinstance(value, list | tuple) else value
 
 
 def tokens(usage: Any, *path: str, default: int | None = None) -> int:
-    """A token count from nested usage fields. One that is absent is the default; a wrong one, or no default, is a ValueError."""
+    """A token count from nested usage fields. One that is absent is the default; a wrong one, or no
+    default, is a ValueError.
+    """
     for name in path:
         usage = usage.get(name) if isinstance(usage, Mapping) else None
     if usage is None and default is not None:
@@ -177,9 +278,11 @@ def tokens(usage: Any, *path: str, default: int | None = None) -> int:
 
 
 def inclusive_usage(usage: Any, inputs: str, outputs: str) -> Usage | None:
-    """Usage in OpenAI's manner: input includes cached and cache-write tokens. None unless it is there and adds up.
+    """Usage in OpenAI's manner: input includes cached and cache-write tokens. None unless it is
+    there and adds up.
 
-    Where the total exceeds input + output (servers that leave reasoning out of their output count), the rest is output too.
+    Where the total exceeds input + output (servers that leave reasoning out of their output count),
+    the rest is output too.
     """
     try:
         whole, out = tokens(usage, f"{inputs}_tokens"), tokens(usage, f"{outputs}_tokens")
@@ -202,7 +305,9 @@ def raw_arguments(arguments: Any) -> str:
 
 
 def argument_object(arguments: str) -> dict[str, Any]:
-    """A call's arguments as the object that some wires insist on; text that is none is carried inside one."""
+    """A call's arguments as the object that some wires insist on; text that is none is carried
+    inside one.
+    """
     try:
         parsed = loads(arguments)
     except ValueError:
@@ -219,9 +324,14 @@ def key_from(variable: str, model: str, default: str | None = None) -> str:
     """The key in an environment variable; without one, the default or a sentence."""
     key = os.environ.get(variable, "").strip() or default
     if key is None:
-        raise ModelError("authentication", f"{model} needs a key, and {variable} is not set; set that environment variable")
+        raise ModelError(
+            "authentication",
+            f"{model} needs a key, and {variable} is not set; set that environment variable",
+        )
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise ModelError("authentication", f"{variable} holds characters that no key has; copy the key again")
+        raise ModelError(
+            "authentication", f"{variable} holds characters that no key has; copy the key again"
+        )
     return key
 
 
@@ -229,14 +339,22 @@ def check_url(url: str, where: str) -> str:
     """A server's address, refused when there may be a secret in it."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CapexError(f"{where} is '{redact.scrub(url)}', which is no address; write one like http://localhost:8000/v1")
+        raise CapexError(
+            f"{where} is '{redact.scrub(url)}', which is no address; write one like"
+            " http://localhost:8000/v1"
+        )
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise CapexError(f"{where} carries more than an address (a user, a query or a fragment); keys belong into environment variables")
+        raise CapexError(
+            f"{where} carries more than an address (a user, a query or a fragment); keys belong"
+            " into environment variables"
+        )
     return url.rstrip("/")
 
 
 class _Deadline:
-    """Shuts the socket of an attempt down when its time is over; nothing happens if it has ended before."""
+    """Shuts the socket of an attempt down when its time is over; nothing happens if it has ended
+    before.
+    """
 
     def __init__(self, seconds: float):
         self._until = time.monotonic() + seconds
@@ -245,7 +363,9 @@ class _Deadline:
         self.passed = False
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """What the HTTP library tells: the socket comes with the connection, and another one around it with TLS."""
+        """What the HTTP library tells: the socket comes with the connection, and another one around
+        it with TLS.
+        """
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             self._socket = info["return_value"].get_extra_info("socket")
             if self._timer is None:
@@ -274,24 +394,34 @@ def _time(request: httpx2.Request) -> None:
 
 
 def _end_of(request: httpx2.Request, cause: BaseException | None) -> BaseException | None:
-    """What ended an attempt: a socket that was shut down at the deadline looks like a broken connection."""
+    """What ended an attempt: a socket that was shut down at the deadline looks like a broken
+    connection.
+    """
     deadline: _Deadline | None = request.extensions.get("deadline")
     if deadline is None:
         return cause
     deadline.cancel()
     if not deadline.passed or isinstance(cause, TooLarge):
         return cause
-    late = httpx2.WriteTimeout if isinstance(cause, httpx2.WriteError | httpx2.WriteTimeout) else httpx2.ReadTimeout
+    late = (
+        httpx2.WriteTimeout
+        if isinstance(cause, httpx2.WriteError | httpx2.WriteTimeout)
+        else httpx2.ReadTimeout
+    )
     return late("the server was too slow", request=request)
 
 
 def _bound(response: httpx2.Response) -> None:
-    """Bound a body as it comes, and again as it is unpacked: a few kilobytes may unpack to gigabytes."""
+    """Bound a body as it comes, and again as it is unpacked: a few kilobytes may unpack to
+    gigabytes.
+    """
     assert isinstance(response.stream, httpx2.SyncByteStream)
     packed = _Bounded(response.stream, response.stream.close, response.request)
     response.stream = packed
     if "content-encoding" in response.headers:
-        unpacking = httpx2.Response(response.status_code, headers=response.headers, stream=packed, request=response.request)
+        unpacking = httpx2.Response(
+            response.status_code, headers=response.headers, stream=packed, request=response.request
+        )
         response.stream = _Bounded(unpacking.iter_bytes(), packed.close, response.request)
         del response.headers["content-encoding"]
 
@@ -324,5 +454,7 @@ def _quoted(content: bytes) -> str:
 
 
 def is_stand_in(model: str) -> bool:
-    """Whether a server's model is the pilot (`capex pilot serve`), whose results say nothing about any foundation model."""
+    """Whether a server's model is the pilot (`capex pilot serve`), whose results say nothing about
+    any foundation model.
+    """
     return model.partition(":")[0] == "pilot"

@@ -1,4 +1,6 @@
-"""Does it work, what did it cost, is the difference real? Numbers per source, per task and per family, and paired comparisons."""
+"""Does it work, what did it cost, is the difference real? Numbers per source, per task and per
+family, and paired comparisons.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ TaskKey = tuple[str, str]  # world, task
 
 @dataclass(frozen=True)
 class Tally:
-    """Successes of scorable starts with the 95 % Wilson interval; low and high are None when nothing was tried."""
+    """Successes of scorable starts with the 95 % Wilson interval; low and high are None when
+    nothing was tried.
+    """
 
     successes: int
     n: int
@@ -48,10 +52,11 @@ def tally(episodes: Iterable[Episode]) -> Tally:
 
 @dataclass(frozen=True)
 class Rate:
-    """An amount per success: a number, infinite, or None where it is not known; with its bootstrap interval.
+    """An amount per success: a number, infinite, or None where it is not known; with its bootstrap
+    interval.
 
-    `most` is larger than `value` where part of the amount is known only to lie below a worst case: the interval then reaches from the
-    lower end for the one to the upper end for the other.
+    `most` is larger than `value` where part of the amount is known only to lie below a worst case:
+    the interval then reaches from the lower end for the one to the upper end for the other.
     """
 
     value: float | None
@@ -87,7 +92,9 @@ def totals(source: Source) -> Totals:
 
     def sums(amount: Callable[[Episode | Invalid], float | None]) -> list[float | None]:
         parts = [[amount(r) for r in row] for row in rows]
-        return [None if None in row else math.fsum(a for a in row if a is not None) for row in parts]
+        return [
+            None if None in row else math.fsum(a for a in row if a is not None) for row in parts
+        ]
 
     def rate(amounts: Sequence[float | None], most: Sequence[float | None] | None = None) -> Rate:
         whole = per_success(amounts, 1)
@@ -97,7 +104,9 @@ def totals(source: Source) -> Totals:
             upper = per_success_interval(high, solved, strata)
             interval = None if upper is None else (interval[0], upper[1])
         each = None if whole is None else whole / max(1, len(source.recorded))
-        return Rate(per_success(amounts, sum(solved)), interval, each, per_success(high, sum(solved)))
+        return Rate(
+            per_success(amounts, sum(solved)), interval, each, per_success(high, sum(solved))
+        )
 
     return Totals(
         source=source,
@@ -154,7 +163,12 @@ class Pairs:
 def count_pairs(pairs: Iterable[tuple[bool, bool]]) -> Pairs:
     """The four cells."""
     rows = list(pairs)
-    return Pairs(rows.count((True, True)), rows.count((True, False)), rows.count((False, True)), rows.count((False, False)))
+    return Pairs(
+        rows.count((True, True)),
+        rows.count((True, False)),
+        rows.count((False, True)),
+        rows.count((False, False)),
+    )
 
 
 def verdicts(source: Source) -> dict[StartKey, bool]:
@@ -164,13 +178,17 @@ def verdicts(source: Source) -> dict[StartKey, bool]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Second against first: paired where they share starts; otherwise Fisher per task and Cochran-Mantel-Haenszel across tasks."""
+    """Second against first: paired where they share starts; otherwise Fisher per task and
+    Cochran-Mantel-Haenszel across tasks.
+    """
 
     first: Source
     second: Source
     pairs: Pairs
     tasks: dict[TaskKey, Pairs]
-    unpaired: dict[TaskKey, tuple[Tally, Tally, float]]  # tallies and Fisher's p; empty where starts are shared
+    unpaired: dict[
+        TaskKey, tuple[Tally, Tally, float]
+    ]  # tallies and Fisher's p; empty where starts are shared
     across: Stratified | None
 
 
@@ -189,9 +207,13 @@ def compare(first: Source, second: Source) -> Comparison:
             x, y = mine[task], theirs[task]
             unpaired[task] = x, y, fisher(x.successes, x.n, y.successes, y.n)
         if unpaired:
-            across = cochran_mantel_haenszel([(y.successes, y.n, x.successes, x.n) for x, y, _ in unpaired.values()])
+            across = cochran_mantel_haenszel(
+                [(y.successes, y.n, x.successes, x.n) for x, y, _ in unpaired.values()]
+            )
     whole = count_pairs((a[key], b[key]) for key in shared)
-    return Comparison(first, second, whole, {t: count_pairs(c) for t, c in cells.items()}, unpaired, across)
+    return Comparison(
+        first, second, whole, {t: count_pairs(c) for t, c in cells.items()}, unpaired, across
+    )
 
 
 def comparisons(sources: Sequence[Source]) -> list[Comparison]:

@@ -1,6 +1,8 @@
-"""Run directories as plain rows: one per episode, one per invalidated attempt. Knows nothing of tables, figures or pages.
+"""Run directories as plain rows: one per episode, one per invalidated attempt. Knows nothing of
+tables, figures or pages.
 
-Records are read chain by chain and reduced at once, so that ten thousand of them fit. What cannot be read is left out and said so.
+Records are read chain by chain and reduced at once, so that ten thousand of them fit. What cannot
+be read is left out and said so.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from capex.run.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
 
 NO_LABEL = -1
 StartKey = tuple[str, str, int, int]  # world, task, index, seed
-Dollars = tuple[float, float]  # known, and at most: requests that may have been billed count with their worst case
+Dollars = tuple[
+    float, float
+]  # known, and at most: requests that may have been billed count with their worst case
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,9 @@ class Episode:
     truncated: int
     calls: tuple[int, ...]  # replies that each decision took
     waypoints: Waypoints
-    student: Mapping[str, Any] | None = None  # what is known of the trained policy that acted, if one did
+    student: Mapping[str, Any] | None = (
+        None  # what is known of the trained policy that acted, if one did
+    )
 
     @property
     def key(self) -> StartKey:
@@ -84,8 +90,9 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """What was paid for and is no episode: an attempt that an error invalidated, or, without an error, what attempts at a start took that
-    left no record. Whatever a later attempt took over is counted there.
+    """What was paid for and is no episode: an attempt that an error invalidated, or, without an
+    error, what attempts at a start took that left no record. Whatever a later attempt took over is
+    counted there.
     """
 
     run: int
@@ -113,7 +120,10 @@ class RunInfo:
     given: Path  # as the user wrote it
     settings: Mapping[str, Any] | None
     manifest: Mapping[str, Any]
-    inherited: Mapping[str, Any] | None = None  # for episodes that a fork began with: what its manifest says of the run that made them
+    inherited: Mapping[str, Any] | None = (
+        # for episodes that a fork began with: what its manifest says of the run that made them
+        None
+    )
 
     def arm(self, name: str) -> Mapping[str, Any]:
         """The settings of an arm as the manifest has them; empty where it does not say."""
@@ -130,8 +140,12 @@ class Data:
     episodes: list[Episode] = field(default_factory=list)
     invalid: list[Invalid] = field(default_factory=list)
     lost: list[Invalid] = field(default_factory=list)  # what left no record
-    problems: list[str] = field(default_factory=list)  # a sentence for each thing missing or unreadable
-    origins: list[str] = field(default_factory=list)  # a sentence for each fork: where its episodes come from
+    problems: list[str] = field(
+        default_factory=list
+    )  # a sentence for each thing missing or unreadable
+    origins: list[str] = field(
+        default_factory=list
+    )  # a sentence for each fork: where its episodes come from
 
     def place(self, episode: Episode) -> Path:
         """Where an episode lies, under the name by which the user knows its run."""
@@ -140,7 +154,9 @@ class Data:
 
 
 def load(paths: Sequence[Path]) -> Data:
-    """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence in `problems`."""
+    """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence
+    in `problems`.
+    """
     unique = {path.resolve(): path for path in reversed(paths)}
     names = _names(list(unique))
     data = Data()
@@ -163,10 +179,14 @@ def _info(run: Run, name: str, given: Path, problems: list[str]) -> RunInfo:
     try:
         manifest = read_json(run.path / "manifest.json")
     except CapexError as error:
-        problems.append(f"Run {name}: {error}. Its settings are not known, so it is kept apart from all others.")
+        problems.append(
+            f"Run {name}: {error}. Its settings are not known, so it is kept apart from all others."
+        )
         return RunInfo(name, run.path, given, None, {})
     settings = manifest.get("settings")
-    return RunInfo(name, run.path, given, settings if isinstance(settings, Mapping) else None, manifest)
+    return RunInfo(
+        name, run.path, given, settings if isinstance(settings, Mapping) else None, manifest
+    )
 
 
 def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
@@ -189,7 +209,10 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
         damaged += _add(rest, owner, books, data)
         for damage in damaged:
             place = damage.path.relative_to(run.path)
-            data.problems.append(f"Run {info.name}: {place} was left out: {damage.reason.replace(str(damage.path) + '/', '')}.")
+            data.problems.append(
+                f"Run {info.name}: {place} was left out:"
+                f" {damage.reason.replace(str(damage.path) + '/', '')}."
+            )
         starts = {e.start for e in data.episodes[first:]} | {a.index for a in loaded.invalid}
         held.setdefault((loaded.world, loaded.task), {})[loaded.arm] = starts
         try:
@@ -207,7 +230,9 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
 
 
 def _being_written(chain: Chain) -> int:
-    return len(list(chain.episodes_path.glob(f"{TEMPORARY}*"))) if chain.episodes_path.is_dir() else 0
+    return (
+        len(list(chain.episodes_path.glob(f"{TEMPORARY}*"))) if chain.episodes_path.is_dir() else 0
+    )
 
 
 def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[Slot, Account]:
@@ -227,14 +252,22 @@ def _add(chain: LoadedChain, run: int, slots: Mapping[Slot, Account], data: Data
         except (TypeError, ValueError, AttributeError) as error:
             damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
     info = data.runs[run]
-    data.invalid += [_invalid(a.index, a.error, a.record, taken, chain, info, run) for a, taken in invalid_attempts(chain)]
-    data.lost += [_invalid(start, "", {}, taken, chain, info, run) for start, taken in sorted(unrecorded(chain, slots).items())]
+    data.invalid += [
+        _invalid(a.index, a.error, a.record, taken, chain, info, run)
+        for a, taken in invalid_attempts(chain)
+    ]
+    data.lost += [
+        _invalid(start, "", {}, taken, chain, info, run)
+        for start, taken in sorted(unrecorded(chain, slots).items())
+    ]
     return damaged
 
 
 @dataclass(frozen=True)
 class _Ancestor:
-    """A run that a fork, or the run it was forked from, began with: what the manifest says of it, and its settings."""
+    """A run that a fork, or the run it was forked from, began with: what the manifest says of it,
+    and its settings.
+    """
 
     origin: Mapping[str, Any]
     settings: Mapping[str, Any]
@@ -261,23 +294,35 @@ def _split(chain: LoadedChain, origin: Mapping[str, Any]) -> tuple[LoadedChain, 
 
     def part(inherited: bool) -> LoadedChain:
         episodes = tuple(e for e in chain.episodes if (e.index in starts) == inherited)
-        return replace(chain, episodes=episodes, invalid=tuple(a for a in chain.invalid if copied(a) == inherited))
+        return replace(
+            chain,
+            episodes=episodes,
+            invalid=tuple(a for a in chain.invalid if copied(a) == inherited),
+        )
 
     return part(True), part(False)
 
 
 def _number(ancestor: _Ancestor, fork: RunInfo, data: Data) -> int:
-    """The number of the run under which episodes from before a fork are listed: they keep the settings they were made with."""
+    """The number of the run under which episodes from before a fork are listed: they keep the
+    settings they were made with.
+    """
     name = f"{ancestor.origin.get('run', 'another run')}, by way of {fork.name}"
     for number, run in enumerate(data.runs):
         if run.inherited is ancestor.origin:
             return number
-    data.runs.append(replace(fork, name=name, settings=ancestor.settings, inherited=ancestor.origin))
+    data.runs.append(
+        replace(fork, name=name, settings=ancestor.settings, inherited=ancestor.origin)
+    )
     return len(data.runs) - 1
 
 
-def _with_changes_undone(settings: Mapping[str, Any], changed: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Settings as they were before a fork; a changed one is named by its path, as in arms.capex.tau."""
+def _with_changes_undone(
+    settings: Mapping[str, Any], changed: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Settings as they were before a fork; a changed one is named by its path, as in
+    arms.capex.tau.
+    """
     before: dict[str, Any] = json.loads(json.dumps(settings))
     for change in changed:
         *path, last = str(change.get("name", "")).split(".")
@@ -290,7 +335,9 @@ def _with_changes_undone(settings: Mapping[str, Any], changed: Iterable[Mapping[
 
 
 def _leave_out_copies(data: Data) -> None:
-    """Count an episode that a fork began with once, where the run that made it is there too; and say where forks' episodes come from."""
+    """Count an episode that a fork began with once, where the run that made it is there too; and
+    say where forks' episodes come from.
+    """
     made = {_mark(e) for e in data.episodes if not data.runs[e.run].inherited}
     for number, run in enumerate(data.runs):
         held = [e for e in data.episodes if e.run == number] if run.inherited else []
@@ -305,13 +352,27 @@ def _leave_out_copies(data: Data) -> None:
         changed = ", ".join(str(c.get("name")) for c in run.inherited.get("changed") or ())
         fork = next(r.name for r in data.runs if r.path == run.path and r.inherited is None)
         parent = run.inherited.get("run")
-        where = f"counted with {parent}" if len(copies) == len(held) else "shown apart, under the settings they were made with"
-        data.origins.append(f"Run {fork} was forked from {parent} with {count} made before {changed} changed; they are {where}.")
+        where = (
+            f"counted with {parent}"
+            if len(copies) == len(held)
+            else "shown apart, under the settings they were made with"
+        )
+        data.origins.append(
+            f"Run {fork} was forked from {parent} with {count} made before {changed} changed; they"
+            f" are {where}."
+        )
 
 
 def _mark(episode: Episode) -> tuple[Any, ...]:
     """What only copies of an episode share."""
-    return episode.chain, episode.start, episode.seed, episode.unix_time, episode.steps, episode.requests
+    return (
+        episode.chain,
+        episode.start,
+        episode.seed,
+        episode.unix_time,
+        episode.steps,
+        episode.requests,
+    )
 
 
 def _unfinished(
@@ -320,7 +381,9 @@ def _unfinished(
     asked: Mapping[tuple[str, str], set[int]],
     successes: Mapping[tuple[str, str, str], int],
 ) -> list[str]:
-    """Which starts are missing: of those the run was asked for where it says so, and else of those that another arm has tried."""
+    """Which starts are missing: of those the run was asked for where it says so, and else of those
+    that another arm has tried.
+    """
     plan = info.manifest.get("plan") or {}
     settings = info.settings or {}
     planned = set(plan.get("starts") or ())
@@ -386,24 +449,43 @@ def _episode(found: LoadedEpisode, run: int) -> Episode:
 
 
 def _waypoints(planned: Sequence[Turn]) -> Waypoints:
-    rows = [(i, k, w) for i, turn in enumerate(planned) for k, w in enumerate(turn.waypoints, start=1)]
+    rows = [
+        (i, k, w) for i, turn in enumerate(planned) for k, w in enumerate(turn.waypoints, start=1)
+    ]
     return Waypoints(
         plan=np.array([i for i, _, _ in rows], dtype=np.int32),
         place=np.array([k for _, k, _ in rows], dtype=np.int32),
         stated=np.array([w.waypoint.confidence for _, _, w in rows], dtype=np.float64),
         calibrated=np.array([w.calibrated for _, _, w in rows], dtype=np.float64),
-        label=np.array([NO_LABEL if w.label is None else w.label for _, _, w in rows], dtype=np.int8),
+        label=np.array(
+            [NO_LABEL if w.label is None else w.label for _, _, w in rows], dtype=np.int8
+        ),
     )
 
 
-def _invalid(start: int, error: str, raw: Mapping[str, Any], taken: Taken, chain: LoadedChain, info: RunInfo, run: int) -> Invalid:
+def _invalid(
+    start: int,
+    error: str,
+    raw: Mapping[str, Any],
+    taken: Taken,
+    chain: LoadedChain,
+    info: RunInfo,
+    run: int,
+) -> Invalid:
     return Invalid(
         run=run,
         chain=chain.name,
         world=chain.world,
         task=chain.task,
         arm=chain.arm,
-        model=str(raw.get("model") or (chain.episodes[0].record.model if chain.episodes else (info.settings or {}).get("model", ""))),
+        model=str(
+            raw.get("model")
+            or (
+                chain.episodes[0].record.model
+                if chain.episodes
+                else (info.settings or {}).get("model", "")
+            )
+        ),
         stand_in=bool(raw.get("stand_in", info.manifest.get("stand_in"))),
         start=start,
         error=error,

@@ -30,7 +30,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class Experience:
-    """Memory against cleared memory, each task's first episode left out; it sees an empty memory in both."""
+    """Memory against cleared memory, each task's first episode left out; it sees an empty memory in
+    both.
+    """
 
     kept: Source
     cleared: Source
@@ -38,7 +40,8 @@ class Experience:
     after_success: Pairs  # a success was already in memory
     before_success: Pairs
     left_out: int
-    identical: int  # of those left out: equal in outcome and steps, as they must be for a model that repeats itself
+    # of those left out: equal in outcome and steps, as they must be for a model that repeats itself
+    identical: int
     measures: tuple[Measure, ...]  # empty where no start was solved by both
     also_differ: tuple[str, ...]  # settings besides memory that differ between the two
 
@@ -73,7 +76,9 @@ def experience(kept: Source, cleared: Source) -> Experience:
             (after if first_success < round_began else before).append(cell)
             if all(cell):
                 both.append((episode, twin))
-    changed = [name for name in differences(kept.settings, cleared.settings) if name not in MEMORY_ALONE]
+    changed = [
+        name for name in differences(kept.settings, cleared.settings) if name not in MEMORY_ALONE
+    ]
     return Experience(
         kept,
         cleared,
@@ -98,7 +103,11 @@ def _measures(both: Sequence[tuple[Episode, Episode]]) -> tuple[Measure, ...]:
     found = []
     for name, value in columns.items():
         kept, cleared = [value(a) for a, _ in both], [value(b) for _, b in both]
-        found.append(Measure(name, statistics.median(kept), statistics.median(cleared), sign_test(kept, cleared)))
+        found.append(
+            Measure(
+                name, statistics.median(kept), statistics.median(cleared), sign_test(kept, cleared)
+            )
+        )
     return tuple(found)
 
 
@@ -128,7 +137,13 @@ def learning_curve(source: Source, window: int = WINDOW) -> list[CurvePoint]:
                 places.setdefault(place, []).append(episode)
     points = []
     for number in range(1, max(places, default=0) + 1):
-        near = [e for place in range(number - window // 2, number + window // 2 + 1) for e in places.get(place, ())]
+        near = [
+            e
+            for place in range(number - window // 2, number + window // 2 + 1)
+            for e in places.get(place, ())
+        ]
         if near:
-            points.append(CurvePoint(number, tally(near), float(np.median([e.requests for e in near]))))
+            points.append(
+                CurvePoint(number, tally(near), float(np.median([e.requests for e in near])))
+            )
     return points

@@ -1,4 +1,5 @@
-"""The page: one HTML file with everything inside. Autoescape is on; only drawings that escape their own text are inserted as they are.
+"""The page: one HTML file with everything inside. Autoescape is on; only drawings that escape their
+own text are inserted as they are.
 
 A content security policy allows no network and no script but ours, by its hash.
 """
@@ -78,7 +79,9 @@ def render(
     contents += [("twins", "Two sources, one start")] if twins else []
     contents += [("episodes", "Episodes")] if cards else []
     contents += [("provenance", "Where the numbers come from")] if sections else []
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     names = ", ".join(r.name for r in data.runs)
     return environment.from_string(_resource("page.html")).render(
         title=f"CAPEX report: {names}",
@@ -89,7 +92,13 @@ def render(
         contents=contents,
         sections=sections,
         twins=[
-            ShownTwins(t.first, t.second, t.caption, stand_in_sentence((t.first.source, t.second.source)), f.name if f.panels else "")
+            ShownTwins(
+                t.first,
+                t.second,
+                t.caption,
+                stand_in_sentence((t.first.source, t.second.source)),
+                f.name if f.panels else "",
+            )
             for t, f in twins
         ],
         cards=cards,
@@ -128,7 +137,9 @@ def _meta(data: Data, sources: Sequence[Source]) -> str:
     parts.append(f"{len(sources)} {'source' if len(sources) == 1 else 'sources'}")
     times = [e.unix_time for e in data.episodes if e.unix_time]
     if times:
-        first, last = (datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d") for t in (min(times), max(times)))
+        first, last = (
+            datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d") for t in (min(times), max(times))
+        )
         parts.append(f"collected {first}" if first == last else f"collected {first} to {last}")
     return " · ".join(parts)
 
@@ -136,7 +147,9 @@ def _meta(data: Data, sources: Sequence[Source]) -> str:
 def _sample_sentence(shown: int, total: int) -> str:
     if shown == total:
         return f"All {total:,} episodes."
-    return f"A sample: {shown} of {total:,} episodes, spread evenly over sources, tasks and outcomes."
+    return (
+        f"A sample: {shown} of {total:,} episodes, spread evenly over sources, tasks and outcomes."
+    )
 
 
 def _shown(run: RunInfo, data: Data) -> ShownRun:
@@ -144,4 +157,9 @@ def _shown(run: RunInfo, data: Data) -> ShownRun:
     versions: dict[str, Any] = dict(run.manifest.get("versions") or {})
     built = ", ".join(f"{k} {versions[k]}" for k in ("capex", "mujoco", "numpy") if k in versions)
     summary = f"{number_of:,} episodes" + (f"; {built}" if built else "")
-    return ShownRun(run.name, run.path, summary, json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str))
+    return ShownRun(
+        run.name,
+        run.path,
+        summary,
+        json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str),
+    )

@@ -8,11 +8,29 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from capex.method.calibrator import FEATURES, PRIOR_MEAN
-from capex.report.calibration import CUTS_AT_LEAST, Calibration, Judged, Swept, Truncated, WeightPath
+from capex.report.calibration import (
+    CUTS_AT_LEAST,
+    Calibration,
+    Judged,
+    Swept,
+    Truncated,
+    WeightPath,
+)
 from capex.report.compare import Tally, TaskKey, verdicts
 from capex.report.costs import KINDS, Bill, DecisionCurve
 from capex.report.experience import CurvePoint, Experience
-from capex.report.figures import INK, KIND_COLOURS, LINE, MUTED, PAPER, SOURCE_COLOURS, Figure, Key, Panel, colour
+from capex.report.figures import (
+    INK,
+    KIND_COLOURS,
+    LINE,
+    MUTED,
+    PAPER,
+    SOURCE_COLOURS,
+    Figure,
+    Key,
+    Panel,
+    colour,
+)
 from capex.report.sources import Source, plain
 from capex.report.students import BudgetPoint
 from capex.report.tables import number
@@ -31,8 +49,12 @@ def source_keys(sources: Sequence[Source], style: str = "box") -> tuple[Key, ...
     return tuple(Key(s.label, colour(s), style) for s in sources)
 
 
-def bars(groups: Sequence[tuple[str, Sequence[Tally | None]]], palette: Sequence[str]) -> tuple[Draw, float]:
-    """Horizontal bars of success with Wilson whiskers, a group of them per name; the function and the height it needs in inches."""
+def bars(
+    groups: Sequence[tuple[str, Sequence[Tally | None]]], palette: Sequence[str]
+) -> tuple[Draw, float]:
+    """Horizontal bars of success with Wilson whiskers, a group of them per name; the function and
+    the height it needs in inches.
+    """
     thick, gap = 0.8, 1.1
 
     def draw(ax: Axes) -> None:
@@ -42,13 +64,26 @@ def bars(groups: Sequence[tuple[str, Sequence[Tally | None]]], palette: Sequence
             for tally, own in zip(tallies, palette, strict=True):
                 y += 1
                 if tally is None or tally.share is None or tally.interval is None:
-                    ax.text(0.01, y - 0.5, "no data", ha="left", va="center", color=MUTED, fontsize=6.5)
+                    ax.text(
+                        0.01, y - 0.5, "no data", ha="left", va="center", color=MUTED, fontsize=6.5
+                    )
                     continue
                 low, high = tally.interval
                 ax.barh(y - 0.5, tally.share, height=thick, color=own, linewidth=0)
-                ax.plot([low, high], [y - 0.5] * 2, color=PAPER, linewidth=2.0, solid_capstyle="butt")
+                ax.plot(
+                    [low, high], [y - 0.5] * 2, color=PAPER, linewidth=2.0, solid_capstyle="butt"
+                )
                 ax.plot([low, high], [y - 0.5] * 2, color=INK, linewidth=0.9, solid_capstyle="butt")
-                ax.text(1.03, y - 0.5, f"{tally.successes}/{tally.n}", ha="left", va="center", fontsize=7, color=INK, clip_on=False)
+                ax.text(
+                    1.03,
+                    y - 0.5,
+                    f"{tally.successes}/{tally.n}",
+                    ha="left",
+                    va="center",
+                    fontsize=7,
+                    color=INK,
+                    clip_on=False,
+                )
             y += gap
         ax.set_ylim(y - gap + 0.4, -0.9)
         ax.set_xlim(0, 1)
@@ -74,7 +109,11 @@ def success_figure(
     panels = []
     together = [("All tasks", overall), *(families.items() if len(families) > 1 else ())]
     draw, height = bars(together, palette)
-    panels.append(Panel("All tasks, and by family" if len(families) > 1 else "All tasks", draw, height_in=height))
+    panels.append(
+        Panel(
+            "All tasks, and by family" if len(families) > 1 else "All tasks", draw, height_in=height
+        )
+    )
     if len(tasks) > 1:
         if len(tasks) <= TASKS_IN_A_PANEL:
             split = {"By task": list(tasks)}
@@ -90,20 +129,41 @@ def success_figure(
 
 
 def budget_figure(
-    found: Mapping[str, Mapping[str, Sequence[BudgetPoint]]], floors: Mapping[str, float], names: Sequence[str], sources: Sequence[Source]
+    found: Mapping[str, Mapping[str, Sequence[BudgetPoint]]],
+    floors: Mapping[str, float],
+    names: Sequence[str],
+    sources: Sequence[Source],
 ) -> Figure:
-    """Success of students against their training budget, a panel per policy, a line per source of demonstrations; `floors`: untrained."""
+    """Success of students against their training budget, a panel per policy, a line per source of
+    demonstrations; `floors`: untrained.
+    """
     colours = {name: SOURCE_COLOURS[(k + 1) % len(SOURCE_COLOURS)] for k, name in enumerate(names)}
-    budgets = sorted({p.budget for by_source in found.values() for points in by_source.values() for p in points})
+    budgets = sorted(
+        {p.budget for by_source in found.values() for points in by_source.values() for p in points}
+    )
 
     def panel(title: str, by_source: Mapping[str, Sequence[BudgetPoint]]) -> Panel:
         def draw(ax: Axes) -> None:
             for k, (name, points) in enumerate(by_source.items()):
-                aside = 0.012 * max(budgets) * (k - (len(by_source) - 1) / 2)  # so that whiskers do not hide each other
+                aside = (
+                    0.012 * max(budgets) * (k - (len(by_source) - 1) / 2)
+                )  # so that whiskers do not hide each other
                 x = [p.budget + aside for p in points]
                 y = [p.mean for p in points]
-                ends = ([max(0.0, p.mean - p.low) for p in points], [max(0.0, p.high - p.mean) for p in points])
-                ax.errorbar(x, y, yerr=ends, marker="o", markersize=3.5, capsize=2.5, linewidth=1.4, color=colours[name])
+                ends = (
+                    [max(0.0, p.mean - p.low) for p in points],
+                    [max(0.0, p.high - p.mean) for p in points],
+                )
+                ax.errorbar(
+                    x,
+                    y,
+                    yerr=ends,
+                    marker="o",
+                    markersize=3.5,
+                    capsize=2.5,
+                    linewidth=1.4,
+                    color=colours[name],
+                )
             if title in floors:
                 ax.axhline(floors[title], color=MUTED, linestyle="--", linewidth=1.0)
             ax.set_xlim(0, 1.1 * max(budgets))
@@ -118,9 +178,12 @@ def budget_figure(
     keys = tuple(Key(f"trained on {name}", colours[name], "line") for name in names)
     keys += (Key("untrained", MUTED, "dashes"),) if floors else ()
     caption = (
-        "Success against training budget, the mean over tasks and training seeds; whiskers: 95 % Wilson intervals of the pooled rollouts."
+        "Success against training budget, the mean over tasks and training seeds; whiskers: 95 %"
+        " Wilson intervals of the pooled rollouts."
     )
-    return Figure("students", caption, tuple(panel(t, b) for t, b in found.items()), tuple(sources), keys)
+    return Figure(
+        "students", caption, tuple(panel(t, b) for t, b in found.items()), tuple(sources), keys
+    )
 
 
 def starts_figure(sources: Sequence[Source], tasks: Sequence[TaskKey]) -> Figure:
@@ -128,12 +191,21 @@ def starts_figure(sources: Sequence[Source], tasks: Sequence[TaskKey]) -> Figure
     known = {s.number: verdicts(s) for s in sources}
     panels, cut = [], 0
     for task in tasks:
-        keys = sorted({k for found in known.values() for k in found if k[:2] == task}, key=lambda k: (k[3], k[2]))
+        keys = sorted(
+            {k for found in known.values() for k in found if k[:2] == task},
+            key=lambda k: (k[3], k[2]),
+        )
         cut += max(0, len(keys) - STARTS_SHOWN)
         panels.append(_starts_panel(task, keys[:STARTS_SHOWN], sources, known))
-    caption = "Which starts each arm solved: filled solved, open tried and not solved, empty not tried or not scorable."
+    caption = (
+        "Which starts each arm solved: filled solved, open tried and not solved, empty not tried or"
+        " not scorable."
+    )
     if cut:
-        caption += f" The first {STARTS_SHOWN} starts of each task are drawn, {cut} more are in starts.csv."
+        caption += (
+            f" The first {STARTS_SHOWN} starts of each task are drawn, {cut} more are in"
+            " starts.csv."
+        )
     return Figure("starts", caption, tuple(panels), tuple(sources), source_keys(sources))
 
 
@@ -150,13 +222,22 @@ def _starts_panel(
             for solved in (True, False):
                 x = [i for i, k in enumerate(keys) if found.get(k) is solved]
                 face = colour(source) if solved else "none"
-                ax.scatter(x, [row] * len(x), s=size, facecolors=face, edgecolors=colour(source), linewidths=0.8)
+                ax.scatter(
+                    x,
+                    [row] * len(x),
+                    s=size,
+                    facecolors=face,
+                    edgecolors=colour(source),
+                    linewidths=0.8,
+                )
         ax.set_ylim(len(sources) - 0.4, -0.6)
         ax.set_xlim(-0.7, max(len(keys), 10) - 0.3)
         ax.set_yticks(range(len(sources)), [plain(s.arm, ARM_CHARACTERS) for s in sources])
         ax.tick_params(axis="y", length=0)
         step = max(1, round(len(keys) / 6))
-        ax.set_xticks(range(0, len(keys), step), [str(keys[i][2]) for i in range(0, len(keys), step)])
+        ax.set_xticks(
+            range(0, len(keys), step), [str(keys[i][2]) for i in range(0, len(keys), step)]
+        )
         ax.set_xlabel("start")
         ax.spines["left"].set_visible(False)
 
@@ -172,7 +253,10 @@ def experience_figure(found: Experience, curves: Mapping[int, Sequence[CurvePoin
         ("A success already in memory", found.after_success),
         ("Only failures in memory", found.before_success),
     ):
-        tallies = (Tally(cells.both + cells.only_first, cells.n), Tally(cells.both + cells.only_second, cells.n))
+        tallies = (
+            Tally(cells.both + cells.only_first, cells.n),
+            Tally(cells.both + cells.only_second, cells.n),
+        )
         groups.append((f"{name}, {cells.n} starts", tallies))
     draw, height = bars(groups, [colour(s) for s in pair])
 
@@ -181,7 +265,14 @@ def experience_figure(found: Experience, curves: Mapping[int, Sequence[CurvePoin
             points = curves[source.number]
             x = [p.number for p in points]
             bounds = [wilson(p.tally.successes, p.tally.n) for p in points]
-            ax.fill_between(x, [b[0] for b in bounds], [b[1] for b in bounds], color=colour(source), alpha=0.15, linewidth=0)
+            ax.fill_between(
+                x,
+                [b[0] for b in bounds],
+                [b[1] for b in bounds],
+                color=colour(source),
+                alpha=0.15,
+                linewidth=0,
+            )
             ax.plot(x, [p.tally.successes / p.tally.n for p in points], color=colour(source))
         ax.set_ylim(0, 1)
         ax.set_yticks([0, 0.5, 1], ["0", "50", "100 %"])
@@ -202,8 +293,8 @@ def experience_figure(found: Experience, curves: Mapping[int, Sequence[CurvePoin
         Panel("Requests per episode, median of the same window", requests, height_in=2.2),
     )
     caption = (
-        "Memory against memory cleared before each episode; each task's first episode, which sees an empty memory in both, is left out of "
-        "the bars."
+        "Memory against memory cleared before each episode; each task's first episode, which sees"
+        " an empty memory in both, is left out of the bars."
     )
     return Figure(f"experience-{found.kept.number}", caption, panels, pair, source_keys(pair))
 
@@ -213,7 +304,8 @@ def reliability_figure(found: Sequence[Calibration]) -> Figure:
     sources = tuple(c.source for c in found)
     panels = [
         Panel(
-            f"{c.source.arm}: {j.name}. ECE {j.ece:.3f}, AUROC {number(j.auroc, 3)}, Brier {j.brier:.3f}",
+            f"{c.source.arm}: {j.name}. ECE {j.ece:.3f}, AUROC {number(j.auroc, 3)}, Brier"
+            f" {j.brier:.3f}",
             _diagram(j, colour(c.source)),
             height_in=3.2,
         )
@@ -221,8 +313,9 @@ def reliability_figure(found: Sequence[Calibration]) -> Figure:
         for j in c.predictors
     ]
     caption = (
-        "Share of executed waypoints reached against the confidence predicted for them, in ten bins of equal width, with 95 % Wilson "
-        "intervals; grey bars and numbers: waypoints in the bin. Every prediction was made before its episode."
+        "Share of executed waypoints reached against the confidence predicted for them, in ten bins"
+        " of equal width, with 95 % Wilson intervals; grey bars and numbers: waypoints in the bin."
+        " Every prediction was made before its episode."
     )
     return Figure("reliability", caption, tuple(panels), sources, source_keys(sources))
 
@@ -233,7 +326,15 @@ def _diagram(judged: Judged, own: str) -> Draw:
         most = max(b.count for b in rows)
         for b in rows:
             ax.bar(b.low + 0.05, 0.22 * b.count / most, width=0.094, color=LINE, linewidth=0)
-            ax.text(b.low + 0.05, 0.22 * b.count / most + 0.01, f"{b.count}", ha="center", va="bottom", fontsize=6, color=MUTED)
+            ax.text(
+                b.low + 0.05,
+                0.22 * b.count / most + 0.01,
+                f"{b.count}",
+                ha="center",
+                va="bottom",
+                fontsize=6,
+                color=MUTED,
+            )
         ax.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
         bounds = [wilson(round(b.reached * b.count), b.count) for b in rows]
         x, y = [b.predicted for b in rows], [b.reached for b in rows]
@@ -260,10 +361,24 @@ def truncation_figure(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Fi
             for row in rows:
                 x = lows.index(row.low) + (i + 0.5) * width - 0.4
                 low, high = wilson(row.plans.successes, row.plans.n)
-                ax.bar(x, row.plans.successes / row.plans.n, width=0.9 * width, color=colour(source), linewidth=0)
+                ax.bar(
+                    x,
+                    row.plans.successes / row.plans.n,
+                    width=0.9 * width,
+                    color=colour(source),
+                    linewidth=0,
+                )
                 ax.plot([x, x], [low, high], color=PAPER, linewidth=2.0, solid_capstyle="butt")
                 ax.plot([x, x], [low, high], color=INK, linewidth=0.9, solid_capstyle="butt")
-                ax.text(x, high + 0.015, f"{row.plans.n}", ha="center", va="bottom", fontsize=6, color=MUTED)
+                ax.text(
+                    x,
+                    high + 0.015,
+                    f"{row.plans.n}",
+                    ha="center",
+                    va="bottom",
+                    fontsize=6,
+                    color=MUTED,
+                )
         ax.set_xticks(range(len(lows)), [names[low].replace(" to ", "\nto ") for low in lows])
         ax.set_ylim(0, 1.05)
         ax.set_yticks([0, 0.5, 1], ["0", "50", "100 %"])
@@ -271,8 +386,18 @@ def truncation_figure(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Fi
         ax.grid(axis="y")
         ax.set_axisbelow(True)
 
-    caption = "Share of plans of which a tail was deferred for low confidence, with 95 % Wilson intervals; numbers: plans."
-    return Figure("truncated", caption, (Panel("Plans truncated", draw),), sources, source_keys(sources), columns=1)
+    caption = (
+        "Share of plans of which a tail was deferred for low confidence, with 95 % Wilson"
+        " intervals; numbers: plans."
+    )
+    return Figure(
+        "truncated",
+        caption,
+        (Panel("Plans truncated", draw),),
+        sources,
+        source_keys(sources),
+        columns=1,
+    )
 
 
 def weights_figure(source: Source, paths: Sequence[WeightPath]) -> Figure:
@@ -286,18 +411,29 @@ def weights_figure(source: Source, paths: Sequence[WeightPath]) -> Figure:
             for i, path in enumerate(paths):
                 style = DASHES[i][1] if few else "-"
                 ax.plot(
-                    path.numbers, path.weights[:, j], color=own, linewidth=1.2 if few else 0.8, linestyle=style, alpha=1 if few else 0.6
+                    path.numbers,
+                    path.weights[:, j],
+                    color=own,
+                    linewidth=1.2 if few else 0.8,
+                    linestyle=style,
+                    alpha=1 if few else 0.6,
                 )
             ax.set_xlabel("episode")
             ax.margins(y=0.15)
 
         return Panel(FEATURES[j], draw, width_in=SMALL_IN, height_in=1.6)
 
-    keys = [Key(p.task, own, DASHES[i][0]) for i, p in enumerate(paths)] if few else [Key("one line per task", own, "line")]
+    keys = (
+        [Key(p.task, own, DASHES[i][0]) for i, p in enumerate(paths)]
+        if few
+        else [Key("one line per task", own, "line")]
+    )
     keys.append(Key("prior", MUTED, "dots"))
     caption = f"{source.label}: the calibrator's eight weights before each episode of a chain."
     panels = tuple(panel(j) for j in range(len(FEATURES)))
-    return Figure(f"weights-{source.number}", caption, panels, (source,), tuple(keys), columns=4, small=True)
+    return Figure(
+        f"weights-{source.number}", caption, panels, (source,), tuple(keys), columns=4, small=True
+    )
 
 
 def tau_figure(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Figure:
@@ -309,10 +445,22 @@ def tau_figure(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Figure:
             taus = [r.tau for r in rows]
             own = colour(source)
             ax.plot(taus, [r.cut / r.plans for r in rows], color=own, marker="o", markersize=2.5)
-            ax.plot(taus, [r.deferred / r.waypoints for r in rows], color=own, linestyle="--", marker="o", markersize=2.5)
+            ax.plot(
+                taus,
+                [r.deferred / r.waypoints for r in rows],
+                color=own,
+                linestyle="--",
+                marker="o",
+                markersize=2.5,
+            )
             known = [r for r in rows if r.judged >= CUTS_AT_LEAST]
             ax.plot(
-                [r.tau for r in known], [r.right / (r.right + r.wrong) for r in known], color=INK, linestyle=":", marker="o", markersize=2.5
+                [r.tau for r in known],
+                [r.right / (r.right + r.wrong) for r in known],
+                color=INK,
+                linestyle=":",
+                marker="o",
+                markersize=2.5,
             )
             if source.tau is not None:
                 ax.axvline(source.tau, color=MUTED, linewidth=0.7)
@@ -331,9 +479,11 @@ def tau_figure(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Figure:
         Key("cuts that were right, where the outcome is known", INK, "dots"),
     )
     caption = (
-        f"The recorded plans ({', '.join(f'{s.label}: {rows[0].plans:,}' for s, rows in found if rows)}) under other thresholds: how much "
-        "would have been deferred, and how often the waypoint at which a plan is cut was in fact not reached, where at least "
-        f"{CUTS_AT_LEAST} such waypoints were executed; the table has the counts."
+        "The recorded plans"
+        f" ({', '.join(f'{s.label}: {rows[0].plans:,}' for s, rows in found if rows)}) under other"
+        " thresholds: how much would have been deferred, and how often the waypoint at which a"
+        f" plan is cut was in fact not reached, where at least {CUTS_AT_LEAST} such waypoints were"
+        " executed; the table has the counts."
     )
     return Figure("tau", caption, tuple(panel(s, rows) for s, rows in found), sources, keys)
 
@@ -354,7 +504,14 @@ def tokens_figure(found: Sequence[Bill]) -> Figure:
                 size = parts[kind] / attempts / 1000
                 ax.barh(y, size, left=left, height=0.42, color=own, linewidth=0)
                 left += size
-            ax.text(0, y - 0.3, plain(item.source.label, NAME_CHARACTERS), ha="left", va="bottom", fontsize=8)
+            ax.text(
+                0,
+                y - 0.3,
+                plain(item.source.label, NAME_CHARACTERS),
+                ha="left",
+                va="bottom",
+                fontsize=8,
+            )
             most = max(most, left)
         ax.set_ylim(len(found) - 0.5, -0.85)
         ax.set_xlim(0, most * 1.02 or 1)
@@ -382,7 +539,10 @@ def decisions_figure(found: Sequence[DecisionCurve]) -> Figure:
             for curve in (c for c in found if c.unit == unit):
                 x = [p.number for p in curve.points]
                 own = colour(curve.source)
-                low, mid, high = (np.array([getattr(p, n) for p in curve.points]) * scale for n in ("low", "median", "high"))
+                low, mid, high = (
+                    np.array([getattr(p, n) for p in curve.points]) * scale
+                    for n in ("low", "median", "high")
+                )
                 ax.fill_between(x, low, high, color=own, alpha=0.18, linewidth=0)
                 ax.plot(x, mid, color=own, marker="o" if len(x) < 10 else None, markersize=3)
             ax.set_ylim(bottom=0)
@@ -390,8 +550,20 @@ def decisions_figure(found: Sequence[DecisionCurve]) -> Figure:
             ax.set_ylabel("dollars" if unit == "$" else "thousand tokens")
             ax.grid(axis="y")
 
-        return Panel("Cost per decision" if unit == "$" else "Tokens per decision (no price is known)", draw)
+        return Panel(
+            "Cost per decision" if unit == "$" else "Tokens per decision (no price is known)", draw
+        )
 
     read = "; ".join(f"{c.source.label}: {c.read} of {c.of} episodes" for c in found)
-    caption = f"What each decision of an episode took, median and quartiles over the episodes that came so far. Read: {read}."
-    return Figure("decisions", caption, tuple(panel(u) for u in units), sources, source_keys(sources, "line"), columns=1)
+    caption = (
+        "What each decision of an episode took, median and quartiles over the episodes that came"
+        f" so far. Read: {read}."
+    )
+    return Figure(
+        "decisions",
+        caption,
+        tuple(panel(u) for u in units),
+        sources,
+        source_keys(sources, "line"),
+        columns=1,
+    )

@@ -1,7 +1,9 @@
-"""Film strips: six moments of an episode in the left camera's image, each with the plan in force drawn into it.
+"""Film strips: six moments of an episode in the left camera's image, each with the plan in force
+drawn into it.
 
-Frames are rendered again from saved states, and waypoints projected with the camera's own intrinsics and pose. Where a world saves no
-states, the images that the model saw are shown instead, without a plan.
+Frames are rendered again from saved states, and waypoints projected with the camera's own
+intrinsics and pose. Where a world saves no states, the images that the model saw are shown instead,
+without a plan.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ class Mark:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One arm's part of a plan in the image: the path from the tip over the waypoints, and a mark on each."""
+    """One arm's part of a plan in the image: the path from the tip over the waypoints, and a mark
+    on each.
+    """
 
     path: tuple[Point, ...]
     marks: tuple[Mark, ...]
@@ -83,7 +87,9 @@ class Strip:
 
 
 class Filmer:
-    """Makes strips; keeps the environment of the last task, so that episodes sorted by task are quick."""
+    """Makes strips; keeps the environment of the last task, so that episodes sorted by task are
+    quick.
+    """
 
     def __init__(self) -> None:
         self._env: Env | None = None
@@ -124,7 +130,9 @@ class Filmer:
 
 def left_camera(spec: Spec) -> str:
     """The exterior camera on the left, or the first one there is."""
-    exterior = [c.name for c in spec.cameras if c.kind == "exterior"] or [c.name for c in spec.cameras]
+    exterior = [c.name for c in spec.cameras if c.kind == "exterior"] or [
+        c.name for c in spec.cameras
+    ]
     return next((n for n in exterior if "left" in n), exterior[0])
 
 
@@ -202,7 +210,9 @@ def _seen(episode: Episode, record: EpisodeRecord, why: str) -> Strip:
                     break
             replies += line["status"] in ("ok", "incomplete")
         chosen = [list(shown.items())[k] for k in strip_ticks(len(shown) - 1)] if shown else []
-        frames = [_kept(episode.path, sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)]
+        frames = [
+            _kept(episode.path, sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)
+        ]
     except (OSError, ValueError, KeyError, TypeError):
         frames = []
     if not frames:
@@ -211,7 +221,9 @@ def _seen(episode: Episode, record: EpisodeRecord, why: str) -> Strip:
 
 
 def _pictures(line: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Label and hash of the present scene's images in a logged request: the last ones sent with its first message."""
+    """Label and hash of the present scene's images in a logged request: the last ones sent with its
+    first message.
+    """
     messages = line.get("request", {}).get("messages", ())
     parts = messages[0].get("user", ()) if messages else ()
     scene = max((i for i, p in enumerate(parts) if "text" in p), default=0)

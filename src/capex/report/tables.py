@@ -1,4 +1,5 @@
-"""Tables as values: shown in HTML, written as CSV (numbers, one quantity a column) and as LaTeX (what is shown, with booktabs).
+"""Tables as values: shown in HTML, written as CSV (numbers, one quantity a column) and as LaTeX
+(what is shown, with booktabs).
 
 A table names its sources, so that a stand-in is labelled in all three forms by construction.
 """
@@ -18,7 +19,9 @@ from capex.report.sources import Source
 MISSING = "—"
 INFINITE = "∞"
 MINUS = "\N{MINUS SIGN}"
-STAND_IN_SENTENCE = "Stand-in: {}. What a stand-in does says nothing about any foundation model or person."
+STAND_IN_SENTENCE = (
+    "Stand-in: {}. What a stand-in does says nothing about any foundation model or person."
+)
 LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -46,7 +49,9 @@ LATEX = {
 
 @dataclass(frozen=True)
 class Row:
-    """One line: cells as shown. A `group` has one cell, a heading over the lines below it; a `total` stands out."""
+    """One line: cells as shown. A `group` has one cell, a heading over the lines below it; a
+    `total` stands out.
+    """
 
     cells: tuple[str, ...]
     kind: Literal["body", "group", "total"] = "body"
@@ -54,7 +59,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its caption; `align` has one of l and r per column, `raw` the same facts as numbers."""
+    """A table with its caption; `align` has one of l and r per column, `raw` the same facts as
+    numbers.
+    """
 
     name: str
     caption: str
@@ -77,24 +84,39 @@ class Table:
         writer = csv.DictWriter(out, columns, lineterminator="\n")
         writer.writeheader()
         for row in self.raw:
-            writer.writerow({k: "" if v is None or (isinstance(v, float) and math.isnan(v)) else v for k, v in row.items()})
+            writer.writerow(
+                {
+                    k: "" if v is None or (isinstance(v, float) and math.isnan(v)) else v
+                    for k, v in row.items()
+                }
+            )
         return out.getvalue()
 
     def markdown(self) -> str:
-        """What is shown, for a page of documentation; the stand-ins' sentence and the caption below."""
+        """What is shown, for a page of documentation; the stand-ins' sentence and the caption
+        below.
+        """
         lines = [self.head, tuple("---:" if a == "r" else "---" for a in self.align)]
         lines += [(*row.cells, *[""] * (len(self.head) - len(row.cells))) for row in self.rows]
-        table = "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |" for cells in lines)
+        table = "\n".join(
+            "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |" for cells in lines
+        )
         return "\n\n".join(filter(None, (table, self.caption, self.stand_in))) + "\n"
 
     def latex(self) -> str:
         """A table environment for a paper that loads booktabs."""
-        lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{latex(' '.join(filter(None, (self.caption, self.stand_in))))}}}"]
+        lines = [
+            r"\begin{table}[t]",
+            r"\centering",
+            rf"\caption{{{latex(' '.join(filter(None, (self.caption, self.stand_in))))}}}",
+        ]
         lines += [rf"\label{{tab:{self.name}}}", rf"\begin{{tabular}}{{{self.align}}}", r"\toprule"]
         lines += [" & ".join(latex(h) for h in self.head) + r" \\", r"\midrule"]
         for row in self.rows:
             if row.kind == "group":
-                lines.append(rf"\multicolumn{{{len(self.head)}}}{{l}}{{\textit{{{latex(row.cells[0])}}}}} \\")
+                lines.append(
+                    rf"\multicolumn{{{len(self.head)}}}{{l}}{{\textit{{{latex(row.cells[0])}}}}} \\"
+                )
                 continue
             lines += [r"\midrule"] if row.kind == "total" else []
             lines.append(" & ".join(latex(c) for c in row.cells) + r" \\")
@@ -122,7 +144,10 @@ def success(tally: Tally) -> str:
     if tally.share is None or tally.interval is None:
         return MISSING
     low, high = tally.interval
-    return f"{tally.successes}/{tally.n}  {100 * tally.share:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+    return (
+        f"{tally.successes}/{tally.n}  {100 * tally.share:.1f} % ({100 * low:.1f} to"
+        f" {100 * high:.1f})"
+    )
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -175,10 +200,18 @@ def raw_tally(tally: Tally, prefix: str = "") -> dict[str, Any]:
     """The columns of a tally in a CSV."""
     low, high = tally.interval or (None, None)
     names = ("successes", "n", "share", "low", "high")
-    return {f"{prefix}{k}": v for k, v in zip(names, (tally.successes, tally.n, tally.share, low, high), strict=True)}
+    return {
+        f"{prefix}{k}": v
+        for k, v in zip(names, (tally.successes, tally.n, tally.share, low, high), strict=True)
+    }
 
 
 def raw_rate(found: Rate, name: str) -> dict[str, Any]:
     """The columns of an amount per success in a CSV."""
     low, high = found.interval or (None, None)
-    return {f"{name}_per_success": found.value, f"{name}_low": low, f"{name}_high": high, f"{name}_per_attempt": found.per_attempt}
+    return {
+        f"{name}_per_success": found.value,
+        f"{name}_low": low,
+        f"{name}_high": high,
+        f"{name}_per_attempt": found.per_attempt,
+    }

@@ -1,8 +1,10 @@
-"""What the attempts of a chain took, every request counted once: records, invalidated attempts and spend.jsonl brought together.
+"""What the attempts of a chain took, every request counted once: records, invalidated attempts and
+spend.jsonl brought together.
 
-An attempt that continues a cut-off one begins with the answers that were paid for, and its record counts them. So an invalidated attempt
-that was continued counts only the time that it spent on something else. Whatever spend.jsonl knows and no record tells (requests in
-flight at a kill, retries of an outage) is `unrecorded`. With it, the sums over a chain equal spend.jsonl's.
+An attempt that continues a cut-off one begins with the answers that were paid for, and its record
+counts them. So an invalidated attempt that was continued counts only the time that it spent on
+something else. Whatever spend.jsonl knows and no record tells (requests in flight at a kill,
+retries of an outage) is `unrecorded`. With it, the sums over a chain equal spend.jsonl's.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode
 from capex.run.spend import Account, Slot
 
 ZERO = Decimal(0)
-Dollars = tuple[Decimal, Decimal]  # known, and at most: attempts that may have been billed count with their worst case
+Dollars = tuple[
+    Decimal, Decimal
+]  # known, and at most: attempts that may have been billed count with their worst case
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,11 @@ class Taken:
     seconds: float = 0.0  # wall time without resets
 
     def __add__(self, other: Taken) -> Taken:
-        usd = None if self.usd is None or other.usd is None else (self.usd[0] + other.usd[0], self.usd[1] + other.usd[1])
+        usd = (
+            None
+            if self.usd is None or other.usd is None
+            else (self.usd[0] + other.usd[0], self.usd[1] + other.usd[1])
+        )
         return Taken(
             self.requests + other.requests,
             self.attempts + other.attempts,
@@ -49,14 +57,26 @@ class Taken:
 def of_episode(episode: LoadedEpisode) -> Taken:
     """A whole attempt, answers from before it was cut off included."""
     record = episode.record
-    return _taken({"cost_usd": record.cost_usd, **(record.extra.get("ledger") or {}), "requests": record.requests}, episode.seconds)
+    return _taken(
+        {
+            "cost_usd": record.cost_usd,
+            **(record.extra.get("ledger") or {}),
+            "requests": record.requests,
+        },
+        episode.seconds,
+    )
 
 
 def of_invalid(attempt: InvalidAttempt, *, continued: bool) -> Taken:
-    """An invalidated attempt. If it was continued, its requests and the time that its answers took are part of the one that did."""
+    """An invalidated attempt. If it was continued, its requests and the time that its answers took
+    are part of the one that did.
+    """
     seconds = float(attempt.timing.get("episode_s", 0.0))
     if continued:
-        return Taken(tokens=NO_TOKENS, seconds=max(0.0, seconds - float(attempt.timing.get("answered_s", 0.0))))
+        return Taken(
+            tokens=NO_TOKENS,
+            seconds=max(0.0, seconds - float(attempt.timing.get("answered_s", 0.0))),
+        )
     return _taken(attempt.record.get("ledger") or {}, seconds)
 
 
@@ -71,13 +91,22 @@ def invalid_attempts(chain: LoadedChain) -> list[tuple[InvalidAttempt, Taken]]:
     last: dict[int, InvalidAttempt] = {a.index: a for a in chain.invalid}
     finished = {e.index for e in chain.episodes}
     return [
-        (a, of_invalid(a, continued=bool(a.record.get("continues")) and (a.index in finished or last[a.index] is not a)))
+        (
+            a,
+            of_invalid(
+                a,
+                continued=bool(a.record.get("continues"))
+                and (a.index in finished or last[a.index] is not a),
+            ),
+        )
         for a in chain.invalid
     ]
 
 
 def unrecorded(chain: LoadedChain, slots: Mapping[Slot, Account]) -> dict[int, Taken]:
-    """By start, what spend.jsonl has beyond the records; starts without a difference are left out."""
+    """By start, what spend.jsonl has beyond the records; starts without a difference are
+    left out.
+    """
     recorded = _recorded(chain)
     found = {}
     for (name, start), account in slots.items():
@@ -98,14 +127,18 @@ def by_start(chain: LoadedChain, slots: Mapping[Slot, Account]) -> dict[int, Tak
 
 def _recorded(chain: LoadedChain) -> dict[int, Taken]:
     found: dict[int, Taken] = {}
-    rows = [(e.index, of_episode(e)) for e in chain.episodes] + [(a.index, taken) for a, taken in invalid_attempts(chain)]
+    rows = [(e.index, of_episode(e)) for e in chain.episodes] + [
+        (a.index, taken) for a, taken in invalid_attempts(chain)
+    ]
     for start, taken in rows:
         found[start] = found[start] + taken if start in found else taken
     return found
 
 
 def _taken(ledger: Mapping[str, Any], seconds: float) -> Taken:
-    """From the ledger of a record: its cost if that is known, otherwise from the known part to what the rest may have cost."""
+    """From the ledger of a record: its cost if that is known, otherwise from the known part to what
+    the rest may have cost.
+    """
     whole, known = ledger.get("cost_usd"), ledger.get("known_cost_usd")
     low = whole if whole is not None else known
     usd = None
@@ -114,11 +147,19 @@ def _taken(ledger: Mapping[str, Any], seconds: float) -> Taken:
         usd = exact, exact + Decimal(str(ledger.get("held_usd", 0)))
     tokens = ledger.get("tokens")
     requests = int(ledger.get("requests", 0))
-    return Taken(requests, int(ledger.get("attempts", requests)), usd, Usage(**tokens) if isinstance(tokens, Mapping) else None, seconds)
+    return Taken(
+        requests,
+        int(ledger.get("attempts", requests)),
+        usd,
+        Usage(**tokens) if isinstance(tokens, Mapping) else None,
+        seconds,
+    )
 
 
 def _difference(books: Taken, records: Taken) -> Taken:
-    """What the books have beyond the records. Where the records have more (an old file that does not count replies), nothing is missing."""
+    """What the books have beyond the records. Where the records have more (an old file that does
+    not count replies), nothing is missing.
+    """
     usd = books.usd
     if usd is not None and records.usd is not None:
         low, high = max(ZERO, usd[0] - records.usd[0]), max(ZERO, usd[1] - records.usd[1])
@@ -126,8 +167,15 @@ def _difference(books: Taken, records: Taken) -> Taken:
     tokens = None
     if books.tokens is not None and records.tokens is not None:
         names = [f.name for f in fields(Usage)]
-        tokens = Usage(**{n: max(0, getattr(books.tokens, n) - getattr(records.tokens, n)) for n in names})
-    return Taken(max(0, books.requests - records.requests), max(0, books.attempts - records.attempts), usd, tokens)
+        tokens = Usage(
+            **{n: max(0, getattr(books.tokens, n) - getattr(records.tokens, n)) for n in names}
+        )
+    return Taken(
+        max(0, books.requests - records.requests),
+        max(0, books.attempts - records.attempts),
+        usd,
+        tokens,
+    )
 
 
 def _sum(a: Usage | None, b: Usage | None) -> Usage | None:

@@ -1,11 +1,13 @@
 """A run directory as typed values: `capex.load_run("runs/NAME")`.
 
-Reads what is there and changes nothing, also while a campaign is still writing. A record that cannot be read is listed as damaged, never
-raised: a report on a thousand episodes does not fail on one.
+Reads what is there and changes nothing, also while a campaign is still writing. A record that
+cannot be read is listed as damaged, never raised: a report on a thousand episodes does not fail on
+one.
 
     run = capex.load_run("runs/first")
     for episode in run.episodes:
-        print(episode.chain, episode.index, episode.record.success, episode.record.cost_usd, episode.path)
+        print(episode.chain, episode.index, episode.record.success, episode.record.cost_usd,
+        episode.path)
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from capex.errors import DamagedFile
-from capex.method.record import EpisodeRecord, from_json, require_count, require_ledger, require_number
+from capex.method.record import (
+    EpisodeRecord,
+    from_json,
+    require_count,
+    require_ledger,
+    require_number,
+)
 from capex.models.exchanges import LOG, read_log
 from capex.run.store import EPISODES, Chain, check_steps, find_run, read_json, read_steps
 
@@ -61,7 +69,9 @@ class LoadedEpisode:
 
 @dataclass(frozen=True)
 class InvalidAttempt:
-    """An attempt that a model or simulator error invalidated. It counts as no episode; what it cost is in the run's spend.jsonl."""
+    """An attempt that a model or simulator error invalidated. It counts as no episode; what it cost
+    is in the run's spend.jsonl.
+    """
 
     chain: str
     path: Path
@@ -128,7 +138,9 @@ class LoadedRun:
 
     def chain(self, world: str, task: str, arm: str) -> LoadedChain | None:
         """The chain of an arm at a task; None when it has not begun."""
-        return next((c for c in self.chains if (c.world, c.task, c.arm) == (world, task, arm)), None)
+        return next(
+            (c for c in self.chains if (c.world, c.task, c.arm) == (world, task, arm)), None
+        )
 
 
 def load_run(path: str | Path) -> LoadedRun:
@@ -139,7 +151,9 @@ def load_run(path: str | Path) -> LoadedRun:
 
 @contextlib.contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Records hold no cycles, but while thousands are made Python would search all of them for some, again and again."""
+    """Records hold no cycles, but while thousands are made Python would search all of them for
+    some, again and again.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -166,7 +180,11 @@ def load_chain(chain: Chain) -> LoadedChain:
             damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
             continue
         if (other := held.setdefault(episode.position, index)) != index:
-            damaged.append(Damaged(folder, f"it stands at place {episode.position}, where start {other} stands"))
+            damaged.append(
+                Damaged(
+                    folder, f"it stands at place {episode.position}, where start {other} stands"
+                )
+            )
             continue
         episodes.append(episode)
     for folder in chain.invalid():
@@ -176,11 +194,15 @@ def load_chain(chain: Chain) -> LoadedChain:
             damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
     episodes.sort(key=lambda e: (e.position, e.index))
     world, task, arm = (*name.split("--", 2), "", "")[:3]
-    return LoadedChain(name, world, task, arm, chain.path, tuple(episodes), tuple(invalid), tuple(damaged))
+    return LoadedChain(
+        name, world, task, arm, chain.path, tuple(episodes), tuple(invalid), tuple(damaged)
+    )
 
 
 def read_record(episode: Path) -> EpisodeRecord:
-    """The record of an episode; DamagedFile where it is missing, unreadable or holds what no record holds."""
+    """The record of an episode; DamagedFile where it is missing, unreadable or holds what no record
+    holds.
+    """
     path = episode / "record.json"
     with _damage(path):
         return from_json(read_json(path))
@@ -202,7 +224,14 @@ def read_invalid(folder: Path) -> InvalidAttempt:
         if "position" in raw:
             require_count("position", raw["position"])
         require_ledger(raw.get("ledger"))
-        return InvalidAttempt(folder.parent.parent.name, folder, raw["start"]["index"], str(raw["error"]), raw, _read_timing(folder))
+        return InvalidAttempt(
+            folder.parent.parent.name,
+            folder,
+            raw["start"]["index"],
+            str(raw["error"]),
+            raw,
+            _read_timing(folder),
+        )
 
 
 def _read_timing(folder: Path) -> dict[str, Any]:

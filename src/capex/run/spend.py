@@ -1,6 +1,7 @@
 """spend.jsonl: a line before each request, a line after it, shared by all processes of a campaign.
 
-A reservation counts as spent until it is settled, so a process killed in mid-request spends its worst case.
+A reservation counts as spent until it is settled, so a process killed in mid-request spends its
+worst case.
 """
 
 from __future__ import annotations
@@ -28,10 +29,14 @@ if sys.platform != "win32":
 
 @dataclass(frozen=True)
 class Account:
-    """What a campaign, or one start of a chain, has spent, killed processes and discarded episodes included."""
+    """What a campaign, or one start of a chain, has spent, killed processes and discarded episodes
+    included.
+    """
 
     settled_usd: Decimal = Decimal(0)  # of attempts whose cost is known
-    held_usd: Decimal = Decimal(0)  # worst cases of the others: unsettled, or settled without a known cost
+    held_usd: Decimal = Decimal(
+        0
+    )  # worst cases of the others: unsettled, or settled without a known cost
     attempts: int = 0
     unsettled: int = 0  # in flight, or lost to a kill
     unknown: int = 0  # settled without a known cost
@@ -46,7 +51,9 @@ class Account:
         return self.settled_usd + self.held_usd
 
     def reserve(self, usd: Decimal | None) -> Account:
-        """The account with one more attempt under way, of which this is the worst case (None: no price)."""
+        """The account with one more attempt under way, of which this is the worst case (None: no
+        price).
+        """
         return replace(
             self,
             held_usd=self.held_usd + (usd or 0),
@@ -55,8 +62,12 @@ class Account:
             priced=self.priced or usd is not None,
         )
 
-    def settle(self, reserved: Decimal | None, usd: Decimal | None, usage: Usage | None, reply: bool) -> Account:
-        """The account after an attempt ended; one whose cost is not known stays held at its worst case."""
+    def settle(
+        self, reserved: Decimal | None, usd: Decimal | None, usage: Usage | None, reply: bool
+    ) -> Account:
+        """The account after an attempt ended; one whose cost is not known stays held at its worst
+        case.
+        """
         known = usd is not None
         return replace(
             self,
@@ -74,11 +85,13 @@ Slot = tuple[str, int]  # a start of a chain: the chain's name and the start's i
 
 
 class Spend:
-    """An append-only spend.jsonl, safe among threads and processes of one machine or of one file system with locks.
+    """An append-only spend.jsonl, safe among threads and processes of one machine or of one file
+    system with locks.
 
-    Every line is one write at the end of the file under an exclusive lock, flushed to disk before the call returns. A kill in mid-write
-    leaves a torn last line. Readers stop before it and the next writer cuts it off: what it reserved was never sent, and what it settled
-    stays reserved. Any other unreadable line is an error, because spending cannot be forgotten safely.
+    Every line is one write at the end of the file under an exclusive lock, flushed to disk before
+    the call returns. A kill in mid-write leaves a torn last line. Readers stop before it and the
+    next writer cuts it off: what it reserved was never sent, and what it settled stays reserved.
+    Any other unreadable line is an error, because spending cannot be forgotten safely.
     """
 
     def __init__(self, path: Path):
@@ -92,8 +105,16 @@ class Spend:
     def __reduce__(self) -> tuple[Any, ...]:
         return Spend, (self.path,)
 
-    def reserve(self, usd: Decimal | None, *, limit: Decimal | None = None, labels: Mapping[str, str | int] | None = None) -> str:
-        """Set aside the worst case of an attempt (None: no price) and return its ticket; refuse when that would exceed the limit."""
+    def reserve(
+        self,
+        usd: Decimal | None,
+        *,
+        limit: Decimal | None = None,
+        labels: Mapping[str, str | int] | None = None,
+    ) -> str:
+        """Set aside the worst case of an attempt (None: no price) and return its ticket; refuse
+        when that would exceed the limit.
+        """
         if usd is None and limit is not None:
             raise ValueError("a dollar limit needs the worst case of the attempt in dollars")
         if usd is not None:
@@ -105,18 +126,28 @@ class Spend:
             self._append(file, {**(labels or {}), "reserve": ticket, "usd": _text(usd)})
         return ticket
 
-    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False) -> None:
-        """Replace a reservation with the actual cost; None, not known, leaves the reserved amount counted. `reply`: the model answered."""
+    def settle(
+        self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False
+    ) -> None:
+        """Replace a reservation with the actual cost; None, not known, leaves the reserved amount
+        counted. `reply`: the model answered.
+        """
         if usd is not None:
             _check(usd)
         with self._exclusive() as file:
             if ticket not in self._open:
-                raise ValueError(f"reservation {ticket} was settled before or never made in {self.path}")
+                raise ValueError(
+                    f"reservation {ticket} was settled before or never made in {self.path}"
+                )
             tokens = None if usage is None else vars(usage)
-            self._append(file, {"settle": ticket, "usd": _text(usd), "tokens": tokens, "reply": reply})
+            self._append(
+                file, {"settle": ticket, "usd": _text(usd), "tokens": tokens, "reply": reply}
+            )
 
     def total(self) -> Decimal:
-        """Dollars that count as spent, over all processes; reads only what was appended since the last look."""
+        """Dollars that count as spent, over all processes; reads only what was appended since the
+        last look.
+        """
         return self.account().total_usd
 
     def slots(self) -> Mapping[Slot, Account]:
@@ -132,23 +163,35 @@ class Spend:
                     self._catch_up(file)
             except FileNotFoundError:
                 if self._read:
-                    raise CapexError(f"{self.path} is gone, and with it what the campaign has spent; put it back") from None
+                    raise CapexError(
+                        f"{self.path} is gone, and with it what the campaign has spent; put it back"
+                    ) from None
             return self._account
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[FileIO]:
-        """The file, locked against every other writer, whole, and taken into the account to its end."""
+        """The file, locked against every other writer, whole, and taken into the account to its
+        end.
+        """
         if sys.platform == "win32":
-            raise Unsupported("a campaign's spend.jsonl needs the file locks of Linux or macOS; run it there or in WSL")
+            raise Unsupported(
+                "a campaign's spend.jsonl needs the file locks of Linux or macOS; run it there or"
+                " in WSL"
+            )
         with self._guard:
             try:
                 with open(self.path, "a+b", buffering=0) as file:
-                    fcntl.flock(file, fcntl.LOCK_EX)  # released by closing, and by the kernel at a kill
+                    fcntl.flock(
+                        file, fcntl.LOCK_EX
+                    )  # released by closing, and by the kernel at a kill
                     if self._catch_up(file):
                         file.truncate(self._read)
                     yield file
             except OSError as error:
-                raise CapexError(f"{self.path} cannot be written ({error.strerror}); no request is sent without it") from error
+                raise CapexError(
+                    f"{self.path} cannot be written ({error.strerror}); no request is sent"
+                    " without it"
+                ) from error
 
     def _append(self, file: FileIO, row: Mapping[str, Any]) -> None:
         line = json.dumps(row).encode() + b"\n"
@@ -168,7 +211,10 @@ class Spend:
     def _catch_up(self, file: FileIO) -> int:
         """Take whole new lines into the account; returns the bytes of a torn last line."""
         if os.fstat(file.fileno()).st_size < self._read:
-            raise CapexError(f"{self.path} has shrunk, so what the campaign has spent is not known; put the whole file back")
+            raise CapexError(
+                f"{self.path} has shrunk, so what the campaign has spent is not known; put the"
+                " whole file back"
+            )
         file.seek(self._read)
         *lines, torn = file.readall().split(b"\n")
         for line in lines:
@@ -176,7 +222,9 @@ class Spend:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError, ArithmeticError):
                 fault = f"{line[:80]!r} makes no reservation and settles none"
-                raise CapexError(f"{self.path} is damaged at byte {self._read}: {fault}; put the whole file back") from None
+                raise CapexError(
+                    f"{self.path} is damaged at byte {self._read}: {fault}; put the whole file back"
+                ) from None
             self._read += len(line) + 1
         return len(torn)
 
@@ -185,7 +233,11 @@ class Spend:
         if usd is not None:
             _check(usd)
         if "reserve" in row:
-            slot = (str(row["chain"]), int(row["episode"])) if "chain" in row and "episode" in row else None
+            slot = (
+                (str(row["chain"]), int(row["episode"]))
+                if "chain" in row and "episode" in row
+                else None
+            )
             self._open[row["reserve"]] = usd, slot
             self._account = self._account.reserve(usd)
             if slot is not None:

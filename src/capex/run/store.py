@@ -8,8 +8,9 @@
     runs/NAME/chains/WORLD--TASK--ARM/asked.json        starts that an evaluation was asked for
     runs/NAME/chains/WORLD--TASK--ARM/unfinished/       exchanges of episodes that were cut off: paid for, and used when they are run again
 
-An episode is written into a temporary folder beside its place, every file and the folder are flushed to disk, and one rename makes it
-exist. Wall times live in timing.json alone, so that records of two runs compare byte for byte.
+An episode is written into a temporary folder beside its place, every file and the folder are
+flushed to disk, and one rename makes it exist. Wall times live in timing.json alone, so that
+records of two runs compare byte for byte.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 WRITERS = ".writers"
 EPISODES, STEPS = "episodes", "steps.npz"
-ARCHIVE_END = b"PK\x05\x06"  # how the last record of a zip archive begins: its last 22 bytes, as numpy writes it without a comment
+# how the last record of a zip archive begins: its last 22 bytes, as numpy writes it without a
+# comment
+ARCHIVE_END = b"PK\x05\x06"
 ARCHIVE_END_BYTES = 22
 ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
 
@@ -71,10 +74,14 @@ class Chain:
         """Start indices with a whole episode, in order."""
         if not self.episodes_path.is_dir():
             return []
-        return sorted(int(p.name) for p in self.episodes_path.iterdir() if p.is_dir() and p.name.isdigit())
+        return sorted(
+            int(p.name) for p in self.episodes_path.iterdir() if p.is_dir() and p.name.isdigit()
+        )
 
     def ask(self, starts: Iterable[int]) -> None:
-        """Remember starts that are to be run, so that a cut-off run shows what it lacks: successes end first and would flatter it."""
+        """Remember starts that are to be run, so that a cut-off run shows what it lacks: successes
+        end first and would flatter it.
+        """
         write_json(self.path / ASKED, {"starts": sorted({*self.asked(), *starts})})
 
     def asked(self) -> set[int]:
@@ -84,23 +91,39 @@ class Chain:
             return set()
         starts = read_json(place).get("starts")
         if not isinstance(starts, list) or not all(isinstance(i, int) for i in starts):
-            raise CapexError(f"{place} does not hold a list of starts; delete it and run the command again")
+            raise CapexError(
+                f"{place} does not hold a list of starts; delete it and run the command again"
+            )
         return set(starts)
 
     def begin(self, index: int) -> EpisodeWriter:
         """A place to write an episode into; it comes to exist only when the writer commits."""
         return EpisodeWriter(self, index)
 
-    def commit(self, index: int, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
+    def commit(
+        self,
+        index: int,
+        record: Mapping[str, Any],
+        timing: Mapping[str, Any],
+        steps: Mapping[str, Array],
+    ) -> Path:
         """Write an episode whole, in one go."""
         return self.begin(index).commit(record, timing, steps)
 
     def invalid(self, index: int | None = None) -> list[Path]:
-        """The folders of attempts that an error has invalidated, at one start or at all of them, oldest first."""
+        """The folders of attempts that an error has invalidated, at one start or at all of them,
+        oldest first.
+        """
         folder = self.path / "invalid"
-        names = {p: re.fullmatch(r"(\d+)-(\d+)", p.name) for p in folder.iterdir()} if folder.is_dir() else {}
+        names = (
+            {p: re.fullmatch(r"(\d+)-(\d+)", p.name) for p in folder.iterdir()}
+            if folder.is_dir()
+            else {}
+        )
         numbers = {p: (int(m[1]), int(m[2])) for p, m in names.items() if m}
-        return [p for p in sorted(numbers, key=lambda p: numbers[p]) if index in (None, numbers[p][0])]
+        return [
+            p for p in sorted(numbers, key=lambda p: numbers[p]) if index in (None, numbers[p][0])
+        ]
 
     def invalid_count(self, index: int) -> int:
         """How many attempts at a start an error has invalidated."""
@@ -112,10 +135,19 @@ class Chain:
         return sorted(folder.iterdir()) if folder.is_dir() else []
 
     def move_aside(self, attempt: Path) -> Path:
-        """Take a damaged attempt out of the chain, whole: an episode as damaged/0007-1, an invalid one as damaged/invalid-0007-1-1."""
+        """Take a damaged attempt out of the chain, whole: an episode as damaged/0007-1, an invalid
+        one as damaged/invalid-0007-1-1.
+        """
         folder = self.path / "damaged"
         folder.mkdir(exist_ok=True)
-        place = _free_place(folder, attempt.name if attempt.parent == self.episodes_path else f"{attempt.parent.name}-{attempt.name}")
+        place = _free_place(
+            folder,
+            (
+                attempt.name
+                if attempt.parent == self.episodes_path
+                else f"{attempt.parent.name}-{attempt.name}"
+            ),
+        )
         os.rename(attempt, place)
         _flush_folder(attempt.parent)
         _flush_folder(folder)
@@ -123,22 +155,30 @@ class Chain:
 
     @contextlib.contextmanager
     def owned(self) -> Iterator[None]:
-        """Be the only process that runs this chain; a second one is refused with a sentence. A killed owner's hold ends with it.
+        """Be the only process that runs this chain; a second one is refused with a sentence. A
+        killed owner's hold ends with it.
 
-        The workers of a killed owner may live a moment longer; this waits for the end of what they write.
+        The workers of a killed owner may live a moment longer; this waits for the end of what they
+        write.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / ".owner", "a", encoding="ascii") as owner:
             if not _lock(owner):
-                raise CapexError(f"{self.path} is being written by another process; wait for it or choose another --out")
+                raise CapexError(
+                    f"{self.path} is being written by another process; wait for it or choose"
+                    " another --out"
+                )
             with open(self.path / WRITERS, "a", encoding="ascii") as writers:
                 if not _lock(writers, patience_s=ORPHANS_S):
-                    raise CapexError(f"{self.path} is still being written by a worker of a killed command; wait for its end")
+                    raise CapexError(
+                        f"{self.path} is still being written by a worker of a killed command; wait"
+                        " for its end"
+                    )
             yield
 
     def unfinished(self, index: int) -> Path:
-        """The exchanges that a cut-off attempt at a start had paid for; the file exists only if there are some. 0007.times has their wall
-        times, as far as they were kept.
+        """The exchanges that a cut-off attempt at a start had paid for; the file exists only if
+        there are some. 0007.times has their wall times, as far as they were kept.
         """
         return self.path / "unfinished" / f"{index:04d}.jsonl"
 
@@ -151,9 +191,15 @@ class Chain:
         write_bytes(place, exchanges)
 
     def left(self, index: int) -> tuple[bytes, bytes | None] | None:
-        """The exchanges left for the next attempt at a start with their times; None where there are none."""
+        """The exchanges left for the next attempt at a start with their times; None where there are
+        none.
+        """
         place = self.unfinished(index)
-        return (place.read_bytes(), _bytes_of(place.with_suffix(".times"))) if place.is_file() else None
+        return (
+            (place.read_bytes(), _bytes_of(place.with_suffix(".times")))
+            if place.is_file()
+            else None
+        )
 
     def forget_unfinished(self, index: int) -> None:
         """An attempt at the start is whole: nothing is left to continue."""
@@ -161,11 +207,15 @@ class Chain:
             path.unlink(missing_ok=True)
 
     def sweep(self, *, everything: bool = False) -> None:
-        """Remove what a killed process left half-written, and keep the exchanges in it; what a living one is writing stays.
+        """Remove what a killed process left half-written, and keep the exchanges in it; what a
+        living one is writing stays.
 
-        `everything`: the caller knows that nobody writes here, although a process may have the number of the killed one.
+        `everything`: the caller knows that nobody writes here, although a process may have the
+        number of the killed one.
         """
-        for leftover in self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ():
+        for leftover in (
+            self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ()
+        ):
             process, _, index = leftover.name[len(TEMPORARY) :].partition("-")
             if everything or not _alive(int(process or 0)):
                 if index.isdigit():
@@ -173,7 +223,9 @@ class Chain:
                 shutil.rmtree(leftover, ignore_errors=True)
 
     def keep_exchanges(self, folder: Path, index: int) -> None:
-        """Keep the exchanges of an attempt that ends here unfinished, unless an earlier one had got further."""
+        """Keep the exchanges of an attempt that ends here unfinished, unless an earlier one had got
+        further.
+        """
         log, place = folder / EXCHANGES, self.unfinished(index)
         if not log.is_file() or (place.is_file() and place.stat().st_size >= log.stat().st_size):
             return
@@ -185,7 +237,9 @@ class Chain:
 
 
 class EpisodeWriter:
-    """A temporary folder beside an episode's place. Logs may stream into `folder`; one rename makes the episode exist."""
+    """A temporary folder beside an episode's place. Logs may stream into `folder`; one rename makes
+    the episode exist.
+    """
 
     def __init__(self, chain: Chain, index: int):
         self._chain, self._index = chain, index
@@ -198,17 +252,30 @@ class EpisodeWriter:
         _lock(self._hold, shared=True)
         self.folder.mkdir()
 
-    def commit(self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
-        """Finish the episode: flush everything, then rename. The rename is the only moment at which it comes to exist."""
+    def commit(
+        self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]
+    ) -> Path:
+        """Finish the episode: flush everything, then rename. The rename is the only moment at which
+        it comes to exist.
+        """
         return self._finish(self._chain.episode(self._index), record, timing, steps)
 
     def commit_invalid(
-        self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array], *, continues: bool = False
+        self,
+        record: Mapping[str, Any],
+        timing: Mapping[str, Any],
+        steps: Mapping[str, Array],
+        *,
+        continues: bool = False,
     ) -> Path:
-        """Keep an attempt that an error invalidated, apart from the episodes. `continues`: the next one begins with its exchanges."""
+        """Keep an attempt that an error invalidated, apart from the episodes. `continues`: the next
+        one begins with its exchanges.
+        """
         place = self._finish(self._invalid_place(), record, timing, steps)
         if continues and (place / EXCHANGES).is_file():
-            self._chain.leave(self._index, (place / EXCHANGES).read_bytes(), _bytes_of(place / EXCHANGE_TIMES))
+            self._chain.leave(
+                self._index, (place / EXCHANGES).read_bytes(), _bytes_of(place / EXCHANGE_TIMES)
+            )
         return place
 
     def _invalid_place(self) -> Path:
@@ -216,8 +283,16 @@ class EpisodeWriter:
         folder.mkdir(parents=True, exist_ok=True)
         return _free_place(folder, f"{self._index:04d}")
 
-    def adopt(self, files: Mapping[str, bytes], *, invalid: bool = False, unfinished: tuple[bytes, bytes | None] | None = None) -> Path:
-        """Take over an attempt that was written on another machine: its files by their names, and what it leaves unfinished."""
+    def adopt(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        invalid: bool = False,
+        unfinished: tuple[bytes, bytes | None] | None = None,
+    ) -> Path:
+        """Take over an attempt that was written on another machine: its files by their names, and
+        what it leaves unfinished.
+        """
         for name, content in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_bytes(self.folder / name, content)
@@ -237,7 +312,13 @@ class EpisodeWriter:
             self._chain.keep_exchanges(self.folder, self._index)
         self.discard()
 
-    def _finish(self, place: Path, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]) -> Path:
+    def _finish(
+        self,
+        place: Path,
+        record: Mapping[str, Any],
+        timing: Mapping[str, Any],
+        steps: Mapping[str, Array],
+    ) -> Path:
         write_json(self.folder / "record.json", record)
         write_json(self.folder / "timing.json", timing)
         with open(self.folder / STEPS, "wb") as out:
@@ -285,21 +366,32 @@ def open_run(path: Path, settings: Mapping[str, Any], gl_backend: str = "") -> R
     if (path / "manifest.json").exists():
         held = run.manifest.get("settings")
         if held != wanted:
-            changed = sorted(k for k in {*wanted, *(held or {})} if (held or {}).get(k) != wanted.get(k))
+            changed = sorted(
+                k for k in {*wanted, *(held or {})} if (held or {}).get(k) != wanted.get(k)
+            )
             raise CapexError(
-                f"{path} holds a run with other settings ({', '.join(changed)} differ); choose another --out or repeat its settings"
+                f"{path} holds a run with other settings ({', '.join(changed)} differ); choose"
+                " another --out or repeat its settings"
             )
         return run
     return create_run(path, {"settings": wanted}, gl_backend)
 
 
 def create_run(path: Path, fields: Mapping[str, Any], gl_backend: str = "") -> Run:
-    """A new run directory; its manifest holds the given fields, versions, revision and fingerprint. Any other folder is left alone."""
+    """A new run directory; its manifest holds the given fields, versions, revision and fingerprint.
+    Any other folder is left alone.
+    """
     leftovers = f"{TEMPORARY}*"
     if path.exists() and (not path.is_dir() or any(not p.match(leftovers) for p in path.iterdir())):
-        raise CapexError(f"{path} exists and is not a run directory (no manifest.json); choose another --out")
+        raise CapexError(
+            f"{path} exists and is not a run directory (no manifest.json); choose another --out"
+        )
     path.mkdir(parents=True, exist_ok=True)
-    made_by = {"versions": versions(), "revision": _revision(), "fingerprint": fingerprint(gl_backend)}
+    made_by = {
+        "versions": versions(),
+        "revision": _revision(),
+        "fingerprint": fingerprint(gl_backend),
+    }
     write_json(path / "manifest.json", {**fields, **made_by})
     return Run(path)
 
@@ -307,7 +399,10 @@ def create_run(path: Path, fields: Mapping[str, Any], gl_backend: str = "") -> R
 def find_run(path: Path) -> Run:
     """An existing run; anything else is refused with a sentence."""
     if not (path / "manifest.json").is_file():
-        raise CapexError(f"{path} is not a run directory: it has no manifest.json; give the folder that --out named")
+        raise CapexError(
+            f"{path} is not a run directory: it has no manifest.json; give the folder that --out"
+            " named"
+        )
     return Run(path)
 
 
@@ -336,7 +431,9 @@ class Steps(dict[str, Any]):
 
 
 def read_steps(episode: Path) -> Steps:
-    """The arrays of an episode's steps.npz, each checked against its checksum; DamagedFile where they cannot be read or do not fit."""
+    """The arrays of an episode's steps.npz, each checked against its checksum; DamagedFile where
+    they cannot be read or do not fit.
+    """
     path = episode / STEPS
     try:
         with open(path, "rb") as file:
@@ -346,18 +443,39 @@ def read_steps(episode: Path) -> Steps:
             steps = Steps(path, {name: archive[name] for name in archive.files})
     except OSError as error:
         raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
-    except (ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise DamagedFile(path, f"its arrays cannot be read ({str(error) or type(error).__name__})") from None
+    except (
+        ValueError,
+        KeyError,
+        EOFError,
+        RuntimeError,
+        MemoryError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise DamagedFile(
+            path, f"its arrays cannot be read ({str(error) or type(error).__name__})"
+        ) from None
     ticks = steps["actions"].shape[0] if "actions" in steps and steps["actions"].ndim else 0
-    fitting = {"actions": (2, ticks), "states": (2, ticks + 1), "proprio": (2, ticks + 1), "decision": (1, ticks), "waypoint": (1, ticks)}
+    fitting = {
+        "actions": (2, ticks),
+        "states": (2, ticks + 1),
+        "proprio": (2, ticks + 1),
+        "decision": (1, ticks),
+        "waypoint": (1, ticks),
+    }
     for name, (dimensions, rows) in fitting.items():
         if name in steps and (steps[name].ndim != dimensions or len(steps[name]) != rows):
-            raise DamagedFile(path, f"'{name}' has the shape {steps[name].shape}, which does not fit {ticks} actions")
+            raise DamagedFile(
+                path,
+                f"'{name}' has the shape {steps[name].shape}, which does not fit {ticks} actions",
+            )
     return steps
 
 
 def check_steps(episode: Path) -> None:
-    """Refuse a steps.npz that is missing or was cut short: a look at its last bytes, cheap enough for every episode of a run."""
+    """Refuse a steps.npz that is missing or was cut short: a look at its last bytes, cheap enough
+    for every episode of a run.
+    """
     path = episode / STEPS
     try:
         with open(path, "rb") as file:
@@ -367,7 +485,9 @@ def check_steps(episode: Path) -> None:
     except OSError as error:
         raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
     if not whole:
-        raise DamagedFile(path, f"its {size} bytes are not a whole archive" if size else "it is empty")
+        raise DamagedFile(
+            path, f"its {size} bytes are not a whole archive" if size else "it is empty"
+        )
 
 
 def _bytes_of(path: Path) -> bytes | None:
@@ -375,8 +495,15 @@ def _bytes_of(path: Path) -> bytes | None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file whole. A lone surrogate in a model's text stays what it is in JSON: an escape."""
-    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "backslashreplace"))
+    """Write a JSON file whole. A lone surrogate in a model's text stays what it is in JSON: an
+    escape.
+    """
+    write_bytes(
+        path,
+        (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(
+            "utf-8", "backslashreplace"
+        ),
+    )
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -396,7 +523,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def whole_folder(place: Path) -> Iterator[Path]:
-    """A folder to write into that takes its place in one rename, flushed, when the block ends well; otherwise nothing is left of it.
+    """A folder to write into that takes its place in one rename, flushed, when the block ends well;
+    otherwise nothing is left of it.
 
     What killed processes left half-written beside it is removed first.
     """
@@ -425,7 +553,9 @@ def whole_folder(place: Path) -> Iterator[Path]:
 
 
 def _lock(file: IO[str], *, shared: bool = False, patience_s: float = 0.0) -> bool:
-    """Lock a file until it is closed, by the kernel if need be; False if another process holds it."""
+    """Lock a file until it is closed, by the kernel if need be; False if another process
+    holds it.
+    """
     if fcntl is None:
         return True
     until = time.monotonic() + patience_s
@@ -442,7 +572,11 @@ def _lock(file: IO[str], *, shared: bool = False, patience_s: float = 0.0) -> bo
 
 def _free_place(folder: Path, name: str) -> Path:
     """NAME-1, or the number after the last one in the folder."""
-    numbers = [int(m[1]) for p in folder.iterdir() if (m := re.fullmatch(rf"{re.escape(name)}-(\d+)", p.name))]
+    numbers = [
+        int(m[1])
+        for p in folder.iterdir()
+        if (m := re.fullmatch(rf"{re.escape(name)}-(\d+)", p.name))
+    ]
     return folder / f"{name}-{max(numbers, default=0) + 1}"
 
 
@@ -478,7 +612,9 @@ def versions() -> dict[str, str]:
 
 
 def fingerprint(gl_backend: str = "") -> dict[str, Any]:
-    """What bit-exactness depends on besides the code: two runs are comparable bit for bit only where these agree."""
+    """What bit-exactness depends on besides the code: two runs are comparable bit for bit only
+    where these agree.
+    """
     build: Any = np.show_config(mode="dicts")
     blas = build.get("Build Dependencies", {}).get("blas", {})
     features = build.get("SIMD Extensions", {}).get("found", [])
@@ -499,10 +635,17 @@ def _revision() -> str | None:
     try:
         here = Path(__file__).resolve().parent
         git = ["git", "-C", str(here)]
-        tracked = subprocess.run([*git, "ls-files", "--error-unmatch", "store.py"], capture_output=True, timeout=10, check=False)
+        tracked = subprocess.run(
+            [*git, "ls-files", "--error-unmatch", "store.py"],
+            capture_output=True,
+            timeout=10,
+            check=False,
+        )
         if tracked.returncode != 0:  # installed somewhere inside another repository
             return None
-        out = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
+        out = subprocess.run(
+            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return out.stdout.strip() or None

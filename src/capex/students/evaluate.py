@@ -1,8 +1,10 @@
-"""`capex evaluate`: a policy on starts that no dataset used, the same list for every policy; success if the criterion holds at any step.
+"""`capex evaluate`: a policy on starts that no dataset used, the same list for every policy;
+success if the criterion holds at any step.
 
-All episodes advance in step: one round applies one action to each, shows what the policy wants to see, and asks the network once for all
-that need it. Results depend neither on the number of processes nor on which starts run together: on a CPU the network sees one episode at
-a time, on a GPU always a batch of the same size.
+All episodes advance in step: one round applies one action to each, shows what the policy wants to
+see, and asks the network once for all that need it. Results depend neither on the number of
+processes nor on which starts run together: on a CPU the network sees one episode at a time, on a
+GPU always a batch of the same size.
 """
 
 from __future__ import annotations
@@ -64,11 +66,17 @@ class Rollout:
     path: Path
 
 
-def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, steps: None) -> Iterator[Rollout]:
-    """Run what the run directory does not hold yet, yielding each episode as it is written. `rounds` hears of every round."""
+def evaluate(
+    job: Rollouts, rounds: Callable[[int, int], None] = lambda left, steps: None
+) -> Iterator[Rollout]:
+    """Run what the run directory does not hold yet, yielding each episode as it is written.
+    `rounds` hears of every round.
+    """
     place, spec, world = _opened(job)
     student = describe(job, place, spec, job.horizon or world.horizon)
-    chain = open_run(job.out, {"command": "evaluate"}).chain(world.world, world.task, arm_of(job, spec))
+    chain = open_run(job.out, {"command": "evaluate"}).chain(
+        world.world, world.task, arm_of(job, spec)
+    )
     with chain.owned():
         chain.sweep()
         _same_student(chain, student)
@@ -81,11 +89,15 @@ def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, st
         size = min(SLOTS, SLOTS_OF_A_PROCESS * processes)
         for first in range(0, len(todo), size):
             wave = todo[first : first + size]
-            yield from _wave(job, policy, world, chain, student, wave, min(processes, len(wave)), rounds)
+            yield from _wave(
+                job, policy, world, chain, student, wave, min(processes, len(wave)), rounds
+            )
 
 
 def missing(job: Rollouts) -> list[int]:
-    """The starts that the run directory does not hold yet; rollouts of another policy under the same name are refused."""
+    """The starts that the run directory does not hold yet; rollouts of another policy under the
+    same name are refused.
+    """
     place, spec, world = _opened(job)
     chain = Run(job.out).chain(world.world, world.task, arm_of(job, spec))
     _same_student(chain, describe(job, place, spec, job.horizon or world.horizon))
@@ -98,24 +110,40 @@ def _left(job: Rollouts, chain: Chain) -> list[int]:
 
 
 def _opened(job: Rollouts) -> tuple[Path, PolicySpec, Spec]:
-    """The checkpoint, what it is, and the world; everything that does not fit together is refused."""
+    """The checkpoint, what it is, and the world; everything that does not fit together
+    is refused.
+    """
     place = checkpoint.find(job.checkpoint)
     spec = checkpoint.read_spec(place)
     if len(parse_names(job.name)) != 1:
-        raise CapexError(f"'{job.name}' names several tasks; a policy is evaluated on one at a time")
+        raise CapexError(
+            f"'{job.name}' names several tasks; a policy is evaluated on one at a time"
+        )
     return place, spec, _check(job, spec)
 
 
 def arm_of(job: Rollouts, spec: PolicySpec) -> str:
     """What the records call the policy."""
-    return job.arm or f"{spec.policy}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
+    return (
+        job.arm or f"{spec.policy}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
+    )
 
 
 def describe(job: Rollouts, place: Path, spec: PolicySpec, horizon: int) -> dict[str, Any]:
-    """What goes into every record about the policy: enough to tell two of them apart, and no path of this machine."""
+    """What goes into every record about the policy: enough to tell two of them apart, and no path
+    of this machine.
+    """
     weights = hashlib.sha256((place / "model.safetensors").read_bytes()).hexdigest()[:16]
-    kept = {k: spec.training[k] for k in ("steps", "seed", "datasets", "episodes", "sources", "labels") if k in spec.training}
-    fresh = {"steps": 0, "untrained": True, "weights": UNTRAINED, "initialisation": "random"} if job.untrained else {}
+    kept = {
+        k: spec.training[k]
+        for k in ("steps", "seed", "datasets", "episodes", "sources", "labels")
+        if k in spec.training
+    }
+    fresh = (
+        {"steps": 0, "untrained": True, "weights": UNTRAINED, "initialisation": "random"}
+        if job.untrained
+        else {}
+    )
     return {
         "policy": spec.policy,
         "weights": weights,
@@ -144,28 +172,42 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
     missing = [n for n in spec.state_names if n not in found.state_names]
     if tuple(spec.action_names) != tuple(wanted):
         raise CapexError(
-            f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes {', '.join(wanted)}; the orders must agree"
+            f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes"
+            f" {', '.join(wanted)}; the orders must agree"
         )
     if missing or not set(spec.cameras) <= set(sees):
         lacking = [*missing, *(c for c in spec.cameras if c not in sees)]
-        raise CapexError(f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on")
+        raise CapexError(
+            f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on"
+        )
     trained = {(w, t, i) for w, t, i, _ in spec.training.get("starts", [])}
     seen = [i for i in job.starts if (found.world, found.task, i) in trained]
     if seen and not job.allow_seen:
         raise CapexError(
-            f"{len(seen)} of the starts were trained on (first: {seen[0]}); take others, such as --starts 1000:1050, or add --allow-seen"
+            f"{len(seen)} of the starts were trained on (first: {seen[0]}); take others, such as"
+            " --starts 1000:1050, or add --allow-seen"
         )
     if not 0 <= job.seed <= SEED_MOST:
         raise CapexError(f"--seed is {job.seed}; it must be from 0 to {SEED_MOST}")
     if job.parallel < 0:
-        raise CapexError(f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core")
+        raise CapexError(
+            f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core"
+        )
     require_name("--arm", arm_of(job, spec))
     if found.success != "world":
-        raise CapexError(f"success in {job.name} is judged by a person; rollouts need a world that judges")
+        raise CapexError(
+            f"success in {job.name} is judged by a person; rollouts need a world that judges"
+        )
     if job.starts and max(job.starts) >= found.starts:
-        raise CapexError(f"start {max(job.starts)} does not exist in {job.name}; the last one is {found.starts - 1}")
+        raise CapexError(
+            f"start {max(job.starts)} does not exist in {job.name}; the last one is"
+            f" {found.starts - 1}"
+        )
     if not 0 <= job.horizon <= found.horizon:
-        raise CapexError(f"--horizon is {job.horizon}; {job.name} has {found.horizon} steps, and 0 means all of them")
+        raise CapexError(
+            f"--horizon is {job.horizon}; {job.name} has {found.horizon} steps, and 0 means all of"
+            " them"
+        )
     return found
 
 
@@ -174,7 +216,10 @@ def _same_student(chain: Chain, student: dict[str, Any]) -> None:
         held = episode.record.extra.get("student", {})
         changed = sorted(k for k in {*held, *student} if held.get(k) != student.get(k))
         if changed:
-            raise CapexError(f"{chain.path} holds rollouts with other {', '.join(changed)}; choose another --arm or --out")
+            raise CapexError(
+                f"{chain.path} holds rollouts with other {', '.join(changed)}; choose another --arm"
+                " or --out"
+            )
 
 
 def _wave(
@@ -198,7 +243,19 @@ def _wave(
         model = f"student:{spec.policy}"
         horizon = job.horizon or world.horizon
         arm = arm_of(job, spec)
-        plan = Plan(job.name, chain.path, arm, model, spec.cameras, spec.image_size, shared, len(starts), horizon, stand_in, student)
+        plan = Plan(
+            job.name,
+            chain.path,
+            arm,
+            model,
+            spec.cameras,
+            spec.image_size,
+            shared,
+            len(starts),
+            horizon,
+            stand_in,
+            student,
+        )
         pipes: list[Connection] = []
         processes = []
         for _ in range(count):
@@ -230,20 +287,32 @@ def _rounds(
     starts: Sequence[int],
     rounds: Callable[[int, int], None],
 ) -> Iterator[Rollout]:
-    """Advance every episode of a wave until all are over. Slot k belongs to worker k modulo their number."""
+    """Advance every episode of a wave until all are over. Slot k belongs to worker k modulo their
+    number.
+    """
     home = [pipes[slot % len(pipes)] for slot in range(len(starts))]
     for pipe in pipes:
-        pipe.send(("begin", {slot: index for slot, index in enumerate(starts) if home[slot] is pipe}))
+        pipe.send(
+            ("begin", {slot: index for slot, index in enumerate(starts) if home[slot] is pipe})
+        )
     seen = _gather(pipes)
-    minds: dict[int, Episode] = {slot: policy.begin(seed=job.seed * 1_000_003 + index) for slot, index in enumerate(starts)}
+    minds: dict[int, Episode] = {
+        slot: policy.begin(seed=job.seed * 1_000_003 + index) for slot, index in enumerate(starts)
+    }
     steps = 0
     while minds:
         slots = sorted(minds)
         observations = []
         for slot in slots:
             state = dict(zip(names, seen[slot].proprio, strict=True))
-            views = dict(zip(policy.spec.cameras, images[slot], strict=True)) if minds[slot].wants_images() else {}
-            observations.append({"images": views, "state": state, "instruction": seen[slot].instruction})
+            views = (
+                dict(zip(policy.spec.cameras, images[slot], strict=True))
+                if minds[slot].wants_images()
+                else {}
+            )
+            observations.append(
+                {"images": views, "state": state, "instruction": seen[slot].instruction}
+            )
         actions = policy.act_many([minds[s] for s in slots], observations)
         show = {slot for slot in slots if minds[slot].wants_images()}
         for pipe in pipes:
@@ -255,7 +324,9 @@ def _rounds(
         for slot in slots:
             if seen[slot].over:
                 del minds[slot]
-                yield Rollout(starts[slot], seen[slot].success, seen[slot].steps, Path(seen[slot].path))
+                yield Rollout(
+                    starts[slot], seen[slot].success, seen[slot].steps, Path(seen[slot].path)
+                )
         rounds(len(minds), steps)
 
 
@@ -265,10 +336,14 @@ def _gather(pipes: Sequence[Connection]) -> dict[int, Seen]:
         try:
             answer = pipe.recv()
         except EOFError:
-            raise CapexError("a simulating process ended without a word; run with --parallel 1 to see why") from None
+            raise CapexError(
+                "a simulating process ended without a word; run with --parallel 1 to see why"
+            ) from None
         if isinstance(answer, CapexError):
             raise answer
         if isinstance(answer, BaseException):
-            raise CapexError(f"a simulating process failed: {type(answer).__name__}: {answer}") from answer
+            raise CapexError(
+                f"a simulating process failed: {type(answer).__name__}: {answer}"
+            ) from answer
         found |= answer
     return found

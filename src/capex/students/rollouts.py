@@ -1,6 +1,7 @@
 """The simulating side of an evaluation: processes that each carry several episodes, without torch.
 
-A worker applies actions, judges success, records, and writes whole episodes; it puts its images where the acting side reads them.
+A worker applies actions, judges success, records, and writes whole episodes; it puts its images
+where the acting side reads them.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ class Slot:
         self.steps += 1
         over = success or bool(self.error) or self.steps >= self.plan.horizon
         path = str(self.commit(success)) if over else ""
-        return Seen(self.env.robot_state().proprio, self.env.instruction, over, success, self.steps, path)
+        return Seen(
+            self.env.robot_state().proprio, self.env.instruction, over, success, self.steps, path
+        )
 
     def commit(self, success: bool) -> Path:
         """Write the episode whole."""
@@ -107,9 +110,16 @@ class Slot:
 
 
 def work(pipe: Connection, plan: Plan) -> None:
-    """A worker's life: ("begin", {slot: start}) and ("step", {slot: action}, slots to show) until None; answers {slot: Seen}."""
+    """A worker's life: ("begin", {slot: start}) and ("step", {slot: action}, slots to show) until
+    None; answers {slot: Seen}.
+    """
     worlds.draw_on_one_core()
-    images = np.memmap(plan.images, dtype=np.uint8, mode="r+", shape=(plan.slots, len(plan.cameras), plan.size, plan.size, 3))
+    images = np.memmap(
+        plan.images,
+        dtype=np.uint8,
+        mode="r+",
+        shape=(plan.slots, len(plan.cameras), plan.size, plan.size, 3),
+    )
     envs: dict[int, Env] = {}
     held: dict[int, Slot] = {}
     try:
@@ -133,7 +143,9 @@ def work(pipe: Connection, plan: Plan) -> None:
             pipe.send(seen)
     except (EOFError, KeyboardInterrupt):
         pass
-    except Exception as error:  # whatever went wrong, the acting side must hear of it rather than wait
+    except (
+        Exception
+    ) as error:  # whatever went wrong, the acting side must hear of it rather than wait
         pipe.send(error)
     finally:
         for env in envs.values():

@@ -1,5 +1,6 @@
-"""Every setting of a student: the paper's values as defaults, and where it prints none those of the recipes it names (LeRobot's ACT,
-RoboCasa365's Diffusion Policy). One flat frozen dataclass per policy; a study or `--set` changes any.
+"""Every setting of a student: the paper's values as defaults, and where it prints none those of the
+recipes it names (LeRobot's ACT, RoboCasa365's Diffusion Policy). One flat frozen dataclass per
+policy; a study or `--set` changes any.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ SEED_MAX = 2**63 - 1  # what torch's generators take
 
 @dataclass(frozen=True)
 class ActSettings:
-    """ACT: ResNet-18, transformer, CVAE; a chunk of actions from one observation, temporally ensembled."""
+    """ACT: ResNet-18, transformer, CVAE; a chunk of actions from one observation, temporally
+    ensembled.
+    """
 
     chunk: int = 20  # actions predicted at once
     dim: int = 512
@@ -48,8 +51,12 @@ class ActSettings:
     beta2: float = 0.999
     clip_norm: float = 10.0
     ema_power: float = 0.0  # 0: no average; the last weights are what is evaluated
-    precision: Precision = "auto"  # auto: bf16 matrix work on a CUDA GPU, fp32 elsewhere; bf16 on a CPU is refused
-    still: Still = "keep"  # drop: leave out frames in which nothing moves and nothing new is commanded
+    precision: Precision = (
+        "auto"  # auto: bf16 matrix work on a CUDA GPU, fp32 elsewhere; bf16 on a CPU is refused
+    )
+    still: Still = (
+        "keep"  # drop: leave out frames in which nothing moves and nothing new is commanded
+    )
 
     @property
     def window(self) -> int:
@@ -74,7 +81,9 @@ class ActSettings:
 
 @dataclass(frozen=True)
 class DiffusionSettings:
-    """Diffusion Policy as RoboCasa365 trains it: FiLM-conditioned ResNet-18 per camera, transformer denoiser, DDPM."""
+    """Diffusion Policy as RoboCasa365 trains it: FiLM-conditioned ResNet-18 per camera, transformer
+    denoiser, DDPM.
+    """
 
     horizon: int = 10  # actions predicted at once, the first one belonging to the older observation
     execute: int = 8
@@ -116,22 +125,51 @@ class DiffusionSettings:
 
     @property
     def action_steps(self) -> tuple[int, ...]:
-        """Which actions are predicted, relative to the present: the horizon begins at the oldest observation."""
+        """Which actions are predicted, relative to the present: the horizon begins at the oldest
+        observation.
+        """
         return tuple(range(1 - self.observations, self.horizon + 1 - self.observations))
 
     @property
     def last_step(self) -> int:
-        """How many frames before the end the last window begins: at most execute - 1 actions repeat the last one."""
+        """How many frames before the end the last window begins: at most execute - 1 actions repeat
+        the last one.
+        """
         return max(1, self.horizon - self.observations + 1 - (self.execute - 1))
 
 
-# What decides the shapes and the meaning of the weights: a fine-tuned policy has them from the one it begins from.
+# What decides the shapes and the meaning of the weights: a fine-tuned policy has them from the one
+# it begins from.
 SHAPE = (
-    *("chunk", "dim", "heads", "feedforward", "encoder_layers", "decoder_layers", "vae_layers", "latent", "width", "norm", "crop"),
-    *("horizon", "observations", "layers", "condition_layers", "keypoints", "features", "language", "diffusion_steps"),
+    *(
+        "chunk",
+        "dim",
+        "heads",
+        "feedforward",
+        "encoder_layers",
+        "decoder_layers",
+        "vae_layers",
+        "latent",
+        "width",
+        "norm",
+        "crop",
+    ),
+    *(
+        "horizon",
+        "observations",
+        "layers",
+        "condition_layers",
+        "keypoints",
+        "features",
+        "language",
+        "diffusion_steps",
+    ),
 )
 Settings = ActSettings | DiffusionSettings
-POLICIES: dict[str, type[ActSettings] | type[DiffusionSettings]] = {"act": ActSettings, "diffusion": DiffusionSettings}
+POLICIES: dict[str, type[ActSettings] | type[DiffusionSettings]] = {
+    "act": ActSettings,
+    "diffusion": DiffusionSettings,
+}
 
 
 def policy_name(settings: Settings) -> str:
@@ -140,7 +178,9 @@ def policy_name(settings: Settings) -> str:
 
 
 def make_settings(policy: str, changes: Mapping[str, Any]) -> Settings:
-    """The paper's settings of a policy with changes by name; unknown names and wrong values are refused with a sentence."""
+    """The paper's settings of a policy with changes by name; unknown names and wrong values are
+    refused with a sentence.
+    """
     if policy not in POLICIES:
         raise UnknownName("policy", policy, POLICIES)
     kind = POLICIES[policy]
@@ -162,7 +202,9 @@ def parse_changes(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise CapexError(f"--set '{pair}' is no setting; write NAME=VALUE, for example --set lr=1e-4")
+            raise CapexError(
+                f"--set '{pair}' is no setting; write NAME=VALUE, for example --set lr=1e-4"
+            )
         changes[name.strip()] = value.strip()
     return changes
 
@@ -170,7 +212,10 @@ def parse_changes(pairs: Sequence[str]) -> dict[str, str]:
 def require_name(what: str, name: str) -> None:
     """Refuse a name that could not be part of a folder's."""
     if not re.fullmatch(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*", name):
-        raise CapexError(f"{what} is '{name}'; letters and digits are right, joined by single points, dashes or underscores")
+        raise CapexError(
+            f"{what} is '{name}'; letters and digits are right, joined by single points, dashes or"
+            " underscores"
+        )
 
 
 def _converted(name: str, value: Any, hint: Any) -> Any:
@@ -184,7 +229,10 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
     except (TypeError, ValueError):
         converted = None
     if converted is None or isinstance(value, bool) or (hint is int and converted != float(value)):
-        raise CapexError(f"setting {name} is '{value}'; it must be {'a whole number' if hint is int else 'a number'}")
+        raise CapexError(
+            f"setting {name} is '{value}'; it must be"
+            f" {'a whole number' if hint is int else 'a number'}"
+        )
     return converted
 
 
@@ -193,13 +241,32 @@ def _check(settings: Settings) -> None:
         value = getattr(settings, field.name)
         if not isinstance(value, str) and (value != value or value < 0):
             raise CapexError(f"setting {field.name} is {value}; it must not be negative")
-    for name in ("batch", "dim", "heads", "width", "lr", *(("chunk",) if isinstance(settings, ActSettings) else ("horizon", "execute"))):
+    for name in (
+        "batch",
+        "dim",
+        "heads",
+        "width",
+        "lr",
+        *(("chunk",) if isinstance(settings, ActSettings) else ("horizon", "execute")),
+    ):
         if getattr(settings, name) <= 0:
             raise CapexError(f"setting {name} is {getattr(settings, name)}; it must be above 0")
     if settings.dim % settings.heads:
-        raise CapexError(f"setting dim is {settings.dim} and heads {settings.heads}; dim must be a multiple of heads")
+        raise CapexError(
+            f"setting dim is {settings.dim} and heads {settings.heads}; dim must be a multiple of"
+            " heads"
+        )
     if settings.width % 16:
-        raise CapexError(f"setting width is {settings.width}; it must be a multiple of 16, the size of a normalisation group")
-    if isinstance(settings, DiffusionSettings) and settings.execute > settings.horizon - settings.observations + 1:
+        raise CapexError(
+            f"setting width is {settings.width}; it must be a multiple of 16, the size of a"
+            " normalisation group"
+        )
+    if (
+        isinstance(settings, DiffusionSettings)
+        and settings.execute > settings.horizon - settings.observations + 1
+    ):
         most = settings.horizon - settings.observations + 1
-        raise CapexError(f"setting execute is {settings.execute}; with horizon {settings.horizon} at most {most} steps can be executed")
+        raise CapexError(
+            f"setting execute is {settings.execute}; with horizon {settings.horizon} at most {most}"
+            " steps can be executed"
+        )

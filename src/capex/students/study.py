@@ -1,8 +1,10 @@
-"""`capex study`: tasks x sources x policies x seeds x budgets, trained and evaluated alike, resumable, on one machine or on Ray.
+"""`capex study`: tasks x sources x policies x seeds x budgets, trained and evaluated alike,
+resumable, on one machine or on Ray.
 
-Sources are matched: only starts that every source of a task has are trained on. Each training runs in a process of its own, and while the
-next one trains, finished policies are evaluated. A policy whose rate is constant is trained once, to the largest budget, and evaluated on
-the way; others are trained for each budget.
+Sources are matched: only starts that every source of a task has are trained on. Each training runs
+in a process of its own, and while the next one trains, finished policies are evaluated. A policy
+whose rate is constant is trained once, to the largest budget, and evaluated on the way; others are
+trained for each budget.
 """
 
 from __future__ import annotations
@@ -43,34 +45,58 @@ class Engine(Protocol):
 
 
 def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
-    """The starts of a task that every source has, the first ones up to the largest number asked for."""
+    """The starts of a task that every source has, the first ones up to the largest number asked
+    for.
+    """
     common: set[int] | None = None
     for source in study.sources:
         pack = data.open_pack(study.dataset(source, task))
-        mine = {e.start for e in pack.episodes if f"{e.world}:{e.task}" == task and (e.certified or study.uncertified)}
+        mine = {
+            e.start
+            for e in pack.episodes
+            if f"{e.world}:{e.task}" == task and (e.certified or study.uncertified)
+        }
         common = mine if common is None else common & mine
     if not common:
         kind = "start" if study.uncertified else "certified start"
-        raise CapexError(f"the sources {', '.join(study.sources)} have no {kind} of {task} in common; collect the same starts")
+        raise CapexError(
+            f"the sources {', '.join(study.sources)} have no {kind} of {task} in common; collect"
+            " the same starts"
+        )
     chosen = tuple(sorted(common)[: study.max_demonstrations])
     if seen := sorted(set(chosen) & set(study.starts)):
-        raise CapexError(f"{len(seen)} of the rollouts' starts of {task} would be trained on (first: {seen[0]}); take other starts")
+        raise CapexError(
+            f"{len(seen)} of the rollouts' starts of {task} would be trained on (first: {seen[0]});"
+            " take other starts"
+        )
     return chosen
 
 
 def trials(study: StudyPlan, out: Path) -> Iterator[Trial]:
-    """Every training, in the order in which they run: first seed first, so that a table fills evenly."""
+    """Every training, in the order in which they run: first seed first, so that a table fills
+    evenly.
+    """
     for seed in study.seeds:
         for task in study.tasks:
             only = matched_starts(study, task)
             for name, settings in study.policies.items():
                 for source in study.sources:
-                    for steps in study.budgets[-1:] if settings.schedule == "constant" else study.budgets:
+                    for steps in (
+                        study.budgets[-1:] if settings.schedule == "constant" else study.budgets
+                    ):
                         yield _trial(study, out, task, source, name, settings, seed, steps, only)
 
 
 def _trial(
-    study: StudyPlan, out: Path, task: str, source: str, name: str, settings: Settings, seed: int, steps: int, only: tuple[int, ...]
+    study: StudyPlan,
+    out: Path,
+    task: str,
+    source: str,
+    name: str,
+    settings: Settings,
+    seed: int,
+    steps: int,
+    only: tuple[int, ...],
 ) -> Trial:
     short = task.replace(":", "--")
     place = out / "trainings" / f"{short}--{source}--{name}--s{seed}--{steps}"
@@ -93,34 +119,76 @@ def _trial(
     rollouts = []
     for budget in budgets:
         arm = f"{name}-{source}-s{seed}-{budget}"
-        rollouts.append((budget, _rollouts(study, out, place / "checkpoints" / f"{budget:06d}", task, arm)))
-    if study.untrained and seed == study.seeds[0] and source == next(iter(study.sources)) and steps == study.budgets[-1]:
-        rollouts.append((budgets[-1], _rollouts(study, out, place / "checkpoints" / f"{budgets[-1]:06d}", task, f"{name}-untrained", True)))
+        rollouts.append(
+            (budget, _rollouts(study, out, place / "checkpoints" / f"{budget:06d}", task, arm))
+        )
+    if (
+        study.untrained
+        and seed == study.seeds[0]
+        and source == next(iter(study.sources))
+        and steps == study.budgets[-1]
+    ):
+        rollouts.append(
+            (
+                budgets[-1],
+                _rollouts(
+                    study,
+                    out,
+                    place / "checkpoints" / f"{budgets[-1]:06d}",
+                    task,
+                    f"{name}-untrained",
+                    True,
+                ),
+            )
+        )
     return Trial(job, tuple(rollouts))
 
 
-def _rollouts(study: StudyPlan, out: Path, checkpoint: Path, task: str, arm: str, untrained: bool = False) -> Rollouts:
+def _rollouts(
+    study: StudyPlan, out: Path, checkpoint: Path, task: str, arm: str, untrained: bool = False
+) -> Rollouts:
     place, horizon = out / "rollouts", study.horizon
-    return Rollouts(checkpoint, task, study.starts, place, arm, study.parallel, study.device, untrained=untrained, horizon=horizon)
+    return Rollouts(
+        checkpoint,
+        task,
+        study.starts,
+        place,
+        arm,
+        study.parallel,
+        study.device,
+        untrained=untrained,
+        horizon=horizon,
+    )
 
 
 def groups(study: StudyPlan, out: Path) -> Iterator[list[Trial]]:
-    """Trials that run together: alone, or with `together` the sources of one task, policy and seed side by side on a GPU."""
+    """Trials that run together: alone, or with `together` the sources of one task, policy and seed
+    side by side on a GPU.
+    """
     held: dict[object, list[Trial]] = {}
     for k, trial in enumerate(trials(study, out)):
         job = trial.job
-        key = (job.labels["policy"], job.seed, job.steps, trial.rollouts[0][1].name) if study.together else k
+        key = (
+            (job.labels["policy"], job.seed, job.steps, trial.rollouts[0][1].name)
+            if study.together
+            else k
+        )
         held.setdefault(key, []).append(trial)
     yield from held.values()
 
 
 def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterator[str]:
     """Run everything that is missing; yields a line as each piece is done."""
-    planned = list(groups(study, out))  # opens every dataset, so that an unfit one is refused before anything is written
+    planned = list(
+        groups(study, out)
+    )  # opens every dataset, so that an unfit one is refused before anything is written
     engine: Engine = RayEngine(ray) if ray is not None else LocalEngine()
     try:
         _claim(study, out)
-        training = {(_there if finished(group) else engine.train)([t.job for t in group]): group for group in planned}
+        training = {
+            (_there if finished(group) else engine.train)([t.job for t in group]): group
+            for group in planned
+        }
         evaluating: dict[Future[Any], Rollouts] = {}
         while training or evaluating:
             done, _ = wait([*training, *evaluating], return_when=FIRST_COMPLETED)
@@ -130,7 +198,9 @@ def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterato
                     _result(future)
                     for trial in group:
                         yield f"trained   {trial.job.out.name}"
-                        evaluating |= {engine.evaluate(job): job for _, job in trial.rollouts if missing(job)}
+                        evaluating |= {
+                            engine.evaluate(job): job for _, job in trial.rollouts if missing(job)
+                        }
                 else:
                     yield f"evaluated {evaluating.pop(future).arm} on {_result(future)}"
     finally:
@@ -139,12 +209,18 @@ def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterato
 
 def _claim(study: StudyPlan, out: Path) -> None:
     """Remember what is studied; more seeds, tasks and budgets may follow, the rest must stay."""
-    kept = {"sources": list(study.sources), "starts": list(study.starts), "max_demonstrations": study.max_demonstrations}
+    kept = {
+        "sources": list(study.sources),
+        "starts": list(study.starts),
+        "max_demonstrations": study.max_demonstrations,
+    }
     place = out / "study.json"
     if place.is_file():
         changed = sorted(k for k, v in kept.items() if read_json(place).get(k) != v)
         if changed:
-            raise CapexError(f"{out} holds a study with other {', '.join(changed)}; choose another --out")
+            raise CapexError(
+                f"{out} holds a study with other {', '.join(changed)}; choose another --out"
+            )
     out.mkdir(parents=True, exist_ok=True)
     write_json(place, kept)
 
@@ -155,7 +231,9 @@ def finished(group: Sequence[Trial]) -> bool:
 
 
 def _there(jobs: Sequence[Job]) -> Future[Any]:
-    """Trainings that are done, once more asked for: only what they were trained with is compared."""
+    """Trainings that are done, once more asked for: only what they were trained with
+    is compared.
+    """
     found: Future[Any] = Future()
     found.set_result(train_together(jobs))
     return found
@@ -171,7 +249,9 @@ def _result(future: Future[Any]) -> Any:
     try:
         return future.result()
     except BrokenProcessPool:
-        raise CapexError("a process of the study was killed, perhaps for its memory; the same command continues") from None
+        raise CapexError(
+            "a process of the study was killed, perhaps for its memory; the same command continues"
+        ) from None
     except Exception as error:
         cause = getattr(error, "cause", error)  # Ray wraps what a task raises
         if isinstance(cause, CapexError):
@@ -202,11 +282,15 @@ class LocalEngine:
 
 def _pool() -> ProcessPoolExecutor:
     # A fresh process per job: a captured graph holds its memory until its process ends.
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+    return ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1
+    )
 
 
 class RayEngine:
-    """Every training and evaluation as a Ray task with a GPU of its own, where there are any. Its machines must share the paths."""
+    """Every training and evaluation as a Ray task with a GPU of its own, where there are any. Its
+    machines must share the paths.
+    """
 
     def __init__(self, address: str):
         try:
@@ -217,12 +301,25 @@ class RayEngine:
         try:
             where = None if address == "local" else address
             if self._own:
-                ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False)
+                ray.init(
+                    address=where,
+                    log_to_driver=False,
+                    logging_level="error",
+                    configure_logging=False,
+                )
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise CapexError(f"--ray {address}: no cluster could be reached ({error}); start one with `ray start --head`") from None
-        share: dict[str, Any] = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {"num_cpus": 1}
+            raise CapexError(
+                f"--ray {address}: no cluster could be reached ({error}); start one with `ray start"
+                " --head`"
+            ) from None
+        share: dict[str, Any] = (
+            {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {"num_cpus": 1}
+        )
         self._ray = ray
-        self._train, self._evaluate = ray.remote(**share)(train_together), ray.remote(**share)(_evaluated)
+        self._train, self._evaluate = (
+            ray.remote(**share)(train_together),
+            ray.remote(**share)(_evaluated),
+        )
 
     def train(self, jobs: Sequence[Job]) -> Future[Any]:
         """Queue trainings that run together."""

@@ -1,15 +1,10 @@
 """The file of a study, read and checked before anything runs.
 
-tasks = ["kitchen:CloseFridge"]
-starts = "1000:1050"                      # of the rollouts, the same for every policy
-seeds = [0, 1, 2]
-budgets = [20000, 50000, 100000]          # training steps
-[sources]                                 # {task} becomes the task's name; paths from the file's folder
-collected = "datasets/{task}-collected"
-expert = "datasets/{task}-expert"
-[policies.act]                            # any name; `policy` says which kind, the rest are settings
-policy = "act"
-lr = 1e-4
+tasks = ["kitchen:CloseFridge"] starts = "1000:1050"                      # of the rollouts, the
+same for every policy seeds = [0, 1, 2] budgets = [20000, 50000, 100000]          # training steps
+[sources]                                 # {task} becomes the task's name; paths from the file's
+folder collected = "datasets/{task}-collected" expert = "datasets/{task}-expert" [policies.act]
+# any name; `policy` says which kind, the rest are settings policy = "act" lr = 1e-4
 """
 
 from __future__ import annotations
@@ -61,7 +56,16 @@ def load_study(path: Path) -> StudyPlan:
     for name, table in held["policies"].items():
         kind = table.get("policy", name)
         policies[name] = make_settings(kind, {k: v for k, v in table.items() if k != "policy"})
-    plain = ("max_demonstrations", "horizon", "save_every", "uncertified", "untrained", "together", "parallel", "device")
+    plain = (
+        "max_demonstrations",
+        "horizon",
+        "save_every",
+        "uncertified",
+        "untrained",
+        "together",
+        "parallel",
+        "device",
+    )
     return StudyPlan(
         tasks=tuple(f"{w}:{t}" for w, t in parse_names(held["tasks"])),
         starts=tuple(parse_starts(held.get("starts", "1000:1050"))),

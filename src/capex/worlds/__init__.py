@@ -1,7 +1,9 @@
-"""The Env contract: what a world must offer so that the executor, the models and the exporters work on it unchanged.
+"""The Env contract: what a world must offer so that the executor, the models and the exporters work
+on it unchanged.
 
-Every pose is in the base frame: origin at the arm's mount, x forward, y left, z up, riding with the mobile base. Camera frames
-follow the image: x right, y down, z into the scene. Metres, radians, seconds.
+Every pose is in the base frame: origin at the arm's mount, x forward, y left, z up, riding with the
+mobile base. Camera frames follow the image: x right, y down, z into the scene. Metres, radians,
+seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ DEFAULT_IMAGE_SIZE = (512, 512)
 
 @dataclass(frozen=True)
 class CameraSpec:
-    """A camera: `exterior` cameras look at the scene from the robot's back, a `wrist` camera rides on an arm's hand."""
+    """A camera: `exterior` cameras look at the scene from the robot's back, a `wrist` camera rides
+    on an arm's hand.
+    """
 
     name: str
     kind: Literal["exterior", "wrist"]
@@ -65,7 +69,9 @@ class Spec:
     control_hz: float
     arms: tuple[ArmSpec, ...]
     cameras: tuple[CameraSpec, ...]
-    workspace_m: tuple[tuple[float, float, float], tuple[float, float, float]]  # lower and upper corner, base frame
+    workspace_m: tuple[
+        tuple[float, float, float], tuple[float, float, float]
+    ]  # lower and upper corner, base frame
     action_names: tuple[str, ...]  # the native action, in order
     state_names: tuple[str, ...]  # RobotState.proprio, in order
     starts: int  # valid start indices are 0 .. starts-1
@@ -91,7 +97,9 @@ class Spec:
 
 @dataclass(frozen=True)
 class State:
-    """A complete saved state: a header that says what it belongs to, and every number needed to continue bit for bit."""
+    """A complete saved state: a header that says what it belongs to, and every number needed to
+    continue bit for bit.
+    """
 
     header: str
     vector: Array
@@ -99,7 +107,9 @@ class State:
 
 @dataclass(frozen=True)
 class Start:
-    """Everything that fixes the beginning of an episode. No counter and no hidden reset stands beside it."""
+    """Everything that fixes the beginning of an episode. No counter and no hidden reset stands
+    beside it.
+    """
 
     task: str
     index: int
@@ -109,7 +119,9 @@ class Start:
 
 @dataclass(frozen=True)
 class ArmCommand:
-    """One tick of one arm: a small pose step in the base frame, or None to hold the last goal; gripper -1 open, +1 close, 0 hold."""
+    """One tick of one arm: a small pose step in the base frame, or None to hold the last goal;
+    gripper -1 open, +1 close, 0 hold.
+    """
 
     step_m: tuple[float, float, float] | None = None
     step_rad: tuple[float, float, float] = (0.0, 0.0, 0.0)  # axis-angle, applied on the left
@@ -118,7 +130,9 @@ class ArmCommand:
 
 @dataclass(frozen=True)
 class Command:
-    """One control tick: a command for each arm by name and, on a mobile robot, a base velocity (forward, left, yaw)."""
+    """One control tick: a command for each arm by name and, on a mobile robot, a base velocity
+    (forward, left, yaw).
+    """
 
     arms: Mapping[str, ArmCommand]
     base_velocity: tuple[float, float, float] | None = None
@@ -134,7 +148,9 @@ class Contact:
 
 @dataclass(frozen=True)
 class ArmState:
-    """What one arm measures: tip pose, opening, what its hand touches, what both fingers hold, joints at a limit."""
+    """What one arm measures: tip pose, opening, what its hand touches, what both fingers hold,
+    joints at a limit.
+    """
 
     T_base_tip: Pose
     opening_m: float
@@ -156,7 +172,9 @@ class RobotState:
 
 @dataclass(frozen=True)
 class CameraModel:
-    """Pinhole intrinsics (3,3) for a pixel grid whose first pixel's centre is (0.5, 0.5), and the camera's pose."""
+    """Pinhole intrinsics (3,3) for a pixel grid whose first pixel's centre is (0.5, 0.5), and the
+    camera's pose.
+    """
 
     intrinsics: Array
     T_base_camera: Pose
@@ -169,21 +187,30 @@ class CameraModel:
 
     def unproject(self, u: float, v: float, depth_m: float) -> Array:
         """Base-frame point seen at pixel coordinates u, v at a depth along the optical axis."""
-        fx, fy, cx, cy = self.intrinsics[0, 0], self.intrinsics[1, 1], self.intrinsics[0, 2], self.intrinsics[1, 2]
+        fx, fy, cx, cy = (
+            self.intrinsics[0, 0],
+            self.intrinsics[1, 1],
+            self.intrinsics[0, 2],
+            self.intrinsics[1, 2],
+        )
         p = np.array([(u - cx) / fx, (v - cy) / fy, 1.0]) * depth_m
         return np.asarray(self.T_base_camera.rotation @ p + self.T_base_camera.position_m)
 
 
 @dataclass(frozen=True)
 class DepthImage:
-    """Metric depth along the optical axis (height, width), infinite where nothing is seen, with its camera."""
+    """Metric depth along the optical axis (height, width), infinite where nothing is seen, with its
+    camera.
+    """
 
     depth_m: npt.NDArray[np.float32]
     camera: CameraModel
 
 
 class Env(Protocol):
-    """A robot in a world. `robot_state`, `observe`, `depth` and `camera_model` never change the future."""
+    """A robot in a world. `robot_state`, `observe`, `depth` and `camera_model` never change the
+    future.
+    """
 
     @property
     def spec(self) -> Spec: ...
@@ -199,7 +226,9 @@ class Env(Protocol):
         """Proprioception, cheap enough for every tick."""
 
     def step(self, command: Command) -> Array:
-        """Turn a command into the native action, apply it for one tick and return it for recording."""
+        """Turn a command into the native action, apply it for one tick and return it
+        for recording.
+        """
 
     def apply(self, action: Array) -> None:
         """Apply one native action for one tick: what replay and students use."""
@@ -207,7 +236,9 @@ class Env(Protocol):
     def success(self) -> bool | None:
         """Whether the task is achieved now, or None where a person judges."""
 
-    def observe(self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None) -> dict[str, Image]:
+    def observe(
+        self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None
+    ) -> dict[str, Image]:
         """Upright RGB images (height, width, 3) by camera name."""
 
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
@@ -237,7 +268,8 @@ class TaskInfo:
     criterion: str
 
 
-# A world is a module with `TASKS` (name -> TaskInfo) and `make(world, task)`; it is imported when first used.
+# A world is a module with `TASKS` (name -> TaskInfo) and `make(world, task)`; it is imported when
+# first used.
 WORLDS: dict[str, str] = {
     "kitchen": "capex.worlds.kitchen",
     "kitchen-mixed": "capex.worlds.kitchen",
@@ -261,14 +293,19 @@ def tasks(world: str) -> dict[str, TaskInfo]:
 
 
 def make(name: str, **options: Any) -> Env:
-    """The environment WORLD:TASK. Unknown worlds and tasks are refused with the valid ones, closest first.
+    """The environment WORLD:TASK. Unknown worlds and tasks are refused with the valid ones, closest
+    first.
 
-    Options are the world's own; the kitchen has `shadows=True`, which costs ten times the rest in software rendering.
+    Options are the world's own; the kitchen has `shadows=True`, which costs ten times the rest in
+    software rendering.
     """
     world, separator, task = name.partition(":")
     module = _module(world)
     if not separator or not task:
-        raise CapexError(f"'{name}' names no task; write WORLD:TASK, for example {world}:{next(iter(module.TASKS))}")
+        raise CapexError(
+            f"'{name}' names no task; write WORLD:TASK, for example"
+            f" {world}:{next(iter(module.TASKS))}"
+        )
     if task not in module.TASKS:
         raise unknown_task(world, task)
     env: Env = module.make(world, task, **options)
@@ -276,7 +313,9 @@ def make(name: str, **options: Any) -> Env:
 
 
 def draw_on_one_core() -> None:
-    """For a process that renders beside others: software OpenGL would otherwise start a thread per core in each of them."""
+    """For a process that renders beside others: software OpenGL would otherwise start a thread per
+    core in each of them.
+    """
     os.environ.setdefault("LP_NUM_THREADS", "1")
 
 
@@ -301,41 +340,67 @@ GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
 
 
 def _module(world: str):  # type: ignore[no-untyped-def]
-    """A world's module; a name with a dot in it is a module of the user's own, with TASKS and make(world, task)."""
+    """A world's module; a name with a dot in it is a module of the user's own, with TASKS and
+    make(world, task).
+    """
     if world not in WORLDS and "." not in world:
         raise UnknownName("world", world, WORLDS)
     asked = os.environ.get("MUJOCO_GL", "").strip().lower()
-    if asked and asked not in GL_BACKENDS:  # MuJoCo itself would fail on it with a traceback, at its import
-        raise GLUnavailable(f"MUJOCO_GL is '{asked}'; valid: {', '.join(GL_BACKENDS)}, or leave it unset")
+    if (
+        asked and asked not in GL_BACKENDS
+    ):  # MuJoCo itself would fail on it with a traceback, at its import
+        raise GLUnavailable(
+            f"MUJOCO_GL is '{asked}'; valid: {', '.join(GL_BACKENDS)}, or leave it unset"
+        )
     if world in WORLDS:
         return importlib.import_module(WORLDS[world])
     try:
         return importlib.import_module(world)
     except ModuleNotFoundError as error:
-        raise CapexError(f"the world '{world}' is named like a module, but it cannot be imported ({error}); is it on the path?") from None
+        raise CapexError(
+            f"the world '{world}' is named like a module, but it cannot be imported ({error}); is"
+            " it on the path?"
+        ) from None
 
 
 def validate_command(spec: Spec, command: Command) -> None:
-    """Refuse a command that is not finite, has a wrong shape or exceeds what the spec allows; the message names the field."""
+    """Refuse a command that is not finite, has a wrong shape or exceeds what the spec allows; the
+    message names the field.
+    """
     limits = {arm.name: arm for arm in spec.arms}
     if set(command.arms) != set(limits):
-        raise BadCommand(f"arms: {sorted(command.arms)} given; this world needs exactly {sorted(limits)}")
+        raise BadCommand(
+            f"arms: {sorted(command.arms)} given; this world needs exactly {sorted(limits)}"
+        )
     for name, arm in command.arms.items():
         if arm.step_m is not None:
             _require_vector(f"arms['{name}'].step_m", arm.step_m, limits[name].max_step_m)
         _require_vector(f"arms['{name}'].step_rad", arm.step_rad, limits[name].max_step_rad)
         if not -1.0 <= arm.gripper <= 1.0:  # also false for NaN
-            raise BadCommand(f"arms['{name}'].gripper is {arm.gripper}; it must lie between -1 (open) and 1 (close)")
+            raise BadCommand(
+                f"arms['{name}'].gripper is {arm.gripper}; it must lie between -1 (open) and 1"
+                " (close)"
+            )
     if command.base_velocity is not None:
         if spec.base is None:
             raise BadCommand("base_velocity: this robot has no mobile base; leave it None")
-        _require_vector("base_velocity[:2]", command.base_velocity[:2], spec.base.max_speed_m_s, length=2)
-        _require_vector("base_velocity[2:]", command.base_velocity[2:], spec.base.max_yaw_rate_rad_s, length=1)
+        _require_vector(
+            "base_velocity[:2]", command.base_velocity[:2], spec.base.max_speed_m_s, length=2
+        )
+        _require_vector(
+            "base_velocity[2:]", command.base_velocity[2:], spec.base.max_yaw_rate_rad_s, length=1
+        )
 
 
 def _require_vector(field_name: str, value: Sequence[float], limit: float, length: int = 3) -> None:
-    if type(value) is tuple and len(value) == length and all(type(v) is float for v in value) and math.hypot(*value) <= limit:
-        return  # what the executor sends, twenty times a second; everything else is looked at closely
+    if (
+        type(value) is tuple
+        and len(value) == length
+        and all(type(v) is float for v in value)
+        and math.hypot(*value) <= limit
+    ):
+        # what the executor sends, twenty times a second; everything else is looked at closely
+        return
     try:
         vector = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -350,21 +415,26 @@ def _require_vector(field_name: str, value: Sequence[float], limit: float, lengt
 
 
 def check(env: Env, **options: Any) -> Report:
-    """Run the contract on an environment; the report prints with rich. Options as in `capex.worlds.contract.check`."""
+    """Run the contract on an environment; the report prints with rich. Options as in
+    `capex.worlds.contract.check`.
+    """
     from capex.worlds import contract
 
     return contract.check(env, **options)
 
 
 def scene_of(env: Env) -> str:
-    """What names the surroundings of the current start; starts with equal scenes share the kitchen."""
+    """What names the surroundings of the current start; starts with equal scenes share
+    the kitchen.
+    """
     return str(getattr(env, "scene", env.spec.world))
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A MuJoCo world for others to look into: its XML, how many of a saved state's first numbers are time, positions and velocities, and
-    what robomimic keeps about an environment and RoboCasa about an episode.
+    """A MuJoCo world for others to look into: its XML, how many of a saved state's first numbers
+    are time, positions and velocities, and what robomimic keeps about an environment and RoboCasa
+    about an episode.
     """
 
     xml: str

@@ -1,7 +1,9 @@
-"""The engine with processes: each has a core of its own and runs several attempts, environments built in it.
+"""The engine with processes: each has a core of its own and runs several attempts, environments
+built in it.
 
-Processes are spawned, not forked. One that dies takes its attempts with it: the driver is told that they are lost, and a new process takes
-its place. When the driver dies, its processes see the end of their pipe and die too, in mid-request if need be.
+Processes are spawned, not forked. One that dies takes its attempts with it: the driver is told that
+they are lost, and a new process takes its place. When the driver dies, its processes see the end of
+their pipe and die too, in mid-request if need be.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from capex.campaign.engines.threads import Threads
 from capex.errors import CapexError
 
 STILLBORN = 1
-ADVICE = 'a script that calls capex.collect with parallel must do so under `if __name__ == "__main__":`'
+ADVICE = (
+    'a script that calls capex.collect with parallel must do so under `if __name__ == "__main__":`'
+)
 
 
 @dataclass
@@ -62,7 +66,9 @@ class Processes:
         return self._said.popleft() if self._said else None
 
     def stop(self) -> None:
-        """Cut off every attempt by ending the processes; what they had written is swept by the driver."""
+        """Cut off every attempt by ending the processes; what they had written is swept by the
+        driver.
+        """
         self._stopped = True
         for worker in self._workers:
             worker.process.kill()
@@ -81,7 +87,9 @@ class Processes:
 
     def _spawn(self) -> _Worker:
         here, there = self._context.Pipe()
-        process = self._context.Process(target=serve, args=(there, self._setup), name="capex worker", daemon=True)
+        process = self._context.Process(
+            target=serve, args=(there, self._setup), name="capex worker", daemon=True
+        )
         process.start()
         there.close()
         return _Worker(process, here)
@@ -97,7 +105,10 @@ class Processes:
                 return
             self._stillborn = 0 if worker.spoke else self._stillborn + 1
             if self._stillborn > STILLBORN:
-                raise CapexError(f"worker processes die as they start ({_how(worker.process.exitcode)}); {ADVICE}") from None
+                raise CapexError(
+                    f"worker processes die as they start ({_how(worker.process.exitcode)});"
+                    f" {ADVICE}"
+                ) from None
             reason = f"the worker process died ({_how(worker.process.exitcode)})"
             self._said += [Said(ticket, Lost(reason)) for ticket in sorted(worker.tickets)]
             self._workers.append(self._spawn())
@@ -110,14 +121,18 @@ class Processes:
 
 def serve(pipe: Connection, setup: Setup) -> None:
     """What a worker process does until its driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the driver decides
     engine = Threads(setup)
     threading.Thread(target=_report, args=(pipe, engine), daemon=True).start()
     while True:
         try:
             message: Any = pipe.recv()
         except (EOFError, OSError):
-            os._exit(0)  # in mid-request if need be: an attempt that outlived its driver would be paid for nothing
+            os._exit(
+                0
+            )  # in mid-request if need be: an attempt that outlived its driver would be paid for nothing
         engine.submit(*message)
 
 

@@ -1,6 +1,7 @@
 """Memory: what earlier attempts left, and what the next episode's prompt gets of it.
 
-`record.py` is what an attempt leaves, `skeleton.py` and `references.py` digest it as it comes in, `context.py` makes prompt text of that.
+`record.py` is what an attempt leaves, `skeleton.py` and `references.py` digest it as it comes in,
+`context.py` makes prompt text of that.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ _ROWS_AT_FIRST = 256
 class Memory:
     """The accumulated state of one chain: calibration rows, skeleton, and the latest successes.
 
-    Attempts are digested one by one, in order, and not kept: an attempt costs what it is long, however many came before. One more success
-    than references are shown is kept, from distinct starts, so that there are enough from other starts whichever start comes next.
+    Attempts are digested one by one, in order, and not kept: an attempt costs what it is long,
+    however many came before. One more success than references are shown is kept, from distinct
+    starts, so that there are enough from other starts whichever start comes next.
     """
 
     def __init__(self) -> None:
@@ -58,17 +60,26 @@ class Memory:
         return self._successes
 
     def add(self, record: EpisodeRecord, images: Mapping[str, Source] | None = None) -> None:
-        """Learn from one more attempt. `images` holds its exterior start images by sha256; only a success needs them.
+        """Learn from one more attempt. `images` holds its exterior start images by sha256; only a
+        success needs them.
 
         An attempt that an error invalidated, or one at another task, is refused.
         """
         name = f"{record.world}:{record.task}"
         if self._frozen:
-            raise CapexError("a snapshot of memory does not learn; add the attempt to the memory it was taken from")
+            raise CapexError(
+                "a snapshot of memory does not learn; add the attempt to the memory it was taken"
+                " from"
+            )
         if record.error is not None:
-            raise CapexError(f"start {record.start} of {name} was invalidated ({record.error}); only valid attempts enter memory")
+            raise CapexError(
+                f"start {record.start} of {name} was invalidated ({record.error}); only valid"
+                " attempts enter memory"
+            )
         if self._of and name != self._of:
-            raise CapexError(f"this memory is about {self._of}; an attempt at {name} does not belong into it")
+            raise CapexError(
+                f"this memory is about {self._of}; an attempt at {name} does not belong into it"
+            )
         reference = digest(record, images or {}) if record.success else None
         self._append(record)
         self._of = name
@@ -78,13 +89,16 @@ class Memory:
             self._successes = (*others, reference)[-1 - REFERENCES_MAX :]
 
     def labelled(self) -> tuple[Array, Array]:
-        """Features (n, 8) and reach labels (n,) of all labelled waypoints in the order they ran; read-only views."""
+        """Features (n, 8) and reach labels (n,) of all labelled waypoints in the order they ran;
+        read-only views.
+        """
         features, labels = self._features[: self._rows], self._labels[: self._rows]
         features.flags.writeable = labels.flags.writeable = False
         return features, labels
 
     def snapshot(self) -> Memory:
-        """Memory as it is now, for a round of episodes: later attempts do not reach it, and it refuses new ones.
+        """Memory as it is now, for a round of episodes: later attempts do not reach it, and it
+        refuses new ones.
 
         Rows that exist never change, so the arrays are shared, not copied.
         """
@@ -101,16 +115,28 @@ class Memory:
     def portable(self) -> Memory:
         """A snapshot that holds its pictures, for another machine."""
         frozen = copy.copy(self.snapshot())
-        frozen._successes = tuple(replace(r, images=tuple(i.loaded() for i in r.images)) for r in self._successes)
+        frozen._successes = tuple(
+            replace(r, images=tuple(i.loaded() for i in r.images)) for r in self._successes
+        )
         return frozen
 
     def _append(self, record: EpisodeRecord) -> None:
-        rows = [(w.features, w.label) for t in record.turns for w in t.waypoints if w.features is not None and w.label is not None]
+        rows = [
+            (w.features, w.label)
+            for t in record.turns
+            for w in t.waypoints
+            if w.features is not None and w.label is not None
+        ]
         if wrong := {len(features) for features, _ in rows} - {FEATURES}:
-            raise CapexError(f"a waypoint of start {record.start} has {min(wrong)} features; the calibrator has {FEATURES}")
+            raise CapexError(
+                f"a waypoint of start {record.start} has {min(wrong)} features; the calibrator has"
+                f" {FEATURES}"
+            )
         needed = self._rows + len(rows)
         if needed > len(self._labels):
-            size = max(needed, 2 * len(self._labels))  # doubling: an added row costs the same on average, however many there are
+            size = max(
+                needed, 2 * len(self._labels)
+            )  # doubling: an added row costs the same on average, however many there are
             features, labels = np.empty((size, FEATURES)), np.empty(size)
             features[: self._rows], labels[: self._rows] = self.labelled()
             self._features, self._labels = features, labels

@@ -1,7 +1,10 @@
-"""What the prompt gets of memory: the skeleton, up to two references with their start pictures, and the number of labels.
+"""What the prompt gets of memory: the skeleton, up to two references with their start pictures, and
+the number of labels.
 
-The filled system prompt never exceeds `prompts.SIZE_MAX` characters. What matters least goes first, always in whole lines:
-1. the older reference's located points that nothing is written against, and its calls from the middle outwards, down to the last one;
+The filled system prompt never exceeds `prompts.SIZE_MAX` characters. What matters least goes first,
+always in whole lines:
+1. the older reference's located points that nothing is written against, and its calls from the
+   middle outwards, down to the last one;
 2. the same of the newer reference;
 3. details of the skeleton, in the order that `Skeleton.text` gives;
 4. the older reference altogether, then the newer one, then the skeleton.
@@ -49,10 +52,12 @@ def build(
     template: Path | None = None,
     json_form: bool = False,
 ) -> Context:
-    """What memory has to say before the episode at a start, cut so that `system_prompt` with the same arguments is not too long.
+    """What memory has to say before the episode at a start, cut so that `system_prompt` with the
+    same arguments is not too long.
 
-    start: index of the episode's own start, never shown as a reference. scene: its surroundings; a reference with an equal one is from
-    the same kitchen. An arm without memory passes an empty Memory.
+    start: index of the episode's own start, never shown as a reference. scene: its surroundings; a
+    reference with an equal one is from the same kitchen. An arm without memory passes an empty
+    Memory.
     """
     labels = memory.labels if arm.calibrated else 0
     chosen = choose(memory.successes, start, min(arm.references, REFERENCES_MAX))
@@ -73,10 +78,15 @@ def build(
 
     room = -excess("", ())
     if room < 0:
-        raise CapexError(f"the system prompt has {SIZE_MAX - room} characters without any memory; at most {SIZE_MAX} are allowed")
+        raise CapexError(
+            f"the system prompt has {SIZE_MAX - room} characters without any memory; at most"
+            f" {SIZE_MAX} are allowed"
+        )
     while True:
         skeleton, references = _fit(memory, arm, numbered, room)
-        over = excess(skeleton, references)  # the headings that come with references, which only the prompt knows
+        over = excess(
+            skeleton, references
+        )  # the headings that come with references, which only the prompt knows
         if over <= 0:
             break
         room -= over
@@ -88,8 +98,12 @@ def build(
     return Context(skeleton, tuple(references), tuple(pictures), labels)
 
 
-def _fit(memory: Memory, arm: ArmSettings, numbered: Sequence[tuple[Reference, int, bool]], room: int) -> tuple[str, list[str]]:
-    """Skeleton and references, newest first, in at most `room` characters together, line breaks between them included."""
+def _fit(
+    memory: Memory, arm: ArmSettings, numbered: Sequence[tuple[Reference, int, bool]], room: int
+) -> tuple[str, list[str]]:
+    """Skeleton and references, newest first, in at most `room` characters together, line breaks
+    between them included.
+    """
     if not numbered:
         return (memory.skeleton.text(room) if arm.skeleton else ""), []
     skeleton = memory.skeleton.text() if arm.skeleton else ""

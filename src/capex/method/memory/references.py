@@ -5,13 +5,15 @@
     Waypoints (target = located point + offset, base cm), each with the executor's report:
     Call 2: [16,-1,63]=L1+[-1,39,9] forward close reached | [8,-5,63]=L1+[-9,35,9] stalled 1.6 cm from target
 
-Targets are as requested, in whole centimetres, and add up exactly as printed. A waypoint belongs to the nearest point that had been located
-by then, however far; where none had been, to the nearest one located later; it stands alone only if the whole attempt located nothing.
+Targets are as requested, in whole centimetres, and add up exactly as printed. A waypoint belongs to
+the nearest point that had been located by then, however far; where none had been, to the nearest
+one located later; it stands alone only if the whole attempt located nothing.
 
-Located points stay where they are in the world. When the base has moved between locating and acting, they are carried into the base frame
-of the act by the measured motion (the turns' base poses, or the reported motions where a turn has none), and the points are listed
-again in front of the first call in the new frame. A frame is new when the base stands more than 0.5 cm or 0.01 rad from where the last
-list was made. A base frame keeps its height.
+Located points stay where they are in the world. When the base has moved between locating and
+acting, they are carried into the base frame of the act by the measured motion (the turns' base
+poses, or the reported motions where a turn has none), and the points are listed again in front of
+the first call in the new frame. A frame is new when the base stands more than 0.5 cm or 0.01 rad
+from where the last list was made. A base frame keeps its height.
 """
 
 from __future__ import annotations
@@ -50,17 +52,27 @@ class StartImage:
     def picture(self, label: str) -> Picture:
         """The image under a label; refused if it is not the one that was recorded."""
         try:
-            found = Picture(label, pictures.read_png(self.source) if isinstance(self.source, Path) else self.source)
+            found = Picture(
+                label,
+                pictures.read_png(self.source) if isinstance(self.source, Path) else self.source,
+            )
         except OSError as error:
-            raise CapexError(f"the start image of camera {self.camera} cannot be read: {error}") from None
+            raise CapexError(
+                f"the start image of camera {self.camera} cannot be read: {error}"
+            ) from None
         if found.sha256 != self.sha256:
-            raise CapexError(f"the start image of camera {self.camera} has sha256 {found.sha256}; the record says {self.sha256}")
+            raise CapexError(
+                f"the start image of camera {self.camera} has sha256 {found.sha256}; the record"
+                f" says {self.sha256}"
+            )
         return found
 
 
 @dataclass(frozen=True)
 class Call:
-    """One act of a reference: its line, the base frame it was made in, and the numbers of the points it is written against."""
+    """One act of a reference: its line, the base frame it was made in, and the numbers of the
+    points it is written against.
+    """
 
     number: int
     line: str
@@ -95,7 +107,8 @@ def digest(record: EpisodeRecord, images: Mapping[str, Source]) -> Reference:
     missing = [camera for camera, sha in record.images.items() if sha not in images]
     if missing:
         raise CapexError(
-            f"start {record.start} of {record.task} comes without the start image of {', '.join(missing)}; give it by its sha256"
+            f"start {record.start} of {record.task} comes without the start image of"
+            f" {', '.join(missing)}; give it by its sha256"
         )
     poses = base_poses(record.turns)
     points = _points(record.turns, poses)
@@ -122,8 +135,12 @@ def digest(record: EpisodeRecord, images: Mapping[str, Source]) -> Reference:
     return Reference(record.start, record.scene, calls, tuple(acts), tuple(frames), pictures)
 
 
-def choose(successes: Sequence[Reference], exclude_start: int, limit: int = REFERENCES_MAX) -> tuple[Reference, ...]:
-    """The most recent successes from other starts, newest first, one for each start; `successes` come oldest first."""
+def choose(
+    successes: Sequence[Reference], exclude_start: int, limit: int = REFERENCES_MAX
+) -> tuple[Reference, ...]:
+    """The most recent successes from other starts, newest first, one for each start; `successes`
+    come oldest first.
+    """
     chosen: dict[int, Reference] = {}
     for reference in reversed(successes):
         if reference.start != exclude_start and len(chosen) < limit:
@@ -132,15 +149,20 @@ def choose(successes: Sequence[Reference], exclude_start: int, limit: int = REFE
 
 
 def text(reference: Reference, number: int, same_scene: bool, limit: int | None = None) -> str:
-    """A reference for the prompt. Where it is longer than `limit`, the first of its `versions` that fits; empty if none does."""
-    return next((t for t in versions(reference, number, same_scene) if limit is None or len(t) <= limit), "")
+    """A reference for the prompt. Where it is longer than `limit`, the first of its `versions` that
+    fits; empty if none does.
+    """
+    return next(
+        (t for t in versions(reference, number, same_scene) if limit is None or len(t) <= limit), ""
+    )
 
 
 def versions(reference: Reference, number: int, same_scene: bool) -> Iterator[str]:
     """The reference from whole to shortest, always in whole lines.
 
-    First go the located points that no waypoint is written against, then calls from the middle outwards, so that how it began and how it
-    succeeded stay longest; the call that succeeded is never left out.
+    First go the located points that no waypoint is written against, then calls from the middle
+    outwards, so that how it began and how it succeeded stay longest; the call that succeeded is
+    never left out.
     """
     acts = reference.acts
     yield _render(reference, number, same_scene, len(acts), False)
@@ -149,7 +171,9 @@ def versions(reference: Reference, number: int, same_scene: bool) -> Iterator[st
 
 
 def base_poses(turns: Sequence[Turn]) -> list[Triple]:
-    """Where the base stood (x, y, yaw on the floor) at each turn; turns without a pose follow the measured motions."""
+    """Where the base stood (x, y, yaw on the floor) at each turn; turns without a pose follow the
+    measured motions.
+    """
     pose: Triple = next((turn.base for turn in turns if turn.base is not None), (0.0, 0.0, 0.0))
     poses = []
     for turn in turns:
@@ -162,16 +186,23 @@ def base_poses(turns: Sequence[Turn]) -> list[Triple]:
 
 
 def carry(point_m: Triple, seen_from: Triple, into: Triple) -> Triple:
-    """A point given in the base frame at one base pose, in the base frame at another; poses are x, y, yaw on the floor."""
+    """A point given in the base frame at one base pose, in the base frame at another; poses are x,
+    y, yaw on the floor.
+    """
     x, y, yaw = seen_from
     c, s = math.cos(yaw), math.sin(yaw)
-    dx, dy = x + c * point_m[0] - s * point_m[1] - into[0], y + s * point_m[0] + c * point_m[1] - into[1]
+    dx, dy = (
+        x + c * point_m[0] - s * point_m[1] - into[0],
+        y + s * point_m[0] + c * point_m[1] - into[1],
+    )
     c, s = math.cos(into[2]), math.sin(into[2])
     return (c * dx + s * dy, -s * dx + c * dy, point_m[2])
 
 
 def _moved(pose: Triple, moved: Triple) -> Triple:
-    """A base pose after a measured motion: forward and left in the frame at its beginning, then the turn."""
+    """A base pose after a measured motion: forward and left in the frame at its beginning, then the
+    turn.
+    """
     x, y, yaw = pose
     c, s = math.cos(yaw), math.sin(yaw)
     return (x + c * moved[0] - s * moved[1], y + s * moved[0] + c * moved[1], yaw + moved[2])
@@ -208,7 +239,9 @@ def _cm(position_m: Triple) -> Centimetres:
 
 
 def _waypoint_text(row: WaypointRecord, points_m: Mapping[int, Triple], used: set[int]) -> str:
-    """One waypoint as requested and what became of it; adds the numbers of the points it is written against to `used`."""
+    """One waypoint as requested and what became of it; adds the numbers of the points it is written
+    against to `used`.
+    """
     base = row.waypoint.base
     parts = [_base_text(base)] if base is not None else []
     for name, target in row.waypoint.targets.items():
@@ -230,14 +263,22 @@ def _target_words(target: ArmTarget, points_m: Mapping[int, Triple], used: set[i
         words.append(f"{position_text(there_m)}=L{number}+{_list_text(offset)}")
         used.add(number)
     if target.orientation != "keep":
-        words.append(target.orientation if isinstance(target.orientation, str) else euler_text(target.orientation))
+        words.append(
+            target.orientation
+            if isinstance(target.orientation, str)
+            else euler_text(target.orientation)
+        )
     if target.gripper != "keep":
         words.append(target.gripper)
     return words
 
 
 def _base_text(base: BaseMotion) -> str:
-    forward, left, turn = round(100 * base.forward_m), round(100 * base.left_m), round(math.degrees(base.turn_rad))
+    forward, left, turn = (
+        round(100 * base.forward_m),
+        round(100 * base.left_m),
+        round(math.degrees(base.turn_rad)),
+    )
     return f"base forward {forward} cm, left {left} cm, turn {turn} deg"
 
 
@@ -246,12 +287,17 @@ def _list_text(values: Sequence[int]) -> str:
 
 
 def _render(reference: Reference, number: int, same_scene: bool, kept: int, used_only: bool) -> str:
-    """The reference with `kept` of its calls, from both ends, and all located points or only those that are used."""
+    """The reference with `kept` of its calls, from both ends, and all located points or only those
+    that are used.
+    """
     acts = reference.acts
     first, left_out = kept // 2, len(acts) - kept
     shown = (*acts[:first], *acts[first + left_out :])
     kitchen = "same kitchen" if same_scene else "another kitchen"
-    lines = [f"Reference episode {number} ({kitchen}): success in {_plural(reference.calls, 'call')}, {len(acts)} of them acts"]
+    lines = [
+        f"Reference episode {number} ({kitchen}): success in {_plural(reference.calls, 'call')},"
+        f" {len(acts)} of them acts"
+    ]
     nothing_located = not any(reference.frames)
     if nothing_located:
         lines.append("Nothing was located. Waypoints (base cm), each with the executor's report:")
@@ -261,18 +307,29 @@ def _render(reference: Reference, number: int, same_scene: bool, kept: int, used
         points: list[str] = []
         if act.frame != frame and not nothing_located:
             used = frozenset[int]().union(*(a.used for a in shown if a.frame == act.frame))
-            points = _point_lines(reference.frames[act.frame], used if used_only else None, again=frame is not None)
+            points = _point_lines(
+                reference.frames[act.frame], used if used_only else None, again=frame is not None
+            )
         lines += [*gap, *points, act.line] if k else [*points, *gap, act.line]
         frame = act.frame
     return "\n".join(lines)
 
 
-def _point_lines(points: Mapping[int, Centimetres], used: frozenset[int] | None, again: bool) -> list[str]:
+def _point_lines(
+    points: Mapping[int, Centimetres], used: frozenset[int] | None, again: bool
+) -> list[str]:
     listed = ", ".join(f"L{n} {_list_text(points[n])}" for n in points if used is None or n in used)
     if again:
-        return [f"The base has moved; located points in its new frame (base cm): {listed}"] if listed else ["The base has moved."]
+        return (
+            [f"The base has moved; located points in its new frame (base cm): {listed}"]
+            if listed
+            else ["The base has moved."]
+        )
     where = [f"Located points (base cm): {listed}"] if listed else []
-    return [*where, "Waypoints (target = located point + offset, base cm), each with the executor's report:"]
+    return [
+        *where,
+        "Waypoints (target = located point + offset, base cm), each with the executor's report:",
+    ]
 
 
 def _left_out_text(acts: Sequence[Call]) -> str:

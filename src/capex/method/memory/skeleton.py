@@ -1,21 +1,31 @@
-"""The reliability skeleton: how well each phase of a task ran open loop in earlier attempts. Counts only, never a coordinate.
+"""The reliability skeleton: how well each phase of a task ran open loop in earlier attempts. Counts
+only, never a coordinate.
 
-An attempt is cut into phases at its gripper events. A phase is named after the command that closes it and the number of commands before
-it: open#0, close#1, release#2, and keep#3 for a last phase that success ended without another command. Equal names match across attempts.
+An attempt is cut into phases at its gripper events. A phase is named after the command that closes
+it and the number of commands before it: open#0, close#1, release#2, and keep#3 for a last phase
+that success ended without another command. Equal names match across attempts.
 
 Where the paper leaves room:
-- An event is a command that ran, skipped ones included ("already open"); one that a contact stop or a timeout kept from running is none.
+- An event is a command that ran, skipped ones included ("already open"); one that a contact stop or
+  a timeout kept from running is none.
   A command beside the waypoint that ended the episode counts, on whichever side of it the end came.
-- A waypoint belongs to the phase it was meant for: the commands run before its plan plus those before it in the plan. So the lift behind
-  a deferred "close" counts for the phase after the close, and again when it is proposed again. What was proposed for a phase that never
+- A waypoint belongs to the phase it was meant for: the commands run before its plan plus those
+  before it in the plan. So the lift behind
+  a deferred "close" counts for the phase after the close, and again when it is proposed again. What
+  was proposed for a phase that never
   began (none of its waypoints ran) counts in the totals only.
-- A stall is a labelled motion that stopped progressing, finger contact included, and was not near enough to count as reached. The retry
-  is the next waypoint that ran, if its requested targets lie within 2 cm for every arm that both of them move.
-- Failed attempts are searched for stops of every kind (stall, contact, timeout), base motions included: main text of the paper. Their
-  unfinished last phase is named after the command it was last heading for, so that it matches the phases of successes.
+- A stall is a labelled motion that stopped progressing, finger contact included, and was not near
+  enough to count as reached. The retry
+  is the next waypoint that ran, if its requested targets lie within 2 cm for every arm that both of
+  them move.
+- Failed attempts are searched for stops of every kind (stall, contact, timeout), base motions
+  included: main text of the paper. Their
+  unfinished last phase is named after the command it was last heading for, so that it matches the
+  phases of successes.
 - Of more than eight phases those seen in the most successes are listed.
 - Base motions are proposed waypoints without a label. A phase without any label gets no verdict.
-- With several arms a command's word carries its arm ("left close"), and two commands at one waypoint are two commands.
+- With several arms a command's word carries its arm ("left close"), and two commands at one
+  waypoint are two commands.
 - An attempt that nobody has judged yet counts neither as a success nor as a failure.
 """
 
@@ -38,10 +48,16 @@ FAILURES_SHOWN = 3
 NOT_RUN = ("not executed", "deferred")
 STALLED = ("stalled", "finger contact")
 STOPPED = (*STALLED, "contact", "timeout")
-COMMAND_LOST = ("contact", "timeout")  # statuses after which the executor leaves out the gripper command
+COMMAND_LOST = (
+    "contact",
+    "timeout",
+)  # statuses after which the executor leaves out the gripper command
 
 HEAD = "RELIABILITY OF YOUR EARLIER ATTEMPTS"
-NAMES = "A phase ends with a gripper command and is named after it and the number of commands before it."
+NAMES = (
+    "A phase ends with a gripper command and is named after it and the number of commands"
+    " before it."
+)
 ADVICE = (
     "Below is how reliably each phase ran without another look. It is no path to copy:"
     " take the waypoints themselves from the present views."
@@ -83,7 +99,9 @@ class _Stops:
 
 @dataclass
 class Skeleton:
-    """Accumulates attempts as counts: adding costs what the attempt is long, whatever came before."""
+    """Accumulates attempts as counts: adding costs what the attempt is long, whatever
+    came before.
+    """
 
     task: str = ""
     attempts: int = 0
@@ -136,21 +154,26 @@ class Skeleton:
     def text(self, limit: int | None = None) -> str:
         """The summary for the prompt; empty before the first attempt.
 
-        Beyond `limit` characters, details go in this order until it fits: retries, totals, the phases seen in the fewest successes one
-        by one, failures, everything.
+        Beyond `limit` characters, details go in this order until it fits: retries, totals, the
+        phases seen in the fewest successes one by one, failures, everything.
         """
         return next((text for text in self._versions() if limit is None or len(text) <= limit), "")
 
     def _versions(self) -> Iterator[str]:
         if not self.attempts:
             return
-        head = [HEAD, f"{self.task}: {self._counts()}. {f'{ADVICE} {NAMES}' if self.successes else NAMES}"]
+        head = [
+            HEAD,
+            f"{self.task}: {self._counts()}. {f'{ADVICE} {NAMES}' if self.successes else NAMES}",
+        ]
         failures = self._failure_lines()
         if not self.successes:
             yield "\n".join([*head, *failures])
             yield "\n".join(head)
             return
-        ranked = sorted(self._phases, key=lambda key: (-self._phases[key].successes, key))[:PHASES_MAX]
+        ranked = sorted(self._phases, key=lambda key: (-self._phases[key].successes, key))[
+            :PHASES_MAX
+        ]
         yield "\n".join([*head, *self._phase_lines(ranked, True), *failures, self._totals()])
         yield "\n".join([*head, *self._phase_lines(ranked, False), *failures, self._totals()])
         for count in range(len(ranked), 0, -1):
@@ -161,21 +184,35 @@ class Skeleton:
     def _counts(self) -> str:
         unjudged = self.attempts - self.successes - self.failures
         waiting = f", {unjudged} not judged yet" if unjudged else ""
-        return f"{_many(self.attempts, 'earlier attempt')}, {self.successes} succeeded, {self.failures} failed{waiting}"
+        return (
+            f"{_many(self.attempts, 'earlier attempt')}, {self.successes} succeeded,"
+            f" {self.failures} failed{waiting}"
+        )
 
     def _phase_lines(self, keys: list[Key], retries: bool) -> list[str]:
-        return [self._phase_line(number, key, retries) for number, key in enumerate(sorted(keys), start=1)]
+        return [
+            self._phase_line(number, key, retries)
+            for number, key in enumerate(sorted(keys), start=1)
+        ]
 
     def _phase_line(self, number: int, key: Key, retries: bool) -> str:
         tally = self._phases[key]
         typical = median(tally.proposed)
         parts = [
-            f"Phase {number} ({key_text(key)}, in {tally.successes} of {_many(self.successes, 'success', 'successes')}):"
-            f" {typical:g} waypoint{'s' * (typical != 1)} typical (range {min(tally.proposed)}-{max(tally.proposed)})"
+            f"Phase {number} ({key_text(key)}, in {tally.successes} of"
+            f" {_many(self.successes, 'success', 'successes')}): {typical:g}"
+            f" waypoint{'s' * (typical != 1)} typical (range"
+            f" {min(tally.proposed)}-{max(tally.proposed)})"
         ]
-        parts[0] += f", reached {tally.reached}/{tally.labelled}" if tally.labelled else ", none with a reach label"
+        parts[0] += (
+            f", reached {tally.reached}/{tally.labelled}"
+            if tally.labelled
+            else ", none with a reach label"
+        )
         if tally.stalls and retries:
-            parts.append(f"{tally.retried} of {_many(tally.stalls, 'stall')} retried at the same point")
+            parts.append(
+                f"{tally.retried} of {_many(tally.stalls, 'stall')} retried at the same point"
+            )
         if tally.labelled:
             parts.append(verdict(tally.reached / tally.labelled, typical))
         return "; ".join(parts) + "."
@@ -183,33 +220,57 @@ class Skeleton:
     def _failure_lines(self) -> list[str]:
         lines = []
         if not self.successes:
-            lines.append("Nothing has succeeded yet, so no phase is known to work; this is what the failures tell.")
+            lines.append(
+                "Nothing has succeeded yet, so no phase is known to work; this is what the failures"
+                " tell."
+            )
             if self._failed_labelled:
-                lines.append(f"Their arm motions reached {self._failed_reached}/{self._failed_labelled} targets.")
+                lines.append(
+                    f"Their arm motions reached {self._failed_reached}/{self._failed_labelled}"
+                    " targets."
+                )
         if self._stops:
-            worst = sorted(self._stops.items(), key=lambda item: (-item[1].stops, -item[1].attempts, item[0]))[:FAILURES_SHOWN]
-            places = [f"{key_text(k)} ({_many(s.stops, 'stop')} in {_many(s.attempts, 'attempt')})" for k, s in worst]
+            worst = sorted(
+                self._stops.items(), key=lambda item: (-item[1].stops, -item[1].attempts, item[0])
+            )[:FAILURES_SHOWN]
+            places = [
+                f"{key_text(k)} ({_many(s.stops, 'stop')} in {_many(s.attempts, 'attempt')})"
+                for k, s in worst
+            ]
             lines.append(f"Failed attempts stalled or were stopped most in: {', '.join(places)}.")
         if not self.successes and self._ends:
             ends = sorted(self._ends.items(), key=lambda item: (-item[1], item[0]))
-            lines.append(f"How they ended: {', '.join(f'{word} ({count})' for word, count in ends)}.")
+            lines.append(
+                f"How they ended: {', '.join(f'{word} ({count})' for word, count in ends)}."
+            )
         return lines
 
     def _totals(self) -> str:
         span = f"{min(self._waypoints)}-{max(self._waypoints)}"
-        return f"A success typically took {median(self._waypoints):g} waypoints (range {span}) and {median(self._steps):g} control steps."
+        return (
+            f"A success typically took {median(self._waypoints):g} waypoints (range {span}) and"
+            f" {median(self._steps):g} control steps."
+        )
 
 
 def verdict(rate: float, typical: float) -> str:
     """The paper's advice for a phase by its reach rate and typical number of waypoints."""
     if rate < OBSERVE_RATE:
         return "observe after each waypoint"
-    return "chunk-safe" if rate >= SAFE_RATE and typical >= SAFE_WAYPOINTS else "chunk with a stop on stall"
+    return (
+        "chunk-safe"
+        if rate >= SAFE_RATE and typical >= SAFE_WAYPOINTS
+        else "chunk with a stop on stall"
+    )
 
 
 def phases(record: EpisodeRecord) -> tuple[PhaseRun, ...]:
-    """An attempt cut at its gripper events: the phases of which at least one waypoint ran, in order."""
-    members: dict[int, list[tuple[WaypointRecord, bool]]] = {}  # commands before -> its waypoints, each with whether it was retried
+    """An attempt cut at its gripper events: the phases of which at least one waypoint ran, in
+    order.
+    """
+    members: dict[
+        int, list[tuple[WaypointRecord, bool]]
+    ] = {}  # commands before -> its waypoints, each with whether it was retried
     closed_by: dict[int, str] = {}
     heading_for: dict[int, str] = {}
     for (row, done, planned), again in zip(_placed(record), _retried(record), strict=True):
@@ -225,17 +286,23 @@ def phases(record: EpisodeRecord) -> tuple[PhaseRun, ...]:
     found = []
     for before, rows in sorted(members.items()):
         if any(row.status not in NOT_RUN for row, _ in rows):
-            found.append(_count((before, closed_by.get(before) or unclosed.get(before, "keep")), rows))
+            found.append(
+                _count((before, closed_by.get(before) or unclosed.get(before, "keep")), rows)
+            )
     return tuple(found)
 
 
 def phase_numbers(record: EpisodeRecord) -> list[int]:
-    """For every waypoint in order, the phase it was meant for: the number of gripper commands before it."""
+    """For every waypoint in order, the phase it was meant for: the number of gripper commands
+    before it.
+    """
     return [done + planned for _, done, planned in _placed(record)]
 
 
 def _placed(record: EpisodeRecord) -> Iterator[tuple[WaypointRecord, int, int]]:
-    """Every waypoint with the number of gripper commands that ran before it, and of those before it in its plan that did not."""
+    """Every waypoint with the number of gripper commands that ran before it, and of those before it
+    in its plan that did not.
+    """
     done = 0
     for turn in record.turns:
         planned = 0
@@ -296,11 +363,16 @@ def _retried(record: EpisodeRecord) -> Iterator[bool]:
         following.append(later)
         if row.status not in NOT_RUN:
             later = row
-    return (after is not None and _same_point(row.waypoint, after.waypoint) for row, after in zip(rows, reversed(following), strict=True))
+    return (
+        after is not None and _same_point(row.waypoint, after.waypoint)
+        for row, after in zip(rows, reversed(following), strict=True)
+    )
 
 
 def _same_point(a: Waypoint, b: Waypoint) -> bool:
-    pairs = [(t.position_m, b.targets[n].position_m) for n, t in a.targets.items() if n in b.targets]
+    pairs = [
+        (t.position_m, b.targets[n].position_m) for n, t in a.targets.items() if n in b.targets
+    ]
     apart = [math.dist(p, q) for p, q in pairs if p is not None and q is not None]
     return bool(apart) and max(apart) <= RETRY_M
 

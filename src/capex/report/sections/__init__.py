@@ -1,4 +1,6 @@
-"""The report's sections: what is said, tabled and drawn for the sources at hand. Missing data gets a sentence in its place."""
+"""The report's sections: what is said, tabled and drawn for the sources at hand. Missing data gets
+a sentence in its place.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def build(data: Data, sources: Sequence[Source]) -> list[Section]:
     if not sources:
         return []
     lines = [totals(s) for s in sources]
-    study = sum(s.student for s in sources) > ALL_PAIRS_UP_TO  # dozens of students: their own table has the tests between them
+    study = (
+        sum(s.student for s in sources) > ALL_PAIRS_UP_TO
+    )  # dozens of students: their own table has the tests between them
     compared = comparisons([s for s in sources if not (study and s.student)])
     return [
         summary(lines, compared),
@@ -40,10 +44,31 @@ def build(data: Data, sources: Sequence[Source]) -> list[Section]:
 
 def episodes_table(data: Data, sources: Sequence[Source]) -> Table:
     """Every episode, as CSV."""
-    raw = [{"source": s.label, **_episode_row(e), "record": data.place(e) / "record.json"} for s in sources for e in s.episodes]
+    raw = [
+        {"source": s.label, **_episode_row(e), "record": data.place(e) / "record.json"}
+        for s in sources
+        for e in s.episodes
+    ]
     return Table("episodes", "Every episode.", (), "", (), tuple(raw), tuple(sources), "file")
 
 
 def _episode_row(e: Episode) -> dict[str, object]:
-    names = ("world", "task", "arm", "model", "start", "seed", "position", "success", "end", "steps", "decisions", "requests", "cost_usd")
-    return {name: getattr(e, name) for name in (*names, "seconds", "plans", "truncated", "labels_before")}
+    names = (
+        "world",
+        "task",
+        "arm",
+        "model",
+        "start",
+        "seed",
+        "position",
+        "success",
+        "end",
+        "steps",
+        "decisions",
+        "requests",
+        "cost_usd",
+    )
+    return {
+        name: getattr(e, name)
+        for name in (*names, "seconds", "plans", "truncated", "labels_before")
+    }

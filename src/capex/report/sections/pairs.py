@@ -9,12 +9,7 @@ from capex.report import plots
 from capex.report.compare import Comparison, Pairs
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import (
-    Row,
-    Table,
-    p_value,
-    raw_tally,
-)
+from capex.report.tables import Row, Table, p_value, raw_tally
 
 ROWS_SHOWN = 40  # a longer table is folded
 
@@ -52,7 +47,9 @@ def _starts_table(sources: Sequence[Source]) -> Table:
         }
         for k in keys
     ]
-    return Table("starts", "Which starts each source solved.", (), "", (), tuple(raw), tuple(sources), "file")
+    return Table(
+        "starts", "Which starts each source solved.", (), "", (), tuple(raw), tuple(sources), "file"
+    )
 
 
 def _pairs_table(compared: Sequence[Comparison]) -> Table:
@@ -62,7 +59,12 @@ def _pairs_table(compared: Sequence[Comparison]) -> Table:
         whole: list[tuple[str, Pairs]] = [(task, cells) for (_, task), cells in c.tasks.items()]
         for name, cells in [*whole, *([("All", c.pairs)] if len(whole) > 1 else [])]:
             shown = (cells.n, cells.both, cells.only_first, cells.only_second, cells.neither)
-            rows.append(Row((name, *(str(v) for v in shown), p_value(cells.p)), "total" if name == "All" else "body"))
+            rows.append(
+                Row(
+                    (name, *(str(v) for v in shown), p_value(cells.p)),
+                    "total" if name == "All" else "body",
+                )
+            )
             names = ("pairs", "both", "only_first", "only_second", "neither")
             raw.append(
                 {
@@ -73,7 +75,10 @@ def _pairs_table(compared: Sequence[Comparison]) -> Table:
                     "mcnemar_p": cells.p,
                 }
             )
-    caption = "Starts with a valid episode in both sources: solved by both, by one alone, by neither; exact McNemar test, two-sided."
+    caption = (
+        "Starts with a valid episode in both sources: solved by both, by one alone, by neither;"
+        " exact McNemar test, two-sided."
+    )
     head = ("Task", "Pairs", "Both", "Only first", "Only second", "Neither", "p")
     sources = tuple(dict.fromkeys(s for c in compared for s in (c.first, c.second)))
     unfolded: Literal["open", "folded"] = "folded" if len(rows) > ROWS_SHOWN else "open"
@@ -87,12 +92,33 @@ def _unpaired_table(compared: Sequence[Comparison]) -> Table:
         for (world, task), (a, b, p) in c.unpaired.items():
             rows.append(Row((task, f"{a.successes}/{a.n}", f"{b.successes}/{b.n}", p_value(p))))
             both = {**raw_tally(a, "first_"), **raw_tally(b, "second_")}
-            raw.append({"first": c.first.label, "second": c.second.label, "world": world, "task": task, **both, "fisher_p": p})
+            raw.append(
+                {
+                    "first": c.first.label,
+                    "second": c.second.label,
+                    "world": world,
+                    "task": task,
+                    **both,
+                    "fisher_p": p,
+                }
+            )
         if c.across:
-            rows.append(Row(("Across tasks (Cochran-Mantel-Haenszel)", "", "", p_value(c.across.p)), "total"))
+            rows.append(
+                Row(
+                    ("Across tasks (Cochran-Mantel-Haenszel)", "", "", p_value(c.across.p)), "total"
+                )
+            )
     caption = (
-        "Sources without a start in common: Fisher's exact test per task, Cochran-Mantel-Haenszel without continuity correction across "
-        "tasks."
+        "Sources without a start in common: Fisher's exact test per task, Cochran-Mantel-Haenszel"
+        " without continuity correction across tasks."
     )
     sources = tuple(dict.fromkeys(s for c in compared for s in (c.first, c.second)))
-    return Table("unpaired", caption, ("Task", "First", "Second", "p"), "lrrr", tuple(rows), tuple(raw), sources)
+    return Table(
+        "unpaired",
+        caption,
+        ("Task", "First", "Second", "p"),
+        "lrrr",
+        tuple(rows),
+        tuple(raw),
+        sources,
+    )

@@ -30,12 +30,23 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
     main = main_source([line.source for line in lines])
     section.text += [_verdict(line) for line in lines if line.source is main]
     about = [c for c in compared if main in (c.first, c.second)]
-    section.text += [_difference(c) for c in [c for c in about if c.first.arm == "base"] or about[:1]]
-    section.text += [_memory(e) for e in experiences([line.source for line in lines]) if e.kept is main]
+    section.text += [
+        _difference(c) for c in [c for c in about if c.first.arm == "base"] or about[:1]
+    ]
+    section.text += [
+        _memory(e) for e in experiences([line.source for line in lines]) if e.kept is main
+    ]
     sources = tuple(line.source for line in lines)
     rows, raw = [], []
     for line in lines:
-        cells = (line.source.label, success(line.tally), rate(line.usd), rate(line.requests), rate(line.minutes), str(line.invalid))
+        cells = (
+            line.source.label,
+            success(line.tally),
+            rate(line.usd),
+            rate(line.requests),
+            rate(line.minutes),
+            str(line.invalid),
+        )
         rows.append(Row(cells))
         raw.append(
             {
@@ -50,29 +61,48 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
             }
         )
     caption = (
-        "Success over scorable starts with 95 % Wilson intervals. Dollars, requests and minutes of every attempt, failed and invalidated "
-        "ones included, divided by the successes, with 95 % bootstrap intervals; ∞ marks no success, — an unknown price. Two amounts: the "
-        "known cost, and the cost if everything that may have been billed was."
+        "Success over scorable starts with 95 % Wilson intervals. Dollars, requests and minutes of"
+        " every attempt, failed and invalidated ones included, divided by the successes, with 95 %"
+        " bootstrap intervals; ∞ marks no success, — an unknown price. Two amounts: the known cost,"
+        " and the cost if everything that may have been billed was."
     )
-    head = ("Source", "Success (95 % CI)", "$ / success", "Requests / success", "Min. / success", "Invalid")
-    section.tables.append(Table("headline", caption, head, "llrrrr", tuple(rows), tuple(raw), sources))
+    head = (
+        "Source",
+        "Success (95 % CI)",
+        "$ / success",
+        "Requests / success",
+        "Min. / success",
+        "Invalid",
+    )
+    section.tables.append(
+        Table("headline", caption, head, "llrrrr", tuple(rows), tuple(raw), sources)
+    )
     if compared:
         section.tables.append(_differences(compared, {line.source.number: line for line in lines}))
     section.notes += [note for c in compared for note in _unlike(c)]
     for line in lines:
         if line.unjudged:
-            section.notes.append(f"{line.source.label}: {line.unjudged} episodes await a person's verdict and are not scorable yet.")
-        if not line.tally.successes and line.tally.n:
-            section.notes.append(f"{line.source.label} has no success in {line.tally.n} starts: what a success costs is infinite so far.")
-        if doubtful := sum(row.usd is not None and row.usd[0] < row.usd[1] for row in line.source.attempts):
             section.notes.append(
-                f"{line.source.label}: the bill of requests in {doubtful} of its attempts is not known; its dollars reach from what is "
-                "known to what they may have cost at most."
+                f"{line.source.label}: {line.unjudged} episodes await a person's verdict and are"
+                " not scorable yet."
+            )
+        if not line.tally.successes and line.tally.n:
+            section.notes.append(
+                f"{line.source.label} has no success in {line.tally.n} starts: what a success costs"
+                " is infinite so far."
+            )
+        if doubtful := sum(
+            row.usd is not None and row.usd[0] < row.usd[1] for row in line.source.attempts
+        ):
+            section.notes.append(
+                f"{line.source.label}: the bill of requests in {doubtful} of its attempts is not"
+                " known; its dollars reach from what is known to what they may have cost at most."
             )
         if line.source.lost:
             section.notes.append(
-                f"{line.source.label}: requests that left no record (in flight at a kill, retried in an outage, or cut off) at "
-                f"{len(line.source.lost)} starts are counted as spend.jsonl has them."
+                f"{line.source.label}: requests that left no record (in flight at a kill, retried"
+                f" in an outage, or cut off) at {len(line.source.lost)} starts are counted as"
+                " spend.jsonl has them."
             )
         if line.usd.value is None and line.source.attempts and not line.source.student:
             asked = any(row.requests for row in line.source.attempts)
@@ -84,13 +114,24 @@ def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
 def _unlike(found: Comparison) -> list[str]:
     """What two sources differ in besides arm and model, among the settings that both runs know."""
     a, b = found.first.settings, found.second.settings
-    changed = [k for k in differences(a, b) if k in a and k in b and not k.startswith("arm.") and k != "model"]
-    return [f"{found.second.label} and {found.first.label} also differ in {', '.join(changed)}."] if changed else []
+    changed = [
+        k
+        for k in differences(a, b)
+        if k in a and k in b and not k.startswith("arm.") and k != "model"
+    ]
+    return (
+        [f"{found.second.label} and {found.first.label} also differ in {', '.join(changed)}."]
+        if changed
+        else []
+    )
 
 
 def _verdict(line: Totals) -> str:
     low, high = line.tally.interval or (0.0, 1.0)
-    text = f"{line.source.label} solved {line.tally.successes} of {line.tally.n} starts ({100 * low:.0f} to {100 * high:.0f} %)"
+    text = (
+        f"{line.source.label} solved {line.tally.successes} of {line.tally.n} starts"
+        f" ({100 * low:.0f} to {100 * high:.0f} %)"
+    )
     costs = []
     if line.usd.value is not None and math.isfinite(line.usd.value):
         known, most = number(line.usd.value), number(line.usd.most)
@@ -108,16 +149,28 @@ def _difference(found: Comparison) -> str:
         if found.across is None:
             return f"{names}: no task in common."
         if math.isnan(found.across.p):
-            return f"{names}: no start in common, and each task is solved always or never by both, so that no test can tell them apart."
-        return f"{names}: no start in common; across tasks {_p(found.across.p)} (Cochran-Mantel-Haenszel)."
+            return (
+                f"{names}: no start in common, and each task is solved always or never by both, so"
+                " that no test can tell them apart."
+            )
+        return (
+            f"{names}: no start in common; across tasks {_p(found.across.p)}"
+            " (Cochran-Mantel-Haenszel)."
+        )
     where = f"on the {found.pairs.n} starts valid in both"
-    return f"{names}: {points(found.pairs.difference)} points {where}, {_p(found.pairs.p)} (exact McNemar)."
+    return (
+        f"{names}: {points(found.pairs.difference)} points {where}, {_p(found.pairs.p)} (exact"
+        " McNemar)."
+    )
 
 
 def _memory(found: Experience) -> str:
     cells = found.everything
     kept, cleared = cells.both + cells.only_second, cells.both + cells.only_first
-    return f"Memory: {kept} of {cells.n} starts solved with it, {cleared} with memory cleared each time, {_p(cells.p)} (exact McNemar)."
+    return (
+        f"Memory: {kept} of {cells.n} starts solved with it, {cleared} with memory cleared each"
+        f" time, {_p(cells.p)} (exact McNemar)."
+    )
 
 
 def _p(p: float | None) -> str:
@@ -129,12 +182,29 @@ def _differences(compared: Sequence[Comparison], lines: Mapping[int, Totals]) ->
     rows, raw = [], []
     for c in compared:
         a, b = lines[c.first.number], lines[c.second.number]
-        ratios = [_ratio(x.value, y.value) for x, y in ((a.usd, b.usd), (a.requests, b.requests), (a.minutes, b.minutes))]
+        ratios = [
+            _ratio(x.value, y.value)
+            for x, y in ((a.usd, b.usd), (a.requests, b.requests), (a.minutes, b.minutes))
+        ]
         if c.pairs.n:
-            shown = (str(c.pairs.n), points(c.pairs.difference), f"{c.pairs.only_second} / {c.pairs.only_first}", p_value(c.pairs.p))
+            shown = (
+                str(c.pairs.n),
+                points(c.pairs.difference),
+                f"{c.pairs.only_second} / {c.pairs.only_first}",
+                p_value(c.pairs.p),
+            )
         else:
-            apart = None if a.tally.share is None or b.tally.share is None else b.tally.share - a.tally.share
-            shown = ("none", points(apart), MISSING, f"{p_value(c.across.p)} (CMH)" if c.across else MISSING)
+            apart = (
+                None
+                if a.tally.share is None or b.tally.share is None
+                else b.tally.share - a.tally.share
+            )
+            shown = (
+                "none",
+                points(apart),
+                MISSING,
+                f"{p_value(c.across.p)} (CMH)" if c.across else MISSING,
+            )
         rows.append(Row((c.second.label, c.first.label, *shown, *(_times(r) for r in ratios))))
         raw.append(
             {
@@ -152,16 +222,33 @@ def _differences(compared: Sequence[Comparison], lines: Mapping[int, Totals]) ->
             }
         )
     caption = (
-        "Differences on the starts valid in both, in percentage points, with the exact McNemar test on the starts that only one of them "
-        "solved; and how amounts per success compare. p-values are not adjusted for their number."
+        "Differences on the starts valid in both, in percentage points, with the exact McNemar test"
+        " on the starts that only one of them solved; and how amounts per success compare. p-values"
+        " are not adjusted for their number."
     )
-    head = ("Source", "Less", "Pairs", "Δ success", "Only it / the other", "p", "$ ratio", "Requests ratio", "Min. ratio")
+    head = (
+        "Source",
+        "Less",
+        "Pairs",
+        "Δ success",
+        "Only it / the other",
+        "p",
+        "$ ratio",
+        "Requests ratio",
+        "Min. ratio",
+    )
     sources = tuple(dict.fromkeys(s for c in compared for s in (c.first, c.second)))
     return Table("differences", caption, head, "llrrrrrrr", tuple(rows), tuple(raw), sources)
 
 
 def _ratio(first: float | None, second: float | None) -> float | None:
-    if first is None or second is None or not math.isfinite(first) or not math.isfinite(second) or 0 in (first, second):
+    if (
+        first is None
+        or second is None
+        or not math.isfinite(first)
+        or not math.isfinite(second)
+        or 0 in (first, second)
+    ):
         return None
     return second / first
 

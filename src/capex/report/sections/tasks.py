@@ -9,13 +9,7 @@ from capex.report.compare import Tally, TaskKey, by_family, by_task
 from capex.report.data import Data, Episode, Invalid, families
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import (
-    MISSING,
-    Row,
-    Table,
-    raw_tally,
-    significant,
-)
+from capex.report.tables import MISSING, Row, Table, raw_tally, significant
 from capex.run.stats import per_success
 
 
@@ -24,13 +18,19 @@ def by_task_section(data: Data, sources: Sequence[Source]) -> Section:
     section = Section("tasks", "By task and family")
     family_of = families(data.episodes)
     scored = [by_task(s) for s in sources]
-    order = sorted({key for found in scored for key in found}, key=lambda k: (list(family_of.values()).index(family_of[k]), k))
+    order = sorted(
+        {key for found in scored for key in found},
+        key=lambda k: (list(family_of.values()).index(family_of[k]), k),
+    )
     if not order:
         section.notes.append("No episode was finished, so there is nothing to compare by task.")
         return section
     pooled = [by_family(s, family_of) for s in sources]
     names = list(dict.fromkeys(family_of[k] for k in order))
-    overall = [Tally(sum(t.successes for t in found.values()), sum(t.n for t in found.values())) for found in scored]
+    overall = [
+        Tally(sum(t.successes for t in found.values()), sum(t.n for t in found.values()))
+        for found in scored
+    ]
     section.figures.append(
         plots.success_figure(
             sources,
@@ -87,8 +87,12 @@ def _task_table(
                     **raw_tally(tally),
                     "usd_per_success": per_success(dollars(tried, 0), tally.successes),
                     "usd_per_success_at_most": per_success(dollars(tried, 1), tally.successes),
-                    "requests_per_success": per_success([float(r.requests) for r in tried], tally.successes),
-                    "minutes_per_success": per_success([r.seconds / 60 for r in tried], tally.successes),
+                    "requests_per_success": per_success(
+                        [float(r.requests) for r in tried], tally.successes
+                    ),
+                    "minutes_per_success": per_success(
+                        [r.seconds / 60 for r in tried], tally.successes
+                    ),
                 }
             )
         rows.append(Row((f"{key[0]}: {key[1]}" if several else key[1], *cells, *prices)))
@@ -97,5 +101,15 @@ def _task_table(
     rows.append(Row(("All", *last_cells, *last_prices), "total"))
     head = ("Task", *(s.label for s in sources), *(f"{unit} / success: {s.label}" for s in sources))
     counted = "dollars" if priced else "requests, since no price is known,"
-    caption = f"Successes of scorable starts by task, and the {counted} of all attempts per success."
-    return Table("tasks", caption, head, "l" + "r" * (2 * len(sources)), tuple(rows), tuple(raw), tuple(sources))
+    caption = (
+        f"Successes of scorable starts by task, and the {counted} of all attempts per success."
+    )
+    return Table(
+        "tasks",
+        caption,
+        head,
+        "l" + "r" * (2 * len(sources)),
+        tuple(rows),
+        tuple(raw),
+        tuple(sources),
+    )

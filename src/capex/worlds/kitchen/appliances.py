@@ -1,8 +1,17 @@
-"""The appliances that stand on worktops: microwave, toaster oven, toaster. Frames and names as in `fixtures`."""
+"""The appliances that stand on worktops: microwave, toaster oven, toaster. Frames and names as in
+`fixtures`.
+"""
 
 from __future__ import annotations
 
-from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, DARK_GLASS, STEEL, Fixture, Place, static
+from capex.worlds.kitchen.fixtures import (
+    COUNTER_HEIGHT_M,
+    DARK_GLASS,
+    STEEL,
+    Fixture,
+    Place,
+    static,
+)
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
 
@@ -12,11 +21,18 @@ BUTTON_TRAVEL_M = 0.006
 
 
 def add_microwave(b: Builder, place: Place) -> Fixture:
-    """A microwave on a low cabinet: window on the left, on the right a display, a keypad and two buttons that travel (stop, start)."""
+    """A microwave on a low cabinet: window on the left, on the right a display, a keypad and two
+    buttons that travel (stop, start).
+    """
     body = static(b, "microwave", place)
     w, d, h = MICROWAVE
     top = COUNTER_HEIGHT_M
-    b.box(body, (d / 2 + 0.01, 0, top + STAND_M / 2), (d / 2 - 0.01, w / 2 - 0.01, STAND_M / 2), b.looks.cabinet)
+    b.box(
+        body,
+        (d / 2 + 0.01, 0, top + STAND_M / 2),
+        (d / 2 - 0.01, w / 2 - 0.01, STAND_M / 2),
+        b.looks.cabinet,
+    )
     low = top + STAND_M
     panel = 0.13  # width of the control panel
     shell = b.looks.material("brushed", (0.63, 0.64, 0.66), shine=0.5)
@@ -30,7 +46,11 @@ def add_microwave(b: Builder, place: Place) -> Fixture:
         collide=False,
     )
     b.box(
-        body, (-0.0015, glass_y, low + h / 2), (0.001, (w - panel) / 2 - 0.05, h / 2 - 0.05), b.looks.plain(DARK_GLASS, 0.9), collide=False
+        body,
+        (-0.0015, glass_y, low + h / 2),
+        (0.001, (w - panel) / 2 - 0.05, h / 2 - 0.05),
+        b.looks.plain(DARK_GLASS, 0.9),
+        collide=False,
     )
     b.bar_handle(
         body,
@@ -41,7 +61,13 @@ def add_microwave(b: Builder, place: Place) -> Fixture:
         0.007,
     )
     y = -w / 2 + panel / 2
-    b.box(body, (0.004, y, low + h / 2), (0.005, panel / 2 - 0.004, h / 2 - 0.008), b.looks.plain((0.10, 0.10, 0.11), 0.4), collide=False)
+    b.box(
+        body,
+        (0.004, y, low + h / 2),
+        (0.005, panel / 2 - 0.004, h / 2 - 0.008),
+        b.looks.plain((0.10, 0.10, 0.11), 0.4),
+        collide=False,
+    )
     b.box(
         body,
         (-0.0015, y, low + h - 0.045),
@@ -52,7 +78,9 @@ def add_microwave(b: Builder, place: Place) -> Fixture:
     for row in range(3):
         for column in range(3):
             spot = (-0.0015, y + 0.03 * (1 - column), low + h - 0.095 - 0.026 * row)
-            b.box(body, spot, (0.001, 0.011, 0.008), b.looks.plain((0.55, 0.57, 0.60)), collide=False)
+            b.box(
+                body, spot, (0.001, 0.011, 0.008), b.looks.plain((0.55, 0.57, 0.60)), collide=False
+            )
     buttons: tuple[tuple[str, float, Colour], ...] = (
         ("stop button", 0.082, (0.80, 0.16, 0.14)),
         ("start button", 0.038, (0.18, 0.68, 0.25)),
@@ -70,7 +98,9 @@ def add_microwave(b: Builder, place: Place) -> Fixture:
             springref=-0.002,
         )
         b.box(part, (0, 0, 0), (0.006, 0.036, 0.016), b.looks.plain(colour, 0.5), mass=0.03)
-    return Fixture("microwave", place.x, place.y, place.yaw, w, {"start button": (-0.012, y, low + 0.038)})
+    return Fixture(
+        "microwave", place.x, place.y, place.yaw, w, {"start button": (-0.012, y, low + 0.038)}
+    )
 
 
 OVEN_STAND_M = 0.20
@@ -83,17 +113,52 @@ def add_toaster_oven(b: Builder, place: Place) -> Fixture:
     body = static(b, "toaster oven", place)
     w, d, h = OVEN
     low = COUNTER_HEIGHT_M + OVEN_STAND_M
-    shell, dark = b.looks.material("brushed", (0.70, 0.70, 0.71), shine=0.5), b.looks.plain((0.13, 0.12, 0.12))
-    b.box(body, (d / 2 + 0.01, 0, COUNTER_HEIGHT_M + OVEN_STAND_M / 2), (d / 2 - 0.01, w / 2 - 0.01, OVEN_STAND_M / 2), b.looks.cabinet)
+    shell, dark = (
+        b.looks.material("brushed", (0.70, 0.70, 0.71), shine=0.5),
+        b.looks.plain((0.13, 0.12, 0.12)),
+    )
+    b.box(
+        body,
+        (d / 2 + 0.01, 0, COUNTER_HEIGHT_M + OVEN_STAND_M / 2),
+        (d / 2 - 0.01, w / 2 - 0.01, OVEN_STAND_M / 2),
+        b.looks.cabinet,
+    )
     panel, wall, front = 0.09, 0.02, 0.026
-    b.box(body, (front + (d - front) / 2, 0, low + wall / 2), ((d - front) / 2, w / 2, wall / 2), shell)
-    b.box(body, (front + (d - front) / 2, 0, low + h - wall / 2), ((d - front) / 2, w / 2, wall / 2), shell)
+    b.box(
+        body,
+        (front + (d - front) / 2, 0, low + wall / 2),
+        ((d - front) / 2, w / 2, wall / 2),
+        shell,
+    )
+    b.box(
+        body,
+        (front + (d - front) / 2, 0, low + h - wall / 2),
+        ((d - front) / 2, w / 2, wall / 2),
+        shell,
+    )
     b.box(body, (d - wall / 2, 0, low + h / 2), (wall / 2, w / 2, h / 2 - wall), dark)
-    b.box(body, (front + (d - front) / 2, w / 2 - wall / 2, low + h / 2), ((d - front) / 2, wall / 2, h / 2 - wall), shell)
-    b.box(body, (front + (d - front) / 2, -w / 2 + panel / 2, low + h / 2), ((d - front) / 2, panel / 2, h / 2 - wall), shell, face="x")
+    b.box(
+        body,
+        (front + (d - front) / 2, w / 2 - wall / 2, low + h / 2),
+        ((d - front) / 2, wall / 2, h / 2 - wall),
+        shell,
+    )
+    b.box(
+        body,
+        (front + (d - front) / 2, -w / 2 + panel / 2, low + h / 2),
+        ((d - front) / 2, panel / 2, h / 2 - wall),
+        shell,
+        face="x",
+    )
     inside = (w - panel - wall) / 2
     middle = (panel - wall) / 2
-    b.box(body, (0.17, middle, low + 0.09), (0.12, inside - 0.005, 0.003), b.looks.plain(STEEL, 0.7), collide=False)  # the grill
+    b.box(
+        body,
+        (0.17, middle, low + 0.09),
+        (0.12, inside - 0.005, 0.003),
+        b.looks.plain(STEEL, 0.7),
+        collide=False,
+    )  # the grill
     for z in (0.05, 0.21):
         b.capsule(
             body,
@@ -105,7 +170,14 @@ def add_toaster_oven(b: Builder, place: Place) -> Fixture:
         )
     for k in range(3):
         z = low + 0.055 + 0.068 * k
-        b.cylinder(body, (front, -w / 2 + panel / 2, z), (front - 0.022, -w / 2 + panel / 2, z), 0.019, b.looks.handle, collide=False)
+        b.cylinder(
+            body,
+            (front, -w / 2 + panel / 2, z),
+            (front - 0.022, -w / 2 + panel / 2, z),
+            0.019,
+            b.looks.handle,
+            collide=False,
+        )
     door_height, thick = h - 0.03, 0.018
     door = b.hinge(
         body,
@@ -135,7 +207,14 @@ def add_toaster_oven(b: Builder, place: Place) -> Fixture:
         b.looks.plain(STEEL, 0.8),
         0.007,
     )
-    return Fixture("toaster oven", place.x, place.y, place.yaw, w, {"door": (front - thick / 2, middle, low + 0.018)})
+    return Fixture(
+        "toaster oven",
+        place.x,
+        place.y,
+        place.yaw,
+        w,
+        {"door": (front - thick / 2, middle, low + 0.018)},
+    )
 
 
 TOASTER = (0.19, 0.27, 0.105)  # across the slots, along them, height
@@ -144,7 +223,9 @@ SLOT_FLOOR_M = 0.05
 
 
 def add_toaster(b: Builder, place: Place) -> Fixture:
-    """A two-slot toaster; the slots run away from the robot, so that its fingers close across a slice."""
+    """A two-slot toaster; the slots run away from the robot, so that its fingers close across a
+    slice.
+    """
     body = static(b, "toaster", place)
     w, d, h = TOASTER
     low = COUNTER_HEIGHT_M
@@ -162,11 +243,31 @@ def add_toaster(b: Builder, place: Place) -> Fixture:
         b.box(body, (0, y, z), (slot_length / 2, outer, half), shell)
     b.box(body, (0, 0, z), (slot_length / 2, SLOT_Y_M - slot_width / 2, half), shell)
     for y in (SLOT_Y_M, -SLOT_Y_M):
-        b.box(body, (0, y, low + SLOT_FLOOR_M + 0.001), (slot_length / 2, slot_width / 2, 0.001), dark, collide=False)
+        b.box(
+            body,
+            (0, y, low + SLOT_FLOOR_M + 0.001),
+            (slot_length / 2, slot_width / 2, 0.001),
+            dark,
+            collide=False,
+        )
     b.box(body, (-d / 2 - 0.001, 0, low + 0.055), (0.001, 0.006, 0.035), dark, collide=False)
-    b.box(body, (-d / 2 - 0.012, 0, low + 0.075), (0.012, 0.02, 0.008), b.looks.plain((0.15, 0.15, 0.15)), collide=False)
-    b.cylinder(
-        body, (-d / 2, 0.055, low + 0.05), (-d / 2 - 0.012, 0.055, low + 0.05), 0.014, b.looks.plain((0.15, 0.15, 0.15)), collide=False
+    b.box(
+        body,
+        (-d / 2 - 0.012, 0, low + 0.075),
+        (0.012, 0.02, 0.008),
+        b.looks.plain((0.15, 0.15, 0.15)),
+        collide=False,
     )
-    slots = {"left slot": (0.0, SLOT_Y_M, low + SLOT_FLOOR_M), "right slot": (0.0, -SLOT_Y_M, low + SLOT_FLOOR_M)}
+    b.cylinder(
+        body,
+        (-d / 2, 0.055, low + 0.05),
+        (-d / 2 - 0.012, 0.055, low + 0.05),
+        0.014,
+        b.looks.plain((0.15, 0.15, 0.15)),
+        collide=False,
+    )
+    slots = {
+        "left slot": (0.0, SLOT_Y_M, low + SLOT_FLOOR_M),
+        "right slot": (0.0, -SLOT_Y_M, low + SLOT_FLOOR_M),
+    }
     return Fixture("toaster", place.x, place.y, place.yaw, w, slots)

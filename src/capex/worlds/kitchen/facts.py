@@ -1,4 +1,6 @@
-"""What success rules and the expert may read from the simulation: joints, contacts, distances. Never shown to a model."""
+"""What success rules and the expert may read from the simulation: joints, contacts, distances.
+Never shown to a model.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,21 @@ _SIGNS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
 
 
 class Facts:
-    """The physical truth of a scene. Reads derived quantities as the last control step left them; changes nothing."""
+    """The physical truth of a scene. Reads derived quantities as the last control step left them;
+    changes nothing.
+    """
 
     def __init__(
-        self, model: mujoco.MjModel, data: mujoco.MjData, roles: Mapping[str, str], spots: Mapping[str, tuple[float, float, float]]
+        self,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        roles: Mapping[str, str],
+        spots: Mapping[str, tuple[float, float, float]],
     ):
         self.model, self.data, self._roles, self._spots = model, data, roles, spots
-        self.latched = False  # whether the task's momentary event (a button's press) has happened; the env keeps it with the state
+        # whether the task's momentary event (a button's press) has happened; the env keeps it with
+        # the state
+        self.latched = False
         self._tip = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "tip")
         self._names = [model.body(i).name for i in range(model.nbody)]
         self._bodies = {name: i for i, name in enumerate(self._names)}
@@ -57,7 +67,9 @@ class Facts:
         return np.array(self.data.site(site).xpos)
 
     def point_at(self, site: str, joint: str, value: float) -> Array:
-        """Where a marked point of a hinged or sliding part would be, were its joint at another value."""
+        """Where a marked point of a hinged or sliding part would be, were its joint at another
+        value.
+        """
         i = self._joints[joint]
         axis, anchor, move = self.data.xaxis[i], self.data.xanchor[i], value - self.joint(joint)
         if self.model.jnt_type[i] == mujoco.mjtJoint.mjJNT_SLIDE:
@@ -75,7 +87,9 @@ class Facts:
         return x, y, yaw
 
     def corners(self, body: str) -> Array:
-        """Corners (n,3) in the world of the boxes around the parts of a thing that can be touched."""
+        """Corners (n,3) in the world of the boxes around the parts of a thing that can
+        be touched.
+        """
         i = self._bodies[body]
         first, found = int(self.model.body_geomadr[i]), []
         for geom in range(first, first + int(self.model.body_geomnum[i])):
@@ -90,7 +104,9 @@ class Facts:
         return math.acos(max(-1.0, min(1.0, float(self.data.xmat[self._bodies[body]][8]))))
 
     def half_height(self, body: str) -> float:
-        """Half of the height of a thing as it lies or stands: from its first geom, a ball, capsule or box."""
+        """Half of the height of a thing as it lies or stands: from its first geom, a ball, capsule
+        or box.
+        """
         geom = int(self.model.body_geomadr[self._bodies[body]])
         size, R = self.model.geom_size[geom], self.data.geom_xmat[geom].reshape(3, 3)
         if self.model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX:

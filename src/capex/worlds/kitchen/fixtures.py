@@ -1,7 +1,8 @@
-"""The fixtures of the kitchen, each one function that adds it at its place and returns what tasks need to know about it.
+"""The fixtures of the kitchen, each one function that adds it at its place and returns what tasks
+need to know about it.
 
-Frames as in `parts`: a fixture's origin is the middle of its front on the floor, x into it, y left, z up. Joint and body names are what
-reports call the part ("fridge door").
+Frames as in `parts`: a fixture's origin is the middle of its front on the floor, x into it, y left,
+z up. Joint and body names are what reports call the part ("fridge door").
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ STEEL: Colour = (0.72, 0.73, 0.75)
 
 @dataclass(frozen=True)
 class Fixture:
-    """A placed fixture: its world position and yaw, its width, and named points in its own frame."""
+    """A placed fixture: its world position and yaw, its width, and named points in its
+    own frame.
+    """
 
     name: str
     x: float
@@ -35,7 +38,11 @@ class Fixture:
     def world(self, point: tuple[float, float, float]) -> tuple[float, float, float]:
         """A point of the fixture's frame in the world."""
         c, s = math.cos(self.yaw), math.sin(self.yaw)
-        return (self.x + c * point[0] - s * point[1], self.y + s * point[0] + c * point[1], point[2])
+        return (
+            self.x + c * point[0] - s * point[1],
+            self.y + s * point[0] + c * point[1],
+            point[2],
+        )
 
 
 @dataclass(frozen=True)
@@ -51,29 +58,49 @@ def static(b: Builder, name: str, place: Place) -> Any:
     return b.body(b.spec.worldbody, name, (place.x, place.y, 0), place.yaw)
 
 
-def add_front(b: Builder, body: Any, y: float, half_width: float, low: float, high: float, drawer: bool) -> None:
+def add_front(
+    b: Builder, body: Any, y: float, half_width: float, low: float, high: float, drawer: bool
+) -> None:
     """A cabinet door or drawer front with its handle: looks only."""
     middle, half = (low + high) / 2, (high - low) / 2
     look = b.looks.cabinet
-    b.box(body, (-0.009, y, middle), (0.009, half_width - 0.004, half - 0.004), look, collide=False, face="x")
+    b.box(
+        body,
+        (-0.009, y, middle),
+        (0.009, half_width - 0.004, half - 0.004),
+        look,
+        collide=False,
+        face="x",
+    )
     trim = b.looks.plain(tuple(0.82 * c for c in b.looks.style.cabinet), 0.2)  # type: ignore[arg-type]
     if not drawer:
-        b.box(body, (-0.0185, y, middle), (0.001, half_width - 0.05, half - 0.05), trim, collide=False)
+        b.box(
+            body, (-0.0185, y, middle), (0.001, half_width - 0.05, half - 0.05), trim, collide=False
+        )
     z = middle if drawer else high - 0.10
-    b.capsule(body, (-0.035, y - 0.06, z), (-0.035, y + 0.06, z), 0.007, b.looks.handle, collide=False)
+    b.capsule(
+        body, (-0.035, y - 0.06, z), (-0.035, y + 0.06, z), 0.007, b.looks.handle, collide=False
+    )
 
 
 def add_worktop(b: Builder, body: Any, width: float) -> None:
     """The top of a counter, the recess at its foot and the tiles behind it."""
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
-    b.box(body, (d / 2 + 0.05, 0, TOE_KICK_M / 2), (d / 2 - 0.05, width / 2, TOE_KICK_M / 2), b.looks.plain(BLACK))
+    b.box(
+        body,
+        (d / 2 + 0.05, 0, TOE_KICK_M / 2),
+        (d / 2 - 0.05, width / 2, TOE_KICK_M / 2),
+        b.looks.plain(BLACK),
+    )
     b.box(body, (d / 2 - 0.01, 0, h - 0.02), (d / 2 + 0.01, width / 2, 0.02), b.looks.counter)
     tiles = b.looks.material("bricks", b.looks.style.backsplash, repeat=3.0, shine=0.5)
     b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
 
 
 def add_counter(b: Builder, place: Place, name: str, width: float) -> Fixture:
-    """A base cabinet with a worktop: two drawer fronts over two doors, or one of each when narrow."""
+    """A base cabinet with a worktop: two drawer fronts over two doors, or one of each
+    when narrow.
+    """
     body = static(b, name, place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
     b.box(
@@ -97,7 +124,12 @@ def add_wall_cabinets(b: Builder, place: Place, name: str, width: float) -> Fixt
     body = static(b, name, place)
     low, high, depth = 1.62, 2.25, 0.33
     x = COUNTER_DEPTH_M - depth
-    b.box(body, (x + depth / 2, 0, (low + high) / 2), (depth / 2, width / 2, (high - low) / 2), b.looks.cabinet)
+    b.box(
+        body,
+        (x + depth / 2, 0, (low + high) / 2),
+        (depth / 2, width / 2, (high - low) / 2),
+        b.looks.cabinet,
+    )
     columns = max(1, round(width / 0.5))
     half = width / columns / 2
     for k in range(columns):
@@ -110,7 +142,14 @@ def add_wall_cabinets(b: Builder, place: Place, name: str, width: float) -> Fixt
             collide=False,
             face="x",
         )
-        b.capsule(body, (x - 0.03, y - 0.05, low + 0.06), (x - 0.03, y + 0.05, low + 0.06), 0.006, b.looks.handle, collide=False)
+        b.capsule(
+            body,
+            (x - 0.03, y - 0.05, low + 0.06),
+            (x - 0.03, y + 0.05, low + 0.06),
+            0.006,
+            b.looks.handle,
+            collide=False,
+        )
     return Fixture(name, place.x, place.y, place.yaw, width)
 
 
@@ -119,20 +158,42 @@ FRIDGE_DOOR_LIMIT_RAD = 1.9
 
 
 def add_fridge(b: Builder, place: Place, *, hinge: str = "right") -> Fixture:
-    """A fridge over a freezer drawer; the upper door swings on its `hinge` side, seen by a robot that faces it."""
+    """A fridge over a freezer drawer; the upper door swings on its `hinge` side, seen by a robot
+    that faces it.
+    """
     body = static(b, "fridge", place)
     width, depth, height, split, wall = FRIDGE_WIDTH_M, 0.66, 1.82, 0.66, 0.03
     front, inside = b.looks.appliance, b.looks.plain((0.92, 0.94, 0.95))
     door = 0.055
     x0 = door + 0.004  # the carcass begins behind the door
     deep = depth - x0
-    b.box(body, (x0 + deep / 2, width / 2 - wall / 2, height / 2), (deep / 2, wall / 2, height / 2), front)
-    b.box(body, (x0 + deep / 2, -width / 2 + wall / 2, height / 2), (deep / 2, wall / 2, height / 2), front)
+    b.box(
+        body,
+        (x0 + deep / 2, width / 2 - wall / 2, height / 2),
+        (deep / 2, wall / 2, height / 2),
+        front,
+    )
+    b.box(
+        body,
+        (x0 + deep / 2, -width / 2 + wall / 2, height / 2),
+        (deep / 2, wall / 2, height / 2),
+        front,
+    )
     b.box(body, (depth - wall / 2, 0, height / 2), (wall / 2, width / 2 - wall, height / 2), inside)
-    b.box(body, (x0 + deep / 2, 0, height - wall / 2), (deep / 2, width / 2 - wall, wall / 2), front)
+    b.box(
+        body, (x0 + deep / 2, 0, height - wall / 2), (deep / 2, width / 2 - wall, wall / 2), front
+    )
     b.box(body, (x0 + deep / 2, 0, split / 2), (deep / 2, width / 2 - wall, split / 2), front)
-    b.box(body, (door / 2, 0, (split + 0.06) / 2), (door / 2, width / 2, (split - 0.08) / 2), front, face="x")
-    b.bar_handle(body, (0, -0.22, split - 0.08), (0, 0.22, split - 0.08), (-0.045, 0, 0), b.looks.handle)
+    b.box(
+        body,
+        (door / 2, 0, (split + 0.06) / 2),
+        (door / 2, width / 2, (split - 0.08) / 2),
+        front,
+        face="x",
+    )
+    b.bar_handle(
+        body, (0, -0.22, split - 0.08), (0, 0.22, split - 0.08), (-0.045, 0, 0), b.looks.handle
+    )
     for z in (0.95, 1.22, 1.48):  # shelves with a few things on them
         b.box(
             body,
@@ -150,7 +211,9 @@ def add_fridge(b: Builder, place: Place, *, hinge: str = "right") -> Fixture:
         (0.34, 0.02, 1.48, 0.10, (0.90, 0.55, 0.20)),
     )
     for x, y, z, tall, colour in stock:
-        b.cylinder(body, (x, y, z), (x, y, z + tall), 0.035, b.looks.plain(colour, 0.4), collide=False)
+        b.cylinder(
+            body, (x, y, z), (x, y, z + tall), 0.035, b.looks.plain(colour, 0.4), collide=False
+        )
 
     side = -1.0 if hinge == "right" else 1.0
     low, high = split + 0.01, height
@@ -158,7 +221,14 @@ def add_fridge(b: Builder, place: Place, *, hinge: str = "right") -> Fixture:
         body, "fridge door", (door / 2, side * width / 2, 0), (0, 0, -side), FRIDGE_DOOR_LIMIT_RAD, friction_nm=1.2, damping=1.0
     )  # fmt: skip
     centre_y = -side * width / 2
-    b.box(leaf, (0, centre_y, (low + high) / 2), (door / 2, width / 2, (high - low) / 2), front, mass=9.0, face="x")
+    b.box(
+        leaf,
+        (0, centre_y, (low + high) / 2),
+        (door / 2, width / 2, (high - low) / 2),
+        front,
+        mass=9.0,
+        face="x",
+    )
     b.box(
         leaf,
         (door / 2 + 0.001, centre_y, (low + high) / 2),
@@ -175,8 +245,21 @@ def add_fridge(b: Builder, place: Place, *, hinge: str = "right") -> Fixture:
             collide=False,
         )
     edge = centre_y - side * (width / 2 - 0.06)
-    b.bar_handle(leaf, (-door / 2, edge, low + 0.15), (-door / 2, edge, low + 0.65), (-0.045, 0, 0), b.looks.handle)
-    return Fixture("fridge", place.x, place.y, place.yaw, width, {"hinge": (door / 2, side * width / 2, 0.0), "side": (side, 0.0, 0.0)})
+    b.bar_handle(
+        leaf,
+        (-door / 2, edge, low + 0.15),
+        (-door / 2, edge, low + 0.65),
+        (-0.045, 0, 0),
+        b.looks.handle,
+    )
+    return Fixture(
+        "fridge",
+        place.x,
+        place.y,
+        place.yaw,
+        width,
+        {"hinge": (door / 2, side * width / 2, 0.0), "side": (side, 0.0, 0.0)},
+    )
 
 
 BURNERS = {  # name -> position on the stove's top, and radius
@@ -192,19 +275,70 @@ def add_stove(b: Builder, place: Place, width: float = 0.60, *, knobs: bool = Tr
     body = static(b, "stove", place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
     front = b.looks.appliance
-    b.box(body, (d / 2 + 0.01, 0, (h - 0.01 + 0.05) / 2), (d / 2 - 0.01, width / 2 - 0.003, (h - 0.06) / 2), front, face="x")
-    b.box(body, (d / 2, 0, h - 0.005), (d / 2, width / 2 - 0.003, 0.005), b.looks.plain(DARK_GLASS, 0.9))
-    b.box(body, (0.004, 0, 0.45), (0.006, width / 2 - 0.05, 0.20), b.looks.plain(DARK_GLASS, 0.9), collide=False)
+    b.box(
+        body,
+        (d / 2 + 0.01, 0, (h - 0.01 + 0.05) / 2),
+        (d / 2 - 0.01, width / 2 - 0.003, (h - 0.06) / 2),
+        front,
+        face="x",
+    )
+    b.box(
+        body,
+        (d / 2, 0, h - 0.005),
+        (d / 2, width / 2 - 0.003, 0.005),
+        b.looks.plain(DARK_GLASS, 0.9),
+    )
+    b.box(
+        body,
+        (0.004, 0, 0.45),
+        (0.006, width / 2 - 0.05, 0.20),
+        b.looks.plain(DARK_GLASS, 0.9),
+        collide=False,
+    )
     b.bar_handle(body, (0.01, -0.22, 0.71), (0.01, 0.22, 0.71), (-0.05, 0, 0), b.looks.handle)
     b.box(body, (d - 0.02, 0, h + 0.05), (0.02, width / 2 - 0.003, 0.05), front)
     for x, y, radius in BURNERS.values():
-        b.cylinder(body, (x, y, h), (x, y, h + 0.0012), radius, b.looks.plain((0.38, 0.38, 0.40)), collide=False)
-        b.cylinder(body, (x, y, h), (x, y, h + 0.0016), radius * 0.72, b.looks.plain((0.13, 0.12, 0.13)), collide=False)
+        b.cylinder(
+            body,
+            (x, y, h),
+            (x, y, h + 0.0012),
+            radius,
+            b.looks.plain((0.38, 0.38, 0.40)),
+            collide=False,
+        )
+        b.cylinder(
+            body,
+            (x, y, h),
+            (x, y, h + 0.0016),
+            radius * 0.72,
+            b.looks.plain((0.13, 0.12, 0.13)),
+            collide=False,
+        )
     for k in range(4 if knobs else 0):
         y = 0.20 - 0.133 * k
-        b.cylinder(body, (0.012, y, h - 0.055), (-0.022, y, h - 0.055), 0.020, b.looks.handle, collide=False)
-        b.box(body, (-0.0225, y, h - 0.045), (0.001, 0.002, 0.009), b.looks.plain((0.95, 0.95, 0.95)), collide=False)
-    return Fixture("stove", place.x, place.y, place.yaw, width, {n: (x, y, h) for n, (x, y, _) in BURNERS.items()})
+        b.cylinder(
+            body,
+            (0.012, y, h - 0.055),
+            (-0.022, y, h - 0.055),
+            0.020,
+            b.looks.handle,
+            collide=False,
+        )
+        b.box(
+            body,
+            (-0.0225, y, h - 0.045),
+            (0.001, 0.002, 0.009),
+            b.looks.plain((0.95, 0.95, 0.95)),
+            collide=False,
+        )
+    return Fixture(
+        "stove",
+        place.x,
+        place.y,
+        place.yaw,
+        width,
+        {n: (x, y, h) for n, (x, y, _) in BURNERS.items()},
+    )
 
 
 BASIN = (0.50, 0.36, 0.16)  # width, length front to back, depth
@@ -212,13 +346,20 @@ BASIN_FRONT_M = 0.10
 
 
 def add_sink(b: Builder, place: Place, width: float, *, lever: bool = True) -> Fixture:
-    """A sink unit: worktop around a steel basin, faucet behind it (its lever only drawn), doors below."""
+    """A sink unit: worktop around a steel basin, faucet behind it (its lever only drawn), doors
+    below.
+    """
     body = static(b, "sink", place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
     w, length, deep = BASIN
     steel = b.looks.material("brushed", STEEL, shine=0.7)
     back = BASIN_FRONT_M + length
-    b.box(body, (d / 2 + 0.05, 0, TOE_KICK_M / 2), (d / 2 - 0.05, width / 2, TOE_KICK_M / 2), b.looks.plain(BLACK))
+    b.box(
+        body,
+        (d / 2 + 0.05, 0, TOE_KICK_M / 2),
+        (d / 2 - 0.05, width / 2, TOE_KICK_M / 2),
+        b.looks.plain(BLACK),
+    )
     floor = h - deep
     b.box(
         body,
@@ -267,7 +408,14 @@ def add_sink(b: Builder, place: Place, width: float, *, lever: bool = True) -> F
     b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
     for y in (width / 4, -width / 4):
         add_front(b, body, y, width / 4, TOE_KICK_M + 0.01, h - 0.05, False)
-    return Fixture("sink", place.x, place.y, place.yaw, width, {"basin": (BASIN_FRONT_M + length / 2, 0.0, floor)})
+    return Fixture(
+        "sink",
+        place.x,
+        place.y,
+        place.yaw,
+        width,
+        {"basin": (BASIN_FRONT_M + length / 2, 0.0, floor)},
+    )
 
 
 def add_hood(b: Builder, place: Place, width: float = 0.60) -> None:
@@ -282,9 +430,12 @@ def add_room(b: Builder, wall_x: float, low_y: float, high_y: float) -> None:
     world = b.spec.worldbody
     s = b.looks.style
     floor = b.body(world, "floor")
-    kind = b.looks.material(s.floor_kind, s.floor, repeat=1.0 if s.floor_kind == "wood" else 0.8, shine=0.3)
+    kind = b.looks.material(
+        s.floor_kind, s.floor, repeat=1.0 if s.floor_kind == "wood" else 0.8, shine=0.3
+    )
     middle, half = (low_y + high_y) / 2, (high_y - low_y) / 2
-    side = 1.3  # room beside the row, so that no wall stands between a robot at its end and the robot's cameras
+    # room beside the row, so that no wall stands between a robot at its end and the robot's cameras
+    side = 1.3
     b.box(floor, (wall_x - 2.0, middle, -0.05), (2.2, half + side, 0.05), kind)
     paint = b.looks.plain(s.wall, 0.05)
     wall = b.body(world, "wall")

@@ -1,6 +1,8 @@
-"""What surfaces look like: procedural textures, materials by name, and styles that choose among them.
+"""What surfaces look like: procedural textures, materials by name, and styles that choose among
+them.
 
-Every texture is computed from integers and a fixed-seed generator: no files, the same pixels everywhere.
+Every texture is computed from integers and a fixed-seed generator: no files, the same pixels
+everywhere.
 """
 
 from __future__ import annotations
@@ -100,7 +102,9 @@ def _pixels(colour: Colour, shade: npt.NDArray[np.float64]) -> Pixels:
 
 @functools.lru_cache(maxsize=64)
 def texture(kind: str, colour: Colour) -> Pixels:
-    """Pixels (SIZE, SIZE, 3) of a wood, stone, tiles, brick-laid tiles, brushed or plain surface."""
+    """Pixels (SIZE, SIZE, 3) of a wood, stone, tiles, brick-laid tiles, brushed or
+    plain surface.
+    """
     if kind == "wood":
         grain = _smooth(_noise(1, (SIZE, SIZE)), 40, 2)
         rings = 0.5 + 0.5 * np.sin(14.0 * _smooth(_noise(2, (SIZE, SIZE)), 60, 9))
@@ -133,13 +137,25 @@ class Looks:
     def __init__(self, spec: mujoco.MjSpec, style: Style, *, textures: bool = True):
         self._spec, self.style, self._known, self._textures = spec, style, set[str](), textures
 
-    def material(self, kind: str, colour: Colour, *, repeat: float = 2.0, shine: float = 0.2, emission: float = 0.0) -> str:
-        """Name of the material for a surface kind and colour; `repeat` is how many texture tiles fit into a metre."""
+    def material(
+        self,
+        kind: str,
+        colour: Colour,
+        *,
+        repeat: float = 2.0,
+        shine: float = 0.2,
+        emission: float = 0.0,
+    ) -> str:
+        """Name of the material for a surface kind and colour; `repeat` is how many texture tiles
+        fit into a metre.
+        """
         name = f"{kind} {' '.join(f'{c:.3f}' for c in colour)} {repeat:g} {shine:g} {emission:g}"
         if name in self._known:
             return name
         self._known.add(name)
-        material = self._spec.add_material(name=name, specular=shine, shininess=shine, emission=emission, reflectance=0.0)
+        material = self._spec.add_material(
+            name=name, specular=shine, shininess=shine, emission=emission, reflectance=0.0
+        )
         if kind == "plain" or not self._textures:
             material.rgba = (*colour, 1.0)
             return name
@@ -148,7 +164,11 @@ class Looks:
             self._known.add(texture_name)
             pixels = texture(kind, colour)
             added = self._spec.add_texture(
-                name=texture_name, type=mujoco.mjtTexture.mjTEXTURE_2D, width=pixels.shape[1], height=pixels.shape[0], nchannel=3
+                name=texture_name,
+                type=mujoco.mjtTexture.mjTEXTURE_2D,
+                width=pixels.shape[1],
+                height=pixels.shape[0],
+                nchannel=3,
             )
             added.data = pixels.tobytes()
         material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = texture_name
@@ -163,7 +183,11 @@ class Looks:
     @property
     def cabinet(self) -> str:
         """Cabinet fronts."""
-        return self.material("wood", self.style.cabinet) if self.style.cabinet_wood else self.plain(self.style.cabinet, 0.3)
+        return (
+            self.material("wood", self.style.cabinet)
+            if self.style.cabinet_wood
+            else self.plain(self.style.cabinet, 0.3)
+        )
 
     @property
     def counter(self) -> str:

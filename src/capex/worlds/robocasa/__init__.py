@@ -1,7 +1,9 @@
-"""RoboCasa's kitchens: the paper's 18 tasks, from the starts of human demonstrations, through robosuite's adapter.
+"""RoboCasa's kitchens: the paper's 18 tasks, from the starts of human demonstrations, through
+robosuite's adapter.
 
-`make` takes the dataset's folder and the kitchen; by default the newest target dataset below RoboCasa's own dataset folder, and the
-paper's kitchen. `capex doctor --world robocasa` says what is missing.
+`make` takes the dataset's folder and the kitchen; by default the newest target dataset below
+RoboCasa's own dataset folder, and the paper's kitchen. `capex doctor --world robocasa` says what is
+missing.
 """
 
 from __future__ import annotations
@@ -33,10 +35,25 @@ def make(
     stepping: str = "fast",
     shadows: bool = False,
 ) -> SuiteEnv:
-    """The environment of a task; `dataset` is a folder named lerobot, `layout` and `style` choose the kitchen (None: any)."""
+    """The environment of a task; `dataset` is a folder named lerobot, `layout` and `style` choose
+    the kitchen (None: any).
+    """
     robosuite = import_robosuite()
     import_quietly("robocasa", INSTALL)
     base = os.environ.get(DATASETS_VARIABLE)
-    opened = open_dataset(Path(dataset)) if dataset is not None else find_dataset(Path(base) if base else datasets_base(), task)
+    opened = (
+        open_dataset(Path(dataset))
+        if dataset is not None
+        else find_dataset(Path(base) if base else datasets_base(), task)
+    )
     starts = Recorded(robosuite, opened, layout, style)
-    return SuiteEnv(world, TASKS[task], MOBILE, starts, WORKSPACE_M, stepping=stepping, shadows=shadows, sites=True)
+    return SuiteEnv(
+        world,
+        TASKS[task],
+        MOBILE,
+        starts,
+        WORKSPACE_M,
+        stepping=stepping,
+        shadows=shadows,
+        sites=True,
+    )

@@ -1,7 +1,9 @@
-"""A privileged planner for robosuite's tasks: reads the simulator's truth and drives through the executor with waypoints.
+"""A privileged planner for robosuite's tasks: reads the simulator's truth and drives through the
+executor with waypoints.
 
-It proves tasks solvable through the interface and makes demonstrations for tests; nothing here reaches an interface that a model sees. It
-grasps from above, across the thinner side of a thing, carries high, and lets go. It has no skill for Door.
+It proves tasks solvable through the interface and makes demonstrations for tests; nothing here
+reaches an interface that a model sees. It grasps from above, across the thinner side of a thing,
+carries high, and lets go. It has no skill for Door.
 """
 
 from __future__ import annotations
@@ -25,8 +27,16 @@ BELOW_TOP_M = 0.022
 REACH_M = 0.66  # a mobile robot comes nearer when something is farther from its mount
 COMFORT_M = 0.55
 DRIVE_MAX_M = 0.35
-TABLE_NEAREST_M, BINS_NEAREST_M = -0.48, -0.25  # how far forward the mount can stand in robosuite's world
-COMPARTMENTS = {"PickPlaceMilk": (-1, -1), "PickPlaceBread": (1, -1), "PickPlaceCereal": (-1, 1), "PickPlaceCan": (1, 1)}  # far, left
+TABLE_NEAREST_M, BINS_NEAREST_M = (
+    -0.48,
+    -0.25,
+)  # how far forward the mount can stand in robosuite's world
+COMPARTMENTS = {
+    "PickPlaceMilk": (-1, -1),
+    "PickPlaceBread": (1, -1),
+    "PickPlaceCereal": (-1, 1),
+    "PickPlaceCan": (1, 1),
+}  # far, left
 BIN_M = (0.1, 0.28, 0.8)  # robosuite's dark bin in the world: its middle, and half of a compartment
 HALF_COMPARTMENT_M = (0.0975, 0.1225)
 PEG_HALF_M = 0.1
@@ -35,10 +45,14 @@ Skill = Callable[[SuiteEnv, int], list[Waypoint]]
 
 
 def plan(env: SuiteEnv, decision: int) -> list[Waypoint]:
-    """The next plan for the env's task from its present state; `decision` counts the plans already made in this episode."""
+    """The next plan for the env's task from its present state; `decision` counts the plans already
+    made in this episode.
+    """
     task = env.spec.task
     if task not in SKILLS:
-        raise CapexError(f"the expert has no skill for {env.spec.name}; it knows {', '.join(SKILLS)}")
+        raise CapexError(
+            f"the expert has no skill for {env.spec.name}; it knows {', '.join(SKILLS)}"
+        )
     return SKILLS[task](env, decision)
 
 
@@ -47,14 +61,18 @@ def _at(position: Array, orientation: Orientation = "keep", gripper: Gripper = "
     return Waypoint({ARM.name: ArmTarget((x, y, z), orientation, gripper)})
 
 
-def _line(start: Array, end: Array, orientation: Orientation = "keep", gripper: Gripper = "keep") -> list[Waypoint]:
+def _line(
+    start: Array, end: Array, orientation: Orientation = "keep", gripper: Gripper = "keep"
+) -> list[Waypoint]:
     """Waypoints along a straight line, the gripper command at its end."""
     count = max(1, math.ceil(float(np.linalg.norm(end - start)) / LEG_M))
     points = [start + (end - start) * (k + 1) / count for k in range(count)]
     return [_at(p, orientation) for p in points[:-1]] + [_at(points[-1], orientation, gripper)]
 
 
-def _path(start: Array, points: Sequence[Array], orientation: Orientation = "keep") -> list[Waypoint]:
+def _path(
+    start: Array, points: Sequence[Array], orientation: Orientation = "keep"
+) -> list[Waypoint]:
     waypoints: list[Waypoint] = []
     for point in points:
         waypoints += _line(start, point, orientation)
@@ -75,7 +93,9 @@ def _raised(point: Array, height_m: float) -> Array:
 
 
 def _across(pose: Pose, half_m: Array) -> Orientation:
-    """Pointing down, fingers closing across the thinner of a thing's upright sides; half turns are the same grasp."""
+    """Pointing down, fingers closing across the thinner of a thing's upright sides; half turns are
+    the same grasp.
+    """
     axis = pose.rotation[:, 0 if half_m[0] <= half_m[1] else 1]
     return _down_closing_along(axis)
 
@@ -87,14 +107,18 @@ def _down_closing_along(axis: Array) -> Orientation:
 
 
 def _come_near(env: SuiteEnv, point: Array) -> list[Waypoint]:
-    """A drive that brings a far point into comfortable reach; nothing when it is near, or when the robot cannot come nearer."""
+    """A drive that brings a far point into comfortable reach; nothing when it is near, or when the
+    robot cannot come nearer.
+    """
     here = env.robot_state().base
     if here is None or math.hypot(point[0], point[1]) <= REACH_M:
         return []
     nearest = BINS_NEAREST_M if env.spec.task in COMPARTMENTS else TABLE_NEAREST_M
     forward = max(-DRIVE_MAX_M, min(DRIVE_MAX_M, float(point[0]) - COMFORT_M, nearest - here[0]))
     left = max(-DRIVE_MAX_M, min(DRIVE_MAX_M, float(point[1])))
-    return [Waypoint(base=BaseMotion(forward, left, 0.0))] if math.hypot(forward, left) > 0.03 else []
+    return (
+        [Waypoint(base=BaseMotion(forward, left, 0.0))] if math.hypot(forward, left) > 0.03 else []
+    )
 
 
 def _grasp(env: SuiteEnv, grip: Array, orientation: Orientation) -> list[Waypoint]:
@@ -135,7 +159,9 @@ def _stack(env: SuiteEnv, decision: int) -> list[Waypoint]:
     if not _holds(env, "cubeA"):
         return _grasp(env, *_grip_of(env, "cubeA_g0"))
     (below, half_below), (_, half) = env.truth.shape("cubeB_g0"), env.truth.shape("cubeA_g0")
-    return _put(env, "cubeA_g0", below.position_m + np.array([0.0, 0.0, half_below[2] + half[2] + 0.004]))
+    return _put(
+        env, "cubeA_g0", below.position_m + np.array([0.0, 0.0, half_below[2] + half[2] + 0.004])
+    )
 
 
 def _to_bin(env: SuiteEnv, decision: int) -> list[Waypoint]:
@@ -144,7 +170,9 @@ def _to_bin(env: SuiteEnv, decision: int) -> list[Waypoint]:
     if not _holds(env, thing):
         return _grasp(env, *_grip_of(env, shape))
     far, left = COMPARTMENTS[env.spec.task]
-    floor = np.array([BIN_M[0] + far * HALF_COMPARTMENT_M[0], BIN_M[1] + left * HALF_COMPARTMENT_M[1], BIN_M[2]])
+    floor = np.array(
+        [BIN_M[0] + far * HALF_COMPARTMENT_M[0], BIN_M[1] + left * HALF_COMPARTMENT_M[1], BIN_M[2]]
+    )
     place = env.truth.place(floor) + np.array([0.0, 0.0, env.truth.shape(shape)[1][2] + 0.03])
     return _put(env, shape, place)
 
@@ -158,16 +186,24 @@ def _nut(env: SuiteEnv, decision: int) -> list[Waypoint]:
     if drive := _come_near(env, peg.position_m):
         return drive
     hand, nut = env.robot_state().arms[ARM.name].T_base_tip, env.truth.body("SquareNut_main")
-    # The smallest turn about the vertical that makes the nut square to the peg, and where the hand is then over it.
+    # The smallest turn about the vertical that makes the nut square to the peg, and where the hand
+    # is then over it.
     heading = [math.atan2(pose.rotation[1, 0], pose.rotation[0, 0]) for pose in (nut, peg)]
     turn = (heading[1] - heading[0] + math.pi / 4) % (math.pi / 2) - math.pi / 4
     hang = yaw_matrix(turn) @ (hand.position_m - nut.position_m)
     square = matrix_to_euler(yaw_matrix(turn) @ hand.rotation)
-    above, down = (peg.position_m + hang + np.array([0.0, 0.0, rise]) for rise in (PEG_HALF_M + 0.03, 0.01))
+    above, down = (
+        peg.position_m + hang + np.array([0.0, 0.0, rise]) for rise in (PEG_HALF_M + 0.03, 0.01)
+    )
     high = max(hand.position_m[2], above[2])
     up, over = _raised(hand.position_m, high), _raised(above, high)
     way = [*_line(hand.position_m, up), *_line(up, over, square), *_line(over, above, square)]
     return [*way, *_line(above, down, square, "release"), *_line(down, above)]
 
 
-SKILLS: dict[str, Skill] = {"Lift": _lift, "Stack": _stack, **dict.fromkeys(COMPARTMENTS, _to_bin), "NutAssemblySquare": _nut}
+SKILLS: dict[str, Skill] = {
+    "Lift": _lift,
+    "Stack": _stack,
+    **dict.fromkeys(COMPARTMENTS, _to_bin),
+    "NutAssemblySquare": _nut,
+}

@@ -1,7 +1,9 @@
-"""Swing a door or a lid: line the base up, closed fingers onto it near its free edge, then along the arc on which it travels.
+"""Swing a door or a lid: line the base up, closed fingers onto it near its free edge, then along
+the arc on which it travels.
 
-Two kinds: a door on a vertical hinge is pushed on its face beside the handle, a flap on a hinge along its lower edge is lifted and
-pushed by its bar. The angle comes from what is seen: the leaf against the front it belongs to.
+Two kinds: a door on a vertical hinge is pushed on its face beside the handle, a flap on a hinge
+along its lower edge is lifted and pushed by its bar. The angle comes from what is seen: the leaf
+against the front it belongs to.
 """
 
 from __future__ import annotations
@@ -51,7 +53,13 @@ def _flap(scene: Scene) -> Asking:
     bars = {v.camera: b for v in scene.views.values() if (b := _bar(v)) is not None}
     asks = []
     if bars:
-        asks.append(scene.feature("bar", {c: [b.along(f) for f in (-0.85, -0.4, 0.0, 0.4, 0.85)] for c, b in bars.items()}, 0.66))
+        asks.append(
+            scene.feature(
+                "bar",
+                {c: [b.along(f) for f in (-0.85, -0.4, 0.0, 0.4, 0.85)] for c, b in bars.items()},
+                0.66,
+            )
+        )
     stand = {c: s for c, b in bars.items() if (s := _below(scene.views[c], b))}
     if stand:
         asks.append(scene.feature("stand", stand, 0.60))
@@ -80,14 +88,25 @@ def _flap(scene: Scene) -> Asking:
     touching = float(np.linalg.norm(tip - contact(angle, 0.0))) < 0.045
     start = tip
     moves = _shut_fingers(scene, orientation)
-    if _felt(scene) and angle < 0.75 and float(np.linalg.norm((tip - contact(angle, 0.0))[:2])) < 0.10 and abs(tip[1] - begin[1]) < 0.12:
+    if (
+        _felt(scene)
+        and angle < 0.75
+        and float(np.linalg.norm((tip - contact(angle, 0.0))[:2])) < 0.10
+        and abs(tip[1] - begin[1]) < 0.12
+    ):
         # The fingers are caught between bar and glass: no higher, straight on.
         gap = float((hinge - tip) @ into)
         if _straight(scene) % 2 == 0:
             goal = tip + max(gap + 0.01, 0.04) * into
-            return Intent("The bar stops the fingers: push straight on at this height.", tuple(line(tip, goal, orientation, touch=True)))
+            return Intent(
+                "The bar stops the fingers: push straight on at this height.",
+                tuple(line(tip, goal, orientation, touch=True)),
+            )
         low = tip - 0.10 * into - np.array([0.0, 0.0, 0.05])
-        return Intent("That did not move it: back off below the bar and come again.", tuple(line(tip, low, orientation)))
+        return Intent(
+            "That did not move it: back off below the bar and come again.",
+            tuple(line(tip, low, orientation)),
+        )
     if not touching:
         back = np.array([min(tip[0], begin[0] - 0.10), tip[1], tip[2]])
         low = np.array([back[0], begin[1], begin[2]])
@@ -99,7 +118,9 @@ def _flap(scene: Scene) -> Asking:
     for point in [*arc, contact(0.0, -0.045 - 0.01 * _stalls(scene))]:
         moves += line(start, point, orientation, touch=True)
         start = point
-    return Intent("Lift the door by its bar from below and push it shut along its arc.", tuple(moves))
+    return Intent(
+        "Lift the door by its bar from below and push it shut along its arc.", tuple(moves)
+    )
 
 
 def _bar(view: View) -> Shape | None:
@@ -147,7 +168,9 @@ def _bar_pose(answers: Answers) -> tuple[Array | None, Array | None]:
 
 
 def _on_one_line(points: list[Array]) -> Array | None:
-    """Those of some points that lie on one level line, the most of them; spots beside a thin bar land on what is behind it."""
+    """Those of some points that lie on one level line, the most of them; spots beside a thin bar
+    land on what is behind it.
+    """
     best: list[Array] = []
     for i, a in enumerate(points):
         for b in points[i + 1 :]:
@@ -157,7 +180,9 @@ def _on_one_line(points: list[Array]) -> Array | None:
                 continue
             d = way / length
             on = [p for p in points if float(np.linalg.norm((p - a) - ((p - a) @ d) * d)) < 0.016]
-            if len(on) > len(best) or (len(on) == len(best) and np.mean([p[0] for p in on]) < np.mean([p[0] for p in best])):
+            if len(on) > len(best) or (
+                len(on) == len(best) and np.mean([p[0] for p in on]) < np.mean([p[0] for p in best])
+            ):
                 best = on
     return np.stack(best) if len(best) >= 3 else None
 
@@ -182,7 +207,10 @@ def _flap_angle(handle: Array, into: Array, front: float | None) -> float:
 def _flap_directions(angle: float, into: Array) -> tuple[Array, Array]:
     """Along the flap from hinge to free edge, and its outer normal."""
     up = np.array([0.0, 0.0, 1.0])
-    return -math.sin(angle) * into + math.cos(angle) * up, -math.cos(angle) * into - math.sin(angle) * up
+    return (
+        -math.sin(angle) * into + math.cos(angle) * up,
+        -math.cos(angle) * into - math.sin(angle) * up,
+    )
 
 
 def _felt(scene: Scene) -> bool:
@@ -207,7 +235,11 @@ def _stalls(scene: Scene) -> int:
 
 
 def _draw_back(scene: Scene, why: str) -> Intent:
-    deferred = [w for w in (scene.page.acts[-1].waypoints if scene.page.acts else ()) if w.status == "deferred" and w.target_cm is not None]
+    deferred = [
+        w
+        for w in (scene.page.acts[-1].waypoints if scene.page.acts else ())
+        if w.status == "deferred" and w.target_cm is not None
+    ]
     if deferred:
         goals = [np.array(w.target_cm) / 100 for w in deferred]
         return Intent(f"{why}; go on as planned.", tuple(path(scene.tip, goals, "keep")))
@@ -220,7 +252,9 @@ def _draw_back(scene: Scene, why: str) -> Intent:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A door as seen: its handle, the unit direction from handle to hinge, the hinge, and how far it is open."""
+    """A door as seen: its handle, the unit direction from handle to hinge, the hinge, and how far
+    it is open.
+    """
 
     hinge: Array
     along: Array  # from hinge to free edge, level
@@ -233,13 +267,25 @@ def _door(scene: Scene) -> Asking:
     handles = {v.camera: h for v in scene.exterior() if (h := _upright_bar(v)) is not None}
     asks: list[Feature] = []
     if handles:
-        asks.append(scene.feature("handle", {c: [h.along(f) for f in (0.0, -0.5, 0.5)] for c, h in handles.items()}, 0.71))
+        asks.append(
+            scene.feature(
+                "handle",
+                {c: [h.along(f) for f in (0.0, -0.5, 0.5)] for c, h in handles.items()},
+                0.71,
+            )
+        )
     faces = {v.camera: s for v in scene.exterior() if (s := _face(v, handles.get(v.camera)))}
     if faces:
         asks.append(scene.feature("face", faces, 0.71))
     drawers = {v.camera: d for v in scene.exterior() if (d := _level_bar(v)) is not None}
     if drawers:
-        asks.append(scene.feature("drawer", {c: [d.along(f) for f in (-0.9, -0.3, 0.3, 0.9)] for c, d in drawers.items()}, 0.13))
+        asks.append(
+            scene.feature(
+                "drawer",
+                {c: [d.along(f) for f in (-0.9, -0.3, 0.3, 0.9)] for c, d in drawers.items()},
+                0.13,
+            )
+        )
     answers = (yield asks) if asks else {}
     leaf = _leaf(answers)
     if leaf is None:
@@ -261,12 +307,17 @@ def _push(scene: Scene, leaf: Leaf) -> Intent:
     turned = math.atan2(leaf.into[1], leaf.into[0])
 
     def contact(angle: float, gap: float) -> Array:
-        """Where the tip touches the outer face at an opening, backed off by a gap along the face's normal."""
+        """Where the tip touches the outer face at an opening, backed off by a gap along the face's
+        normal.
+        """
         shut = _shut_direction(leaf.into, leaf.side)
         along = math.cos(angle) * shut - math.sin(angle) * leaf.into
         normal = -math.cos(angle) * leaf.into - math.sin(angle) * shut
         lean = angle - leaf.side * turned
-        reach = max(FINGERTIP_M * math.cos(lean) + 0.02 * abs(math.sin(lean)), -0.045 * math.cos(lean) + 0.10 * abs(math.sin(lean)))
+        reach = max(
+            FINGERTIP_M * math.cos(lean) + 0.02 * abs(math.sin(lean)),
+            -0.045 * math.cos(lean) + 0.10 * abs(math.sin(lean)),
+        )
         flat = leaf.hinge + PUSH_AT_M * along + (THICK_M + reach + gap) * normal
         return np.array([flat[0], flat[1], PUSH_HEIGHT_M])
 
@@ -300,7 +351,10 @@ def _level_bar(view: View) -> Shape | None:
     metal = view.grey(0.035, 0.30, 0.75)
     for bar in looks.bars(view, dark, 0.05):
         rows = np.clip(np.concatenate([bar.rows - 9, bar.rows + 9]), 0, view.height - 1)
-        if abs(bar.axes[2][1]) < 0.75 and float(metal[rows, np.concatenate([bar.columns, bar.columns])].mean()) > 0.6:
+        if (
+            abs(bar.axes[2][1]) < 0.75
+            and float(metal[rows, np.concatenate([bar.columns, bar.columns])].mean()) > 0.6
+        ):
             return bar
     return None
 
@@ -315,7 +369,11 @@ def _face(view: View, handle: Shape | None) -> list[Pixel]:
         u, v = handle.along(fraction)
         for du in (-0.22, -0.14, -0.07, 0.07, 0.14, 0.22):
             column, row = int(u + du * view.width), int(v)
-            box = metal[max(0, row - 3) : row + 4, max(0, column - 3) : column + 4] if 4 <= column < view.width - 4 else metal[:0]
+            box = (
+                metal[max(0, row - 3) : row + 4, max(0, column - 3) : column + 4]
+                if 4 <= column < view.width - 4
+                else metal[:0]
+            )
             if box.size and box.all():
                 found.append((column + 0.5, row + 0.5))
     return found
@@ -335,7 +393,9 @@ def _leaf(answers: Answers) -> Leaf | None:
         into = np.array([1.0, 0.0, 0.0])
     if along is None:
         return None
-    side = -1.0 if float(along @ np.array([into[1], -into[0], 0.0])) > 0 else 1.0  # hinge to the right of the handle
+    side = (
+        -1.0 if float(along @ np.array([into[1], -into[0], 0.0])) > 0 else 1.0
+    )  # hinge to the right of the handle
     shut = _shut_direction(into, side)
     away = -along
     angle = float(np.clip(math.atan2(-float(away @ into), float(away @ shut)), 0.0, 1.6))
@@ -359,7 +419,9 @@ def _drawer_normal(answers: Answers) -> Array | None:
 
 
 def _face_direction(handle: Array, points: list[Array], into: Array | None) -> Array | None:
-    """The level direction in which the face runs away from the handle: that of the farthest points on one straight line with it."""
+    """The level direction in which the face runs away from the handle: that of the farthest points
+    on one straight line with it.
+    """
     best: tuple[int, Array] | None = None
     for point in points:
         offset = (point - handle)[:2]
@@ -367,7 +429,11 @@ def _face_direction(handle: Array, points: list[Array], into: Array | None) -> A
         if not 0.10 < distance < 0.75:
             continue
         d = offset / distance
-        off = [abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0])) for p in points if float((p - handle)[:2] @ d) > 0.05]
+        off = [
+            abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0]))
+            for p in points
+            if float((p - handle)[:2] @ d) > 0.05
+        ]
         count = sum(o < 0.06 for o in off)
         if best is None or count > best[0]:
             best = (count, d)
@@ -375,7 +441,12 @@ def _face_direction(handle: Array, points: list[Array], into: Array | None) -> A
         return None
     d = best[1]
     line_points = np.stack(
-        [p[:2] for p in points if float((p - handle)[:2] @ d) > 0.05 and abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0])) < 0.06]
+        [
+            p[:2]
+            for p in points
+            if float((p - handle)[:2] @ d) > 0.05
+            and abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0])) < 0.06
+        ]
     )
     if len(line_points) >= 3 and float(np.ptp(line_points @ d)) > 0.12:
         _, _, directions = np.linalg.svd(line_points - line_points.mean(axis=0))

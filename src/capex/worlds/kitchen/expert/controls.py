@@ -9,14 +9,28 @@ import numpy as np
 
 from capex.plan import Waypoint
 from capex.pose import DOWN, FORWARD, matrix_to_euler, tilted_forward, yaw_matrix
-from capex.worlds.kitchen.expert.moves import FINGERTIP_M, LINE_UP_TRIES, at, base_pose, line, line_up, path, raised, tip_of, to_base
+from capex.worlds.kitchen.expert.moves import (
+    FINGERTIP_M,
+    LINE_UP_TRIES,
+    at,
+    base_pose,
+    line,
+    line_up,
+    path,
+    raised,
+    tip_of,
+    to_base,
+)
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
 
-FINGERS_HALF_M = np.array([0.011, 0.019, FINGERTIP_M])  # half extents of the closed fingers in the tip frame
+FINGERS_HALF_M = np.array(
+    [0.011, 0.019, FINGERTIP_M]
+)  # half extents of the closed fingers in the tip frame
 GAP_M = 0.022  # between fingers and part before they touch
-PRESS_M = 0.02  # how far behind a part's surface the fingers are sent: what the arm's servo turns into force
+# how far behind a part's surface the fingers are sent: what the arm's servo turns into force
+PRESS_M = 0.02
 TOUCHING_M = 0.012
 Push = Literal["sideways", "down", "up"]
 
@@ -28,7 +42,9 @@ def press(env: KitchenEnv, decision: int) -> list[Waypoint]:
     tip = tip_of(env)
     heading = base_pose(env)[2]
     forward = tilted_forward(0.0, -heading)  # square to the front, however the robot stands
-    face = to_base(env, facts.position(button)) - yaw_matrix(-heading) @ np.array([0.006 + FINGERTIP_M, 0, 0])
+    face = to_base(env, facts.position(button)) - yaw_matrix(-heading) @ np.array(
+        [0.006 + FINGERTIP_M, 0, 0]
+    )
     into = yaw_matrix(-heading) @ np.array([1.0, 0, 0])
     if facts.latched:
         return line(tip, tip - 0.19 * into, forward)
@@ -38,22 +54,35 @@ def press(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*way, *line(before, face + (0.018 + 0.004 * (decision % 3)) * into, forward)]
 
 
-def operate(env: KitchenEnv, decision: int, push: Push, to: float, stand_m: float, half_m: float = 0.009) -> list[Waypoint]:
-    """Push a part by its grip until its joint stands at a fraction of its range, with closed fingers.
+def operate(
+    env: KitchenEnv, decision: int, push: Push, to: float, stand_m: float, half_m: float = 0.009
+) -> list[Waypoint]:
+    """Push a part by its grip until its joint stands at a fraction of its range, with closed
+    fingers.
 
-    Sideways and down with the hand pointing down, up with the hand pointing forward. `stand_m` is how far before the grip the robot
-    stands, `half_m` half the thickness of the grip.
+    Sideways and down with the hand pointing down, up with the hand pointing forward. `stand_m` is
+    how far before the grip the robot stands, `half_m` half the thickness of the grip.
     """
     facts = env.facts
     part = facts.role("part")
     grip, now, goal = f"{part} grip", facts.joint(part), to * facts.limit(part)
-    if decision < LINE_UP_TRIES and (drive := line_up(env, facts.point(grip) - np.array([stand_m, 0, 0]), 0.05)):
+    if decision < LINE_UP_TRIES and (
+        drive := line_up(env, facts.point(grip) - np.array([stand_m, 0, 0]), 0.05)
+    ):
         return drive
     heading = base_pose(env)[2]
     R_base_tip = yaw_matrix(-heading) @ (FORWARD if push == "up" else DOWN)
     hand = matrix_to_euler(R_base_tip)
-    tip, here, end = tip_of(env), to_base(env, facts.point(grip)), to_base(env, facts.point_at(grip, part, goal))
-    way = {"sideways": (end - here) * (1, 1, 0), "down": np.array([0, 0, -1.0]), "up": np.array([0, 0, 1.0])}[push]
+    tip, here, end = (
+        tip_of(env),
+        to_base(env, facts.point(grip)),
+        to_base(env, facts.point_at(grip, part, goal)),
+    )
+    way = {
+        "sideways": (end - here) * (1, 1, 0),
+        "down": np.array([0, 0, -1.0]),
+        "up": np.array([0, 0, 1.0]),
+    }[push]
     way = way / float(np.linalg.norm(way))
     reach = float(np.abs(R_base_tip.T @ way) @ FINGERS_HALF_M) + half_m
     begin = here - (reach + GAP_M) * way

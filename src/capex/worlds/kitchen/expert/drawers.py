@@ -1,4 +1,6 @@
-"""Slide drawers and racks: out by holding their grip, with the arm and then with the base; in by pushing against it."""
+"""Slide drawers and racks: out by holding their grip, with the arm and then with the base; in by
+pushing against it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from capex.plan import BaseMotion, Waypoint
-from capex.worlds.kitchen.expert.moves import LINE_UP_TRIES, at, base_pose, down_with_yaw, line, line_up, path, raised, tip_of, to_base
+from capex.worlds.kitchen.expert.moves import (
+    LINE_UP_TRIES,
+    at,
+    base_pose,
+    down_with_yaw,
+    line,
+    line_up,
+    path,
+    raised,
+    tip_of,
+    to_base,
+)
 from capex.worlds.kitchen.robot import ARM
 
 if TYPE_CHECKING:
@@ -30,41 +43,70 @@ def pull(env: KitchenEnv, decision: int) -> list[Waypoint]:
     facts = env.facts
     part = facts.role("part")
     grip = facts.point(f"{part} grip")
-    tip, goal = tip_of(env), to_base(env, facts.point_at(f"{part} grip", part, facts.limit(part) + OVERSHOOT_M))
+    tip, goal = (
+        tip_of(env),
+        to_base(env, facts.point_at(f"{part} grip", part, facts.limit(part) + OVERSHOOT_M)),
+    )
     if part in env.robot_state().arms[ARM].held:
         if tip[0] > NEAREST_M + 0.05:
-            return line(tip, tip + (goal - tip) * min(1.0, (tip[0] - NEAREST_M) / max(tip[0] - goal[0], 1e-9)))
+            return line(
+                tip,
+                tip + (goal - tip) * min(1.0, (tip[0] - NEAREST_M) / max(tip[0] - goal[0], 1e-9)),
+            )
         return _drive(goal - tip)
     if decision < LINE_UP_TRIES and (drive := line_up(env, grip - np.array([STAND_M, 0, 0]), 0.10)):
         return drive
     square, here = down_with_yaw(-base_pose(env)[2]), to_base(env, grip)
     above = raised(here, 0.13)
     clear = np.array([min(tip[0], above[0]), tip[1], max(tip[2], above[2])])
-    way = [at(clear, square, "open"), *path(clear, [above], square), *line(above, here, square, "close")]
+    way = [
+        at(clear, square, "open"),
+        *path(clear, [above], square),
+        *line(above, here, square, "close"),
+    ]
     return [*way, at(here + 0.08 * (goal - here) / float(np.linalg.norm(goal - here)))]
 
 
 def push(env: KitchenEnv, decision: int) -> list[Waypoint]:
-    """Lower closed fingers before the grip and push it in, as far as the arm goes, then with the base."""
+    """Lower closed fingers before the grip and push it in, as far as the arm goes, then with the
+    base.
+    """
     facts = env.facts
     part = facts.role("part")
     grip = facts.point(f"{part} grip")
-    tip, here, end = tip_of(env), to_base(env, grip), to_base(env, facts.point_at(f"{part} grip", part, 0.0))
+    tip, here, end = (
+        tip_of(env),
+        to_base(env, grip),
+        to_base(env, facts.point_at(f"{part} grip", part, 0.0)),
+    )
     into = (end - here) / float(np.linalg.norm(end - here))
     contact, goal = here - BEFORE_GRIP_M * into, end - (BEFORE_GRIP_M - OVERSHOOT_M) * into
     if float(np.linalg.norm(tip - contact)) < 0.03:
         if tip[0] < FARTHEST_M - 0.05:
-            return line(tip, tip + (goal - tip) * min(1.0, (FARTHEST_M - tip[0]) / max(goal[0] - tip[0], 1e-9)))
+            return line(
+                tip,
+                tip + (goal - tip) * min(1.0, (FARTHEST_M - tip[0]) / max(goal[0] - tip[0], 1e-9)),
+            )
         return _drive(goal - tip)
-    if decision < LINE_UP_TRIES and (drive := line_up(env, grip - np.array([NEAREST_M + 0.08, 0, 0]), 0.04)):
+    if decision < LINE_UP_TRIES and (
+        drive := line_up(env, grip - np.array([NEAREST_M + 0.08, 0, 0]), 0.04)
+    ):
         return drive
     square = down_with_yaw(-base_pose(env)[2])
     before = contact - 0.025 * into
     above = raised(before, 0.13)
     clear = np.array([min(tip[0], above[0]), tip[1], max(tip[2], above[2])])
-    return [at(clear, square, "close"), *path(clear, [above, before], square), *line(before, contact + 0.08 * into)]
+    return [
+        at(clear, square, "close"),
+        *path(clear, [above, before], square),
+        *line(before, contact + 0.08 * into),
+    ]
 
 
 def _drive(way: np.ndarray) -> list[Waypoint]:  # type: ignore[type-arg]
     """The same motion with the base; the arm holds what it holds."""
-    return [Waypoint(base=BaseMotion(float(np.clip(way[0], -0.55, 0.55)), float(np.clip(way[1], -0.2, 0.2))))]
+    return [
+        Waypoint(
+            base=BaseMotion(float(np.clip(way[0], -0.55, 0.55)), float(np.clip(way[1], -0.2, 0.2)))
+        )
+    ]

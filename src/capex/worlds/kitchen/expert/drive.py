@@ -21,4 +21,10 @@ def go(env: KitchenEnv, decision: int) -> list[Waypoint]:
     forward, left, _ = to_base(env, (x, y, 0.0))
     shrink = min(1.0, LEG_M / max(math.hypot(forward, left), 1e-9))
     turn = math.remainder(yaw - base_pose(env)[2], 2 * math.pi)
-    return [Waypoint(base=BaseMotion(float(shrink * forward), float(shrink * left), max(-TURN_RAD, min(TURN_RAD, turn))))]
+    return [
+        Waypoint(
+            base=BaseMotion(
+                float(shrink * forward), float(shrink * left), max(-TURN_RAD, min(TURN_RAD, turn))
+            )
+        )
+    ]

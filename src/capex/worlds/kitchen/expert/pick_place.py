@@ -1,4 +1,6 @@
-"""Pick a thing and place it: from above with the hand pointing down, or from the front with the hand pointing forward."""
+"""Pick a thing and place it: from above with the hand pointing down, or from the front with the
+hand pointing forward.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +46,28 @@ def pick_place(env: KitchenEnv, decision: int) -> list[Waypoint]:
     half = facts.half_height(item)
     if item in state.held:
         return _carry(tip, thing, place, half)
-    if (container is None or facts.touching(item, container)) and math.hypot(*(thing - place)[:2]) < 0.07:
+    if (container is None or facts.touching(item, container)) and math.hypot(
+        *(thing - place)[:2]
+    ) < 0.07:
         return retreat(tip)
     axis = facts.rotation(item)[:, 0]
     yaw = math.atan2(axis[1], axis[0]) - base_pose(env)[2]
     round_thing = item in FOOD and FOOD[item].shape == "ball"
-    orientation = down_with_yaw(0.6 * (decision // 2) if round_thing else yaw + 0.35 * (decision // 3))
+    orientation = down_with_yaw(
+        0.6 * (decision // 2) if round_thing else yaw + 0.35 * (decision // 3)
+    )
     # Tall things are taken near their top, low ones around their middle.
-    grasp = thing + np.array([0, 0, max(half - GRASP_BELOW_TOP_M, -0.004) if half > TALL_M else -0.004])
+    grasp = thing + np.array(
+        [0, 0, max(half - GRASP_BELOW_TOP_M, -0.004) if half > TALL_M else -0.004]
+    )
     hover = raised(grasp, HOVER_M)
     above = np.array([tip[0], tip[1], max(tip[2], min(hover[2] + 0.03, ceiling(tip)))])
     approach = [at(above, orientation, "open"), *line(above, hover, orientation)]
-    return [*approach, *line(hover, grasp, orientation, "close"), *line(grasp, raised(grasp, LIFT_M))]
+    return [
+        *approach,
+        *line(hover, grasp, orientation, "close"),
+        *line(grasp, raised(grasp, LIFT_M)),
+    ]
 
 
 def _carry(tip: Array, thing: Array, place: Array, half: float) -> list[Waypoint]:
@@ -64,7 +76,12 @@ def _carry(tip: Array, thing: Array, place: Array, half: float) -> list[Waypoint
     target = place + hang + np.array([0, 0, half + 0.022])
     up, over = raised(tip, place[2] + hang[2] + CARRY_M - tip[2]), raised(target, CARRY_M - half)
     over[2] = max(over[2], min(up[2], ceiling(over)))
-    return [*line(tip, up), *line(up, over), *line(over, target, "keep", "release"), *retreat(target)]
+    return [
+        *line(tip, up),
+        *line(up, over),
+        *line(over, target, "keep", "release"),
+        *retreat(target),
+    ]
 
 
 def retreat(tip: Array) -> list[Waypoint]:
@@ -83,7 +100,9 @@ REACH_M = 0.73  # how far ahead one is set down
 
 
 def shelve(env: KitchenEnv, decision: int) -> list[Waypoint]:
-    """Take a standing thing from the front and set it down on a shelf, the hand pointing forward all the way."""
+    """Take a standing thing from the front and set it down on a shelf, the hand pointing forward
+    all the way.
+    """
     facts = env.facts
     item = facts.role("object")
     tip, corners = tip_of(env), facts.corners(item)
@@ -96,18 +115,26 @@ def shelve(env: KitchenEnv, decision: int) -> list[Waypoint]:
         return _set_down(tip, place + (tip - bottom), into, forward)
     if float(np.hypot(*(bottom - place)[:2])) < 0.05 and abs(bottom[2] - place[2]) < 0.06:
         return line(tip, tip - 0.10 * into, forward)
-    if decision < LINE_UP_TRIES and (drive := line_up(env, facts.position(item) - np.array([TAKE_M, 0, 0]), 0.03)):
+    if decision < LINE_UP_TRIES and (
+        drive := line_up(env, facts.position(item) - np.array([TAKE_M, 0, 0]), 0.03)
+    ):
         return drive
     grasp = bottom + np.array([0, 0, min(max(0.6 * (high[2] - low[2]), 0.06), 0.10)])
     before = grasp - 0.11 * into
     back = np.array([min(tip[0], before[0]), tip[1], tip[2]])
     beside = np.array([back[0], before[1], before[2]])
     way = [at(back, forward, "open"), *path(back, [beside, before], forward)]
-    return [*way, *line(before, grasp, forward, "close"), *line(grasp, grasp + np.array([0, 0, 0.06]), forward)]
+    return [
+        *way,
+        *line(before, grasp, forward, "close"),
+        *line(grasp, grasp + np.array([0, 0, 0.06]), forward),
+    ]
 
 
 def _set_down(tip: Array, target: Array, into: Array, forward: Orientation) -> list[Waypoint]:
-    """Bring what is held before its place, with the base where the arm is too short, then in, down and away."""
+    """Bring what is held before its place, with the base where the arm is too short, then in, down
+    and away.
+    """
     height = max(tip[2], target[2] + 0.035)
     across = target - tip - into * float((target - tip) @ into)
     if abs(across[1]) > 0.03 or tip[2] < target[2] + 0.02:
@@ -137,11 +164,15 @@ def cover(env: KitchenEnv, decision: int) -> list[Waypoint]:
         over = raised(down, 0.045)
         aside = _beside(target, tip, over[2] - target[2])
         near = float(np.linalg.norm((tip - over)[:2])) < CLEAR_OF_JUG_M
-        way = path(tip, [raised(tip, over[2] - tip[2]), over] if near else [raised(tip, 0.10), aside, over])
+        way = path(
+            tip, [raised(tip, over[2] - tip[2]), over] if near else [raised(tip, 0.10), aside, over]
+        )
         return [*way, *line(over, down, "keep", "release"), *retreat(down)]
     if float(np.linalg.norm(origin - target)) < 0.03 and facts.tilt(lid) < 0.10:
         return retreat(tip)
-    if decision < LINE_UP_TRIES and (drive := line_up(env, rim - np.array([COVER_STAND_M, 0, 0]), 0.04)):
+    if decision < LINE_UP_TRIES and (
+        drive := line_up(env, rim - np.array([COVER_STAND_M, 0, 0]), 0.04)
+    ):
         return drive
     axis = facts.rotation(lid)[:, 0]
     orientation = down_with_yaw(math.atan2(axis[1], axis[0]) - base_pose(env)[2])
@@ -154,7 +185,9 @@ def cover(env: KitchenEnv, decision: int) -> list[Waypoint]:
 
 
 def _beside(jug: Array, towards: Array, above_m: float) -> Array:
-    """A point beside a jug, in the direction of another point, so much above its rim as the arm can."""
+    """A point beside a jug, in the direction of another point, so much above its rim as the arm
+    can.
+    """
     way = (towards - jug)[:2]
     x, y = jug[:2] + way * (CLEAR_OF_JUG_M / max(float(np.linalg.norm(way)), 1e-9))
     return np.array([x, y, min(jug[2] + above_m, ceiling(np.array([x, y, 0.0])))])
@@ -164,6 +197,8 @@ def out_of_drawer(env: KitchenEnv, decision: int) -> list[Waypoint]:
     """Line up with what lies in a drawer, then pick it and place it."""
     facts = env.facts
     item = facts.role("object")
-    taken = item in env.robot_state().arms[ARM].held or facts.position(item)[2] > facts.spot("place")[2]
+    taken = (
+        item in env.robot_state().arms[ARM].held or facts.position(item)[2] > facts.spot("place")[2]
+    )
     drive = line_up(env, facts.position(item) - np.array([DRAWER_STAND_M, 0, 0]), 0.05)
     return drive if drive and not taken and decision < LINE_UP_TRIES else pick_place(env, decision)

@@ -1,5 +1,5 @@
-"""Success rules and latches, read from physics after every control step. Thresholds are the paper's; where it prints none (PRESSED,
-IN_CABINET_M), see docs/deviations.md.
+"""Success rules and latches, read from physics after every control step. Thresholds are the
+paper's; where it prints none (PRESSED, IN_CABINET_M), see docs/deviations.md.
 """
 
 from __future__ import annotations
@@ -95,22 +95,31 @@ def under_dispenser(facts: Facts) -> bool:
 def on_counter(facts: Facts) -> bool:
     """The object lies on a counter and the gripper has left it."""
     item = facts.role("object")
-    return facts.tip_distance(item) > CLEAR_OF_OBJECT_M and any(n.startswith("counter") for n in facts.touched_by(item))
+    return facts.tip_distance(item) > CLEAR_OF_OBJECT_M and any(
+        n.startswith("counter") for n in facts.touched_by(item)
+    )
 
 
 def arrived(facts: Facts) -> bool:
     """The base stands before the place that was named, and faces it."""
     (x, y, yaw), (goal_x, goal_y, goal_yaw) = facts.base, facts.spot("goal")
-    return math.hypot(x - goal_x, y - goal_y) <= ARRIVED_M and math.cos(yaw - goal_yaw) >= ARRIVED_COS
+    return (
+        math.hypot(x - goal_x, y - goal_y) <= ARRIVED_M and math.cos(yaw - goal_yaw) >= ARRIVED_COS
+    )
 
 
 def in_cabinet(facts: Facts) -> bool:
-    """Every corner of the object lies within the cabinet, give or take 5 cm, and the gripper has left it."""
+    """Every corner of the object lies within the cabinet, give or take 5 cm, and the gripper has
+    left it.
+    """
     item = facts.role("object")
     if facts.tip_distance(item) <= CLEAR_OF_OBJECT_M:
         return False
     corners = facts.corners(item)
-    return bool((corners >= facts.spot("inside low") - IN_CABINET_M).all() and (corners <= facts.spot("inside high") + IN_CABINET_M).all())
+    return bool(
+        (corners >= facts.spot("inside low") - IN_CABINET_M).all()
+        and (corners <= facts.spot("inside high") + IN_CABINET_M).all()
+    )
 
 
 def started(facts: Facts) -> bool:
@@ -119,7 +128,9 @@ def started(facts: Facts) -> bool:
 
 def pressed(facts: Facts) -> bool:
     button = facts.role("button")
-    return facts.joint_fraction(button) >= PRESSED and bool(facts.touched_by(button) & set(HAND_BODIES))
+    return facts.joint_fraction(button) >= PRESSED and bool(
+        facts.touched_by(button) & set(HAND_BODIES)
+    )
 
 
 def in_pan(facts: Facts) -> bool:
@@ -131,11 +142,16 @@ def on_plate(facts: Facts) -> bool:
 
 
 def on_plate_on_counter(facts: Facts) -> bool:
-    return placed(facts, ON_PLATE_M) and any(n.startswith("counter") for n in facts.touched_by(facts.role("container")))
+    return placed(facts, ON_PLATE_M) and any(
+        n.startswith("counter") for n in facts.touched_by(facts.role("container"))
+    )
 
 
 def placed(facts: Facts, within_m: float) -> bool:
     item, container = facts.role("object"), facts.role("container")
-    if facts.tip_distance(item) <= CLEAR_OF_OBJECT_M or facts.distance_xy(item, container) >= within_m:
+    if (
+        facts.tip_distance(item) <= CLEAR_OF_OBJECT_M
+        or facts.distance_xy(item, container) >= within_m
+    ):
         return False
     return facts.touching(item, container)

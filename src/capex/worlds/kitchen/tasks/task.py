@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """One task: the row that `capex tasks` prints, what a start draws, a success rule read after every control step, for a momentary
-    event such as a button's press a latch, and the expert's skill."""
+    """One task: the row that `capex tasks` prints, what a start draws, a success rule read after
+    every control step, for a momentary event such as a button's press a latch, and the expert's
+    skill.
+    """
 
     info: TaskInfo
     compose: Callable[[Draw, Kitchen], Situation]
