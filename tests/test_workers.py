@@ -81,7 +81,7 @@ def test_a_killed_process_ends_the_run_with_the_name_of_its_test(tmp_path, name)
 
 def test_a_test_that_hangs_ends_the_run_with_its_name_and_where_it_hangs(tmp_path):
     status, said = make_test(
-        tmp_path, "-o", "faulthandler_timeout=1", deed=f"subprocess.run(['sleep', '600']); {SLEEP}"
+        tmp_path, "-o", "faulthandler_timeout=5", deed=f"subprocess.run(['sleep', '600']); {SLEEP}"
     )
     assert status == 1, said
     assert re.search(

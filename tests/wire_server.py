@@ -35,7 +35,7 @@ class Turn:
     ) = ()  # or what the request makes of it
     text: str = ""
     usage: Usage | None = USAGE
-    fault: str = ""  # "http", "reset", "deaf", "silent", "creep", "stall", "drip", "truncated", "failed", "body"
+    fault: str = ""  # "http", "reset", "deaf", "silent", "creep", "stall", "drip", "pour", "truncated", "failed", "body"
     incomplete: bool = False
     status: int = 200
     code: str = ""
@@ -166,13 +166,15 @@ class _Handler(BaseHTTPRequestHandler):
     def answer(self, body: bytes, turn: Turn) -> None:
         if turn.fault == "truncated":
             body = body[: len(body) // 2]
-        if turn.fault not in ("stall", "drip"):
+        if turn.fault not in ("stall", "drip", "pour"):
             self.reply(200, body, turn.headers)
             return
-        self.start(200, len(body), turn.headers)
+        self.start(
+            200, None if turn.fault == "pour" else len(body), turn.headers
+        )  # without a length, the end of the connection is the body's
         self.wfile.write(body[:10])
         for at in range(10, len(body)):
-            if self.books.closing.wait(0.02 if turn.fault == "drip" else 10):
+            if self.books.closing.wait(10 if turn.fault == "stall" else 0.02):
                 return
             try:
                 self.wfile.write(body[at : at + 1])
@@ -186,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:  # too much for the client
             self.close_connection = True
 
-    def start(self, status: int, length: int, headers: dict[str, str]) -> None:
+    def start(self, status: int, length: int | None, headers: dict[str, str]) -> None:
         self.send_response(status)
         for name, value in {
             "Content-Type": "application/json",
@@ -195,7 +197,8 @@ class _Handler(BaseHTTPRequestHandler):
             **headers,
         }.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(length))
+        if length is not None:
+            self.send_header("Content-Length", str(length))
         self.end_headers()
 
 

@@ -18,6 +18,7 @@ from capex.dataset import Filters, Pipeline, certify_run, export_run
 from capex.dataset.film import write_strip
 from capex.errors import CapexError, DamagedFile
 from capex.report import write as write_report
+from capex.report.data import load
 from capex.run import load_chain
 from capex.run.spend import Spend
 from capex.run.store import Chain, read_steps
@@ -212,6 +213,76 @@ def test_names_of_what_is_moved_aside_never_collide(run):
     chain.unfinished(21).parent.mkdir(exist_ok=True)
     chain.unfinished(21).write_text("\x00\n")
     assert [m.to.name for m in repair(run)] == ["unfinished-0021.jsonl-1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("record.json", {"ledger": {"tokens": [1]}}),
+        ("record.json", {"ledger": {"tokens": {"fresh": "many"}}}),
+        ("record.json", {"ledger": {"attempts": None}}),
+        ("record.json", {"ledger": {"known_cost_usd": -1}}),
+        ("record.json", {"ledger": {"held_usd": "much"}}),
+        ("record.json", {"ledger": "none"}),
+        ("record.json", {"start": 5}),
+        ("timing.json", {"answered_s": "long"}),
+        ("timing.json", {"episode_s": None}),
+    ],
+)
+def test_a_damaged_invalid_attempt_is_left_out_too(run, name, fields):
+    note = {
+        "start": {"index": 20, "seed": 0},
+        "error": "the server failed",
+        "counts": True,
+        "continues": True,
+    }
+    _change(name, **fields)(
+        _chain(run).begin(20).commit_invalid(note, {"episode_s": 2.0, "answered_s": 1.0}, {})
+    )
+    (damage,) = read_status(run).run.damaged
+    assert damage.reason.startswith(f"{name} is damaged: ")
+    data = load([run])
+    assert data.invalid == []
+    assert any("invalid/0020-1 was left out" in sentence for sentence in data.problems)
+
+
+def test_an_invalid_attempt_with_words_of_another_version_is_read(run):
+    note = {
+        "start": {"index": 20, "seed": 0},
+        "error": "the server failed",
+        "counts": True,
+        "continues": False,
+    }
+    ledger = {
+        "tokens": {"fresh": 5, "heard": 7},
+        "held_usd": None,
+        "known_cost_usd": 0.5,
+        "colour": "red",
+    }
+    _chain(run).begin(20).commit_invalid({**note, "ledger": ledger}, {"episode_s": 2.0}, {})
+    (row,) = load([run]).invalid
+    assert (row.tokens.fresh, row.usd, row.seconds) == (5, (0.5, 0.5), 2.0)
+
+
+@pytest.mark.parametrize("content", [b"\x00\n", b"[1]\n", b'{"number": 1, "hash": "x"}\n'])
+def test_damaged_exchanges_of_a_cut_off_attempt_are_named_and_asked_for_again(run, content):
+    chain = _chain(run)
+    chain.leave(STARTS, content * 2, None)
+    loaded, events = collect(run, NAMES, arm="capex", starts=f"0:{STARTS + 1}")
+    assert (
+        f"unfinished/{STARTS:04d}.jsonl: the exchanges of a cut-off attempt cannot be read"
+        in events[0].warning
+    )
+    assert len(loaded.episodes) == STARTS + 1
+    assert loaded.damaged == ()
+
+
+def test_exchanges_that_are_left_without_times_get_no_others(shm):
+    chain = Chain(shm / "chain")
+    chain.path.mkdir()
+    chain.leave(0, b"a\n", b"b\n")
+    chain.leave(0, b"c\n", None)
+    assert chain.left(0) == (b"c\n", None)
 
 
 def test_a_run_that_is_being_written_is_not_repaired(damaged):

@@ -279,7 +279,7 @@ def test_a_model_error_invalidates_the_attempt_which_is_rerun_once(microwave, tm
     with pytest.raises(ModelError, match="no reply left"):
         list(run_chain(microwave, Scripted([HOP]), arm("capex", decisions=3), chain, [0]))
     assert chain.finished() == []
-    assert chain.invalid_count(0) == 2
+    assert len(chain.invalid(0)) == 2
     assert "no reply left" in read_json(chain.path / "invalid" / "0000-1" / "record.json")["error"]
     assert [
         r.index
@@ -376,7 +376,7 @@ def test_errors_that_will_not_pass_are_not_repeated(microwave, tmp_path):
     chain = Chain(tmp_path / "chain")
     with pytest.raises(ModelError, match="not valid"):
         list(run_chain(microwave, Locked([]), arm("capex"), chain, [0]))
-    assert chain.invalid_count(0) == 1
+    assert len(chain.invalid(0)) == 1
 
 
 def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monkeypatch):

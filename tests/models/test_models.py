@@ -241,6 +241,13 @@ FAULTS = {
         kind="timeout",
         policy=HASTY,
     ),
+    "body drips, of unknown length": Fault(
+        Turn(calls=OK.calls, fault="pour", worked=True),
+        "timeout",
+        "unknown",
+        kind="timeout",
+        policy=HASTY,
+    ),
     "headers creep": Fault(
         Turn(fault="creep", worked=True), "timeout", "unknown", kind="timeout", policy=HASTY
     ),

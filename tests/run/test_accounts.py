@@ -9,6 +9,8 @@ from decimal import Decimal
 import pytest
 
 import capex
+from capex.campaign.repair import repair
+from capex.campaign.replay import replay
 from capex.campaign.status import read_status
 from capex.cli.progress import forecast_sentence, table
 from capex.models import Attempt, ModelError
@@ -19,6 +21,7 @@ from capex.report.sections.summary import summary
 from capex.report.sources import group
 from capex.run.accounts import Taken, invalid_attempts, unrecorded
 from capex.run.spend import Account, Spend
+from capex.run.store import read_json, write_json
 from lab.campaigns import collect, contents, price_file
 from lab.model import LabModel
 
@@ -220,6 +223,111 @@ def test_a_fork_keeps_the_settings_its_episodes_were_made_with(shm):
     # Everything together counts every episode once.
     _, sources = _sources(shm / "first", shm / "first-fork1", shm / "first-fork1-fork1")
     assert sorted((s.tau, len(s.episodes)) for s in sources) == [(0.5, 2), (0.8, 1), (0.9, 1)]
+
+
+def test_an_attempt_that_failed_before_a_fork_is_counted_once(shm):
+    names = {"names": "lab.world:high", "arm": "capex", "prices": price_file(shm)}
+    collect(shm / "first", **names, starts="0:1", model=Flaky("", 3))
+    collect(shm / "first", **names, starts="0:2", tau=0.9, fork=True, model=LabModel(""))
+    chain = (shm / "first-fork1/chains/lab.world--high--capex").resolve()
+    (
+        chain / "episodes/0000/record.json"
+    ).unlink()  # its own name for the file: the first run keeps it
+    (chain / "episodes/0000/record.json").write_text("{}")
+    data, sources = _sources(shm / "first", shm / "first-fork1")
+    assert [(s.tau, len(s.episodes), len(s.invalid)) for s in sources] == [(0.5, 1, 1), (0.9, 1, 0)]
+    assert data.origins == []  # nothing of the first run can be read here
+
+
+def test_status_and_report_of_a_fork_agree_on_an_attempt_from_before_it(shm):
+    """It would have been continued; in the fork its start is run anew."""
+
+    class Ends(Flaky):
+        def complete(self, request, observer=None):
+            if self._asked >= self._at:
+                raise MemoryError("killed")
+            return super().complete(request, observer)
+
+    names = {"names": "lab.world:high", "arm": "capex", "prices": price_file(shm), "starts": "0:1"}
+    with pytest.raises(MemoryError):
+        collect(shm / "first", **names, model=Ends("", 2, "unknown"))
+    (invalid,) = capex.load_run(shm / "first").invalid
+    assert invalid.record["continues"]
+    boards = []
+    collect(
+        shm / "first",
+        **names,
+        tau=0.9,
+        fork=True,
+        model=LabModel(""),
+        watch=lambda event, board: boards.append(board),
+    )
+    status = read_status(shm / "first-fork1")
+    rows = [row for s in _sources(shm / "first-fork1")[1] for row in s.attempts]
+    assert status.board.total.usd == pytest.approx(
+        (sum(r.usd[0] for r in rows), sum(r.usd[1] for r in rows))
+    )
+    assert (
+        status.board.total.all_taken.requests
+        == sum(r.requests for r in rows)
+        > status.account.requests
+    )
+    assert boards[-1].total.usd == pytest.approx(status.board.total.usd)
+
+
+def test_a_start_of_a_fork_that_was_repaired_is_the_forks_own(shm):
+    names = {"names": "lab.world:high", "arm": "capex"}
+    collect(shm / "first", **names, starts="0:3")
+    collect(shm / "first", **names, starts="0:3", tau=0.9, fork=True)
+    fork = shm / "first-fork1"
+    record = fork / "chains/lab.world--high--capex/episodes/0001/record.json"
+    record.unlink()
+    record.write_text("{}")
+    assert len(repair(fork)) == 1
+    collect(fork, **names, starts="0:3", tau=0.9)
+    collect(fork, **names, starts="0:3", tau=0.8, fork=True)
+    for place, own in ((fork, 0.9), (shm / "first-fork1-fork1", 0.9)):
+        _, sources = _sources(place)
+        assert {s.tau: [e.start for e in s.episodes] for s in sources if s.episodes} == {
+            own: [1],
+            0.5: [0, 2],
+        }
+    assert [bool(r.skipped) for r in replay(fork)] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "first",
+        [1],
+        {"run": "first"},
+        {"run": 3, "episodes": 5, "changed": 7, "invalid": []},
+        {
+            "episodes": {"lab.world--high--capex": 5},
+            "changed": "tau",
+            "invalid": {"lab.world--high--capex": 1},
+        },
+        {
+            "episodes": {"lab.world--high--capex": ["0", None]},
+            "changed": [5, {}],
+            "forked_from": "x",
+        },
+        {
+            "episodes": {"lab.world--high--capex": [0]},
+            "changed": [{"name": "arms.capex.tau.deeper"}, {"name": 3, "before": {}}],
+        },
+    ],
+)
+def test_a_garbled_word_on_a_forks_origin_ends_no_command(shm, told):
+    collect(shm / "run", "lab.world:high", arm="capex", starts="0:2")
+    manifest = read_json(shm / "run" / "manifest.json")
+    write_json(shm / "run" / "manifest.json", {**manifest, "forked_from": told})
+    assert read_status(shm / "run").as_json()["total"]["episodes"] == 2
+    assert all(isinstance(sentence, str) for sentence in read_status(shm / "run").sentences)
+    _, sources = _sources(shm / "run")
+    assert sum(len(s.episodes) for s in sources) == 2
+    assert not any(r.difference or r.damaged for r in replay(shm / "run"))
+    assert repair(shm / "run") == []
 
 
 def test_an_unpriced_run_has_nothing_open(shm):

@@ -56,7 +56,7 @@ def test_invalid_attempts_are_kept_apart_and_counted(tmp_path):
     chain = open_run(tmp_path / "run", {}).chain("kitchen", "CloseFridge", "expert")
     names = [chain.begin(3).commit_invalid({"error": "x"}, {}, STEPS).name for _ in range(2)]
     assert names == ["0003-1", "0003-2"]
-    assert chain.invalid_count(3) == 2
+    assert len(chain.invalid(3)) == 2
     assert chain.finished() == []
 
 

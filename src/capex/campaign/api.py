@@ -39,7 +39,7 @@ from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError
 from capex.models import ChatSettings, Model, ModelError
 from capex.models.prices import Price, load_prices, parse_price
-from capex.run import LoadedRun, load_run
+from capex.run import LoadedRun, load_run, origins
 from capex.run.spend import Spend
 from capex.run.store import PROMPT, SPEND, Run, find_run, write_bytes
 from capex.worlds import Spec
@@ -155,7 +155,7 @@ def collect(
     asked = settings.model if model is None or isinstance(model, str) else ready.model
     setup = Setup(work, asked, run.path / SPEND, settings.chat)
     with contextlib.ExitStack() as stack:
-        board = Board(spend=spend)
+        board = Board(spend=spend, lineage=origins(run.manifest))
         chains = _chains(
             settings, ready.specs, run, board, stack, pauses or Pauses(), retry_invalid
         )

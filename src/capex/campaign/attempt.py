@@ -37,6 +37,7 @@ from capex.models.exchanges import ExchangeLog
 from capex.models.pictures import ImageFormat
 from capex.models.prices import Price
 from capex.models.redact import scrub
+from capex.run import readable
 from capex.run.store import Chain
 from capex.worlds import Env, Start
 
@@ -169,7 +170,7 @@ def run_attempt(
     )
     progress = _Progress(ledger, tell)
     turn = Turn(core or Core(), progress.phase)
-    if (paid := chain.unfinished(place.start)).is_file():
+    if (paid := chain.unfinished(place.start)).is_file() and readable(paid):
         model = Continued(model, paid, turn.replay)
     with turn:
         writer = chain.begin(place.start)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from capex.campaign import events as ev
-from capex.run import LoadedChain
-from capex.run.accounts import Taken, by_start, of_account
+from capex.run import LoadedChain, Origin
+from capex.run.accounts import Taken, before_fork, by_start, of_account
 from capex.run.spend import Account, Slot, Spend
 from capex.run.stats import wilson
 
@@ -99,14 +99,20 @@ class Line:
 class Board:
     """The lines of a campaign. Feed it events; it is cheap to ask at any moment."""
 
-    def __init__(self, chains: Iterable[LoadedChain] = (), spend: Spend | None = None):
-        """`spend`: the campaign's spend.jsonl, which knows what attempts cost that left
-        no record.
+    def __init__(
+        self,
+        chains: Iterable[LoadedChain] = (),
+        spend: Spend | None = None,
+        lineage: Sequence[Origin] = (),
+    ):
+        """`spend`: the campaign's spend.jsonl, which knows what attempts cost that left no record.
+        `lineage`: what it was forked from.
         """
         self.lines: dict[str, Line] = {}
         self.began = time.monotonic()
         self.given_hours_left: float | None = None  # what a driver elsewhere says
-        self._spend = spend
+        self._spend, self._lineage = spend, lineage
+        self._inherited: dict[Slot, Taken] = {}  # what the attempts took that a fork began with
         self._fresh_episodes, self._fresh_seconds = (
             0,
             0.0,
@@ -128,7 +134,10 @@ class Board:
         for episode in chain.episodes:
             line.add(episode.index, episode.record.success, episode.record.steps)
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
-        line.taken = by_start(chain, self._slots() if slots is None else slots)
+        line.taken = by_start(chain, self._slots() if slots is None else slots, self._lineage)
+        self._inherited |= {
+            (chain.name, start): taken for start, taken in before_fork(chain, self._lineage).items()
+        }
 
     def _slots(self) -> Mapping[Slot, Account]:
         return {} if self._spend is None else self._spend.slots()
@@ -143,7 +152,10 @@ class Board:
         before = line.taken.get(start, Taken())
         account = self._slots().get((line.chain, start))
         if account is not None:
-            line.taken[start] = of_account(account, before.seconds + seconds)
+            inherited = self._inherited.get((line.chain, start), Taken())
+            line.taken[start] = of_account(account, before.seconds + seconds) + replace(
+                inherited, seconds=0.0
+            )
         elif ended is not None:
             usd = None if ended.cost_usd is None else (Decimal(str(ended.cost_usd)),) * 2
             line.taken[start] = before + Taken(ended.requests, ended.requests, usd, None, seconds)

@@ -17,7 +17,8 @@ from capex.campaign.settings import LEFT_OPEN, Settings
 from capex.errors import CapexError
 from capex.models import ChatSettings
 from capex.models.prices import Price, parse_price
-from capex.run.store import TEMPORARY, Run, create_run, find_run, fingerprint, write_json
+from capex.run import origins
+from capex.run.store import EPISODES, TEMPORARY, Run, create_run, find_run, fingerprint, write_json
 
 OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
 
@@ -166,7 +167,7 @@ def _fork(
     number = 1
     while (place := run.path.with_name(f"{run.path.name}-fork{number}")).exists():
         branch = find_run(place)
-        if branch.manifest.get("forked_from", {}).get("run") == run.path.name and not changes(
+        if [o.run for o in origins(branch.manifest)[:1]] == [run.path.name] and not changes(
             branch.manifest, wanted, price
         ):
             return branch
@@ -216,6 +217,24 @@ def _fork(
         shutil.rmtree(scratch, ignore_errors=True)
         raise
     return Run(place)
+
+
+def disown(run: Run, attempt: Path) -> None:
+    """Strike an attempt from what a fork began with: whatever is run in its place is the fork's
+    own.
+    """
+    manifest = run.manifest
+    origin, struck = manifest.get("forked_from"), False
+    entry = int(attempt.name) if attempt.parent.name == EPISODES else attempt.name
+    while isinstance(origin, dict):
+        held = origin.get(attempt.parent.name)
+        listed = held.get(attempt.parent.parent.name) if isinstance(held, dict) else None
+        if isinstance(listed, list) and entry in listed:
+            listed.remove(entry)
+            struck = True
+        origin = origin.get("forked_from")
+    if struck:
+        write_json(run.path / "manifest.json", manifest)
 
 
 def _link(source: str, target: str) -> str:

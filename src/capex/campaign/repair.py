@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from capex.campaign.manifest import disown
 from capex.campaign.names import starts_text
 from capex.campaign.settings import resolve
 from capex.errors import CapexError, DamagedFile
-from capex.models.cassette import read_requests
-from capex.run import Damaged, load_chain
+from capex.run import Damaged, load_chain, readable
 from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run, read_steps
 
 
@@ -56,15 +56,13 @@ def repair(path: Path, *, dry_run: bool = False) -> list[MovedAside]:
                 ) from None
         found = [(chain, damage) for chain in chains for damage in find_damage(chain)]
         return [
-            MovedAside(d.path, None if dry_run else _move_aside(chain, d), d.reason)
+            MovedAside(d.path, None if dry_run else _move_aside(run, chain, d), d.reason)
             for chain, d in found
         ]
 
 
 def find_damage(chain: Chain) -> list[Damaged]:
-    """Everything of a chain that cannot be read, arrays and the exchanges of cut-off attempts
-    included.
-    """
+    """Everything of a chain that cannot be read, arrays included."""
     loaded = load_chain(chain)
     found = list(loaded.damaged)
     for episode in loaded.episodes:
@@ -72,30 +70,16 @@ def find_damage(chain: Chain) -> list[Damaged]:
             read_steps(episode.path)
         except DamagedFile as damage:
             found.append(Damaged(episode.path, f"{damage.path.name} is damaged: {damage.reason}"))
-    logs = sorted((chain.path / "unfinished").glob("*.jsonl"))
-    found += [
-        Damaged(log, "the exchanges of a cut-off attempt cannot be read")
-        for log in logs
-        if not _readable(log)
-    ]
     return sorted(found, key=lambda d: d.path)
 
 
-def _move_aside(chain: Chain, damage: Damaged) -> Path:
+def _move_aside(run: Run, chain: Chain, damage: Damaged) -> Path:
+    disown(run, damage.path)
     place = chain.move_aside(damage.path)
-    if damage.start is not None and _readable(log := place / EXCHANGES):
+    if damage.start is not None and readable(log := place / EXCHANGES):
         times = place / EXCHANGE_TIMES
         chain.leave(damage.start, log.read_bytes(), times.read_bytes() if times.is_file() else None)
     return place
-
-
-def _readable(log: Path) -> bool:
-    try:
-        for recorded in read_requests(log, torn_end=True):
-            recorded.attempts()
-    except (CapexError, OSError, KeyError, TypeError, ValueError, AttributeError):
-        return False
-    return True
 
 
 def left_out_sentence(run: Run, damaged: Sequence[Damaged]) -> str:

@@ -40,7 +40,7 @@ from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
 from capex.models.prices import parse_price
 from capex.models.retry import as_reply, give_up
-from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run
+from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
 from capex.run.store import PROMPT, Chain, fingerprint, read_json, read_steps
 from capex.worlds import Env
 
@@ -182,7 +182,11 @@ def _replay_chain(
     run: LoadedRun, chain: LoadedChain, arm: ArmSettings, blind: bool
 ) -> Iterator[Replayed]:
     work, round_size = _work(run), run.manifest["settings"]["round_size"]
-    before = run.manifest.get("forked_from", {}).get("episodes", {}).get(chain.name, ())
+    before = {
+        start
+        for origin in origins(run.manifest)[:1]
+        for start in origin.episodes.get(chain.name, ())
+    }
     memory, learned = Memory(), iter(chain.episodes)
     following = next(learned, None)
     env: Env | None = None

@@ -16,7 +16,7 @@ from capex.campaign.board import Board, Line
 from capex.campaign.ceiling import bytes_text
 from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
 from capex.errors import CapexError
-from capex.run import LoadedRun, load_run
+from capex.run import LoadedRun, load_run, origins
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND, Run, read_json
 
@@ -66,12 +66,10 @@ class Status:
                 f"{aside} damaged {'attempt was' if aside == 1 else 'attempts were'} moved aside;"
                 " the cost stays in the dollars spent"
             )
-        if origin := self.run.manifest.get("forked_from"):
-            count = sum(len(v) for v in origin["episodes"].values())
-            names = ", ".join(c["name"] for c in origin["changed"])
-            found.append(
-                f"branched from {origin['run']} with its {count} episodes; {names} changed"
-            )
+        for origin in origins(self.run.manifest)[:1]:
+            count = sum(len(starts) for starts in origin.episodes.values())
+            names = ", ".join(origin.changed) or "nothing that is known"
+            found.append(f"branched from {origin.run} with its {count} episodes; {names} changed")
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -102,7 +100,7 @@ def read_status(path: Path) -> Status:
     """Read everything there is; nothing is changed."""
     run = load_run(path)
     spend = Spend(run.path / SPEND)
-    board = Board(run.chains, spend)
+    board = Board(run.chains, spend, origins(run.manifest))
     live = _live(run.path)
     if live is not None:
         from_live(board, live)

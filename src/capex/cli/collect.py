@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -211,7 +212,8 @@ class Replay:
         """Replay episode by episode."""
         from capex.campaign.replay import replay
 
-        count = skipped = damaged = 0
+        count = damaged = 0
+        skipped: Counter[str] = Counter()
         for result in replay(self.path, recorded_images=self.recorded_images):
             if result.difference:
                 errors.print(
@@ -230,13 +232,13 @@ class Replay:
                     soft_wrap=True,
                 )
             elif result.skipped:
-                skipped += 1
+                skipped[result.skipped] += 1
             else:
                 count += 1
                 console.print(
                     f"{result.path}: the same", markup=False, highlight=False, soft_wrap=True
                 )
-        also = f", {skipped} without exchanges skipped (the expert's)" if skipped else ""
+        also = "".join(f", {number} skipped ({why})" for why, number in skipped.items())
         also += f", {damaged} left out because of damage (see capex repair)" if damaged else ""
         console.print(f"{count} episodes replayed, all the same{also}", highlight=False)
         return 1 if damaged else 0

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional, arg
 
 from capex import worlds
-from capex.cli.console import console
+from capex.cli.console import console, errors
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Prompt:
             env.spec, preset(self.arm), template=self.prompt, json_form=self.json_form
         )
         sys.stdout.write(text)
-        Console(stderr=True).print(
+        errors.print(
             f"{len(text)} characters before the first episode; at most {SIZE_MAX} with memory",
             highlight=False,
         )

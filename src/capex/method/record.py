@@ -216,8 +216,10 @@ def require_ledger(ledger: Any) -> None:
         if name == "tokens":
             for kind, count in (value or {}).items():
                 require_count(f"{kind} tokens", count)
-        elif value is not None:
-            require_number(name, value)
+        elif name.endswith("_usd"):
+            require_amount(name, value)
+        elif name in ("requests", "attempts"):
+            require_count(name, value)
 
 
 def require_count(name: str, value: Any) -> None:

@@ -393,11 +393,16 @@ def _time(request: httpx2.Request) -> None:
         request.extensions |= {"trace": deadline.trace, "deadline": deadline}
 
 
+def _deadline(request: httpx2.Request) -> _Deadline | None:
+    found: _Deadline | None = request.extensions.get("deadline")
+    return found
+
+
 def _end_of(request: httpx2.Request, cause: BaseException | None) -> BaseException | None:
     """What ended an attempt: a socket that was shut down at the deadline looks like a broken
     connection.
     """
-    deadline: _Deadline | None = request.extensions.get("deadline")
+    deadline = _deadline(request)
     if deadline is None:
         return cause
     deadline.cancel()
@@ -439,10 +444,13 @@ class _Bounded(httpx2.SyncByteStream):
             if size > BODY_BYTES:
                 raise TooLarge("body too large", request=self._request)
             yield chunk
+        if (deadline := _deadline(self._request)) is not None and deadline.passed:
+            # A body of unknown length ends with its connection: what was shut down looks whole.
+            raise httpx2.ReadTimeout("the body came too slowly", request=self._request)
 
     def close(self) -> None:
         """Close the stream underneath; the attempt has ended."""
-        if (deadline := self._request.extensions.get("deadline")) is not None:
+        if (deadline := _deadline(self._request)) is not None:
             deadline.cancel()
         self._close()
 

@@ -150,9 +150,11 @@ def _per_decision(episode: Episode, price: Price | None) -> list[float] | None:
                 line: dict[str, Any] = json.loads(text)
                 decision = int(np.searchsorted(ends, replies, side="right"))
                 amount = _amount(line, price)
-                if decision >= len(amounts) or amount is None:
+                if amount is None or (amount and decision >= len(amounts)):
                     return None
-                amounts[decision] += amount
+                # what cost nothing may follow the last reply: a request that outgrew the context
+                if amount:
+                    amounts[decision] += amount
                 replies += line["status"] in ("ok", "incomplete")
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -8,7 +8,7 @@ be read is left out and said so.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,16 @@ from capex.errors import CapexError
 from capex.method.record import Turn
 from capex.models import Usage
 from capex.pose import Array
-from capex.run import Damaged, InvalidAttempt, LoadedChain, LoadedEpisode, load_chain
+from capex.run import (
+    Damaged,
+    InvalidAttempt,
+    LoadedChain,
+    LoadedEpisode,
+    Origin,
+    load_chain,
+    origins,
+    parts,
+)
 from capex.run.accounts import Taken, invalid_attempts, of_episode, unrecorded
 from capex.run.spend import Account, Slot, Spend
 from capex.run.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
@@ -109,6 +118,7 @@ class Invalid:
     usd: Dollars | None
     tokens: Usage | None
     seconds: float
+    unix_time: float | None
 
 
 @dataclass(frozen=True)
@@ -120,9 +130,8 @@ class RunInfo:
     given: Path  # as the user wrote it
     settings: Mapping[str, Any] | None
     manifest: Mapping[str, Any]
-    inherited: Mapping[str, Any] | None = (
-        # for episodes that a fork began with: what its manifest says of the run that made them
-        None
+    inherited: Origin | None = (
+        None  # for episodes that a fork began with: the run that made them, as its manifest tells
     )
 
     def arm(self, name: str) -> Mapping[str, Any]:
@@ -201,12 +210,10 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
         loaded = load_chain(chain)
         first = len(data.episodes)
         damaged = list(loaded.damaged)
-        rest, owner, books = loaded, number, slots
-        for ancestor in lineage:
-            inherited, own = _split(rest, ancestor.origin)
-            damaged += _add(own, owner, books, data)
-            rest, owner, books = inherited, _number(ancestor, info, data), {}
-        damaged += _add(rest, owner, books, data)
+        own, *inherited = parts(loaded, [ancestor.origin for ancestor in lineage])
+        damaged += _add(own, number, slots, data)
+        for part, ancestor in zip(inherited, lineage, strict=True):
+            damaged += _add(part, _number(ancestor, info, data), {}, data)
         for damage in damaged:
             place = damage.path.relative_to(run.path)
             data.problems.append(
@@ -253,11 +260,10 @@ def _add(chain: LoadedChain, run: int, slots: Mapping[Slot, Account], data: Data
             damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
     info = data.runs[run]
     data.invalid += [
-        _invalid(a.index, a.error, a.record, taken, chain, info, run)
-        for a, taken in invalid_attempts(chain)
+        _invalid(a.index, a, taken, chain, info, run) for a, taken in invalid_attempts(chain)
     ]
     data.lost += [
-        _invalid(start, "", {}, taken, chain, info, run)
+        _invalid(start, None, taken, chain, info, run)
         for start, taken in sorted(unrecorded(chain, slots).items())
     ]
     return damaged
@@ -265,49 +271,27 @@ def _add(chain: LoadedChain, run: int, slots: Mapping[Slot, Account], data: Data
 
 @dataclass(frozen=True)
 class _Ancestor:
-    """A run that a fork, or the run it was forked from, began with: what the manifest says of it,
-    and its settings.
-    """
+    """A run that a fork, or the run it was forked from, began with, and its settings."""
 
-    origin: Mapping[str, Any]
+    origin: Origin
     settings: Mapping[str, Any]
 
 
 def _lineage(info: RunInfo) -> list[_Ancestor]:
     """The runs that a run descends from by forks, the nearest first."""
     found: list[_Ancestor] = []
-    origin, settings = info.manifest.get("forked_from"), info.settings or {}
-    while isinstance(origin, Mapping) and isinstance(origin.get("episodes"), Mapping):
-        settings = _with_changes_undone(settings, origin.get("changed") or ())
+    settings = info.settings or {}
+    for origin in origins(info.manifest):
+        settings = _with_changes_undone(settings, origin.changed)
         found.append(_Ancestor(origin, settings))
-        origin = origin.get("forked_from")
     return found
-
-
-def _split(chain: LoadedChain, origin: Mapping[str, Any]) -> tuple[LoadedChain, LoadedChain]:
-    """A fork's chain in two: the attempts that it began with, and its own."""
-    starts = set(origin["episodes"].get(chain.name, ()))
-    names = (origin.get("invalid") or {}).get(chain.name)
-
-    def copied(attempt: InvalidAttempt) -> bool:
-        return attempt.path.name in names if names is not None else attempt.index in starts
-
-    def part(inherited: bool) -> LoadedChain:
-        episodes = tuple(e for e in chain.episodes if (e.index in starts) == inherited)
-        return replace(
-            chain,
-            episodes=episodes,
-            invalid=tuple(a for a in chain.invalid if copied(a) == inherited),
-        )
-
-    return part(True), part(False)
 
 
 def _number(ancestor: _Ancestor, fork: RunInfo, data: Data) -> int:
     """The number of the run under which episodes from before a fork are listed: they keep the
     settings they were made with.
     """
-    name = f"{ancestor.origin.get('run', 'another run')}, by way of {fork.name}"
+    name = f"{ancestor.origin.run}, by way of {fork.name}"
     for number, run in enumerate(data.runs):
         if run.inherited is ancestor.origin:
             return number
@@ -317,62 +301,58 @@ def _number(ancestor: _Ancestor, fork: RunInfo, data: Data) -> int:
     return len(data.runs) - 1
 
 
-def _with_changes_undone(
-    settings: Mapping[str, Any], changed: Iterable[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _with_changes_undone(settings: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as they were before a fork; a changed one is named by its path, as in
     arms.capex.tau.
     """
     before: dict[str, Any] = json.loads(json.dumps(settings))
-    for change in changed:
-        *path, last = str(change.get("name", "")).split(".")
+    for name, value in changed.items():
+        *path, last = name.split(".")
         inner = before
         for key in path:
             inner = inner.setdefault(key, {}) if isinstance(inner, dict) else {}
         if isinstance(inner, dict):
-            inner[last] = change.get("before")
+            inner[last] = value
     return before
 
 
 def _leave_out_copies(data: Data) -> None:
-    """Count an episode that a fork began with once, where the run that made it is there too; and
+    """Count an attempt that a fork began with once, where the run that made it is there too; and
     say where forks' episodes come from.
     """
-    made = {_mark(e) for e in data.episodes if not data.runs[e.run].inherited}
+    everything: list[Episode | Invalid] = [*data.episodes, *data.invalid]
+    made = {_mark(row) for row in everything if data.runs[row.run].inherited is None}
     for number, run in enumerate(data.runs):
-        held = [e for e in data.episodes if e.run == number] if run.inherited else []
-        if not held or run.inherited is None:
+        if run.inherited is None:
             continue
-        copies = {id(e) for e in held if _mark(e) in made}
+        rows = [row for row in everything if row.run == number]
+        copies = {id(row) for row in rows if _mark(row) in made}
         data.episodes = [e for e in data.episodes if id(e) not in copies]
-        if len(copies) == len(held):
-            data.invalid = [a for a in data.invalid if a.run != number]
-        made |= {_mark(e) for e in held}
-        count = f"{len(held)} {'episode' if len(held) == 1 else 'episodes'}"
-        changed = ", ".join(str(c.get("name")) for c in run.inherited.get("changed") or ())
-        fork = next(r.name for r in data.runs if r.path == run.path and r.inherited is None)
-        parent = run.inherited.get("run")
-        where = (
-            f"counted with {parent}"
-            if len(copies) == len(held)
-            else "shown apart, under the settings they were made with"
-        )
-        data.origins.append(
-            f"Run {fork} was forked from {parent} with {count} made before {changed} changed; they"
-            f" are {where}."
-        )
+        data.invalid = [a for a in data.invalid if id(a) not in copies]
+        made |= {_mark(row) for row in rows}
+        if held := [row for row in rows if isinstance(row, Episode)]:
+            fork = next(r.name for r in data.runs if r.path == run.path and r.inherited is None)
+            data.origins.append(
+                _origin_sentence(fork, run.inherited, len(held), sum(id(e) in copies for e in held))
+            )
 
 
-def _mark(episode: Episode) -> tuple[Any, ...]:
-    """What only copies of an episode share."""
-    return (
-        episode.chain,
-        episode.start,
-        episode.seed,
-        episode.unix_time,
-        episode.steps,
-        episode.requests,
-    )
+def _origin_sentence(fork: str, origin: Origin, held: int, copies: int) -> str:
+    count = f"{held} {'episode' if held == 1 else 'episodes'}"
+    changed = f" made before {', '.join(origin.changed)} changed" if origin.changed else ""
+    apart = "shown apart, under the settings they were made with"
+    if copies in (0, held):
+        where = f"they are {f'counted with {origin.run}' if copies else apart}"
+    else:
+        where = f"{copies} of them are counted with {origin.run}, the others are {apart}"
+    return f"Run {fork} was forked from {origin.run} with {count}{changed}; {where}."
+
+
+def _mark(row: Episode | Invalid) -> tuple[Any, ...]:
+    """What only copies of an attempt share."""
+    if isinstance(row, Invalid):
+        return row.chain, row.start, row.unix_time, row.error
+    return row.chain, row.start, row.seed, row.unix_time, row.steps, row.requests
 
 
 def _unfinished(
@@ -465,35 +445,34 @@ def _waypoints(planned: Sequence[Turn]) -> Waypoints:
 
 def _invalid(
     start: int,
-    error: str,
-    raw: Mapping[str, Any],
+    attempt: InvalidAttempt | None,
     taken: Taken,
     chain: LoadedChain,
     info: RunInfo,
     run: int,
 ) -> Invalid:
+    raw = {} if attempt is None else attempt.record
+    models = [
+        *(e.record.model for e in chain.episodes),
+        *(a.record.get("model") for a in chain.invalid),
+        (info.settings or {}).get("model"),
+    ]
     return Invalid(
         run=run,
         chain=chain.name,
         world=chain.world,
         task=chain.task,
         arm=chain.arm,
-        model=str(
-            raw.get("model")
-            or (
-                chain.episodes[0].record.model
-                if chain.episodes
-                else (info.settings or {}).get("model", "")
-            )
-        ),
+        model=str(raw.get("model") or next(filter(None, models), "")),
         stand_in=bool(raw.get("stand_in", info.manifest.get("stand_in"))),
         start=start,
-        error=error,
+        error="" if attempt is None else attempt.error,
         requests=taken.requests,
         wire_attempts=taken.attempts,
         usd=_dollars(taken),
         tokens=taken.tokens,
         seconds=taken.seconds,
+        unix_time=None if attempt is None else attempt.timing.get("unix_time"),
     )
 
 

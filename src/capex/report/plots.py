@@ -498,7 +498,9 @@ def tokens_figure(found: Sequence[Bill]) -> Figure:
             assert item.tokens is not None
             parts = {k: getattr(item.tokens, k) for k in KINDS}
             parts["output"] -= parts["reasoning"]
-            attempts = sum(r.requests > 0 for r in item.source.recorded) or 1
+            attempts = (
+                sum(r.requests > 0 and r.tokens is not None for r in item.source.recorded) or 1
+            )
             left = 0.0
             for kind, own in zip(KINDS, KIND_COLOURS, strict=True):
                 size = parts[kind] / attempts / 1000
@@ -523,7 +525,10 @@ def tokens_figure(found: Sequence[Bill]) -> Figure:
 
     names = ("fresh input", "cached input", "cache write", "output", "reasoning (part of output)")
     keys = tuple(Key(n, c) for n, c in zip(names, KIND_COLOURS, strict=True))
-    caption = "Where the tokens went: mean per attempt, invalidated ones included."
+    caption = (
+        "Where the tokens went: mean per attempt that got an answer, invalidated ones included; a"
+        " continued one counts once."
+    )
     panel = Panel("Tokens per attempt", draw, height_in=0.5 * len(found) + 0.6)
     return Figure("tokens", caption, (panel,), sources, keys, columns=1)
 

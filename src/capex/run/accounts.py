@@ -9,13 +9,13 @@ retries of an outage) is `unrecorded`. With it, the sums over a chain equal spen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any
 
 from capex.models import NO_TOKENS, Usage
-from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode
+from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin, parts
 from capex.run.spend import Account, Slot
 
 ZERO = Decimal(0)
@@ -117,21 +117,33 @@ def unrecorded(chain: LoadedChain, slots: Mapping[Slot, Account]) -> dict[int, T
     return found
 
 
-def by_start(chain: LoadedChain, slots: Mapping[Slot, Account]) -> dict[int, Taken]:
-    """By start, everything that its attempts took."""
-    found = _recorded(chain)
-    for start, rest in unrecorded(chain, slots).items():
-        found[start] = found[start] + rest if start in found else rest
-    return found
+def by_start(
+    chain: LoadedChain, slots: Mapping[Slot, Account], lineage: Sequence[Origin] = ()
+) -> dict[int, Taken]:
+    """By start, everything that its attempts took, those from before a fork included."""
+    own = parts(chain, lineage)[0]
+    return _joined(_recorded(own), unrecorded(own, slots), before_fork(chain, lineage))
+
+
+def before_fork(chain: LoadedChain, lineage: Sequence[Origin]) -> dict[int, Taken]:
+    """By start, what the attempts took that a fork began with: spend.jsonl of the fork knows
+    nothing of them.
+    """
+    return _joined(*(_recorded(part) for part in parts(chain, lineage)[1:]))
 
 
 def _recorded(chain: LoadedChain) -> dict[int, Taken]:
+    return _joined(
+        *({e.index: of_episode(e)} for e in chain.episodes),
+        *({a.index: taken} for a, taken in invalid_attempts(chain)),
+    )
+
+
+def _joined(*tables: Mapping[int, Taken]) -> dict[int, Taken]:
     found: dict[int, Taken] = {}
-    rows = [(e.index, of_episode(e)) for e in chain.episodes] + [
-        (a.index, taken) for a, taken in invalid_attempts(chain)
-    ]
-    for start, taken in rows:
-        found[start] = found[start] + taken if start in found else taken
+    for table in tables:
+        for start, taken in table.items():
+            found[start] = found[start] + taken if start in found else taken
     return found
 
 
@@ -144,16 +156,15 @@ def _taken(ledger: Mapping[str, Any], seconds: float) -> Taken:
     usd = None
     if low is not None:
         exact = Decimal(str(low))
-        usd = exact, exact + Decimal(str(ledger.get("held_usd", 0)))
+        usd = exact, exact + Decimal(str(ledger.get("held_usd") or 0))
     tokens = ledger.get("tokens")
-    requests = int(ledger.get("requests", 0))
-    return Taken(
-        requests,
-        int(ledger.get("attempts", requests)),
-        usd,
-        Usage(**tokens) if isinstance(tokens, Mapping) else None,
-        seconds,
+    usage = (
+        Usage(**{f.name: tokens.get(f.name, 0) for f in fields(Usage)})
+        if isinstance(tokens, Mapping)
+        else None
     )
+    requests = int(ledger.get("requests", 0))
+    return Taken(requests, int(ledger.get("attempts", requests)), usd, usage, seconds)
 
 
 def _difference(books: Taken, records: Taken) -> Taken:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,11 @@ from capex.method.record import (
     require_ledger,
     require_number,
 )
+from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
 from capex.run.store import EPISODES, Chain, check_steps, find_run, read_json, read_steps
 
-TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "unix_time")
+TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,78 @@ def _without_collecting() -> Iterator[None]:
             gc.enable()
 
 
+@dataclass(frozen=True)
+class Origin:
+    """A run that a fork began with, as the fork's manifest tells of it; what is garbled there
+    counts as not told.
+    """
+
+    run: str
+    changed: Mapping[str, Any]  # a setting by its path, as in arms.capex.tau -> what it was
+    episodes: Mapping[str, frozenset[Any]]  # chain -> the starts of its episodes then
+    invalid: (
+        Mapping[str, frozenset[Any]] | None
+    )  # chain -> the folders of its invalidated attempts; None: older forks do not tell
+
+
+def origins(manifest: Mapping[str, Any]) -> list[Origin]:
+    """The runs that a run descends from by forks, the nearest first."""
+    found = []
+    told = manifest.get("forked_from")
+    while isinstance(told, Mapping):
+        changed = told.get("changed")
+        settings = (
+            [c for c in changed if isinstance(c, Mapping) and "name" in c]
+            if isinstance(changed, list)
+            else []
+        )
+        found.append(
+            Origin(
+                run=str(told.get("run", "another run")),
+                changed={str(c["name"]): c.get("before") for c in settings},
+                episodes=_listed(told.get("episodes"), int),
+                invalid=_listed(told["invalid"], str) if "invalid" in told else None,
+            )
+        )
+        told = told.get("forked_from")
+    return found
+
+
+def _listed(told: Any, kind: type) -> dict[str, frozenset[Any]]:
+    lists = told.items() if isinstance(told, Mapping) else ()
+    return {
+        chain: frozenset(x for x in held if type(x) is kind)
+        for chain, held in lists
+        if isinstance(held, list)
+    }
+
+
+def parts(chain: LoadedChain, lineage: Sequence[Origin]) -> list[LoadedChain]:
+    """A chain by who made its attempts: the run itself first, then those that it descends from, in
+    the order of the lineage.
+    """
+    found = []
+    for origin in lineage:
+        starts = origin.episodes.get(chain.name, frozenset())
+        names = None if origin.invalid is None else origin.invalid.get(chain.name, frozenset())
+        copied = {
+            a.path
+            for a in chain.invalid
+            if (a.index in starts if names is None else a.path.name in names)
+        }
+        own, inherited = (
+            replace(
+                chain,
+                episodes=tuple(e for e in chain.episodes if (e.index in starts) is old),
+                invalid=tuple(a for a in chain.invalid if (a.path in copied) is old),
+            )
+            for old in (False, True)
+        )
+        found.append(own)
+        chain = inherited
+    return [*found, chain]
+
+
 @_without_collecting()
 def load_chain(chain: Chain) -> LoadedChain:
     """One chain of a run."""
@@ -192,6 +265,15 @@ def load_chain(chain: Chain) -> LoadedChain:
             invalid.append(read_invalid(folder))
         except DamagedFile as damage:
             damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
+    for log in chain.unfinished_logs():
+        if not readable(log) and log.is_file():  # its attempt may be whole by now
+            damaged.append(
+                Damaged(
+                    log,
+                    "the exchanges of a cut-off attempt cannot be read; its start is paid for"
+                    " again",
+                )
+            )
     episodes.sort(key=lambda e: (e.position, e.index))
     world, task, arm = (*name.split("--", 2), "", "")[:3]
     return LoadedChain(
@@ -232,6 +314,19 @@ def read_invalid(folder: Path) -> InvalidAttempt:
             raw,
             _read_timing(folder),
         )
+
+
+def readable(log: Path) -> bool:
+    """Whether the exchanges of an attempt can be read; a last line that a kill tore is none of
+    them.
+    """
+    try:
+        with _damage(log):
+            for recorded in read_requests(log, torn_end=True):
+                recorded.attempts()
+    except DamagedFile:
+        return False
+    return True
 
 
 def _read_timing(folder: Path) -> dict[str, Any]:

@@ -125,10 +125,6 @@ class Chain:
             p for p in sorted(numbers, key=lambda p: numbers[p]) if index in (None, numbers[p][0])
         ]
 
-    def invalid_count(self, index: int) -> int:
-        """How many attempts at a start an error has invalidated."""
-        return len(self.invalid(index))
-
     def moved_aside(self) -> list[Path]:
         """The damaged attempts that `capex repair` took out of the chain."""
         folder = self.path / "damaged"
@@ -182,11 +178,17 @@ class Chain:
         """
         return self.path / "unfinished" / f"{index:04d}.jsonl"
 
+    def unfinished_logs(self) -> list[Path]:
+        """The exchanges of every cut-off attempt."""
+        return sorted((self.path / "unfinished").glob("*.jsonl"))
+
     def leave(self, index: int, exchanges: bytes, times: bytes | None) -> None:
         """Leave exchanges for the next attempt at a start."""
         place = self.unfinished(index)
         place.parent.mkdir(exist_ok=True)
-        if times is not None:
+        if times is None:  # those of other exchanges would be taken for theirs
+            place.with_suffix(".times").unlink(missing_ok=True)
+        else:
             write_bytes(place.with_suffix(".times"), times)
         write_bytes(place, exchanges)
 
