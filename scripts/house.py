@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -25,17 +26,18 @@ def modules() -> dict[str, ast.Module]:
 def show_map() -> None:
     """Rooms, and in each the modules with the first line of their docstrings."""
     room = None
-    for path, tree in modules().items():
+    for path, tree in sorted(modules().items(), key=lambda item: item[0].rpartition("/")[::2]):
         here = path.rpartition("/")[0]
         if here != room:
             room = here
             print(f"\n{here or 'capex'}/")
-        first = (ast.get_docstring(tree) or "").partition("\n")[0]
-        print(f"  {path.rpartition('/')[2]:22s} {first}")
+        paragraph = (ast.get_docstring(tree) or "").partition("\n\n")[0]
+        sentence = re.split(r"(?<=[.:]) ", " ".join(paragraph.split()))[0]
+        print(f"  {path.rpartition('/')[2]:22s} {sentence}")
 
 
 def measure() -> None:
-    """Lines by room, longest modules and functions, names with several meanings, complex functions."""
+    """Lines by room, what is longest, names with several meanings, complex functions."""
     trees = modules()
     sizes = {path: len((SRC / path).read_text(encoding="utf-8").splitlines()) for path in trees}
     rooms: dict[str, int] = defaultdict(int)
