@@ -32,7 +32,7 @@ def show_map() -> None:
             room = here
             print(f"\n{here or 'capex'}/")
         paragraph = (ast.get_docstring(tree) or "").partition("\n\n")[0]
-        sentence = re.split(r"(?<=[.:]) ", " ".join(paragraph.split()))[0]
+        sentence = re.split(r"(?<=[.]) ", " ".join(paragraph.split()))[0]
         print(f"  {path.rpartition('/')[2]:22s} {sentence}")
 
 
