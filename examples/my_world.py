@@ -1,7 +1,5 @@
 """A world of your own: hands above a table that move exactly as they are told, drawn as dots.
-
-`python examples/my_world.py` holds it against the contract. In a package of yours, every command
-takes it by its dotted name (docs/your-own.md); examples/my_model.py runs an episode in it.
+`python examples/my_world.py` holds it against the contract; docs/your-own.md has the rest.
 """
 
 import numpy as np
