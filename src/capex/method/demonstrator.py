@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from capex.errors import BudgetExceeded
-from capex.method.calibrator import Calibrator, features
+from capex.method.calibrator import Calibrator
 from capex.method.commit import committed
 from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome, Tick
+from capex.method.features import features
 from capex.method.memory import Memory
 from capex.method.memory.context import Context, build
 from capex.method.memory.references import carry

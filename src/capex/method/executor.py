@@ -204,14 +204,14 @@ class Executor:
                     continue
                 wanted = np.asarray(target.position_m, dtype=np.float64)
                 leg = wanted - previous[name]
-                length = _norm(leg)
+                length = norm(leg)
                 shortened = length > DISPLACEMENT_MAX_M * (1 + 1e-9)
                 if shortened:
                     wanted = previous[name] + leg * (DISPLACEMENT_MAX_M / length)
                 inside = np.clip(wanted, low, high)
                 rotation[name] = orientation_matrix(target.orientation, rotation[name])
                 row[name] = ClampedTarget(
-                    inside, rotation[name], shortened, _norm(inside - wanted) > 1e-9
+                    inside, rotation[name], shortened, norm(inside - wanted) > 1e-9
                 )
                 previous[name] = inside
             clamped.append(row)
@@ -313,7 +313,7 @@ class Executor:
     def _errors(self, targets: Mapping[str, ClampedTarget]) -> tuple[float, float]:
         """Largest position and rotation error over the targeted arms."""
         tips = {n: self._state.arms[n].T_base_tip for n in targets}
-        position = max(_norm(t.position_m - tips[n].position_m) for n, t in targets.items())
+        position = max(norm(t.position_m - tips[n].position_m) for n, t in targets.items())
         rotation = max(angle_between(t.rotation, tips[n].rotation) for n, t in targets.items())
         return position, rotation
 
@@ -358,9 +358,9 @@ class Executor:
             x, y, yaw = self._base()
             error = np.array([goal_x - x, goal_y - y])
             turn = _wrap(goal_yaw - yaw)
-            if _norm(error) <= BASE_REACHED_M and abs(turn) <= BASE_REACHED_RAD:
+            if norm(error) <= BASE_REACHED_M and abs(turn) <= BASE_REACHED_RAD:
                 break
-            progress.add(_norm(error), abs(turn))
+            progress.add(norm(error), abs(turn))
             if progress.stalled:
                 status, text = "stalled", "base stalled, "
                 break
@@ -511,13 +511,14 @@ def _clamp_notes(targets: Mapping[str, ClampedTarget]) -> list[str]:
     return notes
 
 
-def _norm(v: Array) -> float:
+def norm(v: Array) -> float:
+    """Euclidean length."""
     return math.sqrt(float((v * v).sum()))
 
 
 def _shorten(v: Array, limit: float) -> list[float]:
     """The vector, shortened to at most `limit`."""
-    length = _norm(v)
+    length = norm(v)
     return [float(c) for c in (v if length <= limit else v * (limit / length))]
 
 
