@@ -6,6 +6,7 @@ Metres and radians in the base frame of the moment; Euler orientations in degree
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from capex.method.codec import INLINE, decoder, encoder
 from capex.method.executor import Outcome
 from capex.plan import Waypoint
 from capex.pose import quaternion_xyzw
+from capex.worlds import Env, Start, scene_of
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,27 @@ def require_amount(name: str, value: Any) -> None:
     """ValueError unless a value is a number of dollars of at least 0, or null."""
     if value is not None and not (type(value) in (int, float) and 0 <= value < math.inf):
         raise ValueError(f"{name} is {value!r}; a number of at least 0 or null is right")
+
+
+def record_episode(
+    env: Env, start: Start, images: Mapping[str, bytes], **known: Any
+) -> EpisodeRecord:
+    """The record of an attempt: what the world says of itself, and the fields that are known of the
+    attempt. `images` are all of the start, PNG by camera; the exterior ones are named.
+    """
+    spec = env.spec
+    exterior = {camera.name for camera in spec.cameras if camera.kind == "exterior"}
+    return EpisodeRecord(
+        world=spec.world,
+        task=spec.task,
+        start=start.index,
+        seed=start.seed,
+        instruction=env.instruction,
+        horizon=spec.horizon,
+        scene=scene_of(env),
+        images={n: hashlib.sha256(p).hexdigest() for n, p in images.items() if n in exterior},
+        **known,
+    )
 
 
 def record_waypoints(

@@ -3,7 +3,7 @@
     Reference episode 1 (same kitchen): success in 4 calls, 3 of them acts
     Located points (base cm): L1 [17,-40,54], L2 [47,-41,60]
     Waypoints (target = located point + offset, base cm), each with the executor's report:
-    Call 2: [16,-1,63]=L1+[-1,39,9] forward close reached | [8,-5,63]=L1+[-9,35,9] stalled 1.6 cm from target
+    Call 2: [16,-1,63]=L1+[-1,39,9] forward close reached | [8,-5,63]=L1+[-9,35,9] reached
 
 Targets are as requested, in whole centimetres, and add up exactly as printed. A waypoint belongs to
 the nearest point that had been located by then, however far; where none had been, to the nearest
