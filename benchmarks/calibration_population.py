@@ -30,8 +30,8 @@ from rich.table import Table
 
 from capex.method.calibrator import Calibrator
 from capex.method.commit import committed
-from capex.method.executor import ClampedTarget
 from capex.method.features import FEATURES, features
+from capex.method.motion import ClampedTarget
 from capex.method.presets import TAU
 from capex.plan import ArmTarget, Gripper, Waypoint
 from capex.pose import Array

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from capex.method.executor import norm
 from capex.method.features import FEATURES
+from capex.method.motion import norm
 from capex.pose import Array
 
 PRIOR_MEAN: tuple[float, ...] = (0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from capex.method.executor import ClampedTarget, norm
+from capex.method.motion import ClampedTarget, norm
 from capex.plan import Waypoint
 from capex.pose import Array
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from capex.errors import CapexError, UnknownName, closest_first
 from capex.method import executor as ex
 from capex.method.calibrator import PRIOR_MEAN
+from capex.method.motion import REACHED_M
 from capex.method.presets import ArmSettings
 from capex.method.tools import Interface, interface
 from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
@@ -157,7 +158,7 @@ def settings(
         "history": arm.history,
         "max_model_rounds": arm.rounds,
         "max_displacement_cm": 100 * ex.DISPLACEMENT_MAX_M,
-        "reached_cm": 100 * ex.REACHED_M,
+        "reached_cm": 100 * REACHED_M,
         "max_motion_steps": ex.MOTION_STEPS_MAX,
         "max_gripper_steps": ex.GRIPPER_STEPS_MAX,
         "plan_max": arm.plan_max,
