@@ -302,9 +302,8 @@ class Executor:
                 status, text = "stalled", "base stalled, "
                 break
             velocity = shorten(BASE_GAIN_PER_S * error, base.max_speed_m_s)
-            rate = max(
-                -base.max_yaw_rate_rad_s, min(base.max_yaw_rate_rad_s, BASE_GAIN_PER_S * turn)
-            )
+            most = base.max_yaw_rate_rad_s
+            rate = max(-most, min(most, BASE_GAIN_PER_S * turn))
             c, s = math.cos(yaw), math.sin(yaw)
             self._step(
                 {}, (c * velocity[0] + s * velocity[1], -s * velocity[0] + c * velocity[1], rate)
@@ -350,12 +349,10 @@ class Executor:
             openings: list[dict[str, float]] = []
             for k in range(GRIPPER_STEPS_MAX):
                 openings.append({n: self._state.arms[n].opening_m for n in acting})
-                if k >= GRIPPER_STEPS_MIN and all(
-                    abs(openings[-1][n] - openings[-1 - GRIPPER_SETTLED_STEPS][n])
-                    < GRIPPER_SETTLED_M
-                    for n in acting
-                ):
-                    break
+                if k >= GRIPPER_STEPS_MIN:
+                    before, now = openings[-1 - GRIPPER_SETTLED_STEPS], openings[-1]
+                    if all(abs(now[n] - before[n]) < GRIPPER_SETTLED_M for n in acting):
+                        break
                 self._step({})
             for name, word in acting.items():
                 arm = self._state.arms[name]

@@ -29,6 +29,7 @@ from capex.plan import (
 from capex.pose import Array
 
 DEFECTS_SHOWN = 8
+NOTHING = "act holds no target, no gripper command and no base motion."
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,8 @@ def read_calls(
             read.append(Read(call, read_locate(call.arguments, face)))
         else:
             offered = ", ".join(["locate_pixel", "act"] if face.locate else ["act"])
-            read.append(
-                Read(
-                    call,
-                    Defects((f"There is no tool '{call.name[:60]}'; the tools are: {offered}.",)),
-                )
-            )
+            sentence = f"There is no tool '{call.name[:60]}'; the tools are: {offered}."
+            read.append(Read(call, Defects((sentence,))))
     return tuple(read)
 
 
@@ -127,10 +124,8 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
     fields = {f.name for f in (*face.act_fields, *face.waypoint_fields)}
     fields |= {f.name for f in face.target_fields} if len(face.arms) == 1 else set(face.arms)
     reader.unknown_fields(given, fields, "act")
-    reasoning, notes = (
-        reader.text(given.get("reasoning"), "reasoning"),
-        reader.text(given.get("notes"), "notes")[:NOTES_CHARACTERS],
-    )
+    reasoning = reader.text(given.get("reasoning"), "reasoning")
+    notes = reader.text(given.get("notes"), "notes")[:NOTES_CHARACTERS]
     if reader.flag(given.get("done"), "done"):
         if face.done:
             return Act(None, reasoning, True, notes, tuple(reader.mended))
@@ -157,11 +152,10 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
         waypoints = [Waypoint({n: t for n, t in grippers.items() if t.gripper != "keep"}, base)]
     else:
         waypoints = _read_waypoints(reader, [given, *chunk], face, tips_m)
-    if reader.defects or not waypoints:
-        return Defects(
-            tuple(reader.defects)
-            or ("act holds no target, no gripper command and no base motion.",)
-        )
+    if not waypoints:
+        reader.defects = reader.defects or [NOTHING]
+    if reader.defects:
+        return Defects(tuple(reader.defects))
     return Act(Plan(tuple(waypoints)), reasoning, False, notes, tuple(reader.mended[:NOTES_SHOWN]))
 
 
@@ -206,10 +200,7 @@ def _read_base(reader: Reader, given: Mapping[str, Any], face: Interface) -> Bas
             f"base translation of {100 * length:.0f} cm shortened to"
             f" {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
         )
-        forward, left = (
-            forward * BASE_TRANSLATION_MAX_M / length,
-            left * BASE_TRANSLATION_MAX_M / length,
-        )
+        forward, left = (v * BASE_TRANSLATION_MAX_M / length for v in (forward, left))
     if abs(turn) > BASE_TURN_MAX_RAD:
         reader.mended.append(f"base turn of {values[2]:.0f} degrees shortened to 90")
         turn = math.copysign(BASE_TURN_MAX_RAD, turn)
@@ -245,11 +236,10 @@ def _read_waypoints(
                 continue
             targets[name] = target
             previous[name] = target.position_m or previous[name]
-        confidence = (
-            reader.confidence(row.get("confidence"), any(t.position_m for t in targets.values()))
-            if face.confidence
-            else None
-        )
+        confidence = None
+        if face.confidence:
+            moves = any(t.position_m for t in targets.values())
+            confidence = reader.confidence(row.get("confidence"), moves)
         if targets:
             waypoints.append(Waypoint(targets, confidence=confidence))
         elif not reader.defects:
@@ -268,18 +258,13 @@ def _read_target(
         return None
     position = None
     if absolute is not None:
-        position = (absolute[0] / 100, absolute[1] / 100, absolute[2] / 100)
+        position = tuple(v / 100 for v in absolute)
     elif relative is not None:
-        position = (
-            previous_m[0] + relative[0] / 100,
-            previous_m[1] + relative[1] / 100,
-            previous_m[2] + relative[2] / 100,
-        )
+        position = tuple(m + cm / 100 for m, cm in zip(previous_m, relative, strict=True))
     orientation = reader.orientation(group.get("orientation"), f"{prefix}orientation")
     gripper = reader.gripper(group.get("gripper"), f"{prefix}gripper")
     if position is None and orientation != "keep":
-        # An orientation alone turns the hand where it is.
-        position = (previous_m[0], previous_m[1], previous_m[2])
+        position = previous_m  # an orientation alone turns the hand where it is
     if position is None and gripper == "keep":
         return None
     return ArmTarget(position, orientation, gripper)  # type: ignore[arg-type]
