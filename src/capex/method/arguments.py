@@ -21,15 +21,15 @@ class Reader:
     def __init__(self) -> None:
         self.defects: list[str] = []
         self.mended: list[str] = []
-        self.place = ""
+        self.where = ""
 
     def defect(self, sentence: str) -> None:
-        text = f"{self.place}{sentence}."
+        text = f"{self.where}{sentence}."
         if text not in self.defects:
             self.defects.append(text)
 
     def note(self, sentence: str) -> None:
-        text = f"{self.place}{sentence}"
+        text = f"{self.where}{sentence}"
         if len(self.mended) < NOTES_SHOWN and text not in self.mended:
             self.mended.append(text)
 
@@ -99,17 +99,17 @@ class Reader:
             )
         if isinstance(value, Mapping) and {"x", "y", "z"} <= set(value):
             value = [value["x"], value["y"], value["z"]]
-        found = (
+        numbers = (
             [_number(v) for v in value]
             if isinstance(value, list | tuple) and len(value) <= 16
             else []
         )
-        if len(found) != 3 or any(n is None or abs(n) > 1e6 for n in found):
+        if len(numbers) != 3 or any(n is None or abs(n) > 1e6 for n in numbers):
             self.defect(f"{name} is {show(original)}; it must be three finite numbers [x, y, z]")
             return None
         if not isinstance(original, list) or any(isinstance(v, str) for v in original):
             self.note(f"{name} was not a list of numbers")
-        return tuple(n for n in found if n is not None)
+        return tuple(n for n in numbers if n is not None)
 
     def orientation(self, value: Any, name: str) -> Orientation:
         if missing(value):

@@ -29,13 +29,13 @@ def encoder(cls: type, keys: Keys) -> Convert:
     def encode(value: Any) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for key, name, convert in rows:
-            held = getattr(value, name)
+            content = getattr(value, name)
             if convert is not None:
-                held = convert(held)
+                content = convert(content)
             if key == INLINE:
-                data |= held
+                data |= content
             else:
-                data[key] = held
+                data[key] = content
         return data
 
     return encode
@@ -52,8 +52,8 @@ def decoder(cls: type, keys: Keys) -> Convert:
         made: Any = object.__new__(cls)
         values = made.__dict__  # the __init__ of a frozen dataclass would cost more than all else
         for key, name, convert in rows:
-            held = data if key == INLINE else data[key]
-            values[name] = held if convert is None else convert(held)
+            content = data if key == INLINE else data[key]
+            values[name] = content if convert is None else convert(content)
         if check is not None:
             check(made)
         return made

@@ -163,12 +163,12 @@ def _first(observation: Observation, references: Sequence[Picture]) -> UserMessa
 
 def _locate(pixel: Locate, sight: Sight) -> tuple[LocatedPoint, str]:
     """A pixel's point, and the sentence that the model gets."""
-    found = sight.locate(pixel.camera, pixel.u, pixel.v)
-    if isinstance(found, str):
-        return LocatedPoint(pixel.camera, pixel.u, pixel.v, None, found), found
-    x, y, z = (float(v) for v in found)
+    point = sight.locate(pixel.camera, pixel.u, pixel.v)
+    if isinstance(point, str):
+        return LocatedPoint(pixel.camera, pixel.u, pixel.v, None, point), point
+    x, y, z = (float(v) for v in point)
     return LocatedPoint(pixel.camera, pixel.u, pixel.v, (x, y, z)), (
-        f"{describe(found)} cm in the base frame, {math.sqrt(x * x + y * y) * 100:.0f} cm from"
+        f"{describe(point)} cm in the base frame, {math.sqrt(x * x + y * y) * 100:.0f} cm from"
         " the mount horizontally."
     )
 

@@ -222,7 +222,7 @@ def _read_waypoints(
     )
     waypoints = []
     for k, row in enumerate(rows, start=1):
-        reader.place = f"waypoint {k}: " if len(rows) > 1 else ""
+        reader.where = f"waypoint {k}: " if len(rows) > 1 else ""
         if not isinstance(row, Mapping):
             reader.defect(f"{show(row)} is not an object with target_cm or delta_cm")
             continue
@@ -244,7 +244,7 @@ def _read_waypoints(
             waypoints.append(Waypoint(targets, confidence=confidence))
         elif not reader.defects:
             reader.defect("nothing to do here; give target_cm, delta_cm or a gripper command")
-    reader.place = ""
+    reader.where = ""
     return waypoints
 
 

@@ -14,7 +14,7 @@ A reference that is left out takes its pictures with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from capex.errors import CapexError
@@ -30,11 +30,11 @@ from capex.worlds import Spec
 class Context:
     """Memory as one episode's prompt shows it. References and their pictures come newest first."""
 
-    system: str  # the filled prompt
     skeleton_text: str = ""
     references: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = ()  # each reference's exterior start images
     labels: int = 0  # labelled waypoints that the calibrator was fitted on
+    system: str = field(default="", compare=False)  # the prompt filled with all this
 
     @property
     def references_text(self) -> str:
@@ -95,7 +95,7 @@ def build(
         for reference, number, _ in numbered[: len(references)]
         for image in reference.images
     ]
-    return Context(system, skeleton, tuple(references), tuple(pictures), labels)
+    return Context(skeleton, tuple(references), tuple(pictures), labels, system)
 
 
 def _fit(

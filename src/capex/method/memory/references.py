@@ -116,9 +116,9 @@ def digest(record: EpisodeRecord, images: Mapping[str, Source]) -> Reference:
             continue
         frame = frame_of[k]
         known = [p for p in points if p.turn <= k] or points
-        placed = {p.number: carry(p.position_m, p.base, frame_poses[frame]) for p in known}
+        points_m = {p.number: carry(p.position_m, p.base, frame_poses[frame]) for p in known}
         used: set[int] = set()
-        line = " | ".join(_waypoint_text(row, placed, used) for row in turn.waypoints)
+        line = " | ".join(_waypoint_text(row, points_m, used) for row in turn.waypoints)
         acts.append(Call(calls, f"Call {calls}: {line}", frame, frozenset(used)))
         used_in_frame[frame] |= used
     frames = []

@@ -143,10 +143,10 @@ def template_text(arm: ArmSettings, template: Path | None = None) -> str:
             return template.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CapexError(f"the prompt file {template} cannot be read: {error}") from None
-    found = resources.files(__package__) / f"{arm.prompt}.txt"
-    if not found.is_file():
+    packaged = resources.files(__package__) / f"{arm.prompt}.txt"
+    if not packaged.is_file():
         raise UnknownName("prompt", arm.prompt, ("capex", "base"))
-    return found.read_text(encoding="utf-8")
+    return packaged.read_text(encoding="utf-8")
 
 
 def settings(
