@@ -28,9 +28,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from capex.method.calibrator import FEATURES, Calibrator, features
+from capex.method.calibrator import Calibrator
 from capex.method.commit import committed
-from capex.method.executor import ClampedTarget
+from capex.method.features import FEATURES, features
+from capex.method.motion import ClampedTarget
 from capex.method.presets import TAU
 from capex.plan import ArmTarget, Gripper, Waypoint
 from capex.pose import Array

@@ -3,7 +3,7 @@ scripted. `python examples/hello.py`
 """
 
 from capex import worlds
-from capex.method.demonstrator import Committed, Deciding, Event, Executed, run_episode
+from capex.method.demonstrator import Committed, Deciding, Event, Executed, Hooks, run_episode
 from capex.method.memory import Memory
 from capex.method.presets import arm
 from capex.models.scripted import Scripted
@@ -52,9 +52,8 @@ def show(event: Event) -> None:
 # Memory is empty: the stated confidences are taken as they are. Give the same Memory the record,
 # and the next episode is calibrated.
 memory = Memory()
-episode = run_episode(
-    env, Start("TurnOnMicrowave", index=0), model, arm("capex"), memory, subscribers=[show]
-)
+start = Start("TurnOnMicrowave", index=0)
+episode = run_episode(env, start, model, arm("capex"), memory, Hooks(subscribers=[show]))
 memory.add(episode.record, episode.pictures)
 print(
     f"\nsuccess: {episode.record.success} after {episode.record.steps} control steps;"

@@ -59,14 +59,18 @@ BELOW = {
 GROUND = {"errors": (), "pose": (), "plan": ("errors", "pose")}
 METHOD = {  # within the paper's room: what each part may know of the others
     "commit": (),
-    "executor": (),
+    "motion": (),
+    "executor": ("motion",),
     "presets": (),
     "perception": (),
     "recorder": ("executor",),
-    "record": ("executor",),
-    "calibrator": ("executor",),
+    "codec": (),
+    "record": ("executor", "codec"),
+    "features": ("motion",),
+    "calibrator": ("motion", "features"),
     "tools": ("presets",),
-    "reading": ("tools",),
+    "arguments": (),
+    "reading": ("arguments", "tools"),
     "observation": ("executor",),
 }
 

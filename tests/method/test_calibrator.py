@@ -11,8 +11,9 @@ import pytest
 from scipy.optimize import root
 from scipy.special import expit
 
-from capex.method.calibrator import FEATURES, GRADIENT_NORM, PRIOR_MEAN, Calibrator, features
-from capex.method.executor import ClampedTarget
+from capex.method.calibrator import GRADIENT_NORM, PRIOR_MEAN, Calibrator
+from capex.method.features import FEATURES, features
+from capex.method.motion import ClampedTarget
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 
 TIP_M = np.array([0.40, 0.10, 0.30])

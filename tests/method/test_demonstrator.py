@@ -21,7 +21,7 @@ from capex.campaign.alone import run_chain
 from capex.campaign.chain import chain_order, load_memory
 from capex.campaign.ledger import Budget, Ledger
 from capex.errors import BudgetExceeded, CapexError
-from capex.method.demonstrator import Limits, run_episode
+from capex.method.demonstrator import Hooks, Limits, run_episode
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import arm
@@ -245,7 +245,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
     price = load_prices(None).find("gpt-6-astra")
     ledger = Ledger(price, (Budget(Decimal("0.01"), "episode"),))
     episode = run_episode(
-        microwave, Start(TASK, 0), Scripted([HOP] * 3), arm("capex"), Memory(), ledger=ledger
+        microwave, Start(TASK, 0), Scripted([HOP] * 3), arm("capex"), Memory(), Hooks(ledger)
     )
     assert episode.record.end == "cost"
     assert episode.record.requests == 0
@@ -256,8 +256,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
         Scripted([HOP] * 9),
         arm("capex"),
         Memory(),
-        limits=Limits(wall_s=3),
-        clock=lambda: float(next(ticks)),
+        Hooks(limits=Limits(wall_s=3), clock=lambda: float(next(ticks))),
     )
     assert episode.record.end == "time"
     ledger = Ledger(price)
@@ -267,7 +266,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
         Scripted([HOP] * 2),
         arm("capex", decisions=2),
         Memory(),
-        ledger=ledger,
+        Hooks(ledger),
     )
     assert episode.record.end == "decisions"
     assert episode.record.cost_usd > 0

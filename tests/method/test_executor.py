@@ -9,7 +9,8 @@ import pytest
 
 from bare import bare_kitchen
 from capex.errors import UnknownName, Unsupported
-from capex.method.executor import BASE_REACHED_M, DISPLACEMENT_MAX_M, STALL_WINDOW, Executor
+from capex.method.executor import BASE_REACHED_M, DISPLACEMENT_MAX_M, Executor
+from capex.method.motion import STALL_WINDOW
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.pose import DOWN, angle_between
 from capex.worlds import Start

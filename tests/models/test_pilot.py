@@ -18,7 +18,7 @@ import capex.models.pilot
 from capex import models, worlds
 from capex.campaign.ledger import Ledger
 from capex.errors import CapexError
-from capex.method.demonstrator import Committed, Replied, run_episode
+from capex.method.demonstrator import Committed, Hooks, Replied, run_episode
 from capex.method.memory import Memory
 from capex.method.observation import encode_png
 from capex.method.presets import arm
@@ -80,7 +80,7 @@ def episode(task, model, *, start=0, arm_name="capex", memory=None, **overrides)
             model,
             arm(arm_name, **overrides),
             memory or Memory(),
-            subscribers=[keep],
+            Hooks(subscribers=[keep]),
         )
         return done, plans
     finally:
@@ -485,8 +485,7 @@ def test_pictures_are_decoded_as_any_client_sends_them(tmp_path):
 def test_replies_reach_subscribers():
     env = worlds.make("kitchen:TurnOnMicrowave")
     seen = []
-    run_episode(
-        env, Start("TurnOnMicrowave", 1), Pilot(), arm("capex"), Memory(), subscribers=[seen.append]
-    )
+    hooks = Hooks(subscribers=[seen.append])
+    run_episode(env, Start("TurnOnMicrowave", 1), Pilot(), arm("capex"), Memory(), hooks)
     env.close()
     assert any(isinstance(event, Replied) for event in seen)

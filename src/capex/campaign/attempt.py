@@ -24,6 +24,7 @@ from capex.method.demonstrator import (
     Ended,
     Event,
     Executed,
+    Hooks,
     Limits,
     Replied,
     run_episode,
@@ -179,12 +180,7 @@ def run_attempt(
         )
         began = turn.clock()
         try:
-            episode = run_episode(
-                env,
-                Start(env.spec.task, place.start, work.seed),
-                Waiting(model, turn),
-                arm,
-                job.memory,
+            hooks = Hooks(
                 ledger=ledger,
                 log=log,
                 limits=work.limits,
@@ -194,6 +190,8 @@ def run_attempt(
                 cache_key=chain.path.name,
                 clock=clock or turn.clock,
             )
+            start = Start(env.spec.task, place.start, work.seed)
+            episode = run_episode(env, start, Waiting(model, turn), arm, job.memory, hooks)
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
             # What a model writes may quote a key it was shown by mistake: scrubbed before it is

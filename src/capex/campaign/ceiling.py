@@ -13,7 +13,7 @@ from pathlib import Path
 from capex import worlds
 from capex.campaign.attempt import Work
 from capex.campaign.settings import Settings
-from capex.method.demonstrator import run_episode
+from capex.method.demonstrator import Hooks, run_episode
 from capex.method.memory import Memory
 from capex.method.presets import ArmSettings
 from capex.method.prompts import SIZE_MAX
@@ -103,9 +103,8 @@ def sample(
     asking = _Asking(model)
     try:
         start = Start(task, settings.starts[0], settings.seed)
-        run_episode(
-            env, start, asking, arm, Memory(), template=work.template, sampling=work.sampling
-        )
+        hooks = Hooks(template=work.template, sampling=work.sampling)
+        run_episode(env, start, asking, arm, Memory(), hooks)
     except ModelError:
         pass
     finally:

@@ -11,44 +11,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from capex.errors import UnknownName, Unsupported
+from capex.method.motion import (
+    REACHED_M,
+    REACHED_RAD,
+    ClampedTarget,
+    Motion,
+    Progress,
+    Status,
+    clamp_notes,
+    contact_text,
+    distance_text,
+    loose_contacts,
+    norm,
+    shorten,
+    wrap,
+)
 from capex.plan import ArmTarget, BaseMotion, Gripper, Waypoint, orientation_matrix
 from capex.pose import Array, Pose, angle_between, rotation_vector
 from capex.worlds import ArmCommand, Command, Contact, Env, RobotState
 
 DISPLACEMENT_MAX_M = 0.10
-REACHED_M, REACHED_RAD = 0.008, 0.08
-STALL_WINDOW, STALL_M, STALL_RAD = 40, 0.002, 0.02
 MOTION_STEPS_MAX = 200
 LABEL_STALL_M = 0.01
 GRIPPER_STEPS_MIN, GRIPPER_STEPS_MAX = 10, 20
-GRIPPER_SETTLED_M, GRIPPER_SETTLED_STEPS = (
-    0.0005,
-    5,
-)  # less movement than this over so many steps: the fingers have arrived
+# less movement than this over so many steps: the fingers have arrived
+GRIPPER_SETTLED_M, GRIPPER_SETTLED_STEPS = 0.0005, 5
 OPEN_TOLERANCE_M = 0.005
 CLOSED_BELOW_M = 0.01
 BASE_REACHED_M, BASE_REACHED_RAD = 0.005, 0.01
 BASE_GAIN_PER_S = 4.0
 
-Status = Literal[
-    "reached",
-    "stalled",
-    "finger contact",
-    "contact",
-    "timeout",
-    "gripper",
-    "base",
-    "terminal",
-    "out of steps",
-    "not executed",
-    "deferred",
-]
 CONTINUES: tuple[Status, ...] = ("reached", "gripper", "base")
 GRIPPER_STILL_RUNS: tuple[Status, ...] = (*CONTINUES, "stalled", "finger contact")
 
@@ -66,16 +64,6 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class ClampedTarget:
-    """Where an arm is really sent, after shortening and projection into the workspace."""
-
-    position_m: Array
-    rotation: Array
-    shortened: bool = False
-    projected: bool = False
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What became of one waypoint. `label` is the reach label of the paper: 1, 0, or None where
     nothing can be said.
@@ -90,49 +78,13 @@ class Outcome:
     position_error_m: float | None = None
     rotation_error_rad: float | None = None
     contacts: tuple[Contact, ...] = ()
-    base_moved: tuple[float, float, float] | None = (
-        None  # measured forward, left and turn, in the base frame at its beginning
-    )
-
-
-@dataclass
-class _Progress:
-    """Best errors so far, position and rotation apart; stalled when neither has improved enough
-    over the window.
-    """
-
-    position: list[float] = field(default_factory=list)
-    rotation: list[float] = field(default_factory=list)
-
-    def add(self, position_m: float, rotation_rad: float) -> None:
-        self.position.append(min(position_m, self.position[-1]) if self.position else position_m)
-        self.rotation.append(
-            min(rotation_rad, self.rotation[-1]) if self.rotation else rotation_rad
-        )
-
-    @property
-    def stalled(self) -> bool:
-        if len(self.position) <= STALL_WINDOW:
-            return False
-        gained_m = self.position[-1 - STALL_WINDOW] - self.position[-1]
-        gained_rad = self.rotation[-1 - STALL_WINDOW] - self.rotation[-1]
-        return gained_m < STALL_M and gained_rad < STALL_RAD
+    # measured forward, left and turn, in the base frame at its beginning
+    base_moved: tuple[float, float, float] | None = None
 
 
 class _Ended(Exception):
     def __init__(self, status: Status):
         self.status: Status = status
-
-
-@dataclass
-class _Motion:
-    """How the moving part of a waypoint ended."""
-
-    status: Status
-    text: str
-    errors: tuple[float, float] | None = None
-    contacts: tuple[Contact, ...] = ()
-    base_moved: tuple[float, float, float] | None = None
 
 
 class Executor:
@@ -178,11 +130,13 @@ class Executor:
         stopped = False
         for k, waypoint in enumerate(everything):
             if k >= len(waypoints):
-                outcomes.append(
-                    self._not_run("deferred", "not executed (deferred: low confidence)", targets[k])
-                )
+                report = "not executed (deferred: low confidence)"
+                outcomes.append(Outcome("deferred", report, None, 0, targets[k], self._tips()))
             elif stopped or self.steps_left <= 0:
-                outcomes.append(self._not_run("not executed", "not executed", targets[k]))
+                left_out = Outcome(
+                    "not executed", "not executed", None, 0, targets[k], self._tips()
+                )
+                outcomes.append(left_out)
             else:
                 self._waypoint = k
                 outcomes.append(self._run(waypoint, targets[k]))
@@ -204,14 +158,14 @@ class Executor:
                     continue
                 wanted = np.asarray(target.position_m, dtype=np.float64)
                 leg = wanted - previous[name]
-                length = _norm(leg)
+                length = norm(leg)
                 shortened = length > DISPLACEMENT_MAX_M * (1 + 1e-9)
                 if shortened:
                     wanted = previous[name] + leg * (DISPLACEMENT_MAX_M / length)
                 inside = np.clip(wanted, low, high)
                 rotation[name] = orientation_matrix(target.orientation, rotation[name])
                 row[name] = ClampedTarget(
-                    inside, rotation[name], shortened, _norm(inside - wanted) > 1e-9
+                    inside, rotation[name], shortened, norm(inside - wanted) > 1e-9
                 )
                 previous[name] = inside
             clamped.append(row)
@@ -233,26 +187,24 @@ class Executor:
 
     def _run(self, waypoint: Waypoint, targets: dict[str, ClampedTarget]) -> Outcome:
         steps_before, began = self.steps_left, self._state
-        motion = _Motion("gripper", "")
+        motion = Motion("gripper", "")
         label: Literal[0, 1] | None = None
-        notes = _clamp_notes(targets)
+        notes = clamp_notes(targets)
         try:
             if waypoint.base is not None:
                 motion = self._drive(waypoint.base)
             elif targets:
                 motion = self._move(targets)
-                label = self._label(
-                    motion, began
-                )  # before the gripper acts: what it then touches says nothing about the motion
+                # before the gripper acts: what it then touches says nothing about the motion
+                label = self._label(motion, began)
             if motion.status in GRIPPER_STILL_RUNS:
                 notes += self._act_grippers(waypoint.targets)
         except _Ended as ended:
             # A motion that was cut short has no label; one that had ended before its gripper
             # command ended the episode keeps its own.
-            motion = _Motion(
-                ended.status,
-                "terminal" if ended.status == "terminal" else "cut short: no control steps left",
-            )
+            terminal = ended.status == "terminal"
+            text = "terminal" if terminal else "cut short: no control steps left"
+            motion = Motion(ended.status, text)
         return Outcome(
             status=motion.status,
             report="; ".join(text for text in (motion.text, *notes) if text),
@@ -262,86 +214,71 @@ class Executor:
             tips=self._tips(),
             position_error_m=motion.errors[0] if motion.errors else None,
             rotation_error_rad=motion.errors[1] if motion.errors else None,
-            contacts=motion.contacts,
+            contacts=tuple(sorted(motion.contacts, key=str)),
             base_moved=motion.base_moved,
         )
 
-    def _label(self, motion: _Motion, began: RobotState) -> Literal[0, 1] | None:
+    def _label(self, motion: Motion, began: RobotState) -> Literal[0, 1] | None:
         if motion.status == "reached":
             return 1
         if motion.status in ("stalled", "finger contact"):
             touched_anew = any(
-                _loose_contacts(self._state, n) - began.arms[n].hand_contacts for n in self._arms
+                loose_contacts(self._state, n) - began.arms[n].hand_contacts for n in self._arms
             )
-            return (
-                1
-                if motion.errors is not None
-                and motion.errors[0] <= LABEL_STALL_M
-                and not touched_anew
-                else 0
-            )
+            near = motion.errors is not None and motion.errors[0] <= LABEL_STALL_M
+            return 1 if near and not touched_anew else 0
         return 0 if motion.status in ("contact", "timeout") else None
 
-    def _move(self, targets: Mapping[str, ClampedTarget]) -> _Motion:
+    def _move(self, targets: Mapping[str, ClampedTarget]) -> Motion:
         """Servo all targeted arms until every one is there, or the motion stops progressing,
         touches with another part, or times out.
         """
         for name, target in targets.items():
             self._told_rotation[name] = target.rotation
         known = self._state.contacts
-        progress = _Progress()
+        progress = Progress()
         for _ in range(MOTION_STEPS_MAX):
             errors = self._errors(targets)
             if errors[0] <= REACHED_M and errors[1] <= REACHED_RAD:
-                return _Motion("reached", "reached", errors)
+                return Motion("reached", "reached", errors)
             progress.add(*errors)
             if progress.stalled:
                 return self._stall(targets, errors)
             self._step({n: self._servo(n, t) for n, t in targets.items()})
             if fresh := self._state.contacts - known:
-                return _Motion(
-                    "contact",
-                    _contact_text(fresh),
-                    self._errors(targets),
-                    tuple(sorted(fresh, key=str)),
-                )
+                return Motion("contact", contact_text(fresh), self._errors(targets), fresh)
         errors = self._errors(targets)
         if errors[0] <= REACHED_M and errors[1] <= REACHED_RAD:
-            return _Motion("reached", "reached", errors)
-        return _Motion("timeout", f"timeout {_distance_text(errors)}", errors)
+            return Motion("reached", "reached", errors)
+        return Motion("timeout", f"timeout {distance_text(errors)}", errors)
 
     def _errors(self, targets: Mapping[str, ClampedTarget]) -> tuple[float, float]:
         """Largest position and rotation error over the targeted arms."""
         tips = {n: self._state.arms[n].T_base_tip for n in targets}
-        position = max(_norm(t.position_m - tips[n].position_m) for n, t in targets.items())
+        position = max(norm(t.position_m - tips[n].position_m) for n, t in targets.items())
         rotation = max(angle_between(t.rotation, tips[n].rotation) for n, t in targets.items())
         return position, rotation
 
     def _servo(self, arm: str, target: ClampedTarget) -> ArmCommand:
         """Unity-gain step towards a target, shortened to what one command may carry."""
         tip, spec = self._state.arms[arm].T_base_tip, self._arms[arm]
-        move = _shorten(target.position_m - tip.position_m, spec.max_step_m)
-        turn = _shorten(rotation_vector(target.rotation @ tip.rotation.T), spec.max_step_rad)
+        move = shorten(target.position_m - tip.position_m, spec.max_step_m)
+        turn = shorten(rotation_vector(target.rotation @ tip.rotation.T), spec.max_step_rad)
         return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self._grip[arm])
 
-    def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> _Motion:
-        distance = _distance_text(errors)
-        touched = frozenset[Contact]().union(*(_loose_contacts(self._state, n) for n in targets))
+    def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
+        distance = distance_text(errors)
+        touched = frozenset[Contact]().union(*(loose_contacts(self._state, n) for n in targets))
         if touched:
-            return _Motion(
-                "finger contact",
-                f"stopped by finger contact {distance}",
-                errors,
-                tuple(sorted(touched, key=str)),
+            return Motion(
+                "finger contact", f"stopped by finger contact {distance}", errors, touched
             )
         limits = sorted({joint for n in targets for joint in self._state.arms[n].joints_at_limit})
         if limits:
-            return _Motion(
-                "stalled", f"stalled: joint limit ({', '.join(limits)}), {distance}", errors
-            )
-        return _Motion("stalled", f"stalled {distance}", errors)
+            distance = f"joint limit ({', '.join(limits)}), {distance}"
+        return Motion("stalled", f"stalled{':' * bool(limits)} {distance}", errors)
 
-    def _drive(self, motion: BaseMotion) -> _Motion:
+    def _drive(self, motion: BaseMotion) -> Motion:
         """Drive the base by a measured amount while the arms hold their pose in the base frame."""
         began = self._base()
         base = self._env.spec.base
@@ -351,44 +288,38 @@ class Executor:
         goal_y = began[1] + s * motion.forward_m + c * motion.left_m
         goal_yaw = began[2] + motion.turn_rad
         known = self._state.contacts
-        progress = _Progress()
+        progress = Progress()
         status: Status = "base"
         text, fresh = "", frozenset[Contact]()
         for _ in range(MOTION_STEPS_MAX):
             x, y, yaw = self._base()
             error = np.array([goal_x - x, goal_y - y])
-            turn = _wrap(goal_yaw - yaw)
-            if _norm(error) <= BASE_REACHED_M and abs(turn) <= BASE_REACHED_RAD:
+            turn = wrap(goal_yaw - yaw)
+            if norm(error) <= BASE_REACHED_M and abs(turn) <= BASE_REACHED_RAD:
                 break
-            progress.add(_norm(error), abs(turn))
+            progress.add(norm(error), abs(turn))
             if progress.stalled:
                 status, text = "stalled", "base stalled, "
                 break
-            velocity = _shorten(BASE_GAIN_PER_S * error, base.max_speed_m_s)
-            rate = max(
-                -base.max_yaw_rate_rad_s, min(base.max_yaw_rate_rad_s, BASE_GAIN_PER_S * turn)
-            )
+            velocity = shorten(BASE_GAIN_PER_S * error, base.max_speed_m_s)
+            most = base.max_yaw_rate_rad_s
+            rate = max(-most, min(most, BASE_GAIN_PER_S * turn))
             c, s = math.cos(yaw), math.sin(yaw)
             self._step(
                 {}, (c * velocity[0] + s * velocity[1], -s * velocity[0] + c * velocity[1], rate)
             )
             if fresh := self._state.contacts - known:
-                status, text = "contact", f"{_contact_text(fresh)}, "
+                status, text = "contact", f"{contact_text(fresh)}, "
                 break
         else:
             status, text = "timeout", "base timeout, "
-        if self.steps_left > 0:
-            self._step(
-                {}
-            )  # one step without a velocity: the base brakes before anything is measured
+        if self.steps_left > 0:  # without a velocity: the base brakes before it is measured
+            self._step({})
         moved = self._measured_since(began)
-        forward, left, turn = (
-            round(100 * moved[0]),
-            round(100 * moved[1]),
-            round(math.degrees(moved[2])),
-        )
+        forward, left = (round(100 * v) for v in moved[:2])
+        turn = round(math.degrees(moved[2]))
         text += f"base moved {forward} cm forward, {left} cm left, turned {turn} deg left"
-        return _Motion(status, text, None, tuple(sorted(fresh, key=str)), moved)
+        return Motion(status, text, None, fresh, moved)
 
     def _base(self) -> tuple[float, float, float]:
         assert self._state.base is not None
@@ -398,7 +329,7 @@ class Executor:
         x, y, yaw = self._base()
         c, s = math.cos(began[2]), math.sin(began[2])
         dx, dy = x - began[0], y - began[1]
-        return (c * dx + s * dy, -s * dx + c * dy, _wrap(yaw - began[2]))
+        return (c * dx + s * dy, -s * dx + c * dy, wrap(yaw - began[2]))
 
     def _act_grippers(self, targets: Mapping[str, ArmTarget]) -> list[str]:
         """Run the gripper commands of all arms together; returns one note per command."""
@@ -418,38 +349,26 @@ class Executor:
             openings: list[dict[str, float]] = []
             for k in range(GRIPPER_STEPS_MAX):
                 openings.append({n: self._state.arms[n].opening_m for n in acting})
-                if k >= GRIPPER_STEPS_MIN and all(
-                    abs(openings[-1][n] - openings[-1 - GRIPPER_SETTLED_STEPS][n])
-                    < GRIPPER_SETTLED_M
-                    for n in acting
-                ):
-                    break
+                if k >= GRIPPER_STEPS_MIN:
+                    before, now = openings[-1 - GRIPPER_SETTLED_STEPS], openings[-1]
+                    if all(abs(now[n] - before[n]) < GRIPPER_SETTLED_M for n in acting):
+                        break
                 self._step({})
             for name, word in acting.items():
                 arm = self._state.arms[name]
                 touch = ", finger contact" if arm.finger_contact else ""
-                notes.append(
-                    self._named(
-                        name, f"{word}: opening {100 * max(arm.opening_m, 0.0):.1f} cm{touch}"
-                    )
-                )
+                opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm{touch}"
+                notes.append(self._named(name, f"{word}: {opening}"))
         return notes
 
     def _skip_reason(self, name: str, word: Gripper) -> str:
         arm = self._state.arms[name]
-        if (
-            word == "open"
-            and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M
-            and not arm.finger_contact
-        ):
+        if arm.finger_contact:
+            return ""
+        if word == "open" and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M:
             return "already open"
         closed_before = self._last_gripper.get(name) in ("close", "reclose")
-        if (
-            word == "close"
-            and arm.opening_m < CLOSED_BELOW_M
-            and closed_before
-            and not arm.finger_contact
-        ):
+        if word == "close" and arm.opening_m < CLOSED_BELOW_M and closed_before:
             return "already closed"
         return ""
 
@@ -457,9 +376,7 @@ class Executor:
         return text if len(self._arms) == 1 else f"{arm} {text}"
 
     def _step(
-        self,
-        arms: Mapping[str, ArmCommand],
-        base_velocity: tuple[float, float, float] | None = None,
+        self, arms: Mapping[str, ArmCommand], velocity: tuple[float, float, float] | None = None
     ) -> None:
         """One control step; arms without a command hold their last goal. Ends the episode on
         success or when no step is left.
@@ -467,7 +384,7 @@ class Executor:
         if self.steps_left <= 0:
             raise _Ended("out of steps")
         commands = {n: arms.get(n) or ArmCommand(None, gripper=self._grip[n]) for n in self._arms}
-        action = self._env.step(Command(commands, base_velocity))
+        action = self._env.step(Command(commands, velocity))
         self.steps_left -= 1
         self._state = self._env.robot_state()
         success = self._env.success()
@@ -479,47 +396,3 @@ class Executor:
 
     def _tips(self) -> dict[str, Pose]:
         return {n: s.T_base_tip for n, s in self._state.arms.items()}
-
-    def _not_run(
-        self, status: Status, report: str, targets: Mapping[str, ClampedTarget]
-    ) -> Outcome:
-        return Outcome(status, report, None, 0, targets, self._tips())
-
-
-def _loose_contacts(state: RobotState, arm: str) -> frozenset[Contact]:
-    """What a hand touches, other than a thing held between both fingers."""
-    held = state.arms[arm].held
-    return frozenset(c for c in state.arms[arm].hand_contacts if c.thing not in held)
-
-
-def _contact_text(contacts: frozenset[Contact]) -> str:
-    pairs = sorted(f"{c.part} on {c.thing}" if c.thing else c.part for c in contacts)
-    return f"stopped by contact ({', '.join(pairs)})"
-
-
-def _distance_text(errors: tuple[float, float]) -> str:
-    turn = f" and {math.degrees(errors[1]):.0f} deg" if errors[1] > REACHED_RAD else ""
-    return f"{100 * errors[0]:.1f} cm{turn} from target"
-
-
-def _clamp_notes(targets: Mapping[str, ClampedTarget]) -> list[str]:
-    notes = []
-    if any(t.shortened for t in targets.values()):
-        notes.append("shortened to 10 cm")
-    if any(t.projected for t in targets.values()):
-        notes.append("moved into the workspace")
-    return notes
-
-
-def _norm(v: Array) -> float:
-    return math.sqrt(float((v * v).sum()))
-
-
-def _shorten(v: Array, limit: float) -> list[float]:
-    """The vector, shortened to at most `limit`."""
-    length = _norm(v)
-    return [float(c) for c in (v if length <= limit else v * (limit / length))]
-
-
-def _wrap(angle: float) -> float:
-    return math.atan2(math.sin(angle), math.cos(angle))

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from capex.method.executor import OPEN_TOLERANCE_M, Outcome
 from capex.models import Picture, Text, UserMessage
 from capex.models.pictures import encode_png
-from capex.plan import Waypoint
+from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.pose import Array, matrix_to_euler
-from capex.worlds import ArmState, Env, RobotState
+from capex.worlds import ArmState, Env
 
 EMPTY_BELOW_M = 0.003  # fingers that touch each other hold nothing
 
@@ -93,7 +93,7 @@ def observe(
     notes: str = "",
 ) -> Observation:
     """Look at the world: proprioception and one image per camera."""
-    state: RobotState = env.robot_state()
+    state = env.robot_state()
     images = env.observe(size=(image_size, image_size))
     return Observation(
         instruction=env.instruction,
@@ -133,29 +133,27 @@ def contact_word(arm: ArmState, max_opening_m: float) -> str:
 
 def command_text(waypoint: Waypoint, *, several: bool = False) -> str:
     """A waypoint as requested; with `several` arms each is named."""
-    parts = []
+    parts = [] if waypoint.base is None else [base_text(waypoint.base)]
     for name, target in waypoint.targets.items():
         words = [name] if several else []
         if target.position_m is not None:
             words.append(position_text(target.position_m))
-        if target.orientation != "keep":
-            words.append(
-                target.orientation
-                if isinstance(target.orientation, str)
-                else euler_text(target.orientation)
-            )
-        if target.gripper != "keep":
-            words.append(target.gripper)
-        parts.append(" ".join(words))
-    if waypoint.base is not None:
-        b = waypoint.base
-        forward, left, turn = (
-            round(100 * b.forward_m),
-            round(100 * b.left_m),
-            round(math.degrees(b.turn_rad)),
-        )
-        parts.insert(0, f"base forward {forward} cm, left {left} cm, turn {turn} deg")
+        parts.append(" ".join([*words, *hand_words(target)]))
     return " + ".join(parts)
+
+
+def base_text(motion: BaseMotion) -> str:
+    """A base motion as requested."""
+    forward, left = round(100 * motion.forward_m), round(100 * motion.left_m)
+    turn = round(math.degrees(motion.turn_rad))
+    return f"base forward {forward} cm, left {left} cm, turn {turn} deg"
+
+
+def hand_words(target: ArmTarget) -> list[str]:
+    """What a target asks of the hand besides its position: orientation and gripper, unless kept."""
+    turn = target.orientation
+    words = (turn if isinstance(turn, str) else euler_text(turn), target.gripper)
+    return [word for word in words if word != "keep"]
 
 
 def waypoint_text(waypoint: Waypoint, outcome: Outcome) -> str:

@@ -20,18 +20,15 @@ class ArmSettings:
     """How a demonstrator is asked, trusted and reminded."""
 
     name: str
-    prompt: str = "capex"  # which system prompt: a file of capex/prompts
+    prompt: str = "capex"  # which system prompt: a file of method/prompts
     plan_max: int = PLAN_MAX
     confidence: bool = True  # every waypoint must carry a stated confidence
-    calibrated: bool = (
-        True  # trust outcomes over statements; False commits on the stated confidences
-    )
+    calibrated: bool = True  # trust outcomes over statements; False commits on what is stated
     tau: float = TAU
     locate: bool = True  # offer locate_pixel
     base_motion: bool = True  # offer to drive, where the robot can
-    memory: Literal["chain", "fresh", "none"] = (
-        "chain"  # fresh: cleared before each episode; none: never shown
-    )
+    # fresh: cleared before each episode; none: never shown
+    memory: Literal["chain", "fresh", "none"] = "chain"
     skeleton: bool = True
     references: int = 2
     done: bool = False  # may declare the task done; always so where a person judges success

@@ -9,33 +9,27 @@ the one place that converts.
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from capex.errors import closest_first
+from capex.method.arguments import NOTES_SHOWN, Reader, load, missing, show
 from capex.method.tools import NOTES_CHARACTERS, Interface
 from capex.models import ToolCall
 from capex.plan import (
     BASE_TRANSLATION_MAX_M,
     BASE_TURN_MAX_RAD,
-    GRIPPER_WORDS,
-    ORIENTATION_WORDS,
     ArmTarget,
     BaseMotion,
-    Orientation,
     Plan,
     Waypoint,
 )
 from capex.pose import Array
 
-ARGUMENTS_MAX = 200_000  # characters
 DEFECTS_SHOWN = 8
-NOTES_SHOWN = 12
-MISSING_WORDS = ("", "null", "none", "undefined")
+NOTHING = "act holds no target, no gripper command and no base motion."
 
 
 @dataclass(frozen=True)
@@ -94,25 +88,21 @@ def read_calls(
             read.append(Read(call, read_locate(call.arguments, face)))
         else:
             offered = ", ".join(["locate_pixel", "act"] if face.locate else ["act"])
-            read.append(
-                Read(
-                    call,
-                    Defects((f"There is no tool '{call.name[:60]}'; the tools are: {offered}.",)),
-                )
-            )
+            sentence = f"There is no tool '{call.name[:60]}'; the tools are: {offered}."
+            read.append(Read(call, Defects((sentence,))))
     return tuple(read)
 
 
 def read_locate(arguments: str, face: Interface) -> Locate | Defects:
     """The arguments of locate_pixel."""
-    reader = _Reader()
+    reader = Reader()
     given = reader.object(arguments, "locate_pixel")
     if given is None:
         return Defects(tuple(reader.defects))
     camera = given.get("camera")
     if not isinstance(camera, str) or camera not in face.cameras:
         listed = closest_first(str(camera)[:60], face.cameras)
-        reader.defect(f"camera is {_show(camera)}; it must be one of {', '.join(listed)}")
+        reader.defect(f"camera is {show(camera)}; it must be one of {', '.join(listed)}")
     u, v = (reader.number(given.get(name), name) for name in ("u", "v"))
     for name, value, size in (("u", u, face.size[0]), ("v", v, face.size[1])):
         if value is not None and not 0 <= value < size:
@@ -127,17 +117,15 @@ def read_locate(arguments: str, face: Interface) -> Locate | Defects:
 
 def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Act | Defects:
     """The arguments of act; relative targets are resolved from where the tips are now."""
-    reader = _Reader()
+    reader = Reader()
     given = reader.object(arguments, "act")
     if given is None:
         return Defects(tuple(reader.defects))
     fields = {f.name for f in (*face.act_fields, *face.waypoint_fields)}
     fields |= {f.name for f in face.target_fields} if len(face.arms) == 1 else set(face.arms)
     reader.unknown_fields(given, fields, "act")
-    reasoning, notes = (
-        reader.text(given.get("reasoning"), "reasoning"),
-        reader.text(given.get("notes"), "notes")[:NOTES_CHARACTERS],
-    )
+    reasoning = reader.text(given.get("reasoning"), "reasoning")
+    notes = reader.text(given.get("notes"), "notes")[:NOTES_CHARACTERS]
     if reader.flag(given.get("done"), "done"):
         if face.done:
             return Act(None, reasoning, True, notes, tuple(reader.mended))
@@ -148,7 +136,7 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
     groups = _groups(reader, given, face)
     base = _read_base(reader, given, face)
     chunk = reader.chunk(given.get("chunk")) if face.plan_max > 1 else []
-    if face.plan_max == 1 and not _missing(given.get("chunk")):
+    if face.plan_max == 1 and not missing(given.get("chunk")):
         reader.defect("chunk is not offered: send one waypoint at a time")
     if base is not None:
         if chunk:
@@ -157,23 +145,22 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
                 " in an act of its own"
             )
         for name in ("target_cm", "delta_cm", "orientation", "confidence"):
-            if any(not _missing(g.get(name)) for g in (given, *groups.values())):
+            if any(not missing(g.get(name)) for g in (given, *groups.values())):
                 reader.note(f"{name} was ignored beside a base motion")
         words = {n: reader.gripper(g.get("gripper"), "gripper") for n, g in groups.items()}
         grippers = {n: ArmTarget(gripper=word) for n, word in words.items()}  # type: ignore[arg-type]
         waypoints = [Waypoint({n: t for n, t in grippers.items() if t.gripper != "keep"}, base)]
     else:
         waypoints = _read_waypoints(reader, [given, *chunk], face, tips_m)
-    if reader.defects or not waypoints:
-        return Defects(
-            tuple(reader.defects)
-            or ("act holds no target, no gripper command and no base motion.",)
-        )
+    if not waypoints:
+        reader.defects = reader.defects or [NOTHING]
+    if reader.defects:
+        return Defects(tuple(reader.defects))
     return Act(Plan(tuple(waypoints)), reasoning, False, notes, tuple(reader.mended[:NOTES_SHOWN]))
 
 
 def _groups(
-    reader: _Reader, waypoint: Mapping[str, Any], face: Interface
+    reader: Reader, waypoint: Mapping[str, Any], face: Interface
 ) -> dict[str, Mapping[str, Any]]:
     """The fields of each arm at one waypoint."""
     if len(face.arms) == 1:
@@ -182,21 +169,21 @@ def _groups(
     known = {f.name for f in face.target_fields}
     for name in face.arms:
         group = waypoint.get(name)
-        if isinstance(group, str) and not _missing(group):
-            group = _load(group)
+        if isinstance(group, str) and not missing(group):
+            group = load(group)
             reader.note(f"{name} was a JSON text")
         if isinstance(group, Mapping):
             reader.unknown_fields(group, known, name)
             groups[name] = group
-        elif not _missing(waypoint.get(name)):
+        elif not missing(waypoint.get(name)):
             reader.defect(
-                f"{name} is {_show(waypoint.get(name))}; it must be an object with target_cm,"
+                f"{name} is {show(waypoint.get(name))}; it must be an object with target_cm,"
                 " delta_cm, orientation or gripper"
             )
     return groups
 
 
-def _read_base(reader: _Reader, given: Mapping[str, Any], face: Interface) -> BaseMotion | None:
+def _read_base(reader: Reader, given: Mapping[str, Any], face: Interface) -> BaseMotion | None:
     values = [
         reader.number(given.get(n), n, default=0.0) or 0.0
         for n in ("base_forward_cm", "base_left_cm", "base_turn_deg")
@@ -213,10 +200,7 @@ def _read_base(reader: _Reader, given: Mapping[str, Any], face: Interface) -> Ba
             f"base translation of {100 * length:.0f} cm shortened to"
             f" {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
         )
-        forward, left = (
-            forward * BASE_TRANSLATION_MAX_M / length,
-            left * BASE_TRANSLATION_MAX_M / length,
-        )
+        forward, left = (v * BASE_TRANSLATION_MAX_M / length for v in (forward, left))
     if abs(turn) > BASE_TURN_MAX_RAD:
         reader.mended.append(f"base turn of {values[2]:.0f} degrees shortened to 90")
         turn = math.copysign(BASE_TURN_MAX_RAD, turn)
@@ -224,7 +208,7 @@ def _read_base(reader: _Reader, given: Mapping[str, Any], face: Interface) -> Ba
 
 
 def _read_waypoints(
-    reader: _Reader, rows: list[Any], face: Interface, tips_m: Mapping[str, Array]
+    reader: Reader, rows: list[Any], face: Interface, tips_m: Mapping[str, Array]
 ) -> list[Waypoint]:
     if len(rows) > face.plan_max:
         reader.defect(
@@ -238,9 +222,9 @@ def _read_waypoints(
     )
     waypoints = []
     for k, row in enumerate(rows, start=1):
-        reader.place = f"waypoint {k}: " if len(rows) > 1 else ""
+        reader.where = f"waypoint {k}: " if len(rows) > 1 else ""
         if not isinstance(row, Mapping):
-            reader.defect(f"{_show(row)} is not an object with target_cm or delta_cm")
+            reader.defect(f"{show(row)} is not an object with target_cm or delta_cm")
             continue
         if k > 1:
             reader.unknown_fields(row, allowed, f"waypoint {k}")
@@ -252,21 +236,20 @@ def _read_waypoints(
                 continue
             targets[name] = target
             previous[name] = target.position_m or previous[name]
-        confidence = (
-            reader.confidence(row.get("confidence"), any(t.position_m for t in targets.values()))
-            if face.confidence
-            else None
-        )
+        confidence = None
+        if face.confidence:
+            moves = any(t.position_m for t in targets.values())
+            confidence = reader.confidence(row.get("confidence"), moves)
         if targets:
             waypoints.append(Waypoint(targets, confidence=confidence))
         elif not reader.defects:
             reader.defect("nothing to do here; give target_cm, delta_cm or a gripper command")
-    reader.place = ""
+    reader.where = ""
     return waypoints
 
 
 def _read_target(
-    reader: _Reader, group: Mapping[str, Any], prefix: str, previous_m: tuple[float, ...]
+    reader: Reader, group: Mapping[str, Any], prefix: str, previous_m: tuple[float, ...]
 ) -> ArmTarget | None:
     absolute = reader.numbers(group.get("target_cm"), f"{prefix}target_cm")
     relative = reader.numbers(group.get("delta_cm"), f"{prefix}delta_cm")
@@ -275,217 +258,13 @@ def _read_target(
         return None
     position = None
     if absolute is not None:
-        position = (absolute[0] / 100, absolute[1] / 100, absolute[2] / 100)
+        position = tuple(v / 100 for v in absolute)
     elif relative is not None:
-        position = (
-            previous_m[0] + relative[0] / 100,
-            previous_m[1] + relative[1] / 100,
-            previous_m[2] + relative[2] / 100,
-        )
+        position = tuple(m + cm / 100 for m, cm in zip(previous_m, relative, strict=True))
     orientation = reader.orientation(group.get("orientation"), f"{prefix}orientation")
     gripper = reader.gripper(group.get("gripper"), f"{prefix}gripper")
     if position is None and orientation != "keep":
-        # An orientation alone turns the hand where it is.
-        position = (previous_m[0], previous_m[1], previous_m[2])
+        position = previous_m  # an orientation alone turns the hand where it is
     if position is None and gripper == "keep":
         return None
     return ArmTarget(position, orientation, gripper)  # type: ignore[arg-type]
-
-
-class _Reader:
-    """Reads loosely typed values; collects defects and notes instead of raising."""
-
-    def __init__(self) -> None:
-        self.defects: list[str] = []
-        self.mended: list[str] = []
-        self.place = ""
-
-    def defect(self, sentence: str) -> None:
-        text = f"{self.place}{sentence}."
-        if text not in self.defects:
-            self.defects.append(text)
-
-    def note(self, sentence: str) -> None:
-        text = f"{self.place}{sentence}"
-        if len(self.mended) < NOTES_SHOWN and text not in self.mended:
-            self.mended.append(text)
-
-    def object(self, arguments: str, tool: str) -> Mapping[str, Any] | None:
-        """The arguments as an object, or None with a defect."""
-        if len(arguments) > ARGUMENTS_MAX:
-            self.defect(
-                f"the arguments of {tool} are {len(arguments)} characters long; at most"
-                f" {ARGUMENTS_MAX} are read"
-            )
-            return None
-        loaded = _load(arguments)
-        if isinstance(loaded, str):  # arguments wrapped in a string once more
-            loaded = _load(loaded)
-            self.note("arguments were a JSON text inside a JSON text")
-        if isinstance(loaded, list) and len(loaded) == 1 and isinstance(loaded[0], Mapping):
-            loaded = loaded[0]
-            self.note("arguments were a list of one object")
-        if not isinstance(loaded, Mapping):
-            self.defect(f"the arguments of {tool} are not a JSON object: {_show(arguments)}")
-            return None
-        return loaded
-
-    def unknown_fields(self, given: Mapping[str, Any], known: set[str], where: str) -> None:
-        extra = [str(k)[:40] for k in given if k not in known and not _missing(given[k])]
-        if extra:
-            self.note(f"{where}: ignored unknown fields {', '.join(extra[:5])}")
-
-    def text(self, value: Any, name: str) -> str:
-        if _missing(value):
-            return ""
-        if not isinstance(value, str):
-            self.note(f"{name} was not text")
-        return str(value)[:4000]
-
-    def flag(self, value: Any, name: str) -> bool:
-        if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-            self.note(f"{name} was the text {value}")
-            return value.strip().lower() == "true"
-        if _missing(value) or isinstance(value, bool):
-            return value is True
-        self.defect(f"{name} is {_show(value)}; it must be true or false")
-        return False
-
-    def number(self, value: Any, name: str, default: float | None = None) -> float | None:
-        if default is not None and _missing(value):
-            return default
-        number = _number(value)
-        if number is None:
-            self.defect(f"{name} is {_show(value)}; it must be a finite number")
-            return None
-        if isinstance(value, str):
-            self.note(f"{name} was a number as text")
-        return number
-
-    def numbers(self, value: Any, name: str) -> tuple[float, ...] | None:
-        """Three finite numbers; None if missing or defective."""
-        if _missing(value):
-            return None
-        original = value
-        if isinstance(value, str):
-            loaded = _load(value)
-            value = (
-                loaded
-                if isinstance(loaded, list | Mapping)
-                else re.findall(r"[^\s,;\[\]()]+", value[:400])
-            )
-        if isinstance(value, Mapping) and {"x", "y", "z"} <= set(value):
-            value = [value["x"], value["y"], value["z"]]
-        found = (
-            [_number(v) for v in value]
-            if isinstance(value, list | tuple) and len(value) <= 16
-            else []
-        )
-        if len(found) != 3 or any(n is None or abs(n) > 1e6 for n in found):
-            self.defect(f"{name} is {_show(original)}; it must be three finite numbers [x, y, z]")
-            return None
-        if not isinstance(original, list) or any(isinstance(v, str) for v in original):
-            self.note(f"{name} was not a list of numbers")
-        return tuple(n for n in found if n is not None)
-
-    def orientation(self, value: Any, name: str) -> Orientation:
-        if _missing(value):
-            return "keep"
-        if isinstance(value, str) and value.strip().lower() in ORIENTATION_WORDS:
-            return value.strip().lower()  # type: ignore[return-value]
-        before = len(self.defects)
-        angles = self.numbers(value, name)
-        if angles is None:
-            del self.defects[before:]
-            self.defect(
-                f"{name} is {_show(value)}; it must be {', '.join(ORIENTATION_WORDS)} or three"
-                " Euler angles in degrees"
-            )
-            return "keep"
-        return (angles[0], angles[1], angles[2])
-
-    def gripper(self, value: Any, name: str) -> str:
-        if _missing(value):
-            return "keep"
-        word = value.strip().lower() if isinstance(value, str) else ""
-        if word not in GRIPPER_WORDS:
-            self.defect(f"{name} is {_show(value)}; it must be one of {', '.join(GRIPPER_WORDS)}")
-            return "keep"
-        return word
-
-    def confidence(self, value: Any, needed: bool) -> float | None:
-        if _missing(value):
-            if needed:
-                self.defect("confidence is missing; every waypoint needs one between 0 and 1")
-            return None
-        number = _number(value)
-        if number is None or not 0.0 <= number <= 1.0:
-            self.defect(f"confidence is {_show(value)}; it must be a number between 0 and 1")
-            return None
-        if isinstance(value, str):
-            self.note("confidence was a number as text")
-        return number
-
-    def chunk(self, value: Any) -> list[Any]:
-        if _missing(value):
-            return []
-        if isinstance(value, str):
-            value = _load(value)
-            self.note("chunk was a JSON text")
-        if isinstance(value, Mapping):
-            self.note("chunk was a single waypoint")
-            return [value]
-        if isinstance(value, list):
-            return value
-        self.defect(f"chunk is {_show(value)}; it must be a list of waypoints")
-        return []
-
-
-def _missing(value: Any) -> bool:
-    return (
-        value is None
-        or (isinstance(value, str) and value.strip().lower() in MISSING_WORDS)
-        or value == []
-    )
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _load(text: str) -> Any:
-    """JSON, or None where it is none; deep nesting and endless numbers included."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _show(value: Any) -> str:
-    """What was given, short enough for a sentence."""
-    if isinstance(value, str):
-        text = value
-    else:
-        text = (
-            json.dumps(value, default=str, ensure_ascii=False)
-            if _shallow(value)
-            else f"a deep {type(value).__name__}"
-        )
-    text = text if len(text) <= 80 else f"{text[:77]}..."
-    return f"'{text}'" if isinstance(value, str) else text
-
-
-def _shallow(value: Any, depth: int = 0) -> bool:
-    if depth > 4:
-        return False
-    if isinstance(value, Mapping):
-        return len(value) <= 20 and all(_shallow(v, depth + 1) for v in value.values())
-    if isinstance(value, list):
-        return len(value) <= 20 and all(_shallow(v, depth + 1) for v in value)
-    return True

@@ -6,14 +6,17 @@ Metres and radians in the base frame of the moment; Euler orientations in degree
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from capex.method.codec import INLINE, decoder, encoder
 from capex.method.executor import Outcome
-from capex.plan import ArmTarget, BaseMotion, Waypoint
+from capex.plan import Waypoint
 from capex.pose import quaternion_xyzw
+from capex.worlds import Env, Start, scene_of
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,12 @@ class WaypointRecord:
     label: Literal[0, 1] | None
     steps: int
     calibrated: float | None = None
-    features: tuple[float, ...] | None = (
-        None  # what the calibrator saw; None where a waypoint has no motion or no confidence
-    )
-    clamped_m: Mapping[str, tuple[float, float, float]] = field(
-        default_factory=dict
-    )  # by arm, where it was really sent
-    tips: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict
-    )  # by arm, position_m and quaternion_xyzw afterwards
+    # what the calibrator saw; None where a waypoint has no motion or no confidence
+    features: tuple[float, ...] | None = None
+    # by arm, where it was really sent
+    clamped_m: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    # by arm, position_m and quaternion_xyzw afterwards
+    tips: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     base_moved: tuple[float, float, float] | None = None
 
 
@@ -63,9 +63,7 @@ class Turn:
     waypoints: tuple[WaypointRecord, ...]
     committed: int
     located: tuple[LocatedPoint, ...] = ()
-    base: tuple[float, float, float] | None = (
-        None  # base pose (x, y, yaw) on the floor when the plan began
-    )
+    base: tuple[float, float, float] | None = None  # x, y, yaw on the floor when the plan began
     reasoning: str = ""
     mended: tuple[str, ...] = ()
     spent: str = ""  # why the decision passed without motion, if it did
@@ -91,86 +89,57 @@ class EpisodeRecord:
     scene: str = ""  # starts with equal scenes share the kitchen
     end: str = ""  # success, horizon, silent, decisions, steps, cost, time, done
     error: str | None = None
-    images: Mapping[str, str] = field(
-        default_factory=dict
-    )  # exterior camera -> sha256 of its start image
+    images: Mapping[str, str] = field(default_factory=dict)  # exterior camera -> sha256 at start
     stand_in: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)  # ledger totals and settings
 
+    @property
+    def decisions(self) -> int:
+        """How many there were, those that passed without motion included."""
+        return len(self.turns)
+
+    @property
+    def start_with_seed(self) -> dict[str, int]:
+        """The start as record.json names it."""
+        return {"index": self.start, "seed": self.seed}
+
     def as_json(self) -> dict[str, Any]:
         """record.json; the first keys are the ones a reader wants first."""
-        return {
-            "task": self.task,
-            "arm": self.arm,
-            "start": {"index": self.start, "seed": self.seed},
-            "model": self.model,
-            "success": self.success,
-            "steps": self.steps,
-            "decisions": len(self.turns),
-            "requests": self.requests,
-            "cost_usd": self.cost_usd,
-            "world": self.world,
-            "instruction": self.instruction,
-            "horizon": self.horizon,
-            "scene": self.scene,
-            "end": self.end,
-            "error": self.error,
-            "stand_in": self.stand_in,
-            "images": dict(self.images),
-            **self.extra,
-            "turns": [_turn_json(t) for t in self.turns],
-        }
+        data: dict[str, Any] = _encode(self)
+        return data
 
 
-KNOWN = frozenset(
-    [
-        "task",
-        "arm",
-        "start",
-        "model",
-        "success",
-        "steps",
-        "decisions",
-        "requests",
-        "cost_usd",
-        "world",
-        "instruction",
-        "horizon",
-        "scene",
-        "end",
-        "error",
-        "stand_in",
-        "images",
-        "turns",
-    ]
+# The keys of record.json, whose names and order are frozen.
+_PARTS = {
+    Turn: "decision step calls committed base reasoning mended spent located waypoints",
+    WaypointRecord: "*=waypoint calibrated features status report label steps clamped=clamped_m"
+    " tips base_moved",
+    Waypoint: "targets base stated=confidence",
+}
+_WHOLE = (
+    "task arm start=start_with_seed model success steps decisions requests cost_usd world"
+    " instruction horizon scene end error stand_in images *=extra turns"
 )
+_KEYS = frozenset(word.partition("=")[0] for word in _WHOLE.split()) - {INLINE}
+_encode = encoder(EpisodeRecord, {**_PARTS, EpisodeRecord: _WHOLE})
+_decode = decoder(EpisodeRecord, _PARTS)
 
 
 def from_json(data: Mapping[str, Any]) -> EpisodeRecord:
     """Read record.json back. What would garble a number it enters is refused: KeyError, TypeError,
     ValueError or AttributeError.
     """
-    record = EpisodeRecord(
-        world=data["world"],
-        task=data["task"],
-        arm=data["arm"],
-        start=data["start"]["index"],
-        seed=data["start"]["seed"],
-        model=data["model"],
-        success=data["success"],
-        steps=data["steps"],
-        requests=data["requests"],
-        cost_usd=data["cost_usd"],
-        instruction=data["instruction"],
-        horizon=data["horizon"],
-        turns=tuple(_turn(t) for t in data["turns"]),
-        scene=data.get("scene", ""),
-        end=data.get("end", ""),
-        error=data.get("error"),
-        images=data.get("images", {}),
-        stand_in=data.get("stand_in", False),
-        extra={k: v for k, v in data.items() if k not in KNOWN},
-    )
+    absent: dict[str, Any] = {
+        "scene": "",
+        "end": "",
+        "error": None,
+        "images": {},
+        "stand_in": False,
+    }
+    values = {**absent, **data, "extra": {k: v for k, v in data.items() if k not in _KEYS}}
+    if "start" in data:
+        values |= {"start": data["start"]["index"], "seed": data["start"]["seed"]}
+    record: EpisodeRecord = _decode(values)
     _require_sound(record)
     return record
 
@@ -240,6 +209,27 @@ def require_amount(name: str, value: Any) -> None:
         raise ValueError(f"{name} is {value!r}; a number of at least 0 or null is right")
 
 
+def record_episode(
+    env: Env, start: Start, images: Mapping[str, bytes], **known: Any
+) -> EpisodeRecord:
+    """The record of an attempt: what the world says of itself, and the fields that are known of the
+    attempt. `images` are all of the start, PNG by camera; the exterior ones are named.
+    """
+    spec = env.spec
+    exterior = {camera.name for camera in spec.cameras if camera.kind == "exterior"}
+    return EpisodeRecord(
+        world=spec.world,
+        task=spec.task,
+        start=start.index,
+        seed=start.seed,
+        instruction=env.instruction,
+        horizon=spec.horizon,
+        scene=scene_of(env),
+        images={n: hashlib.sha256(p).hexdigest() for n, p in images.items() if n in exterior},
+        **known,
+    )
+
+
 def record_waypoints(
     waypoints: Sequence[Waypoint],
     outcomes: Sequence[Outcome],
@@ -276,108 +266,3 @@ def record_waypoints(
 def _triple(values: Any) -> tuple[float, float, float]:
     x, y, z = values
     return (float(x), float(y), float(z))
-
-
-def _turn_json(turn: Turn) -> dict[str, Any]:
-    return {
-        "decision": turn.decision,
-        "step": turn.step,
-        "calls": turn.calls,
-        "committed": turn.committed,
-        "base": list(turn.base) if turn.base else None,
-        "reasoning": turn.reasoning,
-        "mended": list(turn.mended),
-        "spent": turn.spent,
-        "located": [
-            {
-                "camera": p.camera,
-                "u": p.u,
-                "v": p.v,
-                "position_m": list(p.position_m) if p.position_m else None,
-                "text": p.text,
-            }
-            for p in turn.located
-        ],
-        "waypoints": [_waypoint_json(w) for w in turn.waypoints],
-    }
-
-
-def _waypoint_json(row: WaypointRecord) -> dict[str, Any]:
-    waypoint = row.waypoint
-    base = waypoint.base
-    return {
-        "targets": {
-            name: {
-                "position_m": None if t.position_m is None else list(t.position_m),
-                "orientation": (
-                    t.orientation if isinstance(t.orientation, str) else list(t.orientation)
-                ),
-                "gripper": t.gripper,
-            }
-            for name, t in waypoint.targets.items()
-        },
-        "base": (
-            None
-            if base is None
-            else {"forward_m": base.forward_m, "left_m": base.left_m, "turn_rad": base.turn_rad}
-        ),
-        "stated": waypoint.confidence,
-        "calibrated": row.calibrated,
-        "features": list(row.features) if row.features is not None else None,
-        "status": row.status,
-        "report": row.report,
-        "label": row.label,
-        "steps": row.steps,
-        "clamped": {n: list(p) for n, p in row.clamped_m.items()},
-        "tips": {n: dict(p) for n, p in row.tips.items()},
-        "base_moved": None if row.base_moved is None else list(row.base_moved),
-    }
-
-
-def _turn(data: Mapping[str, Any]) -> Turn:
-    return Turn(
-        decision=data["decision"],
-        step=data["step"],
-        calls=data["calls"],
-        committed=data["committed"],
-        waypoints=tuple(_waypoint(w) for w in data["waypoints"]),
-        located=tuple(
-            LocatedPoint(
-                p["camera"],
-                p["u"],
-                p["v"],
-                _triple(p["position_m"]) if p["position_m"] else None,
-                p["text"],
-            )
-            for p in data["located"]
-        ),
-        base=_triple(data["base"]) if data["base"] else None,
-        reasoning=data["reasoning"],
-        mended=tuple(data["mended"]),
-        spent=data["spent"],
-    )
-
-
-def _waypoint(data: Mapping[str, Any]) -> WaypointRecord:
-    targets = {
-        name: ArmTarget(
-            _triple(t["position_m"]) if t["position_m"] else None,
-            t["orientation"] if isinstance(t["orientation"], str) else _triple(t["orientation"]),  # type: ignore[arg-type]
-            t["gripper"],
-        )
-        for name, t in data["targets"].items()
-    }
-    return WaypointRecord(
-        waypoint=Waypoint(
-            targets, BaseMotion(**data["base"]) if data["base"] else None, data["stated"]
-        ),
-        status=data["status"],
-        report=data["report"],
-        label=data["label"],
-        steps=data["steps"],
-        calibrated=data["calibrated"],
-        features=tuple(data["features"]) if data["features"] is not None else None,
-        clamped_m={n: _triple(p) for n, p in data["clamped"].items()},
-        tips=data["tips"],
-        base_moved=_triple(data["base_moved"]) if data["base_moved"] else None,
-    )

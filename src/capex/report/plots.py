@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from capex.method.calibrator import FEATURES, PRIOR_MEAN
+from capex.method.calibrator import PRIOR_MEAN
+from capex.method.features import FEATURES
 from capex.report.calibration import (
     CUTS_AT_LEAST,
     Calibration,

@@ -1,7 +1,7 @@
 """Memory: what earlier attempts left, and what the next episode's prompt gets of it.
 
-`record.py` is what an attempt leaves, `skeleton.py` and `references.py` digest it as it comes in,
-`context.py` makes prompt text of that.
+`skeleton.py` and `references.py` digest the record of an attempt as it comes in, `context.py` makes
+prompt text of that.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from capex.errors import CapexError
+from capex.method.features import FEATURES
 from capex.method.memory.references import REFERENCES_MAX, Reference, Source, digest
 from capex.method.memory.skeleton import Skeleton
 from capex.method.record import EpisodeRecord
 from capex.pose import Array
 
-FEATURES = 8
 _ROWS_AT_FIRST = 256
 
 
@@ -31,12 +31,12 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._features: Array = np.empty((_ROWS_AT_FIRST, FEATURES))
+        self._features: Array = np.empty((_ROWS_AT_FIRST, len(FEATURES)))
         self._labels: Array = np.empty(_ROWS_AT_FIRST)
         self._rows = 0
         self._skeleton = Skeleton()
         self._successes: tuple[Reference, ...] = ()
-        self._of = ""
+        self._task = ""  # WORLD:TASK, once known
         self._frozen = False
 
     @property
@@ -76,13 +76,13 @@ class Memory:
                 f"start {record.start} of {name} was invalidated ({record.error}); only valid"
                 " attempts enter memory"
             )
-        if self._of and name != self._of:
+        if self._task and name != self._task:
             raise CapexError(
-                f"this memory is about {self._of}; an attempt at {name} does not belong into it"
+                f"this memory is about {self._task}; an attempt at {name} does not belong into it"
             )
         reference = digest(record, images or {}) if record.success else None
         self._append(record)
-        self._of = name
+        self._task = name
         self._skeleton.add(record)
         if reference is not None:
             others = (r for r in self._successes if r.start != reference.start)
@@ -109,7 +109,7 @@ class Memory:
         frozen._rows = self._rows
         frozen._skeleton = copy.deepcopy(self._skeleton)
         frozen._successes = self._successes
-        frozen._of, frozen._frozen = self._of, True
+        frozen._task, frozen._frozen = self._task, True
         return frozen
 
     def portable(self) -> Memory:
@@ -127,17 +127,16 @@ class Memory:
             for w in t.waypoints
             if w.features is not None and w.label is not None
         ]
-        if wrong := {len(features) for features, _ in rows} - {FEATURES}:
+        if wrong := {len(features) for features, _ in rows} - {len(FEATURES)}:
             raise CapexError(
                 f"a waypoint of start {record.start} has {min(wrong)} features; the calibrator has"
-                f" {FEATURES}"
+                f" {len(FEATURES)}"
             )
         needed = self._rows + len(rows)
         if needed > len(self._labels):
-            size = max(
-                needed, 2 * len(self._labels)
-            )  # doubling: an added row costs the same on average, however many there are
-            features, labels = np.empty((size, FEATURES)), np.empty(size)
+            # doubling: an added row costs the same on average, however many there are
+            size = max(needed, 2 * len(self._labels))
+            features, labels = np.empty((size, len(FEATURES))), np.empty(size)
             features[: self._rows], labels[: self._rows] = self.labelled()
             self._features, self._labels = features, labels
         if rows:

@@ -14,7 +14,7 @@ A reference that is left out takes its pictures with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from capex.errors import CapexError
@@ -34,6 +34,7 @@ class Context:
     references: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = ()  # each reference's exterior start images
     labels: int = 0  # labelled waypoints that the calibrator was fitted on
+    system: str = field(default="", compare=False)  # the prompt filled with all this
 
     @property
     def references_text(self) -> str:
@@ -52,8 +53,8 @@ def build(
     template: Path | None = None,
     json_form: bool = False,
 ) -> Context:
-    """What memory has to say before the episode at a start, cut so that `system_prompt` with the
-    same arguments is not too long.
+    """What memory has to say before the episode at a start, cut so that the filled system prompt is
+    not too long.
 
     start: index of the episode's own start, never shown as a reference. scene: its surroundings; a
     reference with an equal one is from the same kitchen. An arm without memory passes an empty
@@ -63,8 +64,8 @@ def build(
     chosen = choose(memory.successes, start, min(arm.references, REFERENCES_MAX))
     numbered = [(r, number, r.scene == scene) for number, r in enumerate(chosen, start=1)]
 
-    def excess(skeleton: str, references: Sequence[str]) -> int:
-        prompt = system_prompt(
+    def fill(skeleton: str = "", references: Sequence[str] = ()) -> str:
+        return system_prompt(
             spec,
             arm,
             labels=labels,
@@ -74,9 +75,8 @@ def build(
             template=template,
             json_form=json_form,
         )
-        return len(prompt) - SIZE_MAX
 
-    room = -excess("", ())
+    room = SIZE_MAX - len(fill())
     if room < 0:
         raise CapexError(
             f"the system prompt has {SIZE_MAX - room} characters without any memory; at most"
@@ -84,9 +84,9 @@ def build(
         )
     while True:
         skeleton, references = _fit(memory, arm, numbered, room)
-        over = excess(
-            skeleton, references
-        )  # the headings that come with references, which only the prompt knows
+        system = fill(skeleton, references)
+        # the headings that come with references, which only the prompt knows
+        over = len(system) - SIZE_MAX
         if over <= 0:
             break
         room -= over
@@ -95,7 +95,7 @@ def build(
         for reference, number, _ in numbered[: len(references)]
         for image in reference.images
     ]
-    return Context(skeleton, tuple(references), tuple(pictures), labels)
+    return Context(skeleton, tuple(references), tuple(pictures), labels, system)
 
 
 def _fit(

@@ -3,7 +3,7 @@
     Reference episode 1 (same kitchen): success in 4 calls, 3 of them acts
     Located points (base cm): L1 [17,-40,54], L2 [47,-41,60]
     Waypoints (target = located point + offset, base cm), each with the executor's report:
-    Call 2: [16,-1,63]=L1+[-1,39,9] forward close reached | [8,-5,63]=L1+[-9,35,9] stalled 1.6 cm from target
+    Call 2: [16,-1,63]=L1+[-1,39,9] forward close reached | [8,-5,63]=L1+[-9,35,9] reached
 
 Targets are as requested, in whole centimetres, and add up exactly as printed. A waypoint belongs to
 the nearest point that had been located by then, however far; where none had been, to the nearest
@@ -25,10 +25,10 @@ from pathlib import Path
 
 from capex.errors import CapexError
 from capex.method.executor import BASE_REACHED_M, BASE_REACHED_RAD
-from capex.method.observation import euler_text, position_text
+from capex.method.observation import base_text, hand_words, position_text
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models import Picture, pictures
-from capex.plan import ArmTarget, BaseMotion
+from capex.plan import ArmTarget
 
 REFERENCES_MAX = 2
 
@@ -46,26 +46,21 @@ class StartImage:
     source: Source
 
     def loaded(self) -> StartImage:
-        """The same with the PNG itself, for a machine that cannot read its place."""
+        """The same with the PNG itself, for a machine that cannot read the file."""
         return replace(self, source=self.picture("").png)
 
     def picture(self, label: str) -> Picture:
         """The image under a label; refused if it is not the one that was recorded."""
+        source, what = self.source, f"the start image of camera {self.camera}"
         try:
-            found = Picture(
-                label,
-                pictures.read_png(self.source) if isinstance(self.source, Path) else self.source,
+            picture = Picture(
+                label, pictures.read_png(source) if isinstance(source, Path) else source
             )
         except OSError as error:
-            raise CapexError(
-                f"the start image of camera {self.camera} cannot be read: {error}"
-            ) from None
-        if found.sha256 != self.sha256:
-            raise CapexError(
-                f"the start image of camera {self.camera} has sha256 {found.sha256}; the record"
-                f" says {self.sha256}"
-            )
-        return found
+            raise CapexError(f"{what} cannot be read: {error}") from None
+        if picture.sha256 != self.sha256:
+            raise CapexError(f"{what} has sha256 {picture.sha256}; the record says {self.sha256}")
+        return picture
 
 
 @dataclass(frozen=True)
@@ -121,9 +116,9 @@ def digest(record: EpisodeRecord, images: Mapping[str, Source]) -> Reference:
             continue
         frame = frame_of[k]
         known = [p for p in points if p.turn <= k] or points
-        placed = {p.number: carry(p.position_m, p.base, frame_poses[frame]) for p in known}
+        points_m = {p.number: carry(p.position_m, p.base, frame_poses[frame]) for p in known}
         used: set[int] = set()
-        line = " | ".join(_waypoint_text(row, placed, used) for row in turn.waypoints)
+        line = " | ".join(_waypoint_text(row, points_m, used) for row in turn.waypoints)
         acts.append(Call(calls, f"Call {calls}: {line}", frame, frozenset(used)))
         used_in_frame[frame] |= used
     frames = []
@@ -243,7 +238,7 @@ def _waypoint_text(row: WaypointRecord, points_m: Mapping[int, Triple], used: se
     against to `used`.
     """
     base = row.waypoint.base
-    parts = [_base_text(base)] if base is not None else []
+    parts = [base_text(base)] if base is not None else []
     for name, target in row.waypoint.targets.items():
         words = _target_words(target, points_m, used)
         if words:
@@ -262,24 +257,7 @@ def _target_words(target: ArmTarget, points_m: Mapping[int, Triple], used: set[i
         offset = [a - b for a, b in zip(_cm(there_m), _cm(points_m[number]), strict=True)]
         words.append(f"{position_text(there_m)}=L{number}+{_list_text(offset)}")
         used.add(number)
-    if target.orientation != "keep":
-        words.append(
-            target.orientation
-            if isinstance(target.orientation, str)
-            else euler_text(target.orientation)
-        )
-    if target.gripper != "keep":
-        words.append(target.gripper)
-    return words
-
-
-def _base_text(base: BaseMotion) -> str:
-    forward, left, turn = (
-        round(100 * base.forward_m),
-        round(100 * base.left_m),
-        round(math.degrees(base.turn_rad)),
-    )
-    return f"base forward {forward} cm, left {left} cm, turn {turn} deg"
+    return words + hand_words(target)
 
 
 def _list_text(values: Sequence[int]) -> str:

@@ -10,18 +10,15 @@ Where the paper leaves room:
   a timeout kept from running is none.
   A command beside the waypoint that ended the episode counts, on whichever side of it the end came.
 - A waypoint belongs to the phase it was meant for: the commands run before its plan plus those
-  before it in the plan. So the lift behind
-  a deferred "close" counts for the phase after the close, and again when it is proposed again. What
-  was proposed for a phase that never
-  began (none of its waypoints ran) counts in the totals only.
+  before it in the plan. So the lift behind a deferred "close" counts for the phase after the close,
+  and again when it is proposed again. What was proposed for a phase that never began (none of its
+  waypoints ran) counts in the totals only.
 - A stall is a labelled motion that stopped progressing, finger contact included, and was not near
-  enough to count as reached. The retry
-  is the next waypoint that ran, if its requested targets lie within 2 cm for every arm that both of
-  them move.
+  enough to count as reached. The retry is the next waypoint that ran, if its requested targets lie
+  within 2 cm for every arm that both of them move.
 - Failed attempts are searched for stops of every kind (stall, contact, timeout), base motions
-  included: main text of the paper. Their
-  unfinished last phase is named after the command it was last heading for, so that it matches the
-  phases of successes.
+  included: main text of the paper. Their unfinished last phase is named after the command it was
+  last heading for, so that it matches the phases of successes.
 - Of more than eight phases those seen in the most successes are listed.
 - Base motions are proposed waypoints without a label. A phase without any label gets no verdict.
 - With several arms a command's word carries its arm ("left close"), and two commands at one
@@ -48,10 +45,7 @@ FAILURES_SHOWN = 3
 NOT_RUN = ("not executed", "deferred")
 STALLED = ("stalled", "finger contact")
 STOPPED = (*STALLED, "contact", "timeout")
-COMMAND_LOST = (
-    "contact",
-    "timeout",
-)  # statuses after which the executor leaves out the gripper command
+COMMAND_LOST = ("contact", "timeout")  # after these the executor leaves out the gripper command
 
 HEAD = "RELIABILITY OF YOUR EARLIER ATTEMPTS"
 NAMES = (
@@ -240,9 +234,8 @@ class Skeleton:
             lines.append(f"Failed attempts stalled or were stopped most in: {', '.join(places)}.")
         if not self.successes and self._ends:
             ends = sorted(self._ends.items(), key=lambda item: (-item[1], item[0]))
-            lines.append(
-                f"How they ended: {', '.join(f'{word} ({count})' for word, count in ends)}."
-            )
+            listed = ", ".join(f"{word} ({count})" for word, count in ends)
+            lines.append(f"How they ended: {listed}.")
         return lines
 
     def _totals(self) -> str:
@@ -257,20 +250,16 @@ def verdict(rate: float, typical: float) -> str:
     """The paper's advice for a phase by its reach rate and typical number of waypoints."""
     if rate < OBSERVE_RATE:
         return "observe after each waypoint"
-    return (
-        "chunk-safe"
-        if rate >= SAFE_RATE and typical >= SAFE_WAYPOINTS
-        else "chunk with a stop on stall"
-    )
+    safe = rate >= SAFE_RATE and typical >= SAFE_WAYPOINTS
+    return "chunk-safe" if safe else "chunk with a stop on stall"
 
 
 def phases(record: EpisodeRecord) -> tuple[PhaseRun, ...]:
     """An attempt cut at its gripper events: the phases of which at least one waypoint ran, in
     order.
     """
-    members: dict[
-        int, list[tuple[WaypointRecord, bool]]
-    ] = {}  # commands before -> its waypoints, each with whether it was retried
+    # commands before a phase -> its waypoints, each with whether it was retried
+    members: dict[int, list[tuple[WaypointRecord, bool]]] = {}
     closed_by: dict[int, str] = {}
     heading_for: dict[int, str] = {}
     for (row, done, planned), again in zip(_placed(record), _retried(record), strict=True):
@@ -283,13 +272,11 @@ def phases(record: EpisodeRecord) -> tuple[PhaseRun, ...]:
         elif not planned:
             heading_for[done] = word
     unclosed = {} if record.success else heading_for
-    found = []
-    for before, rows in sorted(members.items()):
-        if any(row.status not in NOT_RUN for row, _ in rows):
-            found.append(
-                _count((before, closed_by.get(before) or unclosed.get(before, "keep")), rows)
-            )
-    return tuple(found)
+    return tuple(
+        _count((before, closed_by.get(before) or unclosed.get(before, "keep")), rows)
+        for before, rows in sorted(members.items())
+        if any(row.status not in NOT_RUN for row, _ in rows)
+    )
 
 
 def phase_numbers(record: EpisodeRecord) -> list[int]:
@@ -338,7 +325,7 @@ def median(counts: Counter[int]) -> float:
 
 
 def _count(key: Key, rows: list[tuple[WaypointRecord, bool]]) -> PhaseRun:
-    stalls = [again for row, again in rows if _is_stall(row)]
+    stalls = [again for row, again in rows if row.label == 0 and row.status in STALLED]
     return PhaseRun(
         key=key,
         proposed=len(rows),
@@ -348,10 +335,6 @@ def _count(key: Key, rows: list[tuple[WaypointRecord, bool]]) -> PhaseRun:
         retried=sum(stalls),
         stops=sum(row.status in STOPPED and row.label != 1 for row, _ in rows),
     )
-
-
-def _is_stall(row: WaypointRecord) -> bool:
-    return row.label == 0 and row.status in STALLED
 
 
 def _retried(record: EpisodeRecord) -> Iterator[bool]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from capex.errors import CapexError, UnknownName, closest_first
 from capex.method import executor as ex
 from capex.method.calibrator import PRIOR_MEAN
+from capex.method.motion import REACHED_M
 from capex.method.presets import ArmSettings
 from capex.method.tools import Interface, interface
 from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
@@ -142,10 +143,10 @@ def template_text(arm: ArmSettings, template: Path | None = None) -> str:
             return template.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CapexError(f"the prompt file {template} cannot be read: {error}") from None
-    found = resources.files(__package__) / f"{arm.prompt}.txt"
-    if not found.is_file():
+    packaged = resources.files(__package__) / f"{arm.prompt}.txt"
+    if not packaged.is_file():
         raise UnknownName("prompt", arm.prompt, ("capex", "base"))
-    return found.read_text(encoding="utf-8")
+    return packaged.read_text(encoding="utf-8")
 
 
 def settings(
@@ -157,7 +158,7 @@ def settings(
         "history": arm.history,
         "max_model_rounds": arm.rounds,
         "max_displacement_cm": 100 * ex.DISPLACEMENT_MAX_M,
-        "reached_cm": 100 * ex.REACHED_M,
+        "reached_cm": 100 * REACHED_M,
         "max_motion_steps": ex.MOTION_STEPS_MAX,
         "max_gripper_steps": ex.GRIPPER_STEPS_MAX,
         "plan_max": arm.plan_max,
