@@ -24,7 +24,6 @@ from capex.method.commit import committed
 from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome, Tick
 from capex.method.memory import Memory
 from capex.method.memory.context import Context, build
-from capex.method.memory.references import carry
 from capex.method.observation import Observation, PastAct, observe
 from capex.method.perception import Sight, describe
 from capex.method.presets import ArmSettings
@@ -50,7 +49,7 @@ from capex.models import (
 )
 from capex.models.redact import scrub
 from capex.plan import Plan
-from capex.pose import Array
+from capex.pose import Array, PlanarPose
 from capex.worlds import Env, Start, scene_of
 
 NO_CALL = "Your reply held no tool call. Answer with tool calls only."
@@ -391,7 +390,8 @@ def _carry_out(
                 state.gripper_commands += 1
                 state.closed[name] = word in ("close", "reclose")
         if outcome.base_moved is not None:
-            state.located_m = [_carried(p, outcome.base_moved) for p in state.located_m]
+            moved = PlanarPose(*outcome.base_moved).inverse()
+            state.located_m = [np.array(moved.apply(p)) for p in state.located_m]
     records = record_waypoints(plan.waypoints, outcomes, trusted, rows)
     act = decision.act
     return (
@@ -408,12 +408,6 @@ def _carry_out(
         ),
         outcomes,
     )
-
-
-def _carried(point_m: Array, moved: tuple[float, float, float]) -> Array:
-    """A point of the old base frame in the new one, after a measured base motion."""
-    x, y, z = (float(v) for v in point_m)
-    return np.array(carry((x, y, z), (0.0, 0.0, 0.0), moved))
 
 
 def _short(reason: str) -> str:

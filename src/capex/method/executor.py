@@ -18,7 +18,7 @@ import numpy as np
 
 from capex.errors import UnknownName, Unsupported
 from capex.plan import ArmTarget, BaseMotion, Gripper, Waypoint, orientation_matrix
-from capex.pose import Array, Pose, angle_between, rotation_vector
+from capex.pose import Array, PlanarPose, Pose, angle_between, rotation_vector, wrap
 from capex.worlds import ArmCommand, Command, Contact, Env, RobotState
 
 DISPLACEMENT_MAX_M = 0.10
@@ -346,18 +346,15 @@ class Executor:
         began = self._base()
         base = self._env.spec.base
         assert base is not None
-        c, s = math.cos(began[2]), math.sin(began[2])
-        goal_x = began[0] + c * motion.forward_m - s * motion.left_m
-        goal_y = began[1] + s * motion.forward_m + c * motion.left_m
-        goal_yaw = began[2] + motion.turn_rad
+        goal = began @ (motion.forward_m, motion.left_m, motion.turn_rad)
         known = self._state.contacts
         progress = _Progress()
         status: Status = "base"
         text, fresh = "", frozenset[Contact]()
         for _ in range(MOTION_STEPS_MAX):
             x, y, yaw = self._base()
-            error = np.array([goal_x - x, goal_y - y])
-            turn = _wrap(goal_yaw - yaw)
+            error = np.array([goal.x - x, goal.y - y])
+            turn = wrap(goal.yaw - yaw)
             if _norm(error) <= BASE_REACHED_M and abs(turn) <= BASE_REACHED_RAD:
                 break
             progress.add(_norm(error), abs(turn))
@@ -368,10 +365,8 @@ class Executor:
             rate = max(
                 -base.max_yaw_rate_rad_s, min(base.max_yaw_rate_rad_s, BASE_GAIN_PER_S * turn)
             )
-            c, s = math.cos(yaw), math.sin(yaw)
-            self._step(
-                {}, (c * velocity[0] + s * velocity[1], -s * velocity[0] + c * velocity[1], rate)
-            )
+            forward, left, _ = PlanarPose(yaw=yaw).inverse().apply((*velocity, 0.0))
+            self._step({}, (forward, left, rate))
             if fresh := self._state.contacts - known:
                 status, text = "contact", f"{_contact_text(fresh)}, "
                 break
@@ -381,24 +376,16 @@ class Executor:
             self._step(
                 {}
             )  # one step without a velocity: the base brakes before anything is measured
-        moved = self._measured_since(began)
-        forward, left, turn = (
-            round(100 * moved[0]),
-            round(100 * moved[1]),
-            round(math.degrees(moved[2])),
+        moved = began.inverse() @ self._base()
+        text += (
+            f"base moved {round(100 * moved.x)} cm forward, {round(100 * moved.y)} cm left,"
+            f" turned {round(math.degrees(moved.yaw))} deg left"
         )
-        text += f"base moved {forward} cm forward, {left} cm left, turned {turn} deg left"
         return _Motion(status, text, None, tuple(sorted(fresh, key=str)), moved)
 
-    def _base(self) -> tuple[float, float, float]:
+    def _base(self) -> PlanarPose:
         assert self._state.base is not None
-        return self._state.base
-
-    def _measured_since(self, began: tuple[float, float, float]) -> tuple[float, float, float]:
-        x, y, yaw = self._base()
-        c, s = math.cos(began[2]), math.sin(began[2])
-        dx, dy = x - began[0], y - began[1]
-        return (c * dx + s * dy, -s * dx + c * dy, _wrap(yaw - began[2]))
+        return PlanarPose(*self._state.base)
 
     def _act_grippers(self, targets: Mapping[str, ArmTarget]) -> list[str]:
         """Run the gripper commands of all arms together; returns one note per command."""
@@ -519,7 +506,3 @@ def _shorten(v: Array, limit: float) -> list[float]:
     """The vector, shortened to at most `limit`."""
     length = _norm(v)
     return [float(c) for c in (v if length <= limit else v * (limit / length))]
-
-
-def _wrap(angle: float) -> float:
-    return math.atan2(math.sin(angle), math.cos(angle))

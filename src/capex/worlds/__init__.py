@@ -181,8 +181,7 @@ class CameraModel:
 
     def project(self, point_m: Array) -> tuple[float, float, float]:
         """Pixel coordinates u (right), v (down) and depth of a base-frame point."""
-        p = self.T_base_camera.rotation.T @ (point_m - self.T_base_camera.position_m)
-        u, v, w = self.intrinsics @ p
+        u, v, w = self.intrinsics @ self.T_base_camera.inverse().apply(point_m)
         return float(u / w), float(v / w), float(w)
 
     def unproject(self, u: float, v: float, depth_m: float) -> Array:
@@ -194,7 +193,7 @@ class CameraModel:
             self.intrinsics[1, 2],
         )
         p = np.array([(u - cx) / fx, (v - cy) / fy, 1.0]) * depth_m
-        return np.asarray(self.T_base_camera.rotation @ p + self.T_base_camera.position_m)
+        return self.T_base_camera.apply(p)
 
 
 @dataclass(frozen=True)

@@ -351,14 +351,8 @@ def _explained(before: View, after: View) -> float:
     v, u = (g.ravel() for g in np.mgrid[2 : VIEW[1] : 4, 2 : VIEW[0] : 4])
     z = new.depth_m[v, u].astype(np.float64)
     rays = np.linalg.inv(new.camera.intrinsics) @ np.stack([u + 0.5, v + 0.5, np.ones(len(z))])
-    old_pose, new_pose = old.camera.T_base_camera, new.camera.T_base_camera
-    points = (
-        new_pose.rotation @ (rays * np.where(np.isfinite(z), z, -1.0))
-        + new_pose.position_m[:, None]
-    )
-    x, y, predicted_m = (
-        old.camera.intrinsics @ old_pose.rotation.T @ (points - old_pose.position_m[:, None])
-    )
+    points = new.camera.T_base_camera.apply(rays * np.where(np.isfinite(z), z, -1.0))
+    x, y, predicted_m = old.camera.intrinsics @ old.camera.T_base_camera.inverse().apply(points)
     ahead = np.maximum(predicted_m, 1e-6)
     column, row = np.floor(x / ahead), np.floor(y / ahead)
     inside = (

@@ -4,14 +4,8 @@
 
 from __future__ import annotations
 
-from capex.worlds.kitchen.fixtures import (
-    COUNTER_HEIGHT_M,
-    DARK_GLASS,
-    STEEL,
-    Fixture,
-    Place,
-    static,
-)
+from capex.pose import PlanarPose
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, DARK_GLASS, STEEL, static
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
 
@@ -20,7 +14,7 @@ MICROWAVE = (0.50, 0.36, 0.29)  # width, depth, height
 BUTTON_TRAVEL_M = 0.006
 
 
-def add_microwave(b: Builder, place: Place) -> Fixture:
+def add_microwave(b: Builder, place: PlanarPose) -> None:
     """A microwave on a low cabinet: window on the left, on the right a display, a keypad and two
     buttons that travel (stop, start).
     """
@@ -98,9 +92,6 @@ def add_microwave(b: Builder, place: Place) -> Fixture:
             springref=-0.002,
         )
         b.box(part, (0, 0, 0), (0.006, 0.036, 0.016), b.looks.plain(colour, 0.5), mass=0.03)
-    return Fixture(
-        "microwave", place.x, place.y, place.yaw, w, {"start button": (-0.012, y, low + 0.038)}
-    )
 
 
 OVEN_STAND_M = 0.20
@@ -108,7 +99,7 @@ OVEN = (0.42, 0.32, 0.25)
 OVEN_DOOR_LIMIT_RAD = 1.5
 
 
-def add_toaster_oven(b: Builder, place: Place) -> Fixture:
+def add_toaster_oven(b: Builder, place: PlanarPose) -> None:
     """A toaster oven on a low stand; its glass door swings down on a hinge along its lower edge."""
     body = static(b, "toaster oven", place)
     w, d, h = OVEN
@@ -207,14 +198,6 @@ def add_toaster_oven(b: Builder, place: Place) -> Fixture:
         b.looks.plain(STEEL, 0.8),
         0.007,
     )
-    return Fixture(
-        "toaster oven",
-        place.x,
-        place.y,
-        place.yaw,
-        w,
-        {"door": (front - thick / 2, middle, low + 0.018)},
-    )
 
 
 TOASTER = (0.19, 0.27, 0.105)  # across the slots, along them, height
@@ -222,7 +205,7 @@ SLOT_Y_M = 0.036
 SLOT_FLOOR_M = 0.05
 
 
-def add_toaster(b: Builder, place: Place) -> Fixture:
+def add_toaster(b: Builder, place: PlanarPose) -> None:
     """A two-slot toaster; the slots run away from the robot, so that its fingers close across a
     slice.
     """
@@ -266,8 +249,3 @@ def add_toaster(b: Builder, place: Place) -> Fixture:
         b.looks.plain((0.15, 0.15, 0.15)),
         collide=False,
     )
-    slots = {
-        "left slot": (0.0, SLOT_Y_M, low + SLOT_FLOOR_M),
-        "right slot": (0.0, -SLOT_Y_M, low + SLOT_FLOOR_M),
-    }
-    return Fixture("toaster", place.x, place.y, place.yaw, w, slots)

@@ -400,13 +400,13 @@ class KitchenEnv:
         c = self.spec.camera(camera)
         identity = self._model.camera(camera).id
         mount = self._model.site("mount").id
-        R_world_mount = self._data.site_xmat[mount].reshape(3, 3)
+        T_world_mount = Pose(self._data.site_xpos[mount], self._data.site_xmat[mount].reshape(3, 3))
         # MuJoCo's camera looks along -z with y up; the contract's along +z with y down.
         R_world_camera = self._data.cam_xmat[identity].reshape(3, 3) * np.array([1.0, -1.0, -1.0])
-        position = R_world_mount.T @ (self._data.cam_xpos[identity] - self._data.site_xpos[mount])
+        T_world_camera = Pose(self._data.cam_xpos[identity], R_world_camera)
         return CameraModel(
             intrinsics(float(self._model.cam_fovy[identity]), size or c.size),
-            Pose(position, R_world_mount.T @ R_world_camera),
+            T_world_mount.inverse() @ T_world_camera,
         )
 
     def depth(self, camera: str, size: tuple[int, int] | None = None) -> DepthImage:

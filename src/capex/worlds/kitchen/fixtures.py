@@ -7,10 +7,10 @@ z up. Joint and body names are what reports call the part ("fridge door").
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from capex.pose import PlanarPose
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
 
@@ -24,37 +24,24 @@ STEEL: Colour = (0.72, 0.73, 0.75)
 
 @dataclass(frozen=True)
 class Fixture:
-    """A placed fixture: its world position and yaw, its width, and named points in its
-    own frame.
-    """
+    """A unit of the row: where it stands in the world, and its width."""
 
     name: str
-    x: float
-    y: float
-    yaw: float
-    width: float
-    points: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    pose: PlanarPose
+    width: float = 0.0
 
-    def world(self, point: tuple[float, float, float]) -> tuple[float, float, float]:
-        """A point of the fixture's frame in the world."""
-        c, s = math.cos(self.yaw), math.sin(self.yaw)
-        return (
-            self.x + c * point[0] - s * point[1],
-            self.y + s * point[0] + c * point[1],
-            point[2],
-        )
+    @property
+    def x(self) -> float:
+        """Where its front stands."""
+        return self.pose.x
+
+    @property
+    def y(self) -> float:
+        """Where its middle stands along the row."""
+        return self.pose.y
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a fixture stands."""
-
-    x: float
-    y: float
-    yaw: float = 0.0
-
-
-def static(b: Builder, name: str, place: Place) -> Any:
+def static(b: Builder, name: str, place: PlanarPose) -> Any:
     return b.body(b.spec.worldbody, name, (place.x, place.y, 0), place.yaw)
 
 
@@ -97,7 +84,7 @@ def add_worktop(b: Builder, body: Any, width: float) -> None:
     b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
 
 
-def add_counter(b: Builder, place: Place, name: str, width: float) -> Fixture:
+def add_counter(b: Builder, place: PlanarPose, name: str, width: float) -> None:
     """A base cabinet with a worktop: two drawer fronts over two doors, or one of each
     when narrow.
     """
@@ -116,10 +103,9 @@ def add_counter(b: Builder, place: Place, name: str, width: float) -> Fixture:
         y = width / 2 - half * (2 * k + 1)
         add_front(b, body, y, half, h - 0.22, h - 0.05, True)
         add_front(b, body, y, half, TOE_KICK_M + 0.01, h - 0.23, False)
-    return Fixture(name, place.x, place.y, place.yaw, width, {"top": (d / 2, 0.0, h)})
 
 
-def add_wall_cabinets(b: Builder, place: Place, name: str, width: float) -> Fixture:
+def add_wall_cabinets(b: Builder, place: PlanarPose, name: str, width: float) -> None:
     """Closed cabinets above a counter, out of the arm's way."""
     body = static(b, name, place)
     low, high, depth = 1.62, 2.25, 0.33
@@ -150,14 +136,13 @@ def add_wall_cabinets(b: Builder, place: Place, name: str, width: float) -> Fixt
             b.looks.handle,
             collide=False,
         )
-    return Fixture(name, place.x, place.y, place.yaw, width)
 
 
 FRIDGE_WIDTH_M = 0.66
 FRIDGE_DOOR_LIMIT_RAD = 1.9
 
 
-def add_fridge(b: Builder, place: Place, *, hinge: str = "right") -> Fixture:
+def add_fridge(b: Builder, place: PlanarPose, *, hinge: str = "right") -> None:
     """A fridge over a freezer drawer; the upper door swings on its `hinge` side, seen by a robot
     that faces it.
     """
@@ -252,14 +237,6 @@ def add_fridge(b: Builder, place: Place, *, hinge: str = "right") -> Fixture:
         (-0.045, 0, 0),
         b.looks.handle,
     )
-    return Fixture(
-        "fridge",
-        place.x,
-        place.y,
-        place.yaw,
-        width,
-        {"hinge": (door / 2, side * width / 2, 0.0), "side": (side, 0.0, 0.0)},
-    )
 
 
 BURNERS = {  # name -> position on the stove's top, and radius
@@ -270,7 +247,7 @@ BURNERS = {  # name -> position on the stove's top, and radius
 }
 
 
-def add_stove(b: Builder, place: Place, width: float = 0.60, *, knobs: bool = True) -> Fixture:
+def add_stove(b: Builder, place: PlanarPose, width: float = 0.60, *, knobs: bool = True) -> None:
     """A range: oven below, glass top with four burners, knobs on the front (only drawn)."""
     body = static(b, "stove", place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
@@ -331,21 +308,13 @@ def add_stove(b: Builder, place: Place, width: float = 0.60, *, knobs: bool = Tr
             b.looks.plain((0.95, 0.95, 0.95)),
             collide=False,
         )
-    return Fixture(
-        "stove",
-        place.x,
-        place.y,
-        place.yaw,
-        width,
-        {n: (x, y, h) for n, (x, y, _) in BURNERS.items()},
-    )
 
 
 BASIN = (0.50, 0.36, 0.16)  # width, length front to back, depth
 BASIN_FRONT_M = 0.10
 
 
-def add_sink(b: Builder, place: Place, width: float, *, lever: bool = True) -> Fixture:
+def add_sink(b: Builder, place: PlanarPose, width: float, *, lever: bool = True) -> None:
     """A sink unit: worktop around a steel basin, faucet behind it (its lever only drawn), doors
     below.
     """
@@ -408,17 +377,9 @@ def add_sink(b: Builder, place: Place, width: float, *, lever: bool = True) -> F
     b.box(body, (d - 0.004, 0, h + 0.25), (0.005, width / 2, 0.25), tiles, collide=False, face="x")
     for y in (width / 4, -width / 4):
         add_front(b, body, y, width / 4, TOE_KICK_M + 0.01, h - 0.05, False)
-    return Fixture(
-        "sink",
-        place.x,
-        place.y,
-        place.yaw,
-        width,
-        {"basin": (BASIN_FRONT_M + length / 2, 0.0, floor)},
-    )
 
 
-def add_hood(b: Builder, place: Place, width: float = 0.60) -> None:
+def add_hood(b: Builder, place: PlanarPose, width: float = 0.60) -> None:
     """The extractor above the stove."""
     body = static(b, "hood", place)
     b.box(body, (COUNTER_DEPTH_M - 0.24, 0, 1.66), (0.24, width / 2, 0.04), b.looks.appliance)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from capex.pose import PlanarPose
 from capex.worlds.kitchen.fixtures import (
     COUNTER_DEPTH_M,
     COUNTER_HEIGHT_M,
     STEEL,
     TOE_KICK_M,
-    Place,
     add_front,
     add_wall_cabinets,
     add_worktop,
@@ -35,7 +35,7 @@ DRAWER_FLOOR_M = DRAWER_LOW_M + 0.025  # the upper side of its bottom
 GRIP_OUT_M = 0.068  # from a front to the middle of its grip
 
 
-def add_drawers(b: Builder, place: Place, name: str, width: float) -> None:
+def add_drawers(b: Builder, place: PlanarPose, name: str, width: float) -> None:
     """A counter whose two drawers slide; the doors below are only drawn."""
     body = static(b, name, place)
     d, low = COUNTER_DEPTH_M, DRAWER_LOW_M - 0.01
@@ -123,7 +123,7 @@ DISHWASHER_DOOR_M = 0.50
 RACK_GRIP_M = 0.095  # before the cavity's front when the rack is in
 
 
-def add_dishwasher(b: Builder, place: Place, name: str, width: float, side: float) -> None:
+def add_dishwasher(b: Builder, place: PlanarPose, name: str, width: float, side: float) -> None:
     """A counter with a dishwasher at one end (1: left): its door lies open before it, two racks
     slide, each with a blue grip.
     """
@@ -242,7 +242,7 @@ LEDGE_M = 0.14  # height of a ledge above the worktop
 LEDGE_TOP_M = COUNTER_HEIGHT_M + LEDGE_M
 
 
-def add_ledge(b: Builder, place: Place, width: float, depth: float) -> None:
+def add_ledge(b: Builder, place: PlanarPose, width: float, depth: float) -> None:
     """A low cabinet on a worktop, where a hand that points forward reaches what stands on it."""
     body = static(b, "ledge", place)
     b.box(
@@ -285,7 +285,7 @@ def cupboard_inside(
     return low, (COUNTER_DEPTH_M - BOARD_M, y + half, CUPBOARD_HIGH_M - BOARD_M)
 
 
-def add_cupboards(b: Builder, place: Place, name: str, width: float) -> None:
+def add_cupboards(b: Builder, place: PlanarPose, name: str, width: float) -> None:
     """Three cupboards side by side, low enough for the arm, each with a door that swings towards
     the robot; wall cabinets above.
     """

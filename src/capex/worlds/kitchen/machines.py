@@ -7,7 +7,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Place, static
+from capex.pose import PlanarPose
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, static
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import CAPSULE, CYLINDER, HIDDEN, Builder
 
@@ -16,7 +17,7 @@ CHROME: Colour = (0.78, 0.79, 0.81)
 RED: Colour = (0.85, 0.10, 0.08)
 
 
-def _standing(b: Builder, name: str, place: Place, surface_m: float = COUNTER_HEIGHT_M) -> Any:
+def _standing(b: Builder, name: str, place: PlanarPose, surface_m: float = COUNTER_HEIGHT_M) -> Any:
     """A machine's body: its frame stands on the worktop, or on what is on it."""
     body = static(b, name, place)
     body.pos = (place.x, place.y, surface_m)
@@ -27,7 +28,7 @@ KETTLE_SWITCH_RAD = 0.44
 KETTLE_RADIUS_M = 0.085
 
 
-def add_kettle(b: Builder, place: Place, name: str, colour: Colour) -> None:
+def add_kettle(b: Builder, place: PlanarPose, name: str, colour: Colour) -> None:
     """An electric kettle on its base. The red switch lever at its foot points at the robot; pressed
     down, it snaps over and stays.
     """
@@ -88,7 +89,7 @@ def add_kettle(b: Builder, place: Place, name: str, colour: Colour) -> None:
 MIXER_HEAD_RAD = 0.80
 
 
-def add_mixer(b: Builder, place: Place, name: str, colour: Colour) -> None:
+def add_mixer(b: Builder, place: PlanarPose, name: str, colour: Colour) -> None:
     """A stand mixer that faces the robot; its head, lifted by the bar at its nose, tilts back over
     a detent and stays up.
     """
@@ -169,7 +170,7 @@ COFFEE_TRAY_M = 0.037  # height of the tray
 COFFEE_SPOUT_X_M = 0.075
 
 
-def add_coffee_machine(b: Builder, place: Place, surface_m: float) -> None:
+def add_coffee_machine(b: Builder, place: PlanarPose, surface_m: float) -> None:
     """A coffee machine: a head with two spouts over a tray, open to the front and to both sides."""
     body = _standing(b, "coffee machine", place, surface_m)
     w, d, h = 0.22, 0.29, 0.34
@@ -220,7 +221,7 @@ JUG_TOP_M = 0.198
 JUG_RADIUS_M = 0.058
 
 
-def add_blender(b: Builder, place: Place, colour: Colour) -> None:
+def add_blender(b: Builder, place: PlanarPose, colour: Colour) -> None:
     """A blender with an open jug, half full, its handle on one side; the lid's plug fits into its
     rim with a few millimetres to spare.
     """

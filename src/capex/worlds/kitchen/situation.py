@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from capex.worlds.kitchen.fixtures import Fixture, Place
+from capex.pose import PlanarPose
+from capex.worlds.kitchen.fixtures import Fixture
 from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.parts import Builder
 from capex.worlds.kitchen.things import (
@@ -86,8 +87,8 @@ class Fitted:
     """
 
     name: str
-    build: Callable[[Builder, Place], object]
-    place: Place | None = None  # None: where the unit of that name stands
+    build: Callable[[Builder, PlanarPose], object]
+    place: PlanarPose | None = None  # None: where the unit of that name stands
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], 
         build, radius, colours = CLUTTER[kind]
         colour = draw.choice(colours)
         for _ in range(12):
-            x, y, _z = fixture.world(
+            x, y, _z = fixture.pose.apply(
                 (draw.uniform(low[0], high[0]), draw.uniform(low[1], high[1]), 0.0)
             )
             if all(

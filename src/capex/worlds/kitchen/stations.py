@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from capex.pose import PlanarPose
 from capex.worlds.kitchen.fixtures import (
     BASIN,
     BASIN_FRONT_M,
     BURNERS,
     COUNTER_HEIGHT_M,
-    Place,
     add_sink,
     add_stove,
 )
@@ -36,7 +36,7 @@ def knob_y(k: int) -> float:
     return 0.20 - 0.1333 * k
 
 
-def add_working_stove(b: Builder, place: Place, width: float) -> None:
+def add_working_stove(b: Builder, place: PlanarPose, width: float) -> None:
     """The stove with four knobs: pointer up is off, turned to the left is on, and its
     burner glows.
     """
@@ -100,7 +100,7 @@ LEVER_M = 0.12
 CAPS: dict[str, Colour] = {"left": (0.85, 0.12, 0.10), "right": (0.12, 0.30, 0.85)}  # hot, cold
 
 
-def add_working_sink(b: Builder, place: Place, width: float) -> None:
+def add_working_sink(b: Builder, place: PlanarPose, width: float) -> None:
     """The sink with two handles beside the spout that swing outwards: the left one has a red cap,
     the right one a blue cap.
     """
