@@ -50,7 +50,7 @@ from capex.models import (
 from capex.models.redact import scrub
 from capex.plan import Plan
 from capex.pose import Array, PlanarPose
-from capex.worlds import Env, Start, scene_of
+from capex.worlds import Env, Start
 
 NO_CALL = "Your reply held no tool call. Answer with tool calls only."
 CUT_OFF = "Your reply was cut off at the token limit. Answer with a shorter plan."
@@ -206,7 +206,7 @@ def run_episode(
         arm,
         spec,
         start.index,
-        scene_of(env),
+        env.scene,
         weights=trust.weights,
         template=template,
         json_form=in_text,
@@ -286,7 +286,7 @@ def run_episode(
         instruction=env.instruction,
         horizon=spec.horizon,
         turns=tuple(state.turns),
-        scene=scene_of(env),
+        scene=env.scene,
         end=end,
         images=(
             {n: hashlib.sha256(png).hexdigest() for n, png in first.images.items() if n in exterior}

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from capex import worlds
 from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch
 from capex.pose import Array, Pose
 from capex.worlds import (
@@ -43,6 +42,7 @@ from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen, to
 from capex.worlds.kitchen.senses import STATE_NAMES, Senses
 from capex.worlds.kitchen.situation import Draw, Situation
 from capex.worlds.kitchen.tasks.task import Task
+from capex.worlds.limits import validate_command
 from capex.worlds.render import Renderer, intrinsics
 
 # By world, raised whenever the same start gives another scene or the state vector another layout.
@@ -109,6 +109,7 @@ class KitchenEnv:
             starts=STARTS,
             base=BaseSpec(0.25, 0.6),
             depth=True,
+            exact_replay=True,
         )
         self._cache: collections.OrderedDict[tuple[int, int], _Built] = collections.OrderedDict()
         self._renderer: Renderer | None = None
@@ -285,7 +286,7 @@ class KitchenEnv:
 
     def step(self, command: Command) -> Array:
         """One 20 Hz command: translated to the 12 native numbers, applied, returned."""
-        worlds.validate_command(self.spec, command)
+        validate_command(self.spec, command)
         arm = command.arms[ARM]
         action = np.zeros(len(control.ACTION_NAMES))
         if arm.step_m is None:
