@@ -175,14 +175,13 @@ class Pilot:
 
     def _waypoint(self, move: Move, place: int, scene: Scene) -> dict[str, Any]:
         target: dict[str, Any] = {}
-        if move.position_m is not None:
-            target["target_cm"] = [round(100 * float(v), 1) for v in move.position_m]
-        if move.orientation != "keep":
-            target["orientation"] = (
-                move.orientation if isinstance(move.orientation, str) else list(move.orientation)
-            )
-        if move.gripper != "keep":
-            target["gripper"] = move.gripper
+        if move.target.position_m is not None:
+            target["target_cm"] = [round(100 * v, 1) for v in move.target.position_m]
+        orientation = move.target.orientation
+        if orientation != "keep":
+            target["orientation"] = orientation if isinstance(orientation, str) else [*orientation]
+        if move.target.gripper != "keep":
+            target["gripper"] = move.target.gripper
         if scene.brief.several_arms:
             target = {scene.brief.several_arms[0]: target}
         return target | (
@@ -315,13 +314,14 @@ def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
         else None
     )
     for k, move in enumerate(moves[:-1]):
-        if move.gripper != "keep" or move.touch or move.position_m is None:
+        if move.target.gripper != "keep" or move.touch or move.target.position_m is None:
             return moves[k:]
         turned = angle_between(
-            orientation_matrix(move.orientation, scene.page.rotation), scene.page.rotation
+            orientation_matrix(move.target.orientation, scene.page.rotation), scene.page.rotation
         )
-        there = float(np.linalg.norm(move.position_m - scene.tip)) <= 0.009
-        reached = last is not None and float(np.max(np.abs(move.position_m - last))) <= 0.006
+        goal = np.array(move.target.position_m)
+        there = float(np.linalg.norm(goal - scene.tip)) <= 0.009
+        reached = last is not None and float(np.max(np.abs(goal - last))) <= 0.006
         if not (there or reached) or turned > 0.09:
             return moves[k:]
     return moves[-1:]
@@ -334,10 +334,10 @@ def _shortened(moves: Sequence[Move], brief: Brief) -> list[Move]:
     plan = list(moves[: brief.plan_max])
     commands = 0
     for k, move in enumerate(plan):
-        advice = brief.phases.get((move.gripper, commands), "")
+        advice = brief.phases.get((move.target.gripper, commands), "")
         if move.touch and advice == "observe after each waypoint":
             return plan[: k + 1]
-        commands += move.gripper != "keep"
+        commands += move.target.gripper != "keep"
     return plan
 
 

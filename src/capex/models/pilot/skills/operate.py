@@ -20,8 +20,8 @@ from capex.models.pilot import looks
 from capex.models.pilot.eyes import Shape
 from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move
 from capex.models.pilot.rig import PLACES
-from capex.models.pilot.scene import Scene, ceiling, down, line, path, spots_on
-from capex.plan import Orientation
+from capex.models.pilot.scene import Scene, down, line, path, spots_on
+from capex.plan import Orientation, at, ceiling
 from capex.pose import Array
 
 KETTLE = re.compile(r"turn on the (\w+) kettle", re.I)
@@ -78,7 +78,7 @@ def follow(scene: Scene, track: Track) -> Intent:
     before it.
     """
     tip = scene.tip
-    moves: list[Move] = [Move(tip, "keep", "close")] if scene.page.opening_m > 0.01 else []
+    moves: list[Move] = [Move(at(tip, "keep", "close"))] if scene.page.opening_m > 0.01 else []
     left = _left(track, tip)
     if left is not None and not left:
         out = track.way_in[-1]

@@ -12,8 +12,8 @@ import numpy as np
 from capex.models.pilot import looks
 from capex.models.pilot.eyes import Ellipse, Shape, View
 from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
-from capex.models.pilot.scene import Scene, ceiling, down, line, path, raised, spots_on
-from capex.plan import Orientation
+from capex.models.pilot.scene import Scene, down, line, path, spots_on
+from capex.plan import Orientation, at, ceiling, raised
 from capex.pose import Array
 
 LIFT = re.compile(r"(?:pick up|lift) the ([^.]+?)\.?$", re.I)
@@ -279,7 +279,7 @@ def _grasp(
     grasp = np.array([point[0], point[1], _grasp_height(scene, item, point, answers)])
     hover = raised(grasp, HOVER_M)
     lateral = float(np.linalg.norm((tip - grasp)[:2]))
-    opening = [Move(tip, "keep", "open")] if scene.page.opening_m < 0.07 else []
+    opening = [Move(at(tip, "keep", "open"))] if scene.page.opening_m < 0.07 else []
     if close_up is None and lateral > ALIGNED_M and tip[2] > grasp[2] + 0.03:
         # Seen from outside only: get over it first and look through the wrist camera.
         way = _over(tip, hover)
@@ -291,7 +291,7 @@ def _grasp(
     if lateral <= ALIGNED_M and tip[2] <= grasp[2] + 0.012:
         return Intent(
             f"The fingers are around the {item}: close and lift.",
-            (Move(grasp, "keep", "close", True), *lift),
+            (Move(at(grasp, "keep", "close"), True), *lift),
         )
     if lateral <= ALIGNED_M:
         descent = line(tip, grasp, orientation, "close", True)

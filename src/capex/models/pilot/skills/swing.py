@@ -19,7 +19,7 @@ from capex.models.pilot.eyes import Colour, Pixel, Shape, View
 from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
 from capex.models.pilot.scene import Scene, line, path
 from capex.models.pilot.skills.stand import line_up
-from capex.plan import Orientation
+from capex.plan import Orientation, at
 from capex.pose import Array, tilted_forward
 
 CLOSE = re.compile(r"close the (.*?) ?(?:door|lid)\.?$", re.I)
@@ -43,7 +43,7 @@ def close_door(scene: Scene) -> Asking:
 
 
 def _shut_fingers(scene: Scene, orientation: Orientation) -> list[Move]:
-    return [Move(scene.tip, orientation, "close")] if scene.page.opening_m > 0.01 else []
+    return [Move(at(scene.tip, orientation, "close"))] if scene.page.opening_m > 0.01 else []
 
 
 # Flaps

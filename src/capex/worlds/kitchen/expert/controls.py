@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from capex.plan import Waypoint
+from capex.plan import Steps, at, line, path, raised
 from capex.pose import DOWN, FORWARD, matrix_to_euler, tilted_forward, yaw_matrix
 from capex.worlds.kitchen.expert.moves import (
     FINGERTIP_M,
     LINE_UP_TRIES,
-    at,
     base_pose,
-    line,
     line_up,
-    path,
-    raised,
     tip_of,
     to_base,
 )
@@ -35,7 +31,7 @@ TOUCHING_M = 0.012
 Push = Literal["sideways", "down", "up"]
 
 
-def press(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def press(env: KitchenEnv, decision: int) -> Steps:
     """Push a button in the front of an appliance with closed fingers, then back off."""
     facts = env.facts
     button = facts.role("button")
@@ -56,7 +52,7 @@ def press(env: KitchenEnv, decision: int) -> list[Waypoint]:
 
 def operate(
     env: KitchenEnv, decision: int, push: Push, to: float, stand_m: float, half_m: float = 0.009
-) -> list[Waypoint]:
+) -> Steps:
     """Push a part by its grip until its joint stands at a fraction of its range, with closed
     fingers.
 

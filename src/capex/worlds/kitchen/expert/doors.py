@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from capex.plan import Waypoint
+from capex.plan import Steps, at, line, path
 from capex.pose import Array, tilted_forward
 from capex.worlds.kitchen.expert.moves import (
     FINGERTIP_M,
     LINE_UP_TRIES,
-    at,
     base_pose,
     is_open,
-    line,
     line_up,
-    path,
     tip_of,
     to_base,
 )
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
 
 
-def close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def close_door(env: KitchenEnv, decision: int) -> Steps:
     """Push a side-hinged door shut along its arc, fingers closed and pointing forward."""
     facts = env.facts
     part = facts.role("part")
@@ -72,7 +69,7 @@ def close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*fingers, *way, *path(tip if touching else begin, [*arc, *final], "forward")]
 
 
-def close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def close_flap(env: KitchenEnv, decision: int) -> Steps:
     """Lift a door that is hinged along its lower edge by its handle bar, from below, and push it
     shut.
     """
@@ -107,7 +104,7 @@ def close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*fingers, *way, *path(tip if touching else begin, [*arc, contact(0.0, -0.04)], forward)]
 
 
-def open_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def open_door(env: KitchenEnv, decision: int) -> Steps:
     """Take a side-hinged door by its upright handle and draw it open along its arc; the hand keeps
     pointing forward.
     """
