@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from capex.pose import PlanarPose
 from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, DARK_GLASS, STEEL, static
-from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.parts import Builder
 
 STAND_M = 0.20  # the microwave stands this high above the counter
@@ -25,25 +25,25 @@ def add_microwave(b: Builder, place: PlanarPose) -> None:
         body,
         (d / 2 + 0.01, 0, top + STAND_M / 2),
         (d / 2 - 0.01, w / 2 - 0.01, STAND_M / 2),
-        b.looks.cabinet,
+        b.materials.cabinet,
     )
     low = top + STAND_M
     panel = 0.13  # width of the control panel
-    shell = b.looks.material("brushed", (0.63, 0.64, 0.66), shine=0.5)
+    shell = b.materials.textured("brushed", (0.63, 0.64, 0.66), shine=0.5)
     b.box(body, (d / 2 + 0.008, 0, low + h / 2), (d / 2 - 0.008, w / 2, h / 2), shell, face="x")
     glass_y = panel / 2
     b.box(
         body,
         (0.004, glass_y, low + h / 2),
         (0.005, (w - panel) / 2 - 0.006, h / 2 - 0.008),
-        b.looks.plain((0.16, 0.17, 0.18), 0.6),
+        b.materials.plain((0.16, 0.17, 0.18), 0.6),
         collide=False,
     )
     b.box(
         body,
         (-0.0015, glass_y, low + h / 2),
         (0.001, (w - panel) / 2 - 0.05, h / 2 - 0.05),
-        b.looks.plain(DARK_GLASS, 0.9),
+        b.materials.plain(DARK_GLASS, 0.9),
         collide=False,
     )
     b.bar_handle(
@@ -51,7 +51,7 @@ def add_microwave(b: Builder, place: PlanarPose) -> None:
         (0, -w / 2 + panel + 0.02, low + 0.05),
         (0, -w / 2 + panel + 0.02, low + h - 0.05),
         (-0.03, 0, 0),
-        b.looks.plain(STEEL, 0.7),
+        b.materials.plain(STEEL, 0.7),
         0.007,
     )
     y = -w / 2 + panel / 2
@@ -59,21 +59,25 @@ def add_microwave(b: Builder, place: PlanarPose) -> None:
         body,
         (0.004, y, low + h / 2),
         (0.005, panel / 2 - 0.004, h / 2 - 0.008),
-        b.looks.plain((0.10, 0.10, 0.11), 0.4),
+        b.materials.plain((0.10, 0.10, 0.11), 0.4),
         collide=False,
     )
     b.box(
         body,
         (-0.0015, y, low + h - 0.045),
         (0.001, 0.045, 0.018),
-        b.looks.material("plain", (0.20, 0.85, 0.75), emission=0.6),
+        b.materials.textured("plain", (0.20, 0.85, 0.75), emission=0.6),
         collide=False,
     )
     for row in range(3):
         for column in range(3):
             spot = (-0.0015, y + 0.03 * (1 - column), low + h - 0.095 - 0.026 * row)
             b.box(
-                body, spot, (0.001, 0.011, 0.008), b.looks.plain((0.55, 0.57, 0.60)), collide=False
+                body,
+                spot,
+                (0.001, 0.011, 0.008),
+                b.materials.plain((0.55, 0.57, 0.60)),
+                collide=False,
             )
     buttons: tuple[tuple[str, float, Colour], ...] = (
         ("stop button", 0.082, (0.80, 0.16, 0.14)),
@@ -91,7 +95,7 @@ def add_microwave(b: Builder, place: PlanarPose) -> None:
             stiffness=400.0,
             springref=-0.002,
         )
-        b.box(part, (0, 0, 0), (0.006, 0.036, 0.016), b.looks.plain(colour, 0.5), mass=0.03)
+        b.box(part, (0, 0, 0), (0.006, 0.036, 0.016), b.materials.plain(colour, 0.5), mass=0.03)
 
 
 OVEN_STAND_M = 0.20
@@ -105,14 +109,14 @@ def add_toaster_oven(b: Builder, place: PlanarPose) -> None:
     w, d, h = OVEN
     low = COUNTER_HEIGHT_M + OVEN_STAND_M
     shell, dark = (
-        b.looks.material("brushed", (0.70, 0.70, 0.71), shine=0.5),
-        b.looks.plain((0.13, 0.12, 0.12)),
+        b.materials.textured("brushed", (0.70, 0.70, 0.71), shine=0.5),
+        b.materials.plain((0.13, 0.12, 0.12)),
     )
     b.box(
         body,
         (d / 2 + 0.01, 0, COUNTER_HEIGHT_M + OVEN_STAND_M / 2),
         (d / 2 - 0.01, w / 2 - 0.01, OVEN_STAND_M / 2),
-        b.looks.cabinet,
+        b.materials.cabinet,
     )
     panel, wall, front = 0.09, 0.02, 0.026
     b.box(
@@ -147,7 +151,7 @@ def add_toaster_oven(b: Builder, place: PlanarPose) -> None:
         body,
         (0.17, middle, low + 0.09),
         (0.12, inside - 0.005, 0.003),
-        b.looks.plain(STEEL, 0.7),
+        b.materials.plain(STEEL, 0.7),
         collide=False,
     )  # the grill
     for z in (0.05, 0.21):
@@ -156,7 +160,7 @@ def add_toaster_oven(b: Builder, place: PlanarPose) -> None:
             (0.2, middle - inside + 0.03, low + z),
             (0.2, middle + inside - 0.03, low + z),
             0.006,
-            b.looks.material("plain", (0.95, 0.35, 0.12), emission=0.5),
+            b.materials.textured("plain", (0.95, 0.35, 0.12), emission=0.5),
             collide=False,
         )
     for k in range(3):
@@ -166,7 +170,7 @@ def add_toaster_oven(b: Builder, place: PlanarPose) -> None:
             (front, -w / 2 + panel / 2, z),
             (front - 0.022, -w / 2 + panel / 2, z),
             0.019,
-            b.looks.handle,
+            b.materials.handle,
             collide=False,
         )
     door_height, thick = h - 0.03, 0.018
@@ -180,14 +184,14 @@ def add_toaster_oven(b: Builder, place: PlanarPose) -> None:
         damping=0.15,
     )
     door.gravcomp = 1  # its spring balances it: it stays where it is left
-    frame = b.looks.plain((0.25, 0.25, 0.26), 0.5)
+    frame = b.materials.plain((0.25, 0.25, 0.26), 0.5)
     b.box(door, (0, 0, door_height / 2), (thick / 2, inside, door_height / 2), frame, mass=0.5)
     for x in (-thick / 2 - 0.001, thick / 2 + 0.001):
         b.box(
             door,
             (x, 0, door_height / 2),
             (0.001, inside - 0.03, door_height / 2 - 0.035),
-            b.looks.plain((0.42, 0.30, 0.20), 0.9),
+            b.materials.plain((0.42, 0.30, 0.20), 0.9),
             collide=False,
         )
     b.bar_handle(
@@ -195,7 +199,7 @@ def add_toaster_oven(b: Builder, place: PlanarPose) -> None:
         (-thick / 2, -inside + 0.03, door_height - 0.018),
         (-thick / 2, inside - 0.03, door_height - 0.018),
         (-0.028, 0, 0),
-        b.looks.plain(STEEL, 0.8),
+        b.materials.plain(STEEL, 0.8),
         0.007,
     )
 
@@ -212,8 +216,8 @@ def add_toaster(b: Builder, place: PlanarPose) -> None:
     body = static(b, "toaster", place)
     w, d, h = TOASTER
     low = COUNTER_HEIGHT_M
-    shell = b.looks.material("brushed", (0.80, 0.80, 0.82), shine=0.6)
-    dark = b.looks.plain((0.10, 0.10, 0.10))
+    shell = b.materials.textured("brushed", (0.80, 0.80, 0.82), shine=0.6)
+    dark = b.materials.plain((0.10, 0.10, 0.10))
     slot_length, slot_width = 0.15, 0.034
     b.box(body, (0, 0, low + SLOT_FLOOR_M / 2), (d / 2, w / 2, SLOT_FLOOR_M / 2), shell)
     half = (h - SLOT_FLOOR_M) / 2
@@ -238,7 +242,7 @@ def add_toaster(b: Builder, place: PlanarPose) -> None:
         body,
         (-d / 2 - 0.012, 0, low + 0.075),
         (0.012, 0.02, 0.008),
-        b.looks.plain((0.15, 0.15, 0.15)),
+        b.materials.plain((0.15, 0.15, 0.15)),
         collide=False,
     )
     b.cylinder(
@@ -246,6 +250,6 @@ def add_toaster(b: Builder, place: PlanarPose) -> None:
         (-d / 2, 0.055, low + 0.05),
         (-d / 2 - 0.012, 0.055, low + 0.05),
         0.014,
-        b.looks.plain((0.15, 0.15, 0.15)),
+        b.materials.plain((0.15, 0.15, 0.15)),
         collide=False,
     )

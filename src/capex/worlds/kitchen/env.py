@@ -34,12 +34,12 @@ from capex.worlds import (
 )
 from capex.worlds.kitchen import control, panda, robot
 from capex.worlds.kitchen.control import Controller
-from capex.worlds.kitchen.facts import Facts
-from capex.worlds.kitchen.looks import STYLES
+from capex.worlds.kitchen.ground_truth import GroundTruth
+from capex.worlds.kitchen.materials import STYLES
 from capex.worlds.kitchen.parts import SEEN, UNSEEN, Sign
 from capex.worlds.kitchen.robot import ARM
 from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen, to_xml
-from capex.worlds.kitchen.senses import STATE_NAMES, Senses
+from capex.worlds.kitchen.sensors import STATE_NAMES, Sensors
 from capex.worlds.kitchen.situation import Draw, Situation
 from capex.worlds.kitchen.tasks.task import Task
 from capex.worlds.limits import validate_command
@@ -174,7 +174,7 @@ class KitchenEnv:
         for name, value in {**placed, **situation.joints}.items():
             data.qpos[model.jnt_qposadr[model.joint(name).id]] = value
         mujoco.mj_forward(model, data)
-        if self._senses.touching(data):
+        if self._sensors.touching(data):
             return False
         self._controller.reset(data, 0.0)
         hold = np.zeros(len(control.ACTION_NAMES))
@@ -185,7 +185,7 @@ class KitchenEnv:
         data.time = 0.0
         mujoco.mj_forward(model, data)
         self._controller.reset(data, 0.0)
-        return not self._senses.touching(data) and not self.task.success(self._facts)
+        return not self._sensors.touching(data) and not self.task.success(self._truth)
 
     def _compose(self, start: Start, attempt: int) -> tuple[Kitchen, Situation]:
         draw = Draw(self._world, start.task, start.index, start.seed, attempt)
@@ -217,14 +217,16 @@ class KitchenEnv:
         self._signs = built.signs
         self._data = mujoco.MjData(built.model)
         self._controller = Controller(built.model)
-        self._facts = Facts(built.model, self._data, built.situation.roles, built.situation.spots)
-        self._senses = Senses(built.model)
+        self._truth = GroundTruth(
+            built.model, self._data, built.situation.roles, built.situation.spots
+        )
+        self._sensors = Sensors(built.model)
         self._diverged = False
 
     def _vector(self) -> Array:
         physics = np.empty(mujoco.mj_stateSize(self._model, _SIGNATURE))
         mujoco.mj_getState(self._model, self._data, physics, _SIGNATURE)
-        return np.concatenate([physics, self._controller.vector, [float(self._facts.latched)]])
+        return np.concatenate([physics, self._controller.vector, [float(self._truth.latched)]])
 
     def _restore(self, vector: Array) -> None:
         physics, goals, latched = np.split(vector, (len(vector) - _OWN_SIZE, len(vector) - 1))
@@ -234,7 +236,7 @@ class KitchenEnv:
             self._model, self._data, physics, _SIGNATURE
         )  # the forward pass overwrote the warm start
         self._controller.vector = goals
-        self._facts.latched = bool(latched[0])
+        self._truth.latched = bool(latched[0])
         for warning in _WARNINGS:
             self._data.warning[warning].number = 0
         self._diverged = False
@@ -328,8 +330,8 @@ class KitchenEnv:
             )
         self._tick(values)
         self._check_physics()
-        if self.task.latch is not None and not self._facts.latched:
-            self._facts.latched = self.task.latch(self._facts)
+        if self.task.latch is not None and not self._truth.latched:
+            self._truth.latched = self.task.latch(self._truth)
 
     def _tick(self, action: Array) -> None:
         model, data = self._model, self._data
@@ -362,13 +364,13 @@ class KitchenEnv:
     def success(self) -> bool:
         """The task's rule on the present state; a diverged simulation is never a success."""
         self._started()
-        return not self._diverged and bool(self.task.success(self._facts))
+        return not self._diverged and bool(self.task.success(self._truth))
 
     @property
-    def facts(self) -> Facts:
+    def truth(self) -> GroundTruth:
         """Privileged truth, for success rules, the expert and tests."""
         self._started()
-        return self._facts
+        return self._truth
 
     @property
     def situation(self) -> Situation:
@@ -379,7 +381,7 @@ class KitchenEnv:
     def robot_state(self) -> RobotState:
         """Proprioception and contacts, as the last control step left them."""
         self._started()
-        return self._senses.read(self._data, self._controller)
+        return self._sensors.read(self._data, self._controller)
 
     def observe(
         self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None
@@ -441,7 +443,7 @@ class KitchenEnv:
         looks, physics does not notice.
         """
         for sign in self._signs:
-            shown = sign.low <= self._facts.joint(sign.joint) <= sign.high
+            shown = sign.low <= self._truth.joint(sign.joint) <= sign.high
             self._model.geom(sign.geom).group = SEEN if shown else UNSEEN
         if self._renderer is None:
             self._renderer = Renderer(self._model, shadows=self._shadows)

@@ -13,7 +13,7 @@ from capex.worlds.kitchen import appliances as ap
 from capex.worlds.kitchen import fixtures as fx
 from capex.worlds.kitchen.control import TIMESTEP_S
 from capex.worlds.kitchen.fixtures import Fixture
-from capex.worlds.kitchen.looks import STYLES, Looks, Style
+from capex.worlds.kitchen.materials import STYLES, Materials, Style
 from capex.worlds.kitchen.parts import Builder, Sign
 from capex.worlds.kitchen.robot import add_robot
 from capex.worlds.kitchen.situation import Fitted, Situation
@@ -223,7 +223,7 @@ def _compose(
     ) else spec.worldbody.add_light(directional=True, castshadow=shadows)  # fmt: skip
     sun.pos, sun.dir = (-1.0, lean, 3.0), (0.55, -0.5 * lean, -1.0)
     sun.diffuse, sun.specular = (strength,) * 3, (0.15,) * 3
-    builder = Builder(spec, Looks(spec, kitchen.style, textures=textures))
+    builder = Builder(spec, Materials(spec, kitchen.style, textures=textures))
     _add_fixtures(builder, kitchen, situation.fixtures)
     add_robot(spec)
     for thing in situation.things:

@@ -16,7 +16,7 @@ from capex.worlds.kitchen.fixtures import (
     add_sink,
     add_stove,
 )
-from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.parts import CAPSULE, HIDDEN, Builder
 
 KNOB_ORDER = ("rear left", "front left", "front right", "rear right")  # from left to right
@@ -46,26 +46,29 @@ def add_working_stove(b: Builder, place: PlanarPose, width: float) -> None:
         _add_knob(b, body, f"{burner} knob", knob_y(k))
         x, y, radius = BURNERS[burner]
         h = COUNTER_HEIGHT_M
-        ember = b.looks.material("plain", (0.92, 0.07, 0.03), emission=0.7)
+        ember = b.materials.textured("plain", (0.92, 0.07, 0.03), emission=0.7)
         glow = b.cylinder(body, (x, y, h), (x, y, h + 0.0020), radius * 0.92, ember, collide=False)
         b.sign(glow, f"{burner} knob", KNOB_OFF_RAD, math.inf)
 
 
 def _add_knob(b: Builder, stove: Any, name: str, y: float) -> None:
-    black, white = b.looks.plain((0.10, 0.10, 0.11), 0.5), b.looks.plain((0.97, 0.97, 0.97), 0.3)
+    black, white = (
+        b.materials.plain((0.10, 0.10, 0.11), 0.5),
+        b.materials.plain((0.97, 0.97, 0.97), 0.3),
+    )
     b.cylinder(
         stove,
         (0.019, y, KNOB_Z_M),
         (0.006, y, KNOB_Z_M),
         0.034,
-        b.looks.plain((0.35, 0.36, 0.38), 0.5),
+        b.materials.plain((0.35, 0.36, 0.38), 0.5),
         collide=False,
     )
     b.box(
         stove,
         (0.004, y, KNOB_Z_M + 0.046),
         (0.004, 0.004, 0.004),
-        b.looks.plain((0.9, 0.1, 0.1)),
+        b.materials.plain((0.9, 0.1, 0.1)),
         collide=False,
     )
     knob = b.hinge(
@@ -107,8 +110,8 @@ def add_working_sink(b: Builder, place: PlanarPose, width: float) -> None:
     add_sink(b, place, width, lever=False)
     body = b.spec.body("sink")
     h, x = COUNTER_HEIGHT_M, BASIN_FRONT_M + BASIN[1] + 0.06
-    chrome = b.looks.plain((0.78, 0.79, 0.81), 0.9)
-    water = b.looks.material("plain", (0.62, 0.80, 0.95), shine=0.9, emission=0.25)
+    chrome = b.materials.plain((0.78, 0.79, 0.81), 0.9)
+    water = b.materials.textured("plain", (0.62, 0.80, 0.95), shine=0.9, emission=0.25)
     for side, sign in (("left", 1.0), ("right", -1.0)):
         name = f"{side} handle"
         b.cylinder(
@@ -126,7 +129,7 @@ def add_working_sink(b: Builder, place: PlanarPose, width: float) -> None:
             (0, 0, 0.014),
             (0, 0, 0.019),
             0.016,
-            b.looks.plain(CAPS[side], 0.4),
+            b.materials.plain(CAPS[side], 0.4),
             collide=False,
         )
         b.capsule(handle, (0, 0, 0), (-LEVER_M, 0, 0.012), 0.009, chrome, mass=0.1)
@@ -142,7 +145,7 @@ def add_working_sink(b: Builder, place: PlanarPose, width: float) -> None:
             (-0.8 * LEVER_M, 0, 0.010),
             (-LEVER_M, 0, 0.012),
             0.0115,
-            b.looks.plain(CAPS[side], 0.4),
+            b.materials.plain(CAPS[side], 0.4),
             collide=False,
         )
         b.mark(handle, f"{name} grip", (-0.10, 0, 0.010))

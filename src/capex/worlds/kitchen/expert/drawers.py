@@ -24,17 +24,17 @@ BEFORE_GRIP_M = 0.026  # from the middle of a grip to a tip whose fingers touch 
 
 def slide(env: KitchenEnv, decision: int) -> Steps:
     """Out or in, as the instruction wants it."""
-    return (pull if env.facts.role("way") == "out" else push)(env, decision)
+    return (pull if env.truth.role("way") == "out" else push)(env, decision)
 
 
 def pull(env: KitchenEnv, decision: int) -> Steps:
     """Take the grip from above, draw it out as far as the arm goes, then hold it and drive back."""
-    facts = env.facts
-    part = facts.role("part")
-    grip = facts.point(f"{part} grip")
+    truth = env.truth
+    part = truth.role("part")
+    grip = truth.point(f"{part} grip")
     tip, goal = (
         tip_of(env),
-        to_base(env, facts.point_at(f"{part} grip", part, facts.limit(part) + OVERSHOOT_M)),
+        to_base(env, truth.point_at(f"{part} grip", part, truth.limit(part) + OVERSHOOT_M)),
     )
     if part in env.robot_state().arms[ARM].held:
         if tip[0] > NEAREST_M + 0.05:
@@ -60,13 +60,13 @@ def push(env: KitchenEnv, decision: int) -> Steps:
     """Lower closed fingers before the grip and push it in, as far as the arm goes, then with the
     base.
     """
-    facts = env.facts
-    part = facts.role("part")
-    grip = facts.point(f"{part} grip")
+    truth = env.truth
+    part = truth.role("part")
+    grip = truth.point(f"{part} grip")
     tip, here, end = (
         tip_of(env),
         to_base(env, grip),
-        to_base(env, facts.point_at(f"{part} grip", part, 0.0)),
+        to_base(env, truth.point_at(f"{part} grip", part, 0.0)),
     )
     into = (end - here) / float(np.linalg.norm(end - here))
     contact, goal = here - BEFORE_GRIP_M * into, end - (BEFORE_GRIP_M - OVERSHOOT_M) * into

@@ -17,7 +17,7 @@ TURN_RAD = 1.5
 
 def go(env: KitchenEnv, decision: int) -> Steps:
     """One leg towards the goal, turning to its heading on the way."""
-    x, y, yaw = env.facts.spot("goal")
+    x, y, yaw = env.truth.spot("goal")
     forward, left, _ = to_base(env, (x, y, 0.0))
     shrink = min(1.0, LEG_M / max(math.hypot(forward, left), 1e-9))
     turn = math.remainder(yaw - base_pose(env)[2], 2 * math.pi)

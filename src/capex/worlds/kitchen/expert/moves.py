@@ -26,7 +26,7 @@ def to_base(env: KitchenEnv, point_world: Sequence[float] | Array) -> Array:
     """A world point in the base frame."""
     x, y, yaw = base_pose(env)
     offset = np.asarray(point_world, dtype=float) - np.array(
-        [x, y, float(env.facts.data.site("mount").xpos[2])]
+        [x, y, float(env.truth.data.site("mount").xpos[2])]
     )
     return np.asarray(yaw_matrix(-yaw) @ offset)
 

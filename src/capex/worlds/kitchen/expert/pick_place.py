@@ -12,8 +12,8 @@ import numpy as np
 from capex.plan import BaseMotion, Orientation, Steps, at, ceiling, down, line, path, raised
 from capex.pose import Array, tilted_forward, yaw_matrix
 from capex.worlds.kitchen.expert.moves import LINE_UP_TRIES, base_pose, line_up, tip_of, to_base
+from capex.worlds.kitchen.food import FOOD
 from capex.worlds.kitchen.robot import ARM
-from capex.worlds.kitchen.things import FOOD
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
@@ -27,18 +27,18 @@ GRASP_BELOW_TOP_M = 0.014
 
 def pick_place(env: KitchenEnv, decision: int) -> Steps:
     """Take the object from above and set it into its container, or onto its place."""
-    facts, state = env.facts, env.robot_state().arms[ARM]
-    item, container = facts.role("object"), env.situation.roles.get("container")
-    tip, thing = tip_of(env), to_base(env, facts.position(item))
-    place = to_base(env, facts.spot("place") if container is None else facts.position(container))
-    half = facts.half_height(item)
+    truth, state = env.truth, env.robot_state().arms[ARM]
+    item, container = truth.role("object"), env.situation.roles.get("container")
+    tip, thing = tip_of(env), to_base(env, truth.position(item))
+    place = to_base(env, truth.spot("place") if container is None else truth.position(container))
+    half = truth.half_height(item)
     if item in state.held:
         return _carry(tip, thing, place, half)
-    if (container is None or facts.touching(item, container)) and math.hypot(
+    if (container is None or truth.touching(item, container)) and math.hypot(
         *(thing - place)[:2]
     ) < 0.07:
         return retreat(tip)
-    axis = facts.rotation(item)[:, 0]
+    axis = truth.rotation(item)[:, 0]
     yaw = math.atan2(axis[1], axis[0]) - base_pose(env)[2]
     round_thing = item in FOOD and FOOD[item].shape == "ball"
     orientation = down(0.6 * (decision // 2) if round_thing else yaw + 0.35 * (decision // 3))
@@ -89,12 +89,12 @@ def shelve(env: KitchenEnv, decision: int) -> Steps:
     """Take a standing thing from the front and set it down on a shelf, the hand pointing forward
     all the way.
     """
-    facts = env.facts
-    item = facts.role("object")
-    tip, corners = tip_of(env), facts.corners(item)
+    truth = env.truth
+    item = truth.role("object")
+    tip, corners = tip_of(env), truth.corners(item)
     low, high = corners.min(axis=0), corners.max(axis=0)
-    place = to_base(env, facts.spot("place"))
-    bottom = to_base(env, [*facts.position(item)[:2], low[2]])
+    place = to_base(env, truth.spot("place"))
+    bottom = to_base(env, [*truth.position(item)[:2], low[2]])
     heading = base_pose(env)[2]
     forward, into = tilted_forward(0.0, -heading), yaw_matrix(-heading) @ np.array([1.0, 0, 0])
     if item in env.robot_state().arms[ARM].held:
@@ -102,7 +102,7 @@ def shelve(env: KitchenEnv, decision: int) -> Steps:
     if float(np.hypot(*(bottom - place)[:2])) < 0.05 and abs(bottom[2] - place[2]) < 0.06:
         return line(tip, tip - 0.10 * into, forward)
     if decision < LINE_UP_TRIES and (
-        drive := line_up(env, facts.position(item) - np.array([TAKE_M, 0, 0]), 0.03)
+        drive := line_up(env, truth.position(item) - np.array([TAKE_M, 0, 0]), 0.03)
     ):
         return drive
     grasp = bottom + np.array([0, 0, min(max(0.6 * (high[2] - low[2]), 0.06), 0.10)])
@@ -141,10 +141,10 @@ def _set_down(tip: Array, target: Array, into: Array, forward: Orientation) -> S
 
 def cover(env: KitchenEnv, decision: int) -> Steps:
     """Take a lid by its knob, bring it over the jug and set it down."""
-    facts = env.facts
-    lid = facts.role("object")
-    rim = facts.point("jug rim")
-    tip, origin, target = tip_of(env), to_base(env, facts.position(lid)), to_base(env, rim)
+    truth = env.truth
+    lid = truth.role("object")
+    rim = truth.point("jug rim")
+    tip, origin, target = tip_of(env), to_base(env, truth.position(lid)), to_base(env, rim)
     if lid in env.robot_state().arms[ARM].held:
         low = target + (tip - origin) + np.array([0, 0, 0.012])
         over = raised(low, 0.045)
@@ -154,15 +154,15 @@ def cover(env: KitchenEnv, decision: int) -> Steps:
             tip, [raised(tip, over[2] - tip[2]), over] if near else [raised(tip, 0.10), aside, over]
         )
         return [*way, *line(over, low, "keep", "release"), *retreat(low)]
-    if float(np.linalg.norm(origin - target)) < 0.03 and facts.tilt(lid) < 0.10:
+    if float(np.linalg.norm(origin - target)) < 0.03 and truth.tilt(lid) < 0.10:
         return retreat(tip)
     if decision < LINE_UP_TRIES and (
         drive := line_up(env, rim - np.array([COVER_STAND_M, 0, 0]), 0.04)
     ):
         return drive
-    axis = facts.rotation(lid)[:, 0]
+    axis = truth.rotation(lid)[:, 0]
     orientation = down(math.atan2(axis[1], axis[0]) - base_pose(env)[2])
-    grasp = to_base(env, facts.point(f"{lid} grip"))
+    grasp = to_base(env, truth.point(f"{lid} grip"))
     hover = raised(grasp, HOVER_M)
     above = np.array([tip[0], tip[1], max(tip[2], min(target[2] + 0.05, ceiling(tip)))])
     beside = _beside(target, grasp, 0.05)  # over the jug's edge first, then down to the lid
@@ -181,10 +181,10 @@ def _beside(jug: Array, towards: Array, above_m: float) -> Array:
 
 def out_of_drawer(env: KitchenEnv, decision: int) -> Steps:
     """Line up with what lies in a drawer, then pick it and place it."""
-    facts = env.facts
-    item = facts.role("object")
+    truth = env.truth
+    item = truth.role("object")
     taken = (
-        item in env.robot_state().arms[ARM].held or facts.position(item)[2] > facts.spot("place")[2]
+        item in env.robot_state().arms[ARM].held or truth.position(item)[2] > truth.spot("place")[2]
     )
-    drive = line_up(env, facts.position(item) - np.array([DRAWER_STAND_M, 0, 0]), 0.05)
+    drive = line_up(env, truth.position(item) - np.array([DRAWER_STAND_M, 0, 0]), 0.05)
     return drive if drive and not taken and decision < LINE_UP_TRIES else pick_place(env, decision)

@@ -11,14 +11,14 @@ from capex.worlds.kitchen.expert.controls import operate
 from capex.worlds.kitchen.expert.pick_place import cover
 from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M
 from capex.worlds.kitchen.furniture import CUPBOARDS, cupboard_y
-from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.machines import add_blender, add_mixer
+from capex.worlds.kitchen.materials import Colour
+from capex.worlds.kitchen.objects import LID_PLUG_M, add_lid
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Placed, Situation, draw_light, draw_posture
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import around, clutter, cupboards, pair
 from capex.worlds.kitchen.tasks.task import Task
-from capex.worlds.kitchen.things import LID_PLUG_M, add_lid
 
 FAMILY = "Doors and lids"
 LIDS: dict[str, Colour] = {

@@ -9,6 +9,7 @@ from capex.worlds import TaskInfo
 from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
 from capex.worlds.kitchen.expert import pick_place as skills
 from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M
+from capex.worlds.kitchen.food import FOOD, SLICES
 from capex.worlds.kitchen.furniture import (
     CUPBOARD_HINGES,
     CUPBOARDS,
@@ -20,6 +21,15 @@ from capex.worlds.kitchen.furniture import (
     cupboard_y,
 )
 from capex.worlds.kitchen.machines import COFFEE_SPOUT_X_M, COFFEE_TRAY_M, add_coffee_machine
+from capex.worlds.kitchen.objects import (
+    GROCERIES,
+    MUGS,
+    PAN_RADIUS_M,
+    PLATE_FLOOR_M,
+    PLATE_RADIUS_M,
+    add_pan,
+    add_plate,
+)
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import (
     Draw,
@@ -37,17 +47,6 @@ from capex.worlds.kitchen.situation import (
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import clutter, cupboards, drawer_counter, ledge
 from capex.worlds.kitchen.tasks.task import Task
-from capex.worlds.kitchen.things import (
-    FOOD,
-    GROCERIES,
-    MUGS,
-    PAN_RADIUS_M,
-    PLATE_FLOOR_M,
-    PLATE_RADIUS_M,
-    SLICES,
-    add_pan,
-    add_plate,
-)
 
 FAMILY = "Pick and place"
 CLEAR = "gripper over 25 cm from the object"

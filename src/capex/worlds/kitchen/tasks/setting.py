@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from capex.pose import PlanarPose
 from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture
 from capex.worlds.kitchen.furniture import add_cupboards, add_drawers, add_ledge
-from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Placed, scatter
 

@@ -21,7 +21,7 @@ STATE_NAMES = (
 )  # fmt: skip
 
 
-class Senses:
+class Sensors:
     """Proprioception and contacts of one model: addresses of joints and the names that reports give
     to bodies, looked up once.
     """
