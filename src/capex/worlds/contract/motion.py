@@ -100,7 +100,7 @@ def _require_turn(t: Trial, arm: ArmSpec, sign: float) -> None:
 
     def command() -> (
         ArmCommand
-    ):  # with the position servoed, as the executor does: a step may be relative to where the tip is
+    ):  # with the position servoed, as the executor does: steps may be relative to the tip
         return ArmCommand(
             step_m=t.step_to(arm, begun.position_m),
             step_rad=(0.0, 0.0, sign * min(arm.max_step_rad, 0.1)),

@@ -6,9 +6,9 @@ frame | gripper -1 open, +1 close | base x, y, yaw velocity | torso | mode (<= 0
 mode anchors the goal to the achieved pose, base mode to the previous goal, so that the arm rides
 with the base and a load does not sink.
 
-    tau = J^T Lambda (k_p e - k_d J qdot) + N^T M (k_n (q_0 - q) - d_n qdot) + bias,   k_p = 150, critically damped
+    tau = J^T Lambda (k_p e - k_d J qdot) + N^T M (k_n (q_0 - q) - d_n qdot) + bias,  k_p = 150
 
-with position and rotation decoupled, evaluated every 10 ms on a 2 ms simulation. All of it runs
+critically damped, with position and rotation decoupled, evaluated every 10 ms on a 2 ms simulation. All of it runs
 through MuJoCo's own small-matrix routines: no BLAS, so that the result does not depend on which one
 numpy was built with.
 """

@@ -203,8 +203,14 @@ def add_fridge(b: Builder, place: PlanarPose, *, hinge: str = "right") -> None:
     side = -1.0 if hinge == "right" else 1.0
     low, high = split + 0.01, height
     leaf = b.hinge(
-        body, "fridge door", (door / 2, side * width / 2, 0), (0, 0, -side), FRIDGE_DOOR_LIMIT_RAD, friction_nm=1.2, damping=1.0
-    )  # fmt: skip
+        body,
+        "fridge door",
+        (door / 2, side * width / 2, 0),
+        (0, 0, -side),
+        FRIDGE_DOOR_LIMIT_RAD,
+        friction_nm=1.2,
+        damping=1.0,
+    )
     centre_y = -side * width / 2
     b.box(
         leaf,
@@ -353,9 +359,11 @@ def add_sink(b: Builder, place: PlanarPose, width: float, *, lever: bool = True)
         )
     b.box(body, (BASIN_FRONT_M + length / 2, 0, floor - 0.005), (length / 2, w / 2, 0.005), steel)
     for x, y, hx, hy in (
-        (BASIN_FRONT_M + 0.003, 0, 0.003, w / 2), (back - 0.003, 0, 0.003, w / 2),
-        (BASIN_FRONT_M + length / 2, w / 2 - 0.003, length / 2, 0.003), (BASIN_FRONT_M + length / 2, -w / 2 + 0.003, length / 2, 0.003),
-    ):  # fmt: skip
+        (BASIN_FRONT_M + 0.003, 0, 0.003, w / 2),
+        (back - 0.003, 0, 0.003, w / 2),
+        (BASIN_FRONT_M + length / 2, w / 2 - 0.003, length / 2, 0.003),
+        (BASIN_FRONT_M + length / 2, -w / 2 + 0.003, length / 2, 0.003),
+    ):
         b.box(body, (x, y, h - deep / 2 + 0.001), (hx, hy, deep / 2), steel)
     b.cylinder(
         body,

@@ -62,8 +62,15 @@ def add_kettle(b: Builder, place: PlanarPose, name: str, colour: Colour) -> None
     )
     switch = f"{name} switch"
     lever = b.hinge(
-        body, switch, (-0.074, 0, 0.046), (0, -1, 0), KETTLE_SWITCH_RAD, friction_nm=0.02, damping=0.04, armature=0.001
-    )  # fmt: skip
+        body,
+        switch,
+        (-0.074, 0, 0.046),
+        (0, -1, 0),
+        KETTLE_SWITCH_RAD,
+        friction_nm=0.02,
+        damping=0.04,
+        armature=0.001,
+    )
     rise = KETTLE_SWITCH_RAD / 2
     tilt = (math.cos(rise / 2), 0, math.sin(rise / 2), 0)
     c, s = math.cos(rise), math.sin(rise)

@@ -17,7 +17,8 @@ LIMIT_MARGIN_RAD = 0.02
 # nothing
 GRIP_ALIGNMENT = 0.7
 STATE_NAMES = (
-    "eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw", "finger_left", "finger_right", "base_x", "base_y", "base_yaw",
+    "eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw",
+    "finger_left", "finger_right", "base_x", "base_y", "base_yaw",
 )  # fmt: skip
 
 

@@ -160,8 +160,16 @@ def place_mug(draw: Draw, colour: str, x: float, y: float, surface_m: float) -> 
     return Placed(f"{colour} mug", _coloured(add_mug, MUGS[colour]), (x, y, surface_m + 0.001), yaw)
 
 
-def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,
-            keep_clear: Sequence[tuple[float, float, float]], without: Sequence[str] = ()) -> list[Placed]:  # fmt: skip
+def scatter(
+    draw: Draw,
+    fixture: Fixture,
+    count: int,
+    low: tuple[float, float],
+    high: tuple[float, float],
+    surface_m: float,
+    keep_clear: Sequence[tuple[float, float, float]],
+    without: Sequence[str] = (),
+) -> list[Placed]:
     """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away
     from discs (x, y, radius; world).
 

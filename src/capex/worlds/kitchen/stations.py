@@ -121,8 +121,15 @@ def add_working_sink(b: Builder, place: PlanarPose, width: float) -> None:
             body, (x, sign * HANDLE_Y_M, h), (x, sign * HANDLE_Y_M, h + 0.055), 0.016, chrome
         )
         handle = b.hinge(
-            body, name, (x, sign * HANDLE_Y_M, h + 0.07), (0, 0, -sign), HANDLE_RANGE_RAD, friction_nm=0.18, damping=0.05, armature=0.002
-        )  # fmt: skip
+            body,
+            name,
+            (x, sign * HANDLE_Y_M, h + 0.07),
+            (0, 0, -sign),
+            HANDLE_RANGE_RAD,
+            friction_nm=0.18,
+            damping=0.05,
+            armature=0.002,
+        )
         b.cylinder(handle, (0, 0, -0.014), (0, 0, 0.014), 0.020, chrome, mass=0.1)
         b.cylinder(
             handle,

@@ -1,4 +1,4 @@
-"""What the expert's skills share: where things are in the base frame, and lining up with the base."""
+"""What the expert's skills share: where things are in the base frame, and lining the base up."""
 
 from __future__ import annotations
 
