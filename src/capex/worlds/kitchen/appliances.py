@@ -1,5 +1,5 @@
-"""The appliances that stand on worktops: microwave, toaster oven, toaster. Frames and names as in
-`fixtures`.
+"""The fridge and the appliances that stand on worktops: microwave, toaster oven, toaster. Frames and
+names as in `fixtures`.
 """
 
 from __future__ import annotations
@@ -252,4 +252,111 @@ def add_toaster(b: Builder, place: PlanarPose) -> None:
         0.014,
         b.materials.plain((0.15, 0.15, 0.15)),
         collide=False,
+    )
+
+
+FRIDGE_WIDTH_M = 0.66
+FRIDGE_DOOR_LIMIT_RAD = 1.9
+
+
+def add_fridge(b: Builder, place: PlanarPose, *, hinge: str = "right") -> None:
+    """A fridge over a freezer drawer; the upper door swings on its `hinge` side, seen by a robot
+    that faces it.
+    """
+    body = static(b, "fridge", place)
+    width, depth, height, split, wall = FRIDGE_WIDTH_M, 0.66, 1.82, 0.66, 0.03
+    front, inside = b.materials.appliance, b.materials.plain((0.92, 0.94, 0.95))
+    door = 0.055
+    x0 = door + 0.004  # the carcass begins behind the door
+    deep = depth - x0
+    b.box(
+        body,
+        (x0 + deep / 2, width / 2 - wall / 2, height / 2),
+        (deep / 2, wall / 2, height / 2),
+        front,
+    )
+    b.box(
+        body,
+        (x0 + deep / 2, -width / 2 + wall / 2, height / 2),
+        (deep / 2, wall / 2, height / 2),
+        front,
+    )
+    b.box(body, (depth - wall / 2, 0, height / 2), (wall / 2, width / 2 - wall, height / 2), inside)
+    b.box(
+        body, (x0 + deep / 2, 0, height - wall / 2), (deep / 2, width / 2 - wall, wall / 2), front
+    )
+    b.box(body, (x0 + deep / 2, 0, split / 2), (deep / 2, width / 2 - wall, split / 2), front)
+    b.box(
+        body,
+        (door / 2, 0, (split + 0.06) / 2),
+        (door / 2, width / 2, (split - 0.08) / 2),
+        front,
+        face="x",
+    )
+    b.bar_handle(
+        body, (0, -0.22, split - 0.08), (0, 0.22, split - 0.08), (-0.045, 0, 0), b.materials.handle
+    )
+    for z in (0.95, 1.22, 1.48):  # shelves with a few things on them
+        b.box(
+            body,
+            (x0 + deep / 2 + 0.02, 0, z),
+            (deep / 2 - 0.05, width / 2 - wall, 0.006),
+            b.materials.plain((0.75, 0.85, 0.88)),
+            collide=False,
+        )
+    stock: tuple[tuple[float, float, float, float, Colour], ...] = (
+        (0.30, 0.16, 0.95, 0.10, (0.85, 0.25, 0.20)),
+        (0.33, -0.05, 0.95, 0.13, (0.95, 0.85, 0.35)),
+        (0.30, -0.18, 0.95, 0.08, (0.35, 0.60, 0.30)),
+        (0.32, 0.12, 1.22, 0.09, (0.95, 0.95, 0.95)),
+        (0.30, -0.10, 1.22, 0.12, (0.30, 0.45, 0.75)),
+        (0.34, 0.02, 1.48, 0.10, (0.90, 0.55, 0.20)),
+    )
+    for x, y, z, tall, colour in stock:
+        b.cylinder(
+            body, (x, y, z), (x, y, z + tall), 0.035, b.materials.plain(colour, 0.4), collide=False
+        )
+
+    side = -1.0 if hinge == "right" else 1.0
+    low, high = split + 0.01, height
+    leaf = b.hinge(
+        body,
+        "fridge door",
+        (door / 2, side * width / 2, 0),
+        (0, 0, -side),
+        FRIDGE_DOOR_LIMIT_RAD,
+        friction_nm=1.2,
+        damping=1.0,
+    )
+    centre_y = -side * width / 2
+    b.box(
+        leaf,
+        (0, centre_y, (low + high) / 2),
+        (door / 2, width / 2, (high - low) / 2),
+        front,
+        mass=9.0,
+        face="x",
+    )
+    b.box(
+        leaf,
+        (door / 2 + 0.001, centre_y, (low + high) / 2),
+        (0.001, width / 2 - 0.03, (high - low) / 2 - 0.03),
+        inside,
+        collide=False,
+    )
+    for z in (0.85, 1.15, 1.45):  # door racks
+        b.box(
+            leaf,
+            (door / 2 + 0.045, centre_y, z),
+            (0.045, width / 2 - 0.08, 0.03),
+            b.materials.plain((0.80, 0.88, 0.90)),
+            collide=False,
+        )
+    edge = centre_y - side * (width / 2 - 0.06)
+    b.bar_handle(
+        leaf,
+        (-door / 2, edge, low + 0.15),
+        (-door / 2, edge, low + 0.65),
+        (-0.045, 0, 0),
+        b.materials.handle,
     )

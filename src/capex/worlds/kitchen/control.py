@@ -8,9 +8,9 @@ with the base and a load does not sink.
 
     tau = J^T Lambda (k_p e - k_d J qdot) + N^T M (k_n (q_0 - q) - d_n qdot) + bias,  k_p = 150
 
-critically damped, with position and rotation decoupled, evaluated every 10 ms on a 2 ms simulation. All of it runs
-through MuJoCo's own small-matrix routines: no BLAS, so that the result does not depend on which one
-numpy was built with.
+critically damped, with position and rotation decoupled, evaluated every 10 ms on a 2 ms simulation.
+All of it runs through MuJoCo's own small-matrix routines: no BLAS, so that the result does not
+depend on which one numpy was built with.
 """
 
 from __future__ import annotations

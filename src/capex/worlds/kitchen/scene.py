@@ -248,7 +248,7 @@ def _add_fixtures(b: Builder, kitchen: Kitchen, fitted: Sequence[Fitted]) -> Non
             above = f"cabinet over {name}"
             put(above, place, functools.partial(fx.add_wall_cabinets, name=above, width=f.width))
         elif name == "fridge":
-            put(name, place, functools.partial(fx.add_fridge, hinge=kitchen.layout.fridge_hinge))
+            put(name, place, functools.partial(ap.add_fridge, hinge=kitchen.layout.fridge_hinge))
         elif name == "stove":
             put(name, place, functools.partial(fx.add_stove, width=f.width))
             fx.add_hood(b, place, f.width)
