@@ -1,5 +1,5 @@
-"""The fridge and the appliances that stand on worktops: microwave, toaster oven, toaster. Frames and
-names as in `fixtures`.
+"""The fridge and the appliances that stand on worktops: microwave, toaster oven, toaster. Frames
+and names as in `fixtures`.
 """
 
 from __future__ import annotations

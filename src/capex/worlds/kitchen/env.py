@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch
+from capex.errors import CapexError, PhysicsDiverged, StateMismatch
 from capex.pose import Array, Pose
 from capex.worlds import (
     ArmSpec,
@@ -48,9 +48,9 @@ from capex.worlds.render import Renderer, intrinsics
 # By world, raised whenever the same start gives another scene or the state vector another layout.
 STATE_VERSIONS = {"kitchen": 1, "kitchen-mixed": 2}
 STARTS = 10_000
-SETTLE_TICKS = 10
-DRAWS_MAX = 50
-CACHED_STARTS = 4
+SETTLE_TICKS = 10  # half a second at 20 Hz: what was placed has come to rest
+DRAWS_MAX = 50  # then a start is refused: the robot would stand inside something
+CACHED_STARTS = 4  # compiled models kept, so that going back to a start costs no compiling
 ROBOMIMIC_GYM = 2  # robomimic's number for environments that are not robosuite's
 WORKSPACE_M = ((-0.30, -0.85, -robot.MOUNT_HEIGHT_M), (0.95, 0.85, 1.20))
 _STATE_PARTS = (
@@ -61,17 +61,9 @@ _STATE_PARTS = (
     mujoco.mjtState.mjSTATE_CTRL,
 )
 _SIGNATURE = sum(part.value for part in _STATE_PARTS)
-_OWN_SIZE = (
-    Controller.VECTOR_SIZE + 1
-)  # what the saved state holds besides physics: the controller's goals and the task's latch
-_WARNINGS = [
-    w.value
-    for w in (
-        mujoco.mjtWarning.mjWARN_BADQPOS,
-        mujoco.mjtWarning.mjWARN_BADQVEL,
-        mujoco.mjtWarning.mjWARN_BADQACC,
-    )
-]
+# what the saved state holds besides physics: the controller's goals and the task's latch
+_OWN_SIZE = Controller.VECTOR_SIZE + 1
+_WARNINGS = [getattr(mujoco.mjtWarning, f"mjWARN_BAD{q}").value for q in ("QPOS", "QVEL", "QACC")]
 
 
 @dataclass
@@ -162,14 +154,8 @@ class KitchenEnv:
         anything.
         """
         model, data = self._model, self._data
-        x, y, yaw = situation.robot
-        placed = {
-            "base_x": x,
-            "base_y": y,
-            "base_yaw": yaw,
-            "finger_left": robot.FINGER_TRAVEL_M,
-            "finger_right": robot.FINGER_TRAVEL_M,
-        }
+        placed = dict(zip(("base_x", "base_y", "base_yaw"), situation.robot, strict=True))
+        placed |= dict.fromkeys(("finger_left", "finger_right"), robot.FINGER_TRAVEL_M)
         placed |= dict(zip(panda.JOINTS, situation.posture, strict=True))
         for name, value in {**placed, **situation.joints}.items():
             data.qpos[model.jnt_qposadr[model.joint(name).id]] = value
@@ -208,13 +194,8 @@ class KitchenEnv:
         if self._renderer is not None and getattr(self, "_model", None) is not built.model:
             self._renderer.close()
             self._renderer = None
-        self._model, self._kitchen, self._situation, self._scene = (
-            built.model,
-            built.kitchen,
-            built.situation,
-            built.scene,
-        )
-        self._signs = built.signs
+        self._model, self._kitchen, self._situation = built.model, built.kitchen, built.situation
+        self._scene, self._signs = built.scene, built.signs
         self._data = mujoco.MjData(built.model)
         self._controller = Controller(built.model)
         self._truth = GroundTruth(
@@ -232,9 +213,8 @@ class KitchenEnv:
         physics, goals, latched = np.split(vector, (len(vector) - _OWN_SIZE, len(vector) - 1))
         mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)
         mujoco.mj_forward(self._model, self._data)
-        mujoco.mj_setState(
-            self._model, self._data, physics, _SIGNATURE
-        )  # the forward pass overwrote the warm start
+        # once more: the forward pass overwrote the warm start
+        mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)
         self._controller.vector = goals
         self._truth.latched = bool(latched[0])
         for warning in _WARNINGS:
@@ -243,15 +223,8 @@ class KitchenEnv:
 
     def _header(self) -> str:
         start, version = self._started(), STATE_VERSIONS[self._world]
-        return json.dumps(
-            {
-                "world": self._world,
-                "task": start.task,
-                "start": start.index,
-                "seed": start.seed,
-                "version": version,
-            }
-        )
+        place = {"world": self._world, "task": start.task, "start": start.index}
+        return json.dumps({**place, "seed": start.seed, "version": version})
 
     def save_state(self) -> State:
         """Everything needed to continue bit for bit."""
@@ -289,22 +262,7 @@ class KitchenEnv:
     def step(self, command: Command) -> Array:
         """One 20 Hz command: translated to the 12 native numbers, applied, returned."""
         validate_command(self.spec, command)
-        arm = command.arms[ARM]
-        action = np.zeros(len(control.ACTION_NAMES))
-        if arm.step_m is None:
-            action[11] = 1.0  # base mode with no delta: hold the previous goal
-        else:
-            action[0:3] = np.asarray(arm.step_m) / control.STEP_M
-            action[3:6] = np.asarray(arm.step_rad) / control.STEP_RAD
-            action[11] = -1.0
-        action[6] = arm.gripper
-        if command.base_velocity is not None:
-            vx, vy, wz = command.base_velocity
-            action[7:10] = (
-                vx / control.BASE_SPEED_M_S,
-                vy / control.BASE_SPEED_M_S,
-                wz / control.BASE_YAW_RATE_RAD_S,
-            )
+        action = control.to_action(command.arms[ARM], command.base_velocity)
         self.apply(action)
         return action
 
@@ -313,17 +271,7 @@ class KitchenEnv:
         [-1, 1].
         """
         self._started()
-        values = np.asarray(action, dtype=np.float64)
-        if values.shape != (len(control.ACTION_NAMES),):
-            raise BadCommand(
-                f"action has shape {values.shape}; it must have shape"
-                f" ({len(control.ACTION_NAMES)},): {', '.join(control.ACTION_NAMES)}"
-            )
-        for name, value in zip(control.ACTION_NAMES, values.tolist(), strict=True):
-            if not -1.0 - 1e-9 <= value <= 1.0 + 1e-9:  # also false for NaN
-                raise BadCommand(
-                    f"action['{name}'] is {value}; it must be a finite number between -1 and 1"
-                )
+        values = control.require_action(action)
         if self._diverged:
             raise PhysicsDiverged(
                 f"{self.spec.name} has diverged earlier in this episode; reset it"
@@ -337,16 +285,12 @@ class KitchenEnv:
         model, data = self._model, self._data
         self._controller.set_goal(data, action)
         for block in range(control.SUBSTEPS // control.CONTROL_EVERY):
-            if (
-                block
-            ):  # the pass that ended the last tick has done the first block's kinematics already
+            if block:  # the pass that ended the last tick has done the first block's kinematics
                 mujoco.mj_step1(model, data)
             self._controller.run(model, data, first=block == 0)
             mujoco.mj_step2(model, data)
             mujoco.mj_step(model, data, control.CONTROL_EVERY - 1)
-        mujoco.mj_step1(
-            model, data
-        )  # positions, contacts and velocities are current for whoever looks
+        mujoco.mj_step1(model, data)  # positions, contacts and velocities are current
 
     def _check_physics(self) -> None:
         # MuJoCo resets the state by itself when it meets a value that is not finite; its warning

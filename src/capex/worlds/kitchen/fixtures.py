@@ -1,5 +1,4 @@
-"""The fixtures of the kitchen, each one function that adds it at its place and returns what tasks
-need to know about it.
+"""The fixtures of the kitchen, each one function that adds it at its place.
 
 Frames as in `parts`: a fixture's origin is the middle of its front on the floor, x into it, y left,
 z up. Joint and body names are what reports call the part ("fridge door").

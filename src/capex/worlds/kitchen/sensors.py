@@ -12,7 +12,7 @@ from capex.worlds.kitchen import panda, robot
 from capex.worlds.kitchen.control import Controller
 from capex.worlds.kitchen.robot import ARM
 
-LIMIT_MARGIN_RAD = 0.02
+LIMIT_MARGIN_RAD = 0.02  # nearer than this to a stop, a report names the joint
 # a finger grips what it presses along the closing direction; fingertips resting on a counter hold
 # nothing
 GRIP_ALIGNMENT = 0.7

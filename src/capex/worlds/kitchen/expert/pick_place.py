@@ -18,11 +18,11 @@ from capex.worlds.kitchen.robot import ARM
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
 
-HOVER_M = 0.10
+HOVER_M = 0.10  # over a grasp before the hand comes down on it: one leg of a line
 CARRY_M = 0.17  # height of the carried thing's middle over the container
-LIFT_M = 0.14
-TALL_M = 0.04
-GRASP_BELOW_TOP_M = 0.014
+LIFT_M = 0.14  # after a grasp: over what else lies on the worktop
+TALL_M = 0.04  # a thing of more than this half height is taken near its top
+GRASP_BELOW_TOP_M = 0.014  # so that the whole fingertip (12.5 mm) is beside it
 
 
 def pick_place(env: KitchenEnv, decision: int) -> Steps:
