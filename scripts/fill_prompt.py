@@ -22,7 +22,7 @@ from capex.method.memory.context import build
 from capex.method.presets import ArmSettings, arm
 from capex.method.prompts import SIZE_MAX, system_prompt
 from capex.run.store import find_run
-from capex.worlds import Env, Start, scene_of
+from capex.worlds import Env, Start
 
 HARNESS = "Harness settings:\n"
 NEXT_START = 10**6  # one that no run has seen, so that every success may be a reference
@@ -33,7 +33,7 @@ def fill(env: Env, preset: ArmSettings, memory: Memory, file: Path, after: str) 
     spec = env.spec
     trust = Calibrator.fit(*memory.labelled()) if preset.calibrated else Calibrator(None)
     context = build(
-        memory, preset, spec, NEXT_START, scene_of(env), weights=trust.weights, template=file
+        memory, preset, spec, NEXT_START, env.scene, weights=trust.weights, template=file
     )
     text = system_prompt(
         spec,

@@ -26,13 +26,14 @@ from capex.worlds import (
     Command,
     Contact,
     DepthImage,
+    Env,
     Image,
     RobotState,
     Spec,
     Start,
     State,
-    validate_command,
 )
+from capex.worlds.limits import validate_command
 
 MOUNT_M = 0.5
 FINGER_M = 0.015  # radius of a fingertip
@@ -97,7 +98,7 @@ class Toy:
     size: tuple[int, int] = (96, 96)
 
 
-class ToyEnv:
+class ToyEnv(Env):
     """The toy world. Subclasses override `_shade` or any method of the protocol to break a rule."""
 
     def __init__(self, toy: Toy | None = None):

@@ -1,4 +1,5 @@
-"""Waypoints and plans: what a demonstrator asks the executor to do.
+"""Waypoints and plans: what a demonstrator asks the executor to do; and the motions that the
+worlds' experts and the pilot are made of.
 
 A waypoint holds one target per arm, by arm name, or one base motion. Positions are in metres in the
 base frame, which rides with the robot's mobile base: x forward, y left, z up from the arm's mount.
@@ -7,7 +8,7 @@ base frame, which rides with the robot's mobile base: x forward, y left, z up fr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -15,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from capex.errors import BadCommand
-from capex.pose import DOWN, FORWARD, Array, euler_to_matrix
+from capex.pose import DOWN, FORWARD, Array, euler_to_matrix, matrix_to_euler, yaw_matrix
 
 Gripper = Literal["open", "close", "release", "reclose", "keep"]
 GRIPPER_WORDS: tuple[Gripper, ...] = ("open", "close", "release", "reclose", "keep")
@@ -27,6 +28,10 @@ PLAN_MAX = 24
 BASE_TRANSLATION_MAX_M = 0.6
 BASE_TURN_MAX_RAD = math.pi / 2  # the 1.57 rad of the paper: a quarter turn must be allowed
 NUMBERS = (int, float, np.floating)
+LEG_M = 0.09  # spacing on a straight line: the executor shortens what is more than 10 cm away
+# By distance from a Panda's mount, how high its tip gets when the hand points down: the edge of
+# the reach map in docs/reach.png.
+CEILING_M = ((0.30, 0.43, 0.52, 0.60, 0.69), (0.80, 0.69, 0.64, 0.58, 0.48))
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,71 @@ def orientation_matrix(orientation: Orientation, keep: Array) -> Array:
     if orientation == "forward":
         return FORWARD
     return euler_to_matrix(orientation)
+
+
+Steps = Sequence[ArmTarget | BaseMotion]  # what a one-armed robot does, in order
+
+
+def waypoints(arm: str, steps: Steps) -> list[Waypoint]:
+    """Steps as waypoints of an arm of that name."""
+    return [
+        Waypoint(base=step) if isinstance(step, BaseMotion) else Waypoint({arm: step})
+        for step in steps
+    ]
+
+
+def at(
+    position_m: Array, orientation: Orientation = "keep", gripper: Gripper = "keep"
+) -> ArmTarget:
+    """A single target."""
+    x, y, z = (float(v) for v in position_m)
+    return ArmTarget((x, y, z), orientation, gripper)
+
+
+def line(
+    start_m: Array,
+    end_m: Array,
+    orientation: Orientation = "keep",
+    gripper: Gripper = "keep",
+    leg_m: float = LEG_M,
+) -> list[ArmTarget]:
+    """Targets along a straight line, the gripper command at its end."""
+    count = max(1, math.ceil(float(np.linalg.norm(end_m - start_m)) / leg_m))
+    points = [start_m + (end_m - start_m) * (k + 1) / count for k in range(count)]
+    return [*(at(p, orientation) for p in points[:-1]), at(points[-1], orientation, gripper)]
+
+
+def path(
+    start_m: Array,
+    points_m: Sequence[Array],
+    orientation: Orientation = "keep",
+    leg_m: float = LEG_M,
+) -> list[ArmTarget]:
+    """Straight lines from point to point."""
+    targets: list[ArmTarget] = []
+    for point_m in points_m:
+        targets += line(start_m, point_m, orientation, "keep", leg_m)
+        start_m = point_m
+    return targets
+
+
+def down(yaw_rad: float) -> tuple[float, float, float]:
+    """Pointing down, turned about the vertical; half turns are the same grasp, so the smaller one
+    is taken.
+    """
+    yaw_rad = (yaw_rad + math.pi / 2) % math.pi - math.pi / 2
+    return matrix_to_euler(yaw_matrix(yaw_rad) @ DOWN)
+
+
+def ceiling(point_m: Array) -> float:
+    """How high a hand that points down can be over a point."""
+    return float(np.interp(math.hypot(point_m[0], point_m[1]), *CEILING_M))
+
+
+def raised(point_m: Array, by_m: float) -> Array:
+    """A point lifted, but not above the ceiling of its place."""
+    x, y, z = point_m
+    return np.array([x, y, max(z, min(z + by_m, ceiling(point_m)))])
 
 
 def _require_numbers(name: str, values: tuple[float, ...], count: int) -> None:

@@ -1,5 +1,5 @@
-"""Poses and orientations: the words a plan may use, rotation vectors, and Euler angles, in one
-place.
+"""Poses, their algebra (`@`, `inverse`, `apply`) in space and on the floor, rotation vectors and
+Euler angles.
 
 Rotations are 3x3 matrices whose columns are the axes of the moved frame. The tip frame has z along
 the approach and y along the closing direction of the fingers. Metres and radians; degrees only
@@ -9,7 +9,9 @@ where a name says so.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,87 @@ class Pose:
 
     position_m: Array
     rotation: Array
+
+    def apply(self, point_m: Array) -> Array:
+        """A point (3,) or points (3,n) of this frame, in the frame that the pose is given in."""
+        return np.asarray(self.rotation @ point_m + _beside(self.position_m, point_m))
+
+    def __matmul__(self, inner: Pose) -> Pose:
+        """T_a_b @ T_b_c = T_a_c."""
+        return Pose(self.apply(inner.position_m), self.rotation @ inner.rotation)
+
+    def inverse(self) -> Inverse:
+        """T_a_b.inverse() acts as T_b_a: `apply` and `@` take what is seen from a."""
+        return Inverse(self)
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """A pose taken back. It subtracts before it rotates: a far origin costs no digits."""
+
+    pose: Pose
+
+    def apply(self, point_m: Array) -> Array:
+        """R^T (p - t)."""
+        offset_m = point_m - _beside(self.pose.position_m, point_m)
+        return np.asarray(self.pose.rotation.T @ offset_m)
+
+    def __matmul__(self, outer: Pose) -> Pose:
+        """T_a_b.inverse() @ T_a_c = T_b_c."""
+        return Pose(self.apply(outer.position_m), self.pose.rotation.T @ outer.rotation)
+
+
+def _beside(position_m: Array, points: Array) -> Array:
+    """A position shaped so that it adds to a point (3,) or to points (3,n)."""
+    return position_m if points.ndim == 1 else position_m[:, None]
+
+
+class PlanarPose(NamedTuple):
+    """Where something stands on the floor: x and y in metres, yaw in radians; a mobile base, a
+    fixture, or the measured motion of a base. Heights pass through unchanged.
+    """
+
+    x: float = 0.0
+    y: float = 0.0
+    yaw: float = 0.0
+
+    def apply(self, point_m: Sequence[float] | Array) -> tuple[float, float, float]:
+        """A point of this frame, in the frame that the pose is given in."""
+        c, s = math.cos(self.yaw), math.sin(self.yaw)
+        x, y, z = point_m
+        return self.x + c * x - s * y, self.y + s * x + c * y, z
+
+    def __matmul__(self, inner: tuple[float, float, float]) -> PlanarPose:
+        """Go on by a pose that is seen from this one."""
+        x, y, _ = self.apply((inner[0], inner[1], 0.0))
+        return PlanarPose(x, y, self.yaw + inner[2])
+
+    def inverse(self) -> PlanarInverse:
+        """`apply` and `@` of the inverse take what is seen from outside."""
+        return PlanarInverse(self)
+
+
+@dataclass(frozen=True)
+class PlanarInverse:
+    """A planar pose taken back; like `Inverse` it subtracts first."""
+
+    pose: PlanarPose
+
+    def apply(self, point_m: Sequence[float] | Array) -> tuple[float, float, float]:
+        """A point given from outside, seen from the pose."""
+        c, s = math.cos(self.pose.yaw), math.sin(self.pose.yaw)
+        dx, dy = point_m[0] - self.pose.x, point_m[1] - self.pose.y
+        return c * dx + s * dy, -s * dx + c * dy, point_m[2]
+
+    def __matmul__(self, outer: tuple[float, float, float]) -> PlanarPose:
+        """A pose given from outside, seen from this one; its yaw lies within half a turn."""
+        x, y, _ = self.apply((outer[0], outer[1], 0.0))
+        return PlanarPose(x, y, wrap(outer[2] - self.pose.yaw))
+
+
+def wrap(angle_rad: float) -> float:
+    """The same angle within half a turn."""
+    return math.atan2(math.sin(angle_rad), math.cos(angle_rad))
 
 
 def rotation_vector(R: Array) -> Array:

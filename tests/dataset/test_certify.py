@@ -18,6 +18,7 @@ from capex.dataset.processes import run_jobs
 from capex.errors import CapexError
 from capex.run.store import open_run, read_json, read_steps, write_json
 from demos import TASK
+from lab.campaigns import collect
 
 
 @pytest.fixture
@@ -208,3 +209,15 @@ def test_a_run_without_a_success_has_nothing_to_certify(tmp_path):
     command = [sys.executable, "-m", "capex.cli", "certify", str(tmp_path / "run")]
     out = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "holds no success, so there is nothing to certify" in " ".join(out.stdout.split())
+
+
+def test_a_world_of_ones_own_is_certified_bit_for_bit_where_its_spec_says_so(tmp_path):
+    collect(tmp_path / "run", "lab.world:low", arm="base", starts="0:3")
+    certified = certify_run(tmp_path / "run")
+    assert certified
+    for result in certified:
+        assert result.certificate.certified, result.certificate.reason
+        assert result.certificate.rule == "every state bit for bit, and success"
+    touch(certified[0].episode, 0, 1e-9)
+    refused = certify_run(tmp_path / "run")[0].certificate
+    assert (refused.certified, refused.first_difference) == (False, 1)

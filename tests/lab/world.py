@@ -33,7 +33,9 @@ class LabEnv(ToyEnv):
         super().__init__(
             Toy(arms=("left",), size=(32, 32), judge=judge, mobile=not fixed, depth=not fixed)
         )
-        self._spec = replace(self._spec, world=world, task=task, horizon=60, starts=200)
+        self._spec = replace(
+            self._spec, world=world, task=task, horizon=60, starts=200, exact_replay=True
+        )
         self.reset(Start(task, 0))
 
     def reset(self, start: Start) -> None:

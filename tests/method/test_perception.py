@@ -15,7 +15,7 @@ SIZE = (512, 512)
 
 
 def _to_base(env, point):
-    data = env.facts.data
+    data = env.truth.data
     mount = data.site("mount")
     return mount.xmat.reshape(3, 3).T @ (np.asarray(point) - mount.xpos)
 
@@ -44,7 +44,7 @@ def test_both_exterior_cameras_agree_on_the_same_surface_point():
 
 def test_a_thin_handle_counts(fridge):
     fridge.reset(Start("CloseFridge", 5))
-    model, data = fridge.facts.model, fridge.facts.data
+    model, data = fridge.truth.model, fridge.truth.data
     door = model.body("fridge door").id
     bars = [
         g

@@ -24,7 +24,7 @@ def _block(shape: str):
 
 def _in_hand(env: KitchenEnv) -> np.ndarray:
     """The block's position in the hand's frame."""
-    data = env.facts.data
+    data = env.truth.data
     hand = data.body("hand")
     return hand.xmat.reshape(3, 3).T @ (data.body("block").xpos - hand.xpos)
 
@@ -50,4 +50,4 @@ def test_a_heavy_block_is_lifted_carried_and_held_without_slipping(shape):
         env.step(Command({"arm": ArmCommand(None, gripper=1.0)}))
     assert env.robot_state().arms["arm"].held == {"block"}
     assert np.linalg.norm(_in_hand(env) - gripped) < 0.002
-    assert env.facts.position("block")[2] > TOP_M + 0.10
+    assert env.truth.position("block")[2] > TOP_M + 0.10

@@ -57,9 +57,9 @@ def test_success_ends_an_episode_and_the_horizon_cuts_it():
     assert [env.step(still)[3] for _ in range(3)] == [False, False, True]
     kitchen = env.unwrapped._env
     env.reset(options={"start": 0})
-    x, y, yaw = kitchen.facts.spot("goal")
+    x, y, yaw = kitchen.truth.spot("goal")
     for joint, value in (("base_x", x), ("base_y", y), ("base_yaw", yaw)):
-        kitchen.facts.data.joint(joint).qpos[0] = value
+        kitchen.truth.data.joint(joint).qpos[0] = value
     _, reward, terminated, truncated, info = env.step(still)
     assert (reward, terminated, truncated, info["success"]) == (1.0, True, False, True)
     env.close()

@@ -88,15 +88,15 @@ def test_starts_differ_and_are_told_in_words(stove):
     seen = set()
     for index in range(8):
         stove.reset(Start("PickPlaceCounterToStove", index))
-        seen.add((stove.instruction, tuple(np.round(stove.facts.position("pan"), 3))))
+        seen.add((stove.instruction, tuple(np.round(stove.truth.position("pan"), 3))))
         assert stove.instruction.startswith("Pick the ")
     assert len(seen) == 8
 
 
 def test_arm_mode_anchors_to_the_achieved_pose_and_base_mode_to_the_goal(stove):
     stove.reset(Start("PickPlaceCounterToStove", 0))
-    hand = stove.facts.data.body("hand").id
-    stove.facts.data.xfrc_applied[hand] = (0, 0, -3.0, 0, 0, 0)  # the weight of 0.3 kg
+    hand = stove.truth.data.body("hand").id
+    stove.truth.data.xfrc_applied[hand] = (0, 0, -3.0, 0, 0, 0)  # the weight of 0.3 kg
     for _ in range(20):
         stove.apply(_hold())
     held = _tip(stove)
@@ -117,12 +117,12 @@ def test_deltas_are_in_the_base_frame_whatever_its_heading(stove):
     stove.apply(_hold())
     _, _, yaw = stove.robot_state().base
     assert yaw > 0.6
-    world_before, base_before = stove.facts.data.site("tip").xpos.copy(), _tip(stove)
+    world_before, base_before = stove.truth.data.site("tip").xpos.copy(), _tip(stove)
     for _ in range(10):
         stove.apply(_arm(eef_dx=0.4))
     moved_base, moved_world = (
         _tip(stove) - base_before,
-        stove.facts.data.site("tip").xpos - world_before,
+        stove.truth.data.site("tip").xpos - world_before,
     )
     assert moved_base[0] > 0.03
     assert abs(moved_base[1]) < 0.01
@@ -144,18 +144,18 @@ def test_the_gripper_integrates_over_ten_steps_and_zero_holds(stove):
 
 def test_the_torso_lifts_the_arm_and_the_base_frame_with_it(stove):
     stove.reset(Start("PickPlaceCounterToStove", 0))
-    before, tip = stove.facts.data.site("mount").xpos[2], _tip(stove)
+    before, tip = stove.truth.data.site("mount").xpos[2], _tip(stove)
     for _ in range(4):
         stove.apply(_hold(torso=1.0))
     for _ in range(20):
         stove.apply(_hold())
-    assert np.isclose(stove.facts.data.site("mount").xpos[2] - before, 0.2, atol=0.005)
+    assert np.isclose(stove.truth.data.site("mount").xpos[2] - before, 0.2, atol=0.005)
     assert np.allclose(_tip(stove), tip, atol=0.01)
 
 
 def test_the_base_holds_its_place_under_load(stove):
     stove.reset(Start("PickPlaceCounterToStove", 0))
-    data = stove.facts.data
+    data = stove.truth.data
     data.xfrc_applied[data.body("base").id] = (100.0, 50.0, 0, 0, 0, 20.0)
     before = np.array(stove.robot_state().base)
     for _ in range(100):
@@ -165,7 +165,7 @@ def test_the_base_holds_its_place_under_load(stove):
 
 def test_joint_speeds_and_torques_stay_within_the_pandas_limits(stove):
     stove.reset(Start("PickPlaceCounterToStove", 0))
-    model, data = stove.facts.model, stove.facts.data
+    model, data = stove.truth.model, stove.truth.data
     dofs = [model.joint(j).dofadr[0] for j in panda.JOINTS]
     fastest = np.zeros(7)
     for k in range(60):
@@ -219,10 +219,10 @@ def test_a_blow_up_is_detected_at_that_step_and_never_a_success(fridge, tmp_path
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log into the working directory
     fridge.reset(Start("CloseFridge", 0))
     sound = fridge.save_state()
-    door = fridge.facts.model.joint("fridge door")
-    fridge.facts.data.qpos[door.qposadr[0]] = 0.0  # shut: this would be a success
-    mujoco.mj_forward(fridge.facts.model, fridge.facts.data)
-    fridge.facts.data.qvel[0] = 1e12
+    door = fridge.truth.model.joint("fridge door")
+    fridge.truth.data.qpos[door.qposadr[0]] = 0.0  # shut: this would be a success
+    mujoco.mj_forward(fridge.truth.model, fridge.truth.data)
+    fridge.truth.data.qvel[0] = 1e12
     with pytest.raises(PhysicsDiverged, match="the episode is invalid"):
         fridge.apply(_hold())
     assert fridge.success() is False

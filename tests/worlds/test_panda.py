@@ -15,7 +15,7 @@ from capex.worlds.kitchen.situation import POSTURES
 def test_forward_kinematics_equals_mujocos(stove):
     stove.reset(Start("PickPlaceCounterToStove", 0))
     tip = stove.robot_state().arms["arm"].T_base_tip
-    data, model = stove.facts.data, stove.facts.model
+    data, model = stove.truth.data, stove.truth.model
     q = np.array([data.qpos[model.jnt_qposadr[model.joint(j).id]] for j in panda.JOINTS])
     T, jacobian, _ = panda.forward(q[None])
     assert np.allclose(T[0, :3, 3], tip.position_m, atol=1e-9)
@@ -30,7 +30,7 @@ def test_forward_kinematics_equals_mujocos(stove):
 
 def test_the_model_has_the_pandas_limits_and_a_plausible_weight(stove):
     stove.reset(Start("PickPlaceCounterToStove", 0))
-    model = stove.facts.model
+    model = stove.truth.model
     for i, joint in enumerate(panda.JOINTS):
         j = model.joint(joint)
         assert np.allclose(j.range, (panda.LOWER_RAD[i], panda.UPPER_RAD[i]))

@@ -15,8 +15,8 @@ from capex.plan import BaseMotion, Waypoint
 from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.kitchen import expert
 from capex.worlds.kitchen.env import KitchenEnv
-from capex.worlds.kitchen.facts import Facts
-from capex.worlds.kitchen.looks import STYLES
+from capex.worlds.kitchen.ground_truth import GroundTruth
+from capex.worlds.kitchen.materials import STYLES
 from capex.worlds.kitchen.scene import LAYOUTS, plan_kitchen
 from capex.worlds.kitchen.situation import Draw
 from capex.worlds.kitchen.stations import KNOB_ORDER
@@ -64,7 +64,7 @@ def wait(env: KitchenEnv, ticks: int) -> None:
 
 def put(env: KitchenEnv, joint: str, value: float | np.ndarray) -> None:
     """Move a joint by hand; the body of a free joint is laid down where the array says."""
-    model, data = env.facts.model, env.facts.data
+    model, data = env.truth.model, env.truth.data
     address = model.jnt_qposadr[model.joint(joint).id]
     if isinstance(value, np.ndarray):
         data.qpos[address : address + 3], data.qpos[address + 3 : address + 7] = value, (1, 0, 0, 0)
@@ -86,7 +86,7 @@ def test_families_and_horizons_are_the_papers():
 
 def _other(env: KitchenEnv, kind: str) -> str:
     """The other part or thing whose name ends alike."""
-    known = {env.facts.model.body(i).name for i in range(env.facts.model.nbody)}
+    known = {env.truth.model.body(i).name for i in range(env.truth.model.nbody)}
     right = set(env.situation.roles.values())
     return min(n for n in known if n.endswith(kind) and n not in right)
 
@@ -123,9 +123,9 @@ def _misled(
             right, roles={**right.roles, **roles}, spots={**right.spots, **(spots or {})}
         )
 
-    def success(facts: Facts) -> bool:
-        judged = Facts(facts.model, facts.data, right.roles, right.spots)
-        judged.latched = facts.latched and task != "TurnOnMicrowave"
+    def success(truth: GroundTruth) -> bool:
+        judged = GroundTruth(truth.model, truth.data, right.roles, right.spots)
+        judged.latched = truth.latched and task != "TurnOnMicrowave"
         return BY_NAME[task].success(judged)
 
     env = KitchenEnv(
@@ -137,7 +137,7 @@ def _misled(
 
 def _worked(env: KitchenEnv) -> bool:
     """Whether the wrong fixture has been worked, by the task's own rule."""
-    return BY_NAME[env.spec.task].success(env.facts)
+    return BY_NAME[env.spec.task].success(env.truth)
 
 
 @pytest.mark.parametrize("task", sorted(WRONG))
@@ -164,35 +164,35 @@ def test_another_burner_turned_off_is_no_success():
     env = next(
         e for e in (made("TurnOffStove", i) for i in range(20)) if len(e.situation.joints) == 2
     )
-    other = next(j for j in env.situation.joints if j != env.facts.role("part"))
+    other = next(j for j in env.situation.joints if j != env.truth.role("part"))
     put(env, other, 0.0)
     wait(env, 5)
     assert not env.success()
-    put(env, env.facts.role("part"), 0.3)
+    put(env, env.truth.role("part"), 0.3)
     assert env.success()
 
 
 def test_another_rack_or_the_wrong_way_is_no_success():
     for index in range(4):
         env = made("SlideDishwasherRack", index)
-        out = env.facts.role("way") == "out"
-        put(env, "lower rack", env.facts.limit("lower rack") if out else 0.0)
-        put(env, "upper rack", 0.0 if out else env.facts.limit("upper rack"))
+        out = env.truth.role("way") == "out"
+        put(env, "lower rack", env.truth.limit("lower rack") if out else 0.0)
+        put(env, "upper rack", 0.0 if out else env.truth.limit("upper rack"))
         wait(env, 5)
         assert not env.success()
-        put(env, "upper rack", env.facts.limit("upper rack") if out else 0.0)
+        put(env, "upper rack", env.truth.limit("upper rack") if out else 0.0)
         assert env.success()
 
 
 def test_standing_before_another_place_is_no_success():
     env = made("NavigateKitchen", 0)
     kitchen = plan_kitchen()
-    x, y, yaw = env.facts.spot("goal")
+    x, y, yaw = env.truth.spot("goal")
     for name in ("fridge", "toaster oven", "stove", "sink", "toaster", "microwave"):
         put(env, "base_x", -BEFORE_M)
         put(env, "base_y", kitchen.fixture(name).y)
         put(env, "base_yaw", 0.0)
-        assert env.success() is (name == env.facts.role("place"))
+        assert env.success() is (name == env.truth.role("place"))
     put(env, "base_y", y)
     assert env.success()
     put(env, "base_x", x - 0.19)
@@ -223,10 +223,10 @@ def test_another_thing_in_the_container_is_no_success(task):
         for e in (made(task, i) for i in range(9))
         if len(e.situation.things) > (3 if task.endswith("Stove") else 2)
     )
-    other, container = env.situation.things[-1].name, env.facts.role("container")
-    put(env, other, env.facts.position(container) + np.array([0, 0, 0.02]))
+    other, container = env.situation.things[-1].name, env.truth.role("container")
+    put(env, other, env.truth.position(container) + np.array([0, 0, 0.02]))
     wait(env, 10)
-    assert env.facts.touching(other, container)
+    assert env.truth.touching(other, container)
     assert not env.success()
 
 
@@ -238,17 +238,17 @@ def test_things_and_parts_are_at_rest_at_a_start(task):
     env = made(task)
     for index in range(3):
         env.reset(Start(task, index))
-        before = {t.name: env.facts.position(t.name) for t in env.situation.things}
-        joints = {j: env.facts.joint(j) for j in env.situation.joints}
+        before = {t.name: env.truth.position(t.name) for t in env.situation.things}
+        joints = {j: env.truth.joint(j) for j in env.situation.joints}
         wait(env, 20)
         assert (
             max(
-                (float(np.linalg.norm(env.facts.position(n) - p)) for n, p in before.items()),
+                (float(np.linalg.norm(env.truth.position(n) - p)) for n, p in before.items()),
                 default=0.0,
             )
             < 0.004
         )
-        assert all(abs(env.facts.joint(j) - q) < 0.02 for j, q in joints.items())
+        assert all(abs(env.truth.joint(j) - q) < 0.02 for j, q in joints.items())
     env.close()
 
 
@@ -294,12 +294,12 @@ def test_starts_of_the_mixed_kitchen_can_be_built(task):
 )
 def test_a_lever_and_a_head_snap_over_a_detent(task, part):
     env = made(task)
-    joint = env.facts.role("part")
+    joint = env.truth.role("part")
     assert joint.endswith(part)
     for begin, end in ((0.30, 0.0), (0.65, 1.0)):
-        put(env, joint, begin * env.facts.limit(joint))
+        put(env, joint, begin * env.truth.limit(joint))
         wait(env, 30)
-        assert env.facts.joint_fraction(joint) == pytest.approx(end, abs=0.02)
+        assert env.truth.joint_fraction(joint) == pytest.approx(end, abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -312,68 +312,68 @@ def test_a_lever_and_a_head_snap_over_a_detent(task, part):
 )
 def test_friction_holds_a_part_and_a_stop_ends_its_way(task, joint, force):
     env = made(task, 2)
-    data, limit = env.facts.data, env.facts.limit(joint)
+    data, limit = env.truth.data, env.truth.limit(joint)
     put(env, joint, 0.5 * limit)
     body = data.body(joint).id
     data.xfrc_applied[body, :3] = force
     wait(env, 20)
-    assert env.facts.joint_fraction(joint) == pytest.approx(0.5, abs=0.01)
-    grip = env.facts.point(f"{joint} grip") - data.xipos[body]
+    assert env.truth.joint_fraction(joint) == pytest.approx(0.5, abs=0.01)
+    grip = env.truth.point(f"{joint} grip") - data.xipos[body]
     strong = np.array([-12.0, 0.0, 0.0])
     data.xfrc_applied[body, :3], data.xfrc_applied[body, 3:] = strong, np.cross(grip, strong)
     wait(env, 60)
-    assert env.facts.joint_fraction(joint) == pytest.approx(1.0, abs=0.03)
+    assert env.truth.joint_fraction(joint) == pytest.approx(1.0, abs=0.03)
 
 
 def test_a_knob_turns_when_pushed_off_centre_and_not_when_pushed_in_the_middle():
     env = made("TurnOffStove")
-    knob = env.facts.role("part")
-    data, before = env.facts.data, env.facts.joint(knob)
-    axis, body = data.xanchor[env.facts.model.joint(knob).id].copy(), data.body(knob).id
+    knob = env.truth.role("part")
+    data, before = env.truth.data, env.truth.joint(knob)
+    axis, body = data.xanchor[env.truth.model.joint(knob).id].copy(), data.body(knob).id
     for at, force, turns in (
         (axis, (10.0, 0, 0), False),
         (axis, (0, -10.0, 0), False),
-        (env.facts.point(f"{knob} grip"), (0, -5.0, 0), True),
+        (env.truth.point(f"{knob} grip"), (0, -5.0, 0), True),
     ):
         data.xfrc_applied[body, :3], data.xfrc_applied[body, 3:] = (
             force,
             np.cross(at - data.xipos[body], force),
         )
         wait(env, 10)
-        assert (abs(env.facts.joint(knob) - before) > 0.1) is turns
+        assert (abs(env.truth.joint(knob) - before) > 0.1) is turns
 
 
 def test_a_lid_in_the_rim_closes_and_one_dropped_askew_does_not():
     env = made("CloseBlenderLid")
-    lid, rim = env.facts.role("object"), env.facts.point("jug rim")
+    lid, rim = env.truth.role("object"), env.truth.point("jug rim")
     for offset, closed in ((0.0, True), (0.024, False)):
         put(env, lid, rim + np.array([0.0, offset, 0.02]))
         wait(env, 40)
-        assert env.facts.tip_distance(lid) > 0.15 or env.facts.data.site("tip").xpos[2] > rim[2]
-        away = float(np.linalg.norm(env.facts.position(lid) - rim))
-        assert (env.facts.tilt(lid) < math.radians(7) and away < 0.04) is closed
+        assert env.truth.tip_distance(lid) > 0.15 or env.truth.data.site("tip").xpos[2] > rim[2]
+        away = float(np.linalg.norm(env.truth.position(lid) - rim))
+        assert (env.truth.tilt(lid) < math.radians(7) and away < 0.04) is closed
 
 
 def test_the_open_dishwasher_door_stops_the_base():
     env = made("SlideDishwasherRack", 1)
     reports = [Executor(env).execute([Waypoint(base=BaseMotion(0.5))])[0].report for _ in range(2)]
     assert "stopped by contact (base on counter 2)" in reports[0] + reports[1]
-    assert env.facts.base[0] < -0.6
+    assert env.truth.base[0] < -0.6
 
 
 def test_burners_glow_and_water_runs_only_while_they_are_on():
     env = made("TurnOffStove", 1)
     lit = env.observe(["right"], (256, 256))["right"].astype(int)
-    put(env, env.facts.role("part"), 0.0)
+    put(env, env.truth.role("part"), 0.0)
     dark = env.observe(["right"], (256, 256))["right"].astype(int)
     redder = (lit - dark)[..., 0]
     assert (redder > 60).sum() > 30
-    put(env, env.facts.role("part"), 1.0)
+    put(env, env.truth.role("part"), 1.0)
     assert np.abs(env.observe(["right"], (256, 256))["right"].astype(int) - lit).mean() < 2.0
     sink = made("TurnOnSinkFaucet", 1)
     dry = sink.depth("left", (256, 256)).depth_m
-    put(sink, sink.facts.role("part"), 0.6)
+    put(sink, sink.truth.role("part"), 0.6)
     assert (sink.depth("left", (256, 256)).depth_m < dry - 0.02).sum() > 20
     assert {f"{burner} knob" for burner in KNOB_ORDER} <= {
-        env.facts.model.joint(i).name for i in range(env.facts.model.njnt)
+        env.truth.model.joint(i).name for i in range(env.truth.model.njnt)
     }

@@ -125,7 +125,7 @@ def expert_episode(env: Env, index: int, chain: Chain) -> EpisodeResult:
         instruction=env.instruction,
         horizon=spec.horizon,
         turns=tuple(turns),
-        scene=worlds.scene_of(env),
+        scene=env.scene,
         end="success" if success else "horizon" if executor.steps_left <= 0 else "decisions",
         error=error,
         stand_in=True,

@@ -15,17 +15,13 @@ from pathlib import Path
 from capex import worlds
 from capex.campaign.alone import EpisodeResult
 from capex.campaign.names import parse_names
-from capex.errors import CapexError
 from capex.method.executor import Tick
 from capex.method.record import EpisodeRecord
 from capex.method.recorder import Recorder
 from capex.run.store import Chain, open_run
-from capex.worlds import Start
-from capex.worlds.robocasa.human import follow, human_of
-from capex.worlds.robosuite.env import SuiteEnv
+from capex.worlds import Env, Start
 
 ARM = "human"
-WORLDS = ("robocasa",)
 
 
 def run_human(
@@ -36,16 +32,12 @@ def run_human(
     """
     pairs = parse_names(names)
     for world, _ in pairs:
-        if world not in WORLDS:
-            raise CapexError(
-                f"world '{world}' has no human demonstrations; those with some: {', '.join(WORLDS)}"
-            )
+        worlds.human(world)
     made = [worlds.make(f"{world}:{task}") for world, task in pairs]  # before anything is written
     run = open_run(
         out, {"command": "human", "worlds": sorted({world for world, _ in pairs})}, gl_backend
     )
     for env in made:
-        assert isinstance(env, SuiteEnv)
         chain = run.chain(env.spec.world, env.spec.task, ARM)
         with chain.owned():
             chain.sweep()
@@ -54,14 +46,14 @@ def run_human(
         env.close()
 
 
-def take_human(env: SuiteEnv, index: int, chain: Chain) -> EpisodeResult:
+def take_human(env: Env, index: int, chain: Chain) -> EpisodeResult:
     """One demonstration, committed to its chain."""
     began, spec = time.perf_counter(), env.spec
-    human = human_of(env, index)
+    human = worlds.human(spec.world)(env, index)
     env.reset(Start(spec.task, index))
     recorder, success = Recorder(env), False
     recorder.begin_plan()
-    for action in follow(env, human):
+    for action in human:
         success = success or bool(env.success())
         recorder(Tick(action, env.robot_state(), env.success(), 0))
     record = EpisodeRecord(
@@ -72,13 +64,13 @@ def take_human(env: SuiteEnv, index: int, chain: Chain) -> EpisodeResult:
         seed=0,
         model="human",
         success=success,
-        steps=len(human.actions),
+        steps=len(recorder.steps["actions"]),
         requests=0,
         cost_usd=None,
         instruction=env.instruction,
         horizon=spec.horizon,
         turns=(),
-        scene=worlds.scene_of(env),
+        scene=env.scene,
         end="success" if success else "recorded",
     )
     seconds = time.perf_counter() - began

@@ -69,7 +69,7 @@ def _step_ratio(task: str) -> tuple[float, float]:
     env = worlds.make(f"kitchen:{task}")
     assert isinstance(env, KitchenEnv)
     env.reset(Start(task, 0))
-    model, data = env.facts.model, env.facts.data
+    model, data = env.truth.model, env.truth.data
     swing = [
         Command({ARM: ArmCommand((0.02 * np.cos(k / 8), 0.02 * np.sin(k / 8), 0.0), gripper=-1.0)})
         for k in range(ROUNDS)

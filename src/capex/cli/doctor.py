@@ -93,29 +93,18 @@ def examine() -> list[Finding]:
 
 
 def examine_world(world: str) -> list[Finding]:
-    """What a world of other people's needs on this machine; each thing that is missing comes with
-    the line that brings it.
+    """What a world needs on this machine; each thing that is missing comes with the line that
+    brings it.
     """
-    from capex.worlds.robocasa.needs import examine_needs
-
-    if world == "robocasa":
-        needs = examine_needs()
-        return [
-            Finding(
-                f"robocasa: {n.what}",
-                "ok" if n.there else "missing",
-                n.found,
-                "" if n.there else n.fix,
-            )
-            for n in needs
-        ]
-    try:
-        env = worlds.make(f"{world}:{next(iter(worlds.tasks(world)))}")
-        env.reset(Start(env.spec.task, 0))
-        env.close()
-    except CapexError as error:
-        return [Finding(f"world {world}", "missing", str(error))]
-    return [Finding(f"world {world}", "ok", f"{env.spec.name} start 0 was built")]
+    return [
+        Finding(
+            f"{world}: {n.what}" if n.what else f"world {world}",
+            "ok" if n.there else "missing",
+            n.found,
+            "" if n.there else n.fix,
+        )
+        for n in worlds.needs(world)
+    ]
 
 
 def examine_model(name: str) -> list[Finding]:

@@ -1,11 +1,11 @@
 """A demonstration that does not replay is not a demonstration: each success is executed again and
 gets a certificate, or a reason.
 
-The recorded native actions are applied from the start, in a process that did nothing before. In an
-exact world on the machine that recorded (equal fingerprints, apart from the renderer) every
-complete state must come again bit for bit. In an exact world elsewhere, success must come again and
-the first difference is reported. In any other world the tips must stay within `TOLERANCE_M` as
-well.
+The recorded native actions are applied from the start, in a process that did nothing before. In a
+world whose spec promises exact replay, on the machine that recorded (equal fingerprints, apart from
+the renderer), every complete state must come again bit for bit. In such a world elsewhere, success
+must come again and the first difference is reported. In any other world the tips must stay within
+`TOLERANCE_M` as well.
 
 The certificate is written beside the record and names both files' digests: it is void once either
 has changed.
@@ -29,12 +29,6 @@ from capex.run import load_chain, read_record
 from capex.run.store import find_run, fingerprint, read_json, read_steps, versions, write_json
 from capex.worlds import Env, Spec, Start
 
-EXACT_WORLDS = (
-    "kitchen",
-    "kitchen-mixed",
-    "robosuite",
-    "robosuite-panda",
-)  # whose replay is promised bit for bit
 TOLERANCE_M = 0.02  # elsewhere: how far a tip may stray from its recorded place
 CERTIFICATE = "certificate.json"
 CERTIFIED_FILES = ("record.json", "steps.npz")
@@ -181,7 +175,7 @@ def _impossible(spec: Spec) -> str:
 def _judge(
     env: Env, episode: Path, steps: dict[str, Any], elsewhere: dict[str, list[Any]]
 ) -> Certificate:
-    exact = env.spec.world in EXACT_WORLDS and env.spec.can_save
+    exact = env.spec.exact_replay and env.spec.can_save
     bits = exact and not elsewhere
     actions, states, proprio = steps["actions"], steps["states"], steps["proprio"]
     places = [k for k, name in enumerate(env.spec.state_names) if name.endswith(("_x", "_y", "_z"))]

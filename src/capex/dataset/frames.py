@@ -27,7 +27,7 @@ from capex import worlds
 from capex.errors import CapexError, DamagedFile, Unsupported
 from capex.method.memory.skeleton import phase_numbers
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
-from capex.pose import Array, Pose, quaternion_xyzw
+from capex.pose import Array, quaternion_xyzw
 from capex.run import read_record
 from capex.run.store import Steps, read_steps
 from capex.worlds import Env, Image, Start, State
@@ -186,7 +186,7 @@ class Take:
                 continue
             pose, frame = model.T_base_camera, "base"
             if spec.kind == "wrist":
-                pose, frame = _within(arms[spec.arm].T_base_tip, pose), f"tip of {spec.arm}"
+                pose, frame = arms[spec.arm].T_base_tip.inverse() @ pose, f"tip of {spec.arm}"
             found[name] = {
                 "kind": spec.kind,
                 "size": list(size),
@@ -221,13 +221,6 @@ def plans_of(record: EpisodeRecord, steps: Steps) -> list[Turn]:
 def _confidences(row: WaypointRecord) -> tuple[float, float]:
     stated, calibrated = row.waypoint.confidence, row.calibrated
     return (np.nan if stated is None else stated, np.nan if calibrated is None else calibrated)
-
-
-def _within(outer: Pose, inner: Pose) -> Pose:
-    """A pose of the base frame, seen from another one of it."""
-    return Pose(
-        outer.rotation.T @ (inner.position_m - outer.position_m), outer.rotation.T @ inner.rotation
-    )
 
 
 _env: Env | None = None  # a worker shoots many episodes of a world: it builds the world once

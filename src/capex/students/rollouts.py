@@ -99,7 +99,7 @@ class Slot:
             instruction=self.env.instruction,
             horizon=plan.horizon,
             turns=(),
-            scene=worlds.scene_of(self.env),
+            scene=self.env.scene,
             end="success" if success else "error" if self.error else "horizon",
             error=self.error or None,
             stand_in=plan.stand_in,

@@ -4,8 +4,10 @@ Importing this module registers them.
     import gymnasium
     import capex.worlds.gym
 
-    env = gymnasium.make("capex/CloseFridge-v0")     # or gymnasium.make("capex.worlds.gym:capex/CloseFridge-v0") without the second import
-    observation, info = env.reset(seed=0)            # or options={"start": 7}; info has the instruction and the start
+    # without the second import: gymnasium.make("capex.worlds.gym:capex/CloseFridge-v0")
+    env = gymnasium.make("capex/CloseFridge-v0")
+    # or options={"start": 7}; info has the instruction and the start
+    observation, info = env.reset(seed=0)
     observation, reward, terminated, truncated, info = env.step(action)
 
 The action is the kitchen's native one, 12 numbers in [-1, 1]; an observation holds the images by
@@ -97,5 +99,8 @@ class KitchenGym(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
 
 for _task in worlds.tasks("kitchen").values():
     gymnasium.register(
-        f"capex/{_task.name}-v0", "capex.worlds.gym:KitchenGym", max_episode_steps=_task.horizon, kwargs={"task": _task.name}
+        f"capex/{_task.name}-v0",
+        "capex.worlds.gym:KitchenGym",
+        max_episode_steps=_task.horizon,
+        kwargs={"task": _task.name},
     )  # fmt: skip

@@ -12,7 +12,7 @@ until it asks for something not yet answered or knows what to do.
     pilot:3                    another seed for its noise
     pilot:3,blur=2,usual=0.9   noisier eyes (pixels of a 512 image), other stated confidences
     pilot:blind=yes            given blank pictures: what it can do without eyes
-    pilot:price=NAME           billed as if it were the model NAME of the price table; without it, its price is unknown
+    pilot:price=NAME           billed like the model NAME of the price table; else unpriced
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from capex.models import (
 )
 from capex.models.pilot import looks
 from capex.models.pilot.chance import Chance
-from capex.models.pilot.confidence import Boast
+from capex.models.pilot.confidence import Overconfidence
 from capex.models.pilot.eyes import blank, see
 from capex.models.pilot.ground import (
     Answers,
@@ -78,7 +78,7 @@ class Pilot:
     seed: int = 0
     blur_px: float = BLUR_PX
     blind: bool = False
-    boast: Boast = field(default_factory=Boast)
+    overconfidence: Overconfidence = field(default_factory=Overconfidence)
     price_name: str = "pilot"
     stand_in: bool = True
     computes_here: ClassVar[bool] = (
@@ -164,7 +164,7 @@ class Pilot:
         if intent.drive is not None:
             arguments |= _drive(intent.drive)
             return arguments | (
-                {"confidence": self.boast.state(scene.chance, 0, False)}
+                {"confidence": self.overconfidence.state(scene.chance, 0, False)}
                 if scene.brief.confidence
                 else {}
             )
@@ -175,18 +175,17 @@ class Pilot:
 
     def _waypoint(self, move: Move, place: int, scene: Scene) -> dict[str, Any]:
         target: dict[str, Any] = {}
-        if move.position_m is not None:
-            target["target_cm"] = [round(100 * float(v), 1) for v in move.position_m]
-        if move.orientation != "keep":
-            target["orientation"] = (
-                move.orientation if isinstance(move.orientation, str) else list(move.orientation)
-            )
-        if move.gripper != "keep":
-            target["gripper"] = move.gripper
+        if move.target.position_m is not None:
+            target["target_cm"] = [round(100 * v, 1) for v in move.target.position_m]
+        orientation = move.target.orientation
+        if orientation != "keep":
+            target["orientation"] = orientation if isinstance(orientation, str) else [*orientation]
+        if move.target.gripper != "keep":
+            target["gripper"] = move.target.gripper
         if scene.brief.several_arms:
             target = {scene.brief.several_arms[0]: target}
         return target | (
-            {"confidence": self.boast.state(scene.chance, place, move.touch)}
+            {"confidence": self.overconfidence.state(scene.chance, place, move.touch)}
             if scene.brief.confidence
             else {}
         )
@@ -195,14 +194,14 @@ class Pilot:
 def make(rest: str) -> Pilot:
     """From pilot, pilot:SEED or pilot:SEED,key=value.."""
     settings: dict[str, Any] = {}
-    boast: dict[str, float] = {}
+    overconfidence: dict[str, float] = {}
     keys: dict[str, Callable[[str], None]] = {
         "seed": lambda text: settings.update(seed=int(text)),
         "blur": lambda text: settings.update(blur_px=_within(float(text), 0.0, BLUR_MAX_PX)),
         "blind": lambda text: settings.update(blind={"yes": True, "no": False}[text]),
-        "usual": lambda text: boast.update(usual=_within(float(text), 0.02, 0.98)),
-        "scatter": lambda text: boast.update(scatter=_within(float(text), 0.0, 10.0)),
-        "touch": lambda text: boast.update(touch=_within(float(text), -10.0, 10.0)),
+        "usual": lambda text: overconfidence.update(usual=_within(float(text), 0.02, 0.98)),
+        "scatter": lambda text: overconfidence.update(scatter=_within(float(text), 0.0, 10.0)),
+        "touch": lambda text: overconfidence.update(touch=_within(float(text), -10.0, 10.0)),
         "price": lambda text: settings.update(price_name=text),
     }
     for piece in filter(None, rest.split(",")):
@@ -215,7 +214,11 @@ def make(rest: str) -> Pilot:
                 f"'pilot:{rest}' has '{piece}'; write pilot, pilot:3 for a seed,"
                 " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
             ) from None
-    return Pilot(name=f"pilot:{rest}" if rest else "pilot", boast=Boast(**boast), **settings)
+    return Pilot(
+        name=f"pilot:{rest}" if rest else "pilot",
+        overconfidence=Overconfidence(**overconfidence),
+        **settings,
+    )
 
 
 def _within(value: float, low: float, high: float) -> float:
@@ -315,13 +318,14 @@ def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
         else None
     )
     for k, move in enumerate(moves[:-1]):
-        if move.gripper != "keep" or move.touch or move.position_m is None:
+        if move.target.gripper != "keep" or move.touch or move.target.position_m is None:
             return moves[k:]
         turned = angle_between(
-            orientation_matrix(move.orientation, scene.page.rotation), scene.page.rotation
+            orientation_matrix(move.target.orientation, scene.page.rotation), scene.page.rotation
         )
-        there = float(np.linalg.norm(move.position_m - scene.tip)) <= 0.009
-        reached = last is not None and float(np.max(np.abs(move.position_m - last))) <= 0.006
+        goal = np.array(move.target.position_m)
+        there = float(np.linalg.norm(goal - scene.tip)) <= 0.009
+        reached = last is not None and float(np.max(np.abs(goal - last))) <= 0.006
         if not (there or reached) or turned > 0.09:
             return moves[k:]
     return moves[-1:]
@@ -334,10 +338,10 @@ def _shortened(moves: Sequence[Move], brief: Brief) -> list[Move]:
     plan = list(moves[: brief.plan_max])
     commands = 0
     for k, move in enumerate(plan):
-        advice = brief.phases.get((move.gripper, commands), "")
+        advice = brief.phases.get((move.target.gripper, commands), "")
         if move.touch and advice == "observe after each waypoint":
             return plan[: k + 1]
-        commands += move.gripper != "keep"
+        commands += move.target.gripper != "keep"
     return plan
 
 

@@ -15,9 +15,9 @@ from capex.models.pilot.chance import Chance
 
 
 @dataclass(frozen=True)
-class Boast:
-    """How overconfident: the usual statement; in logits, how much it scatters, how much less a
-    touch gets, and each further waypoint.
+class Overconfidence:
+    """How overconfident the pilot is: the usual statement; in logits, how much it scatters, how
+    much less a touch gets, and each further waypoint.
     """
 
     usual: float = 0.945

@@ -16,7 +16,7 @@ import numpy as np
 
 from capex.models.pilot.eyes import Pixel
 from capex.models.pilot.rig import Rig
-from capex.plan import Orientation
+from capex.plan import ArmTarget
 from capex.pose import Array
 
 AGREE_M = 0.06  # two views of one thing within this are one thing: they see its two sides
@@ -86,9 +86,7 @@ Asking = Generator[Sequence[Feature], Answers, "Intent"]
 class Move:
     """A waypoint that the pilot has in mind; `touch` where it expects to feel something."""
 
-    position_m: Array | None
-    orientation: Orientation = "keep"
-    gripper: str = "keep"
+    target: ArmTarget
     touch: bool = False
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.models.pilot.eyes import Pixel
-from capex.pose import Array
+from capex.pose import Array, Pose
 
 LENS_DEG = 60.0
 PLACES = {"left": (-0.25, 0.60, 1.20), "right": (-0.25, -0.60, 1.20)}
@@ -33,18 +33,18 @@ class Rig:
 
     def ray(self, camera: str, pixel: Pixel) -> tuple[Array, Array]:
         """Where a pixel's line of sight starts, and its unit direction."""
-        place, rotation, focal = self._camera(camera)
+        place, focal = self._camera(camera)
         du, dv = self.shift.get(camera, (0.0, 0.0))
         width, height = self.size
-        seen = rotation @ np.array(
+        seen = place.rotation @ np.array(
             [(pixel[0] - du - width / 2) / focal, (pixel[1] - dv - height / 2) / focal, 1.0]
         )
-        return place, seen / np.linalg.norm(seen)
+        return place.position_m, seen / np.linalg.norm(seen)
 
     def project(self, camera: str, point_m: Array) -> Pixel:
         """Where the guess shows a point, without the shift."""
-        place, rotation, focal = self._camera(camera)
-        x, y, z = (float(c) for c in rotation.T @ (point_m - place))
+        place, focal = self._camera(camera)
+        x, y, z = (float(c) for c in place.inverse().apply(point_m))
         width, height = self.size
         return width / 2 + focal * x / z, height / 2 + focal * y / z
 
@@ -74,14 +74,14 @@ class Rig:
             return None
         return np.asarray(start + direction * (height_m - start[2]) / direction[2])
 
-    def _camera(self, name: str) -> tuple[Array, Array, float]:
-        place = np.array(PLACES[name])
-        z = np.array(LOOKED_AT) - place
+    def _camera(self, name: str) -> tuple[Pose, float]:
+        """A camera's pose in the base frame, and its focal length in pixels."""
+        position_m = np.array(PLACES[name])
+        z = np.array(LOOKED_AT) - position_m
         z /= np.linalg.norm(z)
         x = np.cross(z, [0.0, 0.0, 1.0])
         x /= np.linalg.norm(x)
         return (
-            place,
-            np.stack([x, np.cross(z, x), z], axis=1),
+            Pose(position_m, np.stack([x, np.cross(z, x), z], axis=1)),
             0.5 * self.size[1] / math.tan(math.radians(LENS_DEG) / 2),
         )

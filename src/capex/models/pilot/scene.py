@@ -4,24 +4,20 @@ skill shares.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from capex import plan
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.eyes import Pixel, Shape, View
 from capex.models.pilot.ground import Feature, Move
 from capex.models.pilot.page import Brief, Page
-from capex.plan import Orientation
-from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
+from capex.plan import Gripper, Orientation
+from capex.pose import Array
 
-LEG_M = 0.09
-REACH_M = (
-    (0.30, 0.43, 0.52, 0.60, 0.69),
-    (0.80, 0.69, 0.64, 0.58, 0.48),
-)  # by distance, how high the hand gets when it points down
+# A hair more than the experts': positions are read off a page in whole centimetres, and a line of
+# exactly 18 cm is to have two legs.
+LEG_M = plan.LEG_M * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
@@ -75,42 +71,22 @@ def line(
     start: Array,
     end: Array,
     orientation: Orientation = "keep",
-    gripper: str = "keep",
+    gripper: Gripper = "keep",
     touch: bool = False,
 ) -> list[Move]:
-    """Waypoints along a straight line; the gripper command and the touch come at its end."""
-    count = max(1, math.ceil(float(np.linalg.norm(end - start)) / LEG_M - 1e-9))
-    points = [start + (end - start) * (k + 1) / count for k in range(count)]
-    return [Move(p, orientation) for p in points[:-1]] + [
-        Move(points[-1], orientation, gripper, touch)
-    ]
+    """Moves along a straight line; the gripper command and the touch come at its end."""
+    *way, last = plan.line(start, end, orientation, gripper, LEG_M)
+    return [*(Move(target) for target in way), Move(last, touch)]
 
 
 def path(start: Array, points: Sequence[Array], orientation: Orientation = "keep") -> list[Move]:
     """Straight lines through points."""
-    moves: list[Move] = []
-    for point in points:
-        moves += line(start, point, orientation)
-        start = point
-    return moves
-
-
-def ceiling(point: Array) -> float:
-    """How high the hand can be at a place, pointing down."""
-    return float(np.interp(math.hypot(point[0], point[1]), REACH_M[0], REACH_M[1]))
-
-
-def raised(point: Array, by_m: float) -> Array:
-    """A point lifted, but not above what the arm reaches there."""
-    return np.array([point[0], point[1], max(point[2], min(point[2] + by_m, ceiling(point)))])
+    return [Move(target) for target in plan.path(start, points, orientation, LEG_M)]
 
 
 def down(yaw_rad: float) -> tuple[float, float, float]:
-    """Pointing down, fingers turned about the vertical; half turns are the same grasp, so the
-    smaller one is taken.
-    """
-    yaw = (yaw_rad + math.pi / 2) % math.pi - math.pi / 2
-    roll, pitch, turn = matrix_to_euler(yaw_matrix(yaw) @ DOWN)
+    """Pointing down, fingers turned about the vertical, in whole degrees as a model would write."""
+    roll, pitch, turn = plan.down(yaw_rad)
     return round(roll), round(pitch), round(turn)
 
 

@@ -23,7 +23,7 @@ from rich.text import Text
 from capex import worlds
 from capex.errors import CapexError, UnknownName, Unsupported
 from capex.worlds import Env, EnvFactory, Start
-from capex.worlds.contract import motion, rules, views
+from capex.worlds.contract import depth, motion, rules, views
 from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial
 
 Status = Literal["ok", "failed", "not claimed"]
@@ -43,7 +43,7 @@ RULES: dict[str, Rule] = {
     "process": rules.another_process_agrees,
     "images": views.images_have_the_asked_shape,
     "tip": views.tip_lands_on_the_fingers,
-    "depth": views.depth_is_metric,
+    "depth": depth.depth_is_metric,
     "commands": motion.commands_do_what_they_say,
     "base": motion.base_drives_as_commanded,
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from capex.errors import BadCommand
-from capex.pose import Array, angle_between, rotation_vector
+from capex.pose import Array, PlanarPose, angle_between, rotation_vector
 from capex.worlds import ArmCommand, ArmSpec
 from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial, cm, require
 
@@ -100,7 +100,7 @@ def _require_turn(t: Trial, arm: ArmSpec, sign: float) -> None:
 
     def command() -> (
         ArmCommand
-    ):  # with the position servoed, as the executor does: a step may be relative to where the tip is
+    ):  # with the position servoed, as the executor does: steps may be relative to the tip
         return ArmCommand(
             step_m=t.step_to(arm, begun.position_m),
             step_rad=(0.0, 0.0, sign * min(arm.max_step_rad, 0.1)),
@@ -188,15 +188,12 @@ def base_drives_as_commanded(t: Trial) -> str:
 def _drive(t: Trial, direction: tuple[float, float], distance_m: float, heading: str = "") -> None:
     assert t.spec.base is not None
     speed = min(t.spec.base.max_speed_m_s, DRIVE_SPEED_M_S)
-    x, y, yaw = _base(t)
+    before = _base(t)
     _ride(t, (direction[0] * speed, direction[1] * speed, 0.0), distance_m / speed)
-    after = _base(t)
-    dx, dy = after[0] - x, after[1] - y
-    moved = np.array(
-        [math.cos(yaw) * dx + math.sin(yaw) * dy, -math.sin(yaw) * dx + math.cos(yaw) * dy]
-    )
+    *moved_m, turned = before.inverse() @ _base(t)
+    moved = np.array(moved_m)
     what = f"driving {cm(distance_m)} along {direction} {heading}".rstrip()
-    along, turned = float(moved @ direction), _wrap(after[2] - yaw)
+    along = float(moved @ direction)
     right = 0.5 <= along / distance_m <= 1.5 and along > 0.9 * _size(moved)
     require(right, f"{what} moved the base by {_cm(moved)} (forward, left){_touching(t)}")
     require(abs(turned) < 0.2, f"{what} turned the base by {turned:.2f} rad")
@@ -205,9 +202,9 @@ def _drive(t: Trial, direction: tuple[float, float], distance_m: float, heading:
 def _turn(t: Trial, angle_rad: float, heading: str) -> None:
     assert t.spec.base is not None
     rate = math.copysign(min(t.spec.base.max_yaw_rate_rad_s, DRIVE_YAW_RATE_RAD_S), angle_rad)
-    yaw = _base(t)[2]
+    before = _base(t)
     _ride(t, (0.0, 0.0, rate), angle_rad / rate)
-    turned = _wrap(_base(t)[2] - yaw)
+    turned = (before.inverse() @ _base(t)).yaw
     require(
         0.5 <= turned / angle_rad <= 1.5,
         f"a turn of {angle_rad:.2f} rad {heading} was {turned:.2f} rad (left is positive)",
@@ -246,15 +243,11 @@ def _touching(t: Trial) -> str:
     )
 
 
-def _base(t: Trial) -> tuple[float, float, float]:
+def _base(t: Trial) -> PlanarPose:
     base = t.env.robot_state().base
     if base is None:
         raise BrokenRuleError("robot_state.base is None on a mobile robot")
-    return base
-
-
-def _wrap(angle_rad: float) -> float:
-    return math.atan2(math.sin(angle_rad), math.cos(angle_rad))
+    return PlanarPose(*base)
 
 
 def _size(vector: Array) -> float:

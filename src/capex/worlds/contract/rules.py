@@ -49,6 +49,7 @@ def spec_is_well_formed(t: Trial) -> str:
         ("world", spec.world),
         ("task", spec.task),
         ("instruction", t.env.instruction),
+        ("scene", t.env.scene),
     ):
         require(
             isinstance(text, str) and bool(text.strip()),
@@ -65,6 +66,10 @@ def spec_is_well_formed(t: Trial) -> str:
         positive |= dataclasses.asdict(spec.base)
     for what, value in positive.items():
         require(math.isfinite(value) and value > 0, f"{what} is {value}; it must be positive")
+    require(
+        not spec.exact_replay or (spec.can_save and spec.can_reset),
+        "exact_replay is claimed, which only a world with can_save and can_reset can show",
+    )
     lower, upper = (np.asarray(corner, dtype=float) for corner in spec.workspace_m)
     ordered = lower.shape == upper.shape == (3,) and bool(np.all(lower < upper))
     require(

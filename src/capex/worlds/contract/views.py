@@ -20,7 +20,7 @@ import numpy.typing as npt
 from capex.errors import UnknownName, Unsupported
 from capex.pose import Array
 from capex.worlds import ArmCommand, ArmSpec, CameraModel, CameraSpec, DepthImage, Image
-from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial, cm, require
+from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial, require
 
 VIEW = (256, 256)
 OTHER_SIZE = (96, 64)
@@ -112,12 +112,12 @@ def tip_lands_on_the_fingers(t: Trial) -> str:
         mine = [c for c in cameras if c.kind == "exterior" or c.arm == arm.name]
         t.begin()
         before = _wrist_views(t, mine)
-        tracks[arm.name] = [_look(t, arm.name, mine, _colours) for _ in _places(t, arm)]
+        tracks[arm.name] = [look_for_hand(t, arm.name, mine, _colours) for _ in hand_places(t, arm)]
         _turn_hand(t, arm)
         after = _wrist_views(t, mine)
         for name in before:
             _require_no_better_flip(name, before[name], after[name])
-    _require_seen(cameras, tracks)
+    require_seen(cameras, tracks)
     others = [c.name for c in t.spec.cameras if c not in cameras]
     note = f"; not calibrated: {', '.join(others)}" if others else ""
     return f"the fingers move where the tip projects in {', '.join(c.name for c in cameras)}{note}"
@@ -171,7 +171,7 @@ def _require_upright_model(t: Trial, camera: CameraSpec) -> None:
         )
 
 
-def _places(t: Trial, arm: ArmSpec) -> Iterator[None]:
+def hand_places(t: Trial, arm: ArmSpec) -> Iterator[None]:
     """Take the tip to where it is, then along each move, towards the middle of the workspace."""
     yield
     for axis, distance_m in MOVES:
@@ -183,11 +183,11 @@ def _colours(t: Trial, name: str) -> Array:
     return t.env.observe([name], VIEW)[name] / CHANGED
 
 
-def _distances(t: Trial, name: str) -> Array:
+def distances(t: Trial, name: str) -> Array:
     return np.minimum(t.env.depth(name, VIEW).depth_m, 10.0)[..., None] / CHANGED_M
 
 
-def _look(
+def look_for_hand(
     t: Trial, arm: str, cameras: list[CameraSpec], see: Callable[[Trial, str], Array]
 ) -> dict[str, Look]:
     """Close, open and close the gripper: the fingers are where `see` changes by more than 1, and
@@ -233,7 +233,7 @@ def _middle(pixels: npt.NDArray[np.floating]) -> Point | None:
     return float(u), float(v)
 
 
-def _require_seen(cameras: list[CameraSpec], tracks: dict[str, list[dict[str, Look]]]) -> None:
+def require_seen(cameras: list[CameraSpec], tracks: dict[str, list[dict[str, Look]]]) -> None:
     """The fingers follow the tip wherever they are found, and every camera that can finds those of
     at least one arm.
     """
@@ -351,14 +351,8 @@ def _explained(before: View, after: View) -> float:
     v, u = (g.ravel() for g in np.mgrid[2 : VIEW[1] : 4, 2 : VIEW[0] : 4])
     z = new.depth_m[v, u].astype(np.float64)
     rays = np.linalg.inv(new.camera.intrinsics) @ np.stack([u + 0.5, v + 0.5, np.ones(len(z))])
-    old_pose, new_pose = old.camera.T_base_camera, new.camera.T_base_camera
-    points = (
-        new_pose.rotation @ (rays * np.where(np.isfinite(z), z, -1.0))
-        + new_pose.position_m[:, None]
-    )
-    x, y, predicted_m = (
-        old.camera.intrinsics @ old_pose.rotation.T @ (points - old_pose.position_m[:, None])
-    )
+    points = new.camera.T_base_camera.apply(rays * np.where(np.isfinite(z), z, -1.0))
+    x, y, predicted_m = old.camera.intrinsics @ old.camera.T_base_camera.inverse().apply(points)
     ahead = np.maximum(predicted_m, 1e-6)
     column, row = np.floor(x / ahead), np.floor(y / ahead)
     inside = (
@@ -375,89 +369,6 @@ def _explained(before: View, after: View) -> float:
     )
     depth_off = np.abs(old.depth_m[i, j] - predicted_m[inside])
     return float(np.count_nonzero((colour_off < CHANGED) & (depth_off < CHANGED_M))) / len(z)
-
-
-def depth_is_metric(t: Trial) -> str:
-    """Depth is positive metres along the optical axis, agrees with the camera model, and finds the
-    tip where it is.
-    """
-    if not t.spec.depth:
-        try:
-            t.env.depth(t.spec.cameras[0].name)
-        except Unsupported:
-            raise NotClaimedError("the world has no depth; depth() raises Unsupported") from None
-        raise BrokenRuleError(
-            "depth() works but the spec says depth=False; it must raise Unsupported"
-        )
-    tracks: dict[str, list[dict[str, Look]]] = {}
-    best: dict[str, float] = {}  # by camera, over arms: one of two arms may be hidden
-    for arm in t.spec.arms:
-        t.begin()
-        mine = [c for c in t.spec.cameras if c.kind == "exterior" or c.arm == arm.name]
-        for camera in mine:
-            _require_metric(
-                camera.name, t.env.depth(camera.name, VIEW), t.env.camera_model(camera.name, VIEW)
-            )
-        tracks[arm.name], worst = [], dict[str, float]()
-        for _ in _places(t, arm):
-            tracks[arm.name].append(_look(t, arm.name, mine, _distances))
-            for name in (name for name, look in tracks[arm.name][-1].items() if look.expected):
-                error = _tip_error(t.env.depth(name, VIEW), t.tip(arm.name).position_m)
-                worst[name] = max(worst.get(name, 0.0), error)
-        best |= {name: min(error, best.get(name, error)) for name, error in worst.items()}
-    for name, error in best.items():
-        require(
-            error <= TIP_DEPTH_M,
-            f"{name}: depth near the projected tip is {cm(error)} off; at most {cm(TIP_DEPTH_M)}",
-        )
-    _require_seen(list(t.spec.cameras), tracks)
-    found = (
-        f"; the tip is found within {cm(max(best.values()))} in {', '.join(sorted(best))}"
-        if best
-        else ""
-    )
-    return f"depth is metric in {len(t.spec.cameras)} camera(s){found}"
-
-
-def _require_metric(name: str, image: DepthImage, model: CameraModel) -> None:
-    depth_m, shape = image.depth_m, (VIEW[1], VIEW[0])
-    given = f"{depth_m.dtype} {depth_m.shape}"
-    require(
-        depth_m.dtype == np.float32 and depth_m.shape == shape,
-        f"{name}: depth is {given}; it must be float32 {shape}",
-    )
-    require(
-        not np.isnan(depth_m).any(),
-        f"{name}: depth contains NaN; where nothing is seen it must be infinite",
-    )
-    require(
-        bool((depth_m > 0).all()),
-        f"{name}: the smallest depth is {depth_m.min()}; it must be positive",
-    )
-    require(bool(np.isfinite(depth_m).any()), f"{name}: depth is infinite everywhere")
-    same = np.allclose(image.camera.intrinsics, model.intrinsics) and np.allclose(
-        image.camera.T_base_camera.position_m, model.T_base_camera.position_m
-    )
-    require(same, f"{name}: the camera of depth() differs from camera_model() at the same size")
-    u, v, z = model.project(model.unproject(0.3 * VIEW[0], 0.7 * VIEW[1], 1.5))
-    back = np.allclose((u, v, z), (0.3 * VIEW[0], 0.7 * VIEW[1], 1.5), atol=1e-6)
-    require(
-        back,
-        f"{name}: unprojecting and projecting a pixel gives another one, ({u:.2f}, {v:.2f}) at"
-        f" {z:.3f} m",
-    )
-
-
-def _tip_error(image: DepthImage, tip_m: Array) -> float:
-    """Difference between the tip's depth and the likest depth near its pixel: fingers or palm may
-    stand before the very point.
-    """
-    u, v, depth_m = image.camera.project(tip_m)
-    column, row, reach = int(u), int(v), int(0.05 * VIEW[0])
-    patch = image.depth_m[
-        max(0, row - reach) : row + reach + 1, max(0, column - reach) : column + reach + 1
-    ].astype(np.float64)
-    return float(np.abs(patch - depth_m).min())
 
 
 def _px(point: Point | npt.NDArray[np.floating]) -> str:

@@ -6,11 +6,11 @@ frame | gripper -1 open, +1 close | base x, y, yaw velocity | torso | mode (<= 0
 mode anchors the goal to the achieved pose, base mode to the previous goal, so that the arm rides
 with the base and a load does not sink.
 
-    tau = J^T Lambda (k_p e - k_d J qdot) + N^T M (k_n (q_0 - q) - d_n qdot) + bias,   k_p = 150, critically damped
+    tau = J^T Lambda (k_p e - k_d J qdot) + N^T M (k_n (q_0 - q) - d_n qdot) + bias,  k_p = 150
 
-with position and rotation decoupled, evaluated every 10 ms on a 2 ms simulation. All of it runs
-through MuJoCo's own small-matrix routines: no BLAS, so that the result does not depend on which one
-numpy was built with.
+critically damped, with position and rotation decoupled, evaluated every 10 ms on a 2 ms simulation.
+All of it runs through MuJoCo's own small-matrix routines: no BLAS, so that the result does not
+depend on which one numpy was built with.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import math
 import mujoco
 import numpy as np
 
+from capex.errors import BadCommand
 from capex.pose import Array, rotation_matrix
+from capex.worlds import ArmCommand
 from capex.worlds.kitchen import panda
 from capex.worlds.kitchen.robot import (
     BASE_GAIN,
@@ -259,6 +261,38 @@ class Controller:
             wy + _sign(wy) * BASE_HOLD_N / BASE_GAIN,
             wz + _sign(wz) * BASE_HOLD_NM / BASE_YAW_GAIN,
         )
+
+
+def to_action(arm: ArmCommand, base_velocity: tuple[float, float, float] | None) -> Array:
+    """A command as the 12 native numbers."""
+    action = np.zeros(len(ACTION_NAMES))
+    if arm.step_m is None:
+        action[11] = 1.0  # base mode with no delta: hold the previous goal
+    else:
+        action[0:3] = np.asarray(arm.step_m) / STEP_M
+        action[3:6] = np.asarray(arm.step_rad) / STEP_RAD
+        action[11] = -1.0
+    action[6] = arm.gripper
+    if base_velocity is not None:
+        vx, vy, wz = base_velocity
+        action[7:10] = (vx / BASE_SPEED_M_S, vy / BASE_SPEED_M_S, wz / BASE_YAW_RATE_RAD_S)
+    return action
+
+
+def require_action(action: Array) -> Array:
+    """The action, refused if it is not 12 finite numbers in [-1, 1]."""
+    values = np.asarray(action, dtype=np.float64)
+    if values.shape != (len(ACTION_NAMES),):
+        raise BadCommand(
+            f"action has shape {values.shape}; it must have shape"
+            f" ({len(ACTION_NAMES)},): {', '.join(ACTION_NAMES)}"
+        )
+    for name, value in zip(ACTION_NAMES, values.tolist(), strict=True):
+        if not -1.0 - 1e-9 <= value <= 1.0 + 1e-9:  # also false for NaN
+            raise BadCommand(
+                f"action['{name}'] is {value}; it must be a finite number between -1 and 1"
+            )
+    return values
 
 
 def _sign(v: float) -> float:

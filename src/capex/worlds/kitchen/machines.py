@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Place, static
-from capex.worlds.kitchen.looks import Colour
+from capex.pose import PlanarPose
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, static
+from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.parts import CAPSULE, CYLINDER, HIDDEN, Builder
 
 BLACK: Colour = (0.10, 0.10, 0.11)
@@ -16,7 +17,7 @@ CHROME: Colour = (0.78, 0.79, 0.81)
 RED: Colour = (0.85, 0.10, 0.08)
 
 
-def _standing(b: Builder, name: str, place: Place, surface_m: float = COUNTER_HEIGHT_M) -> Any:
+def _standing(b: Builder, name: str, place: PlanarPose, surface_m: float = COUNTER_HEIGHT_M) -> Any:
     """A machine's body: its frame stands on the worktop, or on what is on it."""
     body = static(b, name, place)
     body.pos = (place.x, place.y, surface_m)
@@ -27,12 +28,12 @@ KETTLE_SWITCH_RAD = 0.44
 KETTLE_RADIUS_M = 0.085
 
 
-def add_kettle(b: Builder, place: Place, name: str, colour: Colour) -> None:
+def add_kettle(b: Builder, place: PlanarPose, name: str, colour: Colour) -> None:
     """An electric kettle on its base. The red switch lever at its foot points at the robot; pressed
     down, it snaps over and stays.
     """
     body = _standing(b, name, place)
-    shell, black = b.looks.plain(colour, 0.7), b.looks.plain(BLACK, 0.4)
+    shell, black = b.materials.plain(colour, 0.7), b.materials.plain(BLACK, 0.4)
     b.cylinder(body, (0, 0, 0), (0, 0, 0.018), KETTLE_RADIUS_M, black)
     body.add_geom(type=CYLINDER, pos=(0, 0, 0.095), size=(0.072, 0.078, 0), **HIDDEN)
     b.turned(
@@ -40,7 +41,9 @@ def add_kettle(b: Builder, place: Place, name: str, colour: Colour) -> None:
         [(0.078, 0.018), (0.081, 0.030), (0.076, 0.095), (0.063, 0.165), (0.058, 0.172)],
         shell,
     )
-    b.turned(body, [(0.080, 0.026), (0.0815, 0.032), (0.081, 0.038)], b.looks.plain(CHROME, 0.9))
+    b.turned(
+        body, [(0.080, 0.026), (0.0815, 0.032), (0.081, 0.038)], b.materials.plain(CHROME, 0.9)
+    )
     b.turned(body, [(0.060, 0.171), (0.050, 0.184), (0.020, 0.192), (0.0, 0.193)], black)
     b.cylinder(body, (0, 0, 0.19), (0, 0, 0.212), 0.013, black)
     for start, end, radius in (
@@ -54,13 +57,20 @@ def add_kettle(b: Builder, place: Place, name: str, colour: Colour) -> None:
         body,
         (-0.0745, 0, 0.105),
         (0.002, 0.008, 0.040),
-        b.looks.plain((0.75, 0.86, 0.92), 0.6),
+        b.materials.plain((0.75, 0.86, 0.92), 0.6),
         collide=False,
     )
     switch = f"{name} switch"
     lever = b.hinge(
-        body, switch, (-0.074, 0, 0.046), (0, -1, 0), KETTLE_SWITCH_RAD, friction_nm=0.02, damping=0.04, armature=0.001
-    )  # fmt: skip
+        body,
+        switch,
+        (-0.074, 0, 0.046),
+        (0, -1, 0),
+        KETTLE_SWITCH_RAD,
+        friction_nm=0.02,
+        damping=0.04,
+        armature=0.001,
+    )
     rise = KETTLE_SWITCH_RAD / 2
     tilt = (math.cos(rise / 2), 0, math.sin(rise / 2), 0)
     c, s = math.cos(rise), math.sin(rise)
@@ -68,7 +78,7 @@ def add_kettle(b: Builder, place: Place, name: str, colour: Colour) -> None:
         lever,
         (-0.030 * c, 0, 0.030 * s),
         (0.028, 0.019, 0.006),
-        b.looks.plain(RED, 0.5),
+        b.materials.plain(RED, 0.5),
         mass=0.04,
         quat=tilt,
     )
@@ -79,7 +89,7 @@ def add_kettle(b: Builder, place: Place, name: str, colour: Colour) -> None:
         (-0.074, 0, 0.075),
         (-0.080, 0, 0.075),
         0.009,
-        b.looks.material("plain", (0.2, 0.6, 1.0), emission=0.9),
+        b.materials.textured("plain", (0.2, 0.6, 1.0), emission=0.9),
         collide=False,
     )
     b.sign(glow, switch, 0.95 * KETTLE_SWITCH_RAD, math.inf)
@@ -88,15 +98,15 @@ def add_kettle(b: Builder, place: Place, name: str, colour: Colour) -> None:
 MIXER_HEAD_RAD = 0.80
 
 
-def add_mixer(b: Builder, place: Place, name: str, colour: Colour) -> None:
+def add_mixer(b: Builder, place: PlanarPose, name: str, colour: Colour) -> None:
     """A stand mixer that faces the robot; its head, lifted by the bar at its nose, tilts back over
     a detent and stays up.
     """
     body = _standing(b, name, place)
     enamel, chrome, steel = (
-        b.looks.plain(colour, 0.7),
-        b.looks.plain(CHROME, 0.9),
-        b.looks.material("brushed", (0.75, 0.76, 0.78), shine=0.7),
+        b.materials.plain(colour, 0.7),
+        b.materials.plain(CHROME, 0.9),
+        b.materials.textured("brushed", (0.75, 0.76, 0.78), shine=0.7),
     )
     b.box(body, (0.165, 0, 0.0175), (0.155, 0.085, 0.0175), enamel)
     b.cylinder(body, (0.01, 0, 0), (0.01, 0, 0.035), 0.085, enamel)
@@ -120,7 +130,7 @@ def add_mixer(b: Builder, place: Place, name: str, colour: Colour) -> None:
     b.turned(
         body,
         [(0.088, 0.140), (0.05, 0.06), (0.0, 0.05)],
-        b.looks.plain((0.45, 0.46, 0.48), 0.5),
+        b.materials.plain((0.45, 0.46, 0.48), 0.5),
         pos=(0.095, 0, 0),
     )
     head = f"{name} head"
@@ -152,7 +162,7 @@ def add_mixer(b: Builder, place: Place, name: str, colour: Colour) -> None:
         (-0.05, 0.060, 0.03),
         (-0.05, 0.078, 0.03),
         0.014,
-        b.looks.plain(BLACK, 0.4),
+        b.materials.plain(BLACK, 0.4),
         collide=False,
     )
     b.cylinder(top, (-0.18, 0, -0.005), (-0.18, 0, -0.035), 0.020, chrome, collide=False)
@@ -169,12 +179,12 @@ COFFEE_TRAY_M = 0.037  # height of the tray
 COFFEE_SPOUT_X_M = 0.075
 
 
-def add_coffee_machine(b: Builder, place: Place, surface_m: float) -> None:
+def add_coffee_machine(b: Builder, place: PlanarPose, surface_m: float) -> None:
     """A coffee machine: a head with two spouts over a tray, open to the front and to both sides."""
     body = _standing(b, "coffee machine", place, surface_m)
     w, d, h = 0.22, 0.29, 0.34
-    shell, black = b.looks.plain((0.20, 0.20, 0.22), 0.6), b.looks.plain(BLACK, 0.5)
-    chrome = b.looks.plain(CHROME, 0.9)
+    shell, black = b.materials.plain((0.20, 0.20, 0.22), 0.6), b.materials.plain(BLACK, 0.5)
+    chrome = b.materials.plain(CHROME, 0.9)
     b.box(body, (d / 2, 0, 0.016), (d / 2, w / 2, 0.016), shell)
     b.box(body, (0.075, 0, 0.0345), (0.070, w / 2 - 0.012, 0.0025), chrome)
     for k in range(6):
@@ -199,7 +209,7 @@ def add_coffee_machine(b: Builder, place: Place, surface_m: float) -> None:
             (0.009, y, 0.29),
             (0.004, y, 0.29),
             0.014,
-            b.looks.plain(colour, 0.6),
+            b.materials.plain(colour, 0.6),
             collide=False,
         )
     b.cylinder(body, (COFFEE_SPOUT_X_M, 0, 0.232), (COFFEE_SPOUT_X_M, 0, 0.205), 0.026, black)
@@ -209,7 +219,7 @@ def add_coffee_machine(b: Builder, place: Place, surface_m: float) -> None:
         body,
         (0.215, 0, h + 0.03),
         (0.06, w / 2 - 0.03, 0.03),
-        b.looks.plain((0.45, 0.30, 0.18), 0.7),
+        b.materials.plain((0.45, 0.30, 0.18), 0.7),
         collide=False,
     )  # beans
     b.box(body, (0.215, 0, h + 0.063), (0.064, w / 2 - 0.026, 0.004), black, collide=False)
@@ -220,13 +230,16 @@ JUG_TOP_M = 0.198
 JUG_RADIUS_M = 0.058
 
 
-def add_blender(b: Builder, place: Place, colour: Colour) -> None:
+def add_blender(b: Builder, place: PlanarPose, colour: Colour) -> None:
     """A blender with an open jug, half full, its handle on one side; the lid's plug fits into its
     rim with a few millimetres to spare.
     """
     body = _standing(b, "blender", place)
-    look, black = b.looks.plain(colour, 0.6), b.looks.plain(BLACK, 0.5)
-    glass, inner = b.looks.plain((0.74, 0.84, 0.88), 0.9), b.looks.plain((0.62, 0.72, 0.76), 0.6)
+    look, black = b.materials.plain(colour, 0.6), b.materials.plain(BLACK, 0.5)
+    glass, inner = (
+        b.materials.plain((0.74, 0.84, 0.88), 0.9),
+        b.materials.plain((0.62, 0.72, 0.76), 0.6),
+    )
     body.add_geom(type=CYLINDER, pos=(0, 0, 0.042), size=(0.072, 0.042, 0), **HIDDEN)
     b.turned(
         body, [(0.076, 0.0), (0.078, 0.018), (0.066, 0.062), (0.058, 0.078), (0.0, 0.080)], look
@@ -238,7 +251,7 @@ def add_blender(b: Builder, place: Place, colour: Colour) -> None:
         (-0.086, 0, 0.030),
         (-0.0865, 0, 0.030),
         0.012,
-        b.looks.plain(CHROME, 0.9),
+        b.materials.plain(CHROME, 0.9),
         collide=False,
     )
     body.add_geom(type=CYLINDER, pos=(0, 0, 0.128), size=(JUG_RADIUS_M, 0.050, 0), **HIDDEN)
@@ -251,7 +264,7 @@ def add_blender(b: Builder, place: Place, colour: Colour) -> None:
         (0, 0, 0.12),
         (0, 0, 0.134),
         0.049,
-        b.looks.plain((0.90, 0.45, 0.55), 0.3),
+        b.materials.plain((0.90, 0.45, 0.55), 0.3),
         collide=False,
     )
     for z in (0.105, 0.125, 0.145):

@@ -17,7 +17,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from capex.worlds.kitchen.looks import Looks
+from capex.worlds.kitchen.materials import Materials
 from capex.worlds.kitchen.robot import THING, VISUAL
 
 Vec = Sequence[float]
@@ -48,8 +48,8 @@ class Sign:
 class Builder:
     """Adds parts to a scene."""
 
-    def __init__(self, spec: mujoco.MjSpec, looks: Looks):
-        self.spec, self.looks = spec, looks
+    def __init__(self, spec: mujoco.MjSpec, materials: Materials):
+        self.spec, self.materials = spec, materials
         self.signs: list[Sign] = []
         self._meshes = 0
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import mujoco
 
+from capex.pose import PlanarPose
 from capex.worlds.kitchen import appliances as ap
 from capex.worlds.kitchen import fixtures as fx
 from capex.worlds.kitchen.control import TIMESTEP_S
-from capex.worlds.kitchen.fixtures import Fixture, Place
-from capex.worlds.kitchen.looks import STYLES, Looks, Style
+from capex.worlds.kitchen.fixtures import Fixture
+from capex.worlds.kitchen.materials import STYLES, Materials, Style
 from capex.worlds.kitchen.parts import Builder, Sign
 from capex.worlds.kitchen.robot import add_robot
 from capex.worlds.kitchen.situation import Fitted, Situation
@@ -170,11 +171,10 @@ def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
         if unit.kind == "counter":
             counters += 1
             name = "counter" if counters == 1 else f"counter {counters}"
-        places[name] = Fixture(name, 0.0, centre, 0.0, unit.width)
+        places[name] = Fixture(name, PlanarPose(0.0, centre), unit.width)
         for appliance, offset in unit.appliances:
-            places[appliance] = Fixture(
-                appliance, APPLIANCE_FRONT_M[appliance], y - offset, 0.0, 0.0
-            )
+            pose = PlanarPose(APPLIANCE_FRONT_M[appliance], y - offset)
+            places[appliance] = Fixture(appliance, pose)
         y -= unit.width
     return Kitchen(chosen, STYLES[style], places, y, high)
 
@@ -223,7 +223,7 @@ def _compose(
     ) else spec.worldbody.add_light(directional=True, castshadow=shadows)  # fmt: skip
     sun.pos, sun.dir = (-1.0, lean, 3.0), (0.55, -0.5 * lean, -1.0)
     sun.diffuse, sun.specular = (strength,) * 3, (0.15,) * 3
-    builder = Builder(spec, Looks(spec, kitchen.style, textures=textures))
+    builder = Builder(spec, Materials(spec, kitchen.style, textures=textures))
     _add_fixtures(builder, kitchen, situation.fixtures)
     add_robot(spec)
     for thing in situation.things:
@@ -237,18 +237,18 @@ def _add_fixtures(b: Builder, kitchen: Kitchen, fitted: Sequence[Fitted]) -> Non
     fx.add_room(b, WALL_X_M, kitchen.low_y, kitchen.high_y)
     brought = {f.name: f for f in fitted}
 
-    def put(name: str, place: Place, build: Callable[[Builder, Place], object]) -> None:
+    def put(name: str, place: PlanarPose, build: Callable[[Builder, PlanarPose], object]) -> None:
         other = brought.pop(name, None)
         (other.build if other else build)(b, place)
 
     for name, f in kitchen.places.items():
-        place = Place(f.x, f.y, f.yaw)
+        place = f.pose
         if name.startswith("counter"):
             put(name, place, functools.partial(fx.add_counter, name=name, width=f.width))
             above = f"cabinet over {name}"
             put(above, place, functools.partial(fx.add_wall_cabinets, name=above, width=f.width))
         elif name == "fridge":
-            put(name, place, functools.partial(fx.add_fridge, hinge=kitchen.layout.fridge_hinge))
+            put(name, place, functools.partial(ap.add_fridge, hinge=kitchen.layout.fridge_hinge))
         elif name == "stove":
             put(name, place, functools.partial(fx.add_stove, width=f.width))
             fx.add_hood(b, place, f.width)

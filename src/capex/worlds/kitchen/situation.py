@@ -15,21 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from capex.worlds.kitchen.fixtures import Fixture, Place
-from capex.worlds.kitchen.looks import Colour
+from capex.pose import PlanarPose
+from capex.worlds.kitchen.fixtures import Fixture
+from capex.worlds.kitchen.food import FOOD, Food, Slice, add_food, add_slice
+from capex.worlds.kitchen.materials import Colour
+from capex.worlds.kitchen.objects import CLUTTER, GROCERIES, GROCERY_KG, MUGS, add_mug
 from capex.worlds.kitchen.parts import Builder
-from capex.worlds.kitchen.things import (
-    CLUTTER,
-    FOOD,
-    GROCERIES,
-    GROCERY_KG,
-    MUGS,
-    Food,
-    Slice,
-    add_food,
-    add_mug,
-    add_slice,
-)
 
 T = TypeVar("T")
 
@@ -86,8 +77,8 @@ class Fitted:
     """
 
     name: str
-    build: Callable[[Builder, Place], object]
-    place: Place | None = None  # None: where the unit of that name stands
+    build: Callable[[Builder, PlanarPose], object]
+    place: PlanarPose | None = None  # None: where the unit of that name stands
 
 
 @dataclass(frozen=True)
@@ -169,8 +160,16 @@ def place_mug(draw: Draw, colour: str, x: float, y: float, surface_m: float) -> 
     return Placed(f"{colour} mug", _coloured(add_mug, MUGS[colour]), (x, y, surface_m + 0.001), yaw)
 
 
-def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,
-            keep_clear: Sequence[tuple[float, float, float]], without: Sequence[str] = ()) -> list[Placed]:  # fmt: skip
+def scatter(
+    draw: Draw,
+    fixture: Fixture,
+    count: int,
+    low: tuple[float, float],
+    high: tuple[float, float],
+    surface_m: float,
+    keep_clear: Sequence[tuple[float, float, float]],
+    without: Sequence[str] = (),
+) -> list[Placed]:
     """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away
     from discs (x, y, radius; world).
 
@@ -182,7 +181,7 @@ def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], 
         build, radius, colours = CLUTTER[kind]
         colour = draw.choice(colours)
         for _ in range(12):
-            x, y, _z = fixture.world(
+            x, y, _z = fixture.pose.apply(
                 (draw.uniform(low[0], high[0]), draw.uniform(low[1], high[1]), 0.0)
             )
             if all(

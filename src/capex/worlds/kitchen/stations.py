@@ -7,16 +7,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from capex.pose import PlanarPose
 from capex.worlds.kitchen.fixtures import (
     BASIN,
     BASIN_FRONT_M,
     BURNERS,
     COUNTER_HEIGHT_M,
-    Place,
     add_sink,
     add_stove,
 )
-from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.parts import CAPSULE, HIDDEN, Builder
 
 KNOB_ORDER = ("rear left", "front left", "front right", "rear right")  # from left to right
@@ -36,7 +36,7 @@ def knob_y(k: int) -> float:
     return 0.20 - 0.1333 * k
 
 
-def add_working_stove(b: Builder, place: Place, width: float) -> None:
+def add_working_stove(b: Builder, place: PlanarPose, width: float) -> None:
     """The stove with four knobs: pointer up is off, turned to the left is on, and its
     burner glows.
     """
@@ -46,26 +46,29 @@ def add_working_stove(b: Builder, place: Place, width: float) -> None:
         _add_knob(b, body, f"{burner} knob", knob_y(k))
         x, y, radius = BURNERS[burner]
         h = COUNTER_HEIGHT_M
-        ember = b.looks.material("plain", (0.92, 0.07, 0.03), emission=0.7)
+        ember = b.materials.textured("plain", (0.92, 0.07, 0.03), emission=0.7)
         glow = b.cylinder(body, (x, y, h), (x, y, h + 0.0020), radius * 0.92, ember, collide=False)
         b.sign(glow, f"{burner} knob", KNOB_OFF_RAD, math.inf)
 
 
 def _add_knob(b: Builder, stove: Any, name: str, y: float) -> None:
-    black, white = b.looks.plain((0.10, 0.10, 0.11), 0.5), b.looks.plain((0.97, 0.97, 0.97), 0.3)
+    black, white = (
+        b.materials.plain((0.10, 0.10, 0.11), 0.5),
+        b.materials.plain((0.97, 0.97, 0.97), 0.3),
+    )
     b.cylinder(
         stove,
         (0.019, y, KNOB_Z_M),
         (0.006, y, KNOB_Z_M),
         0.034,
-        b.looks.plain((0.35, 0.36, 0.38), 0.5),
+        b.materials.plain((0.35, 0.36, 0.38), 0.5),
         collide=False,
     )
     b.box(
         stove,
         (0.004, y, KNOB_Z_M + 0.046),
         (0.004, 0.004, 0.004),
-        b.looks.plain((0.9, 0.1, 0.1)),
+        b.materials.plain((0.9, 0.1, 0.1)),
         collide=False,
     )
     knob = b.hinge(
@@ -100,15 +103,15 @@ LEVER_M = 0.12
 CAPS: dict[str, Colour] = {"left": (0.85, 0.12, 0.10), "right": (0.12, 0.30, 0.85)}  # hot, cold
 
 
-def add_working_sink(b: Builder, place: Place, width: float) -> None:
+def add_working_sink(b: Builder, place: PlanarPose, width: float) -> None:
     """The sink with two handles beside the spout that swing outwards: the left one has a red cap,
     the right one a blue cap.
     """
     add_sink(b, place, width, lever=False)
     body = b.spec.body("sink")
     h, x = COUNTER_HEIGHT_M, BASIN_FRONT_M + BASIN[1] + 0.06
-    chrome = b.looks.plain((0.78, 0.79, 0.81), 0.9)
-    water = b.looks.material("plain", (0.62, 0.80, 0.95), shine=0.9, emission=0.25)
+    chrome = b.materials.plain((0.78, 0.79, 0.81), 0.9)
+    water = b.materials.textured("plain", (0.62, 0.80, 0.95), shine=0.9, emission=0.25)
     for side, sign in (("left", 1.0), ("right", -1.0)):
         name = f"{side} handle"
         b.cylinder(
@@ -118,15 +121,22 @@ def add_working_sink(b: Builder, place: Place, width: float) -> None:
             body, (x, sign * HANDLE_Y_M, h), (x, sign * HANDLE_Y_M, h + 0.055), 0.016, chrome
         )
         handle = b.hinge(
-            body, name, (x, sign * HANDLE_Y_M, h + 0.07), (0, 0, -sign), HANDLE_RANGE_RAD, friction_nm=0.18, damping=0.05, armature=0.002
-        )  # fmt: skip
+            body,
+            name,
+            (x, sign * HANDLE_Y_M, h + 0.07),
+            (0, 0, -sign),
+            HANDLE_RANGE_RAD,
+            friction_nm=0.18,
+            damping=0.05,
+            armature=0.002,
+        )
         b.cylinder(handle, (0, 0, -0.014), (0, 0, 0.014), 0.020, chrome, mass=0.1)
         b.cylinder(
             handle,
             (0, 0, 0.014),
             (0, 0, 0.019),
             0.016,
-            b.looks.plain(CAPS[side], 0.4),
+            b.materials.plain(CAPS[side], 0.4),
             collide=False,
         )
         b.capsule(handle, (0, 0, 0), (-LEVER_M, 0, 0.012), 0.009, chrome, mass=0.1)
@@ -142,7 +152,7 @@ def add_working_sink(b: Builder, place: Place, width: float) -> None:
             (-0.8 * LEVER_M, 0, 0.010),
             (-LEVER_M, 0, 0.012),
             0.0115,
-            b.looks.plain(CAPS[side], 0.4),
+            b.materials.plain(CAPS[side], 0.4),
             collide=False,
         )
         b.mark(handle, f"{name} grip", (-0.10, 0, 0.010))

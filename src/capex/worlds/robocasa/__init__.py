@@ -9,17 +9,19 @@ missing.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from capex.pose import Array
 from capex.worlds.robocasa.dataset import LAYOUT, STYLE, find_dataset, open_dataset
-from capex.worlds.robocasa.needs import INSTALL, datasets_base
+from capex.worlds.robocasa.needs import INSTALL, datasets_base, examine_needs
 from capex.worlds.robocasa.restored import Recorded
 from capex.worlds.robocasa.tasks import TASKS
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.packages import import_quietly, import_robosuite
 from capex.worlds.robosuite.robots import MOBILE
 
-__all__ = ["DATASETS_VARIABLE", "TASKS", "WORKSPACE_M", "make"]
+__all__ = ["DATASETS_VARIABLE", "TASKS", "WORKSPACE_M", "examine_needs", "follow_human", "make"]
 
 DATASETS_VARIABLE = "CAPEX_ROBOCASA_DATASETS"
 WORKSPACE_M = ((-0.30, -0.85, -0.70), (0.95, 0.85, 1.20))
@@ -57,3 +59,10 @@ def make(
         shadows=shadows,
         sites=True,
     )
+
+
+def follow_human(env: SuiteEnv, index: int) -> Iterator[Array]:
+    """What the person of a start did. The only way to it: no environment and no prompt reads it."""
+    from capex.worlds.robocasa.human import follow, human_of
+
+    return follow(env, human_of(env, index))

@@ -1,10 +1,11 @@
 """A RoboCasa dataset on disk: how its environment was made, and the beginnings of its human
 demonstrations.
 
-    meta/modality.json                   which numbers of `action` are what, in the dataset's own order
-    data/chunk-*/episode_000007.parquet  what the person did: read by `human`, never by an environment
+    meta/modality.json                   what the numbers of `action` are, in the dataset's order
+    data/chunk-*/episode_000007.parquet  what the person did: read by `human` alone
     extras/dataset_meta.json             env_args: the environment's name and arguments
-    extras/episode_000007/               ep_meta.json (kitchen, things, instruction), model.xml.gz, states.npz (one row before each action)
+    extras/episode_000007/               ep_meta.json (kitchen, things, instruction),
+                                         model.xml.gz, states.npz (one row before each action)
 
 The environment is made from `env_args`, not from a split's defaults: the target split was recorded
 with clutter that those leave out.

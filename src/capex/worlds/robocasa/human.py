@@ -1,6 +1,4 @@
-"""What a person did from a start: the pair of a demonstration collected from the same one. No
-environment and no prompt imports this.
-"""
+"""What a person did from a start: the pair of a demonstration collected from the same one."""
 
 from __future__ import annotations
 
@@ -47,14 +45,9 @@ def read_human(dataset: Dataset, episode: int) -> HumanEpisode:
 
 
 def human_of(env: SuiteEnv, index: int) -> HumanEpisode:
-    """What the person did from a start of an environment; a world without recorded starts has
-    nobody to ask.
-    """
+    """What the person did from a start of an environment."""
     starts = env.beginnings
-    if not isinstance(starts, Recorded):
-        raise CapexError(
-            f"the starts of {env.spec.name} were not recorded with a person; only robocasa's are"
-        )
+    assert isinstance(starts, Recorded)
     return read_human(starts.dataset, starts.episodes[index])
 
 

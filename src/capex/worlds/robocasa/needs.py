@@ -11,10 +11,10 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from capex.worlds import Need
 from capex.worlds.robocasa.tasks import TASKS
 
 VERSION = "1.0.1"
@@ -52,16 +52,6 @@ ASSETS = {  # RoboCasa's name for a download -> a folder that it brings
     "objs_objaverse": "objects/objaverse",
     "objs_lw": "objects/lightwheel",
 }
-
-
-@dataclass(frozen=True)
-class Need:
-    """One thing: whether it is there, what was found, and the line that brings it."""
-
-    what: str
-    there: bool
-    found: str
-    fix: str = ""
 
 
 def examine_needs() -> list[Need]:

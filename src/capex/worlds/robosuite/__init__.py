@@ -10,8 +10,11 @@ from __future__ import annotations
 from capex.worlds import TaskInfo
 from capex.worlds.robosuite.beginning import Seeded
 from capex.worlds.robosuite.env import SuiteEnv
+from capex.worlds.robosuite.expert import plan
 from capex.worlds.robosuite.robots import FIXED, MOBILE
 from capex.worlds.robosuite.tasks import BY_NAME
+
+__all__ = ["TASKS", "make", "plan"]
 
 TASKS: dict[str, TaskInfo] = {name: task.info for name, task in BY_NAME.items()}
 ROBOTS = {"robosuite": MOBILE, "robosuite-panda": FIXED}

@@ -75,8 +75,7 @@ class Anatomy:
 
     def in_base(self, position_m: Array, rotation: Array) -> Pose:
         """A world pose in the base frame."""
-        mount = self.mount
-        return Pose(mount.rotation.T @ (position_m - mount.position_m), mount.rotation.T @ rotation)
+        return self.mount.inverse() @ Pose(position_m, rotation)
 
     def grip_site(self) -> Pose:
         """robosuite's grip site in the base frame: what its controller moves."""

@@ -57,6 +57,8 @@ class Beginning:
 class Beginnings(Protocol):
     """Where starts come from."""
 
+    exact: bool  # whether the actions of an episode lead to the same bits again
+
     @property
     def count(self) -> int:
         """How many there are."""
@@ -67,6 +69,8 @@ class Beginnings(Protocol):
 
 class Seeded:
     """robosuite's own starts, drawn from a seed and an index."""
+
+    exact = True
 
     count = 10_000
 

@@ -13,7 +13,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from capex.pose import Array
+from capex.pose import Array, Pose
 from capex.worlds import CameraModel, CameraSpec, DepthImage, Image, Spec
 from capex.worlds.render import Renderer, intrinsics
 from capex.worlds.robosuite.anatomy import Anatomy
@@ -41,18 +41,16 @@ def place(model: Any, data: Any, anatomy: Anatomy, arena: Arena) -> None:
     carrier = next(
         (body for body in range(model.nbody) if model.body(body).name == "mobilebase0_base"), 0
     )
-    carrier_m, carrier_R = data.xpos[carrier], data.xmat[carrier].reshape(3, 3)
+    T_world_carrier = Pose(data.xpos[carrier], data.xmat[carrier].reshape(3, 3))
     for name, side in (("left", 1.0), ("right", -1.0)):
         position_m = np.array(arena.camera_m) * (1.0, side, 1.0)
         look_at_m = np.array(arena.look_at_m)
-        in_world_m, in_world_R = (
-            mount.position_m + mount.rotation @ position_m,
-            mount.rotation @ _looking(position_m, look_at_m),
-        )
+        T_mount_camera = Pose(position_m, _looking(position_m, look_at_m))
+        T_carrier_camera = T_world_carrier.inverse() @ (mount @ T_mount_camera)
         camera = model.camera(MOVED[name])
         model.cam_bodyid[camera.id] = carrier
-        camera.pos = carrier_R.T @ (in_world_m - carrier_m)
-        mujoco.mju_mat2Quat(camera.quat, (carrier_R.T @ in_world_R).ravel())
+        camera.pos = T_carrier_camera.position_m
+        mujoco.mju_mat2Quat(camera.quat, T_carrier_camera.rotation.ravel())
         camera.fovy = arena.fovy_deg
 
 

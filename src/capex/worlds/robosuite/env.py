@@ -30,8 +30,8 @@ from capex.worlds import (
     Start,
     State,
     TaskInfo,
-    validate_command,
 )
+from capex.worlds.limits import validate_command
 from capex.worlds.robosuite.anatomy import Anatomy
 from capex.worlds.robosuite.beginning import CONTROL_HZ, Beginnings
 from capex.worlds.robosuite.cameras import SPECS, Cameras, place
@@ -83,6 +83,7 @@ class SuiteEnv:
             starts=starts.count,
             base=robot.base,
             depth=True,
+            exact_replay=starts.exact,
         )
         self._env: Any = None
 

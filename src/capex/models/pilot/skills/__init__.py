@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from capex.models.pilot.ground import Asking, Intent
-from capex.models.pilot.scene import Scene, line, raised
+from capex.models.pilot.scene import Scene, line
 from capex.models.pilot.skills.cover import COVER, cover
 from capex.models.pilot.skills.drive import DRIVE, drive
 from capex.models.pilot.skills.open_door import OPEN, open_door
@@ -26,6 +26,7 @@ from capex.models.pilot.skills.shelve import SHELVE, shelve
 from capex.models.pilot.skills.slide import SLIDE, slide
 from capex.models.pilot.skills.swing import CLOSE, close_door
 from capex.models.pilot.skills.turn import KNOB, turn_off
+from capex.plan import raised
 
 SKILLS: tuple[tuple[re.Pattern[str], Callable[[Scene], Asking]], ...] = (  # the first that fits
     (COVER, cover),

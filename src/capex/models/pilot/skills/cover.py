@@ -13,8 +13,8 @@ from capex.models.pilot import looks
 from capex.models.pilot.eyes import Colour, Pixel, Shape, View, shapes
 from capex.models.pilot.ground import Answers, Asking, Drive, Found, Intent, Move
 from capex.models.pilot.rig import PLACES
-from capex.models.pilot.scene import Scene, ceiling, down, line, path, raised
-from capex.plan import Orientation
+from capex.models.pilot.scene import Scene, down, line, path
+from capex.plan import Orientation, at, ceiling, raised
 from capex.pose import Array
 
 COVER = re.compile(r"put the (\w+) lid on the blender", re.I)
@@ -193,13 +193,13 @@ def _take(
         ) - math.pi / 4  # square: a quarter turn is the same grasp
         orientation = down(turn + 0.4 * (_misses(scene) % 2))
     hover = raised(grasp, HOVER_M)
-    opening = [Move(tip, "keep", "open")] if scene.page.opening_m < 0.07 else []
+    opening = [Move(at(tip, "keep", "open"))] if scene.page.opening_m < 0.07 else []
     lateral = float(np.linalg.norm((tip - grasp)[:2]))
     lift = line(grasp, raised(grasp, 0.10))
     if lateral <= ALIGNED_M and tip[2] <= grasp[2] + 0.012:
         return Intent(
             "The fingers are around the knob: close and lift.",
-            (Move(grasp, "keep", "close", True), *lift),
+            (Move(at(grasp, "keep", "close"), True), *lift),
         )
     if lateral <= ALIGNED_M:
         return Intent(

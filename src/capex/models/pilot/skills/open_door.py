@@ -21,7 +21,7 @@ from capex.models.pilot.front import Front
 from capex.models.pilot.ground import Asking, Found, Intent, Move
 from capex.models.pilot.scene import Scene, line, path
 from capex.models.pilot.skills.stand import line_up
-from capex.plan import Orientation
+from capex.plan import Orientation, at
 from capex.pose import Array, tilted_forward, yaw_matrix
 
 OPEN = re.compile(r"open the (left|middle|right) cabinet", re.I)
@@ -139,7 +139,7 @@ class Door:
         steps = max(1, math.ceil((OPEN_RAD - angle) / STEP_RAD))
         openings = [angle + (OPEN_RAD - angle) * (k + 1) / steps for k in range(steps)]
         return [
-            Move(np.array([*self.handle(a)[:2], height_m]), self.forward, "keep", True)
+            Move(at(np.array([*self.handle(a)[:2], height_m]), self.forward), True)
             for a in openings
         ]
 
@@ -228,14 +228,14 @@ def _take(scene: Scene, handle: Array, door: Door) -> Intent:
     gap = float((handle - tip) @ into)
     moves: list[Move] = []
     if scene.page.opening_m < 0.07:
-        moves.append(Move(tip, "keep", "open"))
+        moves.append(Move(at(tip, "keep", "open")))
     if (
         aside < (ALIGNED_M if gap > BEFORE_M - 0.02 else 2 * ALIGNED_M)
         and gap > -0.02
         and scene.forward()
     ):
         moves += (
-            [Move(tip, forward, "close", True)]
+            [Move(at(tip, forward, "close"), True)]
             if gap < 0.012
             else line(tip, handle, forward, "close", True)
         )

@@ -12,8 +12,15 @@ import numpy as np
 from capex.models.pilot import looks
 from capex.models.pilot.eyes import Ellipse, Shape, View
 from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
-from capex.models.pilot.scene import Scene, ceiling, down, line, path, raised, spots_on
-from capex.plan import Orientation
+from capex.models.pilot.scene import Scene, down, line, path, spots_on
+from capex.models.pilot.skills.support import (
+    WORKTOP_M,
+    dish_feature,
+    is_dish,
+    put_where,
+    support_features,
+)
+from capex.plan import Orientation, at, ceiling, raised
 from capex.pose import Array
 
 LIFT = re.compile(r"(?:pick up|lift) the ([^.]+?)\.?$", re.I)
@@ -29,8 +36,6 @@ CARRY_M = 0.15
 CLEAR_M = 0.27
 ALIGNED_M = 0.022
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
-DISHES = ("plate", "pan")
-WORKTOP_M = 0.45  # above the robot's mount
 TALL = ("slice", "waffle")  # stands upright: taken near its top
 
 
@@ -39,11 +44,11 @@ def pick_place(scene: Scene) -> Asking:
     item, source, place = wanted(scene.page.instruction)
     dishes = (
         {v.camera: d for v in scene.exterior() if (d := looks.dish(v, place)) is not None}
-        if _is_dish(place)
+        if is_dish(place)
         else {}
     )
     asks = [
-        f for f in (_dish_feature(scene, dishes), *_support_features(scene, place)) if f is not None
+        f for f in (dish_feature(scene, dishes), *support_features(scene, place)) if f is not None
     ]
     if scene.page.word == "holding":
         if not place:
@@ -51,7 +56,7 @@ def pick_place(scene: Scene) -> Asking:
                 f"I hold the {item}: lift it.", tuple(line(scene.tip, raised(scene.tip, LIFT_M)))
             )
         answers = (yield asks) if asks else {}
-        return _carry(scene, item, place, _put_where(scene, place, answers))
+        return _carry(scene, item, place, put_where(scene, place, answers))
     seen = {
         v.camera: s for v in scene.exterior() if (s := _item(v, item, source, dishes)) is not None
     }
@@ -64,7 +69,7 @@ def pick_place(scene: Scene) -> Asking:
     if wrist is not None and scene.brief.locate:
         asks += _wrist_features(scene, wrist)
     answers = (yield asks) if asks else {}
-    centre = _put_where(scene, place, answers)
+    centre = put_where(scene, place, answers)
     thing = answers["item"].agreed() if "item" in answers else None
     if (
         thing is not None
@@ -83,63 +88,6 @@ def wanted(instruction: str) -> tuple[str, str, str]:
         return words[1], "", words[2]
     words = LIFT.search(instruction)
     return (words[1] if words else ""), "", ""
-
-
-def _is_dish(place: str) -> bool:
-    return any(word in DISHES for word in place.split())
-
-
-def _support_features(scene: Scene, place: str) -> list[Feature]:
-    """What a thing is to be put on: spots all over it, from every view that shows it; of a worktop,
-    spots with room around them.
-    """
-    if not place or _is_dish(place):
-        return []
-    if place == "counter":
-        free = {v.camera: looks.free_stone(v) for v in scene.exterior()}
-        return (
-            [scene.feature("support", {c: row for c, row in free.items() if row}, WORKTOP_M)]
-            if any(free.values())
-            else []
-        )
-    seen = {v.camera: s[0] for v in scene.views.values() if (s := looks.coloured(v, place))}
-    spots = {
-        c: [*spots_on(s, (-0.6, 0.0, 0.6)), s.across(-0.6), s.across(0.6)]
-        for c, s in seen.items()
-        if c != "wrist" or scene.points_down()
-    }
-    return [scene.feature("support", spots)] if spots else []
-
-
-def _put_where(scene: Scene, place: str, answers: Answers) -> Array | None:
-    """Where the thing is to be let go: the dish's middle, a free spot of a worktop in easy reach,
-    or the top of another thing.
-    """
-    if _is_dish(place):
-        return _dish_centre(answers)
-    if place != "counter":
-        return _top(answers)
-    level = [p for p in answers.get("support", Found()).all() if abs(p[2] - WORKTOP_M) < 0.05]
-    edge = min((float(p[0]) for p in level), default=0.0)
-    reach = [p for p in level if math.hypot(p[0], p[1]) < 0.66 and p[0] > edge + 0.05]
-    return min(
-        reach,
-        key=lambda p: abs(float(p[0]) - edge - 0.15) + 0.5 * abs(float(p[1] - scene.tip[1])),
-        default=None,
-    )
-
-
-def _top(answers: Answers) -> Array | None:
-    """The middle of a thing's upper face: of the spots that lie highest, those seen from above
-    where there are any.
-    """
-    found = answers.get("support", Found())
-    points = found.all("wrist") or found.all()
-    if not points:
-        return None
-    stack = np.stack(points)
-    high = stack[stack[:, 2] > stack[:, 2].max() - 0.015]
-    return np.asarray(high.mean(axis=0))
 
 
 def _item(view: View, item: str, source: str, dishes: dict[str, Ellipse]) -> Shape | None:
@@ -182,46 +130,6 @@ def _wrist_features(scene: Scene, shape: Shape) -> list[Feature]:
     beside = [p for p in beside if 2 <= p[0] < view.width - 2 and 2 <= p[1] < 0.68 * view.height]
     features = [scene.feature("wrist item", {"wrist": spots_on(shape, (0.0, -0.75, 0.75))})]
     return features + ([scene.feature("wrist floor", {"wrist": beside})] if beside else [])
-
-
-def _dish_feature(scene: Scene, dishes: dict[str, Ellipse]) -> Feature | None:
-    """The rim's four extremes and the middle of the dish, a little inside the outline."""
-    if not dishes:
-        return None
-    spots = {
-        c: [e.point(0, 0), e.point(-0.96, 0), e.point(0.96, 0), e.point(0, -0.93), e.point(0, 0.93)]
-        for c, e in dishes.items()
-    }
-    inside = {
-        c: [
-            p
-            for p in row
-            if 1 <= p[0] < scene.views[c].width - 1 and 1 <= p[1] < scene.views[c].height - 1
-        ]
-        for c, row in spots.items()
-    }
-    return scene.feature("dish", inside)
-
-
-def _dish_centre(answers: Answers) -> Array | None:
-    """The middle of the dish: half way between opposite rim points, both views together; spots that
-    lie off the dish are left out.
-    """
-    found = answers.get("dish")
-    points = found.all() if found is not None else []
-    if not points:
-        return None
-    stack = np.stack(points)
-    low = float(np.median(stack[:, 2]))
-    level = stack[np.abs(stack[:, 2] - low) < 0.05]
-    if not len(level):
-        return None
-    middle = np.median(level, axis=0)
-    near = level[np.linalg.norm(level[:, :2] - middle[:2], axis=1) < 0.17]
-    if not len(near):
-        return None
-    centre = (near.min(axis=0) + near.max(axis=0)) / 2 if len(near) >= 6 else near.mean(axis=0)
-    return np.array([centre[0], centre[1], float(near[:, 2].min())])
 
 
 def _in_place(scene: Scene, thing: Array, centre: Array | None) -> bool:
@@ -279,7 +187,7 @@ def _grasp(
     grasp = np.array([point[0], point[1], _grasp_height(scene, item, point, answers)])
     hover = raised(grasp, HOVER_M)
     lateral = float(np.linalg.norm((tip - grasp)[:2]))
-    opening = [Move(tip, "keep", "open")] if scene.page.opening_m < 0.07 else []
+    opening = [Move(at(tip, "keep", "open"))] if scene.page.opening_m < 0.07 else []
     if close_up is None and lateral > ALIGNED_M and tip[2] > grasp[2] + 0.03:
         # Seen from outside only: get over it first and look through the wrist camera.
         way = _over(tip, hover)
@@ -291,7 +199,7 @@ def _grasp(
     if lateral <= ALIGNED_M and tip[2] <= grasp[2] + 0.012:
         return Intent(
             f"The fingers are around the {item}: close and lift.",
-            (Move(grasp, "keep", "close", True), *lift),
+            (Move(at(grasp, "keep", "close"), True), *lift),
         )
     if lateral <= ALIGNED_M:
         descent = line(tip, grasp, orientation, "close", True)

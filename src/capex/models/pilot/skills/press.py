@@ -13,6 +13,7 @@ from capex.models.pilot.eyes import Colour, Shape, View, shapes
 from capex.models.pilot.ground import Asking, Found, Intent, Move
 from capex.models.pilot.page import Told
 from capex.models.pilot.scene import Scene, line, path, spots_on
+from capex.plan import at
 from capex.pose import Array
 
 PRESS = re.compile(r"(?:press|push) the (?:(\w+) )?button", re.I)
@@ -70,9 +71,9 @@ def press(scene: Scene) -> Asking:
     before = np.array([point[0] - BEFORE_M, goal[1], goal[2]])
     moves: list[Move] = []
     if scene.page.opening_m > 0.01:
-        moves.append(Move(tip, "forward", "close"))
+        moves.append(Move(at(tip, "forward", "close")))
     elif not scene.forward():
-        moves.append(Move(tip, "forward"))
+        moves.append(Move(at(tip, "forward")))
     square = float(np.linalg.norm((tip - before)[1:])) < 0.015 and tip[0] > before[0] - 0.02
     if not square:
         aside = np.array([min(tip[0], before[0]), before[1], before[2]])

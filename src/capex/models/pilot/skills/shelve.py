@@ -13,6 +13,7 @@ from capex.models.pilot import looks
 from capex.models.pilot.eyes import Colour, Pixel, Shape, View, shapes
 from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move
 from capex.models.pilot.scene import Scene, line, path
+from capex.plan import at
 from capex.pose import Array
 
 SHELVE = re.compile(
@@ -217,13 +218,13 @@ def _take(scene: Scene, item: str, answers: Answers, place: Array | None) -> Int
         ]
     )
     before = grasp - np.array([0.115, 0.0, 0.0])
-    opening = [Move(tip, "forward", "open")] if scene.page.opening_m < 0.07 else []
+    opening = [Move(at(tip, "forward", "open"))] if scene.page.opening_m < 0.07 else []
     lined = float(np.linalg.norm((tip - before)[1:])) < 0.018 and tip[0] > before[0] - 0.03
     lift = line(grasp, grasp + np.array([0.0, 0.0, 0.06]), "forward")
     if lined and tip[0] > grasp[0] - 0.012:
         return Intent(
             f"The fingers are around the {item}: close and lift.",
-            (Move(grasp, "forward", "close", True), *lift),
+            (Move(at(grasp, "forward", "close"), True), *lift),
         )
     if lined:
         return Intent(

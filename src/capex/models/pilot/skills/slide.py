@@ -17,8 +17,9 @@ import numpy as np
 from capex.models.pilot import front, looks, matching
 from capex.models.pilot.eyes import Pixel, Shape, View
 from capex.models.pilot.ground import Asking, Drive, Found, Intent, Move
-from capex.models.pilot.scene import Scene, down, line, path, raised
+from capex.models.pilot.scene import Scene, down, line, path
 from capex.models.pilot.skills.stand import drives, line_up
+from capex.plan import at, raised
 from capex.pose import Array
 
 SLIDE = re.compile(r"(open) the (left|right) drawer|slide the (upper) rack .*\b(out|in)\b", re.I)
@@ -158,10 +159,10 @@ def _take(scene: Scene, place: Array, into: Array) -> Intent:
     off = float(np.linalg.norm((tip - place)[:2]))
     moves: list[Move] = []
     if scene.page.opening_m < 0.07:
-        moves.append(Move(tip, "keep", "open"))
+        moves.append(Move(at(tip, "keep", "open")))
     if off < (ALIGNED_M if tip[2] > place[2] + 0.06 else 2 * ALIGNED_M) and scene.points_down():
         moves += (
-            [Move(tip, square, "close", True)]
+            [Move(at(tip, square, "close"), True)]
             if tip[2] < place[2] + 0.012
             else line(tip, place, square, "close", True)
         )
@@ -169,7 +170,7 @@ def _take(scene: Scene, place: Array, into: Array) -> Intent:
         moves += [*path(tip, _over(tip, above), square), *line(above, place, square, "close", True)]
     return Intent(
         "Take the grip from above, close, and begin to pull.",
-        (*moves, Move(place - 0.08 * into, touch=True)),
+        (*moves, Move(at(place - 0.08 * into), True)),
     )
 
 
@@ -206,7 +207,7 @@ def _push(scene: Scene, place: Array, into: Array) -> Intent:
     off = float(np.linalg.norm((tip - before)[:2]))
     moves: list[Move] = []
     if scene.page.opening_m > 0.01:
-        moves.append(Move(tip, "keep", "close"))
+        moves.append(Move(at(tip, "keep", "close")))
     if off < ALIGNED_M and scene.points_down():
         moves += path(tip, [before], square) if tip[2] > before[2] + 0.015 else []
     else:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capex.models.pilot import looks
+from capex.models.pilot import controls
 from capex.models.pilot.eyes import Pixel, Shape
 from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent
 from capex.models.pilot.scene import Scene, down
-from capex.models.pilot.skills.operate import Track, follow, from_above, lost, stand, tries
+from capex.models.pilot.skills.track import Track, follow, from_above, lost, stand, tries
 from capex.pose import Array
 
 KNOB = re.compile(
@@ -70,7 +70,7 @@ def turn_off(scene: Scene) -> Asking:
 def _asks(scene: Scene) -> list[Feature]:
     """Knob by knob, from the views that show the whole row: only there can they be counted."""
     rows = {
-        v.camera: sorted(_in_line(looks.stove_knobs(v)), key=lambda s: s.centre[0])
+        v.camera: sorted(_in_line(controls.stove_knobs(v)), key=lambda s: s.centre[0])
         for v in scene.exterior()
     }
     whole = {c: row for c, row in rows.items() if len(row) == COUNT}

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from capex.errors import CapexError
-from capex.plan import Waypoint
+from capex.plan import Waypoint, waypoints
+from capex.worlds.kitchen.robot import ARM
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
@@ -26,4 +27,4 @@ def plan(env: KitchenEnv, decision: int) -> list[Waypoint]:
             f"the expert has no skill for {env.spec.name}; give its Task one, as"
             " docs/adding-a-task.md shows"
         )
-    return env.task.skill(env, decision)
+    return waypoints(ARM, env.task.skill(env, decision))

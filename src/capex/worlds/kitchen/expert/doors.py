@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from capex.plan import Waypoint
+from capex.plan import Steps, at, line, path
 from capex.pose import Array, tilted_forward
 from capex.worlds.kitchen.expert.moves import (
     FINGERTIP_M,
     LINE_UP_TRIES,
-    at,
     base_pose,
     is_open,
-    line,
     line_up,
-    path,
     tip_of,
     to_base,
 )
@@ -27,13 +24,13 @@ if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
 
 
-def close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def close_door(env: KitchenEnv, decision: int) -> Steps:
     """Push a side-hinged door shut along its arc, fingers closed and pointing forward."""
-    facts = env.facts
-    part = facts.role("part")
+    truth = env.truth
+    part = truth.role("part")
     tip = tip_of(env)
-    hinge = facts.position(part)
-    side = -1.0 if facts.model.joint(part).axis[2] > 0 else 1.0  # hinge on the robot's right: -1
+    hinge = truth.position(part)
+    side = -1.0 if truth.model.joint(part).axis[2] > 0 else 1.0  # hinge on the robot's right: -1
     yaw = base_pose(env)[2]
     radius, height, thick = 0.42, 1.16, 0.0275
     if decision < LINE_UP_TRIES and (
@@ -57,7 +54,7 @@ def close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
         flat = hinge[:2] + radius * along + (thick + reach + gap) * normal
         return to_base(env, (flat[0], flat[1], height))
 
-    angle = facts.joint(part)
+    angle = truth.joint(part)
     begin = contact(angle, 0.03)
     fingers = [at(tip, "forward", "close")] if is_open(env) else []
     # Lined up in front of the door first, then onto it: the hand must not sweep the door's edge
@@ -72,15 +69,15 @@ def close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*fingers, *way, *path(tip if touching else begin, [*arc, *final], "forward")]
 
 
-def close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def close_flap(env: KitchenEnv, decision: int) -> Steps:
     """Lift a door that is hinged along its lower edge by its handle bar, from below, and push it
     shut.
     """
-    facts = env.facts
-    part = facts.role("part")
+    truth = env.truth
+    part = truth.role("part")
     tip = tip_of(env)
-    hinge = facts.position(part)
-    angle = facts.joint(part)
+    hinge = truth.position(part)
+    angle = truth.joint(part)
     heading = base_pose(env)[2]
     forward = tilted_forward(0.0, -heading)
     if decision < LINE_UP_TRIES and (drive := line_up(env, hinge + np.array([-0.70, 0, 0]), 0.06)):
@@ -107,21 +104,21 @@ def close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*fingers, *way, *path(tip if touching else begin, [*arc, contact(0.0, -0.04)], forward)]
 
 
-def open_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def open_door(env: KitchenEnv, decision: int) -> Steps:
     """Take a side-hinged door by its upright handle and draw it open along its arc; the hand keeps
     pointing forward.
     """
-    facts = env.facts
-    part = facts.role("part")
-    tip, angle, grip = tip_of(env), facts.joint(part), f"{part} grip"
+    truth = env.truth
+    part = truth.role("part")
+    tip, angle, grip = tip_of(env), truth.joint(part), f"{part} grip"
     forward = tilted_forward(0.0, -base_pose(env)[2])
-    side = 1.0 if facts.model.joint(part).axis[2] < 0 else -1.0  # 1: hinge on the robot's left
+    side = 1.0 if truth.model.joint(part).axis[2] < 0 else -1.0  # 1: hinge on the robot's left
     if part in env.robot_state().arms[ARM].held:
         return path(tip, _arc(env, part, angle), forward)
-    stand = facts.point_at(grip, part, 0.0) + np.array([-0.60, side * 0.12, 0])
+    stand = truth.point_at(grip, part, 0.0) + np.array([-0.60, side * 0.12, 0])
     if decision < LINE_UP_TRIES and (drive := line_up(env, stand, 0.08)):
         return drive
-    here = to_base(env, facts.point(grip))
+    here = to_base(env, truth.point(grip))
     before = here - np.array([0.09, 0, 0])
     back = np.array([min(tip[0], before[0]), tip[1], tip[2]])
     beside = np.array([back[0], before[1], before[2]])
@@ -135,11 +132,11 @@ def open_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
 
 def _arc(env: KitchenEnv, part: str, angle: float) -> list[Array]:
     """Where a door's handle passes on its way open."""
-    goal = 0.97 * env.facts.limit(part)
+    goal = 0.97 * env.truth.limit(part)
     steps = max(1, math.ceil((goal - angle) / 0.25))
     return [
         to_base(
-            env, env.facts.point_at(f"{part} grip", part, angle + (goal - angle) * (k + 1) / steps)
+            env, env.truth.point_at(f"{part} grip", part, angle + (goal - angle) * (k + 1) / steps)
         )
         for k in range(steps)
     ]

@@ -6,8 +6,8 @@ import functools
 
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.expert import controls as skills
-from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.machines import add_kettle
+from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Situation, draw_light, draw_posture
 from capex.worlds.kitchen.stations import (

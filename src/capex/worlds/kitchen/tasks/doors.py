@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 
+from capex.pose import PlanarPose
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.expert import doors as skills
 from capex.worlds.kitchen.expert.controls import operate
 from capex.worlds.kitchen.expert.pick_place import cover
-from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Place
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M
 from capex.worlds.kitchen.furniture import CUPBOARDS, cupboard_y
-from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.machines import add_blender, add_mixer
+from capex.worlds.kitchen.materials import Colour
+from capex.worlds.kitchen.objects import LID_PLUG_M, add_lid
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Placed, Situation, draw_light, draw_posture
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import around, clutter, cupboards, pair
 from capex.worlds.kitchen.tasks.task import Task
-from capex.worlds.kitchen.things import LID_PLUG_M, add_lid
 
 FAMILY = "Doors and lids"
 LIDS: dict[str, Colour] = {
@@ -82,7 +83,7 @@ def close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
 def close_blender_lid(draw: Draw, kitchen: Kitchen) -> Situation:
     """A blender between two lids of different colours; the instruction names one."""
     bench = kitchen.workbench
-    blender = Place(
+    blender = PlanarPose(
         bench.x + draw.uniform(0.14, 0.18),
         bench.y + draw.uniform(-0.12, 0.12),
         draw.uniform(-0.6, 0.6),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 
+from capex.pose import PlanarPose
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
 from capex.worlds.kitchen.expert import pick_place as skills
-from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M, Place
+from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M
+from capex.worlds.kitchen.food import FOOD, SLICES
 from capex.worlds.kitchen.furniture import (
     CUPBOARD_HINGES,
     CUPBOARDS,
@@ -20,6 +21,15 @@ from capex.worlds.kitchen.furniture import (
     cupboard_y,
 )
 from capex.worlds.kitchen.machines import COFFEE_SPOUT_X_M, COFFEE_TRAY_M, add_coffee_machine
+from capex.worlds.kitchen.objects import (
+    GROCERIES,
+    MUGS,
+    PAN_RADIUS_M,
+    PLATE_FLOOR_M,
+    PLATE_RADIUS_M,
+    add_pan,
+    add_plate,
+)
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import (
     Draw,
@@ -37,17 +47,6 @@ from capex.worlds.kitchen.situation import (
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import clutter, cupboards, drawer_counter, ledge
 from capex.worlds.kitchen.tasks.task import Task
-from capex.worlds.kitchen.things import (
-    FOOD,
-    GROCERIES,
-    MUGS,
-    PAN_RADIUS_M,
-    PLATE_FLOOR_M,
-    PLATE_RADIUS_M,
-    SLICES,
-    add_pan,
-    add_plate,
-)
 
 FAMILY = "Pick and place"
 CLEAR = "gripper over 25 cm from the object"
@@ -100,14 +99,14 @@ def toaster_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
     side = draw.choice((1.0, -1.0))
     slot = draw.choice((1.0, -1.0))
     piece = draw.choice(SLICES)
-    slice_x, slice_y, _ = toaster.world((draw.uniform(-0.012, 0.012), slot * SLOT_Y_M, 0.0))
+    slice_x, slice_y, _ = toaster.pose.apply((draw.uniform(-0.012, 0.012), slot * SLOT_Y_M, 0.0))
     plate_x, plate_y = (
         counter.x + draw.uniform(0.14, 0.28),
         toaster.y + side * draw.uniform(0.25, 0.34),
     )
     things = [
         Placed("plate", add_plate, (plate_x, plate_y, COUNTER_HEIGHT_M + 0.001), 0.0),
-        place_slice(piece, slice_x, slice_y, COUNTER_HEIGHT_M + SLOT_FLOOR_M, toaster.yaw),
+        place_slice(piece, slice_x, slice_y, COUNTER_HEIGHT_M + SLOT_FLOOR_M, toaster.pose.yaw),
     ]
     things += clutter(draw, kitchen, counter, 2, side, [(plate_x, plate_y, PLATE_RADIUS_M + 0.04)])
     robot = (
@@ -155,7 +154,7 @@ def coffee_setup_mug(draw: Draw, kitchen: Kitchen) -> Situation:
     bench = kitchen.workbench
     side = draw.choice((1.0, -1.0))  # on which side of the mugs the machine stands
     front = bench.x + 0.06
-    machine = Place(
+    machine = PlanarPose(
         front + draw.uniform(0.02, 0.06),
         bench.y + side * draw.uniform(0.16, 0.30),
         draw.uniform(-0.12, 0.12),
@@ -173,12 +172,7 @@ def coffee_setup_mug(draw: Draw, kitchen: Kitchen) -> Situation:
         (machine.y + spots[0]) / 2 + draw.uniform(-0.15, 0.15),
         draw.uniform(-0.15, 0.15),
     )
-    c, s = math.cos(machine.yaw), math.sin(machine.yaw)
-    place = (
-        machine.x + c * COFFEE_SPOUT_X_M,
-        machine.y + s * COFFEE_SPOUT_X_M,
-        LEDGE_TOP_M + COFFEE_TRAY_M,
-    )
+    place = machine.apply((COFFEE_SPOUT_X_M, 0.0, LEDGE_TOP_M + COFFEE_TRAY_M))
     return Situation(
         f"Pick the {colour} mug and place it under the spout of the coffee machine.",
         robot,
@@ -224,7 +218,7 @@ def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
         (y + middle) / 2 + draw.uniform(-0.15, 0.15),
         draw.uniform(-0.15, 0.15),
     )
-    low, high = (bench.world(corner) for corner in cupboard_inside(column, bench.width))
+    low, high = (bench.pose.apply(corner) for corner in cupboard_inside(column, bench.width))
     return Situation(
         f"Pick the {name} from the ledge and place it in the open {column} cabinet.",
         robot,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 
-from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture, Place
+from capex.pose import PlanarPose
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture
 from capex.worlds.kitchen.furniture import add_cupboards, add_drawers, add_ledge
-from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Placed, scatter
 
@@ -54,7 +54,7 @@ def pair(
     chosen = draw.shuffled(sorted(colours))[:2]
     made = []
     for colour, where in zip(chosen, (side, -side), strict=True):
-        place = Place(
+        place = PlanarPose(
             bench.x + draw.uniform(*front),
             bench.y + where * draw.uniform(*apart),
             draw.uniform(-turned, turned),
@@ -73,10 +73,7 @@ def around(
     frames.
     """
     places = [m.place for m in machines if m.place is not None]
-    return [
-        (p.x + behind_m * math.cos(p.yaw), p.y + behind_m * math.sin(p.yaw), radius_m)
-        for p in places
-    ]
+    return [(*p.apply((behind_m, 0.0, 0.0))[:2], radius_m) for p in places]
 
 
 def cupboards(counter: Fixture) -> Fitted:
@@ -90,7 +87,7 @@ def ledge(counter: Fixture, front: float, depth: float) -> Fitted:
     return Fitted(
         "ledge",
         functools.partial(add_ledge, width=counter.width - 0.04, depth=depth),
-        Place(front, counter.y),
+        PlanarPose(front, counter.y),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from capex.worlds import TaskInfo
-from capex.worlds.kitchen.facts import Facts
+from capex.worlds.kitchen.ground_truth import GroundTruth
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Situation
 
@@ -24,6 +24,6 @@ class Task:
 
     info: TaskInfo
     compose: Callable[[Draw, Kitchen], Situation]
-    success: Callable[[Facts], bool]
-    latch: Callable[[Facts], bool] | None = None
+    success: Callable[[GroundTruth], bool]
+    latch: Callable[[GroundTruth], bool] | None = None
     skill: Skill | None = None

@@ -12,16 +12,17 @@ from capex.worlds.kitchen import panda, robot
 from capex.worlds.kitchen.control import Controller
 from capex.worlds.kitchen.robot import ARM
 
-LIMIT_MARGIN_RAD = 0.02
+LIMIT_MARGIN_RAD = 0.02  # nearer than this to a stop, a report names the joint
 # a finger grips what it presses along the closing direction; fingertips resting on a counter hold
 # nothing
 GRIP_ALIGNMENT = 0.7
 STATE_NAMES = (
-    "eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw", "finger_left", "finger_right", "base_x", "base_y", "base_yaw",
+    "eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw",
+    "finger_left", "finger_right", "base_x", "base_y", "base_yaw",
 )  # fmt: skip
 
 
-class Senses:
+class Sensors:
     """Proprioception and contacts of one model: addresses of joints and the names that reports give
     to bodies, looked up once.
     """

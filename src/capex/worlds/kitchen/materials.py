@@ -131,13 +131,13 @@ def texture(kind: str, colour: Colour) -> Pixels:
     return _pixels(colour, np.ones((8, 8)))
 
 
-class Looks:
+class Materials:
     """Adds materials to a spec once each and hands out their names."""
 
     def __init__(self, spec: mujoco.MjSpec, style: Style, *, textures: bool = True):
         self._spec, self.style, self._known, self._textures = spec, style, set[str](), textures
 
-    def material(
+    def textured(
         self,
         kind: str,
         colour: Colour,
@@ -178,13 +178,13 @@ class Looks:
 
     def plain(self, colour: Colour, shine: float = 0.2) -> str:
         """A smooth surface of one colour."""
-        return self.material("plain", colour, shine=shine)
+        return self.textured("plain", colour, shine=shine)
 
     @property
     def cabinet(self) -> str:
         """Cabinet fronts."""
         return (
-            self.material("wood", self.style.cabinet)
+            self.textured("wood", self.style.cabinet)
             if self.style.cabinet_wood
             else self.plain(self.style.cabinet, 0.3)
         )
@@ -192,12 +192,12 @@ class Looks:
     @property
     def counter(self) -> str:
         """Worktops."""
-        return self.material(self.style.counter_kind, self.style.counter, shine=0.4)
+        return self.textured(self.style.counter_kind, self.style.counter, shine=0.4)
 
     @property
     def appliance(self) -> str:
         """The big appliances' fronts."""
-        return self.material("brushed", self.style.appliance, shine=0.5)
+        return self.textured("brushed", self.style.appliance, shine=0.5)
 
     @property
     def handle(self) -> str:

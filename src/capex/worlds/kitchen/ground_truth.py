@@ -16,7 +16,7 @@ from capex.pose import Array, rotation_matrix
 _SIGNS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
 
 
-class Facts:
+class GroundTruth:
     """The physical truth of a scene. Reads derived quantities as the last control step left them;
     changes nothing.
     """
