@@ -38,7 +38,7 @@ from capex.method.record import EpisodeRecord, record_episode, record_waypoints
 from capex.method.state import EpisodeState
 from capex.models import Model
 from capex.pose import Array
-from capex.worlds import Env, Start, scene_of
+from capex.worlds import Env, Start
 
 __all__ = [
     "DEFAULT_SAMPLING",
@@ -85,7 +85,7 @@ def run_episode(
         arm,
         env.spec,
         start.index,
-        scene_of(env),
+        env.scene,
         weights=trust.weights,
         template=hooks.template,
         json_form=bool(getattr(model, "tools_in_text", False)),

@@ -16,7 +16,7 @@ from capex.method.codec import INLINE, decoder, encoder
 from capex.method.executor import Outcome
 from capex.plan import Waypoint
 from capex.pose import quaternion_xyzw
-from capex.worlds import Env, Start, scene_of
+from capex.worlds import Env, Start
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def record_episode(
         seed=start.seed,
         instruction=env.instruction,
         horizon=spec.horizon,
-        scene=scene_of(env),
+        scene=env.scene,
         images={n: hashlib.sha256(p).hexdigest() for n, p in images.items() if n in exterior},
         **known,
     )

@@ -6,10 +6,14 @@ from capex.run.reading import (
     LoadedChain,
     LoadedEpisode,
     LoadedRun,
+    Origin,
     load_chain,
     load_run,
+    origins,
+    parts,
     read_invalid,
     read_record,
+    readable,
 )
 
 __all__ = [
@@ -18,8 +22,12 @@ __all__ = [
     "LoadedChain",
     "LoadedEpisode",
     "LoadedRun",
+    "Origin",
     "load_chain",
     "load_run",
+    "origins",
+    "parts",
     "read_invalid",
     "read_record",
+    "readable",
 ]

@@ -29,6 +29,7 @@ from capex.method.observation import base_text, hand_words, position_text
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models import Picture, pictures
 from capex.plan import ArmTarget
+from capex.pose import PlanarPose
 
 REFERENCES_MAX = 2
 
@@ -176,7 +177,7 @@ def base_poses(turns: Sequence[Turn]) -> list[Triple]:
         poses.append(pose)
         for row in turn.waypoints:
             if row.base_moved is not None:
-                pose = _moved(pose, row.base_moved)
+                pose = PlanarPose(*pose) @ row.base_moved
     return poses
 
 
@@ -184,23 +185,7 @@ def carry(point_m: Triple, seen_from: Triple, into: Triple) -> Triple:
     """A point given in the base frame at one base pose, in the base frame at another; poses are x,
     y, yaw on the floor.
     """
-    x, y, yaw = seen_from
-    c, s = math.cos(yaw), math.sin(yaw)
-    dx, dy = (
-        x + c * point_m[0] - s * point_m[1] - into[0],
-        y + s * point_m[0] + c * point_m[1] - into[1],
-    )
-    c, s = math.cos(into[2]), math.sin(into[2])
-    return (c * dx + s * dy, -s * dx + c * dy, point_m[2])
-
-
-def _moved(pose: Triple, moved: Triple) -> Triple:
-    """A base pose after a measured motion: forward and left in the frame at its beginning, then the
-    turn.
-    """
-    x, y, yaw = pose
-    c, s = math.cos(yaw), math.sin(yaw)
-    return (x + c * moved[0] - s * moved[1], y + s * moved[0] + c * moved[1], yaw + moved[2])
+    return PlanarPose(*into).inverse().apply(PlanarPose(*seen_from).apply(point_m))
 
 
 def _points(turns: Sequence[Turn], poses: Sequence[Triple]) -> list[_Point]:
