@@ -22,9 +22,16 @@ from capex.method.demonstrator import Committed, Replied, run_episode
 from capex.method.memory import Memory
 from capex.method.observation import encode_png
 from capex.method.presets import arm
-from capex.models import Picture, Reply, Request, Text, UserMessage, prices
-from capex.models.openai_chat import ChatCompletions
-from capex.models.openai_responses import OpenAIResponses
+from capex.models import (
+    Picture,
+    Reply,
+    Request,
+    Text,
+    UserMessage,
+    openai_chat,
+    openai_responses,
+    prices,
+)
 from capex.models.pilot import Pilot, serve
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.confidence import Boast
@@ -148,7 +155,8 @@ def test_the_order_of_requests_does_not_matter(taped):
 def test_it_receives_only_what_travels_on_the_wires(taped, monkeypatch):
     """Every request, reduced to the bytes of either wire and read back, has the same answer: nothing else reaches the pilot."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    responses, chat = OpenAIResponses("pilot"), ChatCompletions("pilot", "http://127.0.0.1:9/v1")
+    responses = openai_responses.make("pilot")
+    chat = openai_chat.make("pilot@http://127.0.0.1:9/v1")
     tape, _, _ = taped
     for request, reply in zip(tape.requests, tape.replies, strict=True):
         for body, read in (

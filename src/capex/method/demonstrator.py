@@ -47,6 +47,7 @@ from capex.models import (
     Text,
     ToolResult,
     UserMessage,
+    with_defaults,
 )
 from capex.models.redact import scrub
 from capex.plan import Plan
@@ -201,7 +202,7 @@ def run_episode(
     recorder = Recorder(env)
     executor = Executor(env, subscribers=[recorder, tell])
     trust = Calibrator.fit(*memory.labelled()) if arm.calibrated else Calibrator(None)
-    in_text = bool(getattr(model, "tools_in_text", False))
+    in_text = with_defaults(model).tools_in_text
     context = build(
         memory,
         arm,

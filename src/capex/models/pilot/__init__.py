@@ -12,7 +12,8 @@ until it asks for something not yet answered or knows what to do.
     pilot:3                    another seed for its noise
     pilot:3,blur=2,usual=0.9   noisier eyes (pixels of a 512 image), other stated confidences
     pilot:blind=yes            given blank pictures: what it can do without eyes
-    pilot:price=NAME           billed as if it were the model NAME of the price table; without it, its price is unknown
+    pilot:price=NAME           billed as if it were the model NAME of the price table; without it,
+                               its price is unknown
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -32,15 +33,17 @@ from capex.models import (
     AssistantMessage,
     Attempt,
     AttemptObserver,
+    Model,
+    Observers,
     Picture,
     Reply,
     Request,
     ToolCall,
     ToolResult,
-    Usage,
     UserMessage,
     size,
 )
+from capex.models.attempts import conclude
 from capex.models.pilot import looks
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.confidence import Boast
@@ -61,7 +64,6 @@ from capex.models.pilot.rig import Rig
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
 from capex.models.probe import REPORT
-from capex.models.retry import as_reply
 from capex.plan import orientation_matrix
 from capex.pose import angle_between
 
@@ -71,7 +73,7 @@ BLUR_MAX_PX = 100.0
 
 
 @dataclass(frozen=True)
-class Pilot:
+class Pilot(Model):
     """The stand-in. Settings are part of its name; nothing else tells two pilots apart."""
 
     name: str = "pilot"
@@ -81,31 +83,18 @@ class Pilot:
     boast: Boast = field(default_factory=Boast)
     price_name: str = "pilot"
     stand_in: bool = True
-    computes_here: ClassVar[bool] = (
-        True  # with the core that an episode holds, not elsewhere while it waits
-    )
+    computes_here = True  # no field: the same for every pilot
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request: locate_pixel calls, or an act."""
-        if observer is not None:
-            observer.before(request, 1)
+        observer = observer or Observers()
+        observer.before(request, 1)
         asked = time.monotonic()
         answer = Answer(self.answer(request))
-        written = "".join(call.name + call.arguments for call in answer.calls)
-        usage = Usage(
-            fresh=size.tokens(request), cached=0, cache_write=0, output=size.text(written)
-        )
-        attempt = Attempt(
-            "ok",
-            "yes",
-            time.monotonic() - asked,
-            usage,
-            answer=answer,
-            body={"stand_in": self.name},
-        )
-        if observer is not None:
-            observer.after(request, 1, attempt)
-        return as_reply([attempt])
+        usage, body = size.usage(request, answer), {"stand_in": self.name}
+        attempt = Attempt("ok", "yes", time.monotonic() - asked, usage, answer=answer, body=body)
+        observer.after(request, 1, attempt)
+        return conclude([attempt])
 
     def answer(self, request: Request) -> tuple[ToolCall, ...]:
         """The calls of a reply."""

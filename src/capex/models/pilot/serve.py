@@ -2,7 +2,8 @@
 machine, for trying the wires without a key.
 
     capex pilot serve --port 8009
-    OPENAI_API_KEY=none OPENAI_BASE_URL=http://127.0.0.1:8009/v1 capex collect kitchen:CloseFridge --model openai:pilot ..
+    OPENAI_API_KEY=none OPENAI_BASE_URL=http://127.0.0.1:8009/v1 \\
+        capex collect kitchen:CloseFridge --model openai:pilot ..
     capex collect kitchen:CloseFridge --model chat:pilot@http://127.0.0.1:8009/v1 ..
 
 A request's model names the pilot and its settings (pilot, pilot:3). Replies are whole, never
@@ -33,8 +34,8 @@ from capex.models import (
     Usage,
     UserMessage,
 )
+from capex.models.body import loads
 from capex.models.pilot import make
-from capex.models.wire import loads
 
 HOST = "127.0.0.1"
 BODY_MAX = 64 * 2**20
