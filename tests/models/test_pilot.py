@@ -34,12 +34,13 @@ from capex.models import (
 )
 from capex.models.pilot import Pilot, serve
 from capex.models.pilot.chance import Chance
-from capex.models.pilot.confidence import Boast
+from capex.models.pilot.confidence import Overconfidence
 from capex.models.pilot.eyes import ellipse, see, shapes
 from capex.models.pilot.ground import Found
-from capex.models.pilot.looks import coloured, plates
+from capex.models.pilot.looks import coloured
 from capex.models.pilot.page import read_brief, read_page
 from capex.models.pilot.rig import Rig
+from capex.models.pilot.tableware import plates
 from capex.models.probe import probe
 from capex.worlds import Start
 
@@ -323,7 +324,7 @@ def test_a_page_that_is_not_ours_gets_an_act_all_the_same():
 
 def test_settings_are_part_of_the_name_and_bad_ones_get_a_sentence():
     pilot = models.make("pilot:3,blur=2,usual=0.9,price=gpt-x")
-    assert (pilot.seed, pilot.blur_px, pilot.boast.usual, pilot.price_name, pilot.name) == (
+    assert (pilot.seed, pilot.blur_px, pilot.confidence.usual, pilot.price_name, pilot.name) == (
         3,
         2.0,
         0.9,
@@ -347,7 +348,7 @@ def test_usage_is_counted_and_priced_only_when_asked(taped):
 
 
 def test_stated_confidences_are_high_whatever_happens():
-    stated = [Boast().state(Chance(0, str(n)), n % 6, n % 4 == 0) for n in range(4000)]
+    stated = [Overconfidence().state(Chance(0, str(n)), n % 6, n % 4 == 0) for n in range(4000)]
     assert 0.92 < np.mean(stated) < 0.96
     assert np.mean(np.array(stated) < 0.8) < 0.05
     assert max(stated) <= 0.99

@@ -121,9 +121,7 @@ class ChatSettings:
 
 @dataclass(frozen=True)
 class Request:
-    """One stateless request. Static text stands first (system, tools), so that provider
-    caches hit.
-    """
+    """One stateless request. Static text (system, tools) stands first, so that caches hit."""
 
     system: str
     messages: tuple[Message, ...]
@@ -137,17 +135,13 @@ class Request:
 
     @property
     def hash(self) -> str:
-        """sha256 over everything that the model sees and is asked for; pictures enter by their own
-        hash.
-        """
+        """sha256 over all that the model sees and is asked for; pictures enter by their hash."""
         return hashlib.sha256(json.dumps(describe(self), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Billed tokens. Each input token is exactly one of fresh, cached and cache write; reasoning is
-    part of output.
-    """
+    """Billed tokens. Input is either fresh, cached or cache write; output includes reasoning."""
 
     fresh: int
     cached: int
@@ -293,9 +287,7 @@ def with_defaults(model: Model) -> Model:
 
 
 class AttemptObserver(Protocol):
-    """Sees every attempt of a request as it happens: the ledger reserves before and settles after,
-    the exchange log writes.
-    """
+    """Sees every attempt as it happens: the ledger reserves and settles, the log writes."""
 
     def before(self, request: Request, number: int) -> None:
         """About to send attempt `number` (from 1); raise to forbid it."""
@@ -369,7 +361,6 @@ def _describe_message(message: Message) -> dict[str, Any]:
     return {"result": message.text, "call": message.call_id}
 
 
-ModelFactory = Callable[..., Model]
 CHAT_KINDS = ("chat", "chat-text")
 
 # kind -> module:function that builds it from what follows the colon
@@ -395,13 +386,13 @@ def make(name: str, chat: ChatSettings | None = None) -> Model:
     if kind not in MODELS and "." not in kind:
         raise UnknownName("kind of model", kind, MODELS)
     module, _, function = MODELS.get(kind, f"{kind}:make").partition(":")
-    if kind not in MODELS:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise CapexError(
-                f"the model '{name}' names the module {kind}, which cannot be imported ({error});"
-                " is it on the path?"
-            ) from None
-    factory: ModelFactory = getattr(importlib.import_module(module), function)
+    try:
+        factory: Callable[..., Model] = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        if kind in MODELS:
+            raise
+        raise CapexError(
+            f"the model '{name}' names the module {kind}, which cannot be imported ({error});"
+            " is it on the path?"
+        ) from None
     return with_defaults(factory(rest) if chat is None else factory(rest, chat))

@@ -86,6 +86,7 @@ class Cassette(Model):
         self.recorded_name: str = first.get("model", "")
         self.price_name: str = first.get("price_name", "")
         self.stand_in: bool = first.get("stand_in", False)
+        self.tools_in_text = self.recorded_name.startswith("chat-text:")
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer or the recorded failure; ModelError of kind cassette when nothing was

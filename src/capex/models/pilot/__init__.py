@@ -46,7 +46,7 @@ from capex.models import (
 from capex.models.attempts import conclude
 from capex.models.pilot import looks
 from capex.models.pilot.chance import Chance
-from capex.models.pilot.confidence import Boast
+from capex.models.pilot.confidence import Overconfidence
 from capex.models.pilot.eyes import blank, see
 from capex.models.pilot.ground import (
     Answers,
@@ -80,7 +80,7 @@ class Pilot(Model):
     seed: int = 0
     blur_px: float = BLUR_PX
     blind: bool = False
-    boast: Boast = field(default_factory=Boast)
+    confidence: Overconfidence = field(default_factory=Overconfidence)
     price_name: str = "pilot"
     stand_in: bool = True
     computes_here = True  # no field: the same for every pilot
@@ -153,7 +153,7 @@ class Pilot(Model):
         if intent.drive is not None:
             arguments |= _drive(intent.drive)
             return arguments | (
-                {"confidence": self.boast.state(scene.chance, 0, False)}
+                {"confidence": self.confidence.state(scene.chance, 0, False)}
                 if scene.brief.confidence
                 else {}
             )
@@ -175,7 +175,7 @@ class Pilot(Model):
         if scene.brief.several_arms:
             target = {scene.brief.several_arms[0]: target}
         return target | (
-            {"confidence": self.boast.state(scene.chance, place, move.touch)}
+            {"confidence": self.confidence.state(scene.chance, place, move.touch)}
             if scene.brief.confidence
             else {}
         )
@@ -184,14 +184,14 @@ class Pilot(Model):
 def make(rest: str) -> Pilot:
     """From pilot, pilot:SEED or pilot:SEED,key=value.."""
     settings: dict[str, Any] = {}
-    boast: dict[str, float] = {}
+    stated: dict[str, float] = {}
     keys: dict[str, Callable[[str], None]] = {
         "seed": lambda text: settings.update(seed=int(text)),
         "blur": lambda text: settings.update(blur_px=_within(float(text), 0.0, BLUR_MAX_PX)),
         "blind": lambda text: settings.update(blind={"yes": True, "no": False}[text]),
-        "usual": lambda text: boast.update(usual=_within(float(text), 0.02, 0.98)),
-        "scatter": lambda text: boast.update(scatter=_within(float(text), 0.0, 10.0)),
-        "touch": lambda text: boast.update(touch=_within(float(text), -10.0, 10.0)),
+        "usual": lambda text: stated.update(usual=_within(float(text), 0.02, 0.98)),
+        "scatter": lambda text: stated.update(scatter=_within(float(text), 0.0, 10.0)),
+        "touch": lambda text: stated.update(touch=_within(float(text), -10.0, 10.0)),
         "price": lambda text: settings.update(price_name=text),
     }
     for piece in filter(None, rest.split(",")):
@@ -204,7 +204,9 @@ def make(rest: str) -> Pilot:
                 f"'pilot:{rest}' has '{piece}'; write pilot, pilot:3 for a seed,"
                 " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
             ) from None
-    return Pilot(name=f"pilot:{rest}" if rest else "pilot", boast=Boast(**boast), **settings)
+    return Pilot(
+        name=f"pilot:{rest}" if rest else "pilot", confidence=Overconfidence(**stated), **settings
+    )
 
 
 def _within(value: float, low: float, high: float) -> float:

@@ -15,8 +15,8 @@ from capex.models.pilot.chance import Chance
 
 
 @dataclass(frozen=True)
-class Boast:
-    """How overconfident: the usual statement; in logits, how much it scatters, how much less a
+class Overconfidence:
+    """How far: the usual statement; in logits, how much it scatters, how much less a
     touch gets, and each further waypoint.
     """
 
