@@ -34,8 +34,7 @@ import capex
 from capex import report
 from capex.campaign.patience import Pauses
 from capex.campaign.status import read_status
-from capex.models import Usage
-from capex.models.openai_responses import OpenAIResponses
+from capex.models import Usage, openai_responses
 from capex.models.pilot import make as make_pilot
 from capex.models.pilot.serve import read_responses
 from capex.models.prices import cost, load_prices
@@ -132,7 +131,7 @@ def _pilot(body: dict[str, Any]) -> list[tuple[str, str]]:
 def child(out: str, url: str, starts: int) -> None:
     """The campaign's process."""
     os.environ["OPENAI_API_KEY"] = "none"
-    model = OpenAIResponses(
+    model = openai_responses.make(
         PRICED_AS, base_url=url, policy=Policy(read_s=4.0, first_wait_s=0.01, longest_wait_s=0.02)
     )
     options: dict[str, Any] = {"image_size": 256, "episode_usd": 25, "campaign_usd": 100_000}

@@ -9,18 +9,7 @@ import numpy as np
 import pytest
 
 from capex.errors import BadCommand
-from capex.plan import (
-    LEG_M,
-    ArmTarget,
-    BaseMotion,
-    Plan,
-    Waypoint,
-    at,
-    down,
-    line,
-    path,
-    waypoints,
-)
+from capex.plan import LEG_M, ArmTarget, BaseMotion, Plan, Waypoint, at, down, line, path, waypoints
 
 POINT = (0.4, 0.0, 0.5)
 

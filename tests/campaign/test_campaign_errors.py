@@ -25,10 +25,9 @@ from capex.campaign.patience import Pauses
 from capex.campaign.replay import replay
 from capex.cli.progress import watching
 from capex.errors import CapexError
-from capex.models import ModelError, Request, Text, UserMessage
+from capex.models import ModelError, Request, Text, UserMessage, openai_chat
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
-from capex.models.openai_chat import ChatCompletions
 from capex.run.spend import Spend
 from capex.run.store import Chain, read_json, write_json
 from lab.campaigns import cli, collect, contents, flags, kinds, price_file
@@ -401,7 +400,7 @@ def test_a_refusal_that_ends_a_log_is_not_believed_for_ever(shm):
     log = ExchangeLog(shm)
     request = Request("system", (UserMessage((Text("what now?"),)),), ())
     with WireServer([REFUSED, BRIEF]) as server:
-        model = ChatCompletions("qwen", server.url)
+        model = openai_chat.make(f"qwen@{server.url}")
         with pytest.raises(ModelError, match="too long for the model"):
             model.complete(request, log)
         server.turns = [Turn(text="now it fits")]

@@ -8,7 +8,7 @@ import os
 import time
 
 from capex.models import Answer, Attempt, ModelError, Reply, Request, ToolCall, Usage, size
-from capex.models.retry import as_reply
+from capex.models.attempts import conclude
 
 
 def answer(request: Request) -> Answer:
@@ -80,7 +80,7 @@ class LabModel:
         attempt = Attempt("ok", "yes", self._delay_s, usage, answer=said, body={"said": written})
         if observer is not None:
             observer.after(request, 1, attempt)
-        return as_reply([attempt])
+        return conclude([attempt])
 
 
 def make(rest: str) -> LabModel:

@@ -7,11 +7,18 @@ from dataclasses import replace
 import pytest
 
 from capex.campaign.ledger import Ledger
-from capex.models import Observers, Request, Text, Tool, ToolResult, UserMessage
+from capex.models import (
+    Observers,
+    Request,
+    Text,
+    Tool,
+    ToolResult,
+    UserMessage,
+    openai_chat,
+    openai_responses,
+)
 from capex.models.continued import Continued
 from capex.models.exchanges import LOG, ExchangeLog
-from capex.models.openai_chat import ChatCompletions
-from capex.models.openai_responses import OpenAIResponses
 from capex.run.spend import Spend
 from wire_server import Turn, WireServer
 
@@ -25,9 +32,9 @@ ACT = [("act", {"reasoning": "on"})]
 
 def _model(wire: str, server: WireServer):
     return (
-        OpenAIResponses("gpt-test", base_url=server.url)
+        openai_responses.make("gpt-test", base_url=server.url)
         if wire == "responses"
-        else ChatCompletions("qwen-test", server.url)
+        else openai_chat.make(f"qwen-test@{server.url}")
     )
 
 
@@ -82,7 +89,7 @@ def test_it_continues_in_the_middle_of_a_decision_as_if_nothing_had_happened(
 
 def test_another_request_ends_the_log(tmp_path):
     with WireServer([Turn(ACT)] * 4) as server:
-        model = ChatCompletions("qwen-test", server.url)
+        model = openai_chat.make(f"qwen-test@{server.url}")
         log = ExchangeLog(tmp_path, model)
         for _ in range(2):
             model.complete(ASK, log)

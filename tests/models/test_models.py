@@ -44,15 +44,16 @@ from capex.models import (
     ToolResult,
     Usage,
     UserMessage,
+    anthropic,
     openai_chat,
     openai_responses,
     redact,
     wire,
 )
+from capex.models.body import parse
 from capex.models.cassette import Cassette
 from capex.models.exchanges import ExchangeLog, read_log
-from capex.models.openai_chat import ChatCompletions, calls_in_text
-from capex.models.openai_responses import OpenAIResponses
+from capex.models.openai_chat import calls_in_text
 from capex.models.probe import _png, probe
 from capex.models.retry import Policy, failed, refused, retry_after_s
 from capex.models.scripted import Scripted
@@ -163,19 +164,12 @@ class Tally:
 def client(
     wire_name: str, server: WireServer, clock: FakeClock | None = None, **settings: Any
 ) -> Model:
-    policy = settings.pop("policy", PATIENT)
-    clock = clock or FakeClock()
+    settings["policy"] = replace(settings.pop("policy", PATIENT), clock=clock or FakeClock())
     if wire_name == "responses":
-        return OpenAIResponses(
-            "gpt-test", base_url=server.url, policy=policy, clock=clock, **settings
-        )
+        return openai_responses.make("gpt-test", base_url=server.url, **settings)
     if wire_name == "chat":
-        return ChatCompletions("qwen-test", server.url, policy=policy, clock=clock, **settings)
-    from capex.models.anthropic import AnthropicMessages
-
-    return AnthropicMessages(
-        "anthropic-test", base_url=server.root, policy=policy, clock=clock, **settings
-    )
+        return openai_chat.make(f"qwen-test@{server.url}", **settings)
+    return anthropic.make("anthropic-test", base_url=server.root, **settings)
 
 
 def assert_books_agree(tally: Tally, server: WireServer) -> None:
@@ -505,9 +499,9 @@ def test_request_that_is_never_taken_in_is_not_billed(wire_name):
     ],
 )
 def test_what_was_not_sent_whole_is_not_billed(cause, expected):
-    outcome = wire._lost(cause)
-    assert (outcome.attempt.status, outcome.attempt.billed) == expected
-    assert outcome.retry
+    sent = wire.lost(cause)
+    assert (sent.attempt.status, sent.attempt.billed) == expected
+    assert sent.retry
 
 
 @pytest.mark.parametrize("wire_name", WIRES)
@@ -1290,6 +1284,25 @@ def test_cassette_repeats_a_recording_byte_for_byte(wire_name, tmp_path):
     assert tally.sent == 0
 
 
+def test_a_model_of_ones_own_may_leave_out_what_has_a_default():
+    class Own:
+        name, price_name, stand_in, computes_here = "lab:x", "x", False, True
+
+        def complete(self, request, observer=None):
+            return reply
+
+        def reread(self, body):
+            return answer
+
+    reply, answer = object(), object()
+    model = models.with_defaults(Own())
+    assert (model.name, model.price_name, model.stand_in) == ("lab:x", "x", False)
+    assert (model.computes_here, model.tools_in_text, model.chat_settings) == (True, False, None)
+    assert (model.complete(REQUEST), model.reread({})) == (reply, answer)
+    scripted = Scripted([])
+    assert models.with_defaults(scripted) is scripted
+
+
 def test_cassette_says_what_differs(tmp_path):
     requests = _record(tmp_path / "a")
     other = replace(REQUEST, system="Another task altogether.")
@@ -1405,4 +1418,4 @@ def test_reading_hostile_text_ends():
         '{ "' * 600_000,
     ):
         calls_in_text(text)
-        assert isinstance(wire.parse(text.encode()), str)
+        assert isinstance(parse(text.encode()), str)

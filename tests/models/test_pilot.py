@@ -22,17 +22,25 @@ from capex.method.demonstrator import Committed, Hooks, Replied, run_episode
 from capex.method.memory import Memory
 from capex.method.observation import encode_png
 from capex.method.presets import arm
-from capex.models import Picture, Reply, Request, Text, UserMessage, prices
-from capex.models.openai_chat import ChatCompletions
-from capex.models.openai_responses import OpenAIResponses
+from capex.models import (
+    Picture,
+    Reply,
+    Request,
+    Text,
+    UserMessage,
+    openai_chat,
+    openai_responses,
+    prices,
+)
 from capex.models.pilot import Pilot, serve
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.confidence import Overconfidence
 from capex.models.pilot.eyes import ellipse, see, shapes
 from capex.models.pilot.ground import Found
-from capex.models.pilot.looks import coloured, plates
+from capex.models.pilot.looks import coloured
 from capex.models.pilot.page import read_brief, read_page
 from capex.models.pilot.rig import Rig
+from capex.models.pilot.tableware import plates
 from capex.models.probe import probe
 from capex.worlds import Start
 
@@ -148,7 +156,8 @@ def test_the_order_of_requests_does_not_matter(taped):
 def test_it_receives_only_what_travels_on_the_wires(taped, monkeypatch):
     """Every request, reduced to the bytes of either wire and read back, has the same answer: nothing else reaches the pilot."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    responses, chat = OpenAIResponses("pilot"), ChatCompletions("pilot", "http://127.0.0.1:9/v1")
+    responses = openai_responses.make("pilot")
+    chat = openai_chat.make("pilot@http://127.0.0.1:9/v1")
     tape, _, _ = taped
     for request, reply in zip(tape.requests, tape.replies, strict=True):
         for body, read in (
@@ -315,13 +324,13 @@ def test_a_page_that_is_not_ours_gets_an_act_all_the_same():
 
 def test_settings_are_part_of_the_name_and_bad_ones_get_a_sentence():
     pilot = models.make("pilot:3,blur=2,usual=0.9,price=gpt-x")
-    assert (pilot.seed, pilot.blur_px, pilot.overconfidence.usual, pilot.price_name, pilot.name) == (
-        3,
-        2.0,
-        0.9,
-        "gpt-x",
-        "pilot:3,blur=2,usual=0.9,price=gpt-x",
-    )
+    assert (
+        pilot.seed,
+        pilot.blur_px,
+        pilot.overconfidence.usual,
+        pilot.price_name,
+        pilot.name,
+    ) == (3, 2.0, 0.9, "gpt-x", "pilot:3,blur=2,usual=0.9,price=gpt-x")
     for bad in ("pilot:x", "pilot:blur=-1", "pilot:colour=2", "pilot:usual=2"):
         with pytest.raises(CapexError, match="write pilot, pilot:3"):
             models.make(bad)

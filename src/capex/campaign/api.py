@@ -37,7 +37,7 @@ from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError
-from capex.models import ChatSettings, Model, ModelError
+from capex.models import Model, ModelError, with_defaults
 from capex.models.prices import Price, load_prices, parse_price
 from capex.run import LoadedRun, load_run, origins
 from capex.run.spend import Spend
@@ -69,18 +69,19 @@ def prepare(
     file = read_config(Path(config)) if config is not None else None
     named = model if isinstance(model, str) or model is None else model.name
     settings = _as_begun(resolve(names, {**options, "model": named}, file, dry=dry))
-    asked = _make(settings, dry) if isinstance(model, str) or model is None else model
-    if asked is model:  # it brings its own
+    if isinstance(model, str) or model is None:
+        asked = _make(settings, dry)
+    else:  # it brings its own chat settings
+        asked = with_defaults(model)
         if "context_tokens" in settings.typed:
             raise CapexError(
                 "--context-tokens is for a model given by name; give it to the model object itself"
             )
-        own = getattr(model, "chat", None)
-        settings = replace(settings, chat=own if isinstance(own, ChatSettings) else None)
-    if asked is model and (settings.parallel > 1 or settings.ray is not None):
-        raise CapexError(
-            "a model object stays in its process; give the model by name to run in several"
-        )
+        if settings.parallel > 1 or settings.ray is not None:
+            raise CapexError(
+                "a model object stays in its process; give the model by name to run in several"
+            )
+        settings = replace(settings, chat=asked.chat_settings)
     price = _held_price(settings) or load_prices(settings.prices).find(asked.price_name)
     specs = specs_of(settings)
     refuse_the_impossible(settings, specs, asked, price)
@@ -306,7 +307,7 @@ def _engine(settings: Settings, setup: Setup, model: Model, useful: int) -> Engi
     episodes share one.
     """
     processes = min(settings.parallel, useful)
-    each = EPISODES_OF_A_BUSY_CORE if getattr(model, "computes_here", False) else EPISODES_PER_CORE
+    each = EPISODES_OF_A_BUSY_CORE if model.computes_here else EPISODES_PER_CORE
     if settings.ray is not None:
         from capex.campaign.engines.ray import RayCluster
 

@@ -28,6 +28,7 @@ from capex.models import (
     ToolCall,
     ToolResult,
     UserMessage,
+    Wrapped,
     pictures,
     size,
 )
@@ -51,15 +52,10 @@ STEPS_RATIO = 0.55  # of the raw size of steps.npz, compressed
 RECORD_BYTES_PER_REQUEST = 12_000  # record.json and exchanges.jsonl together
 
 
-class _Asking:
+class _Asking(Wrapped):
     """A model that answers nothing and keeps what it was asked."""
 
-    stand_in = True
-
-    def __init__(self, model: Model):
-        self.name, self.price_name = model.name, model.price_name
-        self.tools_in_text = bool(getattr(model, "tools_in_text", False))
-        self.request: Request | None = None
+    request: Request | None = None
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Never answers."""
@@ -67,7 +63,7 @@ class _Asking:
         raise ModelError("script", "nothing is sent")
 
 
-class Keyless:
+class Keyless(Model):
     """A model by its name alone, for a dry run without its key."""
 
     stand_in = False

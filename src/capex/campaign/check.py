@@ -64,7 +64,7 @@ def refuse_the_impossible(
                     0,
                     "",
                     template=settings.prompt,
-                    json_form=bool(getattr(model, "tools_in_text", False)),
+                    json_form=model.tools_in_text,
                 )
             if arm.locate and "locate" in settings.typed and not spec.depth:
                 raise CapexError(

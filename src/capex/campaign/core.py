@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from capex.models import AttemptObserver, Model, Reply, Request
+from capex.models import AttemptObserver, Model, Reply, Request, Wrapped
 
 
 class Stopped(BaseException):
@@ -82,20 +82,18 @@ class Turn:
         self.phase("simulating")
 
 
-class Waiting:
+class Waiting(Wrapped):
     """A model for an episode that shares its core: the core is free while it thinks."""
 
     def __init__(self, model: Model, turn: Turn):
-        self._model, self._turn = model, turn
-        self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
-        self.tools_in_text = bool(getattr(model, "tools_in_text", False))
-        self._computes_here = bool(getattr(model, "computes_here", False))
+        super().__init__(model)
+        self._turn = turn
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Ask with the core given away, unless the model computes on it."""
         turn = self._turn
         turn.check()
-        if self._computes_here:
+        if self.computes_here:
             return self._model.complete(request, observer)
         turn.core.give()
         turn.phase("waiting")

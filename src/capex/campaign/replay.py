@@ -28,6 +28,7 @@ from capex.method.memory import Memory
 from capex.method.presets import ArmSettings
 from capex.models import (
     AttemptObserver,
+    Model,
     ModelError,
     Reply,
     Request,
@@ -36,10 +37,10 @@ from capex.models import (
     describe,
     pictures,
 )
+from capex.models.attempts import repeat
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
 from capex.models.prices import parse_price
-from capex.models.retry import as_reply, give_up
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
 from capex.run.store import PROMPT, Chain, fingerprint, read_json, read_steps
 from capex.worlds import Env
@@ -57,7 +58,7 @@ class Replayed:
     damaged: str = ""
 
 
-class Recording:
+class Recording(Model):
     """The model of one recorded episode, under the name it had. It answers in the recorded order,
     and only to the recorded requests.
 
@@ -92,16 +93,8 @@ class Recording:
             raise ModelError(
                 "cassette", f"request {recorded.number}: {first_difference(asked, given)[1]}"
             )
-        attempts = recorded.attempts()
-        for number, attempt in enumerate(attempts, start=1):
-            if observer is not None:
-                observer.before(request, number)
-                observer.after(request, number, attempt)
-        if (
-            attempts[-1].answer is None
-        ):  # it had outgrown the context, or the episode's time ended while it waited
-            raise give_up(attempts)
-        return as_reply(attempts)
+        # No answer: it had outgrown the context, or the episode's time ended while it waited.
+        return repeat(request, recorded.attempts(), observer)
 
     def clock(self) -> float:
         """Time for an episode that ended by its wall time: it stands still until all that was

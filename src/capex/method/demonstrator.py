@@ -36,7 +36,7 @@ from capex.method.memory.context import build
 from capex.method.presets import ArmSettings
 from capex.method.record import EpisodeRecord, record_episode, record_waypoints
 from capex.method.state import EpisodeState
-from capex.models import Model
+from capex.models import Model, with_defaults
 from capex.pose import Array
 from capex.worlds import Env, Start
 
@@ -88,7 +88,7 @@ def run_episode(
         env.scene,
         weights=trust.weights,
         template=hooks.template,
-        json_form=bool(getattr(model, "tools_in_text", False)),
+        json_form=with_defaults(model).tools_in_text,
     )
     wall_s = hooks.limits.wall_s
     until = math.inf if wall_s is None else began + wall_s

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from capex.errors import CapexError, UnknownName
 
@@ -121,35 +121,27 @@ class ChatSettings:
 
 @dataclass(frozen=True)
 class Request:
-    """One stateless request. Static text stands first (system, tools), so that provider
-    caches hit.
-    """
+    """One stateless request. Static text (system, tools) stands first, so that caches hit."""
 
     system: str
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...]
     sampling: Sampling = Sampling()
     tool_choice: str = "required"  # "auto", "required", or the name of the only tool allowed
-    cache_key: str = (
-        ""  # one per run: helps a provider route requests with a common prefix to one cache
-    )
-    deadline_s: float | None = (
-        None  # wall time left for all attempts (what remains of the decision); no part of the hash
-    )
+    # one per run: helps a provider route requests with a common prefix to one cache
+    cache_key: str = ""
+    # wall time left for all attempts (what remains of the decision); no part of the hash
+    deadline_s: float | None = None
 
     @property
     def hash(self) -> str:
-        """sha256 over everything that the model sees and is asked for; pictures enter by their own
-        hash.
-        """
+        """sha256 over all that the model sees and is asked for; pictures enter by their hash."""
         return hashlib.sha256(json.dumps(describe(self), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Billed tokens. Each input token is exactly one of fresh, cached and cache write; reasoning is
-    part of output.
-    """
+    """Billed tokens. Input is either fresh, cached or cache write; output includes reasoning."""
 
     fresh: int
     cached: int
@@ -159,11 +151,9 @@ class Usage:
 
     def plus(self, more: Usage | None) -> Usage:
         """The sum of two; None adds nothing."""
-        return (
-            self
-            if more is None
-            else Usage(*(getattr(self, f.name) + getattr(more, f.name) for f in fields(Usage)))
-        )
+        if more is None:
+            return self
+        return Usage(*(getattr(self, f.name) + getattr(more, f.name) for f in fields(Usage)))
 
 
 NO_TOKENS = Usage(0, 0, 0, 0)
@@ -245,33 +235,59 @@ class ModelError(CapexError):
         return ModelError, (self.kind, str(self), self.attempts)
 
 
+@runtime_checkable
 class Model(Protocol):
     """A model behind any wire. Every attempt is shown to the observer, before it is sent (budgets
     reserve there) and after it has ended.
+
+    A model of your own has the first three and `complete`; the rest has defaults. Inherit from this
+    class, or leave them out: `make`, `collect` and `run_episode` fill them in (`with_defaults`).
     """
 
-    @property
-    def name(self) -> str:
-        """As the user wrote it, for example openai:NAME."""
-
-    @property
-    def price_name(self) -> str:
-        """The name to look up in the price table."""
-
-    @property
-    def stand_in(self) -> bool:
-        """Whether this is a stand-in (the pilot, a script) whose results say nothing about any
-        foundation model.
-        """
+    name: str  # as the user wrote it, for example openai:NAME
+    price_name: str  # the name to look up in the price table
+    stand_in: bool  # the pilot, a script: its results say nothing about any foundation model
+    tools_in_text: bool = False  # it writes calls as JSON text; the system prompt shows it how
+    computes_here: bool = False  # with the core that an episode holds, not elsewhere while it waits
+    chat_settings: ChatSettings | None = None  # of a chat: model
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request, or raise ModelError with the attempts made."""
+        raise NotImplementedError
+
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The answer in a logged body, with what the provider wants sent back in the next round;
+        None when the log already holds all of it.
+        """
+        return None
+
+
+class Wrapped(Model):
+    """A model around another, with the same name and properties."""
+
+    def __init__(self, model: Model):
+        self._model = model
+        self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
+        for name in ("tools_in_text", "computes_here", "chat_settings"):
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """Ask the model."""
+        return self._model.complete(request, observer)
+
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The model's own reading, where it has one."""
+        return self._model.reread(body) if hasattr(self._model, "reread") else None
+
+
+def with_defaults(model: Model) -> Model:
+    """A user's own model may leave out what has a default: it is wrapped then."""
+    return model if isinstance(model, Model) else Wrapped(model)
 
 
 class AttemptObserver(Protocol):
-    """Sees every attempt of a request as it happens: the ledger reserves before and settles after,
-    the exchange log writes.
-    """
+    """Sees every attempt as it happens: the ledger reserves and settles, the log writes."""
 
     def before(self, request: Request, number: int) -> None:
         """About to send attempt `number` (from 1); raise to forbid it."""
@@ -297,8 +313,8 @@ class CostObserver(AttemptObserver, Protocol):
 
 
 class Observers:
-    """Several observers as one. The last sees an attempt's beginning last and its end first: put
-    the ledger there, after the log.
+    """Several observers as one, or none. The last sees an attempt's beginning last and its end
+    first: put the ledger there, after the log.
     """
 
     def __init__(self, *observers: AttemptObserver):
@@ -345,7 +361,6 @@ def _describe_message(message: Message) -> dict[str, Any]:
     return {"result": message.text, "call": message.call_id}
 
 
-ModelFactory = Callable[..., Model]
 CHAT_KINDS = ("chat", "chat-text")
 
 # kind -> module:function that builds it from what follows the colon
@@ -371,13 +386,13 @@ def make(name: str, chat: ChatSettings | None = None) -> Model:
     if kind not in MODELS and "." not in kind:
         raise UnknownName("kind of model", kind, MODELS)
     module, _, function = MODELS.get(kind, f"{kind}:make").partition(":")
-    if kind not in MODELS:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise CapexError(
-                f"the model '{name}' names the module {kind}, which cannot be imported ({error});"
-                " is it on the path?"
-            ) from None
-    factory: ModelFactory = getattr(importlib.import_module(module), function)
-    return factory(rest) if chat is None else factory(rest, chat)
+    try:
+        factory: Callable[..., Model] = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        if kind in MODELS:
+            raise
+        raise CapexError(
+            f"the model '{name}' names the module {kind}, which cannot be imported ({error});"
+            " is it on the path?"
+        ) from None
+    return with_defaults(factory(rest) if chat is None else factory(rest, chat))

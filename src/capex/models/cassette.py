@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from capex.errors import CapexError, DamagedFile
-from capex.models import Attempt, AttemptObserver, ModelError, Reply, Request, describe
+from capex.models import Attempt, AttemptObserver, Model, ModelError, Reply, Request, describe
+from capex.models.attempts import repeat
 from capex.models.exchanges import LOG, attempt_from, read_log, read_times
-from capex.models.retry import as_reply, give_up
 
 EXCERPT = 60  # characters of a differing text that are shown
 
@@ -65,7 +65,7 @@ def make(rest: str) -> Cassette:
     return Cassette(Path(rest))
 
 
-class Cassette:
+class Cassette(Model):
     """A recorded model. `recorded_name` is the name under which it was recorded; its price name and
     kind are the recorded ones.
     """
@@ -86,19 +86,13 @@ class Cassette:
         self.recorded_name: str = first.get("model", "")
         self.price_name: str = first.get("price_name", "")
         self.stand_in: bool = first.get("stand_in", False)
+        self.tools_in_text = self.recorded_name.startswith("chat-text:")
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer or the recorded failure; ModelError of kind cassette when nothing was
         recorded for this request.
         """
-        attempts = self._take(request).attempts()
-        for number, attempt in enumerate(attempts, start=1):
-            if observer is not None:
-                observer.before(request, number)
-                observer.after(request, number, attempt)
-        if attempts[-1].answer is None:
-            raise give_up(attempts)
-        return as_reply(attempts)
+        return repeat(request, self._take(request).attempts(), observer)
 
     def _take(self, request: Request) -> Recorded:
         with self._lock:
@@ -186,10 +180,8 @@ def first_difference(recorded: Any, given: Any) -> tuple[tuple[int, int], str]:
     pairs = itertools.zip_longest(_leaves(recorded), _leaves(given), fillvalue=("its end", None))
     for agreeing, ((path, was), (given_path, now)) in enumerate(pairs):
         if path != given_path:
-            return (
-                agreeing,
-                0,
-            ), f"where the recorded one has {path}, the given one has {given_path}"
+            sentence = f"where the recorded one has {path}, the given one has {given_path}"
+            return (agreeing, 0), sentence
         if was != now:
             same, was_text, now_text = _excerpts(was, now)
             return (agreeing, same), f"{path} differs: recorded {was_text}, given {now_text}"
@@ -218,6 +210,7 @@ def _excerpts(was: Any, now: Any) -> tuple[int, str, str]:
     start = max(0, same - EXCERPT // 3)
 
     def cut(text: str) -> str:
-        return f"{'…' if start else ''}{text[start : start + EXCERPT]}{'…' if len(text) > start + EXCERPT else ''}"
+        end = start + EXCERPT
+        return f"{'…' if start else ''}{text[start:end]}{'…' if len(text) > end else ''}"
 
     return same, repr(cut(was)), repr(cut(now))

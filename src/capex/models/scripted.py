@@ -21,14 +21,14 @@ from capex.models import (
     Answer,
     Attempt,
     AttemptObserver,
+    Model,
     ModelError,
     Reply,
     Request,
     ToolCall,
-    Usage,
     size,
 )
-from capex.models.retry import as_reply
+from capex.models.attempts import repeat
 
 Call = tuple[str, Mapping[str, Any] | str]
 Entry = str | Sequence[Call]
@@ -52,7 +52,7 @@ def make(rest: str) -> Scripted:
     return Scripted(entries, name=f"script:{path}")
 
 
-class Scripted:
+class Scripted(Model):
     """Answers with the entries of a list, in order. Tokens are counted from sizes, ids from the
     place in the list.
     """
@@ -71,18 +71,12 @@ class Scripted:
             raise ModelError(
                 "script", f"{self.name} has no reply left: all {self._used} were given"
             )
-        if observer is not None:
-            observer.before(request, 1)
-        answer = self._answers[self._used]
-        self._used += 1
-        written = answer.text + "".join(call.name + call.arguments for call in answer.calls)
-        usage = Usage(
-            fresh=size.tokens(request), cached=0, cache_write=0, output=size.text(written)
-        )
-        attempt = Attempt("ok", "yes", 0.0, usage, answer=answer, body={"entry": self._used})
-        if observer is not None:
-            observer.after(request, 1, attempt)
-        return as_reply([attempt])
+        answer, entry = self._answers[self._used], self._used + 1
+        usage = size.usage(request, answer)
+        attempt = Attempt("ok", "yes", 0.0, usage, answer=answer, body={"entry": entry})
+        reply = repeat(request, [attempt], observer)
+        self._used = entry
+        return reply
 
 
 def _answer(number: int, entry: Entry) -> Answer:

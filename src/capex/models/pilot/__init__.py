@@ -22,7 +22,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -32,15 +32,17 @@ from capex.models import (
     AssistantMessage,
     Attempt,
     AttemptObserver,
+    Model,
+    Observers,
     Picture,
     Reply,
     Request,
     ToolCall,
     ToolResult,
-    Usage,
     UserMessage,
     size,
 )
+from capex.models.attempts import conclude
 from capex.models.pilot import looks
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.confidence import Overconfidence
@@ -61,7 +63,6 @@ from capex.models.pilot.rig import Rig
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
 from capex.models.probe import REPORT
-from capex.models.retry import as_reply
 from capex.plan import orientation_matrix
 from capex.pose import angle_between
 
@@ -71,7 +72,7 @@ BLUR_MAX_PX = 100.0
 
 
 @dataclass(frozen=True)
-class Pilot:
+class Pilot(Model):
     """The stand-in. Settings are part of its name; nothing else tells two pilots apart."""
 
     name: str = "pilot"
@@ -81,31 +82,18 @@ class Pilot:
     overconfidence: Overconfidence = field(default_factory=Overconfidence)
     price_name: str = "pilot"
     stand_in: bool = True
-    computes_here: ClassVar[bool] = (
-        True  # with the core that an episode holds, not elsewhere while it waits
-    )
+    computes_here = True  # no field: the same for every pilot
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request: locate_pixel calls, or an act."""
-        if observer is not None:
-            observer.before(request, 1)
+        observer = observer or Observers()
+        observer.before(request, 1)
         asked = time.monotonic()
         answer = Answer(self.answer(request))
-        written = "".join(call.name + call.arguments for call in answer.calls)
-        usage = Usage(
-            fresh=size.tokens(request), cached=0, cache_write=0, output=size.text(written)
-        )
-        attempt = Attempt(
-            "ok",
-            "yes",
-            time.monotonic() - asked,
-            usage,
-            answer=answer,
-            body={"stand_in": self.name},
-        )
-        if observer is not None:
-            observer.after(request, 1, attempt)
-        return as_reply([attempt])
+        usage, body = size.usage(request, answer), {"stand_in": self.name}
+        attempt = Attempt("ok", "yes", time.monotonic() - asked, usage, answer=answer, body=body)
+        observer.after(request, 1, attempt)
+        return conclude([attempt])
 
     def answer(self, request: Request) -> tuple[ToolCall, ...]:
         """The calls of a reply."""

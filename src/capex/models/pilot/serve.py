@@ -34,8 +34,8 @@ from capex.models import (
     Usage,
     UserMessage,
 )
+from capex.models.body import loads
 from capex.models.pilot import make
-from capex.models.wire import loads
 
 HOST = "127.0.0.1"
 BODY_MAX = 64 * 2**20

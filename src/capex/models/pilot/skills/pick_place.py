@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from capex.models.pilot import looks
+from capex.models.pilot import looks, tableware
 from capex.models.pilot.eyes import Ellipse, Shape, View
 from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
 from capex.models.pilot.scene import Scene, down, line, path, spots_on
@@ -43,7 +43,7 @@ def pick_place(scene: Scene) -> Asking:
     """One decision of a pick and place task, from whatever state the page and the views show."""
     item, source, place = wanted(scene.page.instruction)
     dishes = (
-        {v.camera: d for v in scene.exterior() if (d := looks.dish(v, place)) is not None}
+        {v.camera: d for v in scene.exterior() if (d := tableware.dish(v, place)) is not None}
         if is_dish(place)
         else {}
     )
@@ -105,7 +105,7 @@ def _item(view: View, item: str, source: str, dishes: dict[str, Ellipse]) -> Sha
             < 0.4 * s.area
         ]
     if source == "plate":
-        plates = looks.plates(view)
+        plates = tableware.plates(view)
         inside = [s for s in found if any(p.contains(s.centre, 1.25) for p in plates)]
         found = inside or found
     return found[0] if found else None
