@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from capex import worlds
-from capex.dataset.processes import run_jobs
 from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
 from capex.run import load_chain, read_record
+from capex.run.jobs import run_jobs
 from capex.run.store import find_run, fingerprint, read_json, read_steps, versions, write_json
 from capex.worlds import Env, Spec, Start
 

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capex import worlds
 from capex.errors import CapexError, DamagedFile, Unsupported
 from capex.method.memory.skeleton import phase_numbers
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
@@ -31,6 +30,7 @@ from capex.pose import Array, Pose, quaternion_xyzw
 from capex.run import read_record
 from capex.run.store import Steps, read_steps
 from capex.worlds import Env, Image, Start, State
+from capex.worlds.cache import OF_THIS_PROCESS
 
 ANNOTATIONS = {
     "capex.decision": np.int64,
@@ -230,9 +230,6 @@ def _within(outer: Pose, inner: Pose) -> Pose:
     )
 
 
-_env: Env | None = None  # a worker shoots many episodes of a world: it builds the world once
-
-
 def check_episode(episode: Path) -> None:
     """DamagedFile unless an episode's record and arrays can be read and belong together."""
     plans_of(read_record(episode), read_steps(episode))
@@ -240,21 +237,9 @@ def check_episode(episode: Path) -> None:
 
 def open_take(episode: Path) -> Take:
     """An episode with its world at its start."""
-    global _env
     record, steps = read_record(episode), read_steps(episode)
     if not len(steps["actions"]) or not steps["states"].shape[1]:
         raise CapexError(f"{episode} has no saved states to make pictures from")
-    if _env is None or _env.spec.name != f"{record.world}:{record.task}":
-        close_world()
-        _env = worlds.make(f"{record.world}:{record.task}")
-    take = Take(_env, record, steps)
-    _env.reset(take.start)
+    take = Take(OF_THIS_PROCESS.keep(f"{record.world}:{record.task}"), record, steps)
+    take.env.reset(take.start)
     return take
-
-
-def close_world() -> None:
-    """Free the world that this process has open."""
-    global _env
-    if _env is not None:
-        _env.close()
-        _env = None

@@ -26,11 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from capex import worlds
-from capex.dataset.frames import Pipeline, Take, close_world, open_take
-from capex.dataset.processes import run_jobs
+from capex.dataset.frames import Pipeline, Take, open_take
 from capex.dataset.provenance import provenance
 from capex.dataset.selection import Attempt
 from capex.errors import CapexError
+from capex.run.jobs import run_jobs
+from capex.worlds.cache import OF_THIS_PROCESS
 
 FILE = "demo.hdf5"
 VALID_EVERY = 10
@@ -217,5 +218,5 @@ def write_file(
             _shared([shard.env_args for shard in joined]) | {"env_name": names_of_envs}
         )
         data.attrs["total"] = total
-    close_world()
+    OF_THIS_PROCESS.close()
     shards.rmdir()

@@ -30,8 +30,7 @@ from capex.dataset.features import (
     WAYPOINTS,
     Layout,
 )
-from capex.dataset.frames import Take, close_world, open_take
-from capex.dataset.processes import run_jobs
+from capex.dataset.frames import Take, open_take
 from capex.dataset.provenance import provenance
 from capex.dataset.rolling import ParquetFiles, VideoFiles
 from capex.dataset.selection import Attempt
@@ -44,8 +43,10 @@ from capex.dataset.statistics import (
     empty_histogram,
 )
 from capex.errors import CapexError
+from capex.run.jobs import run_jobs
 from capex.run.store import write_json
 from capex.worlds import Image
+from capex.worlds.cache import OF_THIS_PROCESS
 
 EPISODES_AT_ONCE = 100  # rows of meta/episodes that are written together
 PNG_LEVEL = 1  # a third of the time of level 6 for a tenth more bytes
@@ -218,7 +219,7 @@ def write_dataset(
         done += result.length
         if tell is not None:
             tell(done, total)
-    close_world()
+    OF_THIS_PROCESS.close()
     joiner.close()
     shards.rmdir()
     _write_tasks(folder / "meta" / "tasks.parquet", list(tasks))

@@ -9,15 +9,15 @@ trained for each budget.
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from capex.errors import CapexError
+from capex.run.cluster import Cluster
+from capex.run.jobs import Lane, WorkerDied
 from capex.run.store import read_json, write_json
 from capex.students import checkpoint, data
 from capex.students.evaluate import Rollouts, evaluate, missing
@@ -37,9 +37,7 @@ class Trial:
 class Engine(Protocol):
     """Where trainings and evaluations run."""
 
-    def train(self, jobs: Sequence[Job]) -> Future[Any]: ...
-
-    def evaluate(self, job: Rollouts) -> Future[Any]: ...
+    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]: ...
 
     def close(self) -> None: ...
 
@@ -186,7 +184,9 @@ def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterato
     try:
         _claim(study, out)
         training = {
-            (_there if finished(group) else engine.train)([t.job for t in group]): group
+            (_there if finished(group) else engine.submit)(
+                train_together, [t.job for t in group]
+            ): (group)
             for group in planned
         }
         evaluating: dict[Future[Any], Rollouts] = {}
@@ -199,7 +199,9 @@ def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterato
                     for trial in group:
                         yield f"trained   {trial.job.out.name}"
                         evaluating |= {
-                            engine.evaluate(job): job for _, job in trial.rollouts if missing(job)
+                            engine.submit(_evaluated, job): job
+                            for _, job in trial.rollouts
+                            if missing(job)
                         }
                 else:
                     yield f"evaluated {evaluating.pop(future).arm} on {_result(future)}"
@@ -230,13 +232,11 @@ def finished(group: Sequence[Trial]) -> bool:
     return all(max(checkpoint.steps(t.job.out), default=0) >= t.job.steps for t in group)
 
 
-def _there(jobs: Sequence[Job]) -> Future[Any]:
-    """Trainings that are done, once more asked for: only what they were trained with
-    is compared.
-    """
-    found: Future[Any] = Future()
-    found.set_result(train_together(jobs))
-    return found
+def _there(work: Callable[[Any], Any], job: Any) -> Future[Any]:
+    """Work that is done, once more asked for: only what it was done with is compared."""
+    future: Future[Any] = Future()
+    future.set_result(work(job))
+    return future
 
 
 def _evaluated(job: Rollouts) -> str:
@@ -248,9 +248,9 @@ def _result(future: Future[Any]) -> Any:
     """What a piece of work gave; what went wrong in its process becomes a sentence here."""
     try:
         return future.result()
-    except BrokenProcessPool:
+    except WorkerDied as death:
         raise CapexError(
-            "a process of the study was killed, perhaps for its memory; the same command continues"
+            f"a job of the study was lost: {death}; the same command continues"
         ) from None
     except Exception as error:
         cause = getattr(error, "cause", error)  # Ray wraps what a task raises
@@ -259,32 +259,22 @@ def _result(future: Future[Any]) -> Any:
         raise
 
 
-@dataclass
 class LocalEngine:
-    """One training at a time and one evaluation beside it, each in a process of its own."""
+    """One training at a time and one evaluation beside it. Each has a process of its own: a
+    captured graph holds its memory until its process ends.
+    """
 
-    trainers: ProcessPoolExecutor = field(default_factory=lambda: _pool())
-    evaluators: ProcessPoolExecutor = field(default_factory=lambda: _pool())
+    def __init__(self) -> None:
+        self._lanes: dict[Callable[[Any], Any], Lane] = {}
 
-    def train(self, jobs: Sequence[Job]) -> Future[Any]:
-        """Queue trainings that run together."""
-        return self.trainers.submit(train_together, list(jobs))
-
-    def evaluate(self, job: Rollouts) -> Future[Any]:
-        """Queue an evaluation."""
-        return self.evaluators.submit(_evaluated, job)
+    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]:
+        """Queue a job behind others of its kind."""
+        return self._lanes.setdefault(work, Lane()).submit(work, job)
 
     def close(self) -> None:
-        """Stop what has not begun."""
-        for pool in (self.trainers, self.evaluators):
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _pool() -> ProcessPoolExecutor:
-    # A fresh process per job: a captured graph holds its memory until its process ends.
-    return ProcessPoolExecutor(
-        1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1
-    )
+        """Stop everything; the same command continues."""
+        for lane in self._lanes.values():
+            lane.close()
 
 
 class RayEngine:
@@ -293,45 +283,15 @@ class RayEngine:
     """
 
     def __init__(self, address: str):
-        try:
-            import ray
-        except ImportError:
-            raise CapexError('--ray needs Ray: pip install "capex[ray]"') from None
-        self._own = not ray.is_initialized()
-        try:
-            where = None if address == "local" else address
-            if self._own:
-                ray.init(
-                    address=where,
-                    log_to_driver=False,
-                    logging_level="error",
-                    configure_logging=False,
-                )
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise CapexError(
-                f"--ray {address}: no cluster could be reached ({error}); start one with `ray start"
-                " --head`"
-            ) from None
-        share: dict[str, Any] = (
-            {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {"num_cpus": 1}
-        )
-        self._ray = ray
-        self._train, self._evaluate = (
-            ray.remote(**share)(train_together),
-            ray.remote(**share)(_evaluated),
-        )
+        self._cluster = Cluster(address)
+        gpus = self._cluster.ray.cluster_resources().get("GPU")
+        self._share = {"num_gpus": 1} if gpus else {"num_cpus": 1}
 
-    def train(self, jobs: Sequence[Job]) -> Future[Any]:
-        """Queue trainings that run together."""
-        found: Future[Any] = self._train.remote(list(jobs)).future()
-        return found
-
-    def evaluate(self, job: Rollouts) -> Future[Any]:
-        """Queue an evaluation."""
-        found: Future[Any] = self._evaluate.remote(job).future()
-        return found
+    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]:
+        """Queue a job."""
+        future: Future[Any] = self._cluster.ray.remote(**self._share)(work).remote(job).future()
+        return future
 
     def close(self) -> None:
         """Leave the cluster, if this engine joined it."""
-        if self._own:
-            self._ray.shutdown()
+        self._cluster.close()
