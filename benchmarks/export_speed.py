@@ -30,6 +30,7 @@ from capex.worlds import Image
 
 TASK = "PickPlaceCounterToStove"
 SIZE = (256, 256)
+CAMERAS = ("left", "right", "wrist")
 ROUNDS = 2
 Shot = tuple[Attempt, Take, list[dict[str, Image]]]
 
@@ -40,13 +41,13 @@ def shoot(episodes: int, folder: Path) -> list[Shot]:
     shots = []
     for attempt in select("bench", find_attempts(folder), Filters(uncertified=True)).attempts:
         take = open_take(attempt.episode)
-        shots.append((attempt, take, list(take.pictures(("left", "right", "wrist"), SIZE))))
+        shots.append((attempt, take, list(take.pictures(Pipeline(SIZE, CAMERAS)))))
     return shots
 
 
 def ours(shots: list[Shot], out: Path, *, video: bool) -> None:
     """Our writer, one process."""
-    layout = Layout(shots[0][1].env.spec, ("left", "right", "wrist"), Pipeline(SIZE), video, 18)
+    layout = Layout(shots[0][1].env.spec, Pipeline(SIZE, CAMERAS, video=video))
     shards = out / "shards"
     shards.mkdir(parents=True)
     joiner, first = Joiner(out, layout), 0
@@ -64,7 +65,7 @@ def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     spec = shots[0][1].env.spec
-    layout = Layout(spec, ("left", "right", "wrist"), Pipeline(SIZE), options["use_videos"], 18)
+    layout = Layout(spec, Pipeline(SIZE, CAMERAS, video=options["use_videos"]))
     kept = ("observation.", "action")
     features = {name: f for name, f in layout.features.items() if name.startswith(kept)}
     features = {

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capex.dataset.film import write_strip
+from capex.dataset.frames import Pipeline
 from capex.dataset.selection import Attempt, Selection, left_out_csv, summary
 from capex.run.store import versions, write_bytes
+from capex.worlds import Spec
 
 STAND_INS = {
     "expert": (
@@ -28,11 +30,8 @@ class Facts:
 
     title: str
     format: str
-    size: tuple[int, int]
-    cameras: tuple[str, ...]
-    pictures_as: str  # PNG, h264 video
-    state_names: tuple[str, ...]
-    action_names: tuple[str, ...]
+    pipeline: Pipeline
+    spec: Spec  # of the robot
     licence: str
     command: str
     partner: str = ""  # the dataset over the same starts
@@ -116,14 +115,17 @@ def _sections(by_task: dict[str, list[Attempt]], selection: Selection, facts: Fa
     sections.append(
         f"## How it was collected\n\n{_sources(selection.attempts)}\n\n{_cost(selection.attempts)}"
     )
-    width, height = facts.size
-    cameras = ", ".join(facts.cameras)
+    width, height = facts.pipeline.size
+    cameras = ", ".join(facts.pipeline.cameras)
+    kept_as = "PNG" if facts.format == "lerobot" else "uint8 arrays"
+    if facts.pipeline.video:
+        kept_as = f"h264 video (crf {facts.pipeline.crf})"
     sections.append(
         f"## What a frame holds\n\nPictures of the cameras {cameras} at {width}x{height}, rendered"
-        f" from the saved states, as {facts.pictures_as}. State: {', '.join(facts.state_names)}"
+        f" from the saved states, as {kept_as}. State: {', '.join(facts.spec.state_names)}"
         " (metres, quaternion xyzw, radians; the base frame rides with the robot). Action, native"
-        f" to the world: {', '.join(facts.action_names)}.\n\nThe annotations `capex.*` say what the"
-        " demonstrator meant by a frame: decision, waypoint, phase, stated and calibrated"
+        f" to the world: {', '.join(facts.spec.action_names)}.\n\nThe annotations `capex.*` say"
+        " what the demonstrator meant by a frame: decision, waypoint, phase, stated and calibrated"
         " confidence, reach label."
     )
     reasons = [(_cell(reason), str(count)) for _, reason, count in summary(selection.left_out)]

@@ -4,9 +4,8 @@ Nothing is simulated again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
@@ -14,11 +13,12 @@ from PIL import Image as Picture
 from PIL import ImageDraw
 
 from capex import worlds
+from capex.dataset.frames import show_tick
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord
 from capex.run import read_record
 from capex.run.store import Steps, read_json, read_steps
-from capex.worlds import Env, Image, Start, State
+from capex.worlds import Env, Image, Start
 
 STRIP_FRAMES = 6
 STRIP_SIZE = (256, 256)
@@ -47,11 +47,6 @@ def open_world(record: EpisodeRecord) -> Env:
     env = worlds.make(f"{record.world}:{record.task}")
     env.reset(Start(record.task, record.start, record.seed))
     return env
-
-
-def show_tick(env: Env, steps: Mapping[str, Any], tick: int) -> None:
-    """Put the environment into the state that an episode was in before its action `tick`."""
-    env.load_state(State(str(steps["header"]), steps["states"][tick]))
 
 
 def strip_ticks(last: int) -> list[int]:

@@ -34,6 +34,7 @@ from capex.dataset.frames import Take, open_take
 from capex.dataset.provenance import provenance
 from capex.dataset.rolling import ParquetFiles, VideoFiles
 from capex.dataset.selection import Attempt
+from capex.dataset.shards import Tell, shoot_in_order
 from capex.dataset.statistics import (
     Histogram,
     Spool,
@@ -42,11 +43,8 @@ from capex.dataset.statistics import (
     describe_images,
     empty_histogram,
 )
-from capex.errors import CapexError
-from capex.run.jobs import run_jobs
 from capex.run.store import write_json
 from capex.worlds import Image
-from capex.worlds.cache import OF_THIS_PROCESS
 
 EPISODES_AT_ONCE = 100  # rows of meta/episodes that are written together
 PNG_LEVEL = 1  # a third of the time of level 6 for a tenth more bytes
@@ -82,7 +80,7 @@ class Shard:
 def shoot(job: Job) -> Shard:
     """A worker's task: render an episode and write its shard."""
     take = open_take(job.attempt.episode)
-    return write_shard(job, take, take.pictures(job.layout.cameras, job.layout.pipeline.size))
+    return write_shard(job, take, take.pictures(job.layout.pipeline))
 
 
 def write_shard(job: Job, take: Take, pictures: Iterable[dict[str, Image]]) -> Shard:
@@ -95,18 +93,18 @@ def write_shard(job: Job, take: Take, pictures: Iterable[dict[str, Image]]) -> S
     }
     segments = (
         {camera: job.shards / f"{name}-{camera}.mp4" for camera in layout.cameras}
-        if layout.use_video
+        if layout.pipeline.video
         else {}
     )
     encoders = {
-        camera: video.Segment(path, layout.pipeline.size, layout.fps, layout.crf)
+        camera: video.Segment(path, layout.pipeline.size, layout.fps, layout.pipeline.crf)
         for camera, path in segments.items()
     }
     for images in pictures:
         for camera, image in images.items():
             picture = Picture.fromarray(image)
             histograms[camera] += np.array(picture.histogram(), dtype=np.int64).reshape(3, 256)
-            if layout.use_video:
+            if layout.pipeline.video:
                 encoders[camera].add(image)
             else:
                 encoded[layout.key(camera)].append(_png(picture))
@@ -123,7 +121,7 @@ def write_shard(job: Job, take: Take, pictures: Iterable[dict[str, Image]]) -> S
         if depths
         else None
     )
-    known = provenance(job.attempt, take, layout.cameras, layout.pipeline.size)
+    known = provenance(job.attempt, take, layout.pipeline)
     return Shard(rows, deep, segments, histograms, known, take.waypoints(), take.length)
 
 
@@ -190,51 +188,37 @@ def write_dataset(
     attempts: Sequence[Attempt],
     layout: Layout,
     *,
-    parallel: int = 1,
-    tell: Callable[[int, int], None] | None = None,
-    finish: Callable[[Path], None] | None = None,
+    parallel: int,
+    tell: Tell,
+    finish: Callable[[Path], None],
 ) -> None:
-    """Write a dataset into an empty folder. `tell(frames done, frames in all)`; `finish` may add
-    files before meta/info.json ends it.
-    """
+    """Write a dataset into an empty folder; `finish` adds files before meta/info.json ends it."""
     tasks = {
         text: number for number, text in enumerate(dict.fromkeys(a.instruction for a in attempts))
     }
-    total = sum(a.steps for a in attempts)
     shards = folder / "shards"
     shards.mkdir()
-    jobs, first = [], 0
+    jobs, frames = [], 0
     for number, attempt in enumerate(attempts):
-        jobs.append(Job(attempt, layout, shards, number, first, tasks[attempt.instruction]))
-        first += attempt.steps
+        jobs.append(Job(attempt, layout, shards, number, frames, tasks[attempt.instruction]))
+        frames += attempt.steps
     joiner = Joiner(folder, layout)
-    waiting: dict[int, Shard] = {}
-    done = 0
-    for number, result in run_jobs(shoot, jobs, parallel):
-        if isinstance(result, CapexError):
-            raise CapexError(f"{attempts[number].episode} could not be exported: {result}")
-        waiting[number] = result
-        while joiner.count in waiting:
-            joiner.join(jobs[joiner.count], waiting.pop(joiner.count))
-        done += result.length
-        if tell is not None:
-            tell(done, total)
-    OF_THIS_PROCESS.close()
+    for job, shard in zip(jobs, shoot_in_order(shoot, jobs, parallel, tell), strict=True):
+        joiner.join(job, shard)
     joiner.close()
     shards.rmdir()
     _write_tasks(folder / "meta" / "tasks.parquet", list(tasks))
-    if finish is not None:
-        finish(folder)
-    write_json(folder / "meta" / "info.json", layout.info(len(attempts), total, len(tasks)))
+    finish(folder)
+    write_json(folder / "meta" / "info.json", layout.info(len(attempts), frames, len(tasks)))
 
 
 class Joiner:
-    """Joins shards in order into the dataset's files; `count` have been joined."""
+    """Joins shards in order into the dataset's files."""
 
     def __init__(self, folder: Path, layout: Layout):
-        self._folder, self._layout, self.count, self._frames = folder, layout, 0, 0
+        self._folder, self._layout, self._frames = folder, layout, 0
         self._data = ParquetFiles(
-            folder, DATA_PATH, layout.rows, "snappy" if layout.use_video else "none"
+            folder, DATA_PATH, layout.rows, "snappy" if layout.pipeline.video else "none"
         )  # PNG is packed already
         self._depth = ParquetFiles(folder, DEPTH_PATH, layout.depth_rows, "none")
         self._episodes = ParquetFiles(folder, EPISODES_PATH, layout.episodes)
@@ -243,7 +227,7 @@ class Joiner:
             camera: VideoFiles(
                 folder, VIDEO_PATH.replace("{video_key}", layout.key(camera)), layout.fps
             )
-            for camera in (layout.cameras if layout.use_video else ())
+            for camera in (layout.cameras if layout.pipeline.video else ())
         }
         self._spool = Spool(folder / "shards" / "spool", layout.measured)
         self._histograms = {camera: empty_histogram() for camera in layout.cameras}
@@ -293,7 +277,6 @@ class Joiner:
             ]
             self._waypoints.write_table(pa.Table.from_pylist(numbered, schema=WAYPOINTS))
         self._frames += shard.length
-        self.count += 1
 
     def _measure(self, table: pa.Table, shard: Shard) -> dict[str, Stats]:
         """Statistics of one episode, and its share of those of all."""

@@ -8,14 +8,14 @@ import csv
 import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from capex.dataset.certify import read_certificate
 from capex.dataset.frames import check_episode
 from capex.errors import CapexError, DamagedFile, UnknownName
 from capex.method.record import EpisodeRecord
-from capex.run import LoadedChain, load_chain
+from capex.run import load_chain
 from capex.run.store import Chain, find_run
 
 Key = tuple[str, str, int, int]  # world, task, start, seed
@@ -24,26 +24,28 @@ NO_CERTIFICATE = "not certified yet; run capex certify"
 
 @dataclass(frozen=True)
 class Attempt:
-    """A whole episode of a run, as far as choosing needs it."""
+    """A whole episode of a run, as far as choosing needs it: fields of its record, and more. Of a
+    damaged one only the chain and the start are known.
+    """
 
     episode: Path
     world: str
     task: str
     arm: str
     start: int
-    seed: int
-    model: str
-    stand_in: bool
-    success: bool | None
-    end: str
-    steps: int
-    decisions: int
-    requests: int
-    cost_usd: float | None
-    confidence: float | None  # mean calibrated confidence of the waypoints that got a label
-    instruction: str
-    certified: bool
-    uncertified: str  # why there is no certificate
+    seed: int = 0
+    model: str = ""
+    stand_in: bool = False
+    success: bool | None = None
+    end: str = ""
+    steps: int = 0
+    requests: int = 0
+    cost_usd: float | None = None
+    instruction: str = ""
+    decisions: int = 0
+    confidence: float | None = None  # mean calibrated one of the waypoints that got a label
+    certified: bool = False
+    uncertified: str = ""  # why there is no certificate
     damage: str = ""  # why it cannot be read
 
     @property
@@ -88,7 +90,8 @@ class Filters:
     max_cost_usd: float | None = None
     """At most so many dollars of model calls; an unknown cost is left out."""
     min_confidence: float | None = None
-    """At least this mean calibrated confidence over the executed waypoints; attempts without confidences are left out."""
+    """At least this mean calibrated confidence over the executed waypoints; attempts without
+    confidences are left out."""
     max: int | None = None
     """At most so many demonstrations of each task, the first by start."""
 
@@ -122,7 +125,7 @@ def find_attempts(place: Path) -> list[Attempt]:
         loaded = load_chain(chain)
         found = [_attempt(e.path, e.record) for e in loaded.episodes]
         found += [
-            _damaged(loaded, d.path, d.start, d.reason)
+            Attempt(d.path, loaded.world, loaded.task, loaded.arm, d.start, damage=d.reason)
             for d in loaded.damaged
             if d.start is not None
         ]
@@ -212,31 +215,6 @@ def summary(rows: Sequence[LeftOut]) -> list[tuple[str, str, int]]:
     return [(dataset, reason, count) for (dataset, reason), count in counts.most_common()]
 
 
-def _damaged(chain: LoadedChain, episode: Path, start: int, reason: str) -> Attempt:
-    """An episode of which only the chain and the start are known."""
-    return Attempt(
-        episode=episode,
-        world=chain.world,
-        task=chain.task,
-        arm=chain.arm,
-        start=start,
-        seed=0,
-        model="",
-        stand_in=False,
-        success=None,
-        end="",
-        steps=0,
-        decisions=0,
-        requests=0,
-        cost_usd=None,
-        confidence=None,
-        instruction="",
-        certified=False,
-        uncertified="",
-        damage=reason,
-    )
-
-
 def _unreadable(attempt: Attempt) -> str:
     """Whether an attempt that is to be taken can be: its arrays are read, unless a certificate says
     that they are what was executed.
@@ -258,23 +236,12 @@ def _attempt(episode: Path, record: EpisodeRecord) -> Attempt:
             why = "changed since it was certified; run capex certify"
     else:
         why = certificate.reason
+    shared = {f.name for f in fields(Attempt)} & {f.name for f in fields(EpisodeRecord)}
     return Attempt(
-        episode=episode,
-        world=record.world,
-        task=record.task,
-        arm=record.arm,
-        start=record.start,
-        seed=record.seed,
-        model=record.model,
-        stand_in=record.stand_in,
-        success=record.success,
-        end=record.end,
-        steps=record.steps,
+        episode,
+        **{name: getattr(record, name) for name in shared},
         decisions=len(record.turns),
-        requests=record.requests,
-        cost_usd=record.cost_usd,
         confidence=_confidence(record),
-        instruction=record.instruction,
         certified=certificate is not None and certificate.certified,
         uncertified=why,
     )

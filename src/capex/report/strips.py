@@ -17,7 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image as Picture
 
-from capex.dataset.film import show_tick, strip_ticks
+from capex.dataset.film import strip_ticks
+from capex.dataset.frames import show_tick
 from capex.errors import CapexError
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log

@@ -74,7 +74,7 @@ def ending(process: BaseProcess) -> str:
 
 
 def spawn(target: Callable[..., None], *args: Any, daemon: bool = True) -> Worker:
-    """Run `target(pipe, *args)` in a new process. One that has processes of its own is no daemon."""
+    """Run `target(pipe, *args)` in a new process; a daemon cannot have processes of its own."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(

@@ -177,7 +177,9 @@ def write_pack(
         for count, frame in enumerate(frames, start=1):
             if images is None:
                 shape = (len(states), *frame.shape)
-                images = np.lib.format.open_memmap(neighbour / "images.npy", "w+", np.uint8, shape)  # type: ignore[no-untyped-call]
+                images = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
+                    neighbour / "images.npy", "w+", np.uint8, shape
+                )
             if frame.shape != images.shape[1:]:
                 raise CapexError(
                     f"frame {count - 1} has images {frame.shape} and the ones before"

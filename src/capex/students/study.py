@@ -9,6 +9,7 @@ trained for each budget.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from capex.run.jobs import Lane, WorkerDied
 from capex.run.store import read_json, write_json
 from capex.students import checkpoint, data
 from capex.students.evaluate import Rollouts, evaluate, missing
-from capex.students.settings import ActSettings, Settings
+from capex.students.settings import ActSettings
 from capex.students.study_plan import StudyPlan
 from capex.students.train import Job, train_together
 
@@ -74,89 +75,62 @@ def trials(study: StudyPlan, out: Path) -> Iterator[Trial]:
     """Every training, in the order in which they run: first seed first, so that a table fills
     evenly.
     """
-    for seed in study.seeds:
-        for task in study.tasks:
-            only = matched_starts(study, task)
-            for name, settings in study.policies.items():
-                for source in study.sources:
-                    for steps in (
-                        study.budgets[-1:] if settings.schedule == "constant" else study.budgets
-                    ):
-                        yield _trial(study, out, task, source, name, settings, seed, steps, only)
+    for seed, task in itertools.product(study.seeds, study.tasks):
+        starts = matched_starts(study, task)
+        for policy, source in itertools.product(study.policies, study.sources):
+            constant = study.policies[policy].schedule == "constant"
+            for steps in study.budgets[-1:] if constant else study.budgets:
+                yield _trial(study, out, _Combination(task, source, policy, seed, steps), starts)
 
 
-def _trial(
-    study: StudyPlan,
-    out: Path,
-    task: str,
-    source: str,
-    name: str,
-    settings: Settings,
-    seed: int,
-    steps: int,
-    only: tuple[int, ...],
-) -> Trial:
-    short = task.replace(":", "--")
-    place = out / "trainings" / f"{short}--{source}--{name}--s{seed}--{steps}"
-    budgets = study.budgets if settings.schedule == "constant" else (steps,)
+@dataclass(frozen=True)
+class _Combination:
+    task: str
+    source: str
+    policy: str
+    seed: int
+    steps: int
+
+
+def _trial(study: StudyPlan, out: Path, of: _Combination, starts: tuple[int, ...]) -> Trial:
+    settings = study.policies[of.policy]
+    name = f"{of.task.replace(':', '--')}--{of.source}--{of.policy}--s{of.seed}--{of.steps}"
+    folder = out / "trainings" / name
+    budgets = study.budgets if settings.schedule == "constant" else (of.steps,)
     job = Job(
-        datasets=(study.dataset(source, task),),
+        datasets=(study.dataset(of.source, of.task),),
         settings=settings,
-        steps=steps,
-        out=place,
-        seed=seed,
+        steps=of.steps,
+        out=folder,
+        seed=of.seed,
         backbone=study.backbone if isinstance(settings, ActSettings) else None,
         keep=budgets,
-        task=task,
-        only=only,
+        task=of.task,
+        only=starts,
         uncertified=study.uncertified,
         save_every=study.save_every,
         device=study.device,
-        labels={"source": source, "policy": name},
+        labels={"source": of.source, "policy": of.policy},
     )
-    rollouts = []
-    for budget in budgets:
-        arm = f"{name}-{source}-s{seed}-{budget}"
-        rollouts.append(
-            (budget, _rollouts(study, out, place / "checkpoints" / f"{budget:06d}", task, arm))
-        )
-    if (
-        study.untrained
-        and seed == study.seeds[0]
-        and source == next(iter(study.sources))
-        and steps == study.budgets[-1]
-    ):
-        rollouts.append(
-            (
-                budgets[-1],
-                _rollouts(
-                    study,
-                    out,
-                    place / "checkpoints" / f"{budgets[-1]:06d}",
-                    task,
-                    f"{name}-untrained",
-                    True,
-                ),
-            )
-        )
-    return Trial(job, tuple(rollouts))
 
+    def rollouts(budget: int, arm: str, untrained: bool = False) -> tuple[int, Rollouts]:
+        return budget, Rollouts(
+            folder / "checkpoints" / f"{budget:06d}",
+            of.task,
+            study.starts,
+            out / "rollouts",
+            arm,
+            study.parallel,
+            study.device,
+            untrained=untrained,
+            horizon=study.horizon,
+        )
 
-def _rollouts(
-    study: StudyPlan, out: Path, checkpoint: Path, task: str, arm: str, untrained: bool = False
-) -> Rollouts:
-    place, horizon = out / "rollouts", study.horizon
-    return Rollouts(
-        checkpoint,
-        task,
-        study.starts,
-        place,
-        arm,
-        study.parallel,
-        study.device,
-        untrained=untrained,
-        horizon=horizon,
-    )
+    planned = [rollouts(b, f"{of.policy}-{of.source}-s{of.seed}-{b}") for b in budgets]
+    first = (study.seeds[0], next(iter(study.sources)), study.budgets[-1])
+    if study.untrained and (of.seed, of.source, of.steps) == first:
+        planned.append(rollouts(budgets[-1], f"{of.policy}-untrained", untrained=True))
+    return Trial(job, tuple(planned))
 
 
 def groups(study: StudyPlan, out: Path) -> Iterator[list[Trial]]:
