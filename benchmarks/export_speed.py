@@ -23,8 +23,8 @@ from capex.campaign.expert import run_expert
 from capex.dataset import Filters, Pipeline
 from capex.dataset.features import Layout
 from capex.dataset.frames import Take, open_take
-from capex.dataset.lerobot import Job, Joiner, write_shard
-from capex.dataset.selection import Attempt, find_attempts, select
+from capex.dataset.lerobot import Joiner, ShardJob, write_shard
+from capex.dataset.selection import Candidate, find_attempts, select
 from capex.run.store import write_json
 from capex.worlds import Image
 
@@ -32,7 +32,7 @@ TASK = "PickPlaceCounterToStove"
 SIZE = (256, 256)
 CAMERAS = ("left", "right", "wrist")
 ROUNDS = 2
-Shot = tuple[Attempt, Take, list[dict[str, Image]]]
+Shot = tuple[Candidate, Take, list[dict[str, Image]]]
 
 
 def shoot(episodes: int, folder: Path) -> list[Shot]:
@@ -53,7 +53,7 @@ def ours(shots: list[Shot], out: Path, *, video: bool) -> None:
     joiner, first = Joiner(out, layout), 0
     for number, (attempt, take, pictures) in enumerate(shots):
         take.env.reset(take.start)
-        job = Job(attempt, layout, shards, number, first, 0)
+        job = ShardJob(attempt, layout, shards, number, first, 0)
         joiner.join(job, write_shard(job, take, pictures))
         first += take.length
     joiner.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from capex.dataset.film import write_strip
 from capex.dataset.frames import Pipeline
-from capex.dataset.selection import Attempt, Selection, left_out_csv, summary
+from capex.dataset.selection import Candidate, Selection, left_out_csv, summary
 from capex.run.store import versions, write_bytes
 from capex.worlds import Spec
 
@@ -40,7 +40,7 @@ class Facts:
 
 def write_card(folder: Path, selection: Selection, facts: Facts) -> None:
     """README.md, its pictures and left_out.csv."""
-    by_task: dict[str, list[Attempt]] = defaultdict(list)
+    by_task: dict[str, list[Candidate]] = defaultdict(list)
     for attempt in selection.attempts:
         by_task[f"{attempt.world}:{attempt.task}"].append(attempt)
     pictures = []
@@ -101,7 +101,7 @@ def _head(selection: Selection, facts: Facts) -> str:
     )
 
 
-def _sections(by_task: dict[str, list[Attempt]], selection: Selection, facts: Facts) -> list[str]:
+def _sections(by_task: dict[str, list[Candidate]], selection: Selection, facts: Facts) -> list[str]:
     rows = []
     for name, attempts in by_task.items():
         starts = ", ".join(str(a.start) for a in attempts[:20]) + (
@@ -142,7 +142,7 @@ def _sections(by_task: dict[str, list[Attempt]], selection: Selection, facts: Fa
     return [*sections, f"## Made with\n\n{made}"]
 
 
-def _sources(attempts: Sequence[Attempt]) -> str:
+def _sources(attempts: Sequence[Candidate]) -> str:
     counts = Counter((a.arm, a.model, a.stand_in) for a in attempts)
     lines = []
     for (arm, model, stand_in), count in counts.most_common():
@@ -155,7 +155,7 @@ def _sources(attempts: Sequence[Attempt]) -> str:
     return "\n".join(lines)
 
 
-def _cost(attempts: Sequence[Attempt]) -> str:
+def _cost(attempts: Sequence[Candidate]) -> str:
     known = [a.cost_usd for a in attempts if a.cost_usd is not None]
     if not known:
         return "Cost: no model was paid, or its price is unknown."

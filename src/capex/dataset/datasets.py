@@ -15,7 +15,7 @@ from typing import Literal
 from capex import worlds
 from capex.dataset.frames import Pipeline
 from capex.dataset.selection import (
-    Attempt,
+    Candidate,
     Filters,
     LeftOut,
     Selection,
@@ -124,7 +124,9 @@ def export_run(
     return Exported(tuple(written), tuple(row for s in selections for row in s.left_out))
 
 
-def _choose(name: str, found: Sequence[tuple[Path, list[Attempt]]], filters: Filters) -> Selection:
+def _choose(
+    name: str, found: Sequence[tuple[Path, list[Candidate]]], filters: Filters
+) -> Selection:
     chosen = select(name, [a for _, attempts in found for a in attempts], filters)
     if not chosen.attempts:
         raise CapexError(
@@ -134,7 +136,9 @@ def _choose(name: str, found: Sequence[tuple[Path, list[Attempt]]], filters: Fil
     return chosen
 
 
-def _choose_pairs(found: Sequence[tuple[Path, list[Attempt]]], filters: Filters) -> list[Selection]:
+def _choose_pairs(
+    found: Sequence[tuple[Path, list[Candidate]]], filters: Filters
+) -> list[Selection]:
     if len(found) != 2:
         raise CapexError(f"--paired takes two runs; {len(found)} given")
     names = [place.resolve().name for place, _ in found]
@@ -155,7 +159,7 @@ def _choose_pairs(found: Sequence[tuple[Path, list[Attempt]]], filters: Filters)
 
 def _choose_failures(
     chosen: Sequence[Selection],
-    found: Sequence[tuple[Path, list[Attempt]]],
+    found: Sequence[tuple[Path, list[Candidate]]],
     filters: Filters,
     paired: bool,
 ) -> list[Selection]:
@@ -179,7 +183,7 @@ def _reasons(selection: Selection) -> str:
     )
 
 
-def _one_robot(attempts: Sequence[Attempt], pipeline: Pipeline) -> tuple[Spec, Pipeline]:
+def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec, Pipeline]:
     """The robot of the first attempt and the cameras that see it. Mixed robots are refused: every
     frame of a dataset has the same numbers in the same order, and pictures of the same cameras.
     """

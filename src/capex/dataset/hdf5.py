@@ -30,7 +30,7 @@ import numpy.typing as npt
 from capex import worlds
 from capex.dataset.frames import Pipeline, Take, open_take
 from capex.dataset.provenance import provenance
-from capex.dataset.selection import Attempt
+from capex.dataset.selection import Candidate
 from capex.dataset.shards import Tell, shoot_in_order
 from capex.errors import CapexError
 
@@ -52,16 +52,16 @@ PACKED = {"compression": "gzip", "compression_opts": 1, "shuffle": False}
 
 
 @dataclass(frozen=True)
-class Job:
+class DemoJob:
     """One demonstration for a worker."""
 
-    attempt: Attempt
+    attempt: Candidate
     pipeline: Pipeline
     shard: Path
 
 
 @dataclass(frozen=True)
-class Shard:
+class DemoFile:
     """What a worker leaves: a file with the group `demo`, and what robomimic keeps about the
     environment.
     """
@@ -70,7 +70,7 @@ class Shard:
     env_args: dict[str, Any]
 
 
-def shoot(job: Job) -> Shard:
+def shoot(job: DemoJob) -> DemoFile:
     """A worker's task: render a demonstration and write it."""
     take = open_take(job.attempt.episode)
     model = worlds.model_file(take.env)
@@ -99,7 +99,7 @@ def shoot(job: Job) -> Shard:
         for key, values in _proprio(take).items():
             _put(demo, f"obs/{key}", values)
         _put_pictures(demo, job.pipeline, take)
-    return Shard(job.shard, dict(model.env_args))
+    return DemoFile(job.shard, dict(model.env_args))
 
 
 def _put(group: h5py.Group, name: str, values: npt.NDArray[Any]) -> None:
@@ -166,13 +166,13 @@ def _shared(arguments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def write_file(
-    folder: Path, attempts: Sequence[Attempt], pipeline: Pipeline, *, parallel: int, tell: Tell
+    folder: Path, attempts: Sequence[Candidate], pipeline: Pipeline, *, parallel: int, tell: Tell
 ) -> None:
     """Write demo.hdf5 into a folder. The attributes that make it complete come last."""
     shards = folder / "shards"
     shards.mkdir()
     jobs = [
-        Job(attempt, pipeline, shards / f"{number:06d}.hdf5")
+        DemoJob(attempt, pipeline, shards / f"{number:06d}.hdf5")
         for number, attempt in enumerate(attempts)
     ]
     env_args: list[dict[str, Any]] = []

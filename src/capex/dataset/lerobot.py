@@ -33,7 +33,7 @@ from capex.dataset.features import (
 from capex.dataset.frames import Take, open_take
 from capex.dataset.provenance import provenance
 from capex.dataset.rolling import ParquetFiles, VideoFiles
-from capex.dataset.selection import Attempt
+from capex.dataset.selection import Candidate
 from capex.dataset.shards import Tell, shoot_in_order
 from capex.dataset.statistics import (
     Histogram,
@@ -51,10 +51,10 @@ PNG_LEVEL = 1  # a third of the time of level 6 for a tenth more bytes
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardJob:
     """One episode for a worker."""
 
-    attempt: Attempt
+    attempt: Candidate
     layout: Layout
     shards: Path
     episode_index: int
@@ -77,13 +77,13 @@ class Shard:
     length: int
 
 
-def shoot(job: Job) -> Shard:
+def shoot(job: ShardJob) -> Shard:
     """A worker's task: render an episode and write its shard."""
     take = open_take(job.attempt.episode)
     return write_shard(job, take, take.pictures(job.layout.pipeline))
 
 
-def write_shard(job: Job, take: Take, pictures: Iterable[dict[str, Image]]) -> Shard:
+def write_shard(job: ShardJob, take: Take, pictures: Iterable[dict[str, Image]]) -> Shard:
     """Write one episode's rows and pictures."""
     layout, name = job.layout, f"{job.episode_index:06d}"
     histograms = {camera: empty_histogram() for camera in layout.cameras}
@@ -139,7 +139,7 @@ def _millimetres(depth_m: npt.NDArray[np.float32]) -> Picture.Image:
     )
 
 
-def _columns(job: Job, take: Take) -> dict[str, npt.NDArray[Any]]:
+def _columns(job: ShardJob, take: Take) -> dict[str, npt.NDArray[Any]]:
     frame = np.arange(take.length, dtype=np.int64)
     constant = np.ones(take.length, dtype=np.int64)
     return {
@@ -185,7 +185,7 @@ def _write_table(
 
 def write_dataset(
     folder: Path,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[Candidate],
     layout: Layout,
     *,
     parallel: int,
@@ -200,7 +200,7 @@ def write_dataset(
     shards.mkdir()
     jobs, frames = [], 0
     for number, attempt in enumerate(attempts):
-        jobs.append(Job(attempt, layout, shards, number, frames, tasks[attempt.instruction]))
+        jobs.append(ShardJob(attempt, layout, shards, number, frames, tasks[attempt.instruction]))
         frames += attempt.steps
     joiner = Joiner(folder, layout)
     for job, shard in zip(jobs, shoot_in_order(shoot, jobs, parallel, tell), strict=True):
@@ -217,9 +217,10 @@ class Joiner:
 
     def __init__(self, folder: Path, layout: Layout):
         self._folder, self._layout, self._frames = folder, layout, 0
+        # PNG is packed already.
         self._data = ParquetFiles(
             folder, DATA_PATH, layout.rows, "snappy" if layout.pipeline.video else "none"
-        )  # PNG is packed already
+        )
         self._depth = ParquetFiles(folder, DEPTH_PATH, layout.depth_rows, "none")
         self._episodes = ParquetFiles(folder, EPISODES_PATH, layout.episodes)
         self._rows: list[dict[str, Any]] = []  # of meta/episodes, not yet written
@@ -234,7 +235,7 @@ class Joiner:
         (folder / "meta").mkdir()
         self._waypoints = pq.ParquetWriter(folder / "meta" / "waypoints.parquet", WAYPOINTS)
 
-    def join(self, job: Job, shard: Shard) -> None:
+    def join(self, job: ShardJob, shard: Shard) -> None:
         """Add the next episode; its shard is removed."""
         table = pq.read_table(shard.rows)
         chunk, file = self._data.append(table, shard.rows.stat().st_size)

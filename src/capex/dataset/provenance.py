@@ -9,7 +9,7 @@ from typing import Any
 
 from capex.dataset.certify import digests
 from capex.dataset.frames import Pipeline, Take
-from capex.dataset.selection import Attempt
+from capex.dataset.selection import Candidate
 
 # name -> type, in the order of the columns
 FIELDS = {
@@ -37,7 +37,7 @@ FIELDS = {
 }
 
 
-def provenance(attempt: Attempt, take: Take, pipeline: Pipeline) -> dict[str, Any]:
+def provenance(attempt: Candidate, take: Take, pipeline: Pipeline) -> dict[str, Any]:
     """Everything in FIELDS."""
     start, sha256 = take.start_state, digests(attempt.episode)
     own = {

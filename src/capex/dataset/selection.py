@@ -23,7 +23,7 @@ NO_CERTIFICATE = "not certified yet; run capex certify"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Candidate:
     """A whole episode of a run, as far as choosing needs it: fields of its record, and more. Of a
     damaged one only the chain and the start are known.
     """
@@ -106,26 +106,26 @@ class Selection:
     """The attempts of one dataset in order, and what was left out of it."""
 
     name: str
-    attempts: list[Attempt]
+    attempts: list[Candidate]
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def leave_out(self, attempt: Attempt, reason: str) -> None:
+    def leave_out(self, attempt: Candidate, reason: str) -> None:
         """Note an attempt that is not taken."""
         self.left_out.append(
             LeftOut(self.name, attempt.world, attempt.task, attempt.arm, attempt.start, reason)
         )
 
 
-def find_attempts(place: Path) -> list[Attempt]:
+def find_attempts(place: Path) -> list[Candidate]:
     """Every whole episode of a run, or of one chain of it, by chain and start; damaged ones with
     what is wrong with them.
     """
-    attempts: list[Attempt] = []
+    attempts: list[Candidate] = []
     for chain in [Chain(place)] if (place / "episodes").is_dir() else find_run(place).chains():
         loaded = load_chain(chain)
         found = [_attempt(e.path, e.record) for e in loaded.episodes]
         found += [
-            Attempt(d.path, loaded.world, loaded.task, loaded.arm, d.start, damage=d.reason)
+            Candidate(d.path, loaded.world, loaded.task, loaded.arm, d.start, damage=d.reason)
             for d in loaded.damaged
             if d.start is not None
         ]
@@ -135,7 +135,7 @@ def find_attempts(place: Path) -> list[Attempt]:
     return attempts
 
 
-def select(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selection:
+def select(name: str, attempts: Iterable[Candidate], filters: Filters) -> Selection:
     """The successes that pass the filters."""
     chosen = Selection(name, [])
     counts: Counter[tuple[str, str]] = Counter()
@@ -157,7 +157,7 @@ def select(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selectio
     return chosen
 
 
-def select_failures(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selection:
+def select_failures(name: str, attempts: Iterable[Candidate], filters: Filters) -> Selection:
     """The failed attempts of the same tasks and arms; certificates and filters speak of successes
     only.
     """
@@ -215,7 +215,7 @@ def summary(rows: Sequence[LeftOut]) -> list[tuple[str, str, int]]:
     return [(dataset, reason, count) for (dataset, reason), count in counts.most_common()]
 
 
-def _unreadable(attempt: Attempt) -> str:
+def _unreadable(attempt: Candidate) -> str:
     """Whether an attempt that is to be taken can be: its arrays are read, unless a certificate says
     that they are what was executed.
     """
@@ -228,7 +228,7 @@ def _unreadable(attempt: Attempt) -> str:
     return ""
 
 
-def _attempt(episode: Path, record: EpisodeRecord) -> Attempt:
+def _attempt(episode: Path, record: EpisodeRecord) -> Candidate:
     certificate = read_certificate(episode) if record.success else None
     if certificate is None:
         why = NO_CERTIFICATE
@@ -236,8 +236,8 @@ def _attempt(episode: Path, record: EpisodeRecord) -> Attempt:
             why = "changed since it was certified; run capex certify"
     else:
         why = certificate.reason
-    shared = {f.name for f in fields(Attempt)} & {f.name for f in fields(EpisodeRecord)}
-    return Attempt(
+    shared = {f.name for f in fields(Candidate)} & {f.name for f in fields(EpisodeRecord)}
+    return Candidate(
         episode,
         **{name: getattr(record, name) for name in shared},
         decisions=len(record.turns),
@@ -256,7 +256,7 @@ def _confidence(record: EpisodeRecord) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _wanted(attempts: Iterable[Attempt], filters: Filters) -> list[Attempt]:
+def _wanted(attempts: Iterable[Candidate], filters: Filters) -> list[Candidate]:
     attempts = list(attempts)
     for kind, asked, held in (
         ("task", filters.tasks, {a.task for a in attempts}),
@@ -273,13 +273,13 @@ def _wanted(attempts: Iterable[Attempt], filters: Filters) -> list[Attempt]:
     ]
 
 
-def _failed(attempt: Attempt) -> str:
+def _failed(attempt: Candidate) -> str:
     if attempt.success is None:
         return "success not judged yet"
     return "" if attempt.success else f"failed ({attempt.end})"
 
 
-def _refusal(attempt: Attempt, filters: Filters) -> str:
+def _refusal(attempt: Candidate, filters: Filters) -> str:
     """Why a success is not taken, or nothing."""
     if not attempt.certified and not filters.uncertified:
         return attempt.uncertified
@@ -306,8 +306,8 @@ def _refusal(attempt: Attempt, filters: Filters) -> str:
     return ""
 
 
-def _by_key(selection: Selection) -> dict[Key, Attempt]:
-    found: dict[Key, list[Attempt]] = defaultdict(list)
+def _by_key(selection: Selection) -> dict[Key, Candidate]:
+    found: dict[Key, list[Candidate]] = defaultdict(list)
     for attempt in selection.attempts:
         found[attempt.key].append(attempt)
     for (world, task, start, _), several in found.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from capex.dataset.selection import Attempt
+from capex.dataset.selection import Candidate
 from capex.errors import CapexError
 from capex.run.jobs import run_jobs
 from capex.worlds.cache import OF_THIS_PROCESS
@@ -17,7 +17,7 @@ class HasAttempt(Protocol):
     """A job is about an attempt."""
 
     @property
-    def attempt(self) -> Attempt: ...
+    def attempt(self) -> Candidate: ...
 
 
 Job = TypeVar("Job", bound=HasAttempt)

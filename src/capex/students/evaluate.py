@@ -22,8 +22,8 @@ from capex.errors import CapexError
 from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run
 from capex.students import checkpoint
-from capex.students.policy import Episode, Policy, make_policy
-from capex.students.rollouts import Plan, Simulators
+from capex.students.policy import EpisodeMemory, Policy, make_policy
+from capex.students.rollouts import RolloutPlan, Simulators
 from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
 from capex.worlds import Spec
@@ -81,7 +81,7 @@ def evaluate(
             return
         policy = _load(job, place, spec)
         processes = job.parallel or os.cpu_count() or 1
-        plan = Plan(
+        plan = RolloutPlan(
             name=job.name,
             chain=chain.path,
             arm=arm_of(job, spec),
@@ -237,25 +237,25 @@ def _advance(
 ) -> Iterator[Rollout]:
     """Advance episodes, one in each slot, until all are over."""
     seen = simulators.begin(dict(enumerate(starts)))
-    minds: dict[int, Episode] = {
+    memories: dict[int, EpisodeMemory] = {
         slot: policy.begin(seed=seed * 1_000_003 + index) for slot, index in enumerate(starts)
     }
     steps = 0
-    while minds:
+    while memories:
         observations = []
-        for slot, mind in minds.items():
+        for slot, memory in memories.items():
             state = dict(zip(state_names, seen[slot].proprio, strict=True))
-            images = simulators.images[slot] if mind.wants_images() else ()
+            images = simulators.images[slot] if memory.wants_images() else ()
             views = dict(zip(policy.spec.cameras, images, strict=False))
             observations.append(
                 {"images": views, "state": state, "instruction": seen[slot].instruction}
             )
-        actions = policy.act_many(list(minds.values()), observations)
-        show = {slot for slot, mind in minds.items() if mind.wants_images()}
-        seen |= simulators.step(dict(zip(minds, actions, strict=True)), show)
+        actions = policy.act_many(list(memories.values()), observations)
+        show = {slot for slot, memory in memories.items() if memory.wants_images()}
+        seen |= simulators.step(dict(zip(memories, actions, strict=True)), show)
         steps += 1
-        for slot in [slot for slot in minds if seen[slot].over]:
-            del minds[slot]
+        for slot in [slot for slot in memories if seen[slot].over]:
+            del memories[slot]
             end = seen[slot]
             yield Rollout(starts[slot], end.success, end.steps, Path(end.path))
-        rounds(len(minds), steps)
+        rounds(len(memories), steps)

@@ -153,9 +153,8 @@ def read_payload(path: Path, *, trust_pickle: bool = False) -> dict[str, Any]:
     if trust_pickle:
         try:
             held = torch.load(path, map_location="cpu", weights_only=False)
-        except (
-            Exception
-        ) as error:  # a foreign file may fail in many ways; all of them mean the same to the user
+        except Exception as error:
+            # A foreign file may fail in many ways; all of them mean the same to the user.
             why = str(error).partition("\n")[0]
             raise CapexError(
                 f"{path} cannot be unpickled ({type(error).__name__}: {why})"

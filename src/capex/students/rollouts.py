@@ -30,7 +30,7 @@ Action = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Plan:
+class RolloutPlan:
     """What every worker of an evaluation needs to know."""
 
     name: str  # WORLD:TASK
@@ -63,7 +63,7 @@ class Seen:
 class Slot:
     """One episode in progress."""
 
-    def __init__(self, env: Env, plan: Plan, index: int):
+    def __init__(self, env: Env, plan: RolloutPlan, index: int):
         self.env, self.plan, self.index = env, plan, index
         self.began = time.perf_counter()
         self.start = Start(env.spec.task, index)
@@ -119,7 +119,7 @@ class Slot:
 class Simulation:
     """What a worker does with a message (method, *arguments); every answer is {slot: Seen}."""
 
-    plan: Plan
+    plan: RolloutPlan
     images: Path  # memory-mapped (slots, cameras, size, size, 3)
     slots: int
     _envs: dict[int, Env] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class Simulators:
     `images` has what the slots showed last.
     """
 
-    def __init__(self, plan: Plan, slots: int, processes: int):
+    def __init__(self, plan: RolloutPlan, slots: int, processes: int):
         self._folder = tempfile.TemporaryDirectory(prefix="capex-evaluate-")
         path = Path(self._folder.name) / "images"
         self.images = np.memmap(path, np.uint8, "w+", shape=plan.shape(slots))

@@ -151,18 +151,15 @@ def groups(study: StudyPlan, out: Path) -> Iterator[list[Trial]]:
 
 def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterator[str]:
     """Run everything that is missing; yields a line as each piece is done."""
-    planned = list(
-        groups(study, out)
-    )  # opens every dataset, so that an unfit one is refused before anything is written
+    # Opens every dataset, so that an unfit one is refused before anything is written.
+    planned = list(groups(study, out))
     engine: Engine = RayEngine(ray) if ray is not None else LocalEngine()
     try:
         _claim(study, out)
-        training = {
-            (_there if finished(group) else engine.submit)(
-                train_together, [t.job for t in group]
-            ): (group)
-            for group in planned
-        }
+        training = {}
+        for group in planned:
+            submit = _there if finished(group) else engine.submit
+            training[submit(train_together, [t.job for t in group])] = group
         evaluating: dict[Future[Any], Rollouts] = {}
         while training or evaluating:
             done, _ = wait([*training, *evaluating], return_when=FIRST_COMPLETED)
