@@ -23,15 +23,16 @@ from capex.campaign.expert import run_expert
 from capex.dataset import Filters, Pipeline
 from capex.dataset.features import Layout
 from capex.dataset.frames import Take, open_take
-from capex.dataset.lerobot import Job, Joiner, write_shard
-from capex.dataset.selection import Attempt, find_attempts, select
+from capex.dataset.lerobot import Joiner, ShardJob, write_shard
+from capex.dataset.selection import Candidate, find_attempts, select
 from capex.run.store import write_json
 from capex.worlds import Image
 
 TASK = "PickPlaceCounterToStove"
 SIZE = (256, 256)
+CAMERAS = ("left", "right", "wrist")
 ROUNDS = 2
-Shot = tuple[Attempt, Take, list[dict[str, Image]]]
+Shot = tuple[Candidate, Take, list[dict[str, Image]]]
 
 
 def shoot(episodes: int, folder: Path) -> list[Shot]:
@@ -40,19 +41,19 @@ def shoot(episodes: int, folder: Path) -> list[Shot]:
     shots = []
     for attempt in select("bench", find_attempts(folder), Filters(uncertified=True)).attempts:
         take = open_take(attempt.episode)
-        shots.append((attempt, take, list(take.pictures(("left", "right", "wrist"), SIZE))))
+        shots.append((attempt, take, list(take.pictures(Pipeline(SIZE, CAMERAS)))))
     return shots
 
 
 def ours(shots: list[Shot], out: Path, *, video: bool) -> None:
     """Our writer, one process."""
-    layout = Layout(shots[0][1].env.spec, ("left", "right", "wrist"), Pipeline(SIZE), video, 18)
+    layout = Layout(shots[0][1].env.spec, Pipeline(SIZE, CAMERAS, video=video))
     shards = out / "shards"
     shards.mkdir(parents=True)
     joiner, first = Joiner(out, layout), 0
     for number, (attempt, take, pictures) in enumerate(shots):
         take.env.reset(take.start)
-        job = Job(attempt, layout, shards, number, first, 0)
+        job = ShardJob(attempt, layout, shards, number, first, 0)
         joiner.join(job, write_shard(job, take, pictures))
         first += take.length
     joiner.close()
@@ -64,7 +65,7 @@ def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     spec = shots[0][1].env.spec
-    layout = Layout(spec, ("left", "right", "wrist"), Pipeline(SIZE), options["use_videos"], 18)
+    layout = Layout(spec, Pipeline(SIZE, CAMERAS, video=options["use_videos"]))
     kept = ("observation.", "action")
     features = {name: f for name, f in layout.features.items() if name.startswith(kept)}
     features = {

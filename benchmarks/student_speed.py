@@ -28,7 +28,7 @@ from torch import nn
 
 from capex.students import data, normalizer
 from capex.students.batches import Batches
-from capex.students.data import Episode, write_pack
+from capex.students.data import Demonstration, write_pack
 from capex.students.device import choose_device, prepare
 from capex.students.graph import Stepper
 from capex.students.policy import Policy
@@ -57,7 +57,7 @@ def random_pack(folder: Path, episodes: int = 10, length: int = 100) -> None:
     rng = np.random.default_rng(0)
     n = episodes * length
     rows = [
-        Episode(k * length, (k + 1) * length, "move", "toy", "Move", k, certified=True)
+        Demonstration(k * length, (k + 1) * length, "move", "toy", "Move", k, certified=True)
         for k in range(episodes)
     ]
     head = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from capex.students.data import Episode, write_pack
+from capex.students.data import Demonstration, write_pack
 
 torch.set_num_threads(1)  # the networks of these tests are too small for more
 
@@ -63,7 +63,7 @@ def write(
         world, _, task = str(changes.get("task", "toy:Go")).partition(":")
         certified, source = bool(changes.get("certified", True)), str(changes.get("source", "test"))
         rows.append(
-            Episode(
+            Demonstration(
                 begin,
                 begin + length,
                 "go to the square",

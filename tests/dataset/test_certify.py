@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 from capex.dataset import certify_run, read_certificate
-from capex.dataset.processes import run_jobs
-from capex.errors import CapexError
 from capex.run.store import open_run, read_json, read_steps, write_json
 from demos import TASK
 from lab.campaigns import collect
@@ -145,56 +140,6 @@ def test_the_command_says_which_step_and_fails(copy):
     )
     assert out.returncode == 2
     assert "is not a run directory" in " ".join(out.stderr.split())
-
-
-def _work(job: str) -> str:
-    if job == "sentence":
-        raise CapexError("no such thing")
-    if job == "bug":
-        raise ZeroDivisionError
-    if job == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if job.startswith("/"):
-        with open(job, "a", encoding="ascii") as place:
-            place.write(f"{os.getpid()}\n")
-        time.sleep(60)
-    return job.upper()
-
-
-def test_jobs_come_back_as_results_sentences_or_deaths():
-    results = dict(run_jobs(_work, ["a", "sentence", "die", "b"], parallel=2))
-    assert (results[0], results[3]) == ("A", "B")
-    assert str(results[1]) == "no such thing"
-    assert "its process ended with exit code -9" in str(results[2])
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        list(run_jobs(_work, ["bug"], parallel=1, fresh=True))
-    with pytest.raises(CapexError, match="--parallel is 0"):
-        list(run_jobs(_work, ["a"], parallel=0))
-
-
-def test_no_worker_outlives_a_killed_parent(tmp_path):
-    place = tmp_path / "pids"
-    code = f"import test_certify as t; list(t.run_jobs(t._work, [{str(place)!r}, 'a'], parallel=2))"
-    parent = subprocess.Popen([sys.executable, "-c", code], cwd=os.path.dirname(__file__))
-    while not place.exists() or not place.read_text().strip():
-        assert parent.poll() is None
-        time.sleep(0.05)
-    worker = int(place.read_text().split()[0])
-    parent.kill()
-    parent.wait()
-    os.kill(worker, signal.SIGKILL)  # it sleeps in its job; the idle one must end by itself
-    deadline = time.monotonic() + 30
-    while _children_of(place) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not _children_of(place)
-
-
-def _children_of(place) -> list[str]:
-    """Living processes whose command line carries the parent's code."""
-    found = subprocess.run(
-        ["ps", "-eo", "args"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    return [line for line in found if str(place) in line]
 
 
 def test_certificates_are_plain_json(expert_demos):

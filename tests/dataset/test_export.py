@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import av
@@ -22,7 +23,7 @@ from PIL import Image as Picture
 
 from capex import worlds
 from capex.dataset import Filters, Pipeline, export_run
-from capex.dataset.frames import close_world, open_take
+from capex.dataset.frames import open_take
 from capex.dataset.statistics import QUANTILES
 from capex.errors import CapexError
 from capex.method.record import from_json
@@ -30,6 +31,7 @@ from capex.models import pictures
 from capex.pose import Pose
 from capex.run.store import read_json, read_steps
 from capex.worlds import CameraModel, Start, State
+from capex.worlds.cache import OF_THIS_PROCESS
 from demos import TASK
 
 SMALL = Pipeline((64, 48))
@@ -128,7 +130,7 @@ def test_pictures_are_those_of_the_saved_states(dataset, model_demos):
         Picture.open(pictures.find(episode(model_demos, 0) / "images", record["images"]["left"]))
     )
     assert np.array_equal(big, seen)  # what the model saw
-    close_world()
+    OF_THIS_PROCESS.close()
     env.close()
 
 
@@ -307,9 +309,8 @@ def test_video_holds_the_same_pictures_at_the_same_times(expert_demos, dataset, 
     export_run(
         expert_demos,
         tmp_path / "video",
-        pipeline=Pipeline(SMALL.size, ("left", "wrist")),
+        pipeline=Pipeline(SMALL.size, ("left", "wrist"), video=True),
         filters=Filters(max=2),
-        use_video=True,
     )
     episodes = rows(tmp_path / "video", "meta/episodes")
     data = rows(dataset)[: episodes[-1]["dataset_to_index"]]
@@ -337,14 +338,14 @@ def test_video_holds_the_same_pictures_at_the_same_times(expert_demos, dataset, 
         name for name in rows(tmp_path / "video")[0] if name.startswith("observation.images")
     ]
     with pytest.raises(CapexError, match="even width and height"):
-        export_run(expert_demos, tmp_path / "odd", pipeline=Pipeline((63, 48)), use_video=True)
+        export_run(expert_demos, tmp_path / "odd", pipeline=Pipeline((63, 48), video=True))
 
 
 @pytest.mark.parametrize("use_video", [False, True])
 def test_the_files_do_not_depend_on_the_number_of_processes(expert_demos, tmp_path, use_video):
     one, two = tmp_path / "1" / "set", tmp_path / "2" / "set"
     for parallel, out in ((1, one), (2, two)):
-        export_run(expert_demos, out, pipeline=QUICK, use_video=use_video, parallel=parallel)
+        export_run(expert_demos, out, pipeline=replace(QUICK, video=use_video), parallel=parallel)
     names = sorted(p.relative_to(one) for p in one.rglob("*") if p.is_file())
     assert names == sorted(p.relative_to(two) for p in two.rglob("*") if p.is_file())
     for name in names:
@@ -524,7 +525,7 @@ def test_a_damaged_episode_is_left_out_and_named(expert_demos, tmp_path, format)
     [
         ({"pipeline": Pipeline((64, 64), ("rear",))}, "there is no camera 'rear'; valid: "),
         ({"pipeline": Pipeline((0, 64))}, "width and height must lie between 1 and"),
-        ({"format": "hdf5", "use_video": True}, "--video is for --format lerobot"),
+        ({"format": "hdf5", "pipeline": Pipeline(video=True)}, "--video is for --format lerobot"),
         ({"format": "zarr"}, "there is no format 'zarr'; valid: lerobot, hdf5"),
         ({"parallel": 0}, "--parallel is 0"),
     ],

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def folder(expert_demos, tmp_path_factory):
     root = tmp_path_factory.mktemp("judged")
     two, pipeline = Filters(max=2), Pipeline(SIZE, CAMERAS)
     export_run(expert_demos, root / "images", filters=two, pipeline=pipeline)
-    export_run(expert_demos, root / "video", filters=two, pipeline=pipeline, use_video=True)
+    export_run(expert_demos, root / "video", filters=two, pipeline=replace(pipeline, video=True))
     export_run(
         expert_demos, root / "hdf5", filters=two, pipeline=Pipeline(SIZE, ("left",)), format="hdf5"
     )

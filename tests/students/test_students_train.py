@@ -248,7 +248,8 @@ def test_frames_in_which_a_demonstrator_waits_can_be_left_out(tmp_path, on_devic
     for name, first in (("one", 0), ("two", 100)):
         frames = (np.full((1, 32, 32, 3), first + k, dtype=np.uint8) for k in range(60))
         rows = [
-            data.Episode(b, b + 30, "wait", "toy", "Go", first + b, certified=True) for b in (0, 30)
+            data.Demonstration(b, b + 30, "wait", "toy", "Go", first + b, certified=True)
+            for b in (0, 30)
         ]
         data.write_pack(tmp_path / name, head, frames, states, actions, rows)
     packs = [tmp_path / "one", tmp_path / "two"]

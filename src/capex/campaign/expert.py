@@ -7,10 +7,8 @@ Its chains are named WORLD--TASK--expert, and their episodes are independent of 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from capex import worlds
@@ -21,8 +19,10 @@ from capex.method.executor import Executor
 from capex.method.record import EpisodeRecord, Turn, record_waypoints
 from capex.method.recorder import Recorder
 from capex.plan import PLAN_MAX
+from capex.run.jobs import run_jobs
 from capex.run.store import Chain, open_run
 from capex.worlds import Env, Start
+from capex.worlds.cache import OF_THIS_PROCESS
 
 EXPERT_DECISIONS = 30
 
@@ -54,36 +54,18 @@ def _run_jobs(
         chain.sweep()
         done = set(chain.finished())
         jobs += [(world, task, index, chain) for index in starts if index not in done]
-    if parallel == 1:
-        env: Env | None = None
-        for world, task, index, chain in jobs:
-            if env is None or env.spec.name != f"{world}:{task}":
-                if env is not None:
-                    env.close()
-                env = worlds.make(f"{world}:{task}")
-            yield expert_episode(env, index, chain)
-        if env is not None:
-            env.close()
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(parallel, max(1, len(jobs))), mp_context=context) as pool:
-        futures = [pool.submit(_in_worker, *job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    try:
+        for _, result in run_jobs(_run_job, jobs, parallel):
+            if isinstance(result, CapexError):
+                raise result
+            yield result
+    finally:
+        OF_THIS_PROCESS.close()
 
 
-_worker_env: Env | None = None
-
-
-def _in_worker(world: str, task: str, index: int, chain: Chain) -> EpisodeResult:
-    global _worker_env
-    if _worker_env is None or _worker_env.spec.name != f"{world}:{task}":
-        _worker_env = worlds.make(f"{world}:{task}")
-    return expert_episode(_worker_env, index, chain)
+def _run_job(job: tuple[str, str, int, Chain]) -> EpisodeResult:
+    world, task, index, chain = job
+    return expert_episode(OF_THIS_PROCESS.keep(f"{world}:{task}"), index, chain)
 
 
 def expert_episode(env: Env, index: int, chain: Chain) -> EpisodeResult:

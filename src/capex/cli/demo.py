@@ -101,7 +101,7 @@ def _film(successes: list[Path], out: Path) -> Path:
 
 
 def _export(run: Path, out: Path) -> Path:
-    from capex.dataset import certify_run, export_run
+    from capex.dataset import Pipeline, certify_run, export_run
 
     if out.exists():
         console.print(f"{out} exists already and is kept", highlight=False)
@@ -112,7 +112,8 @@ def _export(run: Path, out: Path) -> Path:
     certified = sum(r.certificate.certified for r in results)
     console.print(f"{certified} of {len(results)} successes certified", highlight=False)
     with console.status("rendering the demonstrations"):
-        exported = export_run(run, out, use_video=True, parallel=processes, command="capex demo")
+        pipeline = Pipeline(video=True)
+        exported = export_run(run, out, pipeline=pipeline, parallel=processes, command="capex demo")
     for dataset in exported.datasets:
         console.print(
             f"{dataset.demonstrations} demonstrations, {dataset.frames:,} frames", highlight=False

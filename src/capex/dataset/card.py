@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capex.dataset.film import write_strip
-from capex.dataset.selection import Attempt, Selection, left_out_csv, summary
+from capex.dataset.frames import Pipeline
+from capex.dataset.selection import Candidate, Selection, left_out_csv, summary
 from capex.run.store import versions, write_bytes
+from capex.worlds import Spec
 
 STAND_INS = {
     "expert": (
@@ -28,11 +30,8 @@ class Facts:
 
     title: str
     format: str
-    size: tuple[int, int]
-    cameras: tuple[str, ...]
-    pictures_as: str  # PNG, h264 video
-    state_names: tuple[str, ...]
-    action_names: tuple[str, ...]
+    pipeline: Pipeline
+    spec: Spec  # of the robot
     licence: str
     command: str
     partner: str = ""  # the dataset over the same starts
@@ -41,7 +40,7 @@ class Facts:
 
 def write_card(folder: Path, selection: Selection, facts: Facts) -> None:
     """README.md, its pictures and left_out.csv."""
-    by_task: dict[str, list[Attempt]] = defaultdict(list)
+    by_task: dict[str, list[Candidate]] = defaultdict(list)
     for attempt in selection.attempts:
         by_task[f"{attempt.world}:{attempt.task}"].append(attempt)
     pictures = []
@@ -102,7 +101,7 @@ def _head(selection: Selection, facts: Facts) -> str:
     )
 
 
-def _sections(by_task: dict[str, list[Attempt]], selection: Selection, facts: Facts) -> list[str]:
+def _sections(by_task: dict[str, list[Candidate]], selection: Selection, facts: Facts) -> list[str]:
     rows = []
     for name, attempts in by_task.items():
         starts = ", ".join(str(a.start) for a in attempts[:20]) + (
@@ -116,14 +115,17 @@ def _sections(by_task: dict[str, list[Attempt]], selection: Selection, facts: Fa
     sections.append(
         f"## How it was collected\n\n{_sources(selection.attempts)}\n\n{_cost(selection.attempts)}"
     )
-    width, height = facts.size
-    cameras = ", ".join(facts.cameras)
+    width, height = facts.pipeline.size
+    cameras = ", ".join(facts.pipeline.cameras)
+    kept_as = "PNG" if facts.format == "lerobot" else "uint8 arrays"
+    if facts.pipeline.video:
+        kept_as = f"h264 video (crf {facts.pipeline.crf})"
     sections.append(
         f"## What a frame holds\n\nPictures of the cameras {cameras} at {width}x{height}, rendered"
-        f" from the saved states, as {facts.pictures_as}. State: {', '.join(facts.state_names)}"
+        f" from the saved states, as {kept_as}. State: {', '.join(facts.spec.state_names)}"
         " (metres, quaternion xyzw, radians; the base frame rides with the robot). Action, native"
-        f" to the world: {', '.join(facts.action_names)}.\n\nThe annotations `capex.*` say what the"
-        " demonstrator meant by a frame: decision, waypoint, phase, stated and calibrated"
+        f" to the world: {', '.join(facts.spec.action_names)}.\n\nThe annotations `capex.*` say"
+        " what the demonstrator meant by a frame: decision, waypoint, phase, stated and calibrated"
         " confidence, reach label."
     )
     reasons = [(_cell(reason), str(count)) for _, reason, count in summary(selection.left_out)]
@@ -140,7 +142,7 @@ def _sections(by_task: dict[str, list[Attempt]], selection: Selection, facts: Fa
     return [*sections, f"## Made with\n\n{made}"]
 
 
-def _sources(attempts: Sequence[Attempt]) -> str:
+def _sources(attempts: Sequence[Candidate]) -> str:
     counts = Counter((a.arm, a.model, a.stand_in) for a in attempts)
     lines = []
     for (arm, model, stand_in), count in counts.most_common():
@@ -153,7 +155,7 @@ def _sources(attempts: Sequence[Attempt]) -> str:
     return "\n".join(lines)
 
 
-def _cost(attempts: Sequence[Attempt]) -> str:
+def _cost(attempts: Sequence[Candidate]) -> str:
     known = [a.cost_usd for a in attempts if a.cost_usd is not None]
     if not known:
         return "Cost: no model was paid, or its price is unknown."

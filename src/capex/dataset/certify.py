@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from capex import worlds
-from capex.dataset.processes import run_jobs
 from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
 from capex.run import load_chain, read_record
+from capex.run.jobs import run_jobs
 from capex.run.store import find_run, fingerprint, read_json, read_steps, versions, write_json
 from capex.worlds import Env, Spec, Start
 
@@ -96,21 +96,17 @@ def certify_run(
         else:
             waiting.append(episode)
     jobs = [(episode, recorded_on) for episode in waiting]
-    for number, result in run_jobs(_replay_job, jobs, parallel, fresh=True):
-        episode = waiting[number]
-        if isinstance(
-            result, CapexError
-        ):  # says nothing about the episode (a world that is not installed, a killed process): not kept
-            damaged = isinstance(result, DamagedFile)
-            finish(
-                episode,
-                _refused(str(result) if damaged else f"it could not be executed: {result}"),
-                known=False,
-                damaged=damaged,
-            )
-            continue
-        write_json(episode / CERTIFICATE, asdict(result))
-        finish(episode, result, known=False)
+    for index, result in run_jobs(_replay_job, jobs, parallel, fresh=True):
+        episode = waiting[index]
+        if isinstance(result, DamagedFile):
+            finish(episode, _refused(str(result)), known=False, damaged=True)
+        elif isinstance(result, CapexError):
+            # Says nothing about the episode (a world that is not installed, a killed process): not
+            # kept.
+            finish(episode, _refused(f"it could not be executed: {result}"), known=False)
+        else:
+            write_json(episode / CERTIFICATE, asdict(result))
+            finish(episode, result, known=False)
     left_out = [
         Certified(d.path, _refused(d.reason), False, True)
         for chain in chains
@@ -197,21 +193,13 @@ def _judge(
         if success_step is None and env.success():
             success_step = number
     again = "success came again" if success_step is not None else "success did not come again"
+    differs = f"step {first} of {len(actions)} is the first that differs from the recording"
     if stopped:
         reason = stopped
     elif bits and first is not None:
-        reason = (
-            f"step {first} of {len(actions)} is the first that differs from the recording; {again}"
-        )
+        reason = f"{differs}; {again}"
     elif success_step is None:
-        reason = (
-            again
-            if first is None
-            else (
-                f"{again}; step {first} of {len(actions)} is the first that differs from the"
-                " recording"
-            )
-        )
+        reason = again if first is None else f"{again}; {differs}"
     elif not exact and stray_m > TOLERANCE_M:
         reason = (
             f"a tip strayed {100 * stray_m:.1f} cm from the recording; at most"
@@ -263,16 +251,15 @@ def _refused(reason: str, episode: Path | None = None) -> Certificate:
     """Why there is no certificate; only one that speaks of an episode's files is kept
     beside them.
     """
-    steps = 0 if episode is None else len(read_steps(episode)["actions"])
     return Certificate(
-        False,
-        reason,
-        "",
-        steps,
-        None,
-        None,
-        None,
-        {},
-        versions(),
-        {} if episode is None else digests(episode),
+        certified=False,
+        reason=reason,
+        rule="",
+        steps=0 if episode is None else len(read_steps(episode)["actions"]),
+        success_step=None,
+        first_difference=None,
+        largest_stray_m=None,
+        elsewhere={},
+        versions=versions(),
+        digests={} if episode is None else digests(episode),
     )

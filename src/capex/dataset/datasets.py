@@ -15,7 +15,7 @@ from typing import Literal
 from capex import worlds
 from capex.dataset.frames import Pipeline
 from capex.dataset.selection import (
-    Attempt,
+    Candidate,
     Filters,
     LeftOut,
     Selection,
@@ -28,12 +28,12 @@ from capex.dataset.selection import (
 )
 from capex.errors import CapexError
 from capex.run.store import whole_folder, write_bytes
+from capex.worlds import Spec
 
 Format = Literal["lerobot", "hdf5"]
 Tell = Callable[[str, int, int], None]  # dataset, frames done, frames in all
 ALL = Filters()
 DEFAULT_PIPELINE = Pipeline()
-CRF = 18
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,8 @@ class _Order:
     """Everything that the datasets of one export share."""
 
     format: Format
+    spec: Spec
     pipeline: Pipeline
-    use_video: bool
-    crf: int
     licence: str
     command: str
     parallel: int
@@ -76,8 +75,6 @@ def export_run(
     failures: bool = False,
     filters: Filters = ALL,
     pipeline: Pipeline = DEFAULT_PIPELINE,
-    use_video: bool = False,
-    crf: int = CRF,
     licence: str = "",
     command: str = "",
     parallel: int = 1,
@@ -94,7 +91,7 @@ def export_run(
         raise CapexError("no run was given; name at least one run directory")
     if format not in ("lerobot", "hdf5"):
         raise CapexError(f"there is no format '{format}'; valid: lerobot, hdf5")
-    if use_video:
+    if pipeline.video:
         if format == "hdf5":
             raise CapexError("--video is for --format lerobot; HDF5 files hold pictures")
         if pipeline.size[0] % 2 or pipeline.size[1] % 2:
@@ -102,44 +99,34 @@ def export_run(
                 f"--size is {pipeline.size[0]} {pipeline.size[1]}; video needs an even width and"
                 " height"
             )
-    order = _Order(format, pipeline, use_video, crf, licence, command, parallel, tell)
     found = [(place, find_attempts(place)) for place in places]
     chosen = _choose_pairs(found, filters) if paired else [_choose(out.name, found, filters)]
     failed = _choose_failures(chosen, found, filters, paired) if failures else []
-    _one_robot([a for selection in (*chosen, *failed) for a in selection.attempts], pipeline)
+    spec, pipeline = _one_robot([a for s in (*chosen, *failed) for a in s.attempts], pipeline)
+    order = _Order(format, spec, pipeline, licence, command, parallel, tell)
+    selections = [*chosen, *failed]
+    partners = {a.name: b.name for a, b in zip(chosen, reversed(chosen), strict=True) if paired}
     with contextlib.ExitStack() as folders:
-        written = []
         if paired:
             root = folders.enter_context(whole_folder(out))
-            for selection, other in zip(chosen, reversed(chosen), strict=True):
-                written.append(
-                    _write(
-                        selection,
-                        root / selection.name,
-                        out / selection.name,
-                        order,
-                        partner=other.name,
-                    )
-                )
-            for selection in failed:
-                written.append(
-                    _write(
-                        selection, root / selection.name, out / selection.name, order, failures=True
-                    )
-                )
+            targets = [(root / s.name, out / s.name) for s in selections]
             left = [row for selection in chosen for row in selection.left_out]
             write_bytes(root / "left_out.csv", left_out_csv(left).encode())
         else:
-            places = [out, *(out.with_name(selection.name) for selection in failed)]
-            rooms = [folders.enter_context(whole_folder(place)) for place in places]
-            for selection, room, place in zip((*chosen, *failed), rooms, places, strict=True):
-                written.append(_write(selection, room, place, order, failures=place != out))
-    return Exported(
-        tuple(written), tuple(row for selection in (*chosen, *failed) for row in selection.left_out)
-    )
+            targets = [
+                (folders.enter_context(whole_folder(place)), place)
+                for place in (out, *(out.with_name(s.name) for s in failed))
+            ]
+        written = [
+            _write(s, *target, order, partner=partners.get(s.name, ""), failures=s in failed)
+            for s, target in zip(selections, targets, strict=True)
+        ]
+    return Exported(tuple(written), tuple(row for s in selections for row in s.left_out))
 
 
-def _choose(name: str, found: Sequence[tuple[Path, list[Attempt]]], filters: Filters) -> Selection:
+def _choose(
+    name: str, found: Sequence[tuple[Path, list[Candidate]]], filters: Filters
+) -> Selection:
     chosen = select(name, [a for _, attempts in found for a in attempts], filters)
     if not chosen.attempts:
         raise CapexError(
@@ -149,7 +136,9 @@ def _choose(name: str, found: Sequence[tuple[Path, list[Attempt]]], filters: Fil
     return chosen
 
 
-def _choose_pairs(found: Sequence[tuple[Path, list[Attempt]]], filters: Filters) -> list[Selection]:
+def _choose_pairs(
+    found: Sequence[tuple[Path, list[Candidate]]], filters: Filters
+) -> list[Selection]:
     if len(found) != 2:
         raise CapexError(f"--paired takes two runs; {len(found)} given")
     names = [place.resolve().name for place, _ in found]
@@ -170,7 +159,7 @@ def _choose_pairs(found: Sequence[tuple[Path, list[Attempt]]], filters: Filters)
 
 def _choose_failures(
     chosen: Sequence[Selection],
-    found: Sequence[tuple[Path, list[Attempt]]],
+    found: Sequence[tuple[Path, list[Candidate]]],
     filters: Filters,
     paired: bool,
 ) -> list[Selection]:
@@ -194,26 +183,25 @@ def _reasons(selection: Selection) -> str:
     )
 
 
-def _one_robot(attempts: Sequence[Attempt], pipeline: Pipeline) -> None:
-    """Refuse to mix robots: every frame of a dataset has the same numbers in the same order, and
-    pictures of the same cameras.
+def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec, Pipeline]:
+    """The robot of the first attempt and the cameras that see it. Mixed robots are refused: every
+    frame of a dataset has the same numbers in the same order, and pictures of the same cameras.
     """
-    first: tuple[str, object] | None = None
+    robots: list[tuple[Spec, Pipeline]] = []
     for name in dict.fromkeys(f"{a.world}:{a.task}" for a in attempts):
         env = worlds.make(name)
-        robot = (
-            env.spec.action_names,
-            env.spec.state_names,
-            env.spec.control_hz,
-            pipeline.check(env),
-        )
+        robots.append((env.spec, pipeline.resolve(env.spec)))
         env.close()
-        first = first or (name, robot)
-        if robot != first[1]:
+        numbers = [
+            (spec.action_names, spec.state_names, spec.control_hz, resolved.cameras)
+            for spec, resolved in robots
+        ]
+        if numbers[-1] != numbers[0]:
             raise CapexError(
-                f"{first[0]} and {name} have different robots or cameras; export them apart, with"
-                " --tasks"
+                f"{robots[0][0].name} and {name} have different robots or cameras; export them"
+                " apart, with --tasks"
             )
+    return robots[0]
 
 
 def _write(
@@ -231,22 +219,11 @@ def _write(
 
     folder.mkdir(exist_ok=True)
     attempts, name = selection.attempts, place.name
-    env = worlds.make(f"{attempts[0].world}:{attempts[0].task}")
-    cameras, spec = order.pipeline.check(env), env.spec
     facts = Facts(
         title=name,
         format=order.format,
-        size=order.pipeline.size,
-        cameras=cameras,
-        pictures_as=(
-            f"h264 video (crf {order.crf})"
-            if order.use_video
-            else "PNG"
-            if order.format == "lerobot"
-            else "uint8 arrays"
-        ),
-        state_names=spec.state_names,
-        action_names=spec.action_names,
+        pipeline=order.pipeline,
+        spec=order.spec,
         licence=order.licence,
         command=order.command,
         partner=partner,
@@ -258,18 +235,15 @@ def _write(
             order.tell(name, done, total)
 
     if order.format == "lerobot":
-        layout = features.Layout(spec, cameras, order.pipeline, order.use_video, order.crf)
         lerobot.write_dataset(
             folder,
             attempts,
-            layout,
+            features.Layout(order.spec, order.pipeline),
             parallel=order.parallel,
             tell=tell,
             finish=lambda at: write_card(at, selection, facts),
         )
     else:
         write_card(folder, selection, facts)
-        hdf5.write_file(
-            folder, attempts, cameras, order.pipeline, parallel=order.parallel, tell=tell
-        )
+        hdf5.write_file(folder, attempts, order.pipeline, parallel=order.parallel, tell=tell)
     return Written(place, len(attempts), sum(a.steps for a in attempts))

@@ -60,10 +60,12 @@ class Layout:
     """What every episode of a dataset has in common."""
 
     spec: Spec
-    cameras: tuple[str, ...]
     pipeline: Pipeline
-    use_video: bool
-    crf: int
+
+    @property
+    def cameras(self) -> tuple[str, ...]:
+        """The cameras' names."""
+        return self.pipeline.cameras
 
     @property
     def fps(self) -> int:
@@ -95,7 +97,7 @@ class Layout:
                 "shape": [height, width, 3],
                 "names": ["height", "width", "channels"],
             }
-            if self.use_video:
+            if self.pipeline.video:
                 picture |= {
                     "dtype": "video",
                     "info": video.feature_info(self.pipeline.size, self.fps),
@@ -154,7 +156,7 @@ class Layout:
             for which in ("chunk", "file")
         }
         columns |= {"dataset_from_index": pa.int64(), "dataset_to_index": pa.int64()}
-        for camera in self.cameras if self.use_video else ():
+        for camera in self.cameras if self.pipeline.video else ():
             columns |= {
                 f"videos/{self.key(camera)}/{which}_index": pa.int64()
                 for which in ("chunk", "file")
@@ -190,7 +192,7 @@ class Layout:
             "fps": self.fps,
             "splits": {"train": f"0:{episodes}"},
             "data_path": DATA_PATH,
-            "video_path": VIDEO_PATH if self.use_video else None,
+            "video_path": VIDEO_PATH if self.pipeline.video else None,
             "features": self.features,
         }
 

@@ -4,9 +4,9 @@ Nothing is simulated again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
@@ -14,11 +14,12 @@ from PIL import Image as Picture
 from PIL import ImageDraw
 
 from capex import worlds
+from capex.dataset.frames import show_tick
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord
 from capex.run import read_record
 from capex.run.store import Steps, read_json, read_steps
-from capex.worlds import Env, Image, Start, State
+from capex.worlds import Env, Image, Start
 
 STRIP_FRAMES = 6
 STRIP_SIZE = (256, 256)
@@ -42,16 +43,16 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, Steps]:
     return read_record(episode), read_steps(episode)
 
 
-def open_world(record: EpisodeRecord) -> Env:
-    """The environment at an episode's start."""
+@contextlib.contextmanager
+def open_episode(episode: Path) -> Iterator[tuple[EpisodeRecord, Steps, Env]]:
+    """An episode, and its environment at the start."""
+    record, steps = read_episode(episode)
     env = worlds.make(f"{record.world}:{record.task}")
-    env.reset(Start(record.task, record.start, record.seed))
-    return env
-
-
-def show_tick(env: Env, steps: Mapping[str, Any], tick: int) -> None:
-    """Put the environment into the state that an episode was in before its action `tick`."""
-    env.load_state(State(str(steps["header"]), steps["states"][tick]))
+    try:
+        env.reset(Start(record.task, record.start, record.seed))
+        yield record, steps, env
+    finally:
+        env.close()
 
 
 def strip_ticks(last: int) -> list[int]:
@@ -70,14 +71,12 @@ def frames(
 
 def write_strip(episode: Path, out: Path) -> Path:
     """Six moments from start to end, a row per camera, with the instruction above."""
-    record, steps = read_episode(episode)
-    env = open_world(record)
-    ticks = strip_ticks(len(steps["states"]) - 1)
-    columns = [
-        np.concatenate(list(images.values()), axis=0)
-        for images in frames(env, steps, ticks, STRIP_SIZE)
-    ]
-    env.close()
+    with open_episode(episode) as (record, steps, env):
+        ticks = strip_ticks(len(steps["states"]) - 1)
+        columns = [
+            np.concatenate(list(images.values()), axis=0)
+            for images in frames(env, steps, ticks, STRIP_SIZE)
+        ]
     grid = np.concatenate(columns, axis=1)
     sheet = Picture.new("RGB", (grid.shape[1], grid.shape[0] + CAPTION_HEIGHT), "white")
     sheet.paste(Picture.fromarray(grid), (0, CAPTION_HEIGHT))
@@ -137,19 +136,17 @@ def write_sheet(world: str, folder: Path) -> Path:
 
 def write_video(episode: Path, out: Path, *, every: int = 2) -> Path:
     """All cameras side by side as h264 at the speed of the robot; `every` ticks one frame."""
-    record, steps = read_episode(episode)
-    env = open_world(record)
-    rate = round(env.spec.control_hz / every)
-    ticks = range(0, len(steps["states"]), every)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(out), "w") as container:
-        stream = container.add_stream("libx264", rate=rate)
-        stream.width, stream.height = VIDEO_SIZE[0] * len(env.spec.cameras), VIDEO_SIZE[1]
-        stream.pix_fmt = "yuv420p"
-        stream.options = {"crf": "23"}
-        for images in frames(env, steps, ticks, VIDEO_SIZE):
-            picture = np.concatenate(list(images.values()), axis=1)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-        container.mux(stream.encode(None))
-    env.close()
+    with open_episode(episode) as (_, steps, env):
+        rate = round(env.spec.control_hz / every)
+        ticks = range(0, len(steps["states"]), every)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with av.open(str(out), "w") as container:
+            stream = container.add_stream("libx264", rate=rate)
+            stream.width, stream.height = VIDEO_SIZE[0] * len(env.spec.cameras), VIDEO_SIZE[1]
+            stream.pix_fmt = "yuv420p"
+            stream.options = {"crf": "23"}
+            for images in frames(env, steps, ticks, VIDEO_SIZE):
+                picture = np.concatenate(list(images.values()), axis=1)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            container.mux(stream.encode(None))
     return out

@@ -15,22 +15,22 @@ learner takes for an input:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from capex import worlds
 from capex.errors import CapexError, DamagedFile, Unsupported
 from capex.method.memory.skeleton import phase_numbers
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.pose import Array, quaternion_xyzw
 from capex.run import read_record
 from capex.run.store import Steps, read_steps
-from capex.worlds import Env, Image, Start, State
+from capex.worlds import Env, Image, Spec, Start, State
+from capex.worlds.cache import OF_THIS_PROCESS
 
 ANNOTATIONS = {
     "capex.decision": np.int64,
@@ -45,20 +45,22 @@ OUTCOMES = {"next.reward": np.float32, "next.done": np.bool_, "next.success": np
 
 @dataclass(frozen=True)
 class Pipeline:
-    """How pictures are made: the same for datasets that are to be compared."""
+    """How pictures are made and kept: the same for datasets that are to be compared."""
 
     size: tuple[int, int] = (256, 256)  # width, height
     cameras: tuple[str, ...] = ()  # all of the world's, if empty
     depth: bool = False
+    video: bool = False  # h264 instead of a PNG per frame
+    crf: int = 18  # quality of the video: 0 is lossless, 23 small
 
-    def check(self, env: Env) -> tuple[str, ...]:
-        """The cameras' names, each one that the world has."""
-        names = self.cameras or tuple(c.name for c in env.spec.cameras)
-        for name in names:
-            env.spec.camera(name)
-        if self.depth and not env.spec.depth:
-            raise CapexError(f"{env.spec.name} has no depth; leave out --depth")
-        return names
+    def resolve(self, spec: Spec) -> Pipeline:
+        """The same with the cameras' names, each one that the world has."""
+        cameras = self.cameras or tuple(c.name for c in spec.cameras)
+        for name in cameras:
+            spec.camera(name)
+        if self.depth and not spec.depth:
+            raise CapexError(f"{spec.name} has no depth; leave out --depth")
+        return replace(self, cameras=cameras)
 
 
 @dataclass(frozen=True)
@@ -94,15 +96,11 @@ class Take:
         """The complete state before the first action."""
         return State(str(self.steps["header"]), np.asarray(self.steps["states"][0]))
 
-    def load(self, frame: int) -> None:
-        """Put the world into the state of a frame."""
-        self.env.load_state(State(str(self.steps["header"]), self.steps["states"][frame]))
-
-    def pictures(self, cameras: Sequence[str], size: tuple[int, int]) -> Iterator[dict[str, Image]]:
+    def pictures(self, pipeline: Pipeline) -> Iterator[dict[str, Image]]:
         """The images of each frame in order, by camera."""
         for frame in range(self.length):
-            self.load(frame)
-            yield self.env.observe(cameras, size)
+            show_tick(self.env, self.steps, frame)
+            yield self.env.observe(pipeline.cameras, pipeline.size)
 
     def outcomes(self) -> dict[str, npt.NDArray[Any]]:
         """next.reward, next.done and next.success of each frame: all zero but for the last one."""
@@ -116,7 +114,7 @@ class Take:
 
     def annotations(self) -> dict[str, npt.NDArray[Any]]:
         """What the demonstrator meant by each frame, by the names of ANNOTATIONS."""
-        plans = self._plans()
+        plans = plans_of(self.record, self.steps)
         phases = self._phases()
         rows = []
         for plan, waypoint in zip(
@@ -144,7 +142,9 @@ class Take:
 
     def waypoints(self) -> list[dict[str, Any]]:
         """One row per requested waypoint, executed or not, with the frames it took."""
-        plans = {turn.decision: number for number, turn in enumerate(self._plans())}
+        plans = {
+            turn.decision: number for number, turn in enumerate(plans_of(self.record, self.steps))
+        }
         phases = self._phases()
         rows = []
         for turn in self.record.turns:
@@ -171,17 +171,17 @@ class Take:
                 )
         return rows
 
-    def cameras_json(self, cameras: Sequence[str], size: tuple[int, int]) -> dict[str, Any]:
+    def cameras_json(self, pipeline: Pipeline) -> dict[str, Any]:
         """Intrinsics and pose of each calibrated camera at the start; a wrist camera's pose is in
         the frame of its tip.
         """
-        self.load(0)
+        show_tick(self.env, self.steps, 0)
         arms = self.env.robot_state().arms
         found: dict[str, Any] = {}
-        for name in cameras:
+        for name in pipeline.cameras:
             spec = self.env.spec.camera(name)
             try:
-                model = self.env.camera_model(name, size)
+                model = self.env.camera_model(name, pipeline.size)
             except Unsupported:
                 continue
             pose, frame = model.T_base_camera, "base"
@@ -189,16 +189,13 @@ class Take:
                 pose, frame = arms[spec.arm].T_base_tip.inverse() @ pose, f"tip of {spec.arm}"
             found[name] = {
                 "kind": spec.kind,
-                "size": list(size),
+                "size": list(pipeline.size),
                 "intrinsics": model.intrinsics.tolist(),
                 "frame": frame,
                 "position_m": [float(v) for v in pose.position_m],
                 "quaternion_xyzw": [float(v) for v in quaternion_xyzw(pose.rotation)],
             }
         return found
-
-    def _plans(self) -> list[Turn]:
-        return plans_of(self.record, self.steps)
 
     def _phases(self) -> dict[tuple[int, int], int]:
         places = [
@@ -207,6 +204,11 @@ class Take:
             for number in range(len(turn.waypoints))
         ]
         return dict(zip(places, phase_numbers(self.record), strict=True))
+
+
+def show_tick(env: Env, steps: Mapping[str, Any], tick: int) -> None:
+    """Put the environment into the state that an episode was in before its action `tick`."""
+    env.load_state(State(str(steps["header"]), steps["states"][tick]))
 
 
 def plans_of(record: EpisodeRecord, steps: Steps) -> list[Turn]:
@@ -223,9 +225,6 @@ def _confidences(row: WaypointRecord) -> tuple[float, float]:
     return (np.nan if stated is None else stated, np.nan if calibrated is None else calibrated)
 
 
-_env: Env | None = None  # a worker shoots many episodes of a world: it builds the world once
-
-
 def check_episode(episode: Path) -> None:
     """DamagedFile unless an episode's record and arrays can be read and belong together."""
     plans_of(read_record(episode), read_steps(episode))
@@ -233,21 +232,9 @@ def check_episode(episode: Path) -> None:
 
 def open_take(episode: Path) -> Take:
     """An episode with its world at its start."""
-    global _env
     record, steps = read_record(episode), read_steps(episode)
     if not len(steps["actions"]) or not steps["states"].shape[1]:
         raise CapexError(f"{episode} has no saved states to make pictures from")
-    if _env is None or _env.spec.name != f"{record.world}:{record.task}":
-        close_world()
-        _env = worlds.make(f"{record.world}:{record.task}")
-    take = Take(_env, record, steps)
-    _env.reset(take.start)
+    take = Take(OF_THIS_PROCESS.keep(f"{record.world}:{record.task}"), record, steps)
+    take.env.reset(take.start)
     return take
-
-
-def close_world() -> None:
-    """Free the world that this process has open."""
-    global _env
-    if _env is not None:
-        _env.close()
-        _env = None

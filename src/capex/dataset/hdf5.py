@@ -1,12 +1,14 @@
 """robomimic and RoboCasa's HDF5 layout, one file: demo.hdf5.
 
     data                      attributes env_args (JSON), total (samples)
-    data/demo_0               attributes num_samples, model_file (MJCF), ep_meta (JSON, with "lang"), capex (JSON: provenance)
+    data/demo_0               attributes num_samples, model_file (MJCF), ep_meta (JSON with "lang"),
+                              capex (JSON: provenance)
     data/demo_0/actions       (T, A) native actions, before each of which stands
     data/demo_0/states        (T, 1+nq+nv) MuJoCo's time, positions and velocities
     data/demo_0/obs/KEY       (T, ...) observations: pictures as uint8, proprioception as float64
     data/demo_0/rewards, dones    1 in the last row of a success, 1 in the last row
-    data/demo_0/capex/...     the annotations of capex.dataset.frames, and complete_states: every bit needed to continue
+    data/demo_0/capex/...     the annotations of capex.dataset.frames, and complete_states: every
+                              bit needed to continue
     mask/train, mask/valid    names of demonstrations; every tenth is kept for validation
 
 Workers shoot one demonstration each into a file of its own; the parent copies the compressed chunks
@@ -16,7 +18,7 @@ as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,10 @@ import numpy as np
 import numpy.typing as npt
 
 from capex import worlds
-from capex.dataset.frames import Pipeline, Take, close_world, open_take
-from capex.dataset.processes import run_jobs
+from capex.dataset.frames import Pipeline, Take, open_take
 from capex.dataset.provenance import provenance
-from capex.dataset.selection import Attempt
+from capex.dataset.selection import Candidate
+from capex.dataset.shards import Tell, shoot_in_order
 from capex.errors import CapexError
 
 FILE = "demo.hdf5"
@@ -50,27 +52,25 @@ PACKED = {"compression": "gzip", "compression_opts": 1, "shuffle": False}
 
 
 @dataclass(frozen=True)
-class Job:
+class DemoJob:
     """One demonstration for a worker."""
 
-    attempt: Attempt
-    cameras: tuple[str, ...]
+    attempt: Candidate
     pipeline: Pipeline
     shard: Path
 
 
 @dataclass(frozen=True)
-class Shard:
+class DemoFile:
     """What a worker leaves: a file with the group `demo`, and what robomimic keeps about the
     environment.
     """
 
     path: Path
-    length: int
     env_args: dict[str, Any]
 
 
-def shoot(job: Job) -> Shard:
+def shoot(job: DemoJob) -> DemoFile:
     """A worker's task: render a demonstration and write it."""
     take = open_take(job.attempt.episode)
     model = worlds.model_file(take.env)
@@ -87,9 +87,7 @@ def shoot(job: Job) -> Shard:
             "action_names": take.env.spec.action_names,
             "state_names": take.env.spec.state_names,
         }
-        demo.attrs["capex"] = json.dumps(
-            provenance(job.attempt, take, job.cameras, job.pipeline.size) | names
-        )
+        demo.attrs["capex"] = json.dumps(provenance(job.attempt, take, job.pipeline) | names)
         _put(demo, "actions", take.action)
         _put(demo, "states", take.steps["states"][:-1, : model.state_size])
         outcomes = take.outcomes()
@@ -100,17 +98,17 @@ def shoot(job: Job) -> Shard:
         _put(demo, "capex/complete_states", take.steps["states"][:-1])
         for key, values in _proprio(take).items():
             _put(demo, f"obs/{key}", values)
-        _put_pictures(demo, job, take)
-    return Shard(job.shard, take.length, dict(model.env_args))
+        _put_pictures(demo, job.pipeline, take)
+    return DemoFile(job.shard, dict(model.env_args))
 
 
 def _put(group: h5py.Group, name: str, values: npt.NDArray[Any]) -> None:
     group.create_dataset(name, data=values, **PACKED)
 
 
-def _put_pictures(demo: h5py.Group, job: Job, take: Take) -> None:
+def _put_pictures(demo: h5py.Group, pipeline: Pipeline, take: Take) -> None:
     """Pictures frame by frame, one chunk each."""
-    width, height = job.pipeline.size
+    width, height = pipeline.size
 
     def place(camera: str, kind: str, dtype: str, channels: int) -> h5py.Dataset:
         shape = (take.length, height, width, channels)
@@ -122,16 +120,16 @@ def _put_pictures(demo: h5py.Group, job: Job, take: Take) -> None:
             **PACKED,
         )
 
-    pictures = {camera: place(camera, "image", "uint8", 3) for camera in job.cameras}
+    pictures = {camera: place(camera, "image", "uint8", 3) for camera in pipeline.cameras}
     depths = {
         camera: place(camera, "depth", "float32", 1)
-        for camera in (job.cameras if job.pipeline.depth else ())
+        for camera in (pipeline.cameras if pipeline.depth else ())
     }
-    for frame, images in enumerate(take.pictures(job.cameras, job.pipeline.size)):
+    for frame, images in enumerate(take.pictures(pipeline)):
         for camera, image in images.items():
             pictures[camera][frame] = image
         for camera, dataset in depths.items():
-            dataset[frame] = take.env.depth(camera, job.pipeline.size).depth_m[..., None]
+            dataset[frame] = take.env.depth(camera, pipeline.size).depth_m[..., None]
 
 
 def _proprio(take: Take) -> dict[str, npt.NDArray[Any]]:
@@ -168,54 +166,29 @@ def _shared(arguments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def write_file(
-    folder: Path,
-    attempts: Sequence[Attempt],
-    cameras: tuple[str, ...],
-    pipeline: Pipeline,
-    *,
-    parallel: int = 1,
-    tell: Callable[[int, int], None] | None = None,
+    folder: Path, attempts: Sequence[Candidate], pipeline: Pipeline, *, parallel: int, tell: Tell
 ) -> None:
     """Write demo.hdf5 into a folder. The attributes that make it complete come last."""
     shards = folder / "shards"
     shards.mkdir()
     jobs = [
-        Job(attempt, cameras, pipeline, shards / f"{number:06d}.hdf5")
+        DemoJob(attempt, pipeline, shards / f"{number:06d}.hdf5")
         for number, attempt in enumerate(attempts)
     ]
-    total, done = sum(a.steps for a in attempts), 0
-    waiting: dict[int, Shard] = {}
-    joined: list[Shard] = []
+    env_args: list[dict[str, Any]] = []
+    names = [f"demo_{number}" for number in range(len(jobs))]
     with h5py.File(folder / FILE, "w") as file:
         data = file.create_group("data")
-        for number, result in run_jobs(shoot, jobs, parallel):
-            if isinstance(result, CapexError):
-                raise CapexError(f"{attempts[number].episode} could not be exported: {result}")
-            waiting[number] = result
-            while len(joined) in waiting:
-                shard = waiting.pop(len(joined))
-                with h5py.File(shard.path, "r") as source:
-                    source.copy("demo", data, name=f"demo_{len(joined)}")
-                shard.path.unlink()
-                joined.append(shard)
-            done += result.length
-            if tell is not None:
-                tell(done, total)
-        names = [f"demo_{number}" for number in range(len(joined))]
-        valid = {
-            name
-            for number, name in enumerate(names)
-            if number % VALID_EVERY == min(VALID_EVERY, len(names)) - 1 and len(names) > 1
-        }
-        for mask, members in (
-            ("train", [n for n in names if n not in valid]),
-            ("valid", [n for n in names if n in valid]),
-        ):
+        for name, shard in zip(names, shoot_in_order(shoot, jobs, parallel, tell), strict=True):
+            with h5py.File(shard.path, "r") as source:
+                source.copy("demo", data, name=name)
+            shard.path.unlink()
+            env_args.append(shard.env_args)
+        valid = names[min(VALID_EVERY, len(names)) - 1 :: VALID_EVERY] if len(names) > 1 else []
+        train = [name for name in names if name not in valid]
+        for mask, members in (("train", train), ("valid", valid)):
             file.create_dataset(f"mask/{mask}", data=np.array(members, dtype="S"))
-        names_of_envs = ",".join(dict.fromkeys(str(shard.env_args["env_name"]) for shard in joined))
-        data.attrs["env_args"] = json.dumps(
-            _shared([shard.env_args for shard in joined]) | {"env_name": names_of_envs}
-        )
-        data.attrs["total"] = total
-    close_world()
+        env_names = ",".join(dict.fromkeys(str(args["env_name"]) for args in env_args))
+        data.attrs["env_args"] = json.dumps(_shared(env_args) | {"env_name": env_names})
+        data.attrs["total"] = sum(a.steps for a in attempts)
     shards.rmdir()

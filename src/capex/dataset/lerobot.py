@@ -30,11 +30,11 @@ from capex.dataset.features import (
     WAYPOINTS,
     Layout,
 )
-from capex.dataset.frames import Take, close_world, open_take
-from capex.dataset.processes import run_jobs
+from capex.dataset.frames import Take, open_take
 from capex.dataset.provenance import provenance
 from capex.dataset.rolling import ParquetFiles, VideoFiles
-from capex.dataset.selection import Attempt
+from capex.dataset.selection import Candidate
+from capex.dataset.shards import Tell, shoot_in_order
 from capex.dataset.statistics import (
     Histogram,
     Spool,
@@ -43,7 +43,6 @@ from capex.dataset.statistics import (
     describe_images,
     empty_histogram,
 )
-from capex.errors import CapexError
 from capex.run.store import write_json
 from capex.worlds import Image
 
@@ -52,10 +51,10 @@ PNG_LEVEL = 1  # a third of the time of level 6 for a tenth more bytes
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardJob:
     """One episode for a worker."""
 
-    attempt: Attempt
+    attempt: Candidate
     layout: Layout
     shards: Path
     episode_index: int
@@ -78,13 +77,13 @@ class Shard:
     length: int
 
 
-def shoot(job: Job) -> Shard:
+def shoot(job: ShardJob) -> Shard:
     """A worker's task: render an episode and write its shard."""
     take = open_take(job.attempt.episode)
-    return write_shard(job, take, take.pictures(job.layout.cameras, job.layout.pipeline.size))
+    return write_shard(job, take, take.pictures(job.layout.pipeline))
 
 
-def write_shard(job: Job, take: Take, pictures: Iterable[dict[str, Image]]) -> Shard:
+def write_shard(job: ShardJob, take: Take, pictures: Iterable[dict[str, Image]]) -> Shard:
     """Write one episode's rows and pictures."""
     layout, name = job.layout, f"{job.episode_index:06d}"
     histograms = {camera: empty_histogram() for camera in layout.cameras}
@@ -94,18 +93,18 @@ def write_shard(job: Job, take: Take, pictures: Iterable[dict[str, Image]]) -> S
     }
     segments = (
         {camera: job.shards / f"{name}-{camera}.mp4" for camera in layout.cameras}
-        if layout.use_video
+        if layout.pipeline.video
         else {}
     )
     encoders = {
-        camera: video.Segment(path, layout.pipeline.size, layout.fps, layout.crf)
+        camera: video.Segment(path, layout.pipeline.size, layout.fps, layout.pipeline.crf)
         for camera, path in segments.items()
     }
     for images in pictures:
         for camera, image in images.items():
             picture = Picture.fromarray(image)
             histograms[camera] += np.array(picture.histogram(), dtype=np.int64).reshape(3, 256)
-            if layout.use_video:
+            if layout.pipeline.video:
                 encoders[camera].add(image)
             else:
                 encoded[layout.key(camera)].append(_png(picture))
@@ -122,7 +121,7 @@ def write_shard(job: Job, take: Take, pictures: Iterable[dict[str, Image]]) -> S
         if depths
         else None
     )
-    known = provenance(job.attempt, take, layout.cameras, layout.pipeline.size)
+    known = provenance(job.attempt, take, layout.pipeline)
     return Shard(rows, deep, segments, histograms, known, take.waypoints(), take.length)
 
 
@@ -140,7 +139,7 @@ def _millimetres(depth_m: npt.NDArray[np.float32]) -> Picture.Image:
     )
 
 
-def _columns(job: Job, take: Take) -> dict[str, npt.NDArray[Any]]:
+def _columns(job: ShardJob, take: Take) -> dict[str, npt.NDArray[Any]]:
     frame = np.arange(take.length, dtype=np.int64)
     constant = np.ones(take.length, dtype=np.int64)
     return {
@@ -186,55 +185,42 @@ def _write_table(
 
 def write_dataset(
     folder: Path,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[Candidate],
     layout: Layout,
     *,
-    parallel: int = 1,
-    tell: Callable[[int, int], None] | None = None,
-    finish: Callable[[Path], None] | None = None,
+    parallel: int,
+    tell: Tell,
+    finish: Callable[[Path], None],
 ) -> None:
-    """Write a dataset into an empty folder. `tell(frames done, frames in all)`; `finish` may add
-    files before meta/info.json ends it.
-    """
+    """Write a dataset into an empty folder; `finish` adds files before meta/info.json ends it."""
     tasks = {
         text: number for number, text in enumerate(dict.fromkeys(a.instruction for a in attempts))
     }
-    total = sum(a.steps for a in attempts)
     shards = folder / "shards"
     shards.mkdir()
-    jobs, first = [], 0
+    jobs, frames = [], 0
     for number, attempt in enumerate(attempts):
-        jobs.append(Job(attempt, layout, shards, number, first, tasks[attempt.instruction]))
-        first += attempt.steps
+        jobs.append(ShardJob(attempt, layout, shards, number, frames, tasks[attempt.instruction]))
+        frames += attempt.steps
     joiner = Joiner(folder, layout)
-    waiting: dict[int, Shard] = {}
-    done = 0
-    for number, result in run_jobs(shoot, jobs, parallel):
-        if isinstance(result, CapexError):
-            raise CapexError(f"{attempts[number].episode} could not be exported: {result}")
-        waiting[number] = result
-        while joiner.count in waiting:
-            joiner.join(jobs[joiner.count], waiting.pop(joiner.count))
-        done += result.length
-        if tell is not None:
-            tell(done, total)
-    close_world()
+    for job, shard in zip(jobs, shoot_in_order(shoot, jobs, parallel, tell), strict=True):
+        joiner.join(job, shard)
     joiner.close()
     shards.rmdir()
     _write_tasks(folder / "meta" / "tasks.parquet", list(tasks))
-    if finish is not None:
-        finish(folder)
-    write_json(folder / "meta" / "info.json", layout.info(len(attempts), total, len(tasks)))
+    finish(folder)
+    write_json(folder / "meta" / "info.json", layout.info(len(attempts), frames, len(tasks)))
 
 
 class Joiner:
-    """Joins shards in order into the dataset's files; `count` have been joined."""
+    """Joins shards in order into the dataset's files."""
 
     def __init__(self, folder: Path, layout: Layout):
-        self._folder, self._layout, self.count, self._frames = folder, layout, 0, 0
+        self._folder, self._layout, self._frames = folder, layout, 0
+        # PNG is packed already.
         self._data = ParquetFiles(
-            folder, DATA_PATH, layout.rows, "snappy" if layout.use_video else "none"
-        )  # PNG is packed already
+            folder, DATA_PATH, layout.rows, "snappy" if layout.pipeline.video else "none"
+        )
         self._depth = ParquetFiles(folder, DEPTH_PATH, layout.depth_rows, "none")
         self._episodes = ParquetFiles(folder, EPISODES_PATH, layout.episodes)
         self._rows: list[dict[str, Any]] = []  # of meta/episodes, not yet written
@@ -242,14 +228,14 @@ class Joiner:
             camera: VideoFiles(
                 folder, VIDEO_PATH.replace("{video_key}", layout.key(camera)), layout.fps
             )
-            for camera in (layout.cameras if layout.use_video else ())
+            for camera in (layout.cameras if layout.pipeline.video else ())
         }
         self._spool = Spool(folder / "shards" / "spool", layout.measured)
         self._histograms = {camera: empty_histogram() for camera in layout.cameras}
         (folder / "meta").mkdir()
         self._waypoints = pq.ParquetWriter(folder / "meta" / "waypoints.parquet", WAYPOINTS)
 
-    def join(self, job: Job, shard: Shard) -> None:
+    def join(self, job: ShardJob, shard: Shard) -> None:
         """Add the next episode; its shard is removed."""
         table = pq.read_table(shard.rows)
         chunk, file = self._data.append(table, shard.rows.stat().st_size)
@@ -292,7 +278,6 @@ class Joiner:
             ]
             self._waypoints.write_table(pa.Table.from_pylist(numbered, schema=WAYPOINTS))
         self._frames += shard.length
-        self.count += 1
 
     def _measure(self, table: pa.Table, shard: Shard) -> dict[str, Stats]:
         """Statistics of one episode, and its share of those of all."""

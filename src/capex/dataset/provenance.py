@@ -5,12 +5,11 @@ to replay it from, and its cameras.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from capex.dataset.certify import digests
-from capex.dataset.frames import Take
-from capex.dataset.selection import Attempt
+from capex.dataset.frames import Pipeline, Take
+from capex.dataset.selection import Candidate
 
 # name -> type, in the order of the columns
 FIELDS = {
@@ -26,9 +25,7 @@ FIELDS = {
     "decisions": "int64",
     "requests": "int64",
     "cost_usd": "float64",  # null where the price is unknown
-    "confidence": (
-        "float64"
-    ),  # mean calibrated confidence of the labelled waypoints, null without any
+    "confidence": "float64",  # mean calibrated one of the labelled waypoints, null without any
     "certified": "bool",
     "uncertified": "string",  # why there is no certificate
     "episode": "string",  # NAME/chains/CHAIN/episodes/0007, from the folder that holds the run
@@ -40,9 +37,7 @@ FIELDS = {
 }
 
 
-def provenance(
-    attempt: Attempt, take: Take, cameras: Sequence[str], size: tuple[int, int]
-) -> dict[str, Any]:
+def provenance(attempt: Candidate, take: Take, pipeline: Pipeline) -> dict[str, Any]:
     """Everything in FIELDS."""
     start, sha256 = take.start_state, digests(attempt.episode)
     own = {
@@ -51,6 +46,6 @@ def provenance(
         "steps_sha256": sha256["steps.npz"],
         "state_header": start.header,
         "start_state": start.vector.tolist(),
-        "cameras": json.dumps(take.cameras_json(cameras, size)),
+        "cameras": json.dumps(take.cameras_json(pipeline)),
     }
     return {name: own[name] if name in own else getattr(attempt, name) for name in FIELDS}

@@ -15,7 +15,7 @@ from capex.dataset.video import Joined
 
 FILES_PER_CHUNK = 1000
 DATA_FILE_MB, VIDEO_FILE_MB = 100, 200
-Place = tuple[int, int]  # chunk, file
+FileNumber = tuple[int, int]  # chunk, file
 
 
 class Numbering:
@@ -47,7 +47,9 @@ class ParquetFiles:
         self._file: IO[bytes] | None = None
         self._writer: Any = None
 
-    def append(self, table: pa.Table | Callable[[Place], pa.Table], size_bytes: int) -> Place:
+    def append(
+        self, table: pa.Table | Callable[[FileNumber], pa.Table], size_bytes: int
+    ) -> FileNumber:
         """Write a table, or one that depends on where it goes; returns the file it went to."""
         if self._file is not None and self._file.tell() + size_bytes > DATA_FILE_MB * 2**20:
             self.close()
@@ -73,7 +75,7 @@ class VideoFiles:
         self._numbering, self._fps = Numbering(root, pattern), fps
         self._open: Joined | None = None
 
-    def append(self, segment: Path, frames: int) -> tuple[Place, tuple[float, float]]:
+    def append(self, segment: Path, frames: int) -> tuple[FileNumber, tuple[float, float]]:
         """Join a segment; returns its file and the seconds it spans there."""
         if (
             self._open is not None

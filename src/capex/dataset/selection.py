@@ -8,14 +8,14 @@ import csv
 import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from capex.dataset.certify import read_certificate
 from capex.dataset.frames import check_episode
 from capex.errors import CapexError, DamagedFile, UnknownName
 from capex.method.record import EpisodeRecord
-from capex.run import LoadedChain, load_chain
+from capex.run import load_chain
 from capex.run.store import Chain, find_run
 
 Key = tuple[str, str, int, int]  # world, task, start, seed
@@ -23,27 +23,29 @@ NO_CERTIFICATE = "not certified yet; run capex certify"
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """A whole episode of a run, as far as choosing needs it."""
+class Candidate:
+    """A whole episode of a run, as far as choosing needs it: fields of its record, and more. Of a
+    damaged one only the chain and the start are known.
+    """
 
     episode: Path
     world: str
     task: str
     arm: str
     start: int
-    seed: int
-    model: str
-    stand_in: bool
-    success: bool | None
-    end: str
-    steps: int
-    decisions: int
-    requests: int
-    cost_usd: float | None
-    confidence: float | None  # mean calibrated confidence of the waypoints that got a label
-    instruction: str
-    certified: bool
-    uncertified: str  # why there is no certificate
+    seed: int = 0
+    model: str = ""
+    stand_in: bool = False
+    success: bool | None = None
+    end: str = ""
+    steps: int = 0
+    requests: int = 0
+    cost_usd: float | None = None
+    instruction: str = ""
+    decisions: int = 0
+    confidence: float | None = None  # mean calibrated one of the waypoints that got a label
+    certified: bool = False
+    uncertified: str = ""  # why there is no certificate
     damage: str = ""  # why it cannot be read
 
     @property
@@ -88,7 +90,8 @@ class Filters:
     max_cost_usd: float | None = None
     """At most so many dollars of model calls; an unknown cost is left out."""
     min_confidence: float | None = None
-    """At least this mean calibrated confidence over the executed waypoints; attempts without confidences are left out."""
+    """At least this mean calibrated confidence over the executed waypoints; attempts without
+    confidences are left out."""
     max: int | None = None
     """At most so many demonstrations of each task, the first by start."""
 
@@ -103,26 +106,26 @@ class Selection:
     """The attempts of one dataset in order, and what was left out of it."""
 
     name: str
-    attempts: list[Attempt]
+    attempts: list[Candidate]
     left_out: list[LeftOut] = field(default_factory=list)
 
-    def leave_out(self, attempt: Attempt, reason: str) -> None:
+    def leave_out(self, attempt: Candidate, reason: str) -> None:
         """Note an attempt that is not taken."""
         self.left_out.append(
             LeftOut(self.name, attempt.world, attempt.task, attempt.arm, attempt.start, reason)
         )
 
 
-def find_attempts(place: Path) -> list[Attempt]:
+def find_attempts(place: Path) -> list[Candidate]:
     """Every whole episode of a run, or of one chain of it, by chain and start; damaged ones with
     what is wrong with them.
     """
-    attempts: list[Attempt] = []
+    attempts: list[Candidate] = []
     for chain in [Chain(place)] if (place / "episodes").is_dir() else find_run(place).chains():
         loaded = load_chain(chain)
         found = [_attempt(e.path, e.record) for e in loaded.episodes]
         found += [
-            _damaged(loaded, d.path, d.start, d.reason)
+            Candidate(d.path, loaded.world, loaded.task, loaded.arm, d.start, damage=d.reason)
             for d in loaded.damaged
             if d.start is not None
         ]
@@ -132,7 +135,7 @@ def find_attempts(place: Path) -> list[Attempt]:
     return attempts
 
 
-def select(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selection:
+def select(name: str, attempts: Iterable[Candidate], filters: Filters) -> Selection:
     """The successes that pass the filters."""
     chosen = Selection(name, [])
     counts: Counter[tuple[str, str]] = Counter()
@@ -154,7 +157,7 @@ def select(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selectio
     return chosen
 
 
-def select_failures(name: str, attempts: Iterable[Attempt], filters: Filters) -> Selection:
+def select_failures(name: str, attempts: Iterable[Candidate], filters: Filters) -> Selection:
     """The failed attempts of the same tasks and arms; certificates and filters speak of successes
     only.
     """
@@ -212,32 +215,7 @@ def summary(rows: Sequence[LeftOut]) -> list[tuple[str, str, int]]:
     return [(dataset, reason, count) for (dataset, reason), count in counts.most_common()]
 
 
-def _damaged(chain: LoadedChain, episode: Path, start: int, reason: str) -> Attempt:
-    """An episode of which only the chain and the start are known."""
-    return Attempt(
-        episode=episode,
-        world=chain.world,
-        task=chain.task,
-        arm=chain.arm,
-        start=start,
-        seed=0,
-        model="",
-        stand_in=False,
-        success=None,
-        end="",
-        steps=0,
-        decisions=0,
-        requests=0,
-        cost_usd=None,
-        confidence=None,
-        instruction="",
-        certified=False,
-        uncertified="",
-        damage=reason,
-    )
-
-
-def _unreadable(attempt: Attempt) -> str:
+def _unreadable(attempt: Candidate) -> str:
     """Whether an attempt that is to be taken can be: its arrays are read, unless a certificate says
     that they are what was executed.
     """
@@ -250,7 +228,7 @@ def _unreadable(attempt: Attempt) -> str:
     return ""
 
 
-def _attempt(episode: Path, record: EpisodeRecord) -> Attempt:
+def _attempt(episode: Path, record: EpisodeRecord) -> Candidate:
     certificate = read_certificate(episode) if record.success else None
     if certificate is None:
         why = NO_CERTIFICATE
@@ -258,23 +236,12 @@ def _attempt(episode: Path, record: EpisodeRecord) -> Attempt:
             why = "changed since it was certified; run capex certify"
     else:
         why = certificate.reason
-    return Attempt(
-        episode=episode,
-        world=record.world,
-        task=record.task,
-        arm=record.arm,
-        start=record.start,
-        seed=record.seed,
-        model=record.model,
-        stand_in=record.stand_in,
-        success=record.success,
-        end=record.end,
-        steps=record.steps,
+    shared = {f.name for f in fields(Candidate)} & {f.name for f in fields(EpisodeRecord)}
+    return Candidate(
+        episode,
+        **{name: getattr(record, name) for name in shared},
         decisions=len(record.turns),
-        requests=record.requests,
-        cost_usd=record.cost_usd,
         confidence=_confidence(record),
-        instruction=record.instruction,
         certified=certificate is not None and certificate.certified,
         uncertified=why,
     )
@@ -289,7 +256,7 @@ def _confidence(record: EpisodeRecord) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _wanted(attempts: Iterable[Attempt], filters: Filters) -> list[Attempt]:
+def _wanted(attempts: Iterable[Candidate], filters: Filters) -> list[Candidate]:
     attempts = list(attempts)
     for kind, asked, held in (
         ("task", filters.tasks, {a.task for a in attempts}),
@@ -306,13 +273,13 @@ def _wanted(attempts: Iterable[Attempt], filters: Filters) -> list[Attempt]:
     ]
 
 
-def _failed(attempt: Attempt) -> str:
+def _failed(attempt: Candidate) -> str:
     if attempt.success is None:
         return "success not judged yet"
     return "" if attempt.success else f"failed ({attempt.end})"
 
 
-def _refusal(attempt: Attempt, filters: Filters) -> str:
+def _refusal(attempt: Candidate, filters: Filters) -> str:
     """Why a success is not taken, or nothing."""
     if not attempt.certified and not filters.uncertified:
         return attempt.uncertified
@@ -339,8 +306,8 @@ def _refusal(attempt: Attempt, filters: Filters) -> str:
     return ""
 
 
-def _by_key(selection: Selection) -> dict[Key, Attempt]:
-    found: dict[Key, list[Attempt]] = defaultdict(list)
+def _by_key(selection: Selection) -> dict[Key, Candidate]:
+    found: dict[Key, list[Candidate]] = defaultdict(list)
     for attempt in selection.attempts:
         found[attempt.key].append(attempt)
     for (world, task, start, _), several in found.items():

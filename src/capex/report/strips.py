@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image as Picture
 
-from capex import worlds
-from capex.dataset.film import show_tick, strip_ticks
+from capex.dataset.film import strip_ticks
+from capex.dataset.frames import show_tick
 from capex.errors import CapexError
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log
@@ -26,6 +26,7 @@ from capex.pose import Array
 from capex.report.data import Episode
 from capex.run.store import read_steps
 from capex.worlds import CameraModel, Env, Image, Spec, Start
+from capex.worlds.cache import Environments
 
 SIZE_PX = 320
 JPEG_QUALITY = 72
@@ -92,7 +93,7 @@ class Filmer:
     """
 
     def __init__(self) -> None:
-        self._env: Env | None = None
+        self._envs = Environments()
         self._failed: dict[str, str] = {}
 
     def strip(self, episode: Episode, record: EpisodeRecord) -> Strip:
@@ -109,23 +110,19 @@ class Filmer:
 
     def close(self) -> None:
         """Free the environment."""
-        if self._env is not None:
-            self._env.close()
-            self._env = None
+        self._envs.close()
 
     def _at(self, record: EpisodeRecord) -> Env:
         name = f"{record.world}:{record.task}"
         if name in self._failed:
             raise CapexError(self._failed[name])
-        if self._env is None or self._env.spec.name != name:
-            self.close()
-            try:
-                self._env = worlds.make(name)
-            except CapexError as error:
-                self._failed[name] = str(error)
-                raise
-        self._env.reset(Start(record.task, record.start, record.seed))
-        return self._env
+        try:
+            env = self._envs.keep(name)
+        except CapexError as error:
+            self._failed[name] = str(error)
+            raise
+        env.reset(Start(record.task, record.start, record.seed))
+        return env
 
 
 def left_camera(spec: Spec) -> str:

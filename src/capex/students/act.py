@@ -1,9 +1,12 @@
 """ACT, action chunking with transformers: one observation in, a chunk of actions out.
 
-    z ~ q(z | state, actions)  while training, z = 0 afterwards           (CVAE, a small transformer over [cls, state, actions])
-    memory = encoder([z, state, image features of every camera])          (2-D sine positions, added at every layer)
+    z ~ q(z | state, actions)  while training, z = 0 afterwards
+    memory = encoder([z, state, image features of every camera])
     actions = head(decoder(queries, memory))
-    loss = mean |actions - target| over steps inside the episode (padding counts in the mean's size) + kl_weight * KL(q || N(0, 1))
+    loss = mean |actions - target| + kl_weight * KL(q || N(0, 1))
+
+q is a CVAE, a small transformer over [cls, state, actions]. The encoder's 2-D sine positions are
+added at every layer. The mean is over steps inside the episode; padding counts in its size.
 
 Parameter names and arithmetic are those of LeRobot's ACT, which itself keeps the original's;
 weights go either way.

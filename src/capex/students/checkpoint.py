@@ -1,8 +1,9 @@
 """Checkpoints: a folder of safetensors and JSON, no pickle. It exists whole or not at all; training
 continues from it exactly.
 
-DIR/checkpoints/020000/policy.json  model.safetensors          what is deployed
-                       training.json training.safetensors      weights, optimiser, generators: what continues
+DIR/checkpoints/020000/policy.json   model.safetensors      what is deployed
+                       training.json training.safetensors   what continues: weights, optimiser,
+                                                            generators
 """
 
 from __future__ import annotations

@@ -28,16 +28,14 @@ def embed(folder: Path, instructions: Sequence[str]) -> dict[str, npt.NDArray[np
         model = CLIPTextModelWithProjection.from_pretrained(
             folder, local_files_only=True, use_safetensors=True
         )
-    except (
-        Exception
-    ) as error:  # a foreign folder may fail in many ways; all of them mean the same to the user
+    except Exception as error:
+        # A foreign folder may fail in many ways; all of them mean the same to the user.
         raise CapexError(
             f"{folder} holds no CLIP text model with its tokenizer"
             f" ({(str(error) or type(error).__name__).splitlines()[0]})"
         ) from None
     tokens = tokenizer(list(instructions), padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
-        vectors = (
-            model.float().eval()(**tokens).text_embeds.numpy()
-        )  # in float32, whatever the file has: it is computed on the CPU
+        # In float32, whatever the file has: it is computed on the CPU.
+        vectors = model.float().eval()(**tokens).text_embeds.numpy()
     return dict(zip(instructions, vectors, strict=True))

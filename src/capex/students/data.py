@@ -28,20 +28,16 @@ from capex.run.store import read_json, write_json
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"
-COMMANDS = (
-    "gripper",
-    "mode",
-)  # actions that say how things shall be; the others say how fast they move
-STILL_ACTION, STILL_STATE = (
-    0.02,
-    1e-3,
-)  # a waiting demonstrator commands and measures less than these
+# Actions that say how things shall be; the others say how fast they move.
+COMMANDS = ("gripper", "mode")
+# A waiting demonstrator commands and measures less than these.
+STILL_ACTION, STILL_STATE = (0.02, 1e-3)
 # where the robot stands on the floor is not an input: the paper's students see the arm only
 HIDDEN_STATE = "base_"
 
 
 @dataclass(frozen=True)
-class Episode:
+class Demonstration:
     """One demonstration: its frames [begin, end) and where it came from."""
 
     begin: int
@@ -67,7 +63,7 @@ class Demonstrations:
     images: tuple[npt.NDArray[np.uint8], ...]  # one memory map per dataset, (n, cameras, H, W, 3)
     states: npt.NDArray[np.float32]  # (N, S)
     actions: npt.NDArray[np.float32]  # (N, A)
-    episodes: tuple[Episode, ...]
+    episodes: tuple[Demonstration, ...]
     names: tuple[str, ...]
     rows: npt.NDArray[np.int64]  # (N,) where each frame's images are, counted through all datasets
 
@@ -165,7 +161,7 @@ def write_pack(
     frames: Iterator[npt.NDArray[np.uint8]],
     states: npt.NDArray[np.float32],
     actions: npt.NDArray[np.float32],
-    episodes: Sequence[Episode],
+    episodes: Sequence[Demonstration],
 ) -> None:
     """Write a pack whole: into a neighbour, then renamed. `frames` gives (cameras, H, W, 3) for
     each row of the numbers.
@@ -177,7 +173,9 @@ def write_pack(
         for count, frame in enumerate(frames, start=1):
             if images is None:
                 shape = (len(states), *frame.shape)
-                images = np.lib.format.open_memmap(neighbour / "images.npy", "w+", np.uint8, shape)  # type: ignore[no-untyped-call]
+                images = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
+                    neighbour / "images.npy", "w+", np.uint8, shape
+                )
             if frame.shape != images.shape[1:]:
                 raise CapexError(
                     f"frame {count - 1} has images {frame.shape} and the ones before"
@@ -221,17 +219,19 @@ def _read_pack(folder: Path) -> Demonstrations:
         (images,),
         np.ascontiguousarray(states[:, keep]),
         actions,
-        tuple(Episode(**e) for e in head["episodes"]),
+        tuple(Demonstration(**e) for e in head["episodes"]),
         (folder.parent.name if folder.name == FRAMES_FOLDER else folder.name,),
         np.arange(len(states)),
     )
 
 
-def _chosen(episodes: Sequence[Episode], task: str, only: Sequence[int]) -> tuple[Episode, ...]:
+def _chosen(
+    episodes: Sequence[Demonstration], task: str, only: Sequence[int]
+) -> tuple[Demonstration, ...]:
     mine = [e for e in episodes if not task or f"{e.world}:{e.task}" == task]
     if not only:
         return tuple(mine)
-    first: dict[int, Episode] = {}
+    first: dict[int, Demonstration] = {}
     for e in mine:
         first.setdefault(e.start, e)
     return tuple(first[start] for start in only if start in first)

@@ -166,7 +166,8 @@ def _linear(
         (x, x, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
     )  # what is not asked for is not read
     _project[(batch, triton.cdiv(outputs, 16))](
-        x, gamma, beta, weight, bias, x if residual is None else residual, out, length, outputs, eps,
+        x, gamma, beta, weight, bias, x if residual is None else residual, out, length, outputs,
+        eps,
         INPUTS=inputs, COLUMNS=16, DEPTH=min(128, inputs), TOKENS=TOKENS,
         NORM=norm is not None, GELU=gelu, RESIDUAL=residual is not None, num_stages=3,
     )  # fmt: skip
@@ -180,7 +181,8 @@ def _self_attention(packed: Tensor, attention: Attention) -> Tensor:
     out = packed.new_empty(batch, length, dim)
     q, k, v = packed[..., :dim], packed[..., dim : 2 * dim], packed[..., 2 * dim :]
     _attend[(batch, attention.heads)](
-        q, k, v, packed, out, length, length, 3 * dim, length * 3 * dim, width, 3 * dim, width**-0.5,
+        q, k, v, packed, out, length, length, 3 * dim, length * 3 * dim, width, 3 * dim,
+        width**-0.5,
         WIDTH=width, TOKENS=TOKENS, CAUSAL=True,
     )  # fmt: skip
     return out
@@ -192,7 +194,8 @@ def _cross_attention(queries: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
     heads, tokens, width = memory.shape[2:]
     out = torch.empty_like(queries)
     _attend[(batch, heads)](
-        queries, memory[0], memory[1], mask, out, length, tokens, dim, heads * tokens * width, tokens * width, width, width**-0.5,
+        queries, memory[0], memory[1], mask, out, length, tokens, dim, heads * tokens * width,
+        tokens * width, width, width**-0.5,
         WIDTH=width, TOKENS=TOKENS, CAUSAL=False,
     )  # fmt: skip
     return out

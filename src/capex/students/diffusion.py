@@ -1,9 +1,11 @@
 """Diffusion Policy: a transformer denoises a short trajectory of actions, conditioned on two
 observations and the instruction.
 
-    condition = [time] + per observation: features of every camera, state, instruction        -> encoder -> memory
-    noise estimate = head(decoder(noisy actions, memory)), causal                              (predicts 10 steps, executes 8)
-    training: x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) e,  loss = mean (e - estimate)^2;     sampling: DDPM, 100 steps
+    condition = [time] + per observation: features of every camera, state, instruction
+    memory = encoder(condition)
+    estimate = head(decoder(noisy actions, memory)), causal; 10 steps, of which 8 are executed
+    training: x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) e,  loss = mean (e - estimate)^2
+    sampling: DDPM, 100 steps
 
 Each camera has its own ResNet-18 with group norm, modulated by the instruction, then spatial
 softmax and a linear layer. The denoiser's parameter names are those of diffusion_policy's

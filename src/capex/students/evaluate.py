@@ -10,16 +10,11 @@ GPU always a batch of the same size.
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from capex import worlds
 from capex.campaign.names import parse_names
@@ -27,8 +22,8 @@ from capex.errors import CapexError
 from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run
 from capex.students import checkpoint
-from capex.students.policy import Episode, Policy, make_policy
-from capex.students.rollouts import Plan, Seen, work
+from capex.students.policy import EpisodeMemory, Policy, make_policy
+from capex.students.rollouts import RolloutPlan, Simulators
 from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
 from capex.worlds import Spec
@@ -86,12 +81,22 @@ def evaluate(
             return
         policy = _load(job, place, spec)
         processes = job.parallel or os.cpu_count() or 1
+        plan = RolloutPlan(
+            name=job.name,
+            chain=chain.path,
+            arm=arm_of(job, spec),
+            model=f"student:{spec.policy}",
+            cameras=spec.cameras,
+            size=spec.image_size,
+            horizon=job.horizon or world.horizon,
+            stand_in=bool(spec.training.get("stand_in")),
+            student=student,
+        )
         size = min(SLOTS, SLOTS_OF_A_PROCESS * processes)
         for first in range(0, len(todo), size):
-            wave = todo[first : first + size]
-            yield from _wave(
-                job, policy, world, chain, student, wave, min(processes, len(wave)), rounds
-            )
+            starts = todo[first : first + size]
+            with Simulators(plan, len(starts), min(processes, len(starts))) as simulators:
+                yield from _advance(policy, simulators, starts, job.seed, world.state_names, rounds)
 
 
 def missing(job: Rollouts) -> list[int]:
@@ -222,128 +227,35 @@ def _same_student(chain: Chain, student: dict[str, Any]) -> None:
             )
 
 
-def _wave(
-    job: Rollouts,
+def _advance(
     policy: Policy,
-    world: Spec,
-    chain: Chain,
-    student: dict[str, Any],
+    simulators: Simulators,
     starts: Sequence[int],
-    count: int,
+    seed: int,
+    state_names: Sequence[str],
     rounds: Callable[[int, int], None],
 ) -> Iterator[Rollout]:
-    """Episodes that advance together, in `count` processes."""
-    spec = policy.spec
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(prefix="capex-evaluate-") as folder:
-        shared = Path(folder) / "images"
-        shape = (len(starts), len(spec.cameras), spec.image_size, spec.image_size, 3)
-        images = np.memmap(shared, dtype=np.uint8, mode="w+", shape=shape)
-        stand_in = bool(spec.training.get("stand_in"))
-        model = f"student:{spec.policy}"
-        horizon = job.horizon or world.horizon
-        arm = arm_of(job, spec)
-        plan = Plan(
-            job.name,
-            chain.path,
-            arm,
-            model,
-            spec.cameras,
-            spec.image_size,
-            shared,
-            len(starts),
-            horizon,
-            stand_in,
-            student,
-        )
-        pipes: list[Connection] = []
-        processes = []
-        for _ in range(count):
-            mine, theirs = context.Pipe()
-            process = context.Process(target=work, args=(theirs, plan), daemon=True)
-            process.start()
-            theirs.close()
-            pipes.append(mine)
-            processes.append(process)
-        try:
-            yield from _rounds(job, policy, world.state_names, pipes, images, starts, rounds)
-            for pipe in pipes:
-                pipe.send(None)
-        finally:
-            for pipe in pipes:
-                pipe.close()
-            for process in processes:
-                process.join(5)
-                if process.is_alive():
-                    process.terminate()
-
-
-def _rounds(
-    job: Rollouts,
-    policy: Policy,
-    names: Sequence[str],
-    pipes: Sequence[Connection],
-    images: Any,
-    starts: Sequence[int],
-    rounds: Callable[[int, int], None],
-) -> Iterator[Rollout]:
-    """Advance every episode of a wave until all are over. Slot k belongs to worker k modulo their
-    number.
-    """
-    home = [pipes[slot % len(pipes)] for slot in range(len(starts))]
-    for pipe in pipes:
-        pipe.send(
-            ("begin", {slot: index for slot, index in enumerate(starts) if home[slot] is pipe})
-        )
-    seen = _gather(pipes)
-    minds: dict[int, Episode] = {
-        slot: policy.begin(seed=job.seed * 1_000_003 + index) for slot, index in enumerate(starts)
+    """Advance episodes, one in each slot, until all are over."""
+    seen = simulators.begin(dict(enumerate(starts)))
+    memories: dict[int, EpisodeMemory] = {
+        slot: policy.begin(seed=seed * 1_000_003 + index) for slot, index in enumerate(starts)
     }
     steps = 0
-    while minds:
-        slots = sorted(minds)
+    while memories:
         observations = []
-        for slot in slots:
-            state = dict(zip(names, seen[slot].proprio, strict=True))
-            views = (
-                dict(zip(policy.spec.cameras, images[slot], strict=True))
-                if minds[slot].wants_images()
-                else {}
-            )
+        for slot, memory in memories.items():
+            state = dict(zip(state_names, seen[slot].proprio, strict=True))
+            images = simulators.images[slot] if memory.wants_images() else ()
+            views = dict(zip(policy.spec.cameras, images, strict=False))
             observations.append(
                 {"images": views, "state": state, "instruction": seen[slot].instruction}
             )
-        actions = policy.act_many([minds[s] for s in slots], observations)
-        show = {slot for slot in slots if minds[slot].wants_images()}
-        for pipe in pipes:
-            mine = {s: a for s, a in zip(slots, actions, strict=True) if home[s] is pipe}
-            if mine:
-                pipe.send(("step", mine, [s for s in mine if s in show]))
-        seen |= _gather([pipe for pipe in pipes if any(home[s] is pipe for s in slots)])
+        actions = policy.act_many(list(memories.values()), observations)
+        show = {slot for slot, memory in memories.items() if memory.wants_images()}
+        seen |= simulators.step(dict(zip(memories, actions, strict=True)), show)
         steps += 1
-        for slot in slots:
-            if seen[slot].over:
-                del minds[slot]
-                yield Rollout(
-                    starts[slot], seen[slot].success, seen[slot].steps, Path(seen[slot].path)
-                )
-        rounds(len(minds), steps)
-
-
-def _gather(pipes: Sequence[Connection]) -> dict[int, Seen]:
-    found: dict[int, Seen] = {}
-    for pipe in pipes:
-        try:
-            answer = pipe.recv()
-        except EOFError:
-            raise CapexError(
-                "a simulating process ended without a word; run with --parallel 1 to see why"
-            ) from None
-        if isinstance(answer, CapexError):
-            raise answer
-        if isinstance(answer, BaseException):
-            raise CapexError(
-                f"a simulating process failed: {type(answer).__name__}: {answer}"
-            ) from answer
-        found |= answer
-    return found
+        for slot in [slot for slot in memories if seen[slot].over]:
+            del memories[slot]
+            end = seen[slot]
+            yield Rollout(starts[slot], end.success, end.steps, Path(end.path))
+        rounds(len(memories), steps)

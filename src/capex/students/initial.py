@@ -29,9 +29,8 @@ class Beginning:
     norm: str
     words: str
     instructions: tuple[str, ...] = ()  # those that its embeddings belong to, in their order
-    starts: tuple[
-        Any, ...
-    ] = ()  # those that it was trained on: no start of theirs is new to the policy
+    # Those that it was trained on: no start of theirs is new to the policy.
+    starts: tuple[Any, ...] = ()
 
     def adapt(self, spec: PolicySpec) -> tuple[PolicySpec, dict[str, Tensor]]:
         """The spec of the fine-tuned policy, and the weights with a row for each of its

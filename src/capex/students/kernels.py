@@ -156,7 +156,8 @@ if AVAILABLE:
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _gradient(  # type: ignore[no-untyped-def]
-        dy, y, x, shortcut, w, b, s, mean, inverse, place, inside, SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr
+        dy, y, x, shortcut, w, b, s, mean, inverse, place, inside,
+        SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr
     ):  # fmt: skip
         """For some pixels: the gradient after the modulation and before it, what was modulated, and
         the normalised input.
@@ -181,7 +182,8 @@ if AVAILABLE:
     @triton.jit  # type: ignore[untyped-decorator]
     def _back_sums(  # type: ignore[no-untyped-def]
         dy, y, x, shortcut, weight, bias, scale, moments, sums, pixels, channels, chunks,
-        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
+        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+        SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
         """Per channel of one chunk: the sums of the gradients of bias, weight and, with FILM, scale
         and shift.
@@ -220,7 +222,8 @@ if AVAILABLE:
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _back_apply(  # type: ignore[no-untyped-def]
-        dy, y, x, shortcut, weight, bias, scale, moments, sums, dx, dshortcut, pixels, channels, chunks,
+        dy, y, x, shortcut, weight, bias, scale, moments, sums, dx, dshortcut, pixels, channels,
+        chunks,
         WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, MAX: tl.constexpr,
         SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
@@ -261,7 +264,8 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, scale: Tensor | None, shift: Tensor | None,
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None,
+        scale: Tensor | None, shift: Tensor | None,
         eps: float, relu: bool,
     ) -> Tensor:  # fmt: skip
         x = x.contiguous(memory_format=torch.channels_last)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from capex.errors import CapexError
 from capex.run.store import read_json
-from capex.students.data import Episode, decode_pngs
+from capex.students.data import Demonstration, decode_pngs
 
 PICTURES = "observation.images."
 STATE, ACTION = "observation.state", "action"
@@ -28,7 +28,7 @@ class Dataset:
     keys: tuple[str, ...]
     states: npt.NDArray[np.float32]
     actions: npt.NDArray[np.float32]
-    episodes: tuple[Episode, ...]
+    episodes: tuple[Demonstration, ...]
 
     def frames(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Every frame (cameras, H, W, 3) in order, one row group of one file at a time."""
@@ -84,7 +84,7 @@ def open_dataset(path: Path) -> Dataset:
     return Dataset(head, files, keys, states, actions, _episodes(path))
 
 
-def _episodes(path: Path) -> tuple[Episode, ...]:
+def _episodes(path: Path) -> tuple[Demonstration, ...]:
     found = []
     for file in sorted((path / "meta" / "episodes").rglob("*.parquet")):
         names = [
@@ -94,7 +94,7 @@ def _episodes(path: Path) -> tuple[Episode, ...]:
         ]
         for row in pq.read_table(file, columns=names).to_pylist():
             found.append(
-                Episode(
+                Demonstration(
                     begin=row["dataset_from_index"],
                     end=row["dataset_to_index"],
                     instruction=row["tasks"][0] if row["tasks"] else "",

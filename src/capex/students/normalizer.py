@@ -114,9 +114,8 @@ def fit(
     side: tuple[float, ...] = ()
     if at >= 0:
         q = states[:, at : at + 4].astype(np.float64)
-        axis = np.linalg.eigh(q.T @ q)[1][
-            :, -1
-        ]  # the direction along which most of them lie, either way
+        # The direction along which most of them lie, either way.
+        axis = np.linalg.eigh(q.T @ q)[1][:, -1]
         side = tuple(float(v) for v in axis * np.sign(axis[np.argmax(np.abs(axis))]))
     turned = Normalizer(
         _same(3), _same(states.shape[1]), _same(actions.shape[1]), at, side

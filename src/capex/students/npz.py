@@ -61,9 +61,8 @@ def read_npz(source: IO[bytes] | Path, most_bytes: int) -> dict[str, npt.NDArray
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:
     if entry.compress_type not in PLAIN:
         raise ValueError(f"{entry.filename} is packed in a way that numpy does not use")
-    with archive.open(
-        entry
-    ) as stream:  # reads no more than the size that the archive's directory gives
+    # Reads no more than the size that the archive's directory gives.
+    with archive.open(entry) as stream:
         version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
         if version not in HEADERS:
             raise ValueError(f"{entry.filename} is of an unknown version")

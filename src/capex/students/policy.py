@@ -29,7 +29,7 @@ Action = npt.NDArray[np.float64]
 Observation = Mapping[str, Any]
 
 
-class Episode:
+class EpisodeMemory:
     """What a policy remembers within one episode: recent observations, and the actions it has
     planned.
     """
@@ -71,7 +71,7 @@ class Policy:
         self._runner = Runner(
             spec, net.to(self._device), self._device, graphed=graphed, batch=batch
         )
-        self._episode: Episode | None = None
+        self._episode: EpisodeMemory | None = None
 
     def reset(self, seed: int = 0) -> None:
         """Begin an episode."""
@@ -87,14 +87,14 @@ class Policy:
         """Whether the next observation needs images."""
         return self._episode is None or self._episode.wants_images()
 
-    def begin(self, seed: int = 0) -> Episode:
+    def begin(self, seed: int = 0) -> EpisodeMemory:
         """The memory of a new episode, for `act_many`. A seed fixes what is random in it."""
         if not 0 <= seed <= SEED_MAX:
             raise CapexError(f"the seed of an episode is {seed}; it must be from 0 to {SEED_MAX}")
-        return Episode(self.spec.settings, seed)
+        return EpisodeMemory(self.spec.settings, seed)
 
     def act_many(
-        self, episodes: Sequence[Episode], observations: Sequence[Observation]
+        self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
     ) -> list[Action]:
         """One action for each of several episodes; the network runs once, on those that need it."""
         for episode, observation in zip(episodes, observations, strict=True):
@@ -107,7 +107,7 @@ class Policy:
                 episodes[k].queue.extend(self._plan(episodes[k], chunk))
         return [np.clip(e.queue.popleft(), -1.0, 1.0).astype(np.float64) for e in episodes]
 
-    def _plan(self, episode: Episode, chunk: torch.Tensor) -> list[npt.NDArray[np.float32]]:
+    def _plan(self, episode: EpisodeMemory, chunk: torch.Tensor) -> list[npt.NDArray[np.float32]]:
         """Native actions to execute before looking again."""
         settings = self.spec.settings
         if episode.ensembler is not None:
@@ -118,7 +118,7 @@ class Policy:
         return list(self.spec.normalizer.action.invert(chosen.numpy()))
 
     def _infer(
-        self, episodes: Sequence[Episode], observations: Sequence[Observation]
+        self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
     ) -> list[torch.Tensor]:
         settings = self.spec.settings
         images, states = [], []

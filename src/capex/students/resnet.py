@@ -182,9 +182,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             loaded = load_file(path)
         else:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        Exception
-    ) as error:  # a foreign file may fail in many ways; all of them mean the same to the user
+    except Exception as error:
+        # A foreign file may fail in many ways; all of them mean the same to the user.
         raise CapexError(
             f"{path} is no plain state dict ({type(error).__name__}); save tensors only, or use"
             " .safetensors"

@@ -7,10 +7,11 @@ and puts an inert stand-in wherever any other class or function is named. What i
 average's weights, the normaliser among them, and the order of the observations from the
 configuration.
 
-    obs_encoder.obs_nets.CAMERA_image.backbone._base_block / _conv_blocks.K / _film_layers.K     ResNet-18 with FiLM, group norm
-    obs_encoder.obs_nets.CAMERA_image.pool.nets, .nets.2                                         keypoints, linear
-    model.*                                                                                      the denoiser, names as ours
-    normalizer.params_dict.KEY.scale / .offset                                                   per observation and action
+    obs_encoder.obs_nets.CAMERA_image:
+        backbone._base_block / _conv_blocks.K / _film_layers.K    ResNet-18 with FiLM, group norm
+        pool.nets, .nets.2                                        keypoints, linear
+    model.*                                                       the denoiser, names as ours
+    normalizer.params_dict.KEY.scale / .offset                    per observation and action
 """
 
 from __future__ import annotations
@@ -152,9 +153,8 @@ def read_payload(path: Path, *, trust_pickle: bool = False) -> dict[str, Any]:
     if trust_pickle:
         try:
             held = torch.load(path, map_location="cpu", weights_only=False)
-        except (
-            Exception
-        ) as error:  # a foreign file may fail in many ways; all of them mean the same to the user
+        except Exception as error:
+            # A foreign file may fail in many ways; all of them mean the same to the user.
             why = str(error).partition("\n")[0]
             raise CapexError(
                 f"{path} cannot be unpickled ({type(error).__name__}: {why})"

@@ -1,10 +1,10 @@
 """`capex policy serve`: a policy behind HTTP on loopback, for any client.
 
-    POST /reset   {"seed": 0}                                     -> {"ok": true}
-    POST /act     JSON: {"images": {"left": BASE64 of raw RGB rows, ..}, "state": {name: number, ..}, "instruction": ".."}
-                  or an .npz body (Content-Type application/x-npz): image_left .., state,
-                  instruction
-                                                                  -> {"action": [12 numbers], "wants_images": true}
+    POST /reset   {"seed": 0} -> {"ok": true}
+    POST /act     {"images": {"left": BASE64 of raw RGB rows, ..}, "state": {name: number, ..},
+                  "instruction": ".."}, or an .npz body (Content-Type application/x-npz) with
+                  image_left .., state, instruction
+                  -> {"action": [12 numbers], "wants_images": true}
     GET  /spec    what it takes and gives: cameras, image size, names, rate
 
 One episode at a time: the policy remembers between /act calls until the next /reset. `wants_images`

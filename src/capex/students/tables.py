@@ -40,9 +40,8 @@ def study_tables(out: Path) -> list[Path]:
     """Write table.md and the report of a study's rollouts, without film strips: `capex report` adds
     them.
     """
-    from capex import (
-        report,
-    )  # here: a machine that only evaluates needs none of what the report draws with
+    # Here: a machine that only evaluates needs none of what the report draws with.
+    from capex import report
     from capex.report.data import load
     from capex.report.sections.students import students_table
     from capex.report.sources import group

@@ -185,10 +185,11 @@ def _run(
         stepper.advance(step)
         done = step + 1
         if done % LOG_EVERY == 0 or done == job.steps or done in save_at:
+            # Waits for the device.
             rows = [
                 r.trainer.log[: (done - 1) % LOG_EVERY + 1].double().cpu().numpy().mean(axis=0)
                 for r in running
-            ]  # waits for the device
+            ]
             now = time.perf_counter()
             speed, mark, marked = (done - marked) / max(now - mark, 1e-9), now, done
             for r, row, curve in zip(running, rows, lines, strict=True):

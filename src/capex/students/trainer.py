@@ -125,7 +125,8 @@ class Trainer:
         self._rate.copy_(self._at(self._rates))
         if self._worker is not self.net:
             self._rounded.copy_(self._weights)
-        loss, parts = self._worker.loss(self.batches.load(self.done))  # type: ignore[arg-type]  # the batch is of the network's kind
+        batch = self.batches.load(self.done)  # of the network's kind
+        loss, parts = self._worker.loss(batch)  # type: ignore[arg-type]
         loss.backward()  # type: ignore[no-untyped-call]
         if self._worker is not self.net:
             full, rounded = [], []

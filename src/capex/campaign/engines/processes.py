@@ -9,9 +9,7 @@ their pipe and die too, in mid-request if need be.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import signal
 import threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from capex.campaign.attempt import Job, Moved
 from capex.campaign.engines import Lost, Said, Setup
 from capex.campaign.engines.threads import Threads
 from capex.errors import CapexError
+from capex.run.jobs import ending, spawn
 
 STILLBORN = 1
 ADVICE = (
@@ -44,7 +43,6 @@ class Processes:
     def __init__(self, setup: Setup, count: int, slots: int):
         self.slots = slots
         self._setup = setup
-        self._context = multiprocessing.get_context("spawn")
         self._said: deque[Said] = deque()
         self._stillborn = 0  # processes in a row that died without a word
         self._stopped = False
@@ -86,19 +84,14 @@ class Processes:
                 worker.process.join()
 
     def _spawn(self) -> _Worker:
-        here, there = self._context.Pipe()
-        process = self._context.Process(
-            target=serve, args=(there, self._setup), name="capex worker", daemon=True
-        )
-        process.start()
-        there.close()
-        return _Worker(process, here)
+        worker = spawn(serve, self._setup)
+        return _Worker(worker.process, worker.pipe)
 
     def _hear(self, worker: _Worker) -> None:
         try:
             said: Said = worker.pipe.recv()
         except (EOFError, OSError):
-            worker.process.join()
+            ended = ending(worker.process)
             worker.pipe.close()
             self._workers.remove(worker)
             if self._stopped:
@@ -106,10 +99,9 @@ class Processes:
             self._stillborn = 0 if worker.spoke else self._stillborn + 1
             if self._stillborn > STILLBORN:
                 raise CapexError(
-                    f"worker processes die as they start ({_how(worker.process.exitcode)});"
-                    f" {ADVICE}"
+                    f"worker processes die as they start ({ended}); {ADVICE}"
                 ) from None
-            reason = f"the worker process died ({_how(worker.process.exitcode)})"
+            reason = f"the worker process died ({ended})"
             self._said += [Said(ticket, Lost(reason)) for ticket in sorted(worker.tickets)]
             self._workers.append(self._spawn())
             return
@@ -121,9 +113,6 @@ class Processes:
 
 def serve(pipe: Connection, setup: Setup) -> None:
     """What a worker process does until its driver is gone."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the driver decides
     engine = Threads(setup)
     threading.Thread(target=_report, args=(pipe, engine), daemon=True).start()
     while True:
@@ -143,10 +132,3 @@ def _report(pipe: Connection, engine: Threads) -> None:
                 pipe.send(said)
             except OSError:
                 os._exit(0)
-
-
-def _how(code: int | None) -> str:
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name
-        return f"{name}, perhaps for lack of memory" if name == "SIGKILL" else name
-    return f"exit code {code}"

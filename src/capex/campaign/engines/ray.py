@@ -11,10 +11,8 @@ driver's, not Ray's: it knows what the chain has learned since.
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from collections import deque
@@ -24,42 +22,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from capex import models, worlds
+from capex import models
 from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved, Outcome, run_attempt
 from capex.campaign.engines import Failed, Lost, Said, Setup
 from capex.errors import CapexError
 from capex.models import ChatSettings, Model, Usage
+from capex.run.cluster import Cluster, import_ray
 from capex.run.spend import Spend
 from capex.run.store import EXCHANGE_TIMES, EXCHANGES, TEMPORARY, Chain
-from capex.worlds import Env
+from capex.worlds.cache import OF_THIS_PROCESS
 
 CPUS = 0.25  # of a core that an attempt counts as: most of its time it waits for its model
-INSTALL = 'pip install "capex[ray]"'
-CONNECT_S = 10.0
 TAKE_S = 0.3  # how often the driver asks the desk for news
-
-
-def _import_ray() -> Any:
-    try:
-        return importlib.import_module("ray")
-    except ModuleNotFoundError:
-        raise CapexError(f"--ray needs the package ray; install it with {INSTALL}") from None
-
-
-def _require_listener(address: str) -> None:
-    """Ray itself waits a minute for a cluster that is not there, and then ends the
-    whole program.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon:  # auto or local: Ray finds out by itself
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-    except (OSError, ValueError) as error:
-        raise CapexError(
-            f"--ray {address}: no cluster could be reached ({error}); start one with `ray start"
-            " --head`"
-        ) from None
 
 
 @dataclass(frozen=True)
@@ -146,7 +120,7 @@ class _AtTheDesk:
         limit: Decimal | None = None,
         labels: Mapping[str, str | int] | None = None,
     ) -> str:
-        answer: str | CapexError = _import_ray().get(self.desk.reserve.remote(usd, limit, labels))
+        answer: str | CapexError = import_ray().get(self.desk.reserve.remote(usd, limit, labels))
         if isinstance(answer, CapexError):
             raise answer
         return answer
@@ -154,12 +128,10 @@ class _AtTheDesk:
     def settle(
         self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False
     ) -> None:
-        _import_ray().get(self.desk.settle.remote(ticket, usd, usage, reply))
+        import_ray().get(self.desk.settle.remote(ticket, usd, usage, reply))
 
 
-_kept: dict[
-    str, Any
-] = {}  # a worker process keeps its model and its last environment from task to task
+_kept: dict[str, Any] = {}  # a worker process keeps its model from task to task
 
 
 @dataclass(frozen=True)
@@ -192,7 +164,7 @@ def attempt_elsewhere(
         if template is not None:
             work = replace(work, template=Path(folder) / "prompt.txt")
             (Path(folder) / "prompt.txt").write_text(template, encoding="utf-8")
-        model, env = _model(str(setup.model), setup.chat), _env(job.name)
+        model, env = _model(str(setup.model), setup.chat), OF_THIS_PROCESS.keep(job.name)
         sent = {EXCHANGE_TIMES: 0, EXCHANGES: 0}
 
         def tell(moved: Moved) -> None:
@@ -228,15 +200,6 @@ def _model(name: str, chat: ChatSettings | None) -> Model:
     return model
 
 
-def _env(name: str) -> Env:
-    if _kept.get("env name") != name:
-        if "env" in _kept:
-            _kept["env"].close()
-        _kept.update({"env": worlds.make(name), "env name": name})
-    env: Env = _kept["env"]
-    return env
-
-
 @dataclass(frozen=True)
 class _Sent:
     ticket: int
@@ -247,28 +210,8 @@ class RayCluster:
     """Attempts as tasks of a Ray cluster."""
 
     def __init__(self, setup: Setup, address: str, slots: int | None = None):
-        self._ray = ray = _import_ray()
-        if address.startswith("ray://"):
-            raise CapexError(
-                f"--ray {address} is a client's address; run the command on a node of the cluster"
-                " and write --ray auto"
-            )
-        _require_listener(address)
-        self._own = not ray.is_initialized()
-        if self._own:
-            where = None if address == "local" else address
-            try:
-                ray.init(
-                    address=where,
-                    log_to_driver=False,
-                    logging_level="error",
-                    configure_logging=False,
-                )
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                raise CapexError(
-                    f"--ray {address}: no cluster could be reached ({error}); start one with `ray"
-                    " start --head`"
-                ) from None
+        self._cluster = Cluster(address)
+        self._ray = ray = self._cluster.ray
         cpus = float(ray.cluster_resources().get("CPU", 1.0))
         self.slots = slots if slots is not None else max(1, int(cpus / CPUS))
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -331,8 +274,7 @@ class RayCluster:
     def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
         self._ray.kill(self._desk)
-        if self._own:
-            self._ray.shutdown()
+        self._cluster.close()
 
     def _unpack(self, ref: Any) -> Said:
         """Write an attempt that came back into its chain."""

@@ -7,16 +7,15 @@ import pickle
 import queue
 import threading
 import traceback
-from collections import OrderedDict
 
-from capex import models, worlds
+from capex import models
 from capex.campaign.attempt import Job, run_attempt
 from capex.campaign.core import Core, Stopped
 from capex.campaign.engines import EPISODES_PER_CORE, Failed, Said, Setup
 from capex.campaign.ledger import Spending
 from capex.models import Model
 from capex.run.spend import Spend
-from capex.worlds import Env
+from capex.worlds.cache import Environments
 
 # how long a stopping engine waits for its threads; those that wait for a model are left behind
 JOIN_S = 2.0
@@ -29,7 +28,7 @@ class Threads:
         self.slots = slots
         self._setup, self._spend = setup, spend if spend is not None else Spend(setup.spend)
         self._core = Core()
-        self._envs = _Environments(slots)
+        self._envs = Environments(slots)
         self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._model: Model | None = None
@@ -96,39 +95,6 @@ class Threads:
                     models.make(given, self._setup.chat) if isinstance(given, str) else given
                 )
             return self._model
-
-
-class _Environments:
-    """Environments at rest, the latest used last. One is made where none of its name rests; the
-    oldest beyond `size` is closed.
-    """
-
-    def __init__(self, size: int):
-        self._size = size
-        self._lock = threading.Lock()
-        self._resting: OrderedDict[int, Env] = OrderedDict()
-
-    def take(self, name: str) -> Env:
-        with self._lock:
-            for key, env in self._resting.items():
-                if env.spec.name == name:
-                    return self._resting.pop(key)
-        return worlds.make(name)
-
-    def give(self, env: Env) -> None:
-        with self._lock:
-            self._resting[id(env)] = env
-            old = [
-                self._resting.popitem(last=False)[1] for _ in range(len(self._resting) - self._size)
-            ]
-        for env in old:
-            env.close()
-
-    def close(self) -> None:
-        with self._lock:
-            resting, self._resting = list(self._resting.values()), OrderedDict()
-        for env in resting:
-            env.close()
 
 
 def _sendable(error: BaseException) -> Exception:
