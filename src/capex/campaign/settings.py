@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
 from capex.errors import CapexError, UnknownName
 from capex.method.demonstrator import DEFAULT_SAMPLING, NO_LIMITS, Limits
-from capex.method.presets import PRESETS, SILENT_DECISIONS, ArmSettings, arm
+from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, arm
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import FORMATS, ImageFormat
 
@@ -287,7 +287,7 @@ class Settings:
     """A campaign, resolved."""
 
     tasks: tuple[tuple[str, str], ...]  # (world, task)
-    arms: tuple[ArmSettings, ...]
+    arms: tuple[MethodSettings, ...]
     model: str
     starts: tuple[int, ...]
     until_successes: int | None = None
@@ -362,7 +362,7 @@ class Settings:
         }
 
 
-def _arm_identity(arm_: ArmSettings) -> dict[str, Any]:
+def _arm_identity(arm_: MethodSettings) -> dict[str, Any]:
     """An arm for the manifest. Runs from before `silent_decisions` lack it: absent means off, so
     that they stay what they are.
     """
@@ -477,7 +477,7 @@ def _chat(said: Mapping[str, Any], sampling: Sampling) -> ChatSettings | None:
     return chat
 
 
-def _arms(said: Mapping[str, Any], tables: Any) -> tuple[ArmSettings, ...]:
+def _arms(said: Mapping[str, Any], tables: Any) -> tuple[MethodSettings, ...]:
     """The arms by name, presets or tables of the config file, with every override that means
     something to them.
     """
@@ -512,13 +512,13 @@ def _arms(said: Mapping[str, Any], tables: Any) -> tuple[ArmSettings, ...]:
     return tuple(arms)
 
 
-def _own_arm(name: str, table: Mapping[str, Any]) -> ArmSettings:
+def _own_arm(name: str, table: Mapping[str, Any]) -> MethodSettings:
     if "--" in name or "/" in name or name.startswith(".") or name in PRESETS or name == "expert":
         raise CapexError(
             f"[arms.{name}] cannot be the name of an arm of your own; choose one without --, / and"
             " unlike the presets'"
         )
-    known = {f.name for f in fields(ArmSettings)} - {"name", "prompt"}
+    known = {f.name for f in fields(MethodSettings)} - {"name", "prompt"}
     for key in table:
         if key != "preset" and key not in known:
             raise UnknownName(

@@ -27,7 +27,7 @@ from capex.method.memory.context import Context, build
 from capex.method.memory.references import carry
 from capex.method.observation import Observation, PastAct, observe
 from capex.method.perception import Sight, describe
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.method.prompts import system_prompt
 from capex.method.reading import Act, Defects, Locate, read_calls
 from capex.method.record import EpisodeRecord, LocatedPoint, Turn, record_waypoints
@@ -176,7 +176,7 @@ def run_episode(
     env: Env,
     start: Start,
     model: Model,
-    arm: ArmSettings,
+    arm: MethodSettings,
     memory: Memory,
     *,
     ledger: CostObserver | None = None,
@@ -310,7 +310,7 @@ def run_episode(
 
 
 def _look(
-    env: Env, executor: Executor, arm: ArmSettings, state: _State, ledger: CostObserver | None
+    env: Env, executor: Executor, arm: MethodSettings, state: _State, ledger: CostObserver | None
 ) -> Observation:
     spent = ledger.spent_usd if ledger is not None else None
     left = (
@@ -330,7 +330,12 @@ def _look(
 
 
 def _ended(
-    env: Env, executor: Executor, arm: ArmSettings, state: _State, limits: Limits, elapsed_s: float
+    env: Env,
+    executor: Executor,
+    arm: MethodSettings,
+    state: _State,
+    limits: Limits,
+    elapsed_s: float,
 ) -> str:
     """Why the episode is over, or nothing."""
     if env.success():
@@ -349,7 +354,7 @@ def _ended(
 def _carry_out(
     env: Env,
     executor: Executor,
-    arm: ArmSettings,
+    arm: MethodSettings,
     trust: Calibrator,
     decision: _Decision,
     state: _State,
@@ -437,7 +442,7 @@ class _Asks:
         self,
         env: Env,
         model: Model,
-        arm: ArmSettings,
+        arm: MethodSettings,
         system: str,
         context: Context,
         observer: AttemptObserver | None,

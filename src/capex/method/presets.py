@@ -16,7 +16,7 @@ DEFAULT_EPISODE_USD = 25.0
 
 
 @dataclass(frozen=True)
-class ArmSettings:
+class MethodSettings:
     """How a demonstrator is asked, trusted and reminded."""
 
     name: str
@@ -47,9 +47,9 @@ class ArmSettings:
     show_dollars: bool = False
 
 
-PRESETS: dict[str, ArmSettings] = {
-    "capex": ArmSettings("capex", silent_decisions=SILENT_DECISIONS),
-    "base": ArmSettings(
+PRESETS: dict[str, MethodSettings] = {
+    "capex": MethodSettings("capex", silent_decisions=SILENT_DECISIONS),
+    "base": MethodSettings(
         "base",
         silent_decisions=SILENT_DECISIONS,
         prompt="base",
@@ -62,14 +62,14 @@ PRESETS: dict[str, ArmSettings] = {
         references=0,
         done=True,
     ),
-    "capex-fresh": ArmSettings("capex-fresh", memory="fresh", silent_decisions=SILENT_DECISIONS),
-    "capex-stated": ArmSettings(
+    "capex-fresh": MethodSettings("capex-fresh", memory="fresh", silent_decisions=SILENT_DECISIONS),
+    "capex-stated": MethodSettings(
         "capex-stated", calibrated=False, silent_decisions=SILENT_DECISIONS
     ),
 }
 
 
-def arm(name: str, **overrides: object) -> ArmSettings:
+def arm(name: str, **overrides: object) -> MethodSettings:
     """A preset by name with overrides."""
     if name not in PRESETS:
         raise UnknownName("arm", name, PRESETS)
