@@ -57,15 +57,13 @@ class Collect:
     config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """A TOML file with the same settings; flags win."""
     fork: Flag = False
-    """Branch the run: the changed settings go into a run beside it that begins with its
-    episodes."""
+    """Branch the run: changed settings go into a run beside it that begins with its episodes."""
     retry_invalid: Flag = False
     """Try starts again that were recorded as invalid."""
     yes: Flag = False
     """Agree to what the campaign may cost, without --campaign-usd and without being asked."""
     dry_run: Flag = False
-    """Print the plan, the requests' size, the most it can cost and the disk it takes; send nothing,
-    write nothing."""
+    """Print plan, size of requests, highest cost and disk space; send nothing, write nothing."""
     json_events: Flag = False
     """Print one JSON object per event instead of a display."""
 

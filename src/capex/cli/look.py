@@ -23,8 +23,7 @@ class Doctor:
     """
 
     model: str | None = None
-    """Also ask this model one small question and say what its endpoint can do; a paid model bills
-    it."""
+    """Also ask this model a small question and say what its endpoint can do; paid models bill it."""
     world: str | None = None
     """Also look for what this world needs and how to get it: robosuite or robocasa."""
 

@@ -58,11 +58,9 @@ class Train:
     set: tuple[str, ...] = ()
     """Settings as NAME=VALUE; the paper's values are the defaults."""
     backbone: Path | None = None
-    """ResNet-18 weights for ACT in torchvision's layout (.safetensors or .pth); nothing is
-    downloaded."""
+    """ResNet-18 weights for ACT, as torchvision's (.safetensors or .pth); nothing is downloaded."""
     instructions: Path | None = None
-    """Instruction embeddings for Diffusion Policy: a .safetensors or .npz file, or a folder with
-    CLIP's weights."""
+    """Instruction embeddings for Diffusion: a .safetensors or .npz file, or a folder with CLIP."""
     init: Path | None = None
     """Begin from a policy of ours, or from RoboCasa365's released Diffusion Policy checkpoint."""
     trust_pickle: bool = False
@@ -133,8 +131,7 @@ class Evaluate:
     allow_seen: bool = False
     """Also starts that were trained on."""
     horizon: int = 0
-    """Control steps of a rollout; 0: the task's own. What is not solved within them is a
-    failure."""
+    """Control steps of a rollout; 0: the task's own. What they do not suffice for is a failure."""
 
     def run(self) -> int:
         """Evaluate with a progress bar, then print the success of everything in the chain."""
