@@ -23,7 +23,7 @@ class Doctor:
     """
 
     model: str | None = None
-    """Also ask this model a small question and say what its endpoint can do; paid models bill it."""
+    """Also ask this model a small question and say what its endpoint can do; that may be billed."""
     world: str | None = None
     """Also look for what this world needs and how to get it: robosuite or robocasa."""
 
