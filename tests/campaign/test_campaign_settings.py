@@ -263,6 +263,32 @@ def test_a_method_may_be_called_an_arm():
         resolve("lab.world:low", {"arm": "base", "method": "capex"})
 
 
+@pytest.mark.parametrize(
+    ("flag", "text", "sentence"),
+    [
+        ("--tau", "x", "--tau is 'x'; it must be a number between 0 and 1"),
+        ("--image-size", "8", "--image-size is '8'; it must be a whole number between 32 and 2048"),
+        ("--decisions", "1.5", "--decisions is '1.5'; it must be a whole number between 1 and"),
+        ("--campaign-usd", "nan", "--campaign-usd is 'nan'; it must be a number"),
+        ("--top-k", "many", "--top-k is 'many'; it must be a whole number between 1 and 1e"),
+        ("--base-motion", "None", "--base-motion is 'None'; valid: on, off"),
+        ("--starts", "x", "'x' names no starts"),
+    ],
+)
+def test_a_wrong_flag_is_named_as_it_was_typed(flag, text, sentence):
+    with pytest.raises(CapexError) as refused:
+        parse(("collect", "lab.world:low", flag, text)).given()
+    assert str(refused.value).startswith(sentence)
+
+
+def test_flags_say_the_same_as_keywords():
+    words = "--tau 0.3 --locate off --campaign-usd 7 --starts 0:2 --temperature server --seed 5"
+    given = parse(("collect", "lab.world:low", "--out", "run", *words.split())).given()
+    keywords = {"tau": 0.3, "locate": False, "campaign_usd": 7, "starts": range(2), "seed": 5}
+    keywords |= {"temperature": "server", "out": "run"}
+    assert resolve("lab.world:low", given) == resolve("lab.world:low", keywords)
+
+
 def test_starts_read_and_write():
     assert parse_starts("0:3,7") == [0, 1, 2, 7]
     for text in ("0:20", "3,9,4", "5,6", "1,3:7"):

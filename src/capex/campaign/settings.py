@@ -45,7 +45,10 @@ def _starts(value: Any) -> tuple[int, ...]:
 
 
 def _dollars(value: Any) -> Any:
-    return Decimal(str(float(value))) if type(value) in (int, float) else value
+    try:
+        return value if isinstance(value, bool | Decimal) else Decimal(str(float(value)))
+    except (TypeError, ValueError):
+        return value
 
 
 def _readable(what: str) -> Callable[[Any], Any]:

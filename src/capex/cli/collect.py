@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 from dataclasses import asdict, dataclass, field, make_dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,14 +15,12 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from capex.campaign.settings import ALIASES, NOWHERE, OPTIONS
 from capex.cli.console import console, errors
-from capex.setting import OnOff, Setting
+from capex.setting import Setting
 
 if TYPE_CHECKING:
     from capex.campaign.api import DryRun
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
-# What a flag takes where the setting is kept as something else.
-WRITTEN: dict[Any, Any] = {bool: OnOff, Decimal: float, tuple[int, ...]: str}
 
 
 def _flag(name: str, setting: Setting) -> tuple[str, Any, Any]:
@@ -33,8 +30,7 @@ def _flag(name: str, setting: Setting) -> tuple[str, Any, Any]:
         help_behavior_hint="",
         aliases=[f"--{other}" for other, same in ALIASES.items() if same == name],
     )
-    kind: Any = WRITTEN.get(setting.kind, setting.kind)
-    return name, Annotated[kind | None, look], field(default=None)
+    return name, Annotated[str | None, look], field(default=None)
 
 
 Flags = make_dataclass("Flags", [_flag(*item) for item in OPTIONS.items()], frozen=True)
@@ -67,12 +63,20 @@ class Collect:
     json_events: Flag = False
     """Print one JSON object per event instead of a display."""
 
+    def given(self) -> dict[str, Any]:
+        """The settings among the flags, or a sentence about the first that is wrong."""
+        return {
+            name: OPTIONS[name].checked(f"--{name.replace('_', '-')}", text, from_text=True)
+            for name, text in vars(self.settings).items()
+            if text is not None
+        }
+
     def run(self) -> int:
         """Check, run, and say how it went."""
         from capex.campaign import api
         from capex.cli.progress import watching
 
-        given = vars(self.settings)
+        given = self.given()
         if self.dry_run:
             print_dry_run(
                 api.dry_run(api.prepare(self.names, config=self.config, dry=True, **given)),
