@@ -19,7 +19,7 @@ from capex.campaign.chain import chain_order, load_memory
 from capex.method.calibrator import Calibrator
 from capex.method.memory import Memory
 from capex.method.memory.context import build
-from capex.method.presets import ArmSettings, arm
+from capex.method.presets import MethodSettings, arm
 from capex.method.prompts import SIZE_MAX, system_prompt
 from capex.run.store import find_run
 from capex.worlds import Env, Start
@@ -28,7 +28,7 @@ HARNESS = "Harness settings:\n"
 NEXT_START = 10**6  # one that no run has seen, so that every success may be a reference
 
 
-def fill(env: Env, preset: ArmSettings, memory: Memory, file: Path, after: str) -> None:
+def fill(env: Env, preset: MethodSettings, memory: Memory, file: Path, after: str) -> None:
     """Print the prompt that an episode with this memory begins with."""
     spec = env.spec
     trust = Calibrator.fit(*memory.labelled()) if preset.calibrated else Calibrator(None)

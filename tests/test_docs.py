@@ -28,8 +28,10 @@ import pytest
 
 from capex.campaign.settings import read_config, resolve
 from capex.cli import Command, parse
+from capex.cli.collect import Collect
 from capex.dataset import Filters, Pipeline, export_run
 from capex.dataset.frames import ANNOTATIONS
+from capex.errors import CapexError
 
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "capex"
@@ -181,9 +183,13 @@ def _parse(words: list[str]) -> str:
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            parse(words)
+            command = parse(words)
+        if isinstance(command, Collect):
+            command.given()
     except SystemExit as end:
         return said.getvalue() if end.code else ""
+    except CapexError as error:
+        return str(error)
     return ""
 
 

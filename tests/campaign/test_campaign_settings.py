@@ -1,4 +1,6 @@
-"""Settings: flags over file over defaults, everything in the manifest, and what is impossible refused before the first episode."""
+"""Settings: flags over file over defaults, everything in the manifest, and what is impossible
+refused before the first episode.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from capex.campaign import api
 from capex.campaign.ceiling import bytes_text, ceiling
 from capex.campaign.manifest import changes
 from capex.campaign.names import parse_starts, starts_text
-from capex.campaign.settings import Options, resolve
+from capex.campaign.settings import OPTIONS, resolve
+from capex.cli import parse
 from capex.cli.collect import Flags
 from capex.errors import CapexError
 from capex.models import Sampling
@@ -181,11 +184,13 @@ def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(sh
         ({"top_k": 0}, "top_k is 0; it must be a whole number between 1 and 1e"),
         (
             {"context_tokens": 9000},
-            "--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is lab.model:",
+            "--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is"
+            " lab.model:",
         ),
         (
             {"context_tokens": 8000, "model": "chat:m@http://127.0.0.1:9/v1"},
-            "a context of 8000 tokens has no room beside an answer of up to 8000 tokens; lower --max-output-tokens",
+            "a context of 8000 tokens has no room beside an answer of up to 8000 tokens; lower"
+            " --max-output-tokens",
         ),
         ({"max_starts": 9}, "--max-starts 9 bounds --until-successes"),
         ({"prompt": "nowhere.txt"}, "the prompt file nowhere.txt cannot be read: No such file"),
@@ -221,17 +226,67 @@ def test_the_impossible_is_refused_before_anything_is_written(shm, options, sent
         ("decisions = true", "decisions is True"),
         ("notes = 'maybe'", "notes is 'maybe'; valid: on, off"),
         ("model = 3", "model is 3; it must be a text"),
+        ("out = 3", "out is 3; it must be a path"),
+        ("seed = '7'", "seed is '7'; it must be a whole number between 0 and"),
+        ("campaign_usd = -1", "campaign_usd is -1; it must be a number that is not negative"),
+        ("campaign-usd = inf", "campaign_usd is inf; it must be a number"),
+        ("campaign_usd = 'much'", "campaign_usd is 'much'; it must be a number"),
+        ("until_successes = 0", "until_successes is 0; it must be a whole number of at least 1"),
+        ("effort = 'huge'", "effort is 'huge'; valid: none, minimal, low, medium, high"),
+        ("prompt = 3", "prompt is 3; it must be a path"),
+        ("[arms.mine]\ndone = 'perhaps'", "done is 'perhaps'; valid: on, off"),
     ],
 )
 def test_a_bad_config_file_is_refused_with_a_sentence(shm, text, sentence):
     (shm / "c.toml").write_text(text)
-    with pytest.raises(CapexError, match=sentence):
-        capex.collect("lab.world:low", out=shm / "run", config=shm / "c.toml")
+    out = None if "out" in text else shm / "run"
+    with pytest.raises(CapexError, match=sentence) as refused:
+        capex.collect("lab.world:low", out=out, config=shm / "c.toml")
+    assert "pydantic" not in str(refused.value)
 
 
 def test_every_setting_is_a_flag():
-    assert [f.name for f in fields(Flags)] == [f.name for f in fields(Options)]
-    assert all(f.metadata["help"].endswith(".") and f.metadata["metavar"] for f in fields(Options))
+    assert [f.name for f in fields(Flags)] == list(OPTIONS)
+    assert all(s.help.endswith(".") and s.metavar for s in OPTIONS.values())
+
+
+def test_a_method_may_be_called_an_arm():
+    settings = resolve("lab.world:low", {"out": Path("run"), "method": ["base", "capex"]})
+    assert [m.name for m in settings.arms] == ["base", "capex"]
+    table = {"methods": {"eager": {"tau": 0.2}}, "method": "eager,base", "locate": False}
+    eager, base = resolve("lab.world:low", {"out": Path("run")}, table).arms
+    assert (eager.name, eager.tau, eager.locate) == ("eager", 0.2, False)
+    assert base.name == "base"
+    words = ("collect", "lab.world:low", "--method", "base")
+    assert parse(words).settings.arm == parse((*words[:2], "--arm", "base")).settings.arm == "base"
+    with pytest.raises(CapexError, match="'method' is another name of 'arm'; give one of them"):
+        resolve("lab.world:low", {"arm": "base", "method": "capex"})
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "sentence"),
+    [
+        ("--tau", "x", "--tau is 'x'; it must be a number between 0 and 1"),
+        ("--image-size", "8", "--image-size is '8'; it must be a whole number between 32 and 2048"),
+        ("--decisions", "1.5", "--decisions is '1.5'; it must be a whole number between 1 and"),
+        ("--campaign-usd", "nan", "--campaign-usd is 'nan'; it must be a number"),
+        ("--top-k", "many", "--top-k is 'many'; it must be a whole number between 1 and 1e"),
+        ("--base-motion", "None", "--base-motion is 'None'; valid: on, off"),
+        ("--starts", "x", "'x' names no starts"),
+    ],
+)
+def test_a_wrong_flag_is_named_as_it_was_typed(flag, text, sentence):
+    with pytest.raises(CapexError) as refused:
+        parse(("collect", "lab.world:low", flag, text)).given()
+    assert str(refused.value).startswith(sentence)
+
+
+def test_flags_say_the_same_as_keywords():
+    words = "--tau 0.3 --locate off --campaign-usd 7 --starts 0:2 --temperature server --seed 5"
+    given = parse(("collect", "lab.world:low", "--out", "run", *words.split())).given()
+    keywords = {"tau": 0.3, "locate": False, "campaign_usd": 7, "starts": range(2), "seed": 5}
+    keywords |= {"temperature": "server", "out": "run"}
+    assert resolve("lab.world:low", given) == resolve("lab.world:low", keywords)
 
 
 def test_starts_read_and_write():

@@ -15,7 +15,7 @@ from capex.campaign.chain import ChainPlan, counted_attempts, silent_sentence
 from capex.campaign.patience import Patience, Pauses
 from capex.errors import CapexError
 from capex.method.demonstrator import NO_LIMITS, Event, Limits
-from capex.method.presets import DEFAULT_EPISODE_USD, ArmSettings
+from capex.method.presets import DEFAULT_EPISODE_USD, MethodSettings
 from capex.models import Model
 from capex.models.prices import Price
 from capex.run.spend import Spend
@@ -41,7 +41,7 @@ class EpisodeResult:
 def run_chain(
     env: Env,
     model: Model,
-    arm: ArmSettings,
+    arm: MethodSettings,
     chain: Chain,
     starts: Sequence[int],
     *,

@@ -134,8 +134,8 @@ def collect(
 ) -> LoadedRun:
     """Run a campaign, or continue it, and return what the run directory then holds.
 
-    names: WORLD:TASK[,TASK..|all], or several of those. options: the fields of
-    `campaign.settings.Options`, of which `out` is needed. model: a name, or a model of your own as
+    names: WORLD:TASK[,TASK..|all], or several of those. options: the names of
+    `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
     long as everything stays in this process. A campaign that may cost more than $25 needs
     `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch:
     told of every event. A campaign that ends early because something failed raises that, after

@@ -30,7 +30,7 @@ from capex.method.demonstrator import (
     run_episode,
 )
 from capex.method.memory import Memory
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.method.record import from_json
 from capex.models import Attempt, AttemptObserver, Model, ModelError, Request, Sampling, pictures
 from capex.models.continued import Continued
@@ -73,7 +73,7 @@ class Work:
     images: ImageFormat = "png"
     keep_all_images: bool = True
 
-    def budgets(self, model: Model, arm: ArmSettings) -> tuple[Budget, ...]:
+    def budgets(self, model: Model, arm: MethodSettings) -> tuple[Budget, ...]:
         """The dollar budgets that hold; one that was typed for a model without a price
         is refused.
         """
@@ -91,7 +91,7 @@ class Job:
 
     chain: Chain
     name: str  # WORLD:TASK
-    arm: ArmSettings
+    arm: MethodSettings
     place: Place
     memory: Memory = field(repr=False)
 

@@ -15,7 +15,7 @@ from capex.campaign.attempt import Work
 from capex.campaign.settings import Settings
 from capex.method.demonstrator import Hooks, run_episode
 from capex.method.memory import Memory
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.method.prompts import SIZE_MAX
 from capex.models import (
     AssistantMessage,
@@ -92,7 +92,7 @@ class Sample:
 
 
 def sample(
-    settings: Settings, work: Work, model: Model, arm: ArmSettings, world: str, task: str
+    settings: Settings, work: Work, model: Model, arm: MethodSettings, world: str, task: str
 ) -> Sample:
     """Look at the first start of a task as an arm would, and ask nobody."""
     env = worlds.make(f"{world}:{task}")
@@ -125,7 +125,7 @@ def sample(
     )
 
 
-def _grown(request: Request, arm: ArmSettings, number: int) -> Request:
+def _grown(request: Request, arm: MethodSettings, number: int) -> Request:
     """The request as large as it can become: full memory, and so many rounds before it."""
     system = request.system.ljust(SIZE_MAX) if arm.memory == "chain" else request.system
     shown = _pictures(request)[: 2 * arm.references] if arm.memory == "chain" else []

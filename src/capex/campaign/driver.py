@@ -24,7 +24,7 @@ from capex.campaign.chain import ChainPlan, Place, counted_attempts, silent_sent
 from capex.campaign.engines import Engine, Failed, Lost, Said
 from capex.campaign.patience import Patience
 from capex.errors import CapexError
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.run.store import Chain, write_json
 
 LIVE = "live.json"
@@ -40,7 +40,7 @@ class ChainRun:
 
     chain: Chain
     name: str  # WORLD:TASK
-    arm: ArmSettings
+    arm: MethodSettings
     plan: ChainPlan
     patience: Patience
     retry_invalid: bool = False

@@ -9,11 +9,11 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.settings import LEFT_OPEN, Settings
+from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.models import ChatSettings
 from capex.models.prices import Price, parse_price
@@ -110,9 +110,9 @@ def changes(
     if (
         "chat" in wanted and "chat" not in held
     ):  # from before these were settings: what a request left open had the paper's values
-        asked = {
-            k: v for k, v in held.get("sampling", {}).items() if k in LEFT_OPEN and v is not None
-        }
+        names = {f.name for f in fields(ChatSettings)}
+        sampling = held.get("sampling", {})
+        asked = {k: v for k, v in sampling.items() if k in names and v is not None}
         held = {**held, "chat": asdict(ChatSettings(**asked))}
     found: list[Change] = []
     for name in sorted({*held, *wanted} - set(OPEN_LISTS)):

@@ -25,7 +25,7 @@ from capex.campaign.chain import Place
 from capex.errors import CapexError, DamagedFile
 from capex.method.demonstrator import Limits
 from capex.method.memory import Memory
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.models import (
     AttemptObserver,
     Model,
@@ -152,7 +152,7 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     for chain in run.chains:
         if chain.arm in settings["arms"]:
             yield from _replay_chain(
-                run, chain, ArmSettings(**settings["arms"][chain.arm]), recorded_images
+                run, chain, MethodSettings(**settings["arms"][chain.arm]), recorded_images
             )
         else:
             yield from (
@@ -172,7 +172,7 @@ def _work(run: LoadedRun) -> Work:
 
 
 def _replay_chain(
-    run: LoadedRun, chain: LoadedChain, arm: ArmSettings, blind: bool
+    run: LoadedRun, chain: LoadedChain, arm: MethodSettings, blind: bool
 ) -> Iterator[Replayed]:
     work, round_size = _work(run), run.manifest["settings"]["round_size"]
     before = {
@@ -226,7 +226,7 @@ def _replay_chain(
             env.close()
 
 
-def _forgotten(chain: LoadedChain, arm: ArmSettings, place: int) -> str:
+def _forgotten(chain: LoadedChain, arm: MethodSettings, place: int) -> str:
     """The damaged episode that stood before a place, as far as one can tell, if memory would have
     to know it.
     """
@@ -238,7 +238,7 @@ def _forgotten(chain: LoadedChain, arm: ArmSettings, place: int) -> str:
 
 
 def _difference(
-    episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, memory: Memory, blind: bool
+    episode: LoadedEpisode, env: Env, arm: MethodSettings, work: Work, memory: Memory, blind: bool
 ) -> str:
     """Run one episode again in a scratch folder and compare."""
     record, steps_was = episode.record, read_steps(episode.path)

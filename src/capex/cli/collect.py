@@ -6,37 +6,35 @@ import json
 import shlex
 import sys
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.markup import escape
 from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
-from capex.campaign.settings import NOWHERE, Options
+from capex.campaign.settings import ALIASES, NOWHERE, OPTIONS
 from capex.cli.console import console, errors
+from capex.setting import Setting
 
 if TYPE_CHECKING:
     from capex.campaign.api import DryRun
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
-# The settings as flags: what they mean stands in `Options`, how they look here.
-Flags = make_dataclass(
-    "Flags",
-    [
-        (
-            name,
-            Annotated[
-                kind,
-                arg(help=f.metadata["help"], metavar=f.metadata["metavar"], help_behavior_hint=""),
-            ],
-            field(default=None),
-        )
-        for f, (name, kind) in zip(fields(Options), get_type_hints(Options).items(), strict=True)
-    ],
-    frozen=True,
-)
+
+
+def _flag(name: str, setting: Setting) -> tuple[str, Any, Any]:
+    look = arg(
+        help=setting.help,
+        metavar=setting.metavar,
+        help_behavior_hint="",
+        aliases=[f"--{other}" for other, same in ALIASES.items() if same == name],
+    )
+    return name, Annotated[str | None, look], field(default=None)
+
+
+Flags = make_dataclass("Flags", [_flag(*item) for item in OPTIONS.items()], frozen=True)
 
 
 @dataclass(frozen=True)
@@ -56,22 +54,30 @@ class Collect:
     config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """A TOML file with the same settings; flags win."""
     fork: Flag = False
-    """Branch the run: the changed settings go into a run beside it that begins with its episodes."""
+    """Branch the run: changed settings go into a run beside it that begins with its episodes."""
     retry_invalid: Flag = False
     """Try starts again that were recorded as invalid."""
     yes: Flag = False
     """Agree to what the campaign may cost, without --campaign-usd and without being asked."""
     dry_run: Flag = False
-    """Print the plan, the requests' size, the most it can cost and the disk it takes; send nothing, write nothing."""
+    """Print plan, size of requests, highest cost and disk space; send nothing, write nothing."""
     json_events: Flag = False
     """Print one JSON object per event instead of a display."""
+
+    def given(self) -> dict[str, Any]:
+        """The settings among the flags, or a sentence about the first that is wrong."""
+        return {
+            name: OPTIONS[name].checked(f"--{name.replace('_', '-')}", text, from_text=True)
+            for name, text in vars(self.settings).items()
+            if text is not None
+        }
 
     def run(self) -> int:
         """Check, run, and say how it went."""
         from capex.campaign import api
         from capex.cli.progress import watching
 
-        given = {f.name: getattr(self.settings, f.name) for f in fields(Options)}
+        given = self.given()
         if self.dry_run:
             print_dry_run(
                 api.dry_run(api.prepare(self.names, config=self.config, dry=True, **given)),

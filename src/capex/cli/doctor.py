@@ -49,6 +49,7 @@ CORE = (
     "pillow",
     "av",
     "pyarrow",
+    "pydantic",
     "h5py",
     "matplotlib",
     "jinja2",

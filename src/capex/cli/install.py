@@ -12,7 +12,6 @@ from tyro.conf import Positional, arg
 
 from capex.cli.console import console
 from capex.errors import CapexError
-from capex.worlds.robosuite.packages import install_commands
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,8 @@ class Install:
         """Run the commands one after the other in this environment, and stop at the first that
         fails.
         """
+        from capex.worlds.robosuite.packages import install_commands  # brings MuJoCo
+
         if self.constraint is not None and not self.constraint.is_file():
             raise CapexError(
                 f"there is no constraints file {self.constraint}; leave --constraint out, or give a"

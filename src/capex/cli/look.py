@@ -22,7 +22,7 @@ class Doctor:
     """
 
     model: str | None = None
-    """Also ask this model one small question and say what its endpoint can do; a paid model bills it."""
+    """Also ask this model a small question and say what its endpoint can do; that may be billed."""
     world: str | None = None
     """Also look for what this world needs and how to get it: robosuite or robocasa."""
 
@@ -52,7 +52,7 @@ class Prompt:
 
     name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]] = "kitchen:CloseFridge"
     """Which environment; the prompt depends on its cameras, arms and base, not on the task."""
-    arm: str = "capex"
+    arm: Annotated[str, arg(aliases=("--method",))] = "capex"
     """Which arm's prompt."""
     prompt: Path | None = None
     """A file to fill instead of ours."""

@@ -22,7 +22,7 @@ class Report:
     out: Path
     """Folder for report.html, tables/ (CSV, LaTeX) and figures/ (SVG, PNG)."""
     strips: int = 48
-    """Episodes shown in full with a film strip, spread over sources, tasks and outcomes; each takes about 0.1 MB."""
+    """Episodes with a film strip, spread over sources, tasks and outcomes; each takes 0.1 MB."""
 
     def run(self) -> int:
         """Write the report, print what it says first, and where it is."""

@@ -58,9 +58,9 @@ class Train:
     set: tuple[str, ...] = ()
     """Settings as NAME=VALUE; the paper's values are the defaults."""
     backbone: Path | None = None
-    """ResNet-18 weights for ACT in torchvision's layout (.safetensors or .pth); nothing is downloaded."""
+    """ResNet-18 weights for ACT, as torchvision's (.safetensors or .pth); nothing is downloaded."""
     instructions: Path | None = None
-    """Instruction embeddings for Diffusion Policy: a .safetensors or .npz file, or a folder with CLIP's weights."""
+    """Instruction embeddings for Diffusion: a .safetensors or .npz file, or a folder with CLIP."""
     init: Path | None = None
     """Begin from a policy of ours, or from RoboCasa365's released Diffusion Policy checkpoint."""
     trust_pickle: bool = False
@@ -81,21 +81,9 @@ class Train:
         from capex.students.train import Job, train
         from capex.students.train import Progress as Now
 
-        job = Job(
-            datasets=self.datasets,
-            settings=make_settings(self.policy, parse_changes(self.set)),
-            steps=self.steps,
-            out=self.out,
-            seed=self.seed,
-            backbone=self.backbone,
-            instructions=self.instructions,
-            init=self.init,
-            trust_pickle=self.trust_pickle,
-            uncertified=self.uncertified,
-            keep=self.keep,
-            save_every=self.save_every,
-            device=self.device,
-        )
+        settings = make_settings(self.policy, parse_changes(self.set))
+        same = {k: v for k, v in vars(self).items() if k not in ("policy", "set")}
+        job = Job(settings=settings, **same)
         with Progress(*COLUMNS, console=console) as progress:
             bar = progress.add_task(f"{self.policy}: reading", total=self.steps)
 
@@ -143,7 +131,7 @@ class Evaluate:
     allow_seen: bool = False
     """Also starts that were trained on."""
     horizon: int = 0
-    """Control steps of a rollout; 0: the task's own. What is not solved within them is a failure."""
+    """Control steps of a rollout; 0: the task's own. What they do not suffice for is a failure."""
 
     def run(self) -> int:
         """Evaluate with a progress bar, then print the success of everything in the chain."""
@@ -152,19 +140,7 @@ class Evaluate:
         from capex.students.tables import chain_summary
 
         starts = tuple(parse_starts(self.starts))
-        job = Rollouts(
-            checkpoint=self.checkpoint,
-            name=self.name,
-            starts=starts,
-            out=self.out,
-            arm=self.arm,
-            parallel=self.parallel,
-            device=self.device,
-            seed=self.seed,
-            untrained=self.untrained,
-            allow_seen=self.allow_seen,
-            horizon=self.horizon,
-        )
+        job = Rollouts(**vars(self) | {"starts": starts})
         with Progress(*COLUMNS, console=console) as progress:
             bar = progress.add_task("evaluating", total=len(starts))
             done = solved = 0

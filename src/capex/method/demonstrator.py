@@ -33,7 +33,7 @@ from capex.method.hooks import (
 )
 from capex.method.memory import Memory
 from capex.method.memory.context import build
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.method.record import EpisodeRecord, record_episode, record_waypoints
 from capex.method.state import EpisodeState
 from capex.models import Model, with_defaults
@@ -72,7 +72,12 @@ class Episode:
 
 
 def run_episode(
-    env: Env, start: Start, model: Model, arm: ArmSettings, memory: Memory, hooks: Hooks = NO_HOOKS
+    env: Env,
+    start: Start,
+    model: Model,
+    arm: MethodSettings,
+    memory: Memory,
+    hooks: Hooks = NO_HOOKS,
 ) -> Episode:
     """Run one attempt from a start with what memory knows so far."""
     asked = hooks.clock()
@@ -156,7 +161,7 @@ def run_episode(
 
 
 def _ended(
-    env: Env, arm: ArmSettings, state: EpisodeState, limits: Limits, elapsed_s: float
+    env: Env, arm: MethodSettings, state: EpisodeState, limits: Limits, elapsed_s: float
 ) -> str:
     """Why the episode is over, or nothing."""
     if env.success():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from capex.method.hooks import Hooks, Replied
 from capex.method.observation import Observation
 from capex.method.perception import Sight, describe
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.method.reading import Act, Defects, Locate, read_calls
 from capex.method.record import LocatedPoint
 from capex.method.tools import interface, schemas
@@ -63,7 +63,7 @@ class Dialogue:
     """The rounds of an episode's decisions, each of which begins anew with an observation."""
 
     def __init__(
-        self, env: Env, model: Model, arm: ArmSettings, system: str, hooks: Hooks, until: float
+        self, env: Env, model: Model, arm: MethodSettings, system: str, hooks: Hooks, until: float
     ):
         """`until`: when the episode's time is over, by the clock of the hooks."""
         self._env, self._model, self._rounds = env, model, arm.rounds

@@ -11,7 +11,7 @@ from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome, Tick
 from capex.method.features import features
 from capex.method.memory.references import carry
 from capex.method.observation import Observation, PastAct, observe
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.method.record import Turn
 from capex.method.recorder import Recorder
 from capex.models import CostObserver
@@ -25,7 +25,7 @@ class EpisodeState:
     need of them.
     """
 
-    def __init__(self, env: Env, arm: ArmSettings, tell: Callable[[Tick], None]):
+    def __init__(self, env: Env, arm: MethodSettings, tell: Callable[[Tick], None]):
         self._env, self._arm = env, arm
         self.recorder = Recorder(env)
         self.executor = Executor(env, subscribers=[self.recorder, tell])

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.models import Tool
 from capex.plan import BASE_TRANSLATION_MAX_M, GRIPPER_WORDS, ORIENTATION_WORDS
 from capex.worlds import Spec
@@ -117,7 +117,7 @@ class Interface:
         return tuple(fields)
 
 
-def interface(spec: Spec, arm: ArmSettings) -> Interface:
+def interface(spec: Spec, arm: MethodSettings) -> Interface:
     """The interface of a world under an arm's settings."""
     return Interface(
         arms=tuple(a.name for a in spec.arms),

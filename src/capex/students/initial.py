@@ -15,7 +15,7 @@ from capex.errors import CapexError
 from capex.students import checkpoint, robocasa
 from capex.students.data import Demonstrations
 from capex.students.normalizer import Normalizer
-from capex.students.settings import SHAPE, DiffusionSettings, Settings, policy_name
+from capex.students.settings import DiffusionSettings, Settings, policy_name, shape_names
 from capex.students.spec import PolicySpec
 
 
@@ -122,7 +122,7 @@ def _mixed(path: Path, held: Settings, asked: Settings) -> Settings:
     """Sizes are the checkpoint's; how to train is this run's. Another size that was asked for is
     refused.
     """
-    shape = [f for f in fields(held) if f.name in SHAPE]
+    shape = [f for f in fields(held) if f.name in shape_names(held)]
     for f in shape:
         mine, theirs = getattr(asked, f.name), getattr(held, f.name)
         if mine not in (theirs, f.default):

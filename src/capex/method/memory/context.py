@@ -20,7 +20,7 @@ from pathlib import Path
 from capex.errors import CapexError
 from capex.method.memory import Memory
 from capex.method.memory.references import REFERENCES_MAX, Reference, choose, text, versions
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.method.prompts import SIZE_MAX, system_prompt
 from capex.models import Picture
 from capex.worlds import Spec
@@ -44,7 +44,7 @@ class Context:
 
 def build(
     memory: Memory,
-    arm: ArmSettings,
+    arm: MethodSettings,
     spec: Spec,
     start: int,
     scene: str,
@@ -99,7 +99,7 @@ def build(
 
 
 def _fit(
-    memory: Memory, arm: ArmSettings, numbered: Sequence[tuple[Reference, int, bool]], room: int
+    memory: Memory, arm: MethodSettings, numbered: Sequence[tuple[Reference, int, bool]], room: int
 ) -> tuple[str, list[str]]:
     """Skeleton and references, newest first, in at most `room` characters together, line breaks
     between them included.

@@ -22,7 +22,7 @@ from capex.errors import CapexError, UnknownName, closest_first
 from capex.method import executor as ex
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
-from capex.method.presets import ArmSettings
+from capex.method.presets import MethodSettings
 from capex.method.tools import Interface, interface
 from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
 from capex.worlds import Spec
@@ -65,7 +65,7 @@ REFERENCES_HEAD = (
 
 def system_prompt(
     spec: Spec,
-    arm: ArmSettings,
+    arm: MethodSettings,
     *,
     labels: int = 0,
     weights: Sequence[float] | None = None,
@@ -136,7 +136,7 @@ def _json_form(face: Interface) -> str:
     return f"Write only {json.dumps({'calls': [{'tool': 'act', 'arguments': act}]})}."
 
 
-def template_text(arm: ArmSettings, template: Path | None = None) -> str:
+def template_text(arm: MethodSettings, template: Path | None = None) -> str:
     """The unfilled prompt: a user's file, or the arm's own."""
     if template is not None:
         try:
@@ -150,7 +150,7 @@ def template_text(arm: ArmSettings, template: Path | None = None) -> str:
 
 
 def settings(
-    spec: Spec, arm: ArmSettings, face: Interface, labels: int, weights: Sequence[float] | None
+    spec: Spec, arm: MethodSettings, face: Interface, labels: int, weights: Sequence[float] | None
 ) -> dict[str, object]:
     """The harness line: only what our code honours. What changes between episodes stands last."""
     low, high = spec.workspace_m
