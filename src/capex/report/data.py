@@ -45,10 +45,10 @@ class Waypoints:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class EpisodeRow:
     """One whole attempt."""
 
-    run: int  # index into Data.runs
+    run: int  # index into RunData.runs
     path: Path
     chain: str
     world: str
@@ -89,7 +89,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Invalid:
+class CostRow:
     """What was paid for and is no episode: an attempt that an error invalidated, or, without an
     error, what attempts at a start took that left no record. Whatever a later attempt took over is
     counted there.
@@ -133,13 +133,13 @@ class RunInfo:
 
 
 @dataclass
-class Data:
+class RunData:
     """Everything that the given runs hold."""
 
     runs: list[RunInfo] = field(default_factory=list)
-    episodes: list[Episode] = field(default_factory=list)
-    invalid: list[Invalid] = field(default_factory=list)
-    lost: list[Invalid] = field(default_factory=list)  # what left no record
+    episodes: list[EpisodeRow] = field(default_factory=list)
+    invalid: list[CostRow] = field(default_factory=list)
+    lost: list[CostRow] = field(default_factory=list)  # what left no record
     problems: list[str] = field(
         default_factory=list
     )  # a sentence for each thing missing or unreadable
@@ -147,19 +147,19 @@ class Data:
         default_factory=list
     )  # a sentence for each fork: where its episodes come from
 
-    def place(self, episode: Episode) -> Path:
+    def place(self, episode: EpisodeRow) -> Path:
         """Where an episode lies, under the name by which the user knows its run."""
         run = self.runs[episode.run]
         return run.given / episode.path.relative_to(run.path)
 
 
-def load(paths: Sequence[Path]) -> Data:
+def load(paths: Sequence[Path]) -> RunData:
     """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence
     in `problems`.
     """
     unique = {path.resolve(): path for path in reversed(paths)}
     names = _names(list(unique))
-    data = Data()
+    data = RunData()
     for path in reversed(unique):
         run = find_run(path)
         info = _info(run, names[path], unique[path], data.problems)
@@ -189,7 +189,7 @@ def _info(run: Run, name: str, given: Path, problems: list[str]) -> RunInfo:
     )
 
 
-def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
+def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
     held: dict[tuple[str, str], dict[str, set[int]]] = {}
     asked: dict[tuple[str, str], set[int]] = {}
     successes: dict[tuple[str, str, str], int] = {}
@@ -243,7 +243,9 @@ def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[Slot, Accoun
         return {}
 
 
-def _add(chain: LoadedChain, run: int, slots: Mapping[Slot, Account], data: Data) -> list[Damaged]:
+def _add(
+    chain: LoadedChain, run: int, slots: Mapping[Slot, Account], data: RunData
+) -> list[Damaged]:
     """Take a chain's rows in; returns what could not be read."""
     damaged = []
     for found in chain.episodes:
@@ -303,7 +305,7 @@ def _split(chain: LoadedChain, origin: Mapping[str, Any]) -> tuple[LoadedChain, 
     return part(True), part(False)
 
 
-def _number(ancestor: _Ancestor, fork: RunInfo, data: Data) -> int:
+def _number(ancestor: _Ancestor, fork: RunInfo, data: RunData) -> int:
     """The number of the run under which episodes from before a fork are listed: they keep the
     settings they were made with.
     """
@@ -334,7 +336,7 @@ def _with_changes_undone(
     return before
 
 
-def _leave_out_copies(data: Data) -> None:
+def _leave_out_copies(data: RunData) -> None:
     """Count an episode that a fork began with once, where the run that made it is there too; and
     say where forks' episodes come from.
     """
@@ -363,7 +365,7 @@ def _leave_out_copies(data: Data) -> None:
         )
 
 
-def _mark(episode: Episode) -> tuple[Any, ...]:
+def _mark(episode: EpisodeRow) -> tuple[Any, ...]:
     """What only copies of an episode share."""
     return (
         episode.chain,
@@ -407,13 +409,13 @@ def _unfinished(
     return [f"Run {info.name} is not finished. Missing: {shown}."]
 
 
-def _episode(found: LoadedEpisode, run: int) -> Episode:
+def _episode(found: LoadedEpisode, run: int) -> EpisodeRow:
     record, extra = found.record, found.record.extra
     ledger = extra.get("ledger") or {}
     taken = of_episode(found)
     weights = extra.get("weights")
     planned = [t for t in record.turns if t.waypoints]
-    return Episode(
+    return EpisodeRow(
         run=run,
         path=found.path,
         chain=found.chain,
@@ -471,8 +473,8 @@ def _invalid(
     chain: LoadedChain,
     info: RunInfo,
     run: int,
-) -> Invalid:
-    return Invalid(
+) -> CostRow:
+    return CostRow(
         run=run,
         chain=chain.name,
         world=chain.world,
@@ -501,7 +503,7 @@ def _dollars(taken: Taken) -> Dollars | None:
     return None if taken.usd is None else (float(taken.usd[0]), float(taken.usd[1]))
 
 
-def families(episodes: Sequence[Episode]) -> dict[tuple[str, str], str]:
+def families(episodes: Sequence[EpisodeRow]) -> dict[tuple[str, str], str]:
     """The family of each (world, task); a world that cannot be asked here has none."""
     found: dict[tuple[str, str], str] = {}
     for world in dict.fromkeys(e.world for e in episodes):

@@ -247,17 +247,7 @@ def _starts_panel(
 def experience_figure(found: Experience, curves: Mapping[int, Sequence[CurvePoint]]) -> Figure:
     """Success with memory and with memory cleared, and the learning curves."""
     pair = (found.cleared, found.kept)
-    groups = []
-    for name, cells in (
-        ("All pairs", found.everything),
-        ("A success already in memory", found.after_success),
-        ("Only failures in memory", found.before_success),
-    ):
-        tallies = (
-            Tally(cells.both + cells.only_first, cells.n),
-            Tally(cells.both + cells.only_second, cells.n),
-        )
-        groups.append((f"{name}, {cells.n} starts", tallies))
+    groups = [(f"{name}, {p.n} starts", (p.first, p.second)) for name, p in found.splits]
     draw, height = bars(groups, [colour(s) for s in pair])
 
     def curve(ax: Axes) -> None:
