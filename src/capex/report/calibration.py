@@ -11,8 +11,8 @@ import numpy as np
 
 from capex.pose import Array
 from capex.report.compare import Tally
-from capex.report.data import NO_LABEL, EpisodeRow
 from capex.report.experience import chains
+from capex.report.rows import NO_LABEL, EpisodeRow
 from capex.report.sources import Source
 from capex.run.stats import Bin, auroc, brier, ece, reliability
 

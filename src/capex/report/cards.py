@@ -11,7 +11,7 @@ from pathlib import Path
 
 from capex.method.record import EpisodeRecord
 from capex.report.compare import TaskKey
-from capex.report.data import EpisodeRow
+from capex.report.rows import EpisodeRow
 from capex.report.sources import LAST, Source, main_source
 from capex.report.strips import Filmer, Strip
 from capex.run import read_record

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from capex.report.data import CostRow, EpisodeRow, StartKey
+from capex.report.rows import CostRow, EpisodeRow, StartKey
 from capex.report.sources import Source
 from capex.run.stats import (
     Stratified,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.report.compare import Pairs, Tally, count_pairs, tally
-from capex.report.data import EpisodeRow
+from capex.report.rows import EpisodeRow
 from capex.report.sources import Source, differences
 from capex.run.stats import SignTest, sign_test
 

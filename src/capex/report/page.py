@@ -23,9 +23,9 @@ from markupsafe import Markup
 
 from capex.method.observation import command_text, position_text
 from capex.report.cards import Card, Twins
-from capex.report.data import RunData, RunInfo
 from capex.report.drawing import data_uri, overlay, track
 from capex.report.figures import VARIABLES, Figure, inline
+from capex.report.rows import RunData, RunInfo
 from capex.report.sections import Section
 from capex.report.sources import Source
 from capex.report.strips import fate

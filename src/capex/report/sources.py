@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from capex.method.presets import PRESETS
-from capex.report.data import CostRow, EpisodeRow, RunData, RunInfo
+from capex.report.rows import CostRow, EpisodeRow, RunData, RunInfo
 
 ORDER = (
     "base",

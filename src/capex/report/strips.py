@@ -23,7 +23,7 @@ from capex.errors import CapexError
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log
 from capex.pose import Array
-from capex.report.data import EpisodeRow
+from capex.report.rows import EpisodeRow
 from capex.run.store import read_steps
 from capex.worlds import CameraModel, Env, Image, Spec, Start
 

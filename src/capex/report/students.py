@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from capex.report.compare import Tally
-from capex.report.data import EpisodeRow, RunData
+from capex.report.rows import EpisodeRow, RunData
 from capex.report.sources import LAST
 from capex.run.stats import Stratified, cochran_mantel_haenszel, fisher
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from capex.report.compare import ALL_PAIRS_UP_TO, comparisons, totals
-from capex.report.data import RunData
+from capex.report.rows import RunData
 from capex.report.sections.calibration import calibration_section
 from capex.report.sections.cost import cost_section
 from capex.report.sections.experience import experience_section

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.report import plots
 from capex.report.calibration import (
     CUTS_AT_LEAST,
     EITHER_LABEL_AT_LEAST,
@@ -15,6 +14,12 @@ from capex.report.calibration import (
     tau_sweep,
     truncation,
     weight_paths,
+)
+from capex.report.plots.calibration import (
+    reliability_figure,
+    tau_figure,
+    truncation_figure,
+    weights_figure,
 )
 from capex.report.sections.section import Section
 from capex.report.sources import Source
@@ -47,7 +52,7 @@ def calibration_section(sources: Sequence[Source]) -> Section:
         " that were deferred or never executed have no label, so that low confidences are seen"
         " mostly on first waypoints, which always run."
     )
-    section.figures.append(plots.reliability_figure(found))
+    section.figures.append(reliability_figure(found))
     section.tables += [_calibration_table(found), _bins_table(found)]
     for c in found:
         if c.predictors[0].auroc is None:
@@ -62,14 +67,14 @@ def calibration_section(sources: Sequence[Source]) -> Section:
                 " could be judged."
             )
     cut = [(c.source, truncation(c.source)) for c in found]
-    section.figures.append(plots.truncation_figure(cut))
+    section.figures.append(truncation_figure(cut))
     section.tables.append(_truncation_table(cut))
     for c in found:
         paths = weight_paths(c.source)
         if paths:
-            section.figures.append(plots.weights_figure(c.source, paths))
+            section.figures.append(weights_figure(c.source, paths))
     swept = [(c.source, tau_sweep(c.source)) for c in found]
-    section.figures.append(plots.tau_figure(swept))
+    section.figures.append(tau_figure(swept))
     section.tables.append(_tau_table(swept))
     return section
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from capex.report import plots
 from capex.report.costs import KINDS, Bill, Books, bill, books, decision_curve
-from capex.report.data import RunData
+from capex.report.plots.cost import decisions_figure, tokens_figure
+from capex.report.rows import RunData
 from capex.report.sections.section import Section
 from capex.report.sources import Source, plain
 from capex.report.tables import MISSING, Column, Row, Table, count, percent
@@ -23,12 +23,12 @@ def cost_section(data: RunData, sources: Sequence[Source]) -> Section:
             "No tokens were recorded: the sources asked no model, or kept no ledger."
         )
     else:
-        section.figures.append(plots.tokens_figure(with_tokens))
+        section.figures.append(tokens_figure(with_tokens))
         curves = [
             c for c in (decision_curve(b.source, data.runs) for b in with_tokens) if c is not None
         ]
         if curves:
-            section.figures.append(plots.decisions_figure(curves))
+            section.figures.append(decisions_figure(curves))
         else:
             section.notes.append(
                 "No exchange log is there, so that cost per decision is not known."

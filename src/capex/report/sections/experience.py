@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.report import plots
 from capex.report.experience import Experience, experiences, learning_curve
+from capex.report.plots.success import experience_figure
 from capex.report.sections.section import Section
 from capex.report.sources import Source
 from capex.report.tables import (
@@ -35,7 +35,7 @@ def experience_section(sources: Sequence[Source]) -> Section:
         return section
     for item in found:
         curves = {s.number: learning_curve(s) for s in (item.kept, item.cleared)}
-        section.figures.append(plots.experience_figure(item, curves))
+        section.figures.append(experience_figure(item, curves))
         section.text.append(
             f"{item.kept.label}: {item.left_out} first episodes are left out, because they see an"
             f" empty memory in both arms; {item.identical} of them ended alike."

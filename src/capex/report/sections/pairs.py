@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.report import plots
 from capex.report.compare import Comparison, compared_sources
+from capex.report.plots.success import starts_figure
 from capex.report.sections.section import Section
 from capex.report.sources import Source
 from capex.report.tables import (
@@ -29,7 +29,7 @@ def pairs_section(sources: Sequence[Source], compared: Sequence[Comparison]) -> 
         section.notes.append("No start has a verdict yet.")
         return section
     tasks = list(dict.fromkeys((e.world, e.task) for s in sources for e in s.scorable))
-    section.figures.append(plots.starts_figure([s for s in sources if s.scorable], tasks))
+    section.figures.append(starts_figure([s for s in sources if s.scorable], tasks))
     section.tables.append(_starts_table(sources))
     paired = [c for c in compared if c.pairs.n]
     if paired:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.report import plots
 from capex.report.compare import Tally
-from capex.report.data import RunData
+from capex.report.plots.students import budget_figure
+from capex.report.rows import RunData
 from capex.report.sections.section import Section
 from capex.report.sources import Source
 from capex.report.students import (
@@ -54,7 +54,7 @@ def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
     if shown := blocks(found):
         section.tables.append(table)
         section.figures.append(
-            plots.budget_figure(curves(shown), floors(shown), source_names(found), acting)
+            budget_figure(curves(shown), floors(shown), source_names(found), acting)
         )
     lines = {(block.policy, line.task) for block in shown for line in block.lines}
     section.text += [

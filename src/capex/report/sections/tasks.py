@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from capex.report import plots
+from capex import worlds
+from capex.errors import CapexError
 from capex.report.compare import Tally, TaskKey, by_family, by_task
-from capex.report.data import CostRow, EpisodeRow, RunData, families
+from capex.report.plots.success import success_figure
+from capex.report.rows import CostRow, EpisodeRow, RunData
 from capex.report.sections.section import Section
 from capex.report.sources import Source
 from capex.report.tables import Column, Row, Table, fraction, group_row, significant, tally_names
@@ -17,7 +19,7 @@ from capex.run.stats import per_success
 def by_task_section(data: RunData, sources: Sequence[Source]) -> Section:
     """Success and cost of every task and family."""
     section = Section("tasks", "By task and family")
-    family_of = families(data.episodes)
+    family_of = _families(data.episodes)
     scored = [by_task(s) for s in sources]
     order = sorted(
         {key for found in scored for key in found},
@@ -33,7 +35,7 @@ def by_task_section(data: RunData, sources: Sequence[Source]) -> Section:
         for found in scored
     ]
     section.figures.append(
-        plots.success_figure(
+        success_figure(
             sources,
             overall,
             {name: [found.get(name) for found in pooled] for name in names},
@@ -43,6 +45,19 @@ def by_task_section(data: RunData, sources: Sequence[Source]) -> Section:
     )
     section.tables.append(_task_table(sources, order, family_of, scored, overall))
     return section
+
+
+def _families(episodes: Sequence[EpisodeRow]) -> dict[TaskKey, str]:
+    """The family of each (world, task); a world that cannot be asked here has none."""
+    found: dict[TaskKey, str] = {}
+    for world in dict.fromkeys(e.world for e in episodes):
+        try:
+            known = worlds.tasks(world)
+        except (CapexError, ImportError):
+            known = {}
+        for task in dict.fromkeys(e.task for e in episodes if e.world == world):
+            found[world, task] = known[task].family if task in known else "No family"
+    return found
 
 
 @dataclass(frozen=True)
