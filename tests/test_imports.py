@@ -132,7 +132,17 @@ def test_the_parts_of_the_method_know_little_of_each_other():
 
 def test_the_reports_numbers_know_nothing_of_its_pictures():
     drawing = {"tables", "figures", "plots", "strips", "cards", "drawing", "sections", "page"}
-    for name in ("data", "sources", "compare", "experience", "calibration", "costs", "students"):
+    for name in (
+        "rows",
+        "data",
+        "forks",
+        "sources",
+        "compare",
+        "experience",
+        "calibration",
+        "costs",
+        "students",
+    ):
         used = {
             m.split(".")[2]
             for m in _imports(ROOT / "report" / f"{name}.py")

@@ -16,7 +16,17 @@ from capex import report
 from capex.errors import CapexError
 from capex.method.record import Turn
 from capex.report.cards import choose_twins, sample
-from capex.report.tables import Row, Table, latex, p_value, percent, significant
+from capex.report.tables import (
+    Column,
+    Row,
+    Table,
+    group_row,
+    latex,
+    number,
+    p_value,
+    percent,
+    significant,
+)
 
 pytestmark = pytest.mark.filterwarnings(
     "error::UserWarning"
@@ -86,10 +96,8 @@ def test_tables_escape_what_latex_and_csv_would_read():
     table = Table(
         "t",
         nasty,
-        ("x", "y"),
-        "lr",
-        (Row((nasty, "∞")), Row(("g",), "group")),
-        ({"x": nasty, "y": math.inf, "z": None},),
+        (Column("x", "x", align="l"), Column("y", "y", number), Column(csv="z")),
+        (Row((nasty, math.inf, None)), group_row("g")),
         (),
     )
     text = table.latex()

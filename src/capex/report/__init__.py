@@ -1,6 +1,6 @@
 """The report of a campaign: tables, figures and one self-contained page.
 
-data        run directories as plain rows
+rows, data, forks     run directories as plain rows
 sources     which rows may be counted together
 compare, experience, calibration, costs, students     the numbers
 tables, figures, plots, strips, cards, drawing     how they are shown

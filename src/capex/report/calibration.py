@@ -11,8 +11,8 @@ import numpy as np
 
 from capex.pose import Array
 from capex.report.compare import Tally
-from capex.report.data import NO_LABEL, Episode
 from capex.report.experience import chains
+from capex.report.rows import NO_LABEL, EpisodeRow
 from capex.report.sources import Source
 from capex.run.stats import Bin, auroc, brier, ece, reliability
 
@@ -84,7 +84,7 @@ def calibration(source: Source) -> Calibration | None:
     )
 
 
-def _column(episodes: Sequence[Episode], name: str) -> Array:
+def _column(episodes: Sequence[EpisodeRow], name: str) -> Array:
     whole: Array = np.concatenate([getattr(e.waypoints, name) for e in episodes] or [np.zeros(0)])
     return whole.astype(np.float64)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from capex.method.record import EpisodeRecord
 from capex.report.compare import TaskKey
-from capex.report.data import Episode
+from capex.report.rows import EpisodeRow
 from capex.report.sources import LAST, Source, main_source
 from capex.report.strips import Filmer, Strip
 from capex.run import read_record
@@ -25,7 +25,7 @@ class Card:
     """An episode with everything that the page shows of it."""
 
     source: Source
-    episode: Episode
+    episode: EpisodeRow
     record: EpisodeRecord
     strip: Strip
 
@@ -61,11 +61,11 @@ class Twins:
         return f"{self.task[1]}, start {e.start}: “{e.instruction}” Chosen: {among}."
 
 
-def sample(sources: Sequence[Source], limit: int) -> list[tuple[Source, Episode]]:
+def sample(sources: Sequence[Source], limit: int) -> list[tuple[Source, EpisodeRow]]:
     """At most `limit` episodes: turn by turn one from each source, task and outcome, evenly spread
     over its starts; in order.
     """
-    strata: dict[tuple[int, str, str, bool | None], list[tuple[Source, Episode]]] = {}
+    strata: dict[tuple[int, str, str, bool | None], list[tuple[Source, EpisodeRow]]] = {}
     for source in sources:
         for episode in source.episodes:
             strata.setdefault(
@@ -92,8 +92,8 @@ class Choice:
     """Twins before they are filmed."""
 
     task: TaskKey
-    first: tuple[Source, Episode]
-    second: tuple[Source, Episode]
+    first: tuple[Source, EpisodeRow]
+    second: tuple[Source, EpisodeRow]
     median_steps: float
     both: int
 
@@ -128,7 +128,7 @@ def choose_twins(sources: Sequence[Source]) -> list[Choice]:
 
 
 def film(
-    chosen: Sequence[tuple[Source, Episode]], choices: Sequence[Choice]
+    chosen: Sequence[tuple[Source, EpisodeRow]], choices: Sequence[Choice]
 ) -> tuple[list[Card], list[Twins]]:
     """Render what was chosen, each episode once, task by task."""
     filmer = Filmer()

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from capex.report.data import Episode, Invalid, StartKey
+from capex.report.rows import CostRow, EpisodeRow, StartKey
 from capex.report.sources import Source
 from capex.run.stats import (
     Stratified,
@@ -44,7 +44,7 @@ class Tally:
         return wilson(self.successes, self.n) if self.n else None
 
 
-def tally(episodes: Iterable[Episode]) -> Tally:
+def tally(episodes: Iterable[EpisodeRow]) -> Tally:
     """Count the scorable ones."""
     verdicts = [e.success for e in episodes if e.success is not None]
     return Tally(sum(verdicts), len(verdicts))
@@ -83,14 +83,14 @@ def totals(source: Source) -> Totals:
 
     Attempts at one start belong together, so the bootstrap draws starts.
     """
-    starts: dict[tuple[int, str, int], list[Episode | Invalid]] = {}
+    starts: dict[tuple[int, str, int], list[EpisodeRow | CostRow]] = {}
     for row in source.attempts:
         starts.setdefault((row.run, row.chain, row.start), []).append(row)
     rows = list(starts.values())
-    solved = [any(isinstance(r, Episode) and r.success is True for r in row) for row in rows]
+    solved = [any(isinstance(r, EpisodeRow) and r.success is True for r in row) for row in rows]
     strata = [(row[0].world, row[0].task) for row in rows]
 
-    def sums(amount: Callable[[Episode | Invalid], float | None]) -> list[float | None]:
+    def sums(amount: Callable[[EpisodeRow | CostRow], float | None]) -> list[float | None]:
         parts = [[amount(r) for r in row] for row in rows]
         return [
             None if None in row else math.fsum(a for a in row if a is not None) for row in parts
@@ -121,7 +121,7 @@ def totals(source: Source) -> Totals:
 
 def by_task(source: Source) -> dict[TaskKey, Tally]:
     """Success of each task."""
-    found: dict[TaskKey, list[Episode]] = {}
+    found: dict[TaskKey, list[EpisodeRow]] = {}
     for episode in source.episodes:
         found.setdefault((episode.world, episode.task), []).append(episode)
     return {key: tally(rows) for key, rows in found.items()}
@@ -129,7 +129,7 @@ def by_task(source: Source) -> dict[TaskKey, Tally]:
 
 def by_family(source: Source, families: Mapping[TaskKey, str]) -> dict[str, Tally]:
     """Success of each family, its tasks pooled."""
-    found: dict[str, list[Episode]] = {}
+    found: dict[str, list[EpisodeRow]] = {}
     for episode in source.episodes:
         found.setdefault(families[episode.world, episode.task], []).append(episode)
     return {family: tally(rows) for family, rows in found.items()}
@@ -148,6 +148,16 @@ class Pairs:
     def n(self) -> int:
         """Pairs."""
         return self.both + self.only_first + self.only_second + self.neither
+
+    @property
+    def first(self) -> Tally:
+        """What the first solved."""
+        return Tally(self.both + self.only_first, self.n)
+
+    @property
+    def second(self) -> Tally:
+        """What the second solved."""
+        return Tally(self.both + self.only_second, self.n)
 
     @property
     def difference(self) -> float | None:
@@ -214,6 +224,11 @@ def compare(first: Source, second: Source) -> Comparison:
     return Comparison(
         first, second, whole, {t: count_pairs(c) for t, c in cells.items()}, unpaired, across
     )
+
+
+def compared_sources(compared: Iterable[Comparison]) -> list[Source]:
+    """Every source that is part of a comparison, once."""
+    return list(dict.fromkeys(s for c in compared for s in (c.first, c.second)))
 
 
 def comparisons(sources: Sequence[Source]) -> list[Comparison]:

@@ -16,7 +16,7 @@ from capex.errors import CapexError
 from capex.models import Usage
 from capex.models.exchanges import LOG
 from capex.models.prices import Price, cost, parse_price
-from capex.report.data import Episode, RunInfo
+from capex.report.rows import EpisodeRow, RunInfo
 from capex.report.sources import Source
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND
@@ -65,9 +65,7 @@ def bill(source: Source) -> Bill:
         ),
         without_tokens=len(rows) - len(known),
         requests=sum(r.requests for r in rows),
-        wire_attempts=sum(
-            r.wire_attempts if r.wire_attempts is not None else r.requests for r in rows
-        ),
+        wire_attempts=sum(r.wire_attempts for r in rows),
         decisions=sum(e.decisions for e in source.episodes),
         spent=sum(e.spent for e in source.episodes),
         invalid=len(source.invalid),
@@ -137,7 +135,7 @@ def _price(run: RunInfo) -> Price | None:
         return None
 
 
-def _per_decision(episode: Episode, price: Price | None) -> list[float] | None:
+def _per_decision(episode: EpisodeRow, price: Price | None) -> list[float] | None:
     """Dollars (or tokens, without a price) of each decision; None where the log does not fit the
     record or a cost is not known.
     """

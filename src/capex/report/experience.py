@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.report.compare import Pairs, Tally, count_pairs, tally
-from capex.report.data import Episode
+from capex.report.rows import EpisodeRow
 from capex.report.sources import Source, differences
 from capex.run.stats import SignTest, sign_test
 
@@ -45,6 +45,15 @@ class Experience:
     measures: tuple[Measure, ...]  # empty where no start was solved by both
     also_differ: tuple[str, ...]  # settings besides memory that differ between the two
 
+    @property
+    def splits(self) -> tuple[tuple[str, Pairs], ...]:
+        """The pairs by what was in memory, in words; the arm with cleared memory is the first."""
+        return (
+            ("All pairs", self.everything),
+            ("A success already in memory", self.after_success),
+            ("Only failures in memory", self.before_success),
+        )
+
 
 def experiences(sources: Sequence[Source]) -> list[Experience]:
     """Every arm with memory beside the arm of the same model whose memory is cleared."""
@@ -59,7 +68,7 @@ def experience(kept: Source, cleared: Source) -> Experience:
     other = {e.key: e for e in cleared.scorable}
     after: list[tuple[bool, bool]] = []
     before: list[tuple[bool, bool]] = []
-    both: list[tuple[Episode, Episode]] = []
+    both: list[tuple[EpisodeRow, EpisodeRow]] = []
     left_out = identical = 0
     for chain in chains(kept):
         first_success = min((e.position for e in chain if e.success), default=math.inf)
@@ -92,10 +101,10 @@ def experience(kept: Source, cleared: Source) -> Experience:
     )
 
 
-def _measures(both: Sequence[tuple[Episode, Episode]]) -> tuple[Measure, ...]:
+def _measures(both: Sequence[tuple[EpisodeRow, EpisodeRow]]) -> tuple[Measure, ...]:
     if not both:
         return ()
-    columns: dict[str, Callable[[Episode], float]] = {
+    columns: dict[str, Callable[[EpisodeRow], float]] = {
         "control steps": lambda e: e.steps,
         "model requests": lambda e: e.requests,
         "wall time, s": lambda e: e.seconds,
@@ -111,9 +120,9 @@ def _measures(both: Sequence[tuple[Episode, Episode]]) -> tuple[Measure, ...]:
     return tuple(found)
 
 
-def chains(source: Source) -> list[list[Episode]]:
+def chains(source: Source) -> list[list[EpisodeRow]]:
     """The source's episodes chain by chain, each in the order in which it ran."""
-    found: dict[tuple[int, str], list[Episode]] = {}
+    found: dict[tuple[int, str], list[EpisodeRow]] = {}
     for episode in source.episodes:
         found.setdefault((episode.run, episode.chain), []).append(episode)
     return [sorted(rows, key=lambda e: (e.position, e.start)) for rows in found.values()]
@@ -130,7 +139,7 @@ class CurvePoint:
 
 def learning_curve(source: Source, window: int = WINDOW) -> list[CurvePoint]:
     """A centred sliding window over the place in the chain; at the ends it holds fewer places."""
-    places: dict[int, list[Episode]] = {}
+    places: dict[int, list[EpisodeRow]] = {}
     for chain in chains(source):
         for place, episode in enumerate(chain, start=1):
             if episode.success is not None:

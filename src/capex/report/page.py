@@ -23,9 +23,9 @@ from markupsafe import Markup
 
 from capex.method.observation import command_text, position_text
 from capex.report.cards import Card, Twins
-from capex.report.data import Data, RunInfo
 from capex.report.drawing import data_uri, overlay, track
 from capex.report.figures import VARIABLES, Figure, inline
+from capex.report.rows import RunData, RunInfo
 from capex.report.sections import Section
 from capex.report.sources import Source
 from capex.report.strips import fate
@@ -65,7 +65,7 @@ class ShownTwins:
 
 
 def render(
-    data: Data,
+    data: RunData,
     sources: Sequence[Source],
     sections: Sequence[Section],
     cards: Sequence[Card],
@@ -131,7 +131,7 @@ def _resource(name: str) -> str:
     return (resources.files("capex.report") / name).read_text(encoding="utf-8")
 
 
-def _meta(data: Data, sources: Sequence[Source]) -> str:
+def _meta(data: RunData, sources: Sequence[Source]) -> str:
     tasks = len({(e.world, e.task) for e in data.episodes})
     parts = [f"{len(data.episodes):,} episodes", f"{tasks} {'task' if tasks == 1 else 'tasks'}"]
     parts.append(f"{len(sources)} {'source' if len(sources) == 1 else 'sources'}")
@@ -152,7 +152,7 @@ def _sample_sentence(shown: int, total: int) -> str:
     )
 
 
-def _shown(run: RunInfo, data: Data) -> ShownRun:
+def _shown(run: RunInfo, data: RunData) -> ShownRun:
     number_of = sum(data.runs[e.run] is run for e in data.episodes)
     versions: dict[str, Any] = dict(run.manifest.get("versions") or {})
     built = ", ".join(f"{k} {versions[k]}" for k in ("capex", "mujoco", "numpy") if k in versions)

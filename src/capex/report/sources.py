@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from capex.method.presets import PRESETS
-from capex.report.data import Data, Episode, Invalid, RunInfo
+from capex.report.rows import CostRow, EpisodeRow, RunData, RunInfo
 
 ORDER = (
     "base",
@@ -49,18 +49,18 @@ class Source:
     tau: float | None
     round_size: int
     runs: tuple[str, ...]
-    episodes: tuple[Episode, ...]
-    invalid: tuple[Invalid, ...]
+    episodes: tuple[EpisodeRow, ...]
+    invalid: tuple[CostRow, ...]
     settings: Mapping[str, Any]
-    lost: tuple[Invalid, ...] = ()  # what attempts took that left no record
+    lost: tuple[CostRow, ...] = ()  # what attempts took that left no record
 
     @property
-    def attempts(self) -> list[Episode | Invalid]:
+    def attempts(self) -> list[EpisodeRow | CostRow]:
         """Everything that was tried and paid for, each request once."""
         return [*self.recorded, *self.lost]
 
     @property
-    def recorded(self) -> list[Episode | Invalid]:
+    def recorded(self) -> list[EpisodeRow | CostRow]:
         """What left a record."""
         return [*self.episodes, *self.invalid]
 
@@ -70,7 +70,7 @@ class Source:
         return any(e.student is not None for e in self.episodes)
 
     @property
-    def scorable(self) -> list[Episode]:
+    def scorable(self) -> list[EpisodeRow]:
         """Episodes with a verdict: the denominators."""
         return [e for e in self.episodes if e.success is not None]
 
@@ -85,7 +85,7 @@ class _Part:
     starts: frozenset[Any]
 
 
-def group(data: Data) -> tuple[list[Source], list[str]]:
+def group(data: RunData) -> tuple[list[Source], list[str]]:
     """The sources in their order, and a sentence for everything that was pooled or kept apart."""
     parts: dict[tuple[str, str], list[list[_Part]]] = {}
     for part in _parts(data):
@@ -141,7 +141,7 @@ def main_source(sources: Sequence[Source]) -> Source | None:
     return next((s for s in asked if s.memory == "chain"), most)
 
 
-def _parts(data: Data) -> list[_Part]:
+def _parts(data: RunData) -> list[_Part]:
     members: dict[Member, set[Any]] = {}
     for episode in data.episodes:
         members.setdefault((episode.run, episode.arm, episode.model), set()).add(episode.key)
@@ -198,7 +198,7 @@ def _place(arm: str, model: str) -> tuple[int, str, str]:
 
 
 def _source(
-    data: Data, number: int, arm: str, model: str, together: Sequence[_Part], *, alone: bool
+    data: RunData, number: int, arm: str, model: str, together: Sequence[_Part], *, alone: bool
 ) -> Source:
     members = {p.member for p in together}
     runs = tuple(data.runs[p.member[0]].name for p in together)
@@ -232,7 +232,9 @@ def _source(
     )
 
 
-def _pooling(data: Data, sources: Sequence[Source], groups: Sequence[Sequence[_Part]]) -> list[str]:
+def _pooling(
+    data: RunData, sources: Sequence[Source], groups: Sequence[Sequence[_Part]]
+) -> list[str]:
     notes = []
     for source, together in zip(sources, groups, strict=True):
         if len(together) > 1:

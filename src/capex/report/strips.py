@@ -23,7 +23,7 @@ from capex.errors import CapexError
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log
 from capex.pose import Array
-from capex.report.data import Episode
+from capex.report.rows import EpisodeRow
 from capex.run.store import read_steps
 from capex.worlds import CameraModel, Env, Image, Spec, Start
 from capex.worlds.cache import Environments
@@ -96,7 +96,7 @@ class Filmer:
         self._envs = Environments()
         self._failed: dict[str, str] = {}
 
-    def strip(self, episode: Episode, record: EpisodeRecord) -> Strip:
+    def strip(self, episode: EpisodeRow, record: EpisodeRecord) -> Strip:
         """The strip of an episode; whatever is missing becomes a sentence."""
         try:
             steps = read_steps(episode.path)
@@ -194,7 +194,7 @@ def _jpeg(image: Image) -> bytes:
     return out.getvalue()
 
 
-def _seen(episode: Episode, record: EpisodeRecord, why: str) -> Strip:
+def _seen(episode: EpisodeRow, record: EpisodeRecord, why: str) -> Strip:
     """What the model saw at its decisions, from the exchange log."""
     shown: dict[str, int] = {}  # sha256 -> decision, in order
     ends = np.cumsum([t.calls for t in record.turns])

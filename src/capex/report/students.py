@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from capex.report.compare import Tally
-from capex.report.data import Data, Episode
+from capex.report.rows import EpisodeRow, RunData
 from capex.report.sources import LAST
 from capex.run.stats import Stratified, cochran_mantel_haenszel, fisher
 
@@ -68,7 +68,7 @@ class Block:
     across: Mapping[str, Stratified]
 
 
-def cells(data: Data) -> list[Cell]:
+def cells(data: RunData) -> list[Cell]:
     """Every policy whose rollouts the runs hold; a start that two runs have counts once."""
     held: dict[tuple[str, str, str, str, int, int, int], dict[tuple[int, int], bool]] = defaultdict(
         dict
@@ -81,7 +81,7 @@ def cells(data: Data) -> list[Cell]:
     ]
 
 
-def _key(e: Episode) -> tuple[str, str, str, str, int, int, int]:
+def _key(e: EpisodeRow) -> tuple[str, str, str, str, int, int, int]:
     student = e.student or {}
     labels = student.get("labels") or {}
     source = (
