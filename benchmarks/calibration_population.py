@@ -45,10 +45,8 @@ STATED = (0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.85, 0.80, 0.70, 0.60, 0.50
 SHARES = (0.170, 0.155, 0.150, 0.120, 0.159, 0.085, 0.070, 0.028, 0.012, 0.030, 0.014, 0.007)
 LEGS_CM = (1.0, 10.0)
 LENGTHS = (2, 10)  # waypoints in a plan
-GRIPPER_SHARE, LOCATE_SHARE = (
-    0.2,
-    0.6,
-)  # of waypoints with a gripper command, of plans with a newly located point
+# Of waypoints with a gripper command, of plans with a newly located point.
+GRIPPER_SHARE, LOCATE_SHARE = (0.2, 0.6)
 # What the features say in the first population: a task's weights are drawn around MEAN, on features
 # less their usual values.
 CENTRE = (1.0, 3.2, 0.5, 0.5, 0.55, 0.0, 1.4, 0.55)

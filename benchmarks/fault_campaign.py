@@ -249,9 +249,8 @@ def _show(run: Path, provider: Provider, same: int, seconds: float) -> None:
     kept = logged(run)
     server_usd = {key: cost(usage, price) for key, usage in provider.told.items()}
     kept_usd = sum((server_usd[key] or Decimal(0) for key in kept), Decimal(0))
-    lost = {
-        key for key in provider.told if key not in kept
-    }  # sent whole, but nobody was there to write them down
+    # Sent whole, but nobody was there to write them down.
+    lost = {key for key in provider.told if key not in kept}
     own_s = sum(e.seconds for e in loaded.episodes)
     invalid_s = sum(
         a.timing["episode_s"] - a.timing["answered_s"]
@@ -370,9 +369,8 @@ def _show(run: Path, provider: Provider, same: int, seconds: float) -> None:
 
 def _continued(attempt: capex.run.InvalidAttempt, run: capex.run.LoadedRun) -> bool:
     """Whether a later attempt at the start took over what this one had paid for."""
-    tried = [
-        a for a in run.invalid if (a.chain, a.index) == (attempt.chain, attempt.index)
-    ]  # oldest first
+    # Oldest first.
+    tried = [a for a in run.invalid if (a.chain, a.index) == (attempt.chain, attempt.index)]
     done = any((e.chain, e.index) == (attempt.chain, attempt.index) for e in run.episodes)
     return bool(attempt.record["continues"]) and (done or tried[-1] is not attempt)
 

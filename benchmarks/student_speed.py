@@ -149,9 +149,8 @@ def lerobot_rate(policy: str, folder: Path | None, device: torch.device, steps: 
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-5, weight_decay=1e-4)
     else:
         net = lerobot_diffusion(folder).to(device)
-        stacked = torch.stack(
-            [torch.stack([i, i], dim=1) for i in images.values()], dim=2
-        )  # (B, 2, cameras, 3, H, W)
+        # (B, 2, cameras, 3, H, W).
+        stacked = torch.stack([torch.stack([i, i], dim=1) for i in images.values()], dim=2)
         batch = {
             "observation.images": stacked,
             "observation.state": torch.randn(BATCH, 2, 9, device=device),
@@ -313,11 +312,8 @@ def main() -> None:
         for name, measure in rows:
             try:
                 print(f"{name:36s} {measure():8.1f} steps/s", flush=True)
-            except (
-                ImportError,
-                AttributeError,
-                RuntimeError,
-            ) as error:  # a LeRobot or torchvision that does not fit the torch at hand
+            except (ImportError, AttributeError, RuntimeError) as error:
+                # A LeRobot or torchvision that does not fit the torch at hand.
                 print(f"{name:36s} not measured: {error}", flush=True)
             if device.type == "cuda":
                 torch.cuda.empty_cache()

@@ -35,9 +35,8 @@ model = Scripted([[("act", press)], [("act", retreat)]])
 
 
 def show(event: Event) -> None:
-    if isinstance(
-        event, Deciding
-    ):  # what the model sees: this page of text, three labelled images, and a system prompt
+    # What the model sees: this page of text, three labelled images, and a system prompt.
+    if isinstance(event, Deciding):
         print(f"\ndecision {event.number}\n{event.observation.text}")
     elif isinstance(event, Committed):
         print(

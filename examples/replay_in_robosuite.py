@@ -25,12 +25,8 @@ QUIET = {
     "ignore_done": True,
 }
 SETTLE_STEPS = 10  # a seeded start lets things come to rest first: ten control steps of zeros
-PART_ORDER = [
-    "right",
-    "right_gripper",
-    "base",
-    "torso",
-]  # the 12 numbers of the mobile robot, as RoboCasa orders them
+# The 12 numbers of the mobile robot, as RoboCasa orders them.
+PART_ORDER = ["right", "right_gripper", "base", "torso"]
 
 
 def seeded(episode: Path) -> tuple[Any, np.ndarray]:
@@ -70,9 +66,8 @@ def restored(file: Path, demo: str) -> tuple[Any, np.ndarray]:
     env.sim.reset()
     env.sim.set_state_from_flattened(states[0])
     env.sim.forward()
-    arm = env.robots[0].part_controllers[
-        "right"
-    ]  # it measured, and chose the posture it returns to, before the state was set
+    # It measured, and chose the posture it returns to, before the state was set.
+    arm = env.robots[0].part_controllers["right"]
     arm.update_initial_joints(env.sim.data.qpos[arm.qpos_index])
     return env, actions
 

@@ -80,14 +80,8 @@ FUNCTIONS = {  # functions we call -> (file, positional arguments, keywords)
     "nullspace_torques": ("robosuite/utils/control_utils.py", 5, ()),
     "orientation_error": ("robosuite/utils/control_utils.py", 2, ()),
 }
-CONVERTER = (
-    "env_args",
-    "model_file",
-    "ep_meta",
-    "states",
-    "actions",
-    "lang",
-)  # what RoboCasa's converter reads of an HDF5 file
+# What RoboCasa's converter reads of an HDF5 file.
+CONVERTER = ("env_args", "model_file", "ep_meta", "states", "actions", "lang")
 MUJOCO_OWN = ("_model", "_data")  # robosuite's wrappers around MuJoCo's objects
 
 

@@ -123,9 +123,8 @@ def rotation_vector(R: Array) -> Array:
         return np.asarray(v * (0.5 * angle / sine))
     if cosine > 0:
         return np.asarray(0.5 * v)
-    axis = np.sqrt(
-        np.maximum((np.diag(R) + 1.0) / 2.0, 0.0)
-    )  # half a turn: signs from the largest column
+    # Half a turn: signs from the largest column.
+    axis = np.sqrt(np.maximum((np.diag(R) + 1.0) / 2.0, 0.0))
     k = int(np.argmax(axis))
     signs = np.sign(R[k] + R[:, k])
     signs[k] = 1.0

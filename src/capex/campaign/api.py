@@ -2,7 +2,10 @@
 
     import capex
 
-    run = capex.collect("kitchen:CloseFridge,TurnOnMicrowave", arm="capex,base", model="pilot", starts="0:20", out="runs/first", parallel=2)
+    run = capex.collect(
+        "kitchen:CloseFridge,TurnOnMicrowave", arm="capex,base", model="pilot", starts="0:20",
+        out="runs/first", parallel=2,
+    )
     for episode in run.episodes:
         print(episode.chain, episode.index, episode.record.success)
 

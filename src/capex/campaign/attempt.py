@@ -314,7 +314,6 @@ class _Progress:
             self._steps += sum(outcome.steps for outcome in event.outcomes)
         elif isinstance(event, Ended):
             self._tell = None
-        if isinstance(
-            event, Deciding | Executed
-        ):  # a model that computes here changes no phase by which this would be told
+        # A model that computes here changes no phase by which this would be told.
+        if isinstance(event, Deciding | Executed):
             self.phase(self._phase)

@@ -36,12 +36,10 @@ class Line:
     invalid: int = 0
     steps: int = 0
     taken: dict[int, Taken] = field(default_factory=dict)  # by start, of attempts that are over
-    solved: dict[int, bool] = field(
-        default_factory=dict
-    )  # by start, whether its episode achieved the task
-    now: dict[int, ev.EpisodeMoved] = field(
-        default_factory=dict
-    )  # by start, the attempts under way
+    # By start, whether its episode achieved the task.
+    solved: dict[int, bool] = field(default_factory=dict)
+    # By start, the attempts under way.
+    now: dict[int, ev.EpisodeMoved] = field(default_factory=dict)
     state: str = ""  # paused, done, stopped, with the reason
     paused_until: float | None = None  # unix time
 
@@ -113,10 +111,8 @@ class Board:
         self.given_hours_left: float | None = None  # what a driver elsewhere says
         self._spend, self._lineage = spend, lineage
         self._inherited: dict[Slot, Taken] = {}  # what the attempts took that a fork began with
-        self._fresh_episodes, self._fresh_seconds = (
-            0,
-            0.0,
-        )  # of this command: what time left goes by
+        # Of this command: what time left goes by.
+        self._fresh_episodes, self._fresh_seconds = (0, 0.0)
         slots = self._slots()
         for chain in chains:
             self.add_chain(chain, slots=slots)

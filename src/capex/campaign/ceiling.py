@@ -36,15 +36,10 @@ from capex.models.prices import Price, input_bound, worst_case
 from capex.worlds import Env, Start
 
 UNASKED_USD = Decimal(25)  # that a campaign may cost without a yes or a budget
-PAPER_MODEL, PAPER_FRESH, PAPER_OUTPUT = (
-    "gpt-6-astra",
-    Decimal(10),
-    Decimal(50),
-)  # and its dollars per million tokens
-PAPER_USD, PAPER_BASE_USD = (
-    Decimal("0.98"),
-    Decimal("1.14"),
-)  # of an attempt, with CAPEX and with the base arm (docs/paper-numbers.md)
+# And its dollars per million tokens.
+PAPER_MODEL, PAPER_FRESH, PAPER_OUTPUT = ("gpt-6-astra", Decimal(10), Decimal(50))
+# Of an attempt, with CAPEX and with the base arm (docs/paper-numbers.md).
+PAPER_USD, PAPER_BASE_USD = (Decimal("0.98"), Decimal("1.14"))
 RESULT_CHARACTERS = 4000  # of what the harness answers to one reply, at the very most
 TYPICAL_REQUESTS = 20  # of an episode: the paper's capex arm took 19.6
 TYPICAL_STEPS = 300

@@ -201,9 +201,8 @@ def _settled(
         key=lambda s: (usual.get(s, len(usual)), s),
     ):
         free = next(p for p in range(len(found) + 1) if p not in found)
-        place = usual.get(
-            start, free
-        )  # where its start stands among those given, unless another stands there
+        # Where its start stands among those given, unless another stands there.
+        place = usual.get(start, free)
         found[free if place in found else place] = _Settled(start, None)
     return found
 

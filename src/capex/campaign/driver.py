@@ -46,9 +46,8 @@ class ChainRun:
     retry_invalid: bool = False
     resume_at: float = 0.0  # monotonic
     ended: bool = False
-    counted: dict[int, int] = field(
-        default_factory=dict
-    )  # invalidated attempts that count, by start
+    # Invalidated attempts that count, by start.
+    counted: dict[int, int] = field(default_factory=dict)
     losses: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -253,9 +252,8 @@ class Driver:
 
     def _invalid(self, run: ChainRun, place: Place, what: Invalid) -> None:
         run.counted[place.start] = run.attempts(place.start) + what.counts
-        paused = (
-            time.monotonic() < run.resume_at
-        )  # by an attempt of the same round: this one says no more than that
+        # By an attempt of the same round: this one says no more than that.
+        paused = time.monotonic() < run.resume_at
         verdict = run.patience.judge(what, run.counted[place.start], paused=paused)
         then = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}[
             verdict.step
@@ -334,6 +332,7 @@ def from_live(board: Board, note: dict[str, Any]) -> None:
             line.wanted, line.until = chain["wanted"], chain["until"]
             line.state, line.paused_until = chain["state"], chain["paused_until"]
             line.now = {m["start"]: ev.EpisodeMoved(name, **m) for m in chain["now"]}
+            # What runs has not ended.
             line.taken = {
                 start: taken for start, taken in line.taken.items() if start not in line.now
-            }  # what runs has not ended
+            }

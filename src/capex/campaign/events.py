@@ -18,9 +18,8 @@ class CampaignBegan:
     stand_in: bool
     chains: tuple[str, ...]
     episodes: int | None  # still to run; None where successes decide
-    ceiling_usd: (
-        float | None
-    )  # None: the model has no price, or nothing bounds the number of episodes
+    # None: the model has no price, or nothing bounds the number of episodes.
+    ceiling_usd: float | None
     ceiling: str  # the same as a sentence
     warning: str = ""  # what a user should know before it goes on
     expected_usd: float | None = (

@@ -148,9 +148,8 @@ class Ledger:
     price: Price | None
     budgets: Sequence[Budget] = ()
     spend: Spending | None = None
-    labels: Mapping[str, str | int] = field(
-        default_factory=dict
-    )  # chain and episode, written with each reservation
+    # Chain and episode, written with each reservation.
+    labels: Mapping[str, str | int] = field(default_factory=dict)
     totals: Totals = field(default=Totals(), init=False)
     overruns: int = field(default=0, init=False)  # attempts that cost more than their worst case
     _held: Decimal = field(default=Decimal(0), init=False)

@@ -107,9 +107,8 @@ def changes(
     arms are no change.
     """
     held = manifest.get("settings", {})
-    if (
-        "chat" in wanted and "chat" not in held
-    ):  # from before these were settings: what a request left open had the paper's values
+    # From before these were settings: what a request left open had the paper's values.
+    if "chat" in wanted and "chat" not in held:
         names = {f.name for f in fields(ChatSettings)}
         sampling = held.get("sampling", {})
         asked = {k: v for k, v in sampling.items() if k in names and v is not None}

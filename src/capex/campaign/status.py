@@ -139,9 +139,8 @@ def _live(path: Path) -> dict[str, Any] | None:
 def _state(board: Board, live: dict[str, Any] | None, *, planned: bool) -> str:
     if live is not None:
         return f"running on {live['host']} (process {live['process']})"
-    if (
-        not planned
-    ):  # the expert, a person, a student: nobody wrote down how many starts there are to be
+    # The expert, a person, a student: nobody wrote down how many starts there are to be.
+    if not planned:
         return "not running"
     left = [line.left for line in board.lines.values()]
     return (

@@ -50,17 +50,8 @@ Command = (
 )
 
 
-CONTINUE = (
-    Demo,
-    Collect,
-    Expert,
-    Human,
-    Certify,
-    Repair,
-    Train,
-    Evaluate,
-    Study,
-)  # commands that go on where they were when given again
+# Commands that go on where they were when given again.
+CONTINUE = (Demo, Collect, Expert, Human, Certify, Repair, Train, Evaluate, Study)
 
 
 def _after_interrupt(command: object) -> str:

@@ -24,9 +24,8 @@ from typing import Any
 from capex.errors import CapexError
 from capex.models import AssistantMessage, Picture, Request, Usage, UserMessage, describe
 
-SNAPSHOT = re.compile(
-    r"-(\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest)"
-)  # what may follow a row's name; "-mini" is another model
+# What may follow a row's name; "-mini" is another model.
+SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest)")
 REQUEST_TOKENS = (
     1024  # what a provider adds unseen: its own tool instructions, framing of the request
 )

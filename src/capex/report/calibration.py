@@ -187,9 +187,8 @@ def tau_sweep(source: Source, taus: Sequence[float] = TAUS) -> list[Swept]:
     ends = np.append(begins[1:], len(plan))
     rows = []
     for tau in taus:
-        below = (place > 1) & (
-            p < tau
-        )  # a comparison with nan is false: what has no probability never defers
+        # A comparison with nan is false: what has no probability never defers.
+        below = (place > 1) & (p < tau)
         at = np.minimum.reduceat(np.where(below, np.arange(len(p)), len(p)), begins)
         cut = at < len(p)
         outcome = label[at[cut]]

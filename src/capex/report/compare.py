@@ -196,9 +196,8 @@ class Comparison:
     second: Source
     pairs: Pairs
     tasks: dict[TaskKey, Pairs]
-    unpaired: dict[
-        TaskKey, tuple[Tally, Tally, float]
-    ]  # tallies and Fisher's p; empty where starts are shared
+    # Tallies and Fisher's p; empty where starts are shared.
+    unpaired: dict[TaskKey, tuple[Tally, Tally, float]]
     across: Stratified | None
 
 

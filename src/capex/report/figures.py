@@ -31,12 +31,8 @@ from capex.report.tables import stand_in_sentence
 WIDTH_IN = 3.8  # a panel on a phone's page; wider screens put several beside each other
 PNG_DPI = 200
 TITLE_CHARACTERS, SENTENCE_CHARACTERS = 16, 19  # in an inch
-TITLE_IN, KEYS_IN, SENTENCE_IN, LINE_IN = (
-    0.25,
-    0.24,
-    0.22,
-    0.12,
-)  # heights in the files; the last one of each further line of the sentence
+# Heights in the files; the last one of each further line of the sentence.
+TITLE_IN, KEYS_IN, SENTENCE_IN, LINE_IN = (0.25, 0.24, 0.22, 0.12)
 
 # Colours of the files, and the page's variable for each: the page has a light and a dark value for
 # it.
@@ -51,13 +47,8 @@ SOURCE_COLOURS = (
     "#5d8a3f",
     "#7a5a44",
 )
-KIND_COLOURS = (
-    "#234a78",
-    "#8fb3d9",
-    "#c9b458",
-    "#b35a3c",
-    "#e0a58e",
-)  # fresh, cached, cache write, output, reasoning
+# Fresh, cached, cache write, output, reasoning.
+KIND_COLOURS = ("#234a78", "#8fb3d9", "#c9b458", "#b35a3c", "#e0a58e")
 VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",

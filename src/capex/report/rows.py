@@ -22,10 +22,11 @@ NO_LABEL = -1
 StartKey = tuple[str, str, int, int]  # world, task, index, seed
 # Known, and at most: requests that may have been billed count with their worst case.
 Dollars = tuple[float, float]
+# From the record to an episode's row.
 COPIED = (
     *("world", "task", "arm", "model", "stand_in", "start", "seed"),
     *("success", "end", "steps", "cost_usd", "instruction"),
-)  # from the record to an episode's row
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,22 +15,12 @@ from typing import Any
 from capex.method.presets import PRESETS
 from capex.report.rows import CostRow, EpisodeRow, RunData, RunInfo
 
-ORDER = (
-    "base",
-    "capex",
-    "capex-fresh",
-    "capex-stated",
-)  # then others by name, then the privileged sources
+# Then others by name, then the privileged sources.
+ORDER = ("base", "capex", "capex-fresh", "capex-stated")
 LAST = ("expert", "human")
 COLOURS = {"base": 0, "capex": 1, "capex-fresh": 2, "capex-stated": 3, "expert": 4, "human": 4}
-APART = (
-    "command",
-    "tasks",
-    "arms",
-    "arm",
-    "worlds",
-    "starts",
-)  # of a run's settings: not what an arm's episodes depend on
+# Of a run's settings: not what an arm's episodes depend on.
+APART = ("command", "tasks", "arms", "arm", "worlds", "starts")
 Member = tuple[int, str, str]  # run, arm, model
 STAND_IN = "stand-in"
 

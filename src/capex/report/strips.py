@@ -32,6 +32,7 @@ SIZE_PX = 320
 JPEG_QUALITY = 72
 Point = tuple[float, float]  # pixels, right and down
 Fate = Literal["done", "stopped", "deferred", "skipped"]
+# Every other status stopped the plan.
 FATES: dict[str, Fate] = {
     "reached": "done",
     "gripper": "done",
@@ -40,7 +41,7 @@ FATES: dict[str, Fate] = {
     "deferred": "deferred",
     "not executed": "skipped",
     "out of steps": "skipped",
-}  # every other status stopped the plan
+}
 
 
 def fate(status: str) -> Fate:

@@ -19,9 +19,8 @@ from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin, parts
 from capex.run.spend import Account, Slot
 
 ZERO = Decimal(0)
-Dollars = tuple[
-    Decimal, Decimal
-]  # known, and at most: attempts that may have been billed count with their worst case
+# Known, and at most: attempts that may have been billed count with their worst case.
+Dollars = tuple[Decimal, Decimal]
 
 
 @dataclass(frozen=True)

@@ -173,9 +173,8 @@ class Origin:
     run: str
     changed: Mapping[str, Any]  # a setting by its path, as in arms.capex.tau -> what it was
     episodes: Mapping[str, frozenset[Any]]  # chain -> the starts of its episodes then
-    invalid: (
-        Mapping[str, frozenset[Any]] | None
-    )  # chain -> the folders of its invalidated attempts; None: older forks do not tell
+    # Chain -> the folders of its invalidated attempts; None: older forks do not tell.
+    invalid: Mapping[str, frozenset[Any]] | None
 
 
 def origins(manifest: Mapping[str, Any]) -> list[Origin]:

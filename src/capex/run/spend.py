@@ -34,9 +34,8 @@ class Account:
     """
 
     settled_usd: Decimal = Decimal(0)  # of attempts whose cost is known
-    held_usd: Decimal = Decimal(
-        0
-    )  # worst cases of the others: unsettled, or settled without a known cost
+    # Worst cases of the others: unsettled, or settled without a known cost.
+    held_usd: Decimal = Decimal(0)
     attempts: int = 0
     unsettled: int = 0  # in flight, or lost to a kill
     unknown: int = 0  # settled without a known cost
@@ -181,9 +180,8 @@ class Spend:
         with self._guard:
             try:
                 with open(self.path, "a+b", buffering=0) as file:
-                    fcntl.flock(
-                        file, fcntl.LOCK_EX
-                    )  # released by closing, and by the kernel at a kill
+                    # Released by closing, and by the kernel at a kill.
+                    fcntl.flock(file, fcntl.LOCK_EX)
                     if self._catch_up(file):
                         file.truncate(self._read)
                     yield file

@@ -127,9 +127,8 @@ def cochran_mantel_haenszel(
         if n_a and n_b:
             tables.append(np.array([[k_a, n_a - k_a], [k_b, n_b - k_b]], dtype=np.float64))
     if not any(t[:, 0].sum() and t[:, 1].sum() for t in tables):
-        return Stratified(
-            math.nan, math.nan, math.nan
-        )  # every task solved always or never, by both
+        # Every task solved always or never, by both.
+        return Stratified(math.nan, math.nan, math.nan)
     from statsmodels.stats.contingency_tables import StratifiedTable
 
     pooled = StratifiedTable(tables)

@@ -1,12 +1,13 @@
 """The run directory: the only truth about what was tried. Episodes are written whole or not at all.
 
-    runs/NAME/manifest.json                             settings, versions, fingerprint
-    runs/NAME/spend.jsonl                               every reservation and settlement; see capex.campaign.ledger
-    runs/NAME/chains/WORLD--TASK--ARM/episodes/0007/    record.json, timing.json, steps.npz, exchanges.jsonl, images/
-    runs/NAME/chains/WORLD--TASK--ARM/invalid/0007-1/   attempts that an error invalidated, kept and counted
-    runs/NAME/chains/WORLD--TASK--ARM/damaged/0007-1/   what `capex repair` moved aside
-    runs/NAME/chains/WORLD--TASK--ARM/asked.json        starts that an evaluation was asked for
-    runs/NAME/chains/WORLD--TASK--ARM/unfinished/       exchanges of episodes that were cut off: paid for, and used when they are run again
+    runs/NAME/manifest.json       settings, versions, fingerprint
+    runs/NAME/spend.jsonl         every reservation and settlement; see capex.run.spend
+    runs/NAME/chains/WORLD--TASK--ARM/
+        episodes/0007/            record.json, timing.json, steps.npz, exchanges.jsonl, images/
+        invalid/0007-1/           attempts that an error invalidated, kept and counted
+        damaged/0007-1/           what `capex repair` moved aside
+        asked.json                starts that an evaluation was asked for
+        unfinished/               exchanges of cut-off episodes: paid for, used when run again
 
 An episode is written into a temporary folder beside its place, every file and the folder are
 flushed to disk, and one rename makes it exist. Wall times live in timing.json alone, so that

@@ -170,15 +170,14 @@ class ACT(nn.Module):
         batch, cameras = images.shape[:2]
         dtype = self.action_head.weight.dtype
         images, state, latent = images.to(dtype), state.to(dtype), latent.to(dtype)
-        features = self.encoder_img_feat_input_proj(
-            self.backbone(images.flatten(0, 1))
-        )  # (B cameras, D, h, w)
+        # (B cameras, D, h, w).
+        features = self.encoder_img_feat_input_proj(self.backbone(images.flatten(0, 1)))
+        # (h w, D).
         grid = sine_grid(
             features.shape[1], features.shape[2], features.shape[3], features.device
-        ).to(dtype)  # (h w, D)
-        features = (
-            features.flatten(2).transpose(1, 2).unflatten(0, (batch, cameras)).flatten(1, 2)
-        )  # (B, cameras h w, D)
+        ).to(dtype)
+        # (B, cameras h w, D).
+        features = features.flatten(2).transpose(1, 2).unflatten(0, (batch, cameras)).flatten(1, 2)
         latent_token, state_token = (
             self.encoder_latent_input_proj(latent),
             self.encoder_robot_state_input_proj(state),
@@ -205,9 +204,8 @@ class ACT(nn.Module):
             self.vae_encoder_robot_state_input_proj(state)[:, None],
             self.vae_encoder_action_input_proj(actions),
         ]
-        visible = torch.cat(
-            [padding.new_zeros(batch, 2), padding], dim=1
-        ).logical_not()  # (B, 2 + chunk)
+        # (B, 2 + chunk).
+        visible = torch.cat([padding.new_zeros(batch, 2), padding], dim=1).logical_not()
         encoded = self.vae_encoder(
             torch.cat(tokens, dim=1),
             self.get_buffer("vae_encoder_pos_enc").to(dtype),
@@ -243,9 +241,8 @@ class Ensembler:
             [*self._chunks[-(self._chunk - 1) :], actions] if self._chunk > 1 else [actions]
         )
         ages = range(len(self._chunks) - 1, -1, -1)
-        predictions = torch.stack(
-            [c[age] for c, age in zip(self._chunks, ages, strict=True)]
-        )  # oldest first
+        # Oldest first.
+        predictions = torch.stack([c[age] for c, age in zip(self._chunks, ages, strict=True)])
         weights = torch.exp(
             -self._coefficient * torch.arange(len(predictions), dtype=predictions.dtype)
         )
@@ -272,9 +269,8 @@ def sine_grid(dim: int, height: int, width: int, device: torch.device) -> Tensor
     def encode(count: int) -> Tensor:
         steps = torch.arange(1, count + 1, dtype=torch.float32, device=device)
         angle = (steps / (steps[-1] + 1e-6) * (2 * math.pi))[:, None] / frequency
-        return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=-1).flatten(
-            1
-        )  # (count, half)
+        # (count, half).
+        return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=-1).flatten(1)
 
     rows = encode(height)[:, None].expand(-1, width, -1)
     columns = encode(width)[None].expand(height, -1, -1)

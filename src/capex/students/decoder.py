@@ -83,9 +83,8 @@ if AVAILABLE:
             other=0.0,
         )
         base = batch * k_batch + head * k_head
-        there = tl.load(
-            k + base + token * k_row + across[:, None], mask=token < keys, other=0.0
-        )  # (WIDTH, TOKENS)
+        # (WIDTH, TOKENS).
+        there = tl.load(k + base + token * k_row + across[:, None], mask=token < keys, other=0.0)
         scores = tl.dot(queries, there) * scale
         if CAUSAL:
             scores = tl.where(token <= row, scores, float("-inf"))
@@ -96,9 +95,8 @@ if AVAILABLE:
             scores = tl.where(token < keys, scores, float("-inf"))
         share = tl.exp(scores - tl.max(scores, 1)[:, None])
         share = share / tl.sum(share, 1)[:, None]
-        values = tl.load(
-            v + base + row * k_row + across[None, :], mask=row < keys, other=0.0
-        )  # (TOKENS, WIDTH)
+        # (TOKENS, WIDTH).
+        values = tl.load(v + base + row * k_row + across[None, :], mask=row < keys, other=0.0)
         place = (batch * length + row) * (heads * WIDTH) + head * WIDTH + across[None, :]
         tl.store(out + place, tl.dot(share, values), mask=row < length)
 
@@ -162,9 +160,8 @@ def _linear(
     batch, length, inputs = x.shape
     outputs = len(weight)
     out = x.new_empty(batch, length, outputs)
-    gamma, beta, eps = (
-        (x, x, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
-    )  # what is not asked for is not read
+    # What is not asked for is not read.
+    gamma, beta, eps = (x, x, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
     _project[(batch, triton.cdiv(outputs, 16))](
         x, gamma, beta, weight, bias, x if residual is None else residual, out, length, outputs,
         eps,

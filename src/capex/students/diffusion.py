@@ -92,9 +92,8 @@ class Schedule(nn.Module):
         """
 
         def at(name: str) -> Tensor:
-            return self.get_buffer(name).index_select(0, t[None])[
-                0
-            ]  # plain indexing would wait for the device
+            # Plain indexing would wait for the device.
+            return self.get_buffer(name).index_select(0, t[None])[0]
 
         clean = ((sample - at("noise") * estimate) / at("signal")).clamp(-1.0, 1.0)
         return at("from_clean") * clean + at("from_noisy") * sample + at("sigma") * fresh
@@ -116,9 +115,8 @@ class CameraEncoder(nn.Module):
         heat = self.keypoints(self.backbone(images, instruction))  # (B, K, h, w)
         rows, columns = (torch.linspace(-1.0, 1.0, n, device=heat.device) for n in heat.shape[2:])
         share = heat.flatten(2).float().softmax(dim=-1).unflatten(2, heat.shape[2:])
-        points = torch.stack(
-            [share.sum(dim=2) @ columns, share.sum(dim=3) @ rows], dim=2
-        )  # (B, K, 2) as x, y
+        # (B, K, 2) as x, y.
+        points = torch.stack([share.sum(dim=2) @ columns, share.sum(dim=3) @ rows], dim=2)
         return F.relu(self.linear(points.flatten(1).to(heat.dtype)))
 
 
@@ -190,9 +188,8 @@ class Denoiser(nn.Module):
         self.ln_f = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, action_size)
         step, token = torch.arange(horizon)[:, None], torch.arange(tokens)[None]
-        hidden = torch.zeros(horizon, tokens).masked_fill(
-            step < token - 1, -math.inf
-        )  # the time token comes first
+        # The time token comes first.
+        hidden = torch.zeros(horizon, tokens).masked_fill(step < token - 1, -math.inf)
         self.register_buffer("memory_mask", hidden, persistent=False)
         half = dim // 2
         self.register_buffer(
@@ -215,9 +212,8 @@ class Denoiser(nn.Module):
         D/heads); the actions play no part.
         """
         angle = t[:, None] * self.get_buffer("frequency")
-        time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None].to(
-            condition.dtype
-        )  # (B, 1, D)
+        # (B, 1, D).
+        time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None].to(condition.dtype)
         x = torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb
         for layer in self.encoder:
             x = layer(x)
@@ -302,9 +298,8 @@ class Diffusion(nn.Module):
         (B, steps, condition size).
         """
         batch, steps = state.shape[:2]
-        instruction = (
-            self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)
-        )  # (B steps, L)
+        # (B steps, L).
+        instruction = self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)
         images, state = images.to(instruction.dtype), state.to(instruction.dtype)
         views = [
             functools.partial(e, images[:, :, k].flatten(0, 1), instruction)
@@ -328,9 +323,8 @@ class Diffusion(nn.Module):
         """
         steps, batch = self.schedule.steps, len(condition)
         t = torch.arange(steps, device=condition.device).repeat_interleave(batch)
-        memory = self.model.remember(
-            t, condition.repeat(steps, 1, 1)
-        )  # (layers, 2, steps B, heads, L, d)
+        # (layers, 2, steps B, heads, L, d).
+        memory = self.model.remember(t, condition.repeat(steps, 1, 1))
         return (
             memory.view(*memory.shape[:2], steps, batch, *memory.shape[3:])
             .permute(2, 0, 1, 3, 4, 5, 6)

@@ -341,9 +341,8 @@ class _Fused(torch.autograd.Function):
         if not flags["FILM"]:
             dbias, dweight = each.sum(dim=(0, 2)).transpose(0, 1).flatten(1).to(weight.dtype)
             return dx, dweight, dbias, dshortcut, None, None, None, None
-        each = (
-            each.sum(dim=2) if chunks > 1 else each[:, :, 0]
-        )  # (n, groups of an image, rows, WIDTH)
+        # (n, groups of an image, rows, WIDTH).
+        each = each.sum(dim=2) if chunks > 1 else each[:, :, 0]
         dbias, dweight = each[:, :, :2].sum(dim=0).transpose(0, 1).flatten(1).to(weight.dtype)
         dscale, dshift = each[:, :, 2:].permute(2, 0, 1, 3).flatten(2).to(weight.dtype)
         return dx, dweight, dbias, dshortcut, dscale, dshift, None, None

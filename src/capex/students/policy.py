@@ -124,9 +124,8 @@ class Policy:
         images, states = [], []
         for episode in episodes:
             seen = list(episode.seen)
-            seen = [seen[0]] * (
-                len(settings.observation_steps) - len(seen)
-            ) + seen  # the first frame stands for those before it
+            # The first frame stands for those before it.
+            seen = [seen[0]] * (len(settings.observation_steps) - len(seen)) + seen
             images.append(np.stack([i for i, _ in seen]))
             states.append(np.stack([s for _, s in seen]))
         noise = None

@@ -119,9 +119,9 @@ def serve(pipe: Connection, setup: Setup) -> None:
         try:
             message: Any = pipe.recv()
         except (EOFError, OSError):
-            os._exit(
-                0
-            )  # in mid-request if need be: an attempt that outlived its driver would be paid for nothing
+            # In mid-request if need be: an attempt that outlived its driver would be paid for
+            # nothing.
+            os._exit(0)
         engine.submit(*message)
 
 

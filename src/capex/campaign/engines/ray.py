@@ -55,9 +55,8 @@ class Desk:
     def __init__(self, spend: Path):
         self._spend = Spend(spend)
         self._news: list[tuple[int, Moved]] = []
-        self._over: set[int] = (
-            set()
-        )  # tickets of attempts that are over: what still comes from them comes too late
+        # Tickets of attempts that are over: what still comes from them comes too late.
+        self._over: set[int] = set()
 
     def reserve(
         self, usd: Decimal | None, limit: Decimal | None, labels: Mapping[str, str | int] | None
@@ -218,9 +217,8 @@ class RayCluster:
             ray.get_runtime_context().get_node_id(), soft=False
         )
         self._desk = ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote(setup.spend)
-        threads = {
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))
-        }  # as in the other engines
+        # As in the other engines.
+        threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}
         options = {
             "num_cpus": CPUS,
             "max_retries": 0,

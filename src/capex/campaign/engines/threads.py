@@ -75,9 +75,8 @@ class Threads:
             self._said.put(Said(ticket, outcome))
         except Stopped:
             return
-        except (
-            BaseException
-        ) as error:  # told to the driver, which stops the chain and raises it in the end
+        except BaseException as error:
+            # Told to the driver, which stops the chain and raises it in the end.
             self._said.put(
                 Said(
                     ticket,

@@ -97,9 +97,8 @@ class Pilot(Model):
 
     def answer(self, request: Request) -> tuple[ToolCall, ...]:
         """The calls of a reply."""
-        if {tool.name for tool in request.tools} == {
-            REPORT.name
-        }:  # `capex doctor --model`: which colour is the picture?
+        # `capex doctor --model`: which colour is the picture?.
+        if {tool.name for tool in request.tools} == {REPORT.name}:
             return (_call(1, 0, REPORT.name, {"colour": self._colour(request)}),)
         brief = read_brief(request)
         try:

@@ -86,9 +86,10 @@ def mixer_bar(view: View, colour: str) -> Shape | None:
         & (view.saturation < 0.055)
         & view.between(0.50, 1.01)
     )
+    # Without the thin whisk.
     bright = ndimage.binary_opening(
         bright & ~hand_zone(view), structure=np.ones((3, 3), dtype=bool)
-    )  # without the thin whisk
+    )
     bowl = (
         (np.abs(view.hue - 220) < 9)
         & (view.saturation > 0.052)

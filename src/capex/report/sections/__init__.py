@@ -21,10 +21,11 @@ from capex.report.tables import Column, Row, Table
 
 __all__ = ["Section", "build", "episodes_table"]
 
+# In episodes.csv, under these names.
 EPISODE_FACTS = (
     *("world", "task", "arm", "model", "start", "seed", "position", "success", "end", "steps"),
     *("decisions", "requests", "cost_usd", "seconds", "plans", "truncated", "labels_before"),
-)  # in episodes.csv, under these names
+)
 
 
 def build(data: RunData, sources: Sequence[Source]) -> list[Section]:

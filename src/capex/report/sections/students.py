@@ -35,12 +35,13 @@ from capex.report.tables import (
     tally_names,
 )
 
+# The CSV has a row per task, policy and source.
 WRITTEN = (
     Column(csv=("task", "policy", "initialisation", "steps", "source")),
     Column(csv=("demonstrations", "seeds", "mean", "deviation")),
     Column(csv=tally_names()),
     Column(csv=("fisher_p", "cmh_p")),
-)  # the CSV has a row per task, policy and source
+)
 
 
 def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:

@@ -27,9 +27,8 @@ from capex.worlds.contract import depth, motion, rules, views
 from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial
 
 Status = Literal["ok", "failed", "not claimed"]
-Rule = Callable[
-    [Trial], str
-]  # the sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two
+# The sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two.
+Rule = Callable[[Trial], str]
 
 RULES: dict[str, Rule] = {
     "spec": rules.spec_is_well_formed,
@@ -133,7 +132,6 @@ def _try(name: str, rule: Rule, trial: Trial) -> Finding:
         return Finding(name, "not claimed", str(error))
     except BrokenRuleError as error:
         return Finding(name, "failed", str(error))
-    except (
-        Exception
-    ) as error:  # whatever a world raises is a finding about it; the other rules still run
+    except Exception as error:
+        # Whatever a world raises is a finding about it; the other rules still run.
         return Finding(name, "failed", f"raised {type(error).__name__}: {error}")

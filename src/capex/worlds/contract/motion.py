@@ -98,9 +98,8 @@ def _require_step(t: Trial, arm: ArmSpec, axis: int, sign: float) -> None:
 def _require_turn(t: Trial, arm: ArmSpec, sign: float) -> None:
     begun = t.tip(arm.name)
 
-    def command() -> (
-        ArmCommand
-    ):  # with the position servoed, as the executor does: steps may be relative to the tip
+    # With the position servoed, as the executor does: steps may be relative to the tip.
+    def command() -> ArmCommand:
         return ArmCommand(
             step_m=t.step_to(arm, begun.position_m),
             step_rad=(0.0, 0.0, sign * min(arm.max_step_rad, 0.1)),

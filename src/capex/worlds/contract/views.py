@@ -28,14 +28,10 @@ CHANGED = 24.0  # grey levels by which a pixel must change to count as moved
 CHANGED_M = 0.02  # and metres
 FEWEST_PIXELS = 8
 STILL_M = 0.003
-NEAR = {
-    "exterior": 0.12,
-    "wrist": 0.25,
-}  # of the image width; the fingers fill much of a wrist camera's image
-MOVES = (
-    (2, 0.07),
-    (1, 0.07),
-)  # base axis and metres: the tip rises, then goes left (or back, where the workspace ends)
+# Of the image width; the fingers fill much of a wrist camera's image.
+NEAR = {"exterior": 0.12, "wrist": 0.25}
+# Base axis and metres: the tip rises, then goes left (or back, where the workspace ends).
+MOVES = ((2, 0.07), (1, 0.07))
 TIP_DEPTH_M = 0.06
 
 Point = tuple[float, float]
@@ -280,9 +276,8 @@ def _require_following(camera: CameraSpec, arm: str, track: list[Look]) -> None:
             continue
         expected, found = np.subtract(b.expected, a.expected), np.subtract(b.found, a.found)
         size = float(np.linalg.norm(expected))
-        if (
-            camera.kind == "wrist" or size < 6.0
-        ):  # the camera rides along, or looks along this motion
+        # The camera rides along, or looks along this motion.
+        if camera.kind == "wrist" or size < 6.0:
             continue
         agree = float(found @ expected) / (size * max(float(np.linalg.norm(found)), 1e-9))
         ratio = float(np.linalg.norm(found)) / size
@@ -330,9 +325,8 @@ def _require_no_better_flip(name: str, before: View, after: View) -> None:
     )
     shares = f"{100 * explained[best]:.0f}% of its pixels, not {100 * given:.0f}%"
     reading = f"the image is read {best[0]} and the depth {best[1]}"
-    fine = (
-        explained[best] < 0.25 or given >= 0.9 * explained[best] - 0.01
-    )  # little is explained while the scene itself moves
+    # Little is explained while the scene itself moves.
+    fine = explained[best] < 0.25 or given >= 0.9 * explained[best] - 0.01
     require(fine, f"{name}: the motion of the hand explains {shares}, when {reading}")
 
 

@@ -147,13 +147,14 @@ def add_toaster_oven(b: Builder, place: PlanarPose) -> None:
     )
     inside = (w - panel - wall) / 2
     middle = (panel - wall) / 2
+    # The grill.
     b.box(
         body,
         (0.17, middle, low + 0.09),
         (0.12, inside - 0.005, 0.003),
         b.materials.plain(STEEL, 0.7),
         collide=False,
-    )  # the grill
+    )
     for z in (0.05, 0.21):
         b.capsule(
             body,

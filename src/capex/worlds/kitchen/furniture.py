@@ -106,9 +106,8 @@ def add_knob(b: Builder, part: Any, face: tuple[float, float, float], name: str)
     b.cylinder(part, (x, y, z), (x - 0.004, y, z), 0.030, plate, collide=False)
     b.cylinder(part, (x, y, z), (x - GRIP_OUT_M, y, z), 0.009, steel, mass=0.05)
     head = (x - GRIP_OUT_M, y, z)
-    part.add_geom(
-        type=BOX, pos=head, size=(0.014, 0.020, 0.020), mass=0.1, **HIDDEN
-    )  # to the touch it has flat sides, for two pads
+    # To the touch it has flat sides, for two pads.
+    part.add_geom(type=BOX, pos=head, size=(0.014, 0.020, 0.020), mass=0.1, **HIDDEN)
     outline = [
         (0.0, -0.015),
         (0.016, -0.015),
@@ -186,13 +185,14 @@ def add_dishwasher(b: Builder, place: PlanarPose, name: str, width: float, side:
         steel,
         collide=False,
     )
+    # Soap.
     b.box(
         body,
         (door - 0.05, y, TOE_KICK_M + 0.030),
         (0.05, 0.06, 0.003),
         b.materials.plain((0.35, 0.36, 0.38)),
         collide=False,
-    )  # soap
+    )
     for rack, z in RACKS.items():
         _add_rack(b, body, rack, y, z, half - 0.04)
 
@@ -274,11 +274,8 @@ CUPBOARDS = ("left", "middle", "right")
 CUPBOARD_LOW_M, CUPBOARD_HIGH_M, CUPBOARD_DEPTH_M = 1.10, 1.56, 0.33
 CUPBOARD_FRONT_M = COUNTER_DEPTH_M - CUPBOARD_DEPTH_M  # from the counter's front
 CUPBOARD_DOOR_RAD = 1.75
-CUPBOARD_HINGES = {
-    "left": -1.0,
-    "middle": 1.0,
-    "right": -1.0,
-}  # 1: hangs on its left; no door meets a neighbour's handle
+# 1: hangs on its left; no door meets a neighbour's handle.
+CUPBOARD_HINGES = {"left": -1.0, "middle": 1.0, "right": -1.0}
 DOOR_M = 0.018
 
 
@@ -314,9 +311,10 @@ def add_cupboards(b: Builder, place: PlanarPose, name: str, width: float) -> Non
             + (-BOARD_M / 2 if k == 0 else BOARD_M / 2 if k == len(CUPBOARDS) else 0.0)
         )
         b.box(body, (x0 + deep / 2, y, middle), (deep / 2, BOARD_M / 2, half), b.materials.cabinet)
+    # A lip keeps round things in.
     b.box(
         body, (x0 + 0.004, 0, low + BOARD_M + 0.006), (0.004, width / 2, 0.006), b.materials.cabinet
-    )  # a lip keeps round things in
+    )
     for column in CUPBOARDS:
         _add_door(
             b,
@@ -326,9 +324,8 @@ def add_cupboards(b: Builder, place: PlanarPose, name: str, width: float) -> Non
             width / 6,
             CUPBOARD_HINGES[column],
         )
-    for one, two in itertools.pairwise(
-        CUPBOARDS
-    ):  # their hinges are recessed: a door turns clear of its neighbour
+    # Their hinges are recessed: a door turns clear of its neighbour.
+    for one, two in itertools.pairwise(CUPBOARDS):
         b.spec.add_exclude(bodyname1=f"{one} cabinet door", bodyname2=f"{two} cabinet door")
     add_wall_cabinets(b, place, f"{name} above", width)
 

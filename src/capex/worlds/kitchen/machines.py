@@ -215,13 +215,14 @@ def add_coffee_machine(b: Builder, place: PlanarPose, surface_m: float) -> None:
     b.cylinder(body, (COFFEE_SPOUT_X_M, 0, 0.232), (COFFEE_SPOUT_X_M, 0, 0.205), 0.026, black)
     for y in (0.012, -0.012):
         b.cylinder(body, (COFFEE_SPOUT_X_M, y, 0.21), (COFFEE_SPOUT_X_M, y, 0.188), 0.006, chrome)
+    # Beans.
     b.box(
         body,
         (0.215, 0, h + 0.03),
         (0.06, w / 2 - 0.03, 0.03),
         b.materials.plain((0.45, 0.30, 0.18), 0.7),
         collide=False,
-    )  # beans
+    )
     b.box(body, (0.215, 0, h + 0.063), (0.064, w / 2 - 0.026, 0.004), black, collide=False)
     b.mark(body, "dispenser", (COFFEE_SPOUT_X_M, 0, COFFEE_TRAY_M))
 

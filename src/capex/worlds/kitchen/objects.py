@@ -200,9 +200,8 @@ def _carton(b: Builder, body: Any, colour: Colour, mass: float = 0.3) -> None:
     )
 
 
-CLUTTER: dict[
-    str, tuple[Callable[[Builder, Any, Colour], None], float, tuple[Colour, ...]]
-] = {  # kind -> builder, radius, colours
+# Kind -> builder, radius, colours.
+CLUTTER: dict[str, tuple[Callable[[Builder, Any, Colour], None], float, tuple[Colour, ...]]] = {
     "mug": (_mug, 0.065, ((0.20, 0.45, 0.55), (0.80, 0.35, 0.25), (0.92, 0.90, 0.85))),
     "bottle": (_bottle, 0.036, ((0.20, 0.38, 0.20), (0.45, 0.22, 0.10))),
     "bowl": (_bowl, 0.078, ((0.90, 0.88, 0.82), (0.35, 0.55, 0.60))),

@@ -198,9 +198,8 @@ class Builder:
     ) -> Any:
         part = parent.add_body(name=name, pos=pos)
         part.add_joint(name=name, range=(0.0, limit), limited=1, solref_limit=(0.008, 1), **joint)
-        self.spec.add_exclude(
-            bodyname1=parent.name, bodyname2=name
-        )  # the stop is the joint's, not the carcass'
+        # The stop is the joint's, not the carcass'.
+        self.spec.add_exclude(bodyname1=parent.name, bodyname2=name)
         return part
 
     def over_centre(self, joint: str, centre: float, stiffness: float, limit: float) -> None:

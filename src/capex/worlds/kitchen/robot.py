@@ -231,9 +231,8 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
     hand.add_site(
         name="tip", pos=(0, 0, panda.TIP_M), size=(0.004, 0.004, 0.004), rgba=(0, 0, 0, 0)
     )
-    position = np.array(
-        [0.075, 0.0, 0.015]
-    )  # beside the palm, looking along the fingers at the tip
+    # Beside the palm, looking along the fingers at the tip.
+    position = np.array([0.075, 0.0, 0.015])
     hand.add_geom(type=BOX, size=(0.012, 0.02, 0.012), pos=(0.05, 0, 0.005), rgba=RUBBER, **VISUAL)
     target = np.array([0.02, 0.0, panda.TIP_M + 0.12])
     hand.add_camera(

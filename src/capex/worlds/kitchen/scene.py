@@ -94,11 +94,8 @@ LAYOUTS: tuple[Layout, ...] = (
     ), "left"),
 )  # fmt: skip
 WORKBENCH_M = 1.0
-APPLIANCE_FRONT_M = {
-    "toaster oven": 0.17,
-    "microwave": 0.15,
-    "toaster": 0.20,
-}  # from the counter's front to the appliance's frame
+# From the counter's front to the appliance's frame.
+APPLIANCE_FRONT_M = {"toaster oven": 0.17, "microwave": 0.15, "toaster": 0.20}
 
 
 @dataclass(frozen=True)

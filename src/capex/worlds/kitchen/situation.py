@@ -93,9 +93,8 @@ class Situation:
     roles: Mapping[str, str] = field(default_factory=dict)  # role in the task -> thing or part name
     light: tuple[float, float] = (0.6, 0.0)  # strength, and the sun's sideways lean
     fixtures: tuple[Fitted, ...] = ()
-    spots: Mapping[str, tuple[float, float, float]] = field(
-        default_factory=dict
-    )  # role -> a place: x, y and z, or the robot's x, y, yaw
+    # Role -> a place: x, y and z, or the robot's x, y, yaw.
+    spots: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
 def draw_posture(draw: Draw, name: str) -> tuple[float, ...]:

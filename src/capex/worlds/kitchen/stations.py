@@ -24,11 +24,8 @@ KNOB_RANGE_RAD = 2.2
 KNOB_OFF_RAD = 0.35
 KNOB_Z_M = COUNTER_HEIGHT_M - 0.055
 POINTER_M = 0.046  # from the axis to the end of the pointer
-SMOOTH: dict[str, Any] = {
-    "friction": (0.3, 0.005, 0.0001),
-    "priority": 2,
-    "condim": 3,
-}  # polished: a finger slides along it
+# Polished: a finger slides along it.
+SMOOTH: dict[str, Any] = {"friction": (0.3, 0.005, 0.0001), "priority": 2, "condim": 3}
 
 
 def knob_y(k: int) -> float:

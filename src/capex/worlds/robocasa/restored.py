@@ -27,10 +27,8 @@ CAMERAS = {
     "right": "robot0_agentview_right",
     "wrist": "robot0_eye_in_hand",
 }
-OURS: dict[str, Any] = {
-    **QUIET,
-    "translucent_robot": False,
-}  # people were shown a translucent robot while they collected
+# People were shown a translucent robot while they collected.
+OURS: dict[str, Any] = {**QUIET, "translucent_robot": False}
 
 
 class Recorded:

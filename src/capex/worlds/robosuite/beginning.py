@@ -91,9 +91,8 @@ class Seeded:
             self._task.info.name,
             {"robosuite": self._robosuite.__version__, "mujoco": mujoco.__version__},
         )
-        env = self._robosuite.make(
-            name, seed=seed, **copy.deepcopy(kwargs)
-        )  # robosuite writes into what it is given
+        # Robosuite writes into what it is given.
+        env = self._robosuite.make(name, seed=seed, **copy.deepcopy(kwargs))
         return Beginning(
             env=env,
             instruction=self._task.info.instruction,

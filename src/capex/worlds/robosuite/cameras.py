@@ -24,11 +24,8 @@ SPECS = (
     CameraSpec("right", "exterior"),
     CameraSpec("wrist", "wrist", arm="arm"),
 )
-MOVED = {
-    "left": "frontview",
-    "right": "agentview",
-    "wrist": "robot0_eye_in_hand",
-}  # ours -> robosuite's
+# Ours -> robosuite's.
+MOVED = {"left": "frontview", "right": "agentview", "wrist": "robot0_eye_in_hand"}
 VISUAL_GROUP = 1  # robosuite and RoboCasa draw this group of shapes; 0 holds the collision shapes
 MAX_SHAPES = 10_000
 _OPENCV = np.diag([1.0, -1.0, -1.0])  # MuJoCo's cameras look along -z with y up

@@ -249,10 +249,8 @@ class SuiteEnv:
         ) = np.split(vector, np.cumsum(sizes)[:-1])
         for warning in _BLOWN_UP:
             self._data.warning[warning].number = 0
-        for again in (
-            True,
-            False,
-        ):  # fixtures show their state (flames, water) by looking at it, and must not change it
+        # Fixtures show their state (flames, water) by looking at it, and must not change it.
+        for again in (True, False):
             mujoco.mj_setState(self._model, self._data, physics, _STATE)
             self._latches.vector = latches
             mujoco.mj_step1(self._model, self._data)

@@ -26,16 +26,15 @@ BELOW_TOP_M = 0.022
 REACH_M = 0.66  # a mobile robot comes nearer when something is farther from its mount
 COMFORT_M = 0.55
 DRIVE_MAX_M = 0.35
-TABLE_NEAREST_M, BINS_NEAREST_M = (
-    -0.48,
-    -0.25,
-)  # how far forward the mount can stand in robosuite's world
+# How far forward the mount can stand in robosuite's world.
+TABLE_NEAREST_M, BINS_NEAREST_M = (-0.48, -0.25)
+# Far, left.
 COMPARTMENTS = {
     "PickPlaceMilk": (-1, -1),
     "PickPlaceBread": (1, -1),
     "PickPlaceCereal": (-1, 1),
     "PickPlaceCan": (1, 1),
-}  # far, left
+}
 BIN_M = (0.1, 0.28, 0.8)  # robosuite's dark bin in the world: its middle, and half of a compartment
 HALF_COMPARTMENT_M = (0.0975, 0.1225)
 PEG_HALF_M = 0.1

@@ -15,10 +15,9 @@ from capex.pose import Array
 
 
 @numba.njit(cache=True)
+# (3, nv) each: translation and rotation of the tip, then of the mount.
 def arm_torques(
-    jacobians: tuple[
-        Array, Array, Array, Array
-    ],  # (3, nv) each: translation and rotation of the tip, then of the mount
+    jacobians: tuple[Array, Array, Array, Array],
     tip_m: Array,
     tip_R: Array,
     mount_m: Array,
@@ -44,9 +43,8 @@ def arm_torques(
     tip_p, tip_r, mount_p, mount_r = jacobians
     J_pos, J_ori = tip_p[:, first:last].copy(), tip_r[:, first:last].copy()
     J = np.vstack((J_pos, J_ori))
-    inertia = np.asfortranarray(
-        mass[first:last, first:last]
-    )  # the order for which robosuite's functions are compiled already
+    # The order for which robosuite's functions are compiled already.
+    inertia = np.asfortranarray(mass[first:last, first:last])
     position_error = (mount_m + np.dot(mount_R, goal_m)) - tip_m
     turn_error = orientation_error(np.dot(mount_R, goal_R), tip_R)
     slip = -(np.dot(tip_p, qvel) - np.dot(mount_p, qvel))

@@ -160,9 +160,8 @@ class BaseDrive:
             int(np.flatnonzero(model.actuator_trnid[:, 0] == joint)[0])
             for joint in controller.joint_index
         ]
-        self._range = 0.5 * (
-            controller.actuator_max - controller.actuator_min
-        )  # velocities at a native value of 1
+        # Velocities at a native value of 1.
+        self._range = 0.5 * (controller.actuator_max - controller.actuator_min)
         # A velocity servo against dry friction falls short by friction over gain, whatever the
         # velocity.
         self._shortfall = (
@@ -171,9 +170,10 @@ class BaseDrive:
 
     def command(self, velocity: tuple[float, float, float]) -> Array:
         """Native numbers for a velocity (forward, left, yaw) in the base's own frame."""
+        # Joints -> velocity on the floor.
         axes = np.stack(
             [self._data.xaxis[self._forward][:2], self._data.xaxis[self._side][:2]], axis=1
-        )  # joints -> velocity on the floor
+        )
         _, R = self._controller.get_base_pose()
         joints = np.append(np.linalg.solve(axes, R[:2, :2] @ np.asarray(velocity[:2])), velocity[2])
         moving = np.abs(joints) > STANDING

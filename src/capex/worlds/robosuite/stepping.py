@@ -130,9 +130,8 @@ class _Arm:
         self._torques = importlib.import_module("capex.worlds.robosuite.kernel").arm_torques
         self._tip = model.site(controller.ref_name).id
         self._mount = model.site(f"{controller.naming_prefix}{controller.part_name}_center").id
-        self._rides = (
-            model.body_weldid[model.site_bodyid[self._mount]] != 0
-        )  # a mount fixed to the world has no Jacobian
+        # A mount fixed to the world has no Jacobian.
+        self._rides = model.body_weldid[model.site_bodyid[self._mount]] != 0
         self._dofs = _slice(controller.qvel_index)
         self._tip_pose = data.site_xpos[self._tip], data.site_xmat[self._tip].reshape(3, 3)
         self._mount_pose = data.site_xpos[self._mount], data.site_xmat[self._mount].reshape(3, 3)

@@ -41,9 +41,8 @@ class Task:
 
     info: TaskInfo
     arena: Arena
-    moved: tuple[
-        str, ...
-    ] = ()  # bodies that robosuite places in the compiled model, not in the state
+    # Bodies that robosuite places in the compiled model, not in the state.
+    moved: tuple[str, ...] = ()
 
 
 def _task(

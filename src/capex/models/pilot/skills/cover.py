@@ -178,9 +178,8 @@ def _take(
     ):
         close_up = None
     both = all(answers.get("lid", Found()).middle(c) is not None for c in ("left", "right"))
-    point = (
-        lid if lid is not None and (both or close_up is None) else close_up
-    )  # a whole disc from two sides beats a small knob
+    # A whole disc from two sides beats a small knob.
+    point = lid if lid is not None and (both or close_up is None) else close_up
     assert point is not None
     height = float(lid[2]) + KNOB_OVER_DISC_M if lid is not None else float(point[2]) - 0.016
     grasp = np.array([point[0], point[1], height])
@@ -188,9 +187,8 @@ def _take(
     if knob is not None and (close_up is not None or not scene.brief.locate):
         du, dv = knob.edge
         hand = math.atan2(scene.page.rotation[1, 0], scene.page.rotation[0, 0])
-        turn = (hand + math.atan2(-du, -dv) + math.pi / 4) % (
-            math.pi / 2
-        ) - math.pi / 4  # square: a quarter turn is the same grasp
+        # Square: a quarter turn is the same grasp.
+        turn = (hand + math.atan2(-du, -dv) + math.pi / 4) % (math.pi / 2) - math.pi / 4
         orientation = down(turn + 0.4 * (_misses(scene) % 2))
     hover = raised(grasp, HOVER_M)
     opening = [Move(at(tip, "keep", "open"))] if scene.page.opening_m < 0.07 else []

@@ -26,11 +26,8 @@ from capex.pose import Array, tilted_forward, yaw_matrix
 
 OPEN = re.compile(r"open the (left|middle|right) cabinet", re.I)
 HANDLE_HEIGHT_M = 0.79  # of an upper cabinet
-HINGES = {
-    "left": -1.0,
-    "middle": 1.0,
-    "right": -1.0,
-}  # 1: hangs on its left; two doors with handles side by side open away from each other
+# 1: hangs on its left; two doors with handles side by side open away from each other.
+HINGES = {"left": -1.0, "middle": 1.0, "right": -1.0}
 LEAF_M = 0.30  # from hinge to handle along the door
 HANDLE_OUT_M = 0.059  # the handle before the hinge
 OPEN_RAD = 1.70

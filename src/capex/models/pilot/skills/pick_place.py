@@ -272,9 +272,8 @@ def _carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
             tuple(_aside(scene)),
         )
     tall = any(word in item for word in TALL)
-    hang = (
-        0.085 if tall else 0.022 if "cube" in item else 0.035
-    )  # how far the held thing reaches below the tip
+    # How far the held thing reaches below the tip.
+    hang = 0.085 if tall else 0.022 if "cube" in item else 0.035
     learned = [
         w.offset_cm[2] / 100
         for w in scene.brief.references_with("release")

@@ -22,13 +22,8 @@ BEFORE_M = 0.07
 BACK_M = 0.20
 TIP_TO_END_M = 0.0125
 DEPTH_M = 0.016  # beyond the surface
-ASIDE_M = (
-    (0.0, 0.0),
-    (0.0, -0.012),
-    (0.02, 0.0),
-    (-0.02, 0.0),
-    (0.0, 0.012),
-)  # where to press next: left, up
+# Where to press next: left, up.
+ASIDE_M = ((0.0, 0.0), (0.0, -0.012), (0.02, 0.0), (-0.02, 0.0), (0.0, 0.012))
 
 
 def press(scene: Scene) -> Asking:

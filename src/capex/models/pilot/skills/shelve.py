@@ -249,9 +249,8 @@ def _set_down(scene: Scene, item: str, place: Array | None) -> Intent:
     tip = scene.tip
     if place is None:
         goal = np.array([max(0.36, tip[0] - 0.06), tip[1] * 0.7, min(tip[2] + 0.04, 0.80)])
-        if (
-            float(np.linalg.norm(goal - tip)) < 0.03
-        ):  # drawn back already: let the base look from elsewhere
+        # Drawn back already: let the base look from elsewhere.
+        if float(np.linalg.norm(goal - tip)) < 0.03:
             return Intent(
                 f"I still do not see where the {item} belongs: back off.",
                 drive=Drive(-0.15, 0.10 if len(scene.page.acts) % 2 else -0.20),

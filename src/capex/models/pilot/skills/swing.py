@@ -194,9 +194,8 @@ def _leaf(answers: Answers) -> Leaf | None:
         into = np.array([1.0, 0.0, 0.0])
     if along is None:
         return None
-    side = (
-        -1.0 if float(along @ np.array([into[1], -into[0], 0.0])) > 0 else 1.0
-    )  # hinge to the right of the handle
+    # Hinge to the right of the handle.
+    side = -1.0 if float(along @ np.array([into[1], -into[0], 0.0])) > 0 else 1.0
     shut = _shut_direction(into, side)
     away = -along
     angle = float(np.clip(math.atan2(-float(away @ into), float(away @ shut)), 0.0, 1.6))

@@ -21,9 +21,8 @@ from capex.worlds.kitchen.expert.moves import (
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
 
-FINGERS_HALF_M = np.array(
-    [0.011, 0.019, FINGERTIP_M]
-)  # half extents of the closed fingers in the tip frame
+# Half extents of the closed fingers in the tip frame.
+FINGERS_HALF_M = np.array([0.011, 0.019, FINGERTIP_M])
 GAP_M = 0.022  # between fingers and part before they touch
 # how far behind a part's surface the fingers are sent: what the arm's servo turns into force
 PRESS_M = 0.02

@@ -40,9 +40,8 @@ def close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
     side = -1.0 if kitchen.layout.fridge_hinge == "right" else 1.0
     angle = draw.uniform(0.35, 1.05)
     x = fridge.x - draw.uniform(0.60, 1.10)
-    y = fridge.y + side * draw.uniform(
-        -0.18, 0.26
-    )  # rather on the hinge's side, where the open door leaves room
+    # Rather on the hinge's side, where the open door leaves room.
+    y = fridge.y + side * draw.uniform(-0.18, 0.26)
     posture = draw_posture(draw, "forward right" if side < 0 else "forward left")
     robot = (x, y, draw.uniform(-0.45, 0.45))
     things = clutter(draw, kitchen, kitchen.counter_beside(fridge, side), 3, -side)

@@ -204,9 +204,8 @@ def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
     # On the side of the opening that the door's leaf does not cover.
     y = max(bench.y - 0.38, min(bench.y + 0.38, middle - hinge * draw.uniform(-0.05, 0.20)))
     aside = y - hinge * draw.uniform(0.17, 0.24)
-    aside = (
-        aside if abs(aside - bench.y) < 0.42 else middle + hinge * draw.uniform(0.34, 0.42)
-    )  # beyond the leaf
+    # Beyond the leaf.
+    aside = aside if abs(aside - bench.y) < 0.42 else middle + hinge * draw.uniform(0.34, 0.42)
     front = bench.x + 0.02
     things = [
         place_grocery(draw, name, front + draw.uniform(0.06, 0.10), y, LEDGE_TOP_M),
@@ -237,9 +236,8 @@ def drawer_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
     bench = kitchen.workbench
     side = draw.choice(SIDES)
     drawer = bench.y + bench.width / 4 * (1.0 if side == "left" else -1.0)
-    first, second = draw.shuffled(sorted(k.name for k in FOOD.values() if k.shape == "capsule"))[
-        :2
-    ]  # nothing that rolls off a counter
+    # Nothing that rolls off a counter.
+    first, second = draw.shuffled(sorted(k.name for k in FOOD.values() if k.shape == "capsule"))[:2]
     end = draw.choice((1.0, -1.0))
     things = []
     for name, where in ((first, end), (second, -end)):
