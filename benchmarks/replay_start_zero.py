@@ -1,8 +1,8 @@
 """Do the starts differ? Replays the expert's waypoints of start 0, unchanged, on the starts 1 to 19
 of each kitchen task.
 
-A demonstrator that does not look would score what this prints. `python
-benchmarks/replay_start_zero.py [WORLD:TASK[,TASK..|all]]`
+A demonstrator that does not look would score what this prints.
+`python benchmarks/replay_start_zero.py [WORLD:TASK[,TASK..|all]]`
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from PIL import Image
 
 from capex import PRESETS, Memory, Start, run_episode
 from capex.models import Answer, Attempt, Picture, ToolCall, Usage, UserMessage
-from capex.models.retry import as_reply
+from capex.models.attempts import conclude
 
 
 class Gazer:
@@ -33,7 +33,7 @@ class Gazer:
         attempt = Attempt("ok", "yes", latency_s=0.0, usage=usage, answer=Answer(calls))
         if observer is not None:
             observer.after(request, 1, attempt)
-        return as_reply([attempt])
+        return conclude([attempt])
 
     def act(self, png):
         """Above the dot, then down: the table's camera looks straight down at it."""

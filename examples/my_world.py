@@ -1,6 +1,4 @@
-"""A world of your own: hands above a table that move exactly as they are told, drawn as dots.
-`python examples/my_world.py` holds it against the contract; docs/your-own.md has the rest.
-"""
+"""A world of your own: hands above a table, drawn as dots (`python examples/my_world.py`)."""
 
 import numpy as np
 
@@ -8,6 +6,7 @@ from capex import Pose, Start, worlds
 from capex.errors import BadCommand, UnknownName, Unsupported
 from capex.pose import rotation_matrix
 from capex.worlds import ArmSpec, ArmState, CameraSpec, RobotState, Spec, TaskInfo
+from capex.worlds.limits import validate_command
 
 TASKS = {"Touch": TaskInfo("Touch", "Reach", 100, "Touch the dot.", "a tip is within 2 cm of it")}
 
@@ -22,14 +21,14 @@ class Table:
         self.spec = Spec(
             world, task, 100, 20, hands, cameras, box, names, ("x",), 9, can_save=False
         )
-        self.instruction = "Touch the dot."
+        self.instruction, self.scene = "Touch the dot.", "table"
         self.reset(Start(task, 0))
 
     def reset(self, start):
         if not 0 <= start.index < self.spec.starts:
             raise UnknownName("start", str(start.index), [f"0 to {self.spec.starts - 1}"])
-        random = np.random.default_rng([start.index, start.seed])
-        self.goal = np.array([random.uniform(0.4, 0.6), random.uniform(-0.2, 0.2), 0.05])
+        x, y = np.random.default_rng([start.index, start.seed]).uniform((0.4, -0.2), (0.6, 0.2))
+        self.goal = np.array([x, y, 0.05])
         down = (1, 0, 0, 0, -1, 0, 0, 0, -1)  # fingers point at the table
         self.hands = np.array(
             [[0.4, 0.1 * k, 0.3, *down, 0.08] for k, _ in enumerate(self.spec.arms)]
@@ -41,7 +40,7 @@ class Table:
         return RobotState(arms, proprio=self.hands[0, :1].copy())
 
     def step(self, command):
-        worlds.validate_command(self.spec, command)
+        validate_command(self.spec, command)
         told = [command.arms[arm.name] for arm in self.spec.arms]
         rows = [[*(c.step_m or (0, 0, 0)), *c.step_rad, c.gripper] for c in told]
         self.apply(action := np.array(rows, dtype=float).ravel())
@@ -56,7 +55,7 @@ class Table:
             x[12] = np.clip(x[12] - 0.02 * row[6], 0.0, 0.08)
 
     def success(self):
-        return bool(np.min(np.linalg.norm(self.hands[:, :3] - self.goal, axis=1)) < 0.02)
+        return bool(np.linalg.norm(self.hands[:, :3] - self.goal, axis=1).min() < 0.02)
 
     def observe(self, cameras=None, size=None):
         width, height = size or (64, 64)

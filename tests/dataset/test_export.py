@@ -124,7 +124,7 @@ def test_pictures_are_those_of_the_saved_states(dataset, model_demos):
         env.apply(np.array(before["action"]))
     for camera, image in env.observe(CAMERAS, SMALL.size).items():
         assert np.array_equal(pixels(row[f"observation.images.{camera}"]), image)
-    big = next(open_take(episode(model_demos, 0)).pictures(("left",), (512, 512)))["left"]
+    big = next(open_take(episode(model_demos, 0)).pictures(Pipeline((512, 512), ("left",))))["left"]
     record = read_json(episode(model_demos, 0) / "record.json")
     seen = np.asarray(
         Picture.open(pictures.find(episode(model_demos, 0) / "images", record["images"]["left"]))

@@ -6,6 +6,7 @@ import json
 import re
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 
 import capex
@@ -182,7 +183,9 @@ def test_drawn_waypoints_lie_where_the_camera_sees_them(campaign, fridge):
     checked = 0
     for frame in strip.frames:
         for mark in (m for d in frame.drawn for m in d.marks):
-            u, v, _ = camera.project(frame.turn.waypoints[mark.place - 1].clamped_m["arm"])
+            u, v, _ = camera.project(
+                np.array(frame.turn.waypoints[mark.place - 1].clamped_m["arm"])
+            )
             assert mark.at == (
                 pytest.approx(u, abs=1.5),
                 pytest.approx(v, abs=1.5),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from capex import plan
+import capex.plan as plan
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.eyes import Pixel, Shape, View
 from capex.models.pilot.ground import Feature, Move
