@@ -4,7 +4,7 @@ export VENV
 # Test processes. auto: one more than there are cores, at most eight (tests/workers.py).
 WORKERS ?= auto
 
-.PHONY: demo test check clean
+.PHONY: demo test check map clean
 
 demo:  ## the whole tour: campaign, report, film and dataset in demo/
 	@sh scripts/setup.sh core
@@ -14,11 +14,15 @@ test:  ## everything CI runs
 	@sh scripts/setup.sh test
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart=0
 
-check:  ## format, lint, types
+check:  ## format, lint, types; then what is long, complex or named twice
 	@sh scripts/setup.sh test
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	@$(VENV)/bin/python scripts/house.py measure
+
+map:  ## every module with its first line
+	@$${PYTHON:-python3} scripts/house.py map
 
 clean:
 	rm -rf $(VENV) demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,13 +1,17 @@
-"""Does the calibrator learn what there is to learn, and nothing where there is nothing? Two synthetic populations of waypoints.
+"""Does the calibrator learn what there is to learn, and nothing where there is nothing? Two
+synthetic populations of waypoints.
 
-Each has 8,458 executed waypoints in 18 tasks of 20 episodes, made to match what the paper says about stated confidence: mean 0.94, 94.9 %
-at 0.8 or more, none below 0.5, 70 % reached, ECE 0.24, AUROC 0.57. In the first, reaching also depends on the features, with weights of
-each task's own; in the second it depends on the stated confidence alone, as weakly as it does there. Calibration is prequential: before
-each episode a fit on all earlier episodes of its task, then predictions for the plans of that episode. Nothing is deferred, so that all
-predictions are judged on the same waypoints; a waypoint that is not reached ends its plan, as in the executor.
+Each has 8,458 executed waypoints in 18 tasks of 20 episodes, made to match what the paper says
+about stated confidence: mean 0.94, 94.9 % at 0.8 or more, none below 0.5, 70 % reached, ECE 0.24,
+AUROC 0.57. In the first, reaching also depends on the features, with weights of each task's own; in
+the second it depends on the stated confidence alone, as weakly as it does there. Calibration is
+prequential: before each episode a fit on all earlier episodes of its task, then predictions for the
+plans of that episode. Nothing is deferred, so that all predictions are judged on the same
+waypoints; a waypoint that is not reached ends its plan, as in the executor.
 
-It tests the estimator and nothing more. The outcomes are drawn from a logistic model, the calibrator's own family, and how much the
-features say was chosen: the numbers after calibration are no evidence about any robot or model.
+It tests the estimator and nothing more. The outcomes are drawn from a logistic model, the
+calibrator's own family, and how much the features say was chosen: the numbers after calibration are
+no evidence about any robot or model.
 
     python benchmarks/calibration_population.py [SEED]
 """
@@ -24,13 +28,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from capex.arms import TAU
-from capex.calibrator import FEATURES, Calibrator, features
-from capex.commit import committed
-from capex.executor import ClampedTarget
+from capex.method.calibrator import Calibrator
+from capex.method.commit import committed
+from capex.method.features import FEATURES, features
+from capex.method.motion import ClampedTarget
+from capex.method.presets import TAU
 from capex.plan import ArmTarget, Gripper, Waypoint
 from capex.pose import Array
-from capex.stats import auroc, brier, ece, reliability
+from capex.run.stats import auroc, brier, ece, reliability
 
 TASKS, EPISODES, WAYPOINTS = 18, 20, 8458
 SEEDS = 10
@@ -40,18 +45,23 @@ STATED = (0.99, 0.98, 0.97, 0.96, 0.95, 0.93, 0.90, 0.85, 0.80, 0.70, 0.60, 0.50
 SHARES = (0.170, 0.155, 0.150, 0.120, 0.159, 0.085, 0.070, 0.028, 0.012, 0.030, 0.014, 0.007)
 LEGS_CM = (1.0, 10.0)
 LENGTHS = (2, 10)  # waypoints in a plan
-GRIPPER_SHARE, LOCATE_SHARE = 0.2, 0.6  # of waypoints with a gripper command, of plans with a newly located point
-# What the features say in the first population: a task's weights are drawn around MEAN, on features less their usual values.
+# Of waypoints with a gripper command, of plans with a newly located point.
+GRIPPER_SHARE, LOCATE_SHARE = (0.2, 0.6)
+# What the features say in the first population: a task's weights are drawn around MEAN, on features
+# less their usual values.
 CENTRE = (1.0, 3.2, 0.5, 0.5, 0.55, 0.0, 1.4, 0.55)
 MEAN = (0.0, 0.0, -1.0, -1.6, -1.0, 0.9, 1.2, -1.2)
 SPREAD = 0.6
-# Level, and weight of the stated log-odds: found by hand, so that 70 % are reached and the raw AUROC is 0.57.
+# Level, and weight of the stated log-odds: found by hand, so that 70 % are reached and the raw
+# AUROC is 0.57.
 LEVELS = {"features tell": (1.03, 0.32), "features tell nothing": (0.85, 0.25)}
 
 
 @dataclass(frozen=True)
 class Proposed:
-    """One plan: features, stated confidence and true probability of each waypoint, and the labels of those executed, in order."""
+    """One plan: features, stated confidence and true probability of each waypoint, and the labels
+    of those executed, in order.
+    """
 
     rows: list[tuple[float, ...]]
     stated: list[float]
@@ -65,7 +75,9 @@ Tasks = list[list[list[Proposed]]]  # plans by task and episode
 def population(kind: str, seed: int) -> Tasks:
     """Plans by task and episode."""
     rng = np.random.default_rng(seed)
-    quota = rng.multinomial(WAYPOINTS, np.full(TASKS * EPISODES, 1 / (TASKS * EPISODES))).reshape(TASKS, EPISODES)
+    quota = rng.multinomial(WAYPOINTS, np.full(TASKS * EPISODES, 1 / (TASKS * EPISODES))).reshape(
+        TASKS, EPISODES
+    )
     level, slope = LEVELS[kind]
     tasks = []
     for row in quota:
@@ -78,7 +90,9 @@ def population(kind: str, seed: int) -> Tasks:
 
 
 def episode(rng: np.random.Generator, quota: int, level: float, w: Array) -> list[Proposed]:
-    """Plans until `quota` waypoints have been executed, each reached with probability sigma(level + w . (phi - centre))."""
+    """Plans until `quota` waypoints have been executed, each reached with probability sigma(level +
+    w . (phi - centre)).
+    """
     plans = []
     tip_m, closed, commands = np.array([0.45, 0.0, 0.4]), False, 0
     located_m: Array | None = None
@@ -92,26 +106,48 @@ def episode(rng: np.random.Generator, quota: int, level: float, w: Array) -> lis
             word: Gripper = "keep"
             if rng.random() < GRIPPER_SHARE:
                 word, shut = ("open", False) if shut else ("close", True)
-            waypoints.append(Waypoint({"arm": ArmTarget((x_m[0], x_m[1], x_m[2]), gripper=word)}, confidence=float(q)))
+            waypoints.append(
+                Waypoint(
+                    {"arm": ArmTarget((x_m[0], x_m[1], x_m[2]), gripper=word)}, confidence=float(q)
+                )
+            )
             targets.append({"arm": ClampedTarget(x_m, np.eye(3))})
-        found = features(waypoints, targets, tips_m={"arm": tip_m}, gripper_commands=commands, closed={"arm": closed}, located_m=located_m)
+        found = features(
+            waypoints,
+            targets,
+            tips_m={"arm": tip_m},
+            gripper_commands=commands,
+            closed={"arm": closed},
+            located_m=located_m,
+        )
         rows = [phi for phi in found if phi is not None]
         probabilities = [_sigmoid(level + float(w @ (np.array(phi) - CENTRE))) for phi in rows]
         labels: list[int] = []
         for waypoint, target, p in zip(waypoints, targets, probabilities, strict=True):
             labels.append(int(rng.random() < p))
             tip_m, word = target["arm"].position_m, waypoint.targets["arm"].gripper
-            commands, closed = (commands, closed) if word == "keep" else (commands + 1, word == "close")
+            commands, closed = (
+                (commands, closed) if word == "keep" else (commands + 1, word == "close")
+            )
             quota -= 1
             if not quota or not labels[-1]:
                 break
-        plans.append(Proposed(rows, [w.confidence for w in waypoints if w.confidence is not None], probabilities, labels))
+        plans.append(
+            Proposed(
+                rows,
+                [w.confidence for w in waypoints if w.confidence is not None],
+                probabilities,
+                labels,
+            )
+        )
     return plans
 
 
 PREDICTORS: dict[str, Callable[[Calibrator, Proposed], list[float]]] = {
     "stated": lambda _, plan: plan.stated,
-    "calibrated": lambda calibrator, plan: [p for p in calibrator.predict(plan.rows, plan.stated) if p is not None],
+    "calibrated": lambda calibrator, plan: [
+        p for p in calibrator.predict(plan.rows, plan.stated) if p is not None
+    ],
     "true probabilities": lambda _, plan: plan.true,
 }
 MEASURES = ("mean", "ECE", "AUROC", "Brier", "plans truncated")
@@ -119,7 +155,9 @@ MEASURES = ("mean", "ECE", "AUROC", "Brier", "plans truncated")
 
 @dataclass(frozen=True)
 class Judged:
-    """One population: the labels of its executed waypoints, every predictor's predictions for them, and its measures."""
+    """One population: the labels of its executed waypoints, every predictor's predictions for them,
+    and its measures.
+    """
 
     labels: list[int]
     predicted: dict[str, list[float]]
@@ -128,7 +166,9 @@ class Judged:
 
 
 def judge(tasks: Tasks) -> Judged:
-    """Predict each plan by what was learned from the earlier episodes of its task, and compare with what happened."""
+    """Predict each plan by what was learned from the earlier episodes of its task, and compare with
+    what happened.
+    """
     labels: list[int] = []
     predicted: dict[str, list[float]] = {name: [] for name in PREDICTORS}
     cut: dict[str, list[bool]] = {name: [] for name in PREDICTORS}
@@ -147,7 +187,17 @@ def judge(tasks: Tasks) -> Judged:
         labels += seen_labels
     measures = {
         name: dict(
-            zip(MEASURES, (float(np.mean(p)), ece(p, labels), auroc(p, labels), brier(p, labels), float(np.mean(cut[name]))), strict=True)
+            zip(
+                MEASURES,
+                (
+                    float(np.mean(p)),
+                    ece(p, labels),
+                    auroc(p, labels),
+                    brier(p, labels),
+                    float(np.mean(cut[name])),
+                ),
+                strict=True,
+            )
         )
         for name, p in predicted.items()
     }
@@ -159,17 +209,26 @@ def print_population(console: Console, kind: str, seed: int) -> list[float]:
     judged = [judge(population(kind, s)) for s in range(seed, seed + SEEDS)]
     table = Table(title=f"{kind}: mean (range) over the seeds {seed} to {seed + SEEDS - 1}")
     for column in ("prediction", *MEASURES):
-        table.add_column(column, justify="left" if column == "prediction" else "right", no_wrap=True)
+        table.add_column(
+            column, justify="left" if column == "prediction" else "right", no_wrap=True
+        )
     for name in PREDICTORS:
-        table.add_row(name, *(_cell([j.measures[name][m] for j in judged], percent=m == "plans truncated") for m in MEASURES))
+        table.add_row(
+            name,
+            *(
+                _cell([j.measures[name][m] for j in judged], percent=m == "plans truncated")
+                for m in MEASURES
+            ),
+        )
     console.print(table)
     stated = np.array([j.predicted["stated"] for j in judged])
     gains = [j.measures["calibrated"]["AUROC"] - j.measures["stated"]["AUROC"] for j in judged]
     console.print(
-        f"{stated.shape[1]:,} waypoints each, executed in {min(j.plans for j in judged):,} to {max(j.plans for j in judged):,} plans. "
-        f"Stated at 0.8 or more: {_cell(list((stated >= 0.8).mean(axis=1)), percent=True)}; lowest {stated.min():.2f}; "
-        f"reached {_cell([float(np.mean(j.labels)) for j in judged], percent=True)}.\n"
-        f"AUROC gained by calibration: {np.mean(gains):+.3f} ({min(gains):+.3f} to {max(gains):+.3f}).\n"
+        f"{stated.shape[1]:,} waypoints each, executed in {min(j.plans for j in judged):,} to"
+        f" {max(j.plans for j in judged):,} plans. Stated at 0.8 or more:"
+        f" {_cell(list((stated >= 0.8).mean(axis=1)), percent=True)}; lowest {stated.min():.2f};"
+        f" reached {_cell([float(np.mean(j.labels)) for j in judged], percent=True)}.\nAUROC gained"
+        f" by calibration: {np.mean(gains):+.3f} ({min(gains):+.3f} to {max(gains):+.3f}).\n"
     )
     if kind == "features tell":
         console.print(diagram(judged))
@@ -178,7 +237,12 @@ def print_population(console: Console, kind: str, seed: int) -> list[float]:
 
 def diagram(judged: list[Judged]) -> Table:
     """The reliability of stated and calibrated confidences, bin by bin, over all seeds together."""
-    table = Table(title="features tell, all seeds together: waypoints by confidence bin, mean prediction, share reached")
+    table = Table(
+        title=(
+            "features tell, all seeds together: waypoints by confidence bin, mean prediction, share"
+            " reached"
+        )
+    )
     table.add_column("bin")
     labels = [y for j in judged for y in j.labels]
     rows = []
@@ -187,7 +251,11 @@ def diagram(judged: list[Judged]) -> Table:
             table.add_column(column, justify="right")
         rows.append(reliability([p for j in judged for p in j.predicted[name]], labels))
     for a, b in zip(*rows, strict=True):
-        cells = [cell for row in (a, b) for cell in (f"{row.count:,}", _share(row.predicted), _share(row.reached))]
+        cells = [
+            cell
+            for row in (a, b)
+            for cell in (f"{row.count:,}", _share(row.predicted), _share(row.reached))
+        ]
         table.add_row(f"{a.low:.1f} to {a.high:.1f}", *cells)
     return table
 
@@ -204,13 +272,20 @@ def print_refit(console: Console, seed: int) -> None:
         began = time.perf_counter()
         Calibrator.fit(rows, labels)
         taken_s.append(time.perf_counter() - began)
-    console.print(f"\nRefit with {REFIT_LABELS:,} labels: {min(taken_s):.3f} s to {max(taken_s):.3f} s in 5 runs (to stay below 0.5 s).")
+    console.print(
+        f"\nRefit with {REFIT_LABELS:,} labels: {min(taken_s):.3f} s to {max(taken_s):.3f} s in 5"
+        " runs (to stay below 0.5 s)."
+    )
 
 
 def _cell(values: list[float], *, percent: bool) -> str:
     """Mean and range."""
     mean, low, high = float(np.mean(values)), min(values), max(values)
-    return f"{100 * mean:.1f} % ({100 * low:.0f}-{100 * high:.0f})" if percent else f"{mean:.3f} ({low:.2f}-{high:.2f})"
+    return (
+        f"{100 * mean:.1f} % ({100 * low:.0f}-{100 * high:.0f})"
+        if percent
+        else f"{mean:.3f} ({low:.2f}-{high:.2f})"
+    )
 
 
 def _share(value: float) -> str:

@@ -1,8 +1,10 @@
-"""Where demonstrations stop driving: how far apart the base's places are when the arm first takes over.
+"""Where demonstrations stop driving: how far apart the base's places are when the arm first takes
+over.
 
     python benchmarks/driving_ends.py runs/pilot runs/expert
 
-A student must learn when to change from base to arm. Where demonstrations disagree about it, a policy that gives one answer hesitates.
+A student must learn when to change from base to arm. Where demonstrations disagree about it, a
+policy that gives one answer hesitates.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from capex.store import find_run, read_steps
+from capex.run.store import find_run, read_steps
 
 
 def main() -> None:
@@ -29,10 +31,17 @@ def main() -> None:
                 driving = steps["actions"][:, list(steps["action_names"]).index("mode")] > 0
                 ends = np.flatnonzero(driving[:-1] & ~driving[1:])
                 if len(ends):
-                    places.append(steps["proprio"][ends[0] + 1][[names.index(n) for n in ("base_x", "base_y", "base_yaw")]])
+                    places.append(
+                        steps["proprio"][ends[0] + 1][
+                            [names.index(n) for n in ("base_x", "base_y", "base_yaw")]
+                        ]
+                    )
             if places:
                 x, y, heading = np.std(places, axis=0)
-                print(f"{chain.path.name:44s} {len(places):8d}   {x:.3f} m, {y:.3f} m, {heading:.3f} rad")
+                print(
+                    f"{chain.path.name:44s} {len(places):8d}   {x:.3f} m, {y:.3f} m,"
+                    f" {heading:.3f} rad"
+                )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Does the memory of an export stay flat? Exports the same demonstrations again and again as one dataset, and watches parent and workers.
+"""Does the memory of an export stay flat? Exports the same demonstrations again and again as one
+dataset, and watches parent and workers.
 
 `python benchmarks/export_memory.py [PARALLEL]` prints the largest memory of each over the export.
 """
@@ -14,18 +15,29 @@ from rich.console import Console
 from rich.table import Table
 
 from capex.campaign.expert import run_expert
-from capex.export import Filters, Pipeline, export_run
+from capex.dataset import Filters, Pipeline, export_run
 
 COUNTS = (3, 12, 48)
 STARTS = range(3)
 
 
 def export(run: Path, out: Path, times: int, parallel: int, pipe) -> None:  # type: ignore[no-untyped-def]
-    """Export in a process of its own, so that its largest memory is the export's; ru_maxrss of children is that of the largest one."""
+    """Export in a process of its own, so that its largest memory is the export's; ru_maxrss of
+    children is that of the largest one.
+    """
     import resource
 
-    exported = export_run([run] * times, out, filters=Filters(uncertified=True), pipeline=Pipeline((128, 128)), parallel=parallel)
-    own, workers = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    exported = export_run(
+        [run] * times,
+        out,
+        filters=Filters(uncertified=True),
+        pipeline=Pipeline((128, 128)),
+        parallel=parallel,
+    )
+    own, workers = (
+        resource.getrusage(who).ru_maxrss / 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     pipe.send((exported.datasets[0].frames, own, workers))
 
 
@@ -39,7 +51,13 @@ def main() -> None:
         list(run_expert("kitchen:TurnOnMicrowave", STARTS, Path(folder) / "run"))
         for count in COUNTS:
             ours, theirs = context.Pipe()
-            arguments = (Path(folder) / "run", Path(folder) / f"set-{count}", count // len(STARTS), parallel, theirs)
+            arguments = (
+                Path(folder) / "run",
+                Path(folder) / f"set-{count}",
+                count // len(STARTS),
+                parallel,
+                theirs,
+            )
             process = context.Process(target=export, args=arguments)
             process.start()
             frames, own, workers = ours.recv()

@@ -1,7 +1,8 @@
 """Frames per second of our dataset writer against LeRobot's own, on the same frames, in one run.
 
-`python benchmarks/export_speed.py [EPISODES]` collects with the expert, renders every frame once, then lets each writer write them:
-pictures and statistics, rows and metadata, until the dataset is complete. Needs what `make test` installs.
+`python benchmarks/export_speed.py [EPISODES]` collects with the expert, renders every frame once,
+then lets each writer write them: pictures and statistics, rows and metadata, until the dataset is
+complete. Needs what `make test` installs.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from rich.console import Console
 from rich.table import Table
 
 from capex.campaign.expert import run_expert
-from capex.export import Filters, Pipeline
-from capex.export.features import Layout
-from capex.export.frames import Take, open_take
-from capex.export.lerobot import Job, Joiner, write_shard
-from capex.export.selection import Attempt, find_attempts, select
-from capex.store import write_json
+from capex.dataset import Filters, Pipeline
+from capex.dataset.features import Layout
+from capex.dataset.frames import Take, open_take
+from capex.dataset.lerobot import Joiner, ShardJob, write_shard
+from capex.dataset.selection import Candidate, find_attempts, select
+from capex.run.store import write_json
 from capex.worlds import Image
 
 TASK = "PickPlaceCounterToStove"
 SIZE = (256, 256)
+CAMERAS = ("left", "right", "wrist")
 ROUNDS = 2
-Shot = tuple[Attempt, Take, list[dict[str, Image]]]
+Shot = tuple[Candidate, Take, list[dict[str, Image]]]
 
 
 def shoot(episodes: int, folder: Path) -> list[Shot]:
@@ -39,19 +41,19 @@ def shoot(episodes: int, folder: Path) -> list[Shot]:
     shots = []
     for attempt in select("bench", find_attempts(folder), Filters(uncertified=True)).attempts:
         take = open_take(attempt.episode)
-        shots.append((attempt, take, list(take.pictures(("left", "right", "wrist"), SIZE))))
+        shots.append((attempt, take, list(take.pictures(Pipeline(SIZE, CAMERAS)))))
     return shots
 
 
 def ours(shots: list[Shot], out: Path, *, video: bool) -> None:
     """Our writer, one process."""
-    layout = Layout(shots[0][1].env.spec, ("left", "right", "wrist"), Pipeline(SIZE), video, 18)
+    layout = Layout(shots[0][1].env.spec, Pipeline(SIZE, CAMERAS, video=video))
     shards = out / "shards"
     shards.mkdir(parents=True)
     joiner, first = Joiner(out, layout), 0
     for number, (attempt, take, pictures) in enumerate(shots):
         take.env.reset(take.start)
-        job = Job(attempt, layout, shards, number, first, 0)
+        job = ShardJob(attempt, layout, shards, number, first, 0)
         joiner.join(job, write_shard(job, take, pictures))
         first += take.length
     joiner.close()
@@ -63,16 +65,24 @@ def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     spec = shots[0][1].env.spec
-    layout = Layout(spec, ("left", "right", "wrist"), Pipeline(SIZE), options["use_videos"], 18)
+    layout = Layout(spec, Pipeline(SIZE, CAMERAS, video=options["use_videos"]))
     kept = ("observation.", "action")
     features = {name: f for name, f in layout.features.items() if name.startswith(kept)}
-    features = {name: {k: v for k, v in f.items() if k != "info"} | {"shape": tuple(f["shape"])} for name, f in features.items()}
-    dataset = LeRobotDataset.create("capex/bench", layout.fps, features, root=out, robot_type="kitchen", **options)
+    features = {
+        name: {k: v for k, v in f.items() if k != "info"} | {"shape": tuple(f["shape"])}
+        for name, f in features.items()
+    }
+    dataset = LeRobotDataset.create(
+        "capex/bench", layout.fps, features, root=out, robot_type="kitchen", **options
+    )
     for attempt, take, pictures in shots:
         state, action = take.state.astype("float32"), take.action
         for k, images in enumerate(pictures):
             frame = {layout.key(camera): image for camera, image in images.items()}
-            dataset.add_frame(frame | {"observation.state": state[k], "action": action[k], "task": attempt.instruction})
+            dataset.add_frame(
+                frame
+                | {"observation.state": state[k], "action": action[k], "task": attempt.instruction}
+            )
         dataset.save_episode()
     dataset.finalize()
 
@@ -84,20 +94,34 @@ def main() -> None:
         "images": [
             ("ours", lambda s, o: ours(s, o, video=False)),
             ("LeRobot 0.4.4", lambda s, o: theirs(s, o, use_videos=False)),
-            ("LeRobot 0.4.4, 12 writer threads", lambda s, o: theirs(s, o, use_videos=False, image_writer_threads=12)),
+            (
+                "LeRobot 0.4.4, 12 writer threads",
+                lambda s, o: theirs(s, o, use_videos=False, image_writer_threads=12),
+            ),
         ],
         "video": [
             ("ours, h264", lambda s, o: ours(s, o, video=True)),
             ("LeRobot 0.4.4, AV1 (its default)", lambda s, o: theirs(s, o, use_videos=True)),
             ("LeRobot 0.4.4, h264", lambda s, o: theirs(s, o, use_videos=True, vcodec="h264")),
-            ("LeRobot 0.4.4, h264, 12 threads", lambda s, o: theirs(s, o, use_videos=True, vcodec="h264", image_writer_threads=12)),
-            ("LeRobot 0.4.4, h264, streaming", lambda s, o: theirs(s, o, use_videos=True, vcodec="h264", streaming_encoding=True)),
+            (
+                "LeRobot 0.4.4, h264, 12 threads",
+                lambda s, o: theirs(s, o, use_videos=True, vcodec="h264", image_writer_threads=12),
+            ),
+            (
+                "LeRobot 0.4.4, h264, streaming",
+                lambda s, o: theirs(s, o, use_videos=True, vcodec="h264", streaming_encoding=True),
+            ),
         ],
     }
     with tempfile.TemporaryDirectory() as folder:
         shots = shoot(episodes, Path(folder) / "run")
         frames = sum(take.length for _, take, _ in shots)
-        table = Table(title=f"writing {len(shots)} episodes, {frames} frames, three cameras at {SIZE[0]}x{SIZE[1]}; best of {ROUNDS}")
+        table = Table(
+            title=(
+                f"writing {len(shots)} episodes, {frames} frames, three cameras at"
+                f" {SIZE[0]}x{SIZE[1]}; best of {ROUNDS}"
+            )
+        )
         for column in ("mode", "writer", "frames/s", "MB", "ours is"):
             table.add_column(column, justify="left" if column in ("mode", "writer") else "right")
         for mode, rows in writers.items():
@@ -109,11 +133,19 @@ def main() -> None:
                     began = time.perf_counter()
                     write(shots, out)
                     rates[name] = max(rates.get(name, 0.0), frames / (time.perf_counter() - began))
-                    sizes[name] = sum(p.stat().st_size for p in out.rglob("*") if p.is_file()) / 2**20
+                    sizes[name] = (
+                        sum(p.stat().st_size for p in out.rglob("*") if p.is_file()) / 2**20
+                    )
                     shutil.rmtree(out)
             mine = rates[rows[0][0]]
             for name, rate in rates.items():
-                table.add_row(mode, name, f"{rate:.0f}", f"{sizes[name]:.1f}", "" if rate == mine else f"{mine / rate:.1f}x")
+                table.add_row(
+                    mode,
+                    name,
+                    f"{rate:.0f}",
+                    f"{sizes[name]:.1f}",
+                    "" if rate == mine else f"{mine / rate:.1f}x",
+                )
         Console().print(table)
 
 

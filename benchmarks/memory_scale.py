@@ -1,6 +1,8 @@
-"""What memory costs as a chain grows: adding an attempt, a snapshot, the next context, up to 10,000 attempts and 100,000 labels.
+"""What memory costs as a chain grows: adding an attempt, a snapshot, the next context, up to 10,000
+attempts and 100,000 labels.
 
-Synthetic attempts of three decisions and fifteen waypoints, ten of them labelled; half of them succeed. `python benchmarks/memory_scale.py`
+Synthetic attempts of three decisions and fifteen waypoints, ten of them labelled; half of them
+succeed. `python benchmarks/memory_scale.py`
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from capex import worlds
-from capex.arms import arm
-from capex.memory import Memory
-from capex.memory.context import build
-from capex.memory.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord, from_json
+from capex.method.memory import Memory
+from capex.method.memory.context import build
+from capex.method.presets import arm
+from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord, from_json
 from capex.plan import ArmTarget, Gripper, Waypoint
-from capex.prompts import SIZE_MAX, system_prompt
 
 ATTEMPTS = 10_000
 LOOKS = (1, 10, 100, 1000, 10_000)
@@ -33,11 +35,15 @@ def waypoint(draw: random.Random, ran: bool) -> WaypointRecord:
     """One waypoint, reached two times out of three."""
     x, y, z = (draw.uniform(-0.6, 0.9) for _ in range(3))
     label = (1 if draw.random() < 0.67 else 0) if ran else None
-    status, report = {1: ("reached", "reached"), 0: ("stalled", "stalled 1.6 cm from target"), None: ("not executed", "not executed")}[
-        label
-    ]
+    status, report = {
+        1: ("reached", "reached"),
+        0: ("stalled", "stalled 1.6 cm from target"),
+        None: ("not executed", "not executed"),
+    }[label]
     return WaypointRecord(
-        waypoint=Waypoint({"arm": ArmTarget((x, y, z), "keep", draw.choice(GRIPPERS))}, confidence=0.9),
+        waypoint=Waypoint(
+            {"arm": ArmTarget((x, y, z), "keep", draw.choice(GRIPPERS))}, confidence=0.9
+        ),
         status=status,
         report=report,
         label=label,  # type: ignore[arg-type]
@@ -52,8 +58,25 @@ def attempt(draw: random.Random, start: int) -> EpisodeRecord:
     """Three decisions of five waypoints; ten of the fifteen run and are labelled."""
     turns = []
     for k, ran in enumerate((4, 3, 3)):
-        located = (LocatedPoint("left", 100, 200, (draw.uniform(0.2, 0.9), draw.uniform(-0.4, 0.4), draw.uniform(0, 0.6))),)
-        turns.append(Turn(k + 1, 40 * k, 2, tuple(waypoint(draw, i < ran) for i in range(5)), 5, located, (0.1 * k, 0.0, 0.0)))
+        located = (
+            LocatedPoint(
+                "left",
+                100,
+                200,
+                (draw.uniform(0.2, 0.9), draw.uniform(-0.4, 0.4), draw.uniform(0, 0.6)),
+            ),
+        )
+        turns.append(
+            Turn(
+                k + 1,
+                40 * k,
+                2,
+                tuple(waypoint(draw, i < ran) for i in range(5)),
+                5,
+                located,
+                (0.1 * k, 0.0, 0.0),
+            )
+        )
     return EpisodeRecord(
         world="kitchen",
         task="CloseFridge",
@@ -89,7 +112,14 @@ def main() -> None:
     env.close()
     memory = Memory()
     table = Table(title="memory as a chain grows")
-    for name in ("attempts", "labels", "an add since the last row", "snapshot", "context", "prompt, characters"):
+    for name in (
+        "attempts",
+        "labels",
+        "an add since the last row",
+        "snapshot",
+        "context",
+        "prompt, characters",
+    ):
         table.add_column(name, justify="right")
     spent, added, slowest = 0.0, 0, 0.0
     for start in range(ATTEMPTS):
@@ -126,9 +156,13 @@ def main() -> None:
     console.print(table)
     written = json.dumps(record.as_json())
     console.print(
-        f"reading one record.json of {len(written)} characters back: {1e3 * seconds(lambda: from_json(json.loads(written))):.2f} ms"
+        f"reading one record.json of {len(written)} characters back:"
+        f" {1e3 * seconds(lambda: from_json(json.loads(written))):.2f} ms"
     )
-    console.print(f"slowest context {slowest:.4f} s; the limit is {LIMIT_S} s: {'kept' if slowest < LIMIT_S else 'BROKEN'}")
+    console.print(
+        f"slowest context {slowest:.4f} s; the limit is {LIMIT_S} s:"
+        f" {'kept' if slowest < LIMIT_S else 'BROKEN'}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Do the starts differ? Replays the expert's waypoints of start 0, unchanged, on the starts 1 to 19 of each kitchen task.
+"""Do the starts differ? Replays the expert's waypoints of start 0, unchanged, on the starts 1 to 19
+of each kitchen task.
 
-A demonstrator that does not look would score what this prints. `python benchmarks/replay_start_zero.py [WORLD:TASK[,TASK..|all]]`
+A demonstrator that does not look would score what this prints.
+`python benchmarks/replay_start_zero.py [WORLD:TASK[,TASK..|all]]`
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from rich.table import Table
 
 from capex import worlds
 from capex.campaign.names import parse_names
-from capex.executor import Executor
+from capex.method.executor import Executor
 from capex.plan import PLAN_MAX, Waypoint
 from capex.worlds import Env, Start
 
@@ -31,7 +33,9 @@ def solve_start_zero(env: Env) -> list[list[Waypoint]]:
 
 
 def replay(env: Env, plans: list[list[Waypoint]], index: int) -> bool:
-    """Whether the same waypoints, run one by one so that a stall does not end them, solve another start."""
+    """Whether the same waypoints, run one by one so that a stall does not end them, solve another
+    start.
+    """
     env.reset(Start(env.spec.task, index))
     executor = Executor(env)
     for waypoint in (w for plan in plans for w in plan):

@@ -1,7 +1,8 @@
 """The report of 10,000 episodes: how long it takes, how much memory, how large the page.
 
-Records are synthetic, of the size and shape of a campaign's: six tasks, three arms. The episodes that the page shows in full get the
-saved states of a real attempt by the expert at their start, so that rendering is paid for as in a real report.
+Records are synthetic, of the size and shape of a campaign's: six tasks, three arms. The episodes
+that the page shows in full get the saved states of a real attempt by the expert at their start, so
+that rendering is paid for as in a real report.
 
     python benchmarks/report_scale.py [EPISODES] [FOLDER]
 """
@@ -22,9 +23,9 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import runs
 from capex import worlds
-from capex.executor import Executor
+from capex.method.executor import Executor
+from capex.method.recorder import Recorder
 from capex.plan import PLAN_MAX
-from capex.recorder import Recorder
 from capex.report.cards import SHOWN, choose_twins, sample
 from capex.report.data import load
 from capex.report.sources import group
@@ -41,7 +42,10 @@ TASKS = (
 ARMS = ("capex", "base", "capex-fresh")
 WAYPOINTS, PLANS = 6, 6
 LIMITS = {"seconds": 60.0, "memory, MB": 2000.0, "page, MB": 20.0}
-REPORT = "import sys; from pathlib import Path; from capex import report; report.write([Path(sys.argv[1])], Path(sys.argv[2]))"
+REPORT = (
+    "import sys; from pathlib import Path; from capex import report;"
+    " report.write([Path(sys.argv[1])], Path(sys.argv[2]))"
+)
 
 
 def states(name: str, index: int) -> dict[str, np.ndarray]:
@@ -75,12 +79,23 @@ def add_states(path: Path) -> int:
 
 
 def main() -> int:
-    """Make the run unless the folder holds it, report on it in a process of its own, print the table."""
+    """Make the run unless the folder holds it, report on it in a process of its own, print the
+    table.
+    """
     episodes = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(tempfile.mkdtemp(prefix="capex-scale-"))
+    folder = (
+        Path(sys.argv[2]) if len(sys.argv) > 2 else Path(tempfile.mkdtemp(prefix="capex-scale-"))
+    )
     path, out = folder / "run", folder / "report"
     if not path.exists():
-        runs.campaign(path, TASKS, ARMS, -(-episodes // (len(TASKS) * len(ARMS))), waypoints=WAYPOINTS, plans=PLANS)
+        runs.campaign(
+            path,
+            TASKS,
+            ARMS,
+            -(-episodes // (len(TASKS) * len(ARMS))),
+            waypoints=WAYPOINTS,
+            plans=PLANS,
+        )
         add_states(path)
     held = sum(1 for _ in path.glob("chains/*/episodes/*/record.json"))
     began = time.perf_counter()
@@ -89,7 +104,9 @@ def main() -> int:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     peak = used.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     page = (out / "report.html").stat().st_size / 1e6
-    table = Table(title=f"capex report, {held:,} synthetic episodes, records of {_mean_kb(path):.0f} kB")
+    table = Table(
+        title=f"capex report, {held:,} synthetic episodes, records of {_mean_kb(path):.0f} kB"
+    )
     for column in ("what", "measured", "promised"):
         table.add_column(column, justify="left" if column == "what" else "right")
     measured = {"seconds": took, "memory, MB": peak, "page, MB": page}

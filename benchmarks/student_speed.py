@@ -2,9 +2,11 @@
 
     python benchmarks/student_speed.py [--device cuda] [--steps 300] [--lerobot FOLDER]
 
-Batch 16, three 256x256 cameras, random data. Ours includes everything: indices, gathering, cropping, normalising, optimiser, moving
-average. LeRobot's networks get a batch that is already on the device and normalised, their optimiser and their clipping. FOLDER is an
-unpacked lerobot wheel for machines where the package itself cannot be installed; its network files are read on their own there.
+Batch 16, three 256x256 cameras, random data. Ours includes everything: indices, gathering,
+cropping, normalising, optimiser, moving average. LeRobot's networks get a batch that is already on
+the device and normalised, their optimiser and their clipping. FOLDER is an unpacked lerobot wheel
+for machines where the package itself cannot be installed; its network files are read on their own
+there.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from torch import nn
 
 from capex.students import data, normalizer
 from capex.students.batches import Batches
-from capex.students.data import Episode, write_pack
+from capex.students.data import Demonstration, write_pack
 from capex.students.device import choose_device, prepare
 from capex.students.graph import Stepper
 from capex.students.policy import Policy
@@ -35,7 +37,17 @@ from capex.students.spec import PolicySpec
 from capex.students.trainer import Trainer
 
 CAMERAS = ("left", "right", "wrist")
-STATE = ("eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw", "finger_left", "finger_right")
+STATE = (
+    "eef_x",
+    "eef_y",
+    "eef_z",
+    "eef_qx",
+    "eef_qy",
+    "eef_qz",
+    "eef_qw",
+    "finger_left",
+    "finger_right",
+)
 ACTION = tuple(f"a{k}" for k in range(12))
 SIZE, BATCH = 256, 16
 
@@ -44,8 +56,16 @@ def random_pack(folder: Path, episodes: int = 10, length: int = 100) -> None:
     """Random demonstrations of the real sizes."""
     rng = np.random.default_rng(0)
     n = episodes * length
-    rows = [Episode(k * length, (k + 1) * length, "move", "toy", "Move", k, certified=True) for k in range(episodes)]
-    head = {"cameras": list(CAMERAS), "state_names": list(STATE), "action_names": list(ACTION), "fps": 20}
+    rows = [
+        Demonstration(k * length, (k + 1) * length, "move", "toy", "Move", k, certified=True)
+        for k in range(episodes)
+    ]
+    head = {
+        "cameras": list(CAMERAS),
+        "state_names": list(STATE),
+        "action_names": list(ACTION),
+        "fps": 20,
+    }
     states, actions = rng.normal(size=(n, len(STATE))), rng.uniform(-1, 1, (n, len(ACTION)))
     frames = (rng.integers(0, 256, (len(CAMERAS), SIZE, SIZE, 3), dtype=np.uint8) for _ in range(n))
     write_pack(folder, head, frames, states.astype(np.float32), actions.astype(np.float32), rows)
@@ -54,7 +74,12 @@ def random_pack(folder: Path, episodes: int = 10, length: int = 100) -> None:
 def spec_of(policy: str, demonstrations: data.Demonstrations, **changes: object) -> PolicySpec:
     """A policy with the paper's settings."""
     settings = make_settings(policy, changes)
-    fitted = normalizer.fit("act" if policy == "act" else "diffusion", demonstrations.states, demonstrations.actions, STATE)
+    fitted = normalizer.fit(
+        "act" if policy == "act" else "diffusion",
+        demonstrations.states,
+        demonstrations.actions,
+        STATE,
+    )
     return PolicySpec(settings, CAMERAS, SIZE, STATE, ACTION, 20, fitted, instructions=("move",))
 
 
@@ -76,7 +101,9 @@ def rate(step: Callable[[], object], steps: int, device: torch.device, warm: int
     return steps / (time.perf_counter() - began)
 
 
-def ours(policy: str, pack: Path, device: torch.device, steps: int, *, graphed: bool, **changes: object) -> float:
+def ours(
+    policy: str, pack: Path, device: torch.device, steps: int, *, graphed: bool, **changes: object
+) -> float:
     """Training steps per second of our loop."""
     torch.manual_seed(0)
     demonstrations = data.load([pack], window=20)
@@ -85,7 +112,9 @@ def ours(policy: str, pack: Path, device: torch.device, steps: int, *, graphed: 
     if device.type == "cuda":
         net.to(memory_format=torch.channels_last)
     batches = Batches(demonstrations, spec, device, 0, on_device=device.type == "cuda")
-    stepper = Stepper([Trainer(net, spec.settings, batches, 10**5, device)], device, graphed=graphed)
+    stepper = Stepper(
+        [Trainer(net, spec.settings, batches, 10**5, device)], device, graphed=graphed
+    )
     counter = iter(range(10**5))
     try:
         return rate(lambda: stepper.advance(next(counter)), steps, device)
@@ -96,10 +125,15 @@ def ours(policy: str, pack: Path, device: torch.device, steps: int, *, graphed: 
 def lerobot_rate(policy: str, folder: Path | None, device: torch.device, steps: int) -> float:
     """Training steps per second of LeRobot's network with its own loss, optimiser and clipping."""
     torch.manual_seed(0)
-    images = {f"observation.images.{c}": torch.randn(BATCH, 3, SIZE, SIZE, device=device) for c in CAMERAS}
+    images = {
+        f"observation.images.{c}": torch.randn(BATCH, 3, SIZE, SIZE, device=device) for c in CAMERAS
+    }
     if policy == "act":
         net = lerobot_act(folder).to(device)
-        batch = {"observation.images": list(images.values()), "observation.state": torch.randn(BATCH, 9, device=device)}
+        batch = {
+            "observation.images": list(images.values()),
+            "observation.state": torch.randn(BATCH, 9, device=device),
+        }
         batch |= {
             "action": torch.randn(BATCH, 20, 12, device=device),
             "action_is_pad": torch.zeros(BATCH, 20, dtype=torch.bool, device=device),
@@ -108,13 +142,19 @@ def lerobot_rate(policy: str, folder: Path | None, device: torch.device, steps: 
         def loss() -> torch.Tensor:
             actions, (mean, log_variance) = net(batch)
             l1 = ((batch["action"] - actions).abs() * ~batch["action_is_pad"][..., None]).mean()
-            return l1 + 10 * (-0.5 * (1 + log_variance - mean**2 - log_variance.exp())).sum(-1).mean()
+            return (
+                l1 + 10 * (-0.5 * (1 + log_variance - mean**2 - log_variance.exp())).sum(-1).mean()
+            )
 
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-5, weight_decay=1e-4)
     else:
         net = lerobot_diffusion(folder).to(device)
-        stacked = torch.stack([torch.stack([i, i], dim=1) for i in images.values()], dim=2)  # (B, 2, cameras, 3, H, W)
-        batch = {"observation.images": stacked, "observation.state": torch.randn(BATCH, 2, 9, device=device)}
+        # (B, 2, cameras, 3, H, W).
+        stacked = torch.stack([torch.stack([i, i], dim=1) for i in images.values()], dim=2)
+        batch = {
+            "observation.images": stacked,
+            "observation.state": torch.randn(BATCH, 2, 9, device=device),
+        }
         batch |= {
             "action": torch.randn(BATCH, 16, 12, device=device),
             "action_is_pad": torch.zeros(BATCH, 16, dtype=torch.bool, device=device),
@@ -123,7 +163,9 @@ def lerobot_rate(policy: str, folder: Path | None, device: torch.device, steps: 
         def loss() -> torch.Tensor:
             return net.compute_loss(batch)
 
-        optimizer = torch.optim.Adam(net.parameters(), lr=1e-4, betas=(0.95, 0.999), weight_decay=1e-6)
+        optimizer = torch.optim.Adam(
+            net.parameters(), lr=1e-4, betas=(0.95, 0.999), weight_decay=1e-6
+        )
     net.train()
 
     def step() -> None:
@@ -167,15 +209,23 @@ def lerobot_diffusion(folder: Path | None) -> nn.Module:
 
 
 def lerobot_module(policy: str, folder: Path | None) -> types.ModuleType:
-    """LeRobot's network file: from the installed package, or alone from an unpacked wheel (its package imports datasets and the hub)."""
+    """LeRobot's network file: from the installed package, or alone from an unpacked wheel (its
+    package imports datasets and the hub).
+    """
     name = f"lerobot.policies.{policy}.modeling_{policy}"
     if folder is None:
         return importlib.import_module(name)
     constants = SimpleNamespace(
-        ACTION="action", OBS_ENV_STATE="observation.environment_state", OBS_IMAGES="observation.images", OBS_STATE="observation.state"
+        ACTION="action",
+        OBS_ENV_STATE="observation.environment_state",
+        OBS_IMAGES="observation.images",
+        OBS_STATE="observation.state",
     )
     plumbing = {
-        f"lerobot.policies.{policy}.configuration_{policy}": {"ACTConfig": object, "DiffusionConfig": object},
+        f"lerobot.policies.{policy}.configuration_{policy}": {
+            "ACTConfig": object,
+            "DiffusionConfig": object,
+        },
         "lerobot.policies.pretrained": {"PreTrainedPolicy": nn.Module},
         "lerobot.utils.constants": vars(constants),
         "lerobot.policies.utils": {
@@ -220,14 +270,20 @@ def latency_ms(policy: str, pack: Path, device: str, *, graphed: bool, repeats: 
 
 def main() -> None:
     """Measure and print."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--device", default="auto")
     options.add_argument("--steps", type=int, default=300)
     options.add_argument("--lerobot", type=Path, default=None)
     given = options.parse_args()
     device = choose_device(given.device)
     prepare(device)
-    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    machine = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor() or platform.machine()
+    )
     print(f"torch {torch.__version__} on {machine}, batch {BATCH}, {given.steps} steps", flush=True)
     torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = True, True
     few = max(1, given.steps // 5)
@@ -235,30 +291,43 @@ def main() -> None:
         pack = Path(folder) / "pack"
         random_pack(pack)
         rows: list[tuple[str, Callable[[], float]]] = [
-            ("ACT, ours, one CUDA graph", lambda: ours("act", pack, device, given.steps, graphed=True)),
+            (
+                "ACT, ours, one CUDA graph",
+                lambda: ours("act", pack, device, given.steps, graphed=True),
+            ),
             ("ACT, ours, eager", lambda: ours("act", pack, device, few, graphed=False)),
             ("ACT, LeRobot's network", lambda: lerobot_rate("act", given.lerobot, device, few)),
-            ("Diffusion, ours, one CUDA graph", lambda: ours("diffusion", pack, device, given.steps, graphed=True)),
+            (
+                "Diffusion, ours, one CUDA graph",
+                lambda: ours("diffusion", pack, device, given.steps, graphed=True),
+            ),
             ("Diffusion, ours, eager", lambda: ours("diffusion", pack, device, few, graphed=False)),
-            ("Diffusion UNet, LeRobot's network", lambda: lerobot_rate("diffusion", given.lerobot, device, few)),
+            (
+                "Diffusion UNet, LeRobot's network",
+                lambda: lerobot_rate("diffusion", given.lerobot, device, few),
+            ),
         ]
         if device.type != "cuda":
             rows = [r for r in rows if "graph" not in r[0]]
         for name, measure in rows:
             try:
                 print(f"{name:36s} {measure():8.1f} steps/s", flush=True)
-            except (ImportError, AttributeError, RuntimeError) as error:  # a LeRobot or torchvision that does not fit the torch at hand
+            except (ImportError, AttributeError, RuntimeError) as error:
+                # A LeRobot or torchvision that does not fit the torch at hand.
                 print(f"{name:36s} not measured: {error}", flush=True)
             if device.type == "cuda":
                 torch.cuda.empty_cache()
         for policy in ("act", "diffusion"):
             if device.type == "cuda":
                 print(
-                    f"{policy + ', one chunk on the GPU':36s} {latency_ms(policy, pack, str(device), graphed=True, repeats=20):8.1f} ms",
+                    f"{policy + ', one chunk on the GPU':36s}"
+                    f" {latency_ms(policy, pack, str(device), graphed=True, repeats=20):8.1f} ms",
                     flush=True,
                 )
             print(
-                f"{policy + ', one chunk on the CPU':36s} {latency_ms(policy, pack, 'cpu', graphed=False, repeats=3):8.1f} ms", flush=True
+                f"{policy + ', one chunk on the CPU':36s}"
+                f" {latency_ms(policy, pack, 'cpu', graphed=False, repeats=3):8.1f} ms",
+                flush=True,
             )
 
 

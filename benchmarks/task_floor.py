@@ -1,10 +1,11 @@
-"""What is solved without looking: the demonstrations' mean action, and random actions, on starts that no demonstration used.
+"""What is solved without looking: the demonstrations' mean action, and random actions, on starts
+that no demonstration used.
 
     capex expert kitchen:all --starts 0:20 --out runs/expert
     python benchmarks/task_floor.py runs/expert [--starts 1000:1020]
 
-A student that does not beat this has learned nothing of its task. Random actions are drawn between the demonstrations' smallest and largest
-and held for eight steps, so that they lead somewhere.
+A student that does not beat this has learned nothing of its task. Random actions are drawn between
+the demonstrations' smallest and largest and held for eight steps, so that they lead somewhere.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ import numpy.typing as npt
 from capex import worlds
 from capex.campaign.names import parse_starts
 from capex.errors import PhysicsDiverged
-from capex.store import find_run, read_json, read_steps
+from capex.run.store import find_run, read_json, read_steps
 from capex.worlds import Env, Start
 
 HELD = 8  # steps
 
 
-def solved(env: Env, index: int, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> bool:
-    """Whether random actions between two limits solve a start; equal limits give a constant action."""
+def solved(
+    env: Env, index: int, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
+) -> bool:
+    """Whether random actions between two limits solve a start; equal limits give a
+    constant action.
+    """
     rng = np.random.default_rng(index)
     env.reset(Start(env.spec.task, index))
     action = low
@@ -43,7 +48,9 @@ def solved(env: Env, index: int, low: npt.NDArray[np.float64], high: npt.NDArray
 
 def main() -> None:
     """Print a line per task of the run."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("run", type=Path)
     options.add_argument("--starts", default="1000:1020")
     given = options.parse_args()
@@ -52,7 +59,9 @@ def main() -> None:
     for chain in find_run(given.run).chains():
         episodes = [chain.episode(i) for i in chain.finished()]
         records = [read_json(e / "record.json") for e in episodes]
-        actions = [read_steps(e)["actions"] for e, r in zip(episodes, records, strict=True) if r["success"]]
+        actions = [
+            read_steps(e)["actions"] for e, r in zip(episodes, records, strict=True) if r["success"]
+        ]
         if not actions:
             continue
         every, name = np.concatenate(actions), f"{records[0]['world']}:{records[0]['task']}"
@@ -61,7 +70,11 @@ def main() -> None:
         still = sum(solved(env, i, mean, mean) for i in starts)
         wild = sum(solved(env, i, every.min(axis=0), every.max(axis=0)) for i in starts)
         env.close()
-        print(f"{chain.path.name:52s} {len(actions):14d} {f'{still}/{len(starts)}':>12s} {f'{wild}/{len(starts)}':>8s}", flush=True)
+        print(
+            f"{chain.path.name:52s} {len(actions):14d} {f'{still}/{len(starts)}':>12s}"
+            f" {f'{wild}/{len(starts)}':>8s}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

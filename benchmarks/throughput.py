@@ -1,8 +1,10 @@
-"""Episodes an hour with a model that answers after five seconds, by the number of chains that run at once.
+"""Episodes an hour with a model that answers after five seconds, by the number of chains that run
+at once.
 
 `python benchmarks/throughput.py [SECONDS_OF_THE_MODEL] [PROCESSES]`
 
-Every chain runs the same number of short episodes of the pilot, made slow. While some wait for it, others simulate.
+Every chain runs the same number of short episodes of the pilot, made slow. While some wait for it,
+others simulate.
 """
 
 from __future__ import annotations
@@ -23,8 +25,12 @@ ARMS = ("capex", "base", "capex-fresh", "capex-stated")
 STARTS, DECISIONS = 3, 4
 
 
-def measure(chains: int, delay_s: float, processes: int, folder: Path) -> tuple[int, float, float, float]:
-    """Episodes, seconds from the first episode's beginning to the last one's end, and the mean seconds of an episode and in its model."""
+def measure(
+    chains: int, delay_s: float, processes: int, folder: Path
+) -> tuple[int, float, float, float]:
+    """Episodes, seconds from the first episode's beginning to the last one's end, and the mean
+    seconds of an episode and in its model.
+    """
     tasks, arms = TASKS[: max(1, chains // len(ARMS))], ARMS[: min(chains, len(ARMS))]
     began: list[float] = []
     ended: list[float] = []
@@ -53,8 +59,21 @@ def measure(chains: int, delay_s: float, processes: int, folder: Path) -> tuple[
 def main() -> None:
     delay_s = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
     processes = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-    table = Table(title=f"a model that answers after {delay_s:g} s; {processes} processes on {os.cpu_count()} cores")
-    for column in ("chains at once", "episodes", "seconds", "episodes an hour", "times one chain", "episode, s", "of it model, s"):
+    table = Table(
+        title=(
+            f"a model that answers after {delay_s:g} s; {processes} processes on {os.cpu_count()}"
+            " cores"
+        )
+    )
+    for column in (
+        "chains at once",
+        "episodes",
+        "seconds",
+        "episodes an hour",
+        "times one chain",
+        "episode, s",
+        "of it model, s",
+    ):
         table.add_column(column, justify="right")
     one = 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +81,15 @@ def main() -> None:
             count, seconds, mean_s, model_s = measure(chains, delay_s, processes, Path(folder))
             rate = 3600 * count / seconds
             one = one or rate
-            table.add_row(str(chains), str(count), f"{seconds:.0f}", f"{rate:.0f}", f"{rate / one:.1f}", f"{mean_s:.1f}", f"{model_s:.1f}")
+            table.add_row(
+                str(chains),
+                str(count),
+                f"{seconds:.0f}",
+                f"{rate:.0f}",
+                f"{rate / one:.1f}",
+                f"{mean_s:.1f}",
+                f"{model_s:.1f}",
+            )
             print(f"{chains} chains: {rate:.0f} episodes an hour", flush=True)
     Console().print(table)
 

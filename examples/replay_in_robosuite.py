@@ -1,10 +1,11 @@
-"""Feeds a demonstration's native actions to a plain robosuite environment, made without capex, and says whether the task is achieved.
+"""Feeds a demonstration's native actions to a plain robosuite environment, made without capex, and
+says whether the task is achieved.
 
     python examples/replay_in_robosuite.py runs/NAME/chains/robosuite--Lift--capex/episodes/0000
     python examples/replay_in_robosuite.py DATASET/demo.hdf5 [demo_0]
 
-An episode of a run is built again from its seed; a demonstration of an exported HDF5 file is restored from its model and first state, as
-robosuite's own playback scripts do it.
+An episode of a run is built again from its seed; a demonstration of an exported HDF5 file is
+restored from its model and first state, as robosuite's own playback scripts do it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,15 @@ from typing import Any
 import numpy as np
 import robosuite
 
-QUIET = {"has_renderer": False, "has_offscreen_renderer": False, "use_camera_obs": False, "ignore_done": True}
+QUIET = {
+    "has_renderer": False,
+    "has_offscreen_renderer": False,
+    "use_camera_obs": False,
+    "ignore_done": True,
+}
 SETTLE_STEPS = 10  # a seeded start lets things come to rest first: ten control steps of zeros
-PART_ORDER = ["right", "right_gripper", "base", "torso"]  # the 12 numbers of the mobile robot, as RoboCasa orders them
+# The 12 numbers of the mobile robot, as RoboCasa orders them.
+PART_ORDER = ["right", "right_gripper", "base", "torso"]
 
 
 def seeded(episode: Path) -> tuple[Any, np.ndarray]:
@@ -28,9 +35,18 @@ def seeded(episode: Path) -> tuple[Any, np.ndarray]:
     robot = "Panda" if record["world"] == "robosuite-panda" else "PandaOmron"
     controllers = robosuite.load_composite_controller_config(robot=robot)
     if robot == "PandaOmron":
-        controllers.setdefault("composite_controller_specific_configs", {})["body_part_ordering"] = PART_ORDER
+        controllers.setdefault("composite_controller_specific_configs", {})[
+            "body_part_ordering"
+        ] = PART_ORDER
     seed = [record["start"]["seed"], record["start"]["index"]]
-    env = robosuite.make(record["task"], robots=robot, controller_configs=controllers, control_freq=20, seed=seed, **QUIET)
+    env = robosuite.make(
+        record["task"],
+        robots=robot,
+        controller_configs=controllers,
+        control_freq=20,
+        seed=seed,
+        **QUIET,
+    )
     for _ in range(SETTLE_STEPS):
         env.step(np.zeros(env.action_dim))
     with np.load(episode / "steps.npz") as steps:
@@ -50,7 +66,8 @@ def restored(file: Path, demo: str) -> tuple[Any, np.ndarray]:
     env.sim.reset()
     env.sim.set_state_from_flattened(states[0])
     env.sim.forward()
-    arm = env.robots[0].part_controllers["right"]  # it measured, and chose the posture it returns to, before the state was set
+    # It measured, and chose the posture it returns to, before the state was set.
+    arm = env.robots[0].part_controllers["right"]
     arm.update_initial_joints(env.sim.data.qpos[arm.qpos_index])
     return env, actions
 

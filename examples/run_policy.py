@@ -30,7 +30,9 @@ def ask(link: http.client.HTTPConnection, path: str, body: dict[str, object]) ->
 
 def main() -> None:
     """One episode; prints whether it succeeded and how fast it went."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("name", help="WORLD:TASK")
     options.add_argument("--start", type=int, default=1000)
     options.add_argument("--port", type=int, default=8900)
@@ -40,7 +42,10 @@ def main() -> None:
     try:
         link.request("GET", "/spec")
     except OSError:
-        raise SystemExit(f"no policy is served on port {given.port}; start one with: capex policy serve CKPT --port {given.port}") from None
+        raise SystemExit(
+            f"no policy is served on port {given.port}; start one with: capex policy serve CKPT"
+            f" --port {given.port}"
+        ) from None
     spec = json.loads(link.getresponse().read())
     env = worlds.make(given.name)
     env.reset(Start(env.spec.task, given.start))
@@ -50,14 +55,22 @@ def main() -> None:
     while done < steps and not env.success():
         size = (spec["image_size"], spec["image_size"])
         views = env.observe(spec["cameras"], size) if wants else {}
-        images = {camera: base64.b64encode(np.ascontiguousarray(image).tobytes()).decode() for camera, image in views.items()}
+        images = {
+            camera: base64.b64encode(np.ascontiguousarray(image).tobytes()).decode()
+            for camera, image in views.items()
+        }
         state = dict(zip(env.spec.state_names, env.robot_state().proprio.tolist(), strict=True))
-        answer = ask(link, "/act", {"images": images, "state": state, "instruction": env.instruction})
+        answer = ask(
+            link, "/act", {"images": images, "state": state, "instruction": env.instruction}
+        )
         wants = bool(answer["wants_images"])
         env.apply(np.array(answer["action"]))
         done += 1
     rate = done / (time.perf_counter() - began)
-    print(f"{given.name} start {given.start}: {'success' if env.success() else 'no success'} after {done} steps, {rate:.1f} steps/s")
+    print(
+        f"{given.name} start {given.start}: {'success' if env.success() else 'no success'} after"
+        f" {done} steps, {rate:.1f} steps/s"
+    )
     env.close()
 
 

@@ -1,9 +1,11 @@
-"""Fills a system prompt of one's own, the paper's as printed for example, and prints it as the model would get it.
+"""Fills a system prompt of one's own, the paper's as printed for example, and prints it as the
+model would get it.
 
     python scripts/fill_prompt.py FILE [--task WORLD:TASK] [--run RUN]
 
-For the presets capex and base: before the first episode, and for capex, with --run, also after the episodes that its chain holds. Each text
-stands under a line with its size. A harness line of the prompt (the JSON object after "Harness settings:") must still be JSON once filled.
+For the presets capex and base: before the first episode, and for capex, with --run, also after the
+episodes that its chain holds. Each text stands under a line with its size. A harness line of the
+prompt (the JSON object after "Harness settings:") must still be JSON once filled.
 """
 
 from __future__ import annotations
@@ -13,24 +15,26 @@ import json
 from pathlib import Path
 
 from capex import worlds
-from capex.arms import ArmSettings, arm
-from capex.calibrator import Calibrator
 from capex.campaign.chain import chain_order, load_memory
-from capex.memory import Memory
-from capex.memory.context import build
-from capex.prompts import SIZE_MAX, system_prompt
-from capex.store import find_run
-from capex.worlds import Env, Start, scene_of
+from capex.method.calibrator import Calibrator
+from capex.method.memory import Memory
+from capex.method.memory.context import build
+from capex.method.presets import MethodSettings, arm
+from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.run.store import find_run
+from capex.worlds import Env, Start
 
 HARNESS = "Harness settings:\n"
 NEXT_START = 10**6  # one that no run has seen, so that every success may be a reference
 
 
-def fill(env: Env, preset: ArmSettings, memory: Memory, file: Path, after: str) -> None:
+def fill(env: Env, preset: MethodSettings, memory: Memory, file: Path, after: str) -> None:
     """Print the prompt that an episode with this memory begins with."""
     spec = env.spec
     trust = Calibrator.fit(*memory.labelled()) if preset.calibrated else Calibrator(None)
-    context = build(memory, preset, spec, NEXT_START, scene_of(env), weights=trust.weights, template=file)
+    context = build(
+        memory, preset, spec, NEXT_START, env.scene, weights=trust.weights, template=file
+    )
     text = system_prompt(
         spec,
         preset,
@@ -42,13 +46,18 @@ def fill(env: Env, preset: ArmSettings, memory: Memory, file: Path, after: str) 
     )
     if HARNESS in text:
         json.loads(text.partition(HARNESS)[2].partition("\n")[0])
-    print(f"==== {preset.name}, {after}: {len(text)} characters (at most {SIZE_MAX}), {len(context.pictures)} reference pictures")
+    print(
+        f"==== {preset.name}, {after}: {len(text)} characters (at most {SIZE_MAX}),"
+        f" {len(context.pictures)} reference pictures"
+    )
     print(text)
 
 
 def main() -> None:
     """Fill the file for both presets."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", type=Path)
     parser.add_argument("--task", default="kitchen:CloseFridge")
     parser.add_argument("--run", type=Path)

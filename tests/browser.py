@@ -21,7 +21,11 @@ ANSWER_S = 60
 def find() -> str:
     """The browser's program."""
     named = os.environ.get("CHROMIUM")
-    found = named or next((p for p in map(shutil.which, NAMES) if p), None) or (MAC if Path(MAC).exists() else None)
+    found = (
+        named
+        or next((p for p in map(shutil.which, NAMES) if p), None)
+        or (MAC if Path(MAC).exists() else None)
+    )
     if found is None:
         raise RuntimeError(MISSING)
     return found
@@ -64,11 +68,21 @@ class Browser:
         self.requests: list[str] = []
         self._loaded = False
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self._call(f"{domain}.enable")
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, phone: bool = False) -> None:
+    def open(
+        self,
+        path: Path,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        phone: bool = False,
+    ) -> None:
         """Load a file in a window of that size."""
         self.resize(width, height, phone=phone)
         self.colours("dark" if dark else "light")
@@ -79,17 +93,30 @@ class Browser:
 
     def resize(self, width: int, height: int, *, phone: bool = False) -> None:
         """The size of the window; a phone has more pixels to the point."""
-        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if phone else 1,
+            mobile=phone,
+        )
 
     def colours(self, scheme: str) -> None:
         """Prefer light or dark."""
-        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self._call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
 
     def ask(self, expression: str) -> Any:
         """The value of an expression in the page."""
-        answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self._call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
-            raise AssertionError(f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description', answer)}")
+            raise AssertionError(
+                f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description', answer)}"
+            )
         return answer["result"].get("value")
 
     def click(self, selector: str) -> None:
@@ -138,7 +165,9 @@ class Browser:
         if kind == "Page.loadEventFired":
             self._loaded = True
         elif kind == "Runtime.consoleAPICalled":
-            self.messages.append(" ".join(str(a.get("value", a.get("description"))) for a in parameters["args"]))
+            self.messages.append(
+                " ".join(str(a.get("value", a.get("description"))) for a in parameters["args"])
+            )
         elif kind == "Runtime.exceptionThrown":
             self.messages.append(str(parameters["exceptionDetails"]))
         elif kind == "Log.entryAdded":
@@ -150,7 +179,12 @@ class Browser:
             os.write(
                 self._out,
                 json.dumps(
-                    {"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}, "sessionId": self._session}
+                    {
+                        "id": 0,
+                        "method": "Page.handleJavaScriptDialog",
+                        "params": {"accept": True},
+                        "sessionId": self._session,
+                    }
                 ).encode()
                 + b"\0",
             )

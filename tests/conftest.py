@@ -14,54 +14,13 @@ import pytest
 import runs
 import workers
 from capex import worlds
-from capex.export import certify_run
+from capex.dataset import certify_run
 from demos import expert_run, model_run
 
-AREAS = {  # area of the time budget -> how its test files begin; test_imports.py holds it against the files
-    "kitchen and executor": (
-        "test_check",
-        "test_executor",
-        "test_expert",
-        "test_grasp",
-        "test_gym",
-        "test_kitchen",
-        "test_panda",
-        "test_tasks",
-    ),
-    "models and method": (
-        "test_calibrator",
-        "test_commit",
-        "test_continued",
-        "test_demonstrator",
-        "test_ledger",
-        "test_memory",
-        "test_models",
-        "test_observation",
-        "test_paper_numbers",
-        "test_perception",
-        "test_prompts",
-        "test_reading",
-        "test_stats",
-    ),
-    "students": ("test_students",),
-    "export and LeRobot": ("test_certify", "test_export", "test_hdf5", "test_lerobot"),
-    "pilot and collect": ("test_accounts", "test_campaign", "test_pilot", "test_repair", "test_replay"),
-    "report and browser": ("test_report",),
-    "package": (
-        "test_cli",
-        "test_docs",
-        "test_examples",
-        "test_imports",
-        "test_plan",
-        "test_pose",
-        "test_run",
-        "test_store",
-        "test_workers",
-    ),
-    "robosuite": ("test_robosuite", "test_robocasa"),
-}
 _began = time.perf_counter()
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk in memory, for tests that flush thousands of small files
+MEMORY = (
+    "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+)  # a disk in memory, for tests that flush thousands of small files
 
 
 def pytest_configure(config):
@@ -136,9 +95,8 @@ def pytest_terminal_summary(terminalreporter):
     for reports in terminalreporter.stats.values():
         for report in reports:
             if hasattr(report, "duration") and hasattr(report, "nodeid"):
-                stem = Path(report.nodeid.partition("::")[0]).stem
-                area = next((a for a, files in AREAS.items() if stem.startswith(files)), "other")
-                spent[area] += report.duration
+                room = Path(report.nodeid.partition("::")[0]).parent.name
+                spent["package" if room == "tests" else room] += report.duration
     terminalreporter.section("where the time went")
     setup = Path(os.environ.get("VENV", ".venv")) / ".setup-seconds"
     if setup.is_file():

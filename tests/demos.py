@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 from capex import worlds
-from capex.arms import arm
 from capex.campaign.alone import run_chain
 from capex.campaign.expert import run_expert
+from capex.method.presets import arm
 from capex.models.scripted import Scripted
-from capex.store import open_run
+from capex.run.store import open_run
 
 TASK = "TurnOnMicrowave"
 REPLIES = json.loads((Path(__file__).parent / "golden" / "microwave_replies.json").read_text())

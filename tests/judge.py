@@ -14,13 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-ACT = (
-    "act --policy.pretrained_backbone_weights=null --policy.chunk_size=8 --policy.n_action_steps=8 --policy.dim_model=32 --policy.n_heads=2"
-)
+ACT = "act --policy.pretrained_backbone_weights=null --policy.chunk_size=8 --policy.n_action_steps=8 --policy.dim_model=32 --policy.n_heads=2"
 DIFFUSION = "diffusion --policy.horizon=8 --policy.n_action_steps=4 --policy.drop_n_last_frames=3 --policy.down_dims=[16,32]"
-COMMON = (
-    "--policy.device=cpu --policy.push_to_hub=false --batch_size=2 --num_workers=0 --log_freq=1 --eval_freq=0 --dataset.video_backend=pyav"
-)
+COMMON = "--policy.device=cpu --policy.push_to_hub=false --batch_size=2 --num_workers=0 --log_freq=1 --eval_freq=0 --dataset.video_backend=pyav"
 CAMERA = "observation.images.left"
 WINDOW = {CAMERA: [-0.05, 0.0], "observation.state": [-0.05, 0.0], "action": [0.0, 0.05, 0.1]}
 
@@ -29,20 +25,32 @@ def load(root: Path) -> dict[str, Any]:
     """LeRobot's reader with windows: every frame is read, the first and last ones of each episode are told."""
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-    dataset = LeRobotDataset("capex/judged", root=root, delta_timestamps=WINDOW, video_backend="pyav")
+    dataset = LeRobotDataset(
+        "capex/judged", root=root, delta_timestamps=WINDOW, video_backend="pyav"
+    )
     items = [dataset[k] for k in range(len(dataset))]
-    ends = [(row["dataset_from_index"], row["dataset_to_index"] - 1) for row in dataset.meta.episodes]
+    ends = [
+        (row["dataset_from_index"], row["dataset_to_index"] - 1) for row in dataset.meta.episodes
+    ]
     return {
         "episodes": dataset.num_episodes,
         "frames": len(dataset),
         "actions": torch.stack([i["action"][0] for i in items]).tolist(),
         "states": torch.stack([i["observation.state"][1] for i in items]).tolist(),
         "means": [float(i[CAMERA][1].mean()) for i in items],  # of the present picture
-        "shapes": {name: list(v.shape) for name, v in items[0].items() if isinstance(v, torch.Tensor)},
-        "pads": [[items[k]["action_is_pad"].tolist(), items[k]["observation.state_is_pad"].tolist()] for pair in ends for k in pair],
+        "shapes": {
+            name: list(v.shape) for name, v in items[0].items() if isinstance(v, torch.Tensor)
+        },
+        "pads": [
+            [items[k]["action_is_pad"].tolist(), items[k]["observation.state_is_pad"].tolist()]
+            for pair in ends
+            for k in pair
+        ],
         "next_actions": torch.stack([i["action"][1] for i in items]).tolist(),
         "tasks": sorted({i["task"] for i in items}),
-        "second_alone": len(LeRobotDataset("capex/judged", root=root, episodes=[1], video_backend="pyav")),
+        "second_alone": len(
+            LeRobotDataset("capex/judged", root=root, episodes=[1], video_backend="pyav")
+        ),
         "certified": [row["capex/certified"] for row in dataset.meta.episodes],
     }
 
@@ -52,28 +60,50 @@ def write_with_lerobot(source: Path, out: Path) -> dict[str, Any]:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     dataset = LeRobotDataset("capex/judged", root=source)
-    kept = {n: dict(f) for n, f in dataset.features.items() if n.startswith(("observation.", "action"))}
+    kept = {
+        n: dict(f) for n, f in dataset.features.items() if n.startswith(("observation.", "action"))
+    }
     kept["action"]["dtype"] = "float32"
     again = LeRobotDataset.create("capex/again", dataset.fps, kept, root=out, use_videos=False)
     for episode in dataset.meta.episodes:
         for k in range(episode["dataset_from_index"], episode["dataset_to_index"]):
             item = dataset[k]
             frame = {n: item[n].numpy() for n in ("observation.state", "action")}
-            pictures = {n: (255 * item[n].permute(1, 2, 0)).round().to(torch.uint8).numpy() for n in dataset.meta.image_keys}
+            pictures = {
+                n: (255 * item[n].permute(1, 2, 0)).round().to(torch.uint8).numpy()
+                for n in dataset.meta.image_keys
+            }
             again.add_frame(frame | pictures | {"task": item["task"]})
         again.save_episode()
     again.finalize()
-    return {n: {k: np.asarray(v).ravel().tolist() for k, v in stats.items()} for n, stats in again.meta.stats.items() if n in kept}
+    return {
+        n: {k: np.asarray(v).ravel().tolist() for k, v in stats.items()}
+        for n, stats in again.meta.stats.items()
+        if n in kept
+    }
 
 
 def train(root: Path, policy: str, steps: int, out: Path) -> list[str]:
     """`lerobot-train` for a few steps; returns the files of the checkpoint."""
     from lerobot.scripts import lerobot_train
 
-    words = ["lerobot-train", "--dataset.repo_id=capex/judged", f"--dataset.root={root}", f"--policy.type={policy}"]
-    sys.argv = [*" ".join(words).split(), *COMMON.split(), f"--steps={steps}", f"--save_freq={steps}", f"--output_dir={out}"]
+    words = [
+        "lerobot-train",
+        "--dataset.repo_id=capex/judged",
+        f"--dataset.root={root}",
+        f"--policy.type={policy}",
+    ]
+    sys.argv = [
+        *" ".join(words).split(),
+        *COMMON.split(),
+        f"--steps={steps}",
+        f"--save_freq={steps}",
+        f"--output_dir={out}",
+    ]
     lerobot_train.main()
-    return sorted(p.name for p in (out / "checkpoints" / f"{steps:06d}" / "pretrained_model").iterdir())
+    return sorted(
+        p.name for p in (out / "checkpoints" / f"{steps:06d}" / "pretrained_model").iterdir()
+    )
 
 
 def robomimic(path: Path, keys: Sequence[str]) -> dict[str, Any]:
@@ -82,7 +112,9 @@ def robomimic(path: Path, keys: Sequence[str]) -> dict[str, Any]:
     from robomimic.utils.dataset import SequenceDataset
 
     pictures = [k for k in keys if k.endswith("image")]
-    obs_utils.initialize_obs_utils_with_obs_specs({"obs": {"low_dim": [k for k in keys if k not in pictures], "rgb": pictures}})
+    obs_utils.initialize_obs_utils_with_obs_specs(
+        {"obs": {"low_dim": [k for k in keys if k not in pictures], "rgb": pictures}}
+    )
     found: dict[str, Any] = {}
     for mask in ("train", "valid"):
         dataset = SequenceDataset(
@@ -116,7 +148,9 @@ def main() -> None:
         "stats": write_with_lerobot(folder / "images", folder / "again"),
         "act": train(folder / "images", ACT, 2, folder / "act"),
         "diffusion": train(folder / "video", DIFFUSION, 2, folder / "diffusion"),
-        "robomimic": robomimic(folder / "hdf5" / "demo.hdf5", ("robot0_base_to_eef_pos", "robot0_agentview_left_image")),
+        "robomimic": robomimic(
+            folder / "hdf5" / "demo.hdf5", ("robot0_base_to_eef_pos", "robot0_agentview_left_image")
+        ),
     }
     print(json.dumps(found))
 

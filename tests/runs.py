@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from capex.arms import arm as preset
-from capex.calibrator import Calibrator
-from capex.memory.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord
+from capex.method.calibrator import Calibrator
+from capex.method.presets import arm as preset
+from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord
 from capex.plan import ArmTarget, Waypoint
 from capex.report.data import load
 from capex.report.sources import Source, group
-from capex.store import Chain, Run, open_run, write_json
+from capex.run.store import Chain, Run, open_run, write_json
 
 TASKS = ["CloseFridge", "PickPlaceCounterToStove"]
 ARMS = ["capex", "base", "capex-fresh"]
@@ -80,8 +80,16 @@ def record(
     **more: Any,
 ) -> EpisodeRecord:
     """A record with sensible values everywhere else."""
-    used = dict(tokens or {"fresh": 1000, "cached": 500, "cache_write": 100, "output": 300, "reasoning": 80})
-    ledger = {"attempts": requests + 1, "missing_usage": 0, "unknown_billing": 0, "tokens": used, "known_cost_usd": cost_usd}
+    used = dict(
+        tokens or {"fresh": 1000, "cached": 500, "cache_write": 100, "output": 300, "reasoning": 80}
+    )
+    ledger = {
+        "attempts": requests + 1,
+        "missing_usage": 0,
+        "unknown_billing": 0,
+        "tokens": used,
+        "known_cost_usd": cost_usd,
+    }
     extra = {
         "labels_before": labels,
         "weights": None if weights is None else list(weights),
@@ -117,7 +125,9 @@ def commit(chain: Chain, made: EpisodeRecord, seconds: float = 30.0) -> Path:
     folder = chain.episode(made.start)
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(made.as_json()), encoding="utf-8")
-    (folder / "timing.json").write_text(json.dumps({"episode_s": seconds, "unix_time": 1794700000.0}), encoding="utf-8")
+    (folder / "timing.json").write_text(
+        json.dumps({"episode_s": seconds, "unix_time": 1794700000.0}), encoding="utf-8"
+    )
     np.savez(folder / "steps.npz", **NO_STEPS)
     return folder
 
@@ -127,7 +137,12 @@ def fill(run: Run, task: str, arm: str, solved: str, **fields: Any) -> Chain:
     chain = run.chain("kitchen", task, arm)
     for start, success in enumerate(solved):
         if success != "-":
-            commit(chain, record(task, arm, start, success={"1": True, "0": False, "?": None}[success], **fields))
+            commit(
+                chain,
+                record(
+                    task, arm, start, success={"1": True, "0": False, "?": None}[success], **fields
+                ),
+            )
     return chain
 
 
@@ -150,38 +165,68 @@ def settings(arms: Sequence[str], tasks: Sequence[str], **changes: Any) -> dict[
     }
 
 
-def new_run(path: Path, arms: Sequence[str], tasks: Sequence[str], starts: Sequence[int], **changes: Any) -> Run:
+def new_run(
+    path: Path, arms: Sequence[str], tasks: Sequence[str], starts: Sequence[int], **changes: Any
+) -> Run:
     """An empty run that was asked for these starts."""
     run = open_run(path, settings(arms, tasks, **changes))
-    write_json(path / "manifest.json", {**run.manifest, "plan": {"starts": list(starts), "until_successes": None}, "price": PRICE})
+    write_json(
+        path / "manifest.json",
+        {**run.manifest, "plan": {"starts": list(starts), "until_successes": None}, "price": PRICE},
+    )
     return run
 
 
 def campaign(
-    path: Path, tasks: Sequence[str], arms: Sequence[str], starts: int, *, seed: int = 0, waypoints: int = 6, plans: int = 4
+    path: Path,
+    tasks: Sequence[str],
+    arms: Sequence[str],
+    starts: int,
+    *,
+    seed: int = 0,
+    waypoints: int = 6,
+    plans: int = 4,
 ) -> Run:
     """A whole synthetic campaign, chains with memory included."""
     run = new_run(path, arms, tasks, range(starts))
     for task in tasks:
         for name in arms:
-            _chain(run.chain("kitchen", task, name), task, name, starts, random.Random(f"{task} {name} {seed}"), waypoints, plans)
+            _chain(
+                run.chain("kitchen", task, name),
+                task,
+                name,
+                starts,
+                random.Random(f"{task} {name} {seed}"),
+                waypoints,
+                plans,
+            )
     return run
 
 
-def _chain(chain: Chain, task: str, name: str, starts: int, draw: random.Random, waypoints: int, plans: int) -> None:
+def _chain(
+    chain: Chain, task: str, name: str, starts: int, draw: random.Random, waypoints: int, plans: int
+) -> None:
     rows: list[tuple[float, ...]] = []
     labels: list[int] = []
     solved_before = False
     weights: tuple[float, ...] | None = None
     for start in range(starts):
         learns = name == "capex"
-        if learns and (start < 40 or start % 20 == 0):  # refits get slow in long chains, and say no more
+        if learns and (
+            start < 40 or start % 20 == 0
+        ):  # refits get slow in long chains, and say no more
             weights = Calibrator.fit(rows, labels).weights
         trust = Calibrator(weights)
         turns = [
-            _turn(draw, k, waypoints if name != "base" else 1, name != "base", trust) for k in range(plans if name != "base" else 3 * plans)
+            _turn(draw, k, waypoints if name != "base" else 1, name != "base", trust)
+            for k in range(plans if name != "base" else 3 * plans)
         ]
-        for row in (w for t in turns for w in t.waypoints if w.label is not None and w.features is not None and learns):
+        for row in (
+            w
+            for t in turns
+            for w in t.waypoints
+            if w.label is not None and w.features is not None and learns
+        ):
             rows.append(row.features)  # type: ignore[arg-type]
             labels.append(row.label)  # type: ignore[arg-type]
         chance = {"base": 0.2, "capex": 0.75 if solved_before else 0.45}.get(name, 0.5)
@@ -232,12 +277,20 @@ def _turn(draw: random.Random, number: int, size: int, confident: bool, trust: C
                     stated,
                     calibrated,
                     None,
-                    *(("deferred", "not executed (deferred: low confidence)") if k > committed else ()),
+                    *(
+                        ("deferred", "not executed (deferred: low confidence)")
+                        if k > committed
+                        else ()
+                    ),
                     features=row,
                 )
             )
             continue
-        chance = 0.75 if row is None else 1 / (1 + np.exp(-(1.6 - 1.4 * row[2] + 1.2 * row[5] - 0.8 * row[7])))
+        chance = (
+            0.75
+            if row is None
+            else 1 / (1 + np.exp(-(1.6 - 1.4 * row[2] + 1.2 * row[5] - 0.8 * row[7])))
+        )
         label = int(draw.random() < chance)
         stopped = label == 0
         planned.append(waypoint(position, stated, calibrated, label, features=row))

@@ -28,14 +28,24 @@ import pytest
 
 from capex.campaign.settings import read_config, resolve
 from capex.cli import Command, parse
-from capex.export import Filters, Pipeline, export_run
-from capex.export.frames import ANNOTATIONS
+from capex.cli.collect import Collect
+from capex.dataset import Filters, Pipeline, export_run
+from capex.dataset.frames import ANNOTATIONS
+from capex.errors import CapexError
 
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "capex"
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 NOT_RUN_AT_MOST = 0
-FENCE = re.compile(r"(?:^<!-- (?P<comment>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(
+    r"(?:^<!-- (?P<comment>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
 INLINE = re.compile(r"`([^`]+)`")
 FOREIGN_FLAGS = {"--no-deps"}  # pip's
 FOLDERS = "benchmarks|docs|examples|scripts|src|tests"
@@ -72,10 +82,14 @@ def _snippets() -> list[Snippet]:
         for line, comment, text in _blocks(page, "python"):
             if comment == "the same file":
                 assert snippets, f"{_name(page)}:{line} goes on in a file that nothing began"
-                assert snippets[-1].page == page, f"{_name(page)}:{line} goes on in a file that another page began"
+                assert snippets[-1].page == page, (
+                    f"{_name(page)}:{line} goes on in a file that another page began"
+                )
                 snippets[-1].text += "\n" + text
             else:
-                assert not comment or comment.startswith("not run: "), f"{_name(page)}:{line}: what does '{comment}' mean?"
+                assert not comment or comment.startswith("not run: "), (
+                    f"{_name(page)}:{line}: what does '{comment}' mean?"
+                )
                 snippets.append(Snippet(page, line, text, comment.removeprefix("not run: ")))
     return snippets
 
@@ -101,7 +115,10 @@ def _policy(path: Path, demos: Path) -> None:
     train(Job((pack,), make_settings("act", student_data.SMALL["act"]), 1, path, device="cpu"))
 
 
-READ: dict[str, Callable[[Path, Path], None]] = {"datasets/fridge": _dataset, "runs/act": _policy}  # what snippets read -> who makes it
+READ: dict[str, Callable[[Path, Path], None]] = {
+    "datasets/fridge": _dataset,
+    "runs/act": _policy,
+}  # what snippets read -> who makes it
 
 PRINTED = {  # words of a snippet -> what it must print
     "ArmTarget((x + 0.05": r"Close the fridge door\.\nreached; close: opening 0\.0 cm 1\n",
@@ -117,7 +134,14 @@ def test_a_snippet_runs_as_the_file_a_reader_would_make_of_it(snippet, expert_de
         if f'"{place}' in snippet.text:
             make(tmp_path / place, expert_demos)
     (tmp_path / "snippet.py").write_text(snippet.text)
-    run = subprocess.run([sys.executable, "snippet.py"], cwd=tmp_path, capture_output=True, text=True, env=_environment(), check=False)
+    run = subprocess.run(
+        [sys.executable, "snippet.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=_environment(),
+        check=False,
+    )
     assert run.returncode == 0, f"{_id(snippet)}\n{run.stdout}{run.stderr}"
     assert "Traceback" not in run.stderr, run.stderr  # of a worker
     for words, pattern in PRINTED.items():
@@ -159,9 +183,13 @@ def _parse(words: list[str]) -> str:
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            parse(words)
+            command = parse(words)
+        if isinstance(command, Collect):
+            command.given()
     except SystemExit as end:
         return said.getvalue() if end.code else ""
+    except CapexError as error:
+        return str(error)
     return ""
 
 
@@ -175,13 +203,23 @@ def _command_words(line: str) -> list[str] | None:
 
 def _alternatives(words: list[str]) -> list[list[str]]:
     """`--policy act|diffusion` is two commands; `TASK[,TASK..|all]` is one name."""
-    return [list(w) for w in itertools.product(*(word.split("|") if re.fullmatch(r"[\w|]+", word) else [word] for word in words))]
+    return [
+        list(w)
+        for w in itertools.product(
+            *(word.split("|") if re.fullmatch(r"[\w|]+", word) else [word] for word in words)
+        )
+    ]
 
 
 def _typed_commands(page: Path) -> Iterator[list[str]]:
     """Lines to be typed: those of fenced and indented blocks."""
     source = page.read_text()
-    lines = [line for block in FENCE.finditer(source) if block["language"] in ("", "sh") for line in block["text"].splitlines()]
+    lines = [
+        line
+        for block in FENCE.finditer(source)
+        if block["language"] in ("", "sh")
+        for line in block["text"].splitlines()
+    ]
     lines += re.findall(r"^    (?=capex )(.*)$", FENCE.sub("", source), re.MULTILINE)
     for line in lines:
         for part in line.split(";") if "capex " in line else ():
@@ -207,7 +245,9 @@ def test_commands_are_what_the_command_line_takes(page):
         assert not (said := _parse(words)), f"capex {shlex.join(words)}\n{said}"
     for words in _named_commands(page):
         completed = ([], ["X"], ["X", "X"], ["--out", "X"], ["X", "--out", "X"])
-        assert any(not _parse(words + rest) for rest in completed), f"capex {shlex.join(words)}\n{_parse(words)}"
+        assert any(not _parse(words + rest) for rest in completed), (
+            f"capex {shlex.join(words)}\n{_parse(words)}"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +279,11 @@ def test_every_command_is_in_the_readme():
     [
         ("README.md", ["prompt", "--arm", "capex"], "locate_pixel"),
         ("docs/robosuite.md", ["install", "robosuite", "--dry-run"], "--no-deps robosuite=="),
-        ("docs/collecting.md", ["collect", "kitchen:CloseFridge,TurnOnMicrowave", "--dry-run"], "80 of 2 tasks x 2 arms x 20 starts"),
+        (
+            "docs/collecting.md",
+            ["collect", "kitchen:CloseFridge,TurnOnMicrowave", "--dry-run"],
+            "80 of 2 tasks x 2 arms x 20 starts",
+        ),
     ],
     ids=["prompt", "install", "collect"],
 )
@@ -250,7 +294,14 @@ def test_cheap_commands_answer(page, words, answer, tmp_path):
     typed = next(given for given in known if given[: len(begin)] == begin) + words[len(begin) :]
     keys = {"OPENAI_API_KEY": "none"}
     command = [sys.executable, "-m", "capex.cli", *typed]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=_environment() | keys, check=False)
+    run = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=_environment() | keys,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr
     assert answer in " ".join(run.stdout.split())
     assert not list(tmp_path.iterdir())
@@ -269,7 +320,9 @@ def test_files_that_are_named_exist(page):
             assert (ROOT / "src" / path).exists(), f"{_name(page)} names {path}"
     known = {p.name for folder in FOLDERS.split("|") for p in (ROOT / folder).rglob("*")}
     for name in re.findall(r"(?<![\w/.*-])\w+\.(?:py|sh|toml)\b", FENCE.sub("", text)):
-        assert name in known | {"pyproject.toml", "FILE.toml", "fridge.toml", "microwave.toml"}, f"{_name(page)} names {name}"
+        assert name in known | {"pyproject.toml", "FILE.toml", "fridge.toml", "microwave.toml"}, (
+            f"{_name(page)} names {name}"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
@@ -282,28 +335,28 @@ def test_links_lead_somewhere(page):
         assert linked.is_file(), f"{_name(page)} links to {target}"
         if heading:
             headings = re.findall(r"^#+ (.*)$", FENCE.sub("", linked.read_text()), re.MULTILINE)
-            assert heading in {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings}, target
+            assert heading in {
+                re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings
+            }, target
 
 
-def test_the_map_of_the_tree_names_what_is_there():
-    tree = next(b["text"] for b in FENCE.finditer((ROOT / "ARCHITECTURE.md").read_text()) if b["text"].startswith("src/capex/"))
-    above: list[tuple[int, Path]] = []
-    for line in tree.splitlines():
-        indent = len(line) - len(line.lstrip())
-        above = [(i, folder) for i, folder in above if i < indent]
-        folder = above[-1][1] if above else ROOT
-        for name in re.findall(r"[\w/]+\.(?:py|html|css|js)\b|^[\w/]+/(?=\s|$)", line.lstrip()):
-            assert (folder / name).exists() or ("/" in name and (SRC / name).exists()), (
-                f"ARCHITECTURE.md names {name} in {folder.relative_to(ROOT)}"
-            )
-            if name.endswith("/"):
-                folder /= name
-                above.append((indent, folder))
+def test_the_picture_of_the_house_names_every_room():
+    """ARCHITECTURE's picture has the rooms and the modules of the ground, and no others."""
+    picture = next(FENCE.finditer((ROOT / "ARCHITECTURE.md").read_text()))["text"]
+    package = SRC / "capex" if (SRC / "capex").is_dir() else SRC
+    rooms = {p.name for p in package.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert set(re.findall(r"(\w+)/", picture)) == rooms
+    ground = {p.name for p in package.glob("*.py")} - {"__init__.py"}
+    assert set(re.findall(r"\w+\.py", picture)) == ground
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_python_names_exist(page):
-    named = {name for span in _spans(page) for name in re.findall(r"(?<![\w./-])capex(?:\.[a-zA-Z_]\w*)+", span)}
+    named = {
+        name
+        for span in _spans(page)
+        for name in re.findall(r"(?<![\w./-])capex(?:\.[a-zA-Z_]\w*)+", span)
+    }
     for name in named - set(ANNOTATIONS):  # columns of a dataset look the same
         thing = importlib.import_module("capex")
         for part in name.split(".")[1:]:
@@ -312,7 +365,9 @@ def test_python_names_exist(page):
             thing = getattr(thing, part)
 
 
-PROGRAMS = sorted(p for folder in ("benchmarks", "examples", "scripts") for p in (ROOT / folder).glob("*.py"))
+PROGRAMS = sorted(
+    p for folder in ("benchmarks", "examples", "scripts") for p in (ROOT / folder).glob("*.py")
+)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=_name)

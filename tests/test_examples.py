@@ -1,4 +1,4 @@
-"""The examples run as they are."""
+"""The examples run as they are, and stay short."""
 
 from __future__ import annotations
 
@@ -6,12 +6,45 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+def _run(name: str) -> str:
+    command = [sys.executable, str(EXAMPLES / name)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_hello_runs_one_episode():
-    out = subprocess.run([sys.executable, str(EXAMPLES / "hello.py")], capture_output=True, text=True, check=True).stdout
+    out = _run("hello.py")
     assert "Instruction: Press the start button on the microwave." in out
     assert "plan of 4 waypoints, 4 of them trusted enough to run" in out
     assert "success: True" in out
-    assert len((EXAMPLES / "hello.py").read_text().splitlines()) < 50
+
+
+def test_my_world_keeps_the_contract():
+    found = dict(line.split()[:2] for line in _run("my_world.py").splitlines())
+    assert set(found.values()) <= {"ok", "not"}, found
+    assert [name for name, status in found.items() if status == "ok"][:4] == [
+        "spec",
+        "starts",
+        "reset",
+        "success",
+    ]
+
+
+def test_my_model_solves_a_start_of_my_world():
+    assert _run("my_model.py").splitlines()[-1].startswith("success: True after")
+
+
+def test_two_arms_share_an_act():
+    out = _run("two_arms.py")
+    assert "the model's tool has chunk, confidence, left, reasoning, right" in out
+    assert "left close: opening 0.0 cm" in out
+    assert out.rstrip().endswith("success: True")
+
+
+@pytest.mark.parametrize("name", ["hello.py", "my_world.py", "my_model.py", "two_arms.py"])
+def test_an_example_fits_on_a_page(name):
+    assert len((EXAMPLES / name).read_text().splitlines()) < 80

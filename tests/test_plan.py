@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
+import numpy as np
 import pytest
 
 from capex.errors import BadCommand
-from capex.plan import ArmTarget, BaseMotion, Plan, Waypoint
+from capex.plan import LEG_M, ArmTarget, BaseMotion, Plan, Waypoint, at, down, line, path, waypoints
 
 POINT = (0.4, 0.0, 0.5)
 
@@ -29,7 +31,10 @@ POINT = (0.4, 0.0, 0.5)
         (lambda: Waypoint({"arm": ArmTarget(POINT)}, confidence=1.2), "confidence is 1.2"),
         (lambda: Plan(()), "1 to 24"),
         (lambda: Plan((Waypoint({"arm": ArmTarget(POINT)}),) * 25), "25 waypoints"),
-        (lambda: Plan((Waypoint(base=BaseMotion(0.1)), Waypoint({"arm": ArmTarget(POINT)}))), "must be alone"),
+        (
+            lambda: Plan((Waypoint(base=BaseMotion(0.1)), Waypoint({"arm": ArmTarget(POINT)}))),
+            "must be alone",
+        ),
     ],
 )
 def test_a_defect_is_refused_with_a_sentence(build, words):
@@ -39,3 +44,20 @@ def test_a_defect_is_refused_with_a_sentence(build, words):
 
 def test_a_base_motion_may_carry_a_gripper_command():
     assert Waypoint({"arm": ArmTarget(gripper="open")}, BaseMotion(0.6)).base is not None
+
+
+def test_a_line_has_legs_that_the_executor_does_not_shorten_and_ends_with_the_gripper():
+    start, end = np.array([0.4, 0.0, 0.2]), np.array([0.4, 0.3, 0.2])
+    targets = line(start, end, "down", "close")
+    stops = [start, *(np.array(t.position_m) for t in targets)]
+    assert max(np.linalg.norm(b - a) for a, b in itertools.pairwise(stops)) <= LEG_M
+    assert [t.gripper for t in targets] == ["keep"] * (len(targets) - 1) + ["close"]
+    assert np.allclose(stops[-1], end)
+    assert np.allclose(path(start, [end, start])[-1].position_m, start)
+
+
+def test_half_a_turn_is_the_same_grasp():
+    assert np.allclose(down(0.3), down(0.3 - math.pi))
+    drive, reach = waypoints("arm", [BaseMotion(0.1), at(np.zeros(3))])
+    assert drive.base is not None
+    assert set(reach.targets) == {"arm"}

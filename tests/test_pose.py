@@ -10,6 +10,8 @@ import pytest
 from capex.pose import (
     DOWN,
     FORWARD,
+    PlanarPose,
+    Pose,
     angle_between,
     euler_to_matrix,
     matrix_to_euler,
@@ -55,4 +57,36 @@ def test_euler_angles_are_intrinsic_xyz_and_invert():
 
 def test_quaternion_matches_the_rotation():
     assert np.allclose(quaternion_xyzw(np.eye(3)), [0, 0, 0, 1])
-    assert np.allclose(quaternion_xyzw(yaw_matrix(math.pi / 2)), [0, 0, math.sqrt(0.5), math.sqrt(0.5)])
+    assert np.allclose(
+        quaternion_xyzw(yaw_matrix(math.pi / 2)), [0, 0, math.sqrt(0.5), math.sqrt(0.5)]
+    )
+
+
+def _pose(rng: np.random.Generator) -> Pose:
+    return Pose(rng.uniform(-2, 2, 3), rotation_matrix(rng.uniform(-2, 2, 3)))
+
+
+def test_poses_chain_and_their_inverse_leads_back():
+    rng = np.random.default_rng(2)
+    a, b, point, points = _pose(rng), _pose(rng), rng.uniform(-1, 1, 3), rng.uniform(-1, 1, (3, 5))
+    assert np.allclose((a @ b).apply(point), a.apply(b.apply(point)))
+    assert np.allclose(a.inverse().apply(a.apply(point)), point)
+    back = a.inverse() @ (a @ b)
+    assert np.allclose(back.position_m, b.position_m)
+    assert np.allclose(back.rotation, b.rotation)
+    assert np.allclose(a.apply(points)[:, 3], a.apply(points[:, 3]))
+    assert np.allclose(a.inverse().apply(a.apply(points)), points)
+
+
+def test_planar_poses_do_the_same_as_poses_in_space():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        a, b = (PlanarPose(*rng.uniform(-2, 2, 3)) for _ in range(2))
+        A, B = (Pose(np.array([p.x, p.y, 0.0]), yaw_matrix(p.yaw)) for p in (a, b))
+        point = rng.uniform(-1, 1, 3)
+        assert np.allclose(a.apply(point), A.apply(point))
+        assert np.allclose(a.inverse().apply(point), A.inverse().apply(point))
+        for planar, pose in ((a @ b, A @ B), (a.inverse() @ b, A.inverse() @ B)):
+            assert np.allclose([planar.x, planar.y, 0.0], pose.position_m)
+            assert np.allclose(yaw_matrix(planar.yaw), pose.rotation)
+    assert math.isclose((PlanarPose(yaw=3.0).inverse() @ PlanarPose(yaw=-3.0)).yaw, math.tau - 6.0)

@@ -26,13 +26,14 @@ from capex.worlds import (
     Command,
     Contact,
     DepthImage,
+    Env,
     Image,
     RobotState,
     Spec,
     Start,
     State,
-    validate_command,
 )
+from capex.worlds.limits import validate_command
 
 MOUNT_M = 0.5
 FINGER_M = 0.015  # radius of a fingertip
@@ -52,7 +53,10 @@ class Box:
 
     def holds(self, point_m: Array, margin_m: float = 0.0) -> bool:
         """Whether a point lies inside, or within a margin of it."""
-        return bool(np.all(point_m >= np.subtract(self.lower_m, margin_m)) and np.all(point_m <= np.add(self.upper_m, margin_m)))
+        return bool(
+            np.all(point_m >= np.subtract(self.lower_m, margin_m))
+            and np.all(point_m <= np.add(self.upper_m, margin_m))
+        )
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,12 @@ class Toy:
 
     arms: tuple[str, ...] = ("left", "right")
     boxes: tuple[Box, ...] = ()  # floor frame: they stop a tip and touch its fingers
-    forearm: tuple[Box, ...] = ()  # floor frame: a tip inside makes the forearm touch a thing of that name
-    limits: tuple[Box, ...] = ()  # base frame: a tip cannot enter, and reports the joint of that name at its limit
+    forearm: tuple[
+        Box, ...
+    ] = ()  # floor frame: a tip inside makes the forearm touch a thing of that name
+    limits: tuple[
+        Box, ...
+    ] = ()  # base frame: a tip cannot enter, and reports the joint of that name at its limit
     balls: tuple[Ball, ...] = ()
     walls_m: float = 2.0  # the base stays within this distance of the origin, along x and y
     success: Callable[[ToyEnv], bool] | None = None
@@ -90,12 +98,16 @@ class Toy:
     size: tuple[int, int] = (96, 96)
 
 
-class ToyEnv:
+class ToyEnv(Env):
     """The toy world. Subclasses override `_shade` or any method of the protocol to break a rule."""
 
     def __init__(self, toy: Toy | None = None):
         self.toy = toy = toy or Toy()
-        names = [f"{a}_{n}" for a in toy.arms for n in ("move", "dx", "dy", "dz", "rx", "ry", "rz", "gripper")]
+        names = [
+            f"{a}_{n}"
+            for a in toy.arms
+            for n in ("move", "dx", "dy", "dz", "rx", "ry", "rz", "gripper")
+        ]
         exterior = tuple(CameraSpec(n, "exterior", toy.size) for n in ("back_left", "back_right"))
         self._spec = Spec(
             world="toy",
@@ -103,7 +115,8 @@ class ToyEnv:
             horizon=200,
             control_hz=20.0,
             arms=tuple(ArmSpec(a, toy.max_opening_m, toy.max_step_m, 0.3) for a in toy.arms),
-            cameras=exterior + tuple(CameraSpec(f"{a}_wrist", "wrist", toy.size, a) for a in toy.arms),
+            cameras=exterior
+            + tuple(CameraSpec(f"{a}_wrist", "wrist", toy.size, a) for a in toy.arms),
             workspace_m=((0.15, -0.5, -0.3), (0.8, 0.5, 0.6)),
             action_names=(*names, *(("base_vx", "base_vy", "base_wz") if toy.mobile else ())),
             state_names=tuple(f"{a}_{n}" for a in toy.arms for n in ("x", "y", "z", "opening")),
@@ -127,14 +140,26 @@ class ToyEnv:
 
     def reset(self, start: Start) -> None:
         if start.task != self._spec.task or not 0 <= start.index < self._spec.starts:
-            raise CapexError(f"start {start.index} of task '{start.task}'; valid are 0 to {self._spec.starts - 1} of 'reach'")
+            raise CapexError(
+                f"start {start.index} of task '{start.task}'; valid are 0 to {self._spec.starts - 1} of 'reach'"
+            )
         self._header = f"toy:{start.task}:{start.index}:{start.seed}"
-        shift_m = ((start.index * 17 + start.seed * 5) % 41) / 1000.0  # start 0 of seed 0 stands exactly at home
+        shift_m = (
+            (start.index * 17 + start.seed * 5) % 41
+        ) / 1000.0  # start 0 of seed 0 stands exactly at home
         self._x: dict[str, Array] = {"base": np.zeros(3)}
         for arm in self.toy.arms:
             home = np.add(HOME_M[arm], [0.0, shift_m, 0.0])
-            self._x |= {f"{arm} tip": home, f"{arm} goal": home.copy(), f"{arm} R": DOWN.copy(), f"{arm} goal R": DOWN.copy()}
-            self._x |= {f"{arm} opening": np.array([self.toy.max_opening_m]), f"{arm} held": np.array([-1.0, 0.0, 0.0, 0.0])}
+            self._x |= {
+                f"{arm} tip": home,
+                f"{arm} goal": home.copy(),
+                f"{arm} R": DOWN.copy(),
+                f"{arm} goal R": DOWN.copy(),
+            }
+            self._x |= {
+                f"{arm} opening": np.array([self.toy.max_opening_m]),
+                f"{arm} held": np.array([-1.0, 0.0, 0.0, 0.0]),
+            }
         self._x |= {f"ball {i}": np.array(ball.centre_m) for i, ball in enumerate(self.toy.balls)}
         if start.state is not None:
             self.load_state(start.state)
@@ -144,8 +169,12 @@ class ToyEnv:
         for arm in self.toy.arms:
             tip, held = self._x[f"{arm} tip"], self._held(arm)
             floor = self.to_floor(tip)
-            touched = {b.name for b in self.toy.boxes if b.holds(floor, TOUCH_M)} | ({held.name} if held else set())
-            contacts |= {Contact(f"{arm} forearm", b.name) for b in self.toy.forearm if b.holds(floor)}
+            touched = {b.name for b in self.toy.boxes if b.holds(floor, TOUCH_M)} | (
+                {held.name} if held else set()
+            )
+            contacts |= {
+                Contact(f"{arm} forearm", b.name) for b in self.toy.forearm if b.holds(floor)
+            }
             arms[arm] = ArmState(
                 T_base_tip=Pose(tip.copy(), self._x[f"{arm} R"].copy()),
                 opening_m=float(self._x[f"{arm} opening"][0]),
@@ -156,23 +185,36 @@ class ToyEnv:
             )
             proprio += [*tip, self._x[f"{arm} opening"][0]]
         x, y, yaw = (float(v) for v in self._x["base"])
-        return RobotState(arms, frozenset(contacts), (x, y, yaw) if self.toy.mobile else None, np.array(proprio))
+        return RobotState(
+            arms, frozenset(contacts), (x, y, yaw) if self.toy.mobile else None, np.array(proprio)
+        )
 
     def step(self, command: Command) -> Array:
         validate_command(self._spec, command)
         rows = [self._row(command.arms[arm]) for arm in self.toy.arms]
-        action = np.concatenate([*rows, (command.base_velocity or (0.0, 0.0, 0.0)) if self.toy.mobile else ()])
+        action = np.concatenate(
+            [*rows, (command.base_velocity or (0.0, 0.0, 0.0)) if self.toy.mobile else ()]
+        )
         self.apply(action)
         return action
 
     @staticmethod
     def _row(arm: ArmCommand) -> Array:
-        return np.array([float(arm.step_m is not None), *(arm.step_m or (0.0, 0.0, 0.0)), *arm.step_rad, arm.gripper])
+        return np.array(
+            [
+                float(arm.step_m is not None),
+                *(arm.step_m or (0.0, 0.0, 0.0)),
+                *arm.step_rad,
+                arm.gripper,
+            ]
+        )
 
     def apply(self, action: Array) -> None:
         n = len(self._spec.action_names)
         if action.shape != (n,) or not np.all(np.isfinite(action)):
-            raise BadCommand(f"action {action.tolist()} has shape {action.shape}; it must be {n} finite numbers")
+            raise BadCommand(
+                f"action {action.tolist()} has shape {action.shape}; it must be {n} finite numbers"
+            )
         if self.toy.mobile:
             self._drive(action[-3:] / self._spec.control_hz)
         for k, arm in enumerate(self.toy.arms):
@@ -185,10 +227,16 @@ class ToyEnv:
 
     def _drive(self, step: Array) -> None:
         before = self._x["base"].copy()
-        base = before + yaw_matrix(before[2]) @ step  # the turn about the vertical leaves the third, the yaw, as it is
+        base = (
+            before + yaw_matrix(before[2]) @ step
+        )  # the turn about the vertical leaves the third, the yaw, as it is
         base[:2] = np.clip(base[:2], -self.toy.walls_m, self.toy.walls_m)
         self._x["base"][:] = base
-        if any(box.holds(self.to_floor(self._x[f"{arm} tip"])) for arm in self.toy.arms for box in self.toy.boxes):
+        if any(
+            box.holds(self.to_floor(self._x[f"{arm} tip"]))
+            for arm in self.toy.arms
+            for box in self.toy.boxes
+        ):
             self._x["base"][:] = before
         for arm in self.toy.arms:
             self._carry(arm)
@@ -203,17 +251,24 @@ class ToyEnv:
         pieces = max(1, math.ceil(float(np.linalg.norm(error)) / 0.001))
         for _ in range(pieces):
             ahead = tip + error / pieces
-            if any(b.holds(self.to_floor(ahead)) for b in self.toy.boxes) or any(b.holds(ahead) for b in self.toy.limits):
+            if any(b.holds(self.to_floor(ahead)) for b in self.toy.boxes) or any(
+                b.holds(ahead) for b in self.toy.limits
+            ):
                 break
             tip[:] = ahead
         self._carry(arm)
 
     def _grip(self, arm: str, gripper: float) -> None:
         opening, held = self._x[f"{arm} opening"], self._x[f"{arm} held"]
-        target = float(np.clip(opening[0] - gripper * self.toy.finger_speed_m, 0.0, self.toy.max_opening_m))
+        target = float(
+            np.clip(opening[0] - gripper * self.toy.finger_speed_m, 0.0, self.toy.max_opening_m)
+        )
         for i, ball in enumerate(self.toy.balls):
             offset = self.to_floor(self._x[f"{arm} tip"]) - self._x[f"ball {i}"]
-            between = float(np.linalg.norm(offset)) <= GRASP_M and opening[0] >= 2 * ball.radius_m >= target
+            between = (
+                float(np.linalg.norm(offset)) <= GRASP_M
+                and opening[0] >= 2 * ball.radius_m >= target
+            )
             if gripper > 0 and held[0] < 0 and between:
                 held[:] = [i, *(self._hand_rotation(arm).T @ -offset)]
         if held[0] >= 0:
@@ -226,7 +281,9 @@ class ToyEnv:
     def _carry(self, arm: str) -> None:
         held = self._x[f"{arm} held"]
         if held[0] >= 0:
-            self._x[f"ball {int(held[0])}"][:] = self.to_floor(self._x[f"{arm} tip"]) + self._hand_rotation(arm) @ held[1:]
+            self._x[f"ball {int(held[0])}"][:] = (
+                self.to_floor(self._x[f"{arm} tip"]) + self._hand_rotation(arm) @ held[1:]
+            )
 
     def _held(self, arm: str) -> Ball | None:
         index = int(self._x[f"{arm} held"][0])
@@ -249,7 +306,9 @@ class ToyEnv:
             return None
         return bool(self.toy.success(self)) if self.toy.success else False
 
-    def observe(self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None) -> dict[str, Image]:
+    def observe(
+        self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None
+    ) -> dict[str, Image]:
         names = [c.name for c in self._spec.cameras] if cameras is None else cameras
         return {name: self._shade(name, size or self._spec.camera(name).size)[0] for name in names}
 
@@ -257,7 +316,9 @@ class ToyEnv:
         size = size or self._spec.camera(camera).size
         if not self.toy.depth:
             raise Unsupported("this toy has no depth")
-        return DepthImage(self._shade(camera, size)[1].astype(np.float32), self._camera(camera, size))
+        return DepthImage(
+            self._shade(camera, size)[1].astype(np.float32), self._camera(camera, size)
+        )
 
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
         if not self.toy.calibrated:
@@ -281,12 +342,20 @@ class ToyEnv:
         yaw = yaw_matrix(float(self._x["base"][2]))
         eye, R = self.to_floor(model.T_base_camera.position_m), yaw @ model.T_base_camera.rotation
         v, u = np.mgrid[0 : size[1], 0 : size[0]] + 0.5
-        rays = np.stack([u, v, np.ones_like(u)], -1) @ np.linalg.inv(model.intrinsics).T @ R.T  # of unit depth
+        rays = (
+            np.stack([u, v, np.ones_like(u)], -1) @ np.linalg.inv(model.intrinsics).T @ R.T
+        )  # of unit depth
         with np.errstate(divide="ignore", invalid="ignore"):
             depth = np.where(rays[..., 2] < -1e-6, -eye[2] / rays[..., 2], np.inf)
-            x, y = (np.where(np.isfinite(depth), eye[i] + depth * rays[..., i], 0.0) for i in (0, 1))
-            tiles = np.stack([np.sin(9 * x + 4 * y), np.sin(7 * y - 3 * x), np.sin(5 * x) * np.sin(6 * y)], -1)
-            colour = np.where(np.isfinite(depth)[..., None], 120 + 50 * tiles, 200 + 40 * rays[..., 2:3])
+            x, y = (
+                np.where(np.isfinite(depth), eye[i] + depth * rays[..., i], 0.0) for i in (0, 1)
+            )
+            tiles = np.stack(
+                [np.sin(9 * x + 4 * y), np.sin(7 * y - 3 * x), np.sin(5 * x) * np.sin(6 * y)], -1
+            )
+            colour = np.where(
+                np.isfinite(depth)[..., None], 120 + 50 * tiles, 200 + 40 * rays[..., 2:3]
+            )
             for box in self.toy.boxes:
                 a, b = (np.subtract(box.lower_m, eye) / rays, np.subtract(box.upper_m, eye) / rays)
                 near, far = np.minimum(a, b).max(-1), np.maximum(a, b).min(-1)
@@ -295,16 +364,29 @@ class ToyEnv:
             for centre, radius, paint in self._spheres():
                 near = _ray_sphere(eye, rays, centre, radius)
                 hit = near < depth
-                facing = 0.6 + 0.4 * (((eye + near[hit][:, None] * rays[hit] - centre) / radius) @ LIGHT)
+                facing = 0.6 + 0.4 * (
+                    ((eye + near[hit][:, None] * rays[hit] - centre) / radius) @ LIGHT
+                )
                 depth[hit], colour[hit] = near[hit], facing[:, None] * paint
         return np.clip(colour, 0, 255).astype(np.uint8), depth
 
     def _spheres(self) -> list[tuple[Array, float, Array]]:
-        spheres = [(self._x[f"ball {i}"], ball.radius_m, np.array([60.0, 180.0, 70.0])) for i, ball in enumerate(self.toy.balls)]
+        spheres = [
+            (self._x[f"ball {i}"], ball.radius_m, np.array([60.0, 180.0, 70.0]))
+            for i, ball in enumerate(self.toy.balls)
+        ]
         for arm in self.toy.arms:
-            tip, reach = self.to_floor(self._x[f"{arm} tip"]), float(self._x[f"{arm} opening"][0]) / 2 + FINGER_M
-            for sign, paint in ((1.0, np.array([230.0, 60.0, 50.0])), (-1.0, np.array([60.0, 70.0, 230.0]))):
-                spheres.append((tip + sign * reach * self._hand_rotation(arm)[:, 1], FINGER_M, paint))
+            tip, reach = (
+                self.to_floor(self._x[f"{arm} tip"]),
+                float(self._x[f"{arm} opening"][0]) / 2 + FINGER_M,
+            )
+            for sign, paint in (
+                (1.0, np.array([230.0, 60.0, 50.0])),
+                (-1.0, np.array([60.0, 70.0, 230.0])),
+            ):
+                spheres.append(
+                    (tip + sign * reach * self._hand_rotation(arm)[:, 1], FINGER_M, paint)
+                )
         return spheres
 
     def save_state(self) -> State:

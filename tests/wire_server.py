@@ -18,7 +18,11 @@ from typing import Any, Literal
 from capex.models import Usage
 
 Wire = Literal["responses", "chat", "messages"]
-PATHS: dict[str, Wire] = {"/v1/responses": "responses", "/v1/chat/completions": "chat", "/v1/messages": "messages"}
+PATHS: dict[str, Wire] = {
+    "/v1/responses": "responses",
+    "/v1/chat/completions": "chat",
+    "/v1/messages": "messages",
+}
 USAGE = Usage(fresh=700, cached=250, cache_write=50, output=90, reasoning=40)
 
 
@@ -26,7 +30,9 @@ USAGE = Usage(fresh=700, cached=250, cache_write=50, output=90, reasoning=40)
 class Turn:
     """What the server does with one request. Without a fault it answers with calls and text."""
 
-    calls: Sequence[tuple[str, Any]] | Callable[[dict[str, Any]], Sequence[tuple[str, Any]]] = ()  # or what the request makes of it
+    calls: (
+        Sequence[tuple[str, Any]] | Callable[[dict[str, Any]], Sequence[tuple[str, Any]]]
+    ) = ()  # or what the request makes of it
     text: str = ""
     usage: Usage | None = USAGE
     fault: str = ""  # "http", "reset", "deaf", "silent", "creep", "stall", "drip", "pour", "truncated", "failed", "body"
@@ -69,7 +75,9 @@ class WireServer:
                 super().server_bind()
 
         self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         self._thread.start()
         return self
 
@@ -90,7 +98,11 @@ class WireServer:
     def take(self) -> Turn:
         with self._lock:
             self.requests += 1
-            return self.turns.pop(0) if self.turns else Turn(fault="http", status=500, message="no turn left")
+            return (
+                self.turns.pop(0)
+                if self.turns
+                else Turn(fault="http", status=500, message="no turn left")
+            )
 
     def account(self, turn: Turn) -> None:
         """Enter a turn before its last byte is sent, so that the books are ready when the client is."""
@@ -138,8 +150,14 @@ class _Handler(BaseHTTPRequestHandler):
                 except OSError:  # the client has left
                     return
         elif turn.fault == "http":
-            error: dict[str, Any] = {"error": {"message": turn.message, "type": "test", "code": turn.code or None}}
-            self.reply(turn.status, turn.body if turn.body is not None else json.dumps(error).encode(), turn.headers)
+            error: dict[str, Any] = {
+                "error": {"message": turn.message, "type": "test", "code": turn.code or None}
+            }
+            self.reply(
+                turn.status,
+                turn.body if turn.body is not None else json.dumps(error).encode(),
+                turn.headers,
+            )
         elif turn.fault == "body":
             self.reply(turn.status, turn.body or b"", turn.headers)
         else:
@@ -172,7 +190,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def start(self, status: int, length: int | None, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "x-request-id": "req_1", "set-cookie": "c=1", **headers}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            "x-request-id": "req_1",
+            "set-cookie": "c=1",
+            **headers,
+        }.items():
             self.send_header(name, value)
         if length is not None:
             self.send_header("Content-Length", str(length))
@@ -185,14 +208,37 @@ def _arguments(given: Any) -> Any:
 
 def response_body(turn: Turn, request: dict[str, Any]) -> dict[str, Any]:
     """A `Response` as OpenAI sends it, the system text repeated in it."""
-    output: list[dict[str, Any]] = [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}]
-    status = "failed" if turn.fault == "failed" else "incomplete" if turn.incomplete else "completed"
+    output: list[dict[str, Any]] = [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+    ]
+    status = (
+        "failed" if turn.fault == "failed" else "incomplete" if turn.incomplete else "completed"
+    )
     for number, (name, arguments) in enumerate(turn.calls):
-        call = {"id": f"fc_{number}", "call_id": f"call_{number}", "name": name, "arguments": _arguments(arguments)}
-        output.append({"type": "function_call", **call, "status": "incomplete" if turn.incomplete else "completed"})
+        call = {
+            "id": f"fc_{number}",
+            "call_id": f"call_{number}",
+            "name": name,
+            "arguments": _arguments(arguments),
+        }
+        output.append(
+            {
+                "type": "function_call",
+                **call,
+                "status": "incomplete" if turn.incomplete else "completed",
+            }
+        )
     if turn.text:
         content = [{"type": "output_text", "text": turn.text, "annotations": []}]
-        output.append({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content})
+        output.append(
+            {
+                "type": "message",
+                "id": "msg_1",
+                "role": "assistant",
+                "status": "completed",
+                "content": content,
+            }
+        )
     body: dict[str, Any] = {
         "id": "resp_1",
         "object": "response",
@@ -214,7 +260,10 @@ def response_body(turn: Turn, request: dict[str, Any]) -> dict[str, Any]:
         whole = u.fresh + u.cached + u.cache_write
         body["usage"] = {
             "input_tokens": whole,
-            "input_tokens_details": {"cached_tokens": u.cached, "cache_write_tokens": u.cache_write},
+            "input_tokens_details": {
+                "cached_tokens": u.cached,
+                "cache_write_tokens": u.cache_write,
+            },
             "output_tokens": u.output,
             "output_tokens_details": {"reasoning_tokens": u.reasoning},
             "total_tokens": whole + u.output,
@@ -225,12 +274,20 @@ def response_body(turn: Turn, request: dict[str, Any]) -> dict[str, Any]:
 def completion_body(turn: Turn, request: dict[str, Any]) -> dict[str, Any]:
     """A `ChatCompletion` as vLLM sends it."""
     if turn.fault == "failed":
-        return {"error": {"code": turn.code, "message": turn.message}} | ({"usage": _chat_usage(turn.usage)} if turn.usage else {})
+        return {"error": {"code": turn.code, "message": turn.message}} | (
+            {"usage": _chat_usage(turn.usage)} if turn.usage else {}
+        )
     calls = [
-        {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": _arguments(arguments)}}
+        {
+            "id": f"call_{n}",
+            "type": "function",
+            "function": {"name": name, "arguments": _arguments(arguments)},
+        }
         for n, (name, arguments) in enumerate(turn.calls)
     ]
-    message = {"role": "assistant", "content": turn.text or None, "refusal": None} | ({"tool_calls": calls} if calls else {})
+    message = {"role": "assistant", "content": turn.text or None, "refusal": None} | (
+        {"tool_calls": calls} if calls else {}
+    )
     reason = "length" if turn.incomplete else "tool_calls" if calls else "stop"
     body: dict[str, Any] = {
         "id": "chatcmpl-1",
@@ -258,7 +315,10 @@ def message_body(turn: Turn, request: dict[str, Any]) -> dict[str, Any]:
     if turn.fault == "failed":
         return {"type": "error", "error": {"type": turn.code, "message": turn.message}}
     content: list[dict[str, Any]] = [{"type": "text", "text": turn.text}] if turn.text else []
-    content += [{"type": "tool_use", "id": f"call_{n}", "name": name, "input": given} for n, (name, given) in enumerate(turn.calls)]
+    content += [
+        {"type": "tool_use", "id": f"call_{n}", "name": name, "input": given}
+        for n, (name, given) in enumerate(turn.calls)
+    ]
     body: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",

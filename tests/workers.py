@@ -32,7 +32,9 @@ def pytest_xdist_auto_num_workers():
     """`-n auto`: one process more than there are cores, because tests also wait."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return min(cores + 1, MOST_WORKERS)
 
 
@@ -55,7 +57,9 @@ class Watch:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node, error):
         if error and not self._words:
-            self._words = f"the test process {node.gateway.id} {how_it_ended(self._groups[node.gateway.id])}"
+            self._words = (
+                f"the test process {node.gateway.id} {how_it_ended(self._groups[node.gateway.id])}"
+            )
             if node not in self._collected:
                 pytest.exit(f"{self._words} while collecting the tests", returncode=1)
 
@@ -108,7 +112,9 @@ class Watch:
 
 
 def end_group(leader):
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS answers with the second for a group of zombies
+    with contextlib.suppress(
+        ProcessLookupError, PermissionError
+    ):  # macOS answers with the second for a group of zombies
         os.killpg(leader, signal.SIGKILL)
 
 

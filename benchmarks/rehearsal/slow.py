@@ -1,4 +1,6 @@
-"""`rehearsal.slow:SECONDS,MODEL`: another model's answers, each after a wait, as if it thought elsewhere."""
+"""`rehearsal.slow:SECONDS,MODEL`: another model's answers, each after a wait, as if it thought
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ class Slow:
     def __init__(self, rest: str):
         seconds, _, inner = rest.partition(",")
         self._seconds, self._model = float(seconds), models.make(inner)
-        self.name, self.price_name, self.stand_in = f"rehearsal.slow:{rest}", self._model.price_name, self._model.stand_in
+        self.name, self.price_name, self.stand_in = (
+            f"rehearsal.slow:{rest}",
+            self._model.price_name,
+            self._model.stand_in,
+        )
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         time.sleep(self._seconds)

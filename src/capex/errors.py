@@ -1,23 +1,37 @@
-"""Errors that a user reads. Each carries one sentence: what was wrong, what was given, what would be right."""
+"""Errors that a user reads. Each carries one sentence: what was wrong, what was given, what would
+be right.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
+from typing import Any, Literal
 
-# What a terminal or a page would act on instead of showing it: C0 but for newline and tab, DEL, C1, and what turns the writing direction.
-_ACTS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\n"), ord("\t")}
+Scope = Literal["episode", "campaign"]
+
+# What a terminal or a page would act on instead of showing it: C0 but for newline and tab, DEL, C1,
+# and what turns the writing direction.
+_ACTS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {
+    ord("\n"),
+    ord("\t"),
+}
 _UNSEEN = dict.fromkeys(_ACTS)
 
 
 def printable(text: str) -> str:
-    """Foreign text (a server's, a model's) for a terminal, a log or a page: without control characters; newlines and tabs stay."""
+    """Foreign text (a server's, a model's) for a terminal, a log or a page: without control
+    characters; newlines and tabs stay.
+    """
     return text.translate(_UNSEEN)
 
 
 class CapexError(Exception):
-    """A mistake or a limit that has a sentence for the user; the command line prints it without a traceback."""
+    """A mistake or a limit that has a sentence for the user; the command line prints it without a
+    traceback.
+    """
 
 
 class UnknownName(CapexError):
@@ -29,7 +43,9 @@ class UnknownName(CapexError):
 
 
 class DamagedFile(CapexError):
-    """A file of an attempt that is missing or cannot be read. Commands over whole runs leave its episode out, name it and go on."""
+    """A file of an attempt that is missing or cannot be read. Commands over whole runs leave its
+    episode out, name it and go on.
+    """
 
     def __init__(self, path: Path, reason: str):
         self.path, self.reason = path, reason
@@ -37,6 +53,22 @@ class DamagedFile(CapexError):
 
     def __reduce__(self) -> tuple[type[DamagedFile], tuple[Path, str]]:
         return DamagedFile, (self.path, self.reason)
+
+
+class BudgetExceeded(CapexError):
+    """The next request would exceed a budget. Dollars spent include what is held for attempts whose
+    cost is not known.
+    """
+
+    def __init__(self, spent: Decimal, limit: Decimal, scope: Scope, asked: Decimal):
+        self.spent, self.limit, self.scope, self.asked = spent, limit, scope, asked
+        super().__init__(
+            f"the {scope}'s budget of {dollars(limit)} does not cover the next request, which may"
+            f" cost {dollars(asked)}: {dollars(spent)} are spent or held"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BudgetExceeded, (self.spent, self.limit, self.scope, self.asked)
 
 
 class BadCommand(CapexError, ValueError):
@@ -56,7 +88,9 @@ class GLUnavailable(CapexError):
 
 
 class PhysicsDiverged(CapexError):
-    """The simulation produced a value that is not finite; the episode is invalid, never a success."""
+    """The simulation produced a value that is not finite; the episode is invalid, never
+    a success.
+    """
 
 
 def closest_first(given: str, valid: Iterable[str]) -> list[str]:
@@ -66,3 +100,8 @@ def closest_first(given: str, valid: Iterable[str]) -> list[str]:
         return difflib.SequenceMatcher(None, given.lower(), name.lower()).ratio()
 
     return sorted(valid, key=lambda name: (-likeness(name), name))
+
+
+def dollars(value: Decimal) -> str:
+    """Cents, or hundredths of them where there are some."""
+    return f"${value:.4f}" if value % Decimal("0.01") else f"${value:.2f}"

@@ -1,13 +1,14 @@
-"""Waypoints and plans: what a demonstrator asks the executor to do.
+"""Waypoints and plans: what a demonstrator asks the executor to do; and the motions that the
+worlds' experts and the pilot are made of.
 
-A waypoint holds one target per arm, by arm name, or one base motion. Positions are in metres in the base frame, which rides
-with the robot's mobile base: x forward, y left, z up from the arm's mount.
+A waypoint holds one target per arm, by arm name, or one base motion. Positions are in metres in the
+base frame, which rides with the robot's mobile base: x forward, y left, z up from the arm's mount.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -15,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from capex.errors import BadCommand
-from capex.pose import DOWN, FORWARD, Array, euler_to_matrix
+from capex.pose import DOWN, FORWARD, Array, euler_to_matrix, matrix_to_euler, yaw_matrix
 
 Gripper = Literal["open", "close", "release", "reclose", "keep"]
 GRIPPER_WORDS: tuple[Gripper, ...] = ("open", "close", "release", "reclose", "keep")
@@ -27,11 +28,17 @@ PLAN_MAX = 24
 BASE_TRANSLATION_MAX_M = 0.6
 BASE_TURN_MAX_RAD = math.pi / 2  # the 1.57 rad of the paper: a quarter turn must be allowed
 NUMBERS = (int, float, np.floating)
+LEG_M = 0.09  # spacing on a straight line: the executor shortens what is more than 10 cm away
+# By distance from a Panda's mount, how high its tip gets when the hand points down: the edge of
+# the reach map in docs/reach.png.
+CEILING_M = ((0.30, 0.43, 0.52, 0.60, 0.69), (0.80, 0.69, 0.64, 0.58, 0.48))
 
 
 @dataclass(frozen=True)
 class ArmTarget:
-    """Where one arm's tip should go and what its gripper does afterwards; no position means no motion."""
+    """Where one arm's tip should go and what its gripper does afterwards; no position means no
+    motion.
+    """
 
     position_m: tuple[float, float, float] | None = None
     orientation: Orientation = "keep"
@@ -42,16 +49,23 @@ class ArmTarget:
             _require_numbers("position_m", self.position_m, 3)
         if isinstance(self.orientation, str):
             if self.orientation not in ORIENTATION_WORDS:
-                raise BadCommand(f"orientation is '{self.orientation}'; it must be keep, down, forward or three Euler angles in degrees")
+                raise BadCommand(
+                    f"orientation is '{self.orientation}'; it must be keep, down, forward or three"
+                    " Euler angles in degrees"
+                )
         else:
             _require_numbers("orientation", self.orientation, 3)
         if self.gripper not in GRIPPER_WORDS:
-            raise BadCommand(f"gripper is '{self.gripper}'; it must be one of {', '.join(GRIPPER_WORDS)}")
+            raise BadCommand(
+                f"gripper is '{self.gripper}'; it must be one of {', '.join(GRIPPER_WORDS)}"
+            )
 
 
 @dataclass(frozen=True)
 class BaseMotion:
-    """A bounded drive of the mobile base, in the base frame at its beginning; left and turning left are positive."""
+    """A bounded drive of the mobile base, in the base frame at its beginning; left and turning left
+    are positive.
+    """
 
     forward_m: float = 0.0
     left_m: float = 0.0
@@ -61,15 +75,21 @@ class BaseMotion:
         _require_numbers("base motion", (self.forward_m, self.left_m, self.turn_rad), 3)
         if math.hypot(self.forward_m, self.left_m) > BASE_TRANSLATION_MAX_M + 1e-9:
             raise BadCommand(
-                f"base motion of {100 * math.hypot(self.forward_m, self.left_m):.0f} cm; at most {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
+                f"base motion of {100 * math.hypot(self.forward_m, self.left_m):.0f} cm; at most"
+                f" {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
             )
         if abs(self.turn_rad) > BASE_TURN_MAX_RAD + 1e-9:
-            raise BadCommand(f"base turn of {math.degrees(self.turn_rad):.0f} degrees; at most {math.degrees(BASE_TURN_MAX_RAD):.0f}")
+            raise BadCommand(
+                f"base turn of {math.degrees(self.turn_rad):.0f} degrees; at most"
+                f" {math.degrees(BASE_TURN_MAX_RAD):.0f}"
+            )
 
 
 @dataclass(frozen=True)
 class Waypoint:
-    """Targets by arm name, or a base motion (whose targets may only carry gripper commands), with a stated confidence."""
+    """Targets by arm name, or a base motion (whose targets may only carry gripper commands), with a
+    stated confidence.
+    """
 
     targets: Mapping[str, ArmTarget] = field(default_factory=dict)
     base: BaseMotion | None = None
@@ -93,9 +113,13 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.waypoints) <= PLAN_MAX:
-            raise BadCommand(f"a plan has {len(self.waypoints)} waypoints; it must have 1 to {PLAN_MAX}")
+            raise BadCommand(
+                f"a plan has {len(self.waypoints)} waypoints; it must have 1 to {PLAN_MAX}"
+            )
         if len(self.waypoints) > 1 and any(w.base is not None for w in self.waypoints):
-            raise BadCommand("a base motion stands in a plan with other waypoints; it must be alone")
+            raise BadCommand(
+                "a base motion stands in a plan with other waypoints; it must be alone"
+            )
 
 
 def orientation_matrix(orientation: Orientation, keep: Array) -> Array:
@@ -107,6 +131,71 @@ def orientation_matrix(orientation: Orientation, keep: Array) -> Array:
     if orientation == "forward":
         return FORWARD
     return euler_to_matrix(orientation)
+
+
+Steps = Sequence[ArmTarget | BaseMotion]  # what a one-armed robot does, in order
+
+
+def waypoints(arm: str, steps: Steps) -> list[Waypoint]:
+    """Steps as waypoints of an arm of that name."""
+    return [
+        Waypoint(base=step) if isinstance(step, BaseMotion) else Waypoint({arm: step})
+        for step in steps
+    ]
+
+
+def at(
+    position_m: Array, orientation: Orientation = "keep", gripper: Gripper = "keep"
+) -> ArmTarget:
+    """A single target."""
+    x, y, z = (float(v) for v in position_m)
+    return ArmTarget((x, y, z), orientation, gripper)
+
+
+def line(
+    start_m: Array,
+    end_m: Array,
+    orientation: Orientation = "keep",
+    gripper: Gripper = "keep",
+    leg_m: float = LEG_M,
+) -> list[ArmTarget]:
+    """Targets along a straight line, the gripper command at its end."""
+    count = max(1, math.ceil(float(np.linalg.norm(end_m - start_m)) / leg_m))
+    points = [start_m + (end_m - start_m) * (k + 1) / count for k in range(count)]
+    return [*(at(p, orientation) for p in points[:-1]), at(points[-1], orientation, gripper)]
+
+
+def path(
+    start_m: Array,
+    points_m: Sequence[Array],
+    orientation: Orientation = "keep",
+    leg_m: float = LEG_M,
+) -> list[ArmTarget]:
+    """Straight lines from point to point."""
+    targets: list[ArmTarget] = []
+    for point_m in points_m:
+        targets += line(start_m, point_m, orientation, "keep", leg_m)
+        start_m = point_m
+    return targets
+
+
+def down(yaw_rad: float) -> tuple[float, float, float]:
+    """Pointing down, turned about the vertical; half turns are the same grasp, so the smaller one
+    is taken.
+    """
+    yaw_rad = (yaw_rad + math.pi / 2) % math.pi - math.pi / 2
+    return matrix_to_euler(yaw_matrix(yaw_rad) @ DOWN)
+
+
+def ceiling(point_m: Array) -> float:
+    """How high a hand that points down can be over a point."""
+    return float(np.interp(math.hypot(point_m[0], point_m[1]), *CEILING_M))
+
+
+def raised(point_m: Array, by_m: float) -> Array:
+    """A point lifted, but not above the ceiling of its place."""
+    x, y, z = point_m
+    return np.array([x, y, max(z, min(z + by_m, ceiling(point_m)))])
 
 
 def _require_numbers(name: str, values: tuple[float, ...], count: int) -> None:

@@ -14,7 +14,13 @@ from capex.campaign.patience import Pauses
 
 TESTS = Path(__file__).parent.parent
 TIMES = ("timing.json", "exchange_times.jsonl")
-SMALL: dict[str, Any] = {"arm": "capex,base", "model": "lab.model:", "starts": "0:4", "image_size": 32, "decisions": 6}
+SMALL: dict[str, Any] = {
+    "arm": "capex,base",
+    "model": "lab.model:",
+    "starts": "0:4",
+    "image_size": 32,
+    "decisions": 6,
+}
 TASKS = "lab.world:low,high"
 QUICK = Pauses(first_s=0.05)
 PRICES = """
@@ -37,13 +43,19 @@ def collect(out: Path, names: str = TASKS, **options):
         if watch is not None:
             watch(event, board)
 
-    run = capex.collect(names, out=out, watch=both, **{**SMALL, "pauses": QUICK, "yes": True, **options})
+    run = capex.collect(
+        names, out=out, watch=both, **{**SMALL, "pauses": QUICK, "yes": True, **options}
+    )
     return run, events
 
 
 def contents(run: Path) -> dict[str, bytes]:
     """Every file in the chains of a run but for times and locks."""
-    files = [p for p in sorted((run / "chains").rglob("*")) if p.is_file() and p.name not in TIMES and not p.name.startswith(".")]
+    files = [
+        p
+        for p in sorted((run / "chains").rglob("*"))
+        if p.is_file() and p.name not in TIMES and not p.name.startswith(".")
+    ]
     return {str(p.relative_to(run)): p.read_bytes() for p in files}
 
 
@@ -53,7 +65,10 @@ def kinds(events: list[ev.Event]) -> list[str]:
 
 def cli(*words: str, **options) -> subprocess.Popen:
     """The command line as a process. `terminal`: the file descriptor of one to print to, instead of pipes."""
-    env = {**options.pop("env", os.environ), "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    env = {
+        **options.pop("env", os.environ),
+        "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
+    }
     command = [sys.executable, "-m", "capex.cli", *words]
     place = options.pop("terminal", subprocess.PIPE)
     return subprocess.Popen(command, env=env, stdout=place, stderr=place, text=True, **options)
@@ -62,7 +77,13 @@ def cli(*words: str, **options) -> subprocess.Popen:
 def flags(out: Path, names: str = TASKS, **options) -> list[str]:
     """The words of a small campaign."""
     said = {**SMALL, **options}
-    return ["collect", names, "--out", str(out), *(w for k, v in said.items() for w in (f"--{k.replace('_', '-')}", str(v)))]
+    return [
+        "collect",
+        names,
+        "--out",
+        str(out),
+        *(w for k, v in said.items() for w in (f"--{k.replace('_', '-')}", str(v))),
+    ]
 
 
 def price_file(folder: Path, model: str = "lab", fresh: float = 10, output: float = 50) -> Path:

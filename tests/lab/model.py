@@ -8,7 +8,7 @@ import os
 import time
 
 from capex.models import Answer, Attempt, ModelError, Reply, Request, ToolCall, Usage, size
-from capex.models.retry import as_reply
+from capex.models.attempts import conclude
 
 
 def answer(request: Request) -> Answer:
@@ -16,8 +16,20 @@ def answer(request: Request) -> Answer:
     number = int(request.hash[:8], 16)
     if number % 11 == 0 and request.tool_choice != "act":
         return Answer((), "I do not know.")
-    if number % 7 == 0 and request.tool_choice != "act" and "locate_pixel" in (t.name for t in request.tools):
-        return Answer((ToolCall("call_0", "locate_pixel", json.dumps({"camera": "back_left", "u": number % 32, "v": 20})),))
+    if (
+        number % 7 == 0
+        and request.tool_choice != "act"
+        and "locate_pixel" in (t.name for t in request.tools)
+    ):
+        return Answer(
+            (
+                ToolCall(
+                    "call_0",
+                    "locate_pixel",
+                    json.dumps({"camera": "back_left", "u": number % 32, "v": 20}),
+                ),
+            )
+        )
     sure = '"confidence"' in json.dumps(request.tools[-1].parameters)
     points = [_waypoint(number >> shift, sure) for shift in range(0, 9, 3)]
     act = {"reasoning": f"hash {request.hash[:8]}", **points[0]}
@@ -46,7 +58,9 @@ class LabModel:
         options = dict(part.split("=") for part in rest.split(",") if part)
         self._delay_s = float(options.get("delay", 0))
         self._fails = options.get("fails", "")  # a file: while it exists the model is down
-        self._crash = options.get("crash", "")  # a file: the process that finds it removes it and dies
+        self._crash = options.get(
+            "crash", ""
+        )  # a file: the process that finds it removes it and dies
 
     def complete(self, request: Request, observer=None) -> Reply:
         if observer is not None:
@@ -66,7 +80,7 @@ class LabModel:
         attempt = Attempt("ok", "yes", self._delay_s, usage, answer=said, body={"said": written})
         if observer is not None:
             observer.after(request, 1, attempt)
-        return as_reply([attempt])
+        return conclude([attempt])
 
 
 def make(rest: str) -> LabModel:

@@ -10,8 +10,19 @@ from capex.pose import Array
 from capex.worlds import Start, TaskInfo
 from toy import HOME_M, Toy, ToyEnv
 
-LIFT_CM = {"low": 6, "high": 14, **{f"task{n:02d}": 6 + n for n in range(14)}, "broken": 5, "judged": 5, "fixed": 5, "deadly": 5}
-TASKS = {name: TaskInfo(name, "Lift", 60, "Lift the left hand.", f"the left tip rose by {cm} cm") for name, cm in LIFT_CM.items()}
+LIFT_CM = {
+    "low": 6,
+    "high": 14,
+    **{f"task{n:02d}": 6 + n for n in range(14)},
+    "broken": 5,
+    "judged": 5,
+    "fixed": 5,
+    "deadly": 5,
+}
+TASKS = {
+    name: TaskInfo(name, "Lift", 60, "Lift the left hand.", f"the left tip rose by {cm} cm")
+    for name, cm in LIFT_CM.items()
+}
 
 
 class LabEnv(ToyEnv):
@@ -19,8 +30,12 @@ class LabEnv(ToyEnv):
         self._task = task
         fixed = task == "fixed"
         judge = "operator" if task == "judged" else "world"
-        super().__init__(Toy(arms=("left",), size=(32, 32), judge=judge, mobile=not fixed, depth=not fixed))
-        self._spec = replace(self._spec, world=world, task=task, horizon=60, starts=200)
+        super().__init__(
+            Toy(arms=("left",), size=(32, 32), judge=judge, mobile=not fixed, depth=not fixed)
+        )
+        self._spec = replace(
+            self._spec, world=world, task=task, horizon=60, starts=200, exact_replay=True
+        )
         self.reset(Start(task, 0))
 
     def reset(self, start: Start) -> None:

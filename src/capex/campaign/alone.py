@@ -1,4 +1,6 @@
-"""A chain by itself, in this thread: for a world or a model of one's own, and for reading how a chain works."""
+"""A chain by itself, in this thread: for a world or a model of one's own, and for reading how a
+chain works.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from capex.arms import DEFAULT_EPISODE_USD, ArmSettings
 from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
 from capex.campaign.chain import ChainPlan, counted_attempts, silent_sentence
 from capex.campaign.patience import Patience, Pauses
-from capex.demonstrator import NO_LIMITS, Event, Limits
 from capex.errors import CapexError
-from capex.ledger import Spend
+from capex.method.demonstrator import NO_LIMITS, Event, Limits
+from capex.method.presets import DEFAULT_EPISODE_USD, MethodSettings
 from capex.models import Model
-from capex.prices import Price
-from capex.store import Chain
+from capex.models.prices import Price
+from capex.run.spend import Spend
+from capex.run.store import Chain
 from capex.worlds import Env
 
 
@@ -39,7 +41,7 @@ class EpisodeResult:
 def run_chain(
     env: Env,
     model: Model,
-    arm: ArmSettings,
+    arm: MethodSettings,
     chain: Chain,
     starts: Sequence[int],
     *,
@@ -52,10 +54,12 @@ def run_chain(
     seed: int = 0,
     pauses: Pauses | None = None,
 ) -> Iterator[EpisodeResult]:
-    """Run a chain's starts in order, after those it already holds; yields each episode as it is committed.
+    """Run a chain's starts in order, after those it already holds; yields each episode as it is
+    committed.
 
-    Dollars: the arm's limit per episode holds wherever the model has a price; a campaign's limit needs the campaign's `spend`, and reaching
-    it ends the chain with an error, the attempt cut off. Invalidated attempts and a model that is down: see `campaign.patience`.
+    Dollars: the arm's limit per episode holds wherever the model has a price; a campaign's limit
+    needs the campaign's `spend`, and reaching it ends the chain with an error, the attempt cut off.
+    Invalidated attempts and a model that is down: see `campaign.patience`.
     """
     work = Work(
         price=price,
@@ -73,7 +77,12 @@ def run_chain(
         while ready := plan.ready():
             place = ready[0]
             outcome = run_attempt(
-                env, model, work, Job(chain, env.spec.name, arm, place, plan.memory), spend=spend, subscribers=subscribers
+                env,
+                model,
+                work,
+                Job(chain, env.spec.name, arm, place, plan.memory),
+                spend=spend,
+                subscribers=subscribers,
             )
             if isinstance(outcome, CutOff):
                 raise outcome.error or CapexError(outcome.why)
@@ -81,7 +90,16 @@ def run_chain(
             if isinstance(outcome, Finished):
                 record = plan.settle(place)
                 o, spec = outcome, env.spec
-                yield EpisodeResult(spec.world, spec.task, place.start, o.success, o.steps, o.decisions, o.seconds, o.path)
+                yield EpisodeResult(
+                    spec.world,
+                    spec.task,
+                    place.start,
+                    o.success,
+                    o.steps,
+                    o.decisions,
+                    o.seconds,
+                    o.path,
+                )
                 if verdict.step == "stop":
                     raise CapexError(silent_sentence(env.spec.name, record))
             elif verdict.step == "stop":

@@ -2,11 +2,15 @@
 
     import capex
 
-    run = capex.collect("kitchen:CloseFridge,TurnOnMicrowave", arm="capex,base", model="pilot", starts="0:20", out="runs/first", parallel=2)
+    run = capex.collect(
+        "kitchen:CloseFridge,TurnOnMicrowave", arm="capex,base", model="pilot", starts="0:20",
+        out="runs/first", parallel=2,
+    )
     for episode in run.episodes:
         print(episode.chain, episode.index, episode.record.success)
 
-Call it under `if __name__ == "__main__":` when `parallel` is more than 1: worker processes import the script that started them.
+Call it under `if __name__ == "__main__":` when `parallel` is more than 1: worker processes import
+the script that started them.
 """
 
 from __future__ import annotations
@@ -36,11 +40,11 @@ from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError
-from capex.ledger import Spend
-from capex.models import ChatSettings, Model, ModelError
-from capex.prices import Price, load_prices, parse_price
+from capex.models import Model, ModelError, with_defaults
+from capex.models.prices import Price, load_prices, parse_price
 from capex.run import LoadedRun, load_run, origins
-from capex.store import PROMPT, SPEND, Run, find_run, write_bytes
+from capex.run.spend import Spend
+from capex.run.store import PROMPT, SPEND, Run, find_run, write_bytes
 from capex.worlds import Spec
 
 
@@ -62,18 +66,25 @@ def prepare(
     dry: bool = False,
     **options: Any,
 ) -> Prepared:
-    """Resolve settings and refuse the impossible. `dry`: nothing will be sent or written, so neither a key nor `out` is needed."""
+    """Resolve settings and refuse the impossible. `dry`: nothing will be sent or written, so
+    neither a key nor `out` is needed.
+    """
     file = read_config(Path(config)) if config is not None else None
     named = model if isinstance(model, str) or model is None else model.name
     settings = _as_begun(resolve(names, {**options, "model": named}, file, dry=dry))
-    asked = _make(settings, dry) if isinstance(model, str) or model is None else model
-    if asked is model:  # it brings its own
+    if isinstance(model, str) or model is None:
+        asked = _make(settings, dry)
+    else:  # it brings its own chat settings
+        asked = with_defaults(model)
         if "context_tokens" in settings.typed:
-            raise CapexError("--context-tokens is for a model given by name; give it to the model object itself")
-        own = getattr(model, "chat", None)
-        settings = replace(settings, chat=own if isinstance(own, ChatSettings) else None)
-    if asked is model and (settings.parallel > 1 or settings.ray is not None):
-        raise CapexError("a model object stays in its process; give the model by name to run in several")
+            raise CapexError(
+                "--context-tokens is for a model given by name; give it to the model object itself"
+            )
+        if settings.parallel > 1 or settings.ray is not None:
+            raise CapexError(
+                "a model object stays in its process; give the model by name to run in several"
+            )
+        settings = replace(settings, chat=asked.chat_settings)
     price = _held_price(settings) or load_prices(settings.prices).find(asked.price_name)
     specs = specs_of(settings)
     refuse_the_impossible(settings, specs, asked, price)
@@ -92,7 +103,11 @@ def _make(settings: Settings, dry: bool) -> Model:
 
 def _as_begun(settings: Settings) -> Settings:
     """The settings as the run that is continued, if there is one, takes them."""
-    return settings.as_begun(find_run(settings.out).manifest) if (settings.out / "manifest.json").is_file() else settings
+    return (
+        settings.as_begun(find_run(settings.out).manifest)
+        if (settings.out / "manifest.json").is_file()
+        else settings
+    )
 
 
 def _held_price(settings: Settings) -> Price | None:
@@ -100,7 +115,11 @@ def _held_price(settings: Settings) -> Price | None:
     if "prices" in settings.typed or not (settings.out / "manifest.json").is_file():
         return None
     held = find_run(settings.out).manifest.get("price")
-    return None if held is None else parse_price(held, f"the price in {settings.out / 'manifest.json'}")
+    return (
+        None
+        if held is None
+        else parse_price(held, f"the price in {settings.out / 'manifest.json'}")
+    )
 
 
 def collect(
@@ -118,10 +137,12 @@ def collect(
 ) -> LoadedRun:
     """Run a campaign, or continue it, and return what the run directory then holds.
 
-    names: WORLD:TASK[,TASK..|all], or several of those. options: the fields of `campaign.settings.Options`, of which `out` is needed.
-    model: a name, or a model of your own as long as everything stays in this process. A campaign that may cost more than $25 needs
-    `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch: told of every event. A campaign that ends
-    early because something failed raises that, after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is whole.
+    names: WORLD:TASK[,TASK..|all], or several of those. options: the names of
+    `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
+    long as everything stays in this process. A campaign that may cost more than $25 needs
+    `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch:
+    told of every event. A campaign that ends early because something failed raises that, after
+    everything else has run; Ctrl-C raises KeyboardInterrupt once the store is whole.
     """
     ready = prepare(names, config=config, model=model, **options)
     settings = ready.settings
@@ -129,7 +150,9 @@ def collect(
     if not yes:
         _ask_first(ready, confirm)
     gl = _gl_backend()
-    run, price = open_campaign(settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=gl)
+    run, price = open_campaign(
+        settings.out, settings, ready.price, stand_in=ready.model.stand_in, fork=fork, gl_backend=gl
+    )
     settings = _with_own_prompt(settings, run)
     work = work_of(settings, price)
     spend = Spend(run.path / SPEND)
@@ -137,18 +160,41 @@ def collect(
     setup = Setup(work, asked, run.path / SPEND, settings.chat)
     with contextlib.ExitStack() as stack:
         board = Board(spend=spend, lineage=origins(run.manifest))
-        chains = _chains(settings, ready.specs, run, board, stack, pauses or Pauses(), retry_invalid)
-        tell: Callable[[ev.Event], None] = lambda event: watch(event, board) if watch is not None else None  # noqa: E731
+        chains = _chains(
+            settings, ready.specs, run, board, stack, pauses or Pauses(), retry_invalid
+        )
+
+        def tell(event: ev.Event) -> None:
+            if watch is not None:
+                watch(event, board)
+
         todo = [c.plan.remaining() for c in chains]
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
         most = ce.ceiling(settings, price, left, spend.total())
         limit = None if most.usd is None else float(most.usd)
         keys = tuple(c.key for c in chains)
         warning = "\n".join(
-            w for w in (moved_from(run, gl), left_out_sentence(run, [d for c in chains for d in c.plan.loaded.damaged])) if w
+            w
+            for w in (
+                moved_from(run, gl),
+                left_out_sentence(run, [d for c in chains for d in c.plan.loaded.damaged]),
+            )
+            if w
         )
         about = None if most.expected_usd is None else float(most.expected_usd)
-        tell(ev.CampaignBegan(str(run.path), settings.model, ready.model.stand_in, keys, left, limit, most.sentence, warning, about))
+        tell(
+            ev.CampaignBegan(
+                str(run.path),
+                settings.model,
+                ready.model.stand_in,
+                keys,
+                left,
+                limit,
+                most.sentence,
+                warning,
+                about,
+            )
+        )
         wish = stack.enter_context(_interrupts())
         failures: list[Failed | CapexError] = []
         why = "finished"
@@ -168,17 +214,24 @@ def collect(
 
 
 def _ask_first(ready: Prepared, confirm: Callable[[str], bool] | None) -> None:
-    """Refuse a campaign that may cost more than $25 unless somebody says yes. A stand-in bills nobody."""
+    """Refuse a campaign that may cost more than $25 unless somebody says yes. A stand-in bills
+    nobody.
+    """
     if ready.model.stand_in:
         return
     cost = ce.ask_first(ready.settings, ready.price, *_still_to_run(ready.settings))
     if cost and (confirm is None or not confirm(cost)):
-        advice = "set a budget with --campaign-usd, or agree with --yes (in Python: campaign_usd=.. or yes=True)"
+        advice = (
+            "set a budget with --campaign-usd, or agree with --yes (in Python: campaign_usd=.. or"
+            " yes=True)"
+        )
         raise CapexError(f"this campaign costs {cost}; nothing was sent: {advice}")
 
 
 def _still_to_run(settings: Settings) -> tuple[int | None, Decimal]:
-    """How many episodes the run lacks, as far as its folders tell (None where successes decide), and what it has spent."""
+    """How many episodes the run lacks, as far as its folders tell (None where successes decide),
+    and what it has spent.
+    """
     held, spent = 0, Decimal(0)
     if (settings.out / "manifest.json").is_file():
         wanted, run = set(settings.starts), Run(settings.out)
@@ -196,16 +249,25 @@ def _refuse_an_empty_purse(ready: Prepared) -> None:
         return
     world, task = settings.tasks[0]
     work = work_of(settings, ready.price)
-    asked = {arm.name: ce.sample(settings, work, ready.model, arm, world, task).first_usd or Decimal(0) for arm in settings.arms}
+    asked = {
+        arm.name: ce.sample(settings, work, ready.model, arm, world, task).first_usd or Decimal(0)
+        for arm in settings.arms
+    }
     spent = Spend(settings.out / SPEND).total() if (settings.out / SPEND).is_file() else Decimal(0)
     least = min(asked.values())
     if limit is not None and spent + least > limit:
         already = f" and ${spent:.2f} are spent or held" if spent else ""
-        raise CapexError(f"the campaign's budget of ${limit:.2f} covers no request: the next may cost ${least:.2f}{already}; raise it")
+        raise CapexError(
+            f"the campaign's budget of ${limit:.2f} covers no request: the next may cost"
+            f" ${least:.2f}{already}; raise it"
+        )
     for arm in settings.arms:
         if arm.episode_usd is not None and asked[arm.name] > Decimal(str(arm.episode_usd)):
             first = f"its first may cost ${asked[arm.name]:.2f}"
-            raise CapexError(f"a budget of ${arm.episode_usd:.2f} per episode covers no request of arm {arm.name}: {first}; raise it")
+            raise CapexError(
+                f"a budget of ${arm.episode_usd:.2f} per episode covers no request of arm"
+                f" {arm.name}: {first}; raise it"
+            )
 
 
 def _chains(
@@ -244,9 +306,11 @@ def _chains(
 
 
 def _engine(settings: Settings, setup: Setup, model: Model, useful: int) -> Engine:
-    """The engine that was asked for. A model that computes here leaves its core to nobody, so few episodes share one."""
+    """The engine that was asked for. A model that computes here leaves its core to nobody, so few
+    episodes share one.
+    """
     processes = min(settings.parallel, useful)
-    each = EPISODES_OF_A_BUSY_CORE if getattr(model, "computes_here", False) else EPISODES_PER_CORE
+    each = EPISODES_OF_A_BUSY_CORE if model.computes_here else EPISODES_PER_CORE
     if settings.ray is not None:
         from capex.campaign.engines.ray import RayCluster
 
@@ -282,7 +346,9 @@ def _gl_backend() -> str:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Wish]:
-    """Ctrl-C once: finish what runs; twice, or SIGTERM: cut it off. Outside the main thread signals stay as they are."""
+    """Ctrl-C once: finish what runs; twice, or SIGTERM: cut it off. Outside the main thread signals
+    stay as they are.
+    """
     wish = Wish()
     if threading.current_thread() is not threading.main_thread():
         yield wish
@@ -301,7 +367,9 @@ def _interrupts() -> Iterator[Wish]:
 
 
 def _as_error(failures: Sequence[Failed | CapexError], run: Run) -> Exception:
-    """What to raise for what failed: one sentence for what a user can mend, the error itself for what nobody expected."""
+    """What to raise for what failed: one sentence for what a user can mend, the error itself for
+    what nobody expected.
+    """
     first = failures[0]
     if isinstance(first, Failed) and not isinstance(first.error, CapexError | OSError):
         first.error.add_note(first.trace)
@@ -310,9 +378,14 @@ def _as_error(failures: Sequence[Failed | CapexError], run: Run) -> Exception:
     for failure in failures:
         error = failure.error if isinstance(failure, Failed) else failure
         if isinstance(error, OSError):
-            reason = "is full" if error.errno == errno.ENOSPC else f"failed ({os.strerror(error.errno) if error.errno else error})"
+            reason = (
+                "is full"
+                if error.errno == errno.ENOSPC
+                else f"failed ({os.strerror(error.errno) if error.errno else error})"
+            )
             sentences.append(
-                f"the disk that holds {run.path} {reason}; what was finished is kept: make room and give the same command again"
+                f"the disk that holds {run.path} {reason}; what was finished is kept: make room and"
+                " give the same command again"
             )
         else:
             sentences.append(str(error))
@@ -335,13 +408,26 @@ class DryRun:
 
 
 def dry_run(ready: Prepared) -> DryRun:
-    """The plan, the requests' size in tokens, the ceiling and the disk it takes; nothing is sent and nothing written."""
+    """The plan, the requests' size in tokens, the ceiling and the disk it takes; nothing is sent
+    and nothing written.
+    """
     settings = ready.settings
     work = work_of(settings, ready.price)
     worlds_seen = dict(reversed(settings.tasks))  # the prompt depends on the world, not on the task
-    samples = [ce.sample(settings, work, ready.model, arm, w, t) for w, t in worlds_seen.items() for arm in settings.arms]
+    samples = [
+        ce.sample(settings, work, ready.model, arm, w, t)
+        for w, t in worlds_seen.items()
+        for arm in settings.arms
+    ]
     episodes, spent = _still_to_run(settings)
     horizon = max(spec.horizon for spec in ready.specs.values())
     free = ce.free_bytes(Path() if settings.out == NOWHERE else settings.out)
     disk = None if episodes is None else ce.disk_bytes(settings, samples, episodes, horizon)
-    return DryRun(settings, episodes, tuple(samples), ce.ceiling(settings, ready.price, episodes, spent), disk, free)
+    return DryRun(
+        settings,
+        episodes,
+        tuple(samples),
+        ce.ceiling(settings, ready.price, episodes, spent),
+        disk,
+        free,
+    )

@@ -1,6 +1,7 @@
 """One attempt: an episode run and written into its chain, or kept apart as invalid, or cut off.
 
-This is what workers do, in whatever process or machine they are: `Work` is what all attempts of a campaign share, `Job` names one of them.
+This is what workers do, in whatever process or machine they are: `Work` is what all attempts of a
+campaign share, `Job` names one of them.
 """
 
 from __future__ import annotations
@@ -12,28 +13,49 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from capex import pictures
-from capex.arms import ArmSettings
 from capex.campaign.chain import Place
 from capex.campaign.core import Core, Stopped, Turn, Waiting
-from capex.demonstrator import DEFAULT_SAMPLING, NO_LIMITS, Deciding, Ended, Event, Executed, Limits, Replied, run_episode
-from capex.errors import CapexError, PhysicsDiverged
-from capex.ledger import Budget, BudgetExceeded, Ledger, Spending, budgets_for
-from capex.memory import Memory
-from capex.memory.record import from_json
-from capex.models import Attempt, AttemptObserver, Model, ModelError, Request, Sampling
+from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
+from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged
+from capex.method.demonstrator import (
+    DEFAULT_SAMPLING,
+    NO_LIMITS,
+    Deciding,
+    Ended,
+    Event,
+    Executed,
+    Hooks,
+    Limits,
+    Replied,
+    run_episode,
+)
+from capex.method.memory import Memory
+from capex.method.presets import MethodSettings
+from capex.method.record import from_json
+from capex.models import Attempt, AttemptObserver, Model, ModelError, Request, Sampling, pictures
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
+from capex.models.pictures import ImageFormat
+from capex.models.prices import Price
 from capex.models.redact import scrub
-from capex.pictures import ImageFormat
-from capex.prices import Price
 from capex.run import readable
-from capex.store import Chain
+from capex.run.store import Chain
 from capex.worlds import Env, Start
 
-# Errors that will not pass by themselves: a key, a quota, a request that the server does not take, a log that has ended.
-LASTING = ("authentication", "permission", "quota", "not_found", "bad_request", "context", "cassette", "script")
-# Of these the ones that the same requests would meet again; after any other error the next attempt continues from what was paid for.
+# Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
+# a log that has ended.
+LASTING = (
+    "authentication",
+    "permission",
+    "quota",
+    "not_found",
+    "bad_request",
+    "context",
+    "cassette",
+    "script",
+)
+# Of these the ones that the same requests would meet again; after any other error the next attempt
+# continues from what was paid for.
 OWN_FAULT = ("bad_request", "context", "cassette", "script")
 
 
@@ -51,8 +73,10 @@ class Work:
     images: ImageFormat = "png"
     keep_all_images: bool = True
 
-    def budgets(self, model: Model, arm: ArmSettings) -> tuple[Budget, ...]:
-        """The dollar budgets that hold; one that was typed for a model without a price is refused."""
+    def budgets(self, model: Model, arm: MethodSettings) -> tuple[Budget, ...]:
+        """The dollar budgets that hold; one that was typed for a model without a price
+        is refused.
+        """
         wanted = []
         if arm.episode_usd is not None:
             wanted.append(Budget(Decimal(str(arm.episode_usd)), "episode", typed=self.typed_usd))
@@ -67,7 +91,7 @@ class Job:
 
     chain: Chain
     name: str  # WORLD:TASK
-    arm: ArmSettings
+    arm: MethodSettings
     place: Place
     memory: Memory = field(repr=False)
 
@@ -88,7 +112,9 @@ class Finished:
 
 @dataclass(frozen=True)
 class Invalid:
-    """A model or simulator error ended the attempt, which is kept apart. It counts if the model had begun to answer or the world failed."""
+    """A model or simulator error ended the attempt, which is kept apart. It counts if the model had
+    begun to answer or the world failed.
+    """
 
     error: CapexError
     lasting: bool
@@ -99,7 +125,9 @@ class Invalid:
 
 @dataclass(frozen=True)
 class CutOff:
-    """The attempt ended through no fault of its own, because the campaign stops or its budget is spent; what it paid for is kept."""
+    """The attempt ended through no fault of its own, because the campaign stops or its budget is
+    spent; what it paid for is kept.
+    """
 
     why: str
     error: CapexError | None = None
@@ -131,24 +159,28 @@ def run_attempt(
     subscribers: Sequence[Callable[[Event], object]] = (),
     clock: Callable[[], float] | None = None,
 ) -> Outcome:
-    """Run one attempt and write it into its chain. The clock is that of the attempt's turn on its core, unless another is given."""
+    """Run one attempt and write it into its chain. The clock is that of the attempt's turn on its
+    core, unless another is given.
+    """
     chain, place, arm = job.chain, job.place, job.arm
-    ledger = Ledger(work.price, work.budgets(model, arm), spend, {"chain": chain.path.name, "episode": place.start})
+    ledger = Ledger(
+        work.price,
+        work.budgets(model, arm),
+        spend,
+        {"chain": chain.path.name, "episode": place.start},
+    )
     progress = _Progress(ledger, tell)
     turn = Turn(core or Core(), progress.phase)
     if (paid := chain.unfinished(place.start)).is_file() and readable(paid):
         model = Continued(model, paid, turn.replay)
     with turn:
         writer = chain.begin(place.start)
-        log = _Guarded(ExchangeLog(writer.folder, model, work.images if work.keep_all_images else None), turn)
+        log = _Guarded(
+            ExchangeLog(writer.folder, model, work.images if work.keep_all_images else None), turn
+        )
         began = turn.clock()
         try:
-            episode = run_episode(
-                env,
-                Start(env.spec.task, place.start, work.seed),
-                Waiting(model, turn),
-                arm,
-                job.memory,
+            hooks = Hooks(
                 ledger=ledger,
                 log=log,
                 limits=work.limits,
@@ -158,15 +190,31 @@ def run_attempt(
                 cache_key=chain.path.name,
                 clock=clock or turn.clock,
             )
+            start = Start(env.spec.task, place.start, work.seed)
+            episode = run_episode(env, start, Waiting(model, turn), arm, job.memory, hooks)
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
-            # What a model writes may quote a key it was shown by mistake: scrubbed before it is written, and remembered as written.
+            # What a model writes may quote a key it was shown by mistake: scrubbed before it is
+            # written, and remembered as written.
             record = from_json(scrub(episode.record.as_json() | {"position": place.position}))
-            timing = {"episode_s": episode.seconds, "reset_s": episode.reset_s, "unix_time": time.time()}
+            timing = {
+                "episode_s": episode.seconds,
+                "reset_s": episode.reset_s,
+                "unix_time": time.time(),
+            }
             waits = {"queued_s": turn.queued_s, "model_s": turn.model_s}
             path = writer.commit(record.as_json(), timing | waits, episode.steps)
             turns = len(record.turns)
-            return Finished(record.success, record.end, record.steps, turns, record.requests, record.cost_usd, episode.seconds, path)
+            return Finished(
+                record.success,
+                record.end,
+                record.steps,
+                turns,
+                record.requests,
+                record.cost_usd,
+                episode.seconds,
+                path,
+            )
         except (ModelError, PhysicsDiverged) as error:
             kind = error.kind if isinstance(error, ModelError) else ""
             lasting, counts = kind in LASTING, not kind or log.answers > 0
@@ -175,11 +223,31 @@ def run_attempt(
                 writer.cut_off()
                 return Invalid(error, lasting, counts, seconds, None)
             continues = bool(kind) and kind not in OWN_FAULT
-            note: dict[str, Any] = {"task": env.spec.task, "arm": arm.name, "start": {"index": place.start, "seed": work.seed}}
-            note |= {"model": model.name, "error": str(error), "counts": counts, "continues": continues, "position": place.position}
+            note: dict[str, Any] = {
+                "task": env.spec.task,
+                "arm": arm.name,
+                "start": {"index": place.start, "seed": work.seed},
+            }
+            note |= {
+                "model": model.name,
+                "error": str(error),
+                "counts": counts,
+                "continues": continues,
+                "position": place.position,
+            }
             note |= {"ledger": ledger.as_json()}
-            times = {"episode_s": seconds, "unix_time": time.time(), "answered_s": progress.answered_s}
-            return Invalid(error, lasting, counts, seconds, writer.commit_invalid(scrub(note), times, {}, continues=continues))
+            times = {
+                "episode_s": seconds,
+                "unix_time": time.time(),
+                "answered_s": progress.answered_s,
+            }
+            return Invalid(
+                error,
+                lasting,
+                counts,
+                seconds,
+                writer.commit_invalid(scrub(note), times, {}, continues=continues),
+            )
         except BudgetExceeded as spent:
             writer.cut_off()
             return CutOff(str(spent), spent)
@@ -192,7 +260,9 @@ def run_attempt(
 
 
 class _Guarded:
-    """An exchange log that writes nothing more once the campaign has stopped: its folder may be gone."""
+    """An exchange log that writes nothing more once the campaign has stopped: its folder may be
+    gone.
+    """
 
     def __init__(self, log: AttemptObserver, turn: Turn):
         self._log, self._turn = log, turn
@@ -222,7 +292,9 @@ class _Progress:
         self._ledger, self._tell = ledger, tell
         self._phase = "queueing"
         self._decision = self._steps = self.requests = 0
-        self.answered_s = 0.0  # that the model took for the answers so far: what a continuing attempt need not wait for again
+        # that the model took for the answers so far: what a continuing attempt need not wait for
+        # again
+        self.answered_s = 0.0
 
     def phase(self, phase: str) -> None:
         """What the episode does now."""
@@ -242,5 +314,6 @@ class _Progress:
             self._steps += sum(outcome.steps for outcome in event.outcomes)
         elif isinstance(event, Ended):
             self._tell = None
-        if isinstance(event, Deciding | Executed):  # a model that computes here changes no phase by which this would be told
+        # A model that computes here changes no phase by which this would be told.
+        if isinstance(event, Deciding | Executed):
             self.phase(self._phase)

@@ -1,6 +1,8 @@
-"""Where a campaign stands: numbers per chain and in all, from the run directory and from the events that follow.
+"""Where a campaign stands: numbers per chain and in all, from the run directory and from the events
+that follow.
 
-The same board serves the progress display, `capex status` and the forecast; it computes, others draw.
+The same board serves the progress display, `capex status` and the forecast; it computes, others
+draw.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from capex.accounts import Taken, before_fork, by_start, of_account
 from capex.campaign import events as ev
-from capex.ledger import Account, Slot, Spend
 from capex.run import LoadedChain, Origin
-from capex.stats import wilson
+from capex.run.accounts import Taken, before_fork, by_start, of_account
+from capex.run.spend import Account, Slot, Spend
+from capex.run.stats import wilson
 
 FORECAST_AFTER = 3
 Z = 1.959964  # of a 95 % interval
@@ -34,8 +36,10 @@ class Line:
     invalid: int = 0
     steps: int = 0
     taken: dict[int, Taken] = field(default_factory=dict)  # by start, of attempts that are over
-    solved: dict[int, bool] = field(default_factory=dict)  # by start, whether its episode achieved the task
-    now: dict[int, ev.EpisodeMoved] = field(default_factory=dict)  # by start, the attempts under way
+    # By start, whether its episode achieved the task.
+    solved: dict[int, bool] = field(default_factory=dict)
+    # By start, the attempts under way.
+    now: dict[int, ev.EpisodeMoved] = field(default_factory=dict)
     state: str = ""  # paused, done, stopped, with the reason
     paused_until: float | None = None  # unix time
 
@@ -46,7 +50,9 @@ class Line:
 
     @property
     def usd(self) -> tuple[float, float] | None:
-        """Dollars of all attempts: known, and at most if everything that may have been billed was; None where there is no price."""
+        """Dollars of all attempts: known, and at most if everything that may have been billed was;
+        None where there is no price.
+        """
         usd = self.all_taken.usd
         return None if usd is None else (float(usd[0]), float(usd[1]))
 
@@ -56,7 +62,11 @@ class Line:
         if self.usd is None or not self.episodes:
             return None
         low, high = self.usd
-        return (low / self.successes, high / self.successes) if self.successes else (math.inf, math.inf)
+        return (
+            (low / self.successes, high / self.successes)
+            if self.successes
+            else (math.inf, math.inf)
+        )
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -65,7 +75,9 @@ class Line:
 
     @property
     def left(self) -> float | None:
-        """Episodes still to run; expected ones where successes decide, None where nothing can be expected."""
+        """Episodes still to run; expected ones where successes decide, None where nothing can be
+        expected.
+        """
         if self.state.startswith(("done", "stopped")):
             return 0
         if self.until is not None:
@@ -85,20 +97,33 @@ class Line:
 class Board:
     """The lines of a campaign. Feed it events; it is cheap to ask at any moment."""
 
-    def __init__(self, chains: Iterable[LoadedChain] = (), spend: Spend | None = None, lineage: Sequence[Origin] = ()):
-        """`spend`: the campaign's spend.jsonl, which knows what attempts cost that left no record. `lineage`: what it was forked from."""
+    def __init__(
+        self,
+        chains: Iterable[LoadedChain] = (),
+        spend: Spend | None = None,
+        lineage: Sequence[Origin] = (),
+    ):
+        """`spend`: the campaign's spend.jsonl, which knows what attempts cost that left no record.
+        `lineage`: what it was forked from.
+        """
         self.lines: dict[str, Line] = {}
         self.began = time.monotonic()
         self.given_hours_left: float | None = None  # what a driver elsewhere says
         self._spend, self._lineage = spend, lineage
         self._inherited: dict[Slot, Taken] = {}  # what the attempts took that a fork began with
-        self._fresh_episodes, self._fresh_seconds = 0, 0.0  # of this command: what time left goes by
+        # Of this command: what time left goes by.
+        self._fresh_episodes, self._fresh_seconds = (0, 0.0)
         slots = self._slots()
         for chain in chains:
             self.add_chain(chain, slots=slots)
 
     def add_chain(
-        self, chain: LoadedChain, wanted: int | None = None, until: int | None = None, *, slots: Mapping[Slot, Account] | None = None
+        self,
+        chain: LoadedChain,
+        wanted: int | None = None,
+        until: int | None = None,
+        *,
+        slots: Mapping[Slot, Account] | None = None,
     ) -> None:
         """A chain as the run directory holds it."""
         line = self.lines[chain.name] = Line(chain.name, wanted, until)
@@ -106,19 +131,27 @@ class Board:
             line.add(episode.index, episode.record.success, episode.record.steps)
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
         line.taken = by_start(chain, self._slots() if slots is None else slots, self._lineage)
-        self._inherited |= {(chain.name, start): taken for start, taken in before_fork(chain, self._lineage).items()}
+        self._inherited |= {
+            (chain.name, start): taken for start, taken in before_fork(chain, self._lineage).items()
+        }
 
     def _slots(self) -> Mapping[Slot, Account]:
         return {} if self._spend is None else self._spend.slots()
 
-    def _over(self, line: Line, start: int, seconds: float = 0.0, ended: ev.EpisodeEnded | None = None) -> None:
-        """An attempt at a start is over: its start took what spend.jsonl says, or, without one, what the event says."""
+    def _over(
+        self, line: Line, start: int, seconds: float = 0.0, ended: ev.EpisodeEnded | None = None
+    ) -> None:
+        """An attempt at a start is over: its start took what spend.jsonl says, or, without one,
+        what the event says.
+        """
         line.now.pop(start, None)
         before = line.taken.get(start, Taken())
         account = self._slots().get((line.chain, start))
         if account is not None:
             inherited = self._inherited.get((line.chain, start), Taken())
-            line.taken[start] = of_account(account, before.seconds + seconds) + replace(inherited, seconds=0.0)
+            line.taken[start] = of_account(account, before.seconds + seconds) + replace(
+                inherited, seconds=0.0
+            )
         elif ended is not None:
             usd = None if ended.cost_usd is None else (Decimal(str(ended.cost_usd)),) * 2
             line.taken[start] = before + Taken(ended.requests, ended.requests, usd, None, seconds)
@@ -130,7 +163,9 @@ class Board:
             return
         if isinstance(event, ev.EpisodeBegan):
             line.state, line.paused_until = "", None
-            line.now[event.start] = ev.EpisodeMoved(event.chain, event.start, "starting", 0, 0, 0, None)
+            line.now[event.start] = ev.EpisodeMoved(
+                event.chain, event.start, "starting", 0, 0, 0, None
+            )
         elif isinstance(event, ev.EpisodeMoved):
             line.now[event.start] = event
         elif isinstance(event, ev.EpisodeEnded):
@@ -162,7 +197,9 @@ class Board:
 
     @property
     def hours_left(self) -> float | None:
-        """Wall time left at the pace of this command; the longest chain alone bounds it from below."""
+        """Wall time left at the pace of this command; the longest chain alone bounds it
+        from below.
+        """
         if self.given_hours_left is not None:
             return self.given_hours_left
         left = [line.left for line in self.lines.values()]
@@ -176,9 +213,11 @@ class Board:
     def forecast(self) -> ev.Forecast | None:
         """What a success and the rest will cost, once there are three episodes.
 
-        Cost per success is C / p with the mean cost C of an episode and the success rate p. Its interval joins Wilson's for p with the
-        normal one for the mean of C, on the logarithmic scale; without a success only a lower bound is known. Where the bill of some
-        requests is not known, the lower end takes what is known, the upper end what they may have cost at most, and there is no middle.
+        Cost per success is C / p with the mean cost C of an episode and the success rate p. Its
+        interval joins Wilson's for p with the normal one for the mean of C, on the logarithmic
+        scale; without a success only a lower bound is known. Where the bill of some requests is not
+        known, the lower end takes what is known, the upper end what they may have cost at most, and
+        there is no middle.
         """
         total = self.total
         if total.episodes < FORECAST_AFTER:
@@ -188,7 +227,10 @@ class Board:
             return ev.Forecast(n, total.successes, None, None, None, None, None, None, hours)
         known, most = (usd / n for usd in total.usd)
         costs = [
-            float(taken.usd[0]) for line in self.lines.values() for start, taken in line.taken.items() if taken.usd and start in line.solved
+            float(taken.usd[0])
+            for line in self.lines.values()
+            for start, taken in line.taken.items()
+            if taken.usd and start in line.solved
         ]
         spread = math.sqrt(sum((c - known) ** 2 for c in costs) / max(1, n - 1))
         error = Z * spread / math.sqrt(n)
@@ -198,7 +240,11 @@ class Board:
         if most:
             middle = known / p if p and known == most else None
             rate = p or p_high
-            low = known / rate * math.exp(-math.hypot(error / known if known else 0.0, math.log(p_high / rate)))
+            low = (
+                known
+                / rate
+                * math.exp(-math.hypot(error / known if known else 0.0, math.log(p_high / rate)))
+            )
             high = most / p * math.exp(math.hypot(error / most, math.log(p / p_low))) if p else None
         left = [line.left for line in self.lines.values()]
         rest = None if any(x is None for x in left) else sum(x or 0.0 for x in left)

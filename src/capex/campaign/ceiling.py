@@ -1,4 +1,6 @@
-"""Before anything is sent: how large requests will be, what the campaign will cost, about and at most, and how much disk it takes."""
+"""Before anything is sent: how large requests will be, what the campaign will cost, about and at
+most, and how much disk it takes.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
-from capex import pictures, worlds
-from capex.arms import ArmSettings
+from capex import worlds
 from capex.campaign.attempt import Work
 from capex.campaign.settings import Settings
-from capex.demonstrator import run_episode
-from capex.memory import Memory
+from capex.method.demonstrator import Hooks, run_episode
+from capex.method.memory import Memory
+from capex.method.presets import MethodSettings
+from capex.method.prompts import SIZE_MAX
 from capex.models import (
     AssistantMessage,
     AttemptObserver,
@@ -25,15 +28,18 @@ from capex.models import (
     ToolCall,
     ToolResult,
     UserMessage,
+    Wrapped,
+    pictures,
     size,
 )
-from capex.prices import Price, input_bound, worst_case
-from capex.prompts import SIZE_MAX
+from capex.models.prices import Price, input_bound, worst_case
 from capex.worlds import Env, Start
 
 UNASKED_USD = Decimal(25)  # that a campaign may cost without a yes or a budget
-PAPER_MODEL, PAPER_FRESH, PAPER_OUTPUT = "gpt-6-astra", Decimal(10), Decimal(50)  # and its dollars per million tokens
-PAPER_USD, PAPER_BASE_USD = Decimal("0.98"), Decimal("1.14")  # of an attempt, with CAPEX and with the base arm (docs/paper-numbers.md)
+# And its dollars per million tokens.
+PAPER_MODEL, PAPER_FRESH, PAPER_OUTPUT = ("gpt-6-astra", Decimal(10), Decimal(50))
+# Of an attempt, with CAPEX and with the base arm (docs/paper-numbers.md).
+PAPER_USD, PAPER_BASE_USD = (Decimal("0.98"), Decimal("1.14"))
 RESULT_CHARACTERS = 4000  # of what the harness answers to one reply, at the very most
 TYPICAL_REQUESTS = 20  # of an episode: the paper's capex arm took 19.6
 TYPICAL_STEPS = 300
@@ -41,15 +47,10 @@ STEPS_RATIO = 0.55  # of the raw size of steps.npz, compressed
 RECORD_BYTES_PER_REQUEST = 12_000  # record.json and exchanges.jsonl together
 
 
-class _Asking:
+class _Asking(Wrapped):
     """A model that answers nothing and keeps what it was asked."""
 
-    stand_in = True
-
-    def __init__(self, model: Model):
-        self.name, self.price_name = model.name, model.price_name
-        self.tools_in_text = bool(getattr(model, "tools_in_text", False))
-        self.request: Request | None = None
+    request: Request | None = None
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Never answers."""
@@ -57,7 +58,7 @@ class _Asking:
         raise ModelError("script", "nothing is sent")
 
 
-class Keyless:
+class Keyless(Model):
     """A model by its name alone, for a dry run without its key."""
 
     stand_in = False
@@ -85,13 +86,16 @@ class Sample:
     step_bytes: float  # as kept
 
 
-def sample(settings: Settings, work: Work, model: Model, arm: ArmSettings, world: str, task: str) -> Sample:
+def sample(
+    settings: Settings, work: Work, model: Model, arm: MethodSettings, world: str, task: str
+) -> Sample:
     """Look at the first start of a task as an arm would, and ask nobody."""
     env = worlds.make(f"{world}:{task}")
     asking = _Asking(model)
     try:
         start = Start(task, settings.starts[0], settings.seed)
-        run_episode(env, start, asking, arm, Memory(), template=work.template, sampling=work.sampling)
+        hooks = Hooks(template=work.template, sampling=work.sampling)
+        run_episode(env, start, asking, arm, Memory(), hooks)
     except ModelError:
         pass
     finally:
@@ -109,22 +113,34 @@ def sample(settings: Settings, work: Work, model: Model, arm: ArmSettings, world
         largest_bound=max(input_bound(r) for r in rounds),
         first_usd=worst_case(asking.request, work.price),
         episode_usd=None if decision is None else decision * arm.decisions,
-        image_bytes=sum(len(pictures.as_format(p.png, work.images)) for p in _pictures(asking.request)),
+        image_bytes=sum(
+            len(pictures.as_format(p.png, work.images)) for p in _pictures(asking.request)
+        ),
         step_bytes=per_step,
     )
 
 
-def _grown(request: Request, arm: ArmSettings, number: int) -> Request:
+def _grown(request: Request, arm: MethodSettings, number: int) -> Request:
     """The request as large as it can become: full memory, and so many rounds before it."""
     system = request.system.ljust(SIZE_MAX) if arm.memory == "chain" else request.system
     shown = _pictures(request)[: 2 * arm.references] if arm.memory == "chain" else []
     said = AssistantMessage((ToolCall("call", "act", "x" * request.sampling.max_output_tokens),))
     answered = ToolResult("call", "x" * RESULT_CHARACTERS)
-    return replace(request, system=system, messages=(UserMessage(tuple(shown)), *request.messages, *((said, answered) * number)))
+    return replace(
+        request,
+        system=system,
+        messages=(UserMessage(tuple(shown)), *request.messages, *((said, answered) * number)),
+    )
 
 
 def _pictures(request: Request) -> list[Picture]:
-    return [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts if isinstance(p, Picture)]
+    return [
+        p
+        for m in request.messages
+        if isinstance(m, UserMessage)
+        for p in m.parts
+        if isinstance(p, Picture)
+    ]
 
 
 def _step_bytes(env: Env) -> float:
@@ -147,23 +163,39 @@ class Ceiling:
         return ", ".join(words for words in (self.about, self.most) if words)
 
 
-def ceiling(settings: Settings, price: Price | None, episodes: int | None, spent: Decimal = Decimal(0)) -> Ceiling:
-    """The most that so many more episodes can cost beside what the run has spent; None where nothing bounds it."""
+def ceiling(
+    settings: Settings, price: Price | None, episodes: int | None, spent: Decimal = Decimal(0)
+) -> Ceiling:
+    """The most that so many more episodes can cost beside what the run has spent; None where
+    nothing bounds it.
+    """
     if price is None:
-        return Ceiling(None, f"{settings.model} has no price: dollars are not counted and not limited")
+        return Ceiling(
+            None, f"{settings.model} has no price: dollars are not counted and not limited"
+        )
     each = expected_usd(settings, price)
     expected = None if episodes is None else episodes * each
-    source = "by what the paper's attempts cost" + ("" if price.model == PAPER_MODEL else f", scaled from {PAPER_MODEL} to these prices")
-    about = f"about ${each:.2f} an episode ({source})" if expected is None else f"about ${expected:.2f} ({source})"
+    source = "by what the paper's attempts cost" + (
+        "" if price.model == PAPER_MODEL else f", scaled from {PAPER_MODEL} to these prices"
+    )
+    about = (
+        f"about ${each:.2f} an episode ({source})"
+        if expected is None
+        else f"about ${expected:.2f} ({source})"
+    )
     budgets = [arm.episode_usd for arm in settings.arms]
     per_episode = None if None in budgets else max(Decimal(str(b)) for b in budgets)
     bounds = []
     if episodes is not None and per_episode is not None:
-        bounds.append((spent + episodes * per_episode, f"{episodes} episodes of at most ${per_episode:.2f}"))
+        bounds.append(
+            (spent + episodes * per_episode, f"{episodes} episodes of at most ${per_episode:.2f}")
+        )
     if settings.campaign_usd is not None:
         bounds.append((settings.campaign_usd, "the campaign's budget"))
     if not bounds:
-        unbounded = "nothing bounds the cost: successes decide how many episodes run; give --campaign-usd"
+        unbounded = (
+            "nothing bounds the cost: successes decide how many episodes run; give --campaign-usd"
+        )
         return Ceiling(None, unbounded, expected, about)
     usd, why = min(bounds)
     already = f", ${spent:.2f} of it spent or held already" if spent else ""
@@ -172,29 +204,52 @@ def ceiling(settings: Settings, price: Price | None, episodes: int | None, spent
 
 
 def expected_usd(settings: Settings, price: Price) -> Decimal:
-    """Dollars that an episode is expected to cost, the mean over the arms: what the paper's attempts cost, at these prices."""
+    """Dollars that an episode is expected to cost, the mean over the arms: what the paper's
+    attempts cost, at these prices.
+    """
     scale = (price.fresh / PAPER_FRESH + price.output / PAPER_OUTPUT) / 2
-    costs = [scale * (PAPER_BASE_USD if arm.prompt == "base" else PAPER_USD) for arm in settings.arms]
-    budgets = [cost if arm.episode_usd is None else Decimal(str(arm.episode_usd)) for arm, cost in zip(settings.arms, costs, strict=True)]
+    costs = [
+        scale * (PAPER_BASE_USD if arm.prompt == "base" else PAPER_USD) for arm in settings.arms
+    ]
+    budgets = [
+        cost if arm.episode_usd is None else Decimal(str(arm.episode_usd))
+        for arm, cost in zip(settings.arms, costs, strict=True)
+    ]
     return sum(map(min, costs, budgets), Decimal(0)) / len(costs)
 
 
 def ask_first(settings: Settings, price: Price | None, episodes: int | None, spent: Decimal) -> str:
-    """Why a campaign needs a yes before it begins: what is left to run may cost more than $25, and the user set no budget for it."""
+    """Why a campaign needs a yes before it begins: what is left to run may cost more than $25, and
+    the user set no budget for it.
+    """
     if price is None or settings.campaign_usd is not None or episodes == 0:
         return ""
     most = ceiling(settings, price, episodes, spent)
     return "" if most.usd is not None and most.usd - spent <= UNASKED_USD else most.sentence
 
 
-def disk_bytes(settings: Settings, samples: list[Sample], episodes: int, horizon: int) -> tuple[float, float]:
-    """How much disk so many episodes take: about, and at most. One more observation than decisions: the start is always kept."""
+def disk_bytes(
+    settings: Settings, samples: list[Sample], episodes: int, horizon: int
+) -> tuple[float, float]:
+    """How much disk so many episodes take: about, and at most. One more observation than decisions:
+    the start is always kept.
+    """
     typical = most = 0.0
     for s in samples:
         arm = next(a for a in settings.arms if a.name == s.arm)
-        looks, looks_most = (TYPICAL_REQUESTS, arm.decisions) if settings.keep_images == "all" else (0, 0)
-        typical += (looks + 1) * s.image_bytes + TYPICAL_REQUESTS * RECORD_BYTES_PER_REQUEST + min(horizon, TYPICAL_STEPS) * s.step_bytes
-        most += (looks_most + 1) * s.image_bytes + arm.decisions * arm.rounds * RECORD_BYTES_PER_REQUEST + horizon * s.step_bytes
+        looks, looks_most = (
+            (TYPICAL_REQUESTS, arm.decisions) if settings.keep_images == "all" else (0, 0)
+        )
+        typical += (
+            (looks + 1) * s.image_bytes
+            + TYPICAL_REQUESTS * RECORD_BYTES_PER_REQUEST
+            + min(horizon, TYPICAL_STEPS) * s.step_bytes
+        )
+        most += (
+            (looks_most + 1) * s.image_bytes
+            + arm.decisions * arm.rounds * RECORD_BYTES_PER_REQUEST
+            + horizon * s.step_bytes
+        )
     return episodes * typical / len(samples), episodes * most / len(samples)
 
 

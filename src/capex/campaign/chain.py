@@ -1,10 +1,14 @@
-"""A chain: one arm at one task, start after start. Which start comes next, at which place, and what memory it sees.
+"""A chain: one arm at one task, start after start. Which start comes next, at which place, and what
+memory it sees.
 
-Places are numbered from 0 in the order of the starts. They fall into rounds of `round_size`; the episodes of a round all see memory as it
-was when the round began: what the places before the round left, and nothing else. So a record depends on its place alone, never on how
-many workers there were, who finished first, or how often the campaign was killed. A round size of 1 is the paper's algorithm.
+Places are numbered from 0 in the order of the starts. They fall into rounds of `round_size`; the
+episodes of a round all see memory as it was when the round began: what the places before the round
+left, and nothing else. So a record depends on its place alone, never on how many workers there
+were, who finished first, or how often the campaign was killed. A round size of 1 is the paper's
+algorithm.
 
-A damaged episode keeps a place of its own, so that the others keep theirs, and leaves nothing to memory.
+A damaged episode keeps a place of its own, so that the others keep theirs, and leaves nothing to
+memory.
 """
 
 from __future__ import annotations
@@ -14,12 +18,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from capex import pictures
 from capex.errors import DamagedFile
-from capex.memory import Memory
-from capex.memory.record import EpisodeRecord
+from capex.method.memory import Memory
+from capex.method.record import EpisodeRecord
+from capex.models import pictures
 from capex.run import LoadedChain, load_chain, read_invalid, read_record
-from capex.store import Chain
+from capex.run.store import Chain
 
 ATTEMPTS = 2  # an invalidated attempt is rerun once
 
@@ -34,14 +38,18 @@ class Place:
 
 @dataclass(frozen=True)
 class _Settled:
-    """What became of a place: an episode's record, or nothing where its start was recorded as invalid or its episode is damaged."""
+    """What became of a place: an episode's record, or nothing where its start was recorded as
+    invalid or its episode is damaged.
+    """
 
     start: int
     record: EpisodeRecord | None
 
 
 class ChainPlan:
-    """The order of a chain, as far as it has come. Every answer follows from the run directory and the starts that were asked for."""
+    """The order of a chain, as far as it has come. Every answer follows from the run directory and
+    the starts that were asked for.
+    """
 
     def __init__(
         self,
@@ -55,7 +63,9 @@ class ChainPlan:
         max_starts: int | None = None,
         retry_invalid: bool = False,
     ):
-        """`remembers`: whether the arm is shown memory. `further`: with `until_successes`, starts below this number follow those given."""
+        """`remembers`: whether the arm is shown memory. `further`: with `until_successes`, starts
+        below this number follow those given.
+        """
         self.chain, self._round_size, self._remembers = chain, round_size, remembers
         self._until, self._max_starts = until_successes, max_starts
         self.loaded = load_chain(chain)  # as it was when the plan was made
@@ -89,11 +99,15 @@ class ChainPlan:
     @property
     def successes(self) -> int:
         """Successes so far, the present round's included."""
-        return sum(s.record is not None and s.record.success is True for s in self._settled.values())
+        return sum(
+            s.record is not None and s.record.success is True for s in self._settled.values()
+        )
 
     @property
     def invalid(self) -> int:
-        """Starts that are recorded as invalid, or whose episodes are damaged: they have no record and are not run."""
+        """Starts that are recorded as invalid, or whose episodes are damaged: they have no record
+        and are not run.
+        """
         return sum(s.record is None for s in self._settled.values())
 
     def ready(self) -> list[Place]:
@@ -146,10 +160,14 @@ class ChainPlan:
         return found
 
     def _advance(self) -> None:
-        """Let memory learn from every round that is over, in order, and freeze it for the next one."""
+        """Let memory learn from every round that is over, in order, and freeze it for the
+        next one.
+        """
         while not self._reached():
             places = self._round()
-            if any(p not in self._settled for p in places) or (not places and self._base > self._last_held):
+            if any(p not in self._settled for p in places) or (
+                not places and self._base > self._last_held
+            ):
                 break
             for position in places:
                 self._learn(self._settled[position])
@@ -162,10 +180,15 @@ class ChainPlan:
         self._learned_successes += settled.record.success is True
         if self._remembers:
             folder = self.chain.episode(settled.start) / pictures.IMAGES
-            self._memory.add(settled.record, {sha: pictures.find(folder, sha) for sha in settled.record.images.values()})
+            self._memory.add(
+                settled.record,
+                {sha: pictures.find(folder, sha) for sha in settled.record.images.values()},
+            )
 
 
-def _settled(chain: Chain, loaded: LoadedChain, starts: Sequence[int], retry_invalid: bool) -> dict[int, _Settled]:
+def _settled(
+    chain: Chain, loaded: LoadedChain, starts: Sequence[int], retry_invalid: bool
+) -> dict[int, _Settled]:
     """What the run directory holds, by place."""
     found = {e.position: _Settled(e.index, e.record) for e in loaded.episodes}
     for episode in loaded.episodes:
@@ -173,9 +196,13 @@ def _settled(chain: Chain, loaded: LoadedChain, starts: Sequence[int], retry_inv
     for start, place in _recorded_invalid(loaded).items() if not retry_invalid else ():
         found.setdefault(place, _Settled(start, None))
     usual = {start: place for place, start in enumerate(starts)}
-    for start in sorted((d.start for d in loaded.damaged if d.start is not None), key=lambda s: (usual.get(s, len(usual)), s)):
+    for start in sorted(
+        (d.start for d in loaded.damaged if d.start is not None),
+        key=lambda s: (usual.get(s, len(usual)), s),
+    ):
         free = next(p for p in range(len(found) + 1) if p not in found)
-        place = usual.get(start, free)  # where its start stands among those given, unless another stands there
+        # Where its start stands among those given, unless another stands there.
+        place = usual.get(start, free)
         found[free if place in found else place] = _Settled(start, None)
     return found
 
@@ -186,12 +213,16 @@ def _recorded_invalid(loaded: LoadedChain) -> dict[int, int]:
     held = {e.index for e in loaded.episodes} | {d.start for d in loaded.damaged}
     for attempt in loaded.invalid:
         if attempt.record.get("counts") and attempt.index not in held:
-            counted.setdefault(attempt.index, []).append(attempt.record.get("position", attempt.index))
+            counted.setdefault(attempt.index, []).append(
+                attempt.record.get("position", attempt.index)
+            )
     return {start: places[-1] for start, places in counted.items() if len(places) >= ATTEMPTS}
 
 
 def counted_attempts(chain: Chain, start: int) -> int:
-    """Invalidated attempts at a start that count: those that an error cut short after the model had begun to answer."""
+    """Invalidated attempts at a start that count: those that an error cut short after the model had
+    begun to answer.
+    """
     count = 0
     for folder in chain.invalid(start):
         with contextlib.suppress(DamagedFile):
@@ -218,5 +249,11 @@ def silent_sentence(name: str, record: EpisodeRecord) -> str:
     """Why a chain stops whose model never calls a tool, with the model's own words."""
     said = record.extra.get("silent", {}).get("said", "")
     quoted = f"it said: {' '.join(said.split())!r}" if said else "it said nothing at all"
-    advice = "check the model and how its server reads tool calls (capex doctor --model), or turn the limit off with --silent-decisions 0"
-    return f"{record.model} has not made a valid tool call in any episode of {name}; {quoted}; {advice}"
+    advice = (
+        "check the model and how its server reads tool calls (capex doctor --model), or turn the"
+        " limit off with --silent-decisions 0"
+    )
+    return (
+        f"{record.model} has not made a valid tool call in any episode of {name}; {quoted};"
+        f" {advice}"
+    )

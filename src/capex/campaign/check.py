@@ -1,4 +1,6 @@
-"""Refusals before the first episode: what a campaign asks for must be possible in its worlds, with its model and its budgets."""
+"""Refusals before the first episode: what a campaign asks for must be possible in its worlds, with
+its model and its budgets.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from capex import worlds
 from capex.campaign.attempt import Work
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
-from capex.memory import Memory
-from capex.memory.context import build
+from capex.method.memory import Memory
+from capex.method.memory.context import build
 from capex.models import Model
-from capex.prices import Price
+from capex.models.prices import Price
 from capex.worlds import Spec
 
 
@@ -40,7 +42,9 @@ def work_of(settings: Settings, price: Price | None) -> Work:
     )
 
 
-def refuse_the_impossible(settings: Settings, specs: Mapping[tuple[str, str], Spec], model: Model, price: Price | None) -> None:
+def refuse_the_impossible(
+    settings: Settings, specs: Mapping[tuple[str, str], Spec], model: Model, price: Price | None
+) -> None:
     """One sentence about the first thing that cannot be had."""
     for arm in settings.arms:
         work_of(settings, price).budgets(model, arm)
@@ -48,14 +52,36 @@ def refuse_the_impossible(settings: Settings, specs: Mapping[tuple[str, str], Sp
     for (world, task), spec in specs.items():
         for name, arm in wanted.items():
             if arm.base_motion and "base_motion" in settings.typed and spec.base is None:
-                raise CapexError(f"--base-motion on: the robot of {world}:{task} stands on a fixed base; leave it out or collect elsewhere")
+                raise CapexError(
+                    f"--base-motion on: the robot of {world}:{task} stands on a fixed base; leave"
+                    " it out or collect elsewhere"
+                )
             if settings.prompt is not None:  # its fields and its size
-                build(Memory(), arm, spec, 0, "", template=settings.prompt, json_form=bool(getattr(model, "tools_in_text", False)))
+                build(
+                    Memory(),
+                    arm,
+                    spec,
+                    0,
+                    "",
+                    template=settings.prompt,
+                    json_form=model.tools_in_text,
+                )
             if arm.locate and "locate" in settings.typed and not spec.depth:
-                raise CapexError(f"--locate on: {world}:{task} has no depth, so arm {name} cannot locate pixels; leave it out")
+                raise CapexError(
+                    f"--locate on: {world}:{task} has no depth, so arm {name} cannot locate pixels;"
+                    " leave it out"
+                )
         if spec.success == "operator" and settings.until_successes is not None:
-            raise CapexError(f"--until-successes: a person judges {world}:{task} afterwards, so successes cannot be counted; name --starts")
+            raise CapexError(
+                f"--until-successes: a person judges {world}:{task} afterwards, so successes cannot"
+                " be counted; name --starts"
+            )
         if (last := max(settings.starts)) >= spec.starts:
-            raise CapexError(f"there is no start {last} of {world}:{task}; valid: 0 to {spec.starts - 1}")
+            raise CapexError(
+                f"there is no start {last} of {world}:{task}; valid: 0 to {spec.starts - 1}"
+            )
     if settings.max_starts is not None and settings.until_successes is None:
-        raise CapexError(f"--max-starts {settings.max_starts} bounds --until-successes, which was not given; name --starts instead")
+        raise CapexError(
+            f"--max-starts {settings.max_starts} bounds --until-successes, which was not given;"
+            " name --starts instead"
+        )

@@ -1,7 +1,9 @@
-"""Sharing a processor core: of the episodes in a process one simulates at a time, and the others wait for their models.
+"""Sharing a processor core: of the episodes in a process one simulates at a time, and the others
+wait for their models.
 
-MuJoCo and Python keep one core busy, a model across the network keeps none. So an episode holds the core except while its model thinks;
-more cores are more processes. It also means that worlds need not be safe among threads: within a process they take turns.
+MuJoCo and Python keep one core busy, a model across the network keeps none. So an episode holds the
+core except while its model thinks; more cores are more processes. It also means that worlds need
+not be safe among threads: within a process they take turns.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from capex.models import AttemptObserver, Model, Reply, Request
+from capex.models import AttemptObserver, Model, Reply, Request, Wrapped
 
 
 class Stopped(BaseException):
-    """The campaign stops at once; the episode is cut off. Not an error: nothing that handles errors may swallow it."""
+    """The campaign stops at once; the episode is cut off. Not an error: nothing that handles errors
+    may swallow it.
+    """
 
 
 @dataclass
@@ -36,9 +40,10 @@ class Core:
 
 @dataclass
 class Turn:
-    """One episode's use of a core. Its clock stands still while the episode queues for the core, and runs on by what the model took when
-    an answer comes from the log of a cut-off attempt: wall times, and what ends by them, depend neither on how many episodes share the
-    core nor on how often the episode was cut off.
+    """One episode's use of a core. Its clock stands still while the episode queues for the core,
+    and runs on by what the model took when an answer comes from the log of a cut-off attempt: wall
+    times, and what ends by them, depend neither on how many episodes share the core nor on how
+    often the episode was cut off.
     """
 
     core: Core
@@ -55,7 +60,9 @@ class Turn:
         self.core.give()
 
     def clock(self) -> float:
-        """Seconds, without those spent queueing and with those that replayed answers took when they were given."""
+        """Seconds, without those spent queueing and with those that replayed answers took when they
+        were given.
+        """
         return time.monotonic() - self.queued_s + self.replayed_s
 
     def replay(self, seconds: float) -> None:
@@ -75,20 +82,18 @@ class Turn:
         self.phase("simulating")
 
 
-class Waiting:
+class Waiting(Wrapped):
     """A model for an episode that shares its core: the core is free while it thinks."""
 
     def __init__(self, model: Model, turn: Turn):
-        self._model, self._turn = model, turn
-        self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
-        self.tools_in_text = bool(getattr(model, "tools_in_text", False))
-        self._computes_here = bool(getattr(model, "computes_here", False))
+        super().__init__(model)
+        self._turn = turn
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Ask with the core given away, unless the model computes on it."""
         turn = self._turn
         turn.check()
-        if self._computes_here:
+        if self.computes_here:
             return self._model.complete(request, observer)
         turn.core.give()
         turn.phase("waiting")

@@ -1,7 +1,9 @@
-"""The loop of a campaign: hands out places of its chains, hears what became of them, and knows when to stop.
+"""The loop of a campaign: hands out places of its chains, hears what became of them, and knows when
+to stop.
 
-The driver owns the chains; workers only run attempts. Chains advance side by side, the one that is furthest behind first, so that arms
-stay comparable at any moment. What a place is shown does not depend on any of this.
+The driver owns the chains; workers only run attempts. Chains advance side by side, the one that is
+furthest behind first, so that arms stay comparable at any moment. What a place is shown does not
+depend on any of this.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from capex.arms import ArmSettings
 from capex.campaign import events as ev
 from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved
 from capex.campaign.board import FORECAST_AFTER, Board
@@ -23,7 +24,8 @@ from capex.campaign.chain import ChainPlan, Place, counted_attempts, silent_sent
 from capex.campaign.engines import Engine, Failed, Lost, Said
 from capex.campaign.patience import Patience
 from capex.errors import CapexError
-from capex.store import Chain, write_json
+from capex.method.presets import MethodSettings
+from capex.run.store import Chain, write_json
 
 LIVE = "live.json"
 HEARTBEAT_S = 2.0
@@ -38,13 +40,14 @@ class ChainRun:
 
     chain: Chain
     name: str  # WORLD:TASK
-    arm: ArmSettings
+    arm: MethodSettings
     plan: ChainPlan
     patience: Patience
     retry_invalid: bool = False
     resume_at: float = 0.0  # monotonic
     ended: bool = False
-    counted: dict[int, int] = field(default_factory=dict)  # invalidated attempts that count, by start
+    # Invalidated attempts that count, by start.
+    counted: dict[int, int] = field(default_factory=dict)
     losses: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -77,8 +80,23 @@ class _Running:
 class Driver:
     """Runs the chains to their end."""
 
-    def __init__(self, path: Path, chains: list[ChainRun], engine: Engine, board: Board, tell: Tell, *, hours: float | None = None):
-        self._path, self._chains, self._engine, self._board, self._tell_others = path, chains, engine, board, tell
+    def __init__(
+        self,
+        path: Path,
+        chains: list[ChainRun],
+        engine: Engine,
+        board: Board,
+        tell: Tell,
+        *,
+        hours: float | None = None,
+    ):
+        self._path, self._chains, self._engine, self._board, self._tell_others = (
+            path,
+            chains,
+            engine,
+            board,
+            tell,
+        )
         self._deadline = None if hours is None else time.monotonic() + 3600 * hours
         self._running: dict[int, _Running] = {}
         self._ticket = 0
@@ -129,21 +147,40 @@ class Driver:
     def _hand_out(self) -> None:
         """Submit what may run, furthest behind first, while there are slots."""
         while not self.stopping and len(self._running) < self._engine.slots:
-            ready = [(place.position, order, run, place) for order, run in enumerate(self._chains) for place in self._ready(run)]
+            ready = [
+                (place.position, order, run, place)
+                for order, run in enumerate(self._chains)
+                for place in self._ready(run)
+            ]
             if not ready:
                 break
             *_, run, place = min(ready, key=lambda r: r[:2])
             self._ticket += 1
             run.plan.begin(place)
             self._running[self._ticket] = _Running(run, place)
-            self._tell(ev.EpisodeBegan(run.key, place.start, place.position, run.attempts(place.start) + 1))
-            self._engine.submit(self._ticket, Job(run.chain, run.name, run.arm, place, run.plan.memory))
+            self._tell(
+                ev.EpisodeBegan(run.key, place.start, place.position, run.attempts(place.start) + 1)
+            )
+            self._engine.submit(
+                self._ticket, Job(run.chain, run.name, run.arm, place, run.plan.memory)
+            )
         for run in self._chains:
             if not run.ended and run.plan.done and not self.stopping:
-                self._end(run, "every start has run" if run.plan.remaining() is not None else f"{run.plan.successes} successes")
+                self._end(
+                    run,
+                    (
+                        "every start has run"
+                        if run.plan.remaining() is not None
+                        else f"{run.plan.successes} successes"
+                    ),
+                )
 
     def _ready(self, run: ChainRun) -> list[Place]:
-        if run.ended or time.monotonic() < run.resume_at or (run.patience.wary and run.plan.running):
+        if (
+            run.ended
+            or time.monotonic() < run.resume_at
+            or (run.patience.wary and run.plan.running)
+        ):
             return []
         return run.plan.ready()
 
@@ -158,7 +195,17 @@ class Driver:
         job, what = self._running[said.ticket], said.what
         run, place = job.run, job.place
         if isinstance(what, Moved):
-            self._tell(ev.EpisodeMoved(run.key, place.start, what.phase, what.decision, what.steps, what.requests, what.cost_usd))
+            self._tell(
+                ev.EpisodeMoved(
+                    run.key,
+                    place.start,
+                    what.phase,
+                    what.decision,
+                    what.steps,
+                    what.requests,
+                    what.cost_usd,
+                )
+            )
             return
         del self._running[said.ticket]
         if isinstance(what, Finished):
@@ -184,7 +231,16 @@ class Driver:
     def _finished(self, run: ChainRun, place: Place, what: Finished) -> None:
         record = run.plan.settle(place)
         verdict = run.patience.judge(what, 0)
-        values = (what.success, what.end, what.steps, what.decisions, what.requests, what.cost_usd, what.seconds, str(what.path))
+        values = (
+            what.success,
+            what.end,
+            what.steps,
+            what.decisions,
+            what.requests,
+            what.cost_usd,
+            what.seconds,
+            str(what.path),
+        )
         self._tell(ev.EpisodeEnded(run.key, place.start, place.position, *values))
         if verdict.step == "stop" and not run.ended:
             sentence = silent_sentence(run.name, record)
@@ -196,9 +252,12 @@ class Driver:
 
     def _invalid(self, run: ChainRun, place: Place, what: Invalid) -> None:
         run.counted[place.start] = run.attempts(place.start) + what.counts
-        paused = time.monotonic() < run.resume_at  # by an attempt of the same round: this one says no more than that
+        # By an attempt of the same round: this one says no more than that.
+        paused = time.monotonic() < run.resume_at
         verdict = run.patience.judge(what, run.counted[place.start], paused=paused)
-        then = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}[verdict.step]
+        then = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}[
+            verdict.step
+        ]
         self._tell(ev.AttemptInvalid(run.key, place.start, str(what.error), then, what.counts))
         if verdict.step == "give up":
             run.plan.give_up(place)
@@ -255,8 +314,13 @@ def live_note(board: Board) -> dict[str, Any]:
     """What runs now, for whoever looks from outside."""
     chains = {}
     for line in board.lines.values():
-        now = [{k: v for k, v in vars(moved).items() if k != "chain"} for moved in line.now.values()]
-        chains[line.chain] = {**{name: getattr(line, name) for name in ("wanted", "until", "state", "paused_until")}, "now": now}
+        now = [
+            {k: v for k, v in vars(moved).items() if k != "chain"} for moved in line.now.values()
+        ]
+        chains[line.chain] = {
+            **{name: getattr(line, name) for name in ("wanted", "until", "state", "paused_until")},
+            "now": now,
+        }
     here = {"process": os.getpid(), "host": socket.gethostname()}
     return {"unix_time": time.time(), **here, "hours_left": board.hours_left, "chains": chains}
 
@@ -268,4 +332,7 @@ def from_live(board: Board, note: dict[str, Any]) -> None:
             line.wanted, line.until = chain["wanted"], chain["until"]
             line.state, line.paused_until = chain["state"], chain["paused_until"]
             line.now = {m["start"]: ev.EpisodeMoved(name, **m) for m in chain["now"]}
-            line.taken = {start: taken for start, taken in line.taken.items() if start not in line.now}  # what runs has not ended
+            # What runs has not ended.
+            line.taken = {
+                start: taken for start, taken in line.taken.items() if start not in line.now
+            }

@@ -1,4 +1,6 @@
-"""What a campaign says while it runs: one frozen dataclass per kind of event. `--json-events` prints them, one JSON object a line."""
+"""What a campaign says while it runs: one frozen dataclass per kind of event. `--json-events`
+prints them, one JSON object a line.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,13 @@ class CampaignBegan:
     stand_in: bool
     chains: tuple[str, ...]
     episodes: int | None  # still to run; None where successes decide
-    ceiling_usd: float | None  # None: the model has no price, or nothing bounds the number of episodes
+    # None: the model has no price, or nothing bounds the number of episodes.
+    ceiling_usd: float | None
     ceiling: str  # the same as a sentence
     warning: str = ""  # what a user should know before it goes on
-    expected_usd: float | None = None  # of the episodes still to run, by what the paper's attempts cost
+    expected_usd: float | None = (
+        None  # of the episodes still to run, by what the paper's attempts cost
+    )
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,9 @@ class EpisodeBegan:
 
 @dataclass(frozen=True)
 class EpisodeMoved:
-    """A running episode did something. Phases: queueing (for a core), waiting (for its model), simulating."""
+    """A running episode did something. Phases: queueing (for a core), waiting (for its model),
+    simulating.
+    """
 
     chain: str
     start: int
@@ -75,7 +82,9 @@ class AttemptInvalid:
 
 @dataclass(frozen=True)
 class AttemptCutOff:
-    """An attempt ended through no fault of its own; the exchanges that it paid for are kept and used when the start is run again."""
+    """An attempt ended through no fault of its own; the exchanges that it paid for are kept and
+    used when the start is run again.
+    """
 
     chain: str
     start: int
@@ -102,7 +111,9 @@ class ChainEnded:
 
 @dataclass(frozen=True)
 class Forecast:
-    """After three episodes: what a success and the rest of the campaign will cost, with 95 % intervals; None where not known."""
+    """After three episodes: what a success and the rest of the campaign will cost, with 95 %
+    intervals; None where not known.
+    """
 
     episodes: int
     successes: int
@@ -117,7 +128,9 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Stopping:
-    """The campaign was asked to stop. `at_once`: attempts under way are cut off, otherwise they are finished."""
+    """The campaign was asked to stop. `at_once`: attempts under way are cut off, otherwise they are
+    finished.
+    """
 
     at_once: bool
     running: int
@@ -152,5 +165,8 @@ Event = (
 def as_json(event: Event, unix_time: float) -> dict[str, Any]:
     """An event for machines."""
     values = {f.name: getattr(event, f.name) for f in fields(event)}
-    plain = {k: str(v) if isinstance(v, Path) else list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    plain = {
+        k: str(v) if isinstance(v, Path) else list(v) if isinstance(v, tuple) else v
+        for k, v in values.items()
+    }
     return {"event": type(event).__name__, "unix_time": round(unix_time, 3), **plain}

@@ -1,4 +1,5 @@
-"""Campaigns of the privileged expert: demonstrations by someone who reads the simulator's truth, the stand-in for a human source.
+"""Campaigns of the privileged expert: demonstrations by someone who reads the simulator's truth,
+the stand-in for a human source.
 
 Its chains are named WORLD--TASK--expert, and their episodes are independent of each other.
 """
@@ -6,28 +7,32 @@ Its chains are named WORLD--TASK--expert, and their episodes are independent of 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from capex import worlds
 from capex.campaign.alone import EpisodeResult
 from capex.campaign.names import parse_names
 from capex.errors import CapexError, PhysicsDiverged
-from capex.executor import Executor
-from capex.memory.record import EpisodeRecord, Turn, record_waypoints
+from capex.method.executor import Executor
+from capex.method.record import EpisodeRecord, Turn, record_waypoints
+from capex.method.recorder import Recorder
 from capex.plan import PLAN_MAX
-from capex.recorder import Recorder
-from capex.store import Chain, open_run
+from capex.run.jobs import run_jobs
+from capex.run.store import Chain, open_run
 from capex.worlds import Env, Start
+from capex.worlds.cache import OF_THIS_PROCESS
 
 EXPERT_DECISIONS = 30
 
 
-def run_expert(names: str, starts: Sequence[int], out: Path, *, parallel: int = 1, gl_backend: str = "") -> Iterator[EpisodeResult]:
-    """Run the expert on every task and start, yielding each episode as it is committed; finished ones are skipped."""
+def run_expert(
+    names: str, starts: Sequence[int], out: Path, *, parallel: int = 1, gl_backend: str = ""
+) -> Iterator[EpisodeResult]:
+    """Run the expert on every task and start, yielding each episode as it is committed; finished
+    ones are skipped.
+    """
     pairs = parse_names(names)
     if parallel < 1:
         raise CapexError(f"--parallel is {parallel}; it must be at least 1")
@@ -41,46 +46,32 @@ def run_expert(names: str, starts: Sequence[int], out: Path, *, parallel: int = 
         yield from _run_jobs(chains, starts, parallel)
 
 
-def _run_jobs(chains: Mapping[tuple[str, str], Chain], starts: Sequence[int], parallel: int) -> Iterator[EpisodeResult]:
+def _run_jobs(
+    chains: Mapping[tuple[str, str], Chain], starts: Sequence[int], parallel: int
+) -> Iterator[EpisodeResult]:
     jobs = []
     for (world, task), chain in chains.items():
         chain.sweep()
         done = set(chain.finished())
         jobs += [(world, task, index, chain) for index in starts if index not in done]
-    if parallel == 1:
-        env: Env | None = None
-        for world, task, index, chain in jobs:
-            if env is None or env.spec.name != f"{world}:{task}":
-                if env is not None:
-                    env.close()
-                env = worlds.make(f"{world}:{task}")
-            yield expert_episode(env, index, chain)
-        if env is not None:
-            env.close()
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(parallel, max(1, len(jobs))), mp_context=context) as pool:
-        futures = [pool.submit(_in_worker, *job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    try:
+        for _, result in run_jobs(_run_job, jobs, parallel):
+            if isinstance(result, CapexError):
+                raise result
+            yield result
+    finally:
+        OF_THIS_PROCESS.close()
 
 
-_worker_env: Env | None = None
-
-
-def _in_worker(world: str, task: str, index: int, chain: Chain) -> EpisodeResult:
-    global _worker_env
-    if _worker_env is None or _worker_env.spec.name != f"{world}:{task}":
-        _worker_env = worlds.make(f"{world}:{task}")
-    return expert_episode(_worker_env, index, chain)
+def _run_job(job: tuple[str, str, int, Chain]) -> EpisodeResult:
+    world, task, index, chain = job
+    return expert_episode(OF_THIS_PROCESS.keep(f"{world}:{task}"), index, chain)
 
 
 def expert_episode(env: Env, index: int, chain: Chain) -> EpisodeResult:
-    """One episode of the expert, committed to its chain; a diverged simulation is kept apart as invalid."""
+    """One episode of the expert, committed to its chain; a diverged simulation is kept apart as
+    invalid.
+    """
     began = time.perf_counter()
     spec = env.spec
     start = Start(spec.task, index)
@@ -116,7 +107,7 @@ def expert_episode(env: Env, index: int, chain: Chain) -> EpisodeResult:
         instruction=env.instruction,
         horizon=spec.horizon,
         turns=tuple(turns),
-        scene=worlds.scene_of(env),
+        scene=env.scene,
         end="success" if success else "horizon" if executor.steps_left <= 0 else "decisions",
         error=error,
         stand_in=True,
@@ -124,5 +115,9 @@ def expert_episode(env: Env, index: int, chain: Chain) -> EpisodeResult:
     seconds = time.perf_counter() - began
     timing = {"episode_s": seconds, "reset_s": reset_s, "unix_time": time.time()}
     writer = chain.begin(index)
-    path = (writer.commit_invalid if error else writer.commit)(record.as_json(), timing, recorder.steps)
-    return EpisodeResult(spec.world, spec.task, index, success, steps, len(turns), seconds, path, error or "")
+    path = (writer.commit_invalid if error else writer.commit)(
+        record.as_json(), timing, recorder.steps
+    )
+    return EpisodeResult(
+        spec.world, spec.task, index, success, steps, len(turns), seconds, path, error or ""
+    )

@@ -1,4 +1,6 @@
-"""The manifest of a campaign: created once, extended by more tasks, arms and starts, never changed in what its records depend on."""
+"""The manifest of a campaign: created once, extended by more tasks, arms and starts, never changed
+in what its records depend on.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,16 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.settings import LEFT_OPEN, Settings
+from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.models import ChatSettings
-from capex.prices import Price, parse_price
+from capex.models.prices import Price, parse_price
 from capex.run import origins
-from capex.store import EPISODES, TEMPORARY, Run, create_run, find_run, fingerprint, write_json
+from capex.run.store import EPISODES, TEMPORARY, Run, create_run, find_run, fingerprint, write_json
 
 OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
 
@@ -36,11 +38,19 @@ class Change:
 
 
 def open_campaign(
-    path: Path, settings: Settings, price: Price | None, *, stand_in: bool = False, fork: bool = False, gl_backend: str = ""
+    path: Path,
+    settings: Settings,
+    price: Price | None,
+    *,
+    stand_in: bool = False,
+    fork: bool = False,
+    gl_backend: str = "",
 ) -> tuple[Run, Price | None]:
-    """Create a campaign's run directory or continue it; returns it with the price row that holds for it.
+    """Create a campaign's run directory or continue it; returns it with the price row that holds
+    for it.
 
-    Changed settings are refused with a list of them, or go into a branch: a run beside it that begins with its episodes.
+    Changed settings are refused with a list of them, or go into a branch: a run beside it that
+    begins with its episodes.
     """
     wanted: dict[str, Any] = json.loads(json.dumps(settings.identity))
     row = None if price is None else price.as_json()
@@ -51,11 +61,16 @@ def open_campaign(
         return create_run(path, fields, gl_backend), price
     run = find_run(path)
     if run.manifest.get("settings", {}).get("command") != "collect":
-        raise CapexError(f"{path} holds a run of another kind (`capex expert`?); choose another --out")
+        raise CapexError(
+            f"{path} holds a run of another kind (`capex expert`?); choose another --out"
+        )
     changed = changes(run.manifest, wanted, row if "prices" in settings.typed else None)
     if fork:
         if not changed:
-            raise CapexError(f"{path} has these very settings, so there is nothing to branch; leave --fork out to continue it")
+            raise CapexError(
+                f"{path} has these very settings, so there is nothing to branch; leave --fork out"
+                " to continue it"
+            )
         run = _fork(run, settings, wanted, row, changed)
     elif changed:
         listed = "; ".join(str(c) for c in changed)
@@ -63,23 +78,40 @@ def open_campaign(
         raise CapexError(f"{path} holds a run with other settings ({listed}); {advice}")
     _extend(run, settings, wanted)
     held = run.manifest.get("price")
-    return run, None if held is None else parse_price(held, f"the price in {run.path / 'manifest.json'}")
+    return run, (
+        None if held is None else parse_price(held, f"the price in {run.path / 'manifest.json'}")
+    )
 
 
 def moved_from(run: Run, gl_backend: str) -> str:
-    """What is not as it was where the run began, as a sentence; nothing when bits can be expected to be the same."""
-    began, here = run.manifest.get("fingerprint", {}), json.loads(json.dumps(fingerprint(gl_backend)))
+    """What is not as it was where the run began, as a sentence; nothing when bits can be expected
+    to be the same.
+    """
+    began, here = (
+        run.manifest.get("fingerprint", {}),
+        json.loads(json.dumps(fingerprint(gl_backend))),
+    )
     names = [name for name in sorted({*began, *here}) if began.get(name) != here.get(name)]
     if not names:
         return ""
-    return f"the run began elsewhere ({', '.join(names)} differ): it goes on, but its records are no longer comparable bit for bit"
+    return (
+        f"the run began elsewhere ({', '.join(names)} differ): it goes on, but its records are no"
+        " longer comparable bit for bit"
+    )
 
 
-def changes(manifest: Mapping[str, Any], wanted: Mapping[str, Any], price: Mapping[str, Any] | None = None) -> list[Change]:
-    """What differs between a run's settings and the wanted ones, setting by setting; more tasks and arms are no change."""
+def changes(
+    manifest: Mapping[str, Any], wanted: Mapping[str, Any], price: Mapping[str, Any] | None = None
+) -> list[Change]:
+    """What differs between a run's settings and the wanted ones, setting by setting; more tasks and
+    arms are no change.
+    """
     held = manifest.get("settings", {})
-    if "chat" in wanted and "chat" not in held:  # from before these were settings: what a request left open had the paper's values
-        asked = {k: v for k, v in held.get("sampling", {}).items() if k in LEFT_OPEN and v is not None}
+    # From before these were settings: what a request left open had the paper's values.
+    if "chat" in wanted and "chat" not in held:
+        names = {f.name for f in fields(ChatSettings)}
+        sampling = held.get("sampling", {})
+        asked = {k: v for k, v in sampling.items() if k in names and v is not None}
         held = {**held, "chat": asdict(ChatSettings(**asked))}
     found: list[Change] = []
     for name in sorted({*held, *wanted} - set(OPEN_LISTS)):
@@ -94,7 +126,11 @@ def changes(manifest: Mapping[str, Any], wanted: Mapping[str, Any], price: Mappi
 
 def _differences(name: str, before: Any, now: Any) -> list[Change]:
     if isinstance(before, Mapping) and isinstance(now, Mapping):
-        return [c for key in sorted({*before, *now}) for c in _differences(f"{name}.{key}", before.get(key), now.get(key))]
+        return [
+            c
+            for key in sorted({*before, *now})
+            for c in _differences(f"{name}.{key}", before.get(key), now.get(key))
+        ]
     return [] if before == now else [Change(name, before, now)]
 
 
@@ -103,19 +139,36 @@ def _extend(run: Run, settings: Settings, wanted: Mapping[str, Any]) -> None:
     manifest = run.manifest
     held = manifest["settings"]
     tasks = [*held["tasks"], *(t for t in wanted["tasks"] if t not in held["tasks"])]
-    extended = {**manifest, "settings": {**held, "tasks": tasks, "arms": {**held["arms"], **wanted["arms"]}}, "plan": settings.plan}
+    extended = {
+        **manifest,
+        "settings": {**held, "tasks": tasks, "arms": {**held["arms"], **wanted["arms"]}},
+        "plan": settings.plan,
+    }
     if extended != manifest:
         write_json(run.path / "manifest.json", extended)
 
 
-def _fork(run: Run, settings: Settings, wanted: dict[str, Any], price: Mapping[str, Any] | None, changed: list[Change]) -> Run:
-    """The branch of a run with these settings: the one that exists, or a new one that begins with the run's episodes."""
+def _fork(
+    run: Run,
+    settings: Settings,
+    wanted: dict[str, Any],
+    price: Mapping[str, Any] | None,
+    changed: list[Change],
+) -> Run:
+    """The branch of a run with these settings: the one that exists, or a new one that begins with
+    the run's episodes.
+    """
     if any(c.name in ("seed", "command") for c in changed):
-        raise CapexError(f"{run.path} cannot be branched: another seed or another command has other starts; choose another --out")
+        raise CapexError(
+            f"{run.path} cannot be branched: another seed or another command has other starts;"
+            " choose another --out"
+        )
     number = 1
     while (place := run.path.with_name(f"{run.path.name}-fork{number}")).exists():
         branch = find_run(place)
-        if [o.run for o in origins(branch.manifest)[:1]] == [run.path.name] and not changes(branch.manifest, wanted, price):
+        if [o.run for o in origins(branch.manifest)[:1]] == [run.path.name] and not changes(
+            branch.manifest, wanted, price
+        ):
             return branch
         number += 1
     scratch = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
@@ -125,15 +178,25 @@ def _fork(run: Run, settings: Settings, wanted: dict[str, Any], price: Mapping[s
         invalid: dict[str, list[str]] = {}
         for world, task in settings.tasks:
             for arm in settings.arms:
-                source, target = run.chain(world, task, arm.name), Run(scratch).chain(world, task, arm.name)
+                source, target = (
+                    run.chain(world, task, arm.name),
+                    Run(scratch).chain(world, task, arm.name),
+                )
                 for kind in ("episodes", "invalid"):
                     for folder in (source.path / kind).glob("[0-9]*"):
-                        shutil.copytree(folder, target.path / kind / folder.name, copy_function=_link)
+                        shutil.copytree(
+                            folder, target.path / kind / folder.name, copy_function=_link
+                        )
                 if found := source.finished():
                     episodes[source.path.name] = found
                 if names := [p.name for p in source.invalid()]:
                     invalid[source.path.name] = names
-        origin = {"run": run.path.name, "changed": [vars(c) for c in changed], "episodes": episodes, "invalid": invalid}
+        origin = {
+            "run": run.path.name,
+            "changed": [vars(c) for c in changed],
+            "episodes": episodes,
+            "invalid": invalid,
+        }
         if earlier := run.manifest.get("forked_from"):
             origin["forked_from"] = earlier
         fields = {
@@ -144,7 +207,9 @@ def _fork(run: Run, settings: Settings, wanted: dict[str, Any], price: Mapping[s
             "forked_from": origin,
         }
         scratch.mkdir(parents=True, exist_ok=True)
-        made_by = {k: v for k, v in run.manifest.items() if k in ("versions", "revision", "fingerprint")}
+        made_by = {
+            k: v for k, v in run.manifest.items() if k in ("versions", "revision", "fingerprint")
+        }
         write_json(scratch / "manifest.json", {**fields, **made_by})
         os.rename(scratch, place)
     except BaseException:
@@ -154,7 +219,9 @@ def _fork(run: Run, settings: Settings, wanted: dict[str, Any], price: Mapping[s
 
 
 def disown(run: Run, attempt: Path) -> None:
-    """Strike an attempt from what a fork began with: whatever is run in its place is the fork's own."""
+    """Strike an attempt from what a fork began with: whatever is run in its place is the fork's
+    own.
+    """
     manifest = run.manifest
     origin, struck = manifest.get("forked_from"), False
     entry = int(attempt.name) if attempt.parent.name == EPISODES else attempt.name

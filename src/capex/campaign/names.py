@@ -37,14 +37,22 @@ def starts_text(starts: Sequence[int]) -> str:
 
 
 def parse_names(text: str | Iterable[str]) -> list[tuple[str, str]]:
-    """(world, task) pairs from WORLD:TASK[,TASK..|all], or from several of those; every name is checked before anything runs."""
+    """(world, task) pairs from WORLD:TASK[,TASK..|all], or from several of those; every name is
+    checked before anything runs.
+    """
     pairs: list[tuple[str, str]] = []
     for piece in [text] if isinstance(text, str) else text:
         world, _, rest = piece.partition(":")
         known = worlds.tasks(world)
-        names = list(known) if rest.strip() == "all" else [t.strip() for t in rest.split(",") if t.strip()]
+        names = (
+            list(known)
+            if rest.strip() == "all"
+            else [t.strip() for t in rest.split(",") if t.strip()]
+        )
         if not names:
-            raise CapexError(f"'{piece}' names no task; write {world}:{next(iter(known))} or {world}:all")
+            raise CapexError(
+                f"'{piece}' names no task; write {world}:{next(iter(known))} or {world}:all"
+            )
         for name in names:
             if name not in known:
                 raise worlds.unknown_task(world, name)

@@ -1,16 +1,19 @@
 """What a chain does after an attempt: go on, try again, pause because the model is down, or stop.
 
-| the attempt | the chain |
-|---|---|
-| finished | goes on |
-| finished, and like the first ones of its chain the model never called a tool | stops after three, while no episode ended otherwise |
-| invalidated by the simulator, or after the model had begun to answer | reruns it once; then the start is recorded as invalid |
-| got no answer at all: the model is down | waits and tries the same start again, as often as it takes, in growing intervals |
-| got no answer for a reason that will not pass (a key, a quota) | stops, and the start stays open |
+- finished: the chain goes on; if like the first ones of its chain the model never called a tool, it
+  stops after three, while no episode ended otherwise
+- invalidated by the simulator, or after the model had begun to answer: it is rerun once; then the
+  start is recorded as invalid
+- got no answer at all, because the model is down: the chain waits and tries the same start again,
+  as often as it takes, in growing intervals
+- got no answer for a reason that will not pass (a key, a quota): the chain stops, and the start
+  stays open
 
-After any error of the model the chain pauses before its next attempt; the intervals shrink back once an episode is finished.
+After any error of the model the chain pauses before its next attempt; the intervals shrink back
+once an episode is finished.
 
-A chain that stopped because its model calls no tool tries one start when it is continued, and stops again if that ends like the others.
+A chain that stopped because its model calls no tool tries one start when it is continued, and stops
+again if that ends like the others.
 """
 
 from __future__ import annotations
@@ -54,13 +57,16 @@ class Patience:
         """`ends`: how the chain's episodes so far ended."""
         self._pauses = pauses
         self.failures = 0  # of the model since the last finished episode
-        self._silent, self._spoke = 0, False  # episodes that ended in silence; whether one ever ended otherwise
+        # Episodes that ended in silence; whether one ever ended otherwise.
+        self._silent, self._spoke = (0, False)
         for end in ends:
             self._hear(end)
 
     @property
     def wary(self) -> bool:
-        """Whether the chain's model has never called a tool so far: then one attempt at a time is enough."""
+        """Whether the chain's model has never called a tool so far: then one attempt at a time is
+        enough.
+        """
         return self._silent >= SILENT_EPISODES and not self._spoke
 
     def _hear(self, end: str) -> None:
@@ -68,7 +74,9 @@ class Patience:
         self._spoke = self._spoke or end != "silent"
 
     def judge(self, outcome: Finished | Invalid, counted: int, *, paused: bool = False) -> Verdict:
-        """The next step; `counted` are the invalidated attempts at this start that count, this one included. A paused chain stays so."""
+        """The next step; `counted` are the invalidated attempts at this start that count, this one
+        included. A paused chain stays so.
+        """
         if isinstance(outcome, Finished):
             self.failures = 0
             self._hear(outcome.end)

@@ -1,8 +1,10 @@
-"""`capex repair`: damaged attempts are moved out of their chains, so that `capex collect` runs their starts again.
+"""`capex repair`: damaged attempts are moved out of their chains, so that `capex collect` runs
+their starts again.
 
-Nothing is deleted: an episode goes to `damaged/` beside the others of its chain, whole as it is. Its exchanges, where they can still be
-read, answer the attempt that replaces it, so that nothing is paid for twice; what they cost stands in spend.jsonl already. The start
-comes to the place that it had, because that is the first one free.
+Nothing is deleted: an episode goes to `damaged/` beside the others of its chain, whole as it is.
+Its exchanges, where they can still be read, answer the attempt that replaces it, so that nothing is
+paid for twice; what they cost stands in spend.jsonl already. The start comes to the place that it
+had, because that is the first one free.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from capex.campaign.names import starts_text
 from capex.campaign.settings import resolve
 from capex.errors import CapexError, DamagedFile
 from capex.run import Damaged, load_chain, readable
-from capex.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run, read_steps
+from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run, read_steps
 
 
 @dataclass(frozen=True)
 class MovedAside:
-    """A damaged attempt, where it lies now (None: nothing was moved), and what was wrong with it."""
+    """A damaged attempt, where it lies now (None: nothing was moved), and what was wrong
+    with it.
+    """
 
     path: Path
     to: Path | None
@@ -34,9 +38,11 @@ class MovedAside:
 
 
 def repair(path: Path, *, dry_run: bool = False) -> list[MovedAside]:
-    """Move every damaged attempt of a run aside; `dry_run` only finds them. A run that is being written is refused.
+    """Move every damaged attempt of a run aside; `dry_run` only finds them. A run that is being
+    written is refused.
 
-    Unlike other commands this reads every array of every episode, and so finds what they would only meet when they open it.
+    Unlike other commands this reads every array of every episode, and so finds what they would only
+    meet when they open it.
     """
     run = find_run(path)
     chains = run.chains()
@@ -45,9 +51,14 @@ def repair(path: Path, *, dry_run: bool = False) -> list[MovedAside]:
             try:
                 stack.enter_context(chain.owned())
             except CapexError as error:
-                raise CapexError(f"{path} cannot be repaired while it is written: {error}") from None
+                raise CapexError(
+                    f"{path} cannot be repaired while it is written: {error}"
+                ) from None
         found = [(chain, damage) for chain in chains for damage in find_damage(chain)]
-        return [MovedAside(d.path, None if dry_run else _move_aside(run, chain, d), d.reason) for chain, d in found]
+        return [
+            MovedAside(d.path, None if dry_run else _move_aside(run, chain, d), d.reason)
+            for chain, d in found
+        ]
 
 
 def find_damage(chain: Chain) -> list[Damaged]:
@@ -78,18 +89,38 @@ def left_out_sentence(run: Run, damaged: Sequence[Damaged]) -> str:
     listed = "; ".join(f"{os.path.relpath(d.path, run.path)}: {d.reason}" for d in damaged[:3])
     more = f"; and {len(damaged) - 3} more" if len(damaged) > 3 else ""
     count = "1 damaged attempt is" if len(damaged) == 1 else f"{len(damaged)} damaged attempts are"
-    return f"{count} left out ({listed}{more}); `capex repair {run.path}` moves them aside, and collect then runs their starts again"
+    return (
+        f"{count} left out ({listed}{more}); `capex repair {run.path}` moves them aside, and"
+        " collect then runs their starts again"
+    )
 
 
 def collect_command(run: Run) -> str | None:
-    """The command that continues a run of `capex collect`; None where its settings cannot be told from the manifest in a few flags."""
+    """The command that continues a run of `capex collect`; None where its settings cannot be told
+    from the manifest in a few flags.
+    """
     settings, plan = run.manifest.get("settings", {}), run.manifest.get("plan", {})
     try:
-        words: dict[str, Any] = {"arm": ",".join(settings["arms"]), "model": settings["model"], "starts": starts_text(plan["starts"])}
-        words |= {"until_successes": plan["until_successes"], "max_starts": plan["max_starts"], "campaign_usd": plan["campaign_usd"]}
+        words: dict[str, Any] = {
+            "arm": ",".join(settings["arms"]),
+            "model": settings["model"],
+            "starts": starts_text(plan["starts"]),
+        }
+        words |= {
+            "until_successes": plan["until_successes"],
+            "max_starts": plan["max_starts"],
+            "campaign_usd": plan["campaign_usd"],
+        }
         words |= {"seed": settings["seed"] or None, "out": str(run.path)}
-        given = {k: float(v) if k == "campaign_usd" and v is not None else v for k, v in words.items()}
-        if json.loads(json.dumps(resolve(settings["tasks"], given).as_begun(run.manifest).identity)) != settings:
+        given = {
+            k: float(v) if k == "campaign_usd" and v is not None else v for k, v in words.items()
+        }
+        if (
+            json.loads(
+                json.dumps(resolve(settings["tasks"], given).as_begun(run.manifest).identity)
+            )
+            != settings
+        ):
             return None
     except (CapexError, KeyError, TypeError, ValueError):
         return None
@@ -97,5 +128,17 @@ def collect_command(run: Run) -> str | None:
     for name in settings["tasks"]:
         world, _, task = name.partition(":")
         tasks.setdefault(world, []).append(task)
-    flags = [part for name, value in words.items() if value is not None for part in (f"--{name.replace('_', '-')}", str(value))]
-    return shlex.join(["capex", "collect", *(f"{world}:{','.join(names)}" for world, names in tasks.items()), *flags])
+    flags = [
+        part
+        for name, value in words.items()
+        if value is not None
+        for part in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    return shlex.join(
+        [
+            "capex",
+            "collect",
+            *(f"{world}:{','.join(names)}" for world, names in tasks.items()),
+            *flags,
+        ]
+    )

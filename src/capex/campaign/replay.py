@@ -1,7 +1,9 @@
-"""Re-runs a recorded campaign from its exchanges, without a model, and compares records: the proof that a run can be reproduced.
+"""Re-runs a recorded campaign from its exchanges, without a model, and compares records: the proof
+that a run can be reproduced.
 
-Every episode is run again from its own exchange log with the memory that the records before it left. It must make the same requests,
-pixels included, and leave the same record and the same steps, to the last bit.
+Every episode is run again from its own exchange log with the memory that the records before it
+left. It must make the same requests, pixels included, and leave the same record and the same steps,
+to the last bit.
 """
 
 from __future__ import annotations
@@ -17,26 +19,38 @@ from typing import Any
 import numpy as np
 from PIL import Image as PillowImage
 
-from capex import pictures, worlds
-from capex.arms import ArmSettings
+from capex import worlds
 from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
 from capex.campaign.chain import Place
-from capex.demonstrator import Limits
 from capex.errors import CapexError, DamagedFile
-from capex.memory import Memory
-from capex.models import AttemptObserver, ModelError, Reply, Request, Sampling, UserMessage, describe
+from capex.method.demonstrator import Limits
+from capex.method.memory import Memory
+from capex.method.presets import MethodSettings
+from capex.models import (
+    AttemptObserver,
+    Model,
+    ModelError,
+    Reply,
+    Request,
+    Sampling,
+    UserMessage,
+    describe,
+    pictures,
+)
+from capex.models.attempts import repeat
 from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
-from capex.models.retry import as_reply, give_up
-from capex.prices import parse_price
+from capex.models.prices import parse_price
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
-from capex.store import PROMPT, Chain, fingerprint, read_json, read_steps
+from capex.run.store import PROMPT, Chain, fingerprint, read_json, read_steps
 from capex.worlds import Env
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """One episode: its first difference, or nothing; why it was skipped; or what is damaged, so that it is left out."""
+    """One episode: its first difference, or nothing; why it was skipped; or what is damaged, so
+    that it is left out.
+    """
 
     path: Path
     difference: str = ""
@@ -44,10 +58,12 @@ class Replayed:
     damaged: str = ""
 
 
-class Recording:
-    """The model of one recorded episode, under the name it had. It answers in the recorded order, and only to the recorded requests.
+class Recording(Model):
+    """The model of one recorded episode, under the name it had. It answers in the recorded order,
+    and only to the recorded requests.
 
-    Pictures are compared by their pixels, so that another PNG encoder makes no difference; with `blind` they are not compared.
+    Pictures are compared by their pixels, so that another PNG encoder makes no difference; with
+    `blind` they are not compared.
     """
 
     def __init__(self, episode: LoadedEpisode, blind: bool):
@@ -56,37 +72,59 @@ class Recording:
         self._requests = deque(read_requests(log) if log.is_file() else ())
         self._asked = (line["request"] for line in episode.exchanges() if line["number"] == 1)
         first = next(episode.exchanges(), {})
-        self.name, self.price_name, self.stand_in = episode.record.model, first.get("price_name", ""), episode.record.stand_in
+        self.name, self.price_name, self.stand_in = (
+            episode.record.model,
+            first.get("price_name", ""),
+            episode.record.stand_in,
+        )
         self.tools_in_text = self.name.startswith("chat-text:")
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The recorded answer; ModelError at the first request that differs."""
-        recorded, asked = self._requests.popleft() if self._requests else None, next(self._asked, None)
+        recorded, asked = (
+            self._requests.popleft() if self._requests else None,
+            next(self._asked, None),
+        )
         if recorded is None or asked is None:
             if observer is not None:
                 observer.before(request, 1)  # where the budget ended the episode, it does so again
             raise ModelError("cassette", "a request more is made than was recorded")
         if recorded.hash != request.hash and (given := self._as_seen(request, asked)) != asked:
-            raise ModelError("cassette", f"request {recorded.number}: {first_difference(asked, given)[1]}")
-        attempts = recorded.attempts()
-        for number, attempt in enumerate(attempts, start=1):
-            if observer is not None:
-                observer.before(request, number)
-                observer.after(request, number, attempt)
-        if attempts[-1].answer is None:  # it had outgrown the context, or the episode's time ended while it waited
-            raise give_up(attempts)
-        return as_reply(attempts)
+            raise ModelError(
+                "cassette", f"request {recorded.number}: {first_difference(asked, given)[1]}"
+            )
+        # No answer: it had outgrown the context, or the episode's time ended while it waited.
+        return repeat(request, recorded.attempts(), observer)
 
     def clock(self) -> float:
-        """Time for an episode that ended by its wall time: it stands still until all that was recorded has been asked."""
+        """Time for an episode that ended by its wall time: it stands still until all that was
+        recorded has been asked.
+        """
         return 0.0 if self._requests else 1.0
 
     def _as_seen(self, request: Request, asked: Mapping[str, Any]) -> dict[str, Any]:
         """The request described, with the recorded name for every picture that shows the same."""
-        recorded = iter([part["sha256"] for m in asked["messages"] for part in m.get("user", ()) if "sha256" in part])
+        recorded = iter(
+            [
+                part["sha256"]
+                for m in asked["messages"]
+                for part in m.get("user", ())
+                if "sha256" in part
+            ]
+        )
         described = describe(request)
-        shown = iter([p for m in request.messages if isinstance(m, UserMessage) for p in m.parts if hasattr(p, "png")])
-        for part in (part for m in described["messages"] for part in m.get("user", ()) if "sha256" in part):
+        shown = iter(
+            [
+                p
+                for m in request.messages
+                if isinstance(m, UserMessage)
+                for p in m.parts
+                if hasattr(p, "png")
+            ]
+        )
+        for part in (
+            part for m in described["messages"] for part in m.get("user", ()) if "sha256" in part
+        ):
             sha, picture = next(recorded, ""), next(shown)
             if sha and (self._blind or self._same_pixels(sha, picture.png)):
                 part["sha256"] = sha
@@ -105,14 +143,21 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     run = load_run(path)
     settings = run.manifest.get("settings", {})
     if settings.get("command") != "collect":
-        raise CapexError(f"{path} was not collected with a model, so there are no exchanges to replay; give the run of a `capex collect`")
+        raise CapexError(
+            f"{path} was not collected with a model, so there are no exchanges to replay; give the"
+            " run of a `capex collect`"
+        )
     for damage in run.damaged:
         yield Replayed(damage.path, damaged=damage.reason)
     for chain in run.chains:
         if chain.arm in settings["arms"]:
-            yield from _replay_chain(run, chain, ArmSettings(**settings["arms"][chain.arm]), recorded_images)
+            yield from _replay_chain(
+                run, chain, MethodSettings(**settings["arms"][chain.arm]), recorded_images
+            )
         else:
-            yield from (Replayed(e.path, skipped="not an arm of this campaign") for e in chain.episodes)
+            yield from (
+                Replayed(e.path, skipped="not an arm of this campaign") for e in chain.episodes
+            )
 
 
 def _work(run: LoadedRun) -> Work:
@@ -126,41 +171,65 @@ def _work(run: LoadedRun) -> Work:
     )
 
 
-def _replay_chain(run: LoadedRun, chain: LoadedChain, arm: ArmSettings, blind: bool) -> Iterator[Replayed]:
+def _replay_chain(
+    run: LoadedRun, chain: LoadedChain, arm: MethodSettings, blind: bool
+) -> Iterator[Replayed]:
     work, round_size = _work(run), run.manifest["settings"]["round_size"]
-    before = {start for origin in origins(run.manifest)[:1] for start in origin.episodes.get(chain.name, ())}
+    before = {
+        start
+        for origin in origins(run.manifest)[:1]
+        for start in origin.episodes.get(chain.name, ())
+    }
     memory, learned = Memory(), iter(chain.episodes)
     following = next(learned, None)
     env: Env | None = None
     try:
         for episode in chain.episodes:
-            while following is not None and following.position < episode.position // round_size * round_size:
+            while (
+                following is not None
+                and following.position < episode.position // round_size * round_size
+            ):
                 if arm.memory == "chain":
                     folder = following.path / pictures.IMAGES
-                    memory.add(following.record, {sha: pictures.find(folder, sha) for sha in following.record.images.values()})
+                    memory.add(
+                        following.record,
+                        {
+                            sha: pictures.find(folder, sha)
+                            for sha in following.record.images.values()
+                        },
+                    )
                 following = next(learned, None)
             if episode.index in before:
                 yield Replayed(episode.path, skipped="from before the run was branched")
                 continue
             if lost := _forgotten(chain, arm, episode.position // round_size * round_size):
-                yield Replayed(episode.path, damaged=f"the memory that it saw cannot be made again: {lost} is damaged")
+                yield Replayed(
+                    episode.path,
+                    damaged=f"the memory that it saw cannot be made again: {lost} is damaged",
+                )
                 continue
             env = env or worlds.make(f"{chain.world}:{chain.task}")
             try:
                 found = _difference(episode, env, arm, work, memory.snapshot(), blind)
             except DamagedFile as damage:
-                yield Replayed(episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}")
+                yield Replayed(
+                    episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}"
+                )
                 continue
             if found and run.manifest.get("fingerprint", {}) | {"gl": ""} != fingerprint():
-                found += " (this machine's fingerprint is not that of the recording, so bits may differ)"
+                found += (
+                    " (this machine's fingerprint is not that of the recording, so bits may differ)"
+                )
             yield Replayed(episode.path, difference=found)
     finally:
         if env is not None:
             env.close()
 
 
-def _forgotten(chain: LoadedChain, arm: ArmSettings, place: int) -> str:
-    """The damaged episode that stood before a place, as far as one can tell, if memory would have to know it."""
+def _forgotten(chain: LoadedChain, arm: MethodSettings, place: int) -> str:
+    """The damaged episode that stood before a place, as far as one can tell, if memory would have
+    to know it.
+    """
     lost = [d.path.name for d in chain.damaged if d.start is not None]
     if not lost or arm.memory != "chain":
         return ""
@@ -168,7 +237,9 @@ def _forgotten(chain: LoadedChain, arm: ArmSettings, place: int) -> str:
     return f"episode {lost[0]}" if any(p not in held for p in range(place)) else ""
 
 
-def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, memory: Memory, blind: bool) -> str:
+def _difference(
+    episode: LoadedEpisode, env: Env, arm: MethodSettings, work: Work, memory: Memory, blind: bool
+) -> str:
     """Run one episode again in a scratch folder and compare."""
     record, steps_was = episode.record, read_steps(episode.path)
     recording = Recording(episode, blind)
@@ -190,6 +261,10 @@ def _difference(episode: LoadedEpisode, env: Env, arm: ArmSettings, work: Work, 
             return f"record.json: {first_difference(was, now)[1]}"
         steps_now = read_steps(outcome.path)
         for name in sorted({*steps_was, *steps_now}):
-            if name not in steps_was or name not in steps_now or not np.array_equal(steps_was[name], steps_now[name]):
+            if (
+                name not in steps_was
+                or name not in steps_now
+                or not np.array_equal(steps_was[name], steps_now[name])
+            ):
                 return f"steps.npz: '{name}' differs"
     return ""

@@ -1,257 +1,158 @@
-"""The settings of a campaign: what a user may say, by flag, in a TOML file or in Python, and what that resolves to.
+"""The settings of a campaign, by flag, in a TOML file or in Python, and what they resolve to.
 
-`Options` is the one list of names: the command line's flags, the keys of a config file and the keywords of `capex.collect` are its fields.
-None means that the user said nothing. `resolve` turns them into `Settings`; flags win over the file, the file over the defaults.
+`Settings` declares those of a campaign, `MethodSettings` those of a method; `OPTIONS` is both. The
+flags of the command line, the keys of a config file and the keywords of `capex.collect` are its
+names. Flags win over the file, the file over the defaults.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from capex.arms import PRESETS, SILENT_DECISIONS, ArmSettings, arm
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
-from capex.demonstrator import DEFAULT_SAMPLING, NO_LIMITS, Limits
 from capex.errors import CapexError, UnknownName
+from capex.method.demonstrator import Limits
+from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, arm
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
-from capex.pictures import FORMATS, ImageFormat
+from capex.models.pictures import ImageFormat
+from capex.setting import Setting, declared
 
-Switch = Literal["on", "off"]
-Kept = Literal["all", "start"]
 Open = Literal["server"]  # a sampling setting that is left to the server
-IMAGE_SIZES = (32, 2048)
 NOWHERE = Path(os.devnull)  # the run directory of a dry run that names none
+# The code says method, records and older files say arm; users may say either.
+ALIASES = {"method": "arm", "methods": "arms"}
 
 
-def _about(help_: str, metavar: str) -> dict[str, str]:
-    """What a person is told about a setting."""
-    return {"help": help_, "metavar": metavar}
+def _names(value: Any) -> Any:
+    """Names with commas, from a text or a list of texts."""
+    listed = isinstance(value, Sequence) and not isinstance(value, str)
+    return ",".join(str(v) for v in value) if listed else value
 
 
-@dataclass(frozen=True)
-class Options:
-    """Everything that can be set. What means what stands in the fields' `help`."""
-
-    arm: str | None = field(
-        default=None,
-        metadata=_about(
-            "Arms by name, several with commas; they share the starts, in the same order: capex (default), base, "
-            "capex-fresh, capex-stated.",
-            "NAME[,NAME..]",
-        ),
-    )
-    model: str | None = field(
-        default=None,
-        metadata=_about(
-            "pilot (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN, script:FILE.",
-            "MODEL",
-        ),
-    )
-    starts: str | None = field(default=None, metadata=_about("Start indices: 0:20 (default), 7 or 1,4,9.", "0:20"))
-    until_successes: int | None = field(
-        default=None,
-        metadata=_about(
-            "Go on over further starts until each chain has this many successes.",
-            "N",
-        ),
-    )
-    max_starts: int | None = field(default=None, metadata=_about("With --until-successes: give up on a chain after this many starts.", "N"))
-    seed: int | None = field(default=None, metadata=_about("Another seed gives other starts under the same indices (default 0).", "N"))
-    episode_usd: float | None = field(
-        default=None,
-        metadata=_about(
-            "Dollars an episode may cost (default 25 where the model has a price).",
-            "X",
-        ),
-    )
-    campaign_usd: float | None = field(
-        default=None,
-        metadata=_about(
-            "Dollars the whole run may cost, earlier commands included; raise it to continue a run that has reached it.",
-            "X",
-        ),
-    )
-    decisions: int | None = field(default=None, metadata=_about("Decisions an episode may take (default 80).", "N"))
-    silent_decisions: int | None = field(
-        default=None,
-        metadata=_about(
-            "Decisions in a row without a valid tool call after which an episode has failed (default 3; 0: never, as in the paper).",
-            "N",
-        ),
-    )
-    steps: int | None = field(
-        default=None,
-        metadata=_about(
-            "Control steps after which an episode ends, if fewer than the task's horizon.",
-            "N",
-        ),
-    )
-    episode_minutes: float | None = field(default=None, metadata=_about("Wall time after which an episode ends.", "X"))
-    campaign_hours: float | None = field(default=None, metadata=_about("Wall time after which this command begins no more episodes.", "X"))
-    tau: float | None = field(default=None, metadata=_about("Commit threshold (default 0.5).", "X"))
-    calibrated: Switch | None = field(default=None, metadata=_about("Whether outcomes correct stated confidences.", "on|off"))
-    memory: Literal["chain", "fresh"] | None = field(
-        default=None,
-        metadata=_about(
-            "chain: each episode sees what the ones before it left; fresh: cleared before each.",
-            "chain|fresh",
-        ),
-    )
-    references: int | None = field(default=None, metadata=_about("Own successes shown as references: 0, 1 or 2 (default).", "N"))
-    skeleton: Switch | None = field(default=None, metadata=_about("Whether the reliability summary is shown.", "on|off"))
-    notes: Switch | None = field(default=None, metadata=_about("Whether the model may leave itself notes (default off).", "on|off"))
-    locate: Switch | None = field(
-        default=None,
-        metadata=_about(
-            "Whether locate_pixel is offered (default: where the world has depth).",
-            "on|off",
-        ),
-    )
-    base_motion: Switch | None = field(
-        default=None,
-        metadata=_about(
-            "Whether driving is offered (default: where the robot can).",
-            "on|off",
-        ),
-    )
-    plan_max: int | None = field(default=None, metadata=_about("Waypoints in a plan at most (default 24).", "N"))
-    history: int | None = field(default=None, metadata=_about("Past acts shown with their reports (default 6).", "N"))
-    rounds: int | None = field(default=None, metadata=_about("Model rounds a decision may take (default 6).", "N"))
-    show_dollars: Switch | None = field(
-        default=None,
-        metadata=_about(
-            "Whether the model is told the dollars left (default off).",
-            "on|off",
-        ),
-    )
-    image_size: int | None = field(default=None, metadata=_about("Side of the images in pixels (default 512).", "N"))
-    effort: Effort | None = field(
-        default=None,
-        metadata=_about(
-            "Reasoning effort asked for (default medium).",
-            "none|minimal|low|medium|high",
-        ),
-    )
-    temperature: float | Open | None = field(
-        default=None,
-        metadata=_about(
-            "Sampling temperature; server: send none (default: 1.0 with chat:, as in the paper, else server).",
-            "X|server",
-        ),
-    )
-    top_p: float | Open | None = field(
-        default=None,
-        metadata=_about(
-            "Nucleus sampling; server: send none (default: 0.95 with chat:, as in the paper, else server).",
-            "X|server",
-        ),
-    )
-    top_k: int | Open | None = field(
-        default=None,
-        metadata=_about(
-            "Sampling among the N likeliest tokens; server: send none (default: 20 with chat:, as in the paper, else server).",
-            "N|server",
-        ),
-    )
-    context_tokens: int | None = field(
-        default=None,
-        metadata=_about(
-            "With chat:, what the server's context holds, prompt and answer together (default 32768, as in the paper).",
-            "N",
-        ),
-    )
-    max_output_tokens: int | None = field(default=None, metadata=_about("Output tokens a request may have (default 8000).", "N"))
-    prompt: Path | None = field(default=None, metadata=_about("A system prompt to fill instead of ours, for one arm.", "FILE"))
-    prices: Path | None = field(default=None, metadata=_about("A price file like the package's prices.toml; its rows win.", "FILE"))
-    round_size: int | None = field(
-        default=None,
-        metadata=_about(
-            "Episodes of a chain that share one snapshot of memory and may run at once; 1 (default) is the paper's algorithm.",
-            "N",
-        ),
-    )
-    out: Path | None = field(default=None, metadata=_about("Run directory; the same command again continues it.", "RUN"))
-    parallel: int | None = field(
-        default=None,
-        metadata=_about(
-            "Processes, one for each core to use (default 1: all in this process); the records do not depend on it.",
-            "N",
-        ),
-    )
-    ray: str | None = field(
-        default=None,
-        metadata=_about(
-            "Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra `ray`).",
-            "ADDRESS",
-        ),
-    )
-    slots: int | None = field(
-        default=None,
-        metadata=_about(
-            "Episodes under way at once (default 16 a process): while some wait for the model, others simulate.",
-            "N",
-        ),
-    )
-    keep_images: Kept | None = field(
-        default=None,
-        metadata=_about(
-            "all (default): every picture the model was sent; start: those of the start only, which references need.",
-            "all|start",
-        ),
-    )
-    image_format: ImageFormat | None = field(
-        default=None,
-        metadata=_about(
-            "png (default), or webp: lossless, a third smaller.",
-            "png|webp",
-        ),
-    )
+def _starts(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str):
+        return tuple(parse_starts(value))
+    listed = list(value) if isinstance(value, Sequence) else [value]
+    if not listed or not all(type(i) is int and i >= 0 for i in listed):
+        raise CapexError(f"starts is {value!r}; {STARTS_EXAMPLE}")
+    return tuple(dict.fromkeys(listed))
 
 
-FIELDS = tuple(f.name for f in fields(Options))
-# What an arm with the base prompt cannot have: it plans one waypoint, without confidence, memory or grounding.
-NOT_FOR_BASE = ("tau", "calibrated", "memory", "references", "skeleton", "locate", "plan_max", "notes")
-FOR_EVERY_ARM = ("decisions", "silent_decisions", "episode_usd", "image_size", "history", "rounds", "base_motion", "show_dollars")
-LEFT_OPEN = ("temperature", "top_p", "top_k")
-SWITCHES = tuple(f.name for f in fields(Options) if "Switch" in str(f.type))
+def _dollars(value: Any) -> Any:
+    try:
+        return value if isinstance(value, bool | Decimal) else Decimal(str(float(value)))
+    except (TypeError, ValueError):
+        return value
+
+
+def _readable(what: str) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if not isinstance(value, str | os.PathLike):
+            return value
+        path = Path(value)
+        try:
+            path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CapexError(f"the {what} file {path} cannot be read: {reason}") from None
+        return path
+
+    return read
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A campaign, resolved."""
+    """A campaign: every setting that is not a method's, and what was resolved from them."""
 
     tasks: tuple[tuple[str, str], ...]  # (world, task)
-    arms: tuple[ArmSettings, ...]
-    model: str
-    starts: tuple[int, ...]
-    until_successes: int | None = None
-    max_starts: int | None = None
-    seed: int = 0
-    campaign_usd: Decimal | None = None
-    campaign_hours: float | None = None
-    limits: Limits = NO_LIMITS
-    sampling: Sampling = DEFAULT_SAMPLING
+    arms: tuple[MethodSettings, ...]
+    typed: frozenset[str] = frozenset()  # the settings that the user gave, wherever
     chat: ChatSettings | None = None  # of a chat: model
-    prompt: Path | None = None
-    prices: Path | None = None
-    round_size: int = 1
-    out: Path = NOWHERE
-    parallel: int = 1
-    ray: str | None = None
-    slots: int | None = None
-    keep_images: Kept = "all"
-    image_format: ImageFormat = "png"
-    typed: frozenset[str] = frozenset()  # what the user said, wherever
+    arm: Annotated[str, Setting(metavar="NAME[,NAME..]", read=_names)] = "capex"
+    """Arms by name, several with commas; they share the starts, in the same order: capex (default),
+    base, capex-fresh, capex-stated."""
+    model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
+    """{default} (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
+    cassette:RUN, script:FILE."""
+    starts: Annotated[tuple[int, ...], Setting(metavar="0:20", read=_starts)] = tuple(range(20))
+    """Start indices: 0:20 (default), 7 or 1,4,9."""
+    until_successes: Annotated[int | None, Setting(1)] = None
+    """Go on over further starts until each chain has this many successes."""
+    max_starts: Annotated[int | None, Setting(1)] = None
+    """With --until-successes: give up on a chain after this many starts."""
+    seed: Annotated[int, Setting(0, 2**31 - 1)] = 0
+    """Another seed gives other starts under the same indices (default {default})."""
+    campaign_usd: Annotated[Decimal | None, Setting(0, read=_dollars)] = None
+    """Dollars the whole run may cost, earlier commands included; raise it to continue a run that
+    has reached it."""
+    steps: Annotated[int | None, Setting(1)] = None
+    """Control steps after which an episode ends, if fewer than the task's horizon."""
+    episode_minutes: Annotated[float | None, Setting(0)] = None
+    """Wall time after which an episode ends."""
+    campaign_hours: Annotated[float | None, Setting(0)] = None
+    """Wall time after which this command begins no more episodes."""
+    effort: Annotated[Effort | None, Setting()] = None
+    """Reasoning effort asked for (default medium)."""
+    temperature: Annotated[float | Open | None, Setting(0, 2)] = None
+    """Sampling temperature; server: send none (default: 1.0 with chat:, as in the paper, else
+    server)."""
+    top_p: Annotated[float | Open | None, Setting(0, 1)] = None
+    """Nucleus sampling; server: send none (default: 0.95 with chat:, as in the paper, else
+    server)."""
+    top_k: Annotated[int | Open | None, Setting(1, 1_000_000)] = None
+    """Sampling among the N likeliest tokens; server: send none (default: 20 with chat:, as in the
+    paper, else server)."""
+    context_tokens: Annotated[int | None, Setting(1, 100_000_000)] = None
+    """With chat:, what the server's context holds, prompt and answer together (default 32768, as in
+    the paper)."""
+    max_output_tokens: Annotated[int | None, Setting(1, 1_000_000)] = None
+    """Output tokens a request may have (default 8000)."""
+    prompt: Annotated[Path | None, Setting(metavar="FILE", read=_readable("prompt"))] = None
+    """A system prompt to fill instead of ours, for one arm."""
+    prices: Annotated[Path | None, Setting(metavar="FILE", read=_readable("price"))] = None
+    """A price file like the package's prices.toml; its rows win."""
+    round_size: Annotated[int, Setting(1, 1000)] = 1
+    """Episodes of a chain that share one snapshot of memory and may run at once; {default}
+    (default) is the paper's algorithm."""
+    out: Annotated[Path, Setting(metavar="RUN")] = NOWHERE
+    """Run directory; the same command again continues it."""
+    parallel: Annotated[int, Setting(1, 1024)] = 1
+    """Processes, one for each core to use (default {default}: all in this process); the records do
+    not depend on it."""
+    ray: Annotated[str | None, Setting(metavar="ADDRESS")] = None
+    """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra `ray`)."""
+    slots: Annotated[int | None, Setting(1, 10_000)] = None
+    """Episodes under way at once (default 16 a process): while some wait for the model, others
+    simulate."""
+    keep_images: Annotated[Literal["all", "start"], Setting()] = "all"
+    """{default} (default): every picture the model was sent; start: those of the start only, which
+    references need."""
+    image_format: Annotated[ImageFormat, Setting()] = "png"
+    """{default} (default), or webp: lossless, a third smaller."""
+
+    @property
+    def limits(self) -> Limits:
+        """What ends an episode besides its method and its task."""
+        minutes = self.episode_minutes
+        return Limits(self.steps, None if minutes is None else 60.0 * minutes)
+
+    @property
+    def sampling(self) -> Sampling:
+        """What a request asks for: what was given, else the defaults of `Sampling`."""
+        given = {f.name: getattr(self, f.name) for f in fields(Sampling)}
+        return Sampling(**{k: v for k, v in given.items() if v not in (None, "server")})
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the records of the run depend on. Tasks, arms and starts may be added to a run; what is here stays as it is."""
+        """What the records of the run depend on. Tasks, methods and starts may be added to a run;
+        what is here stays as it is.
+        """
         return {
             "command": "collect",
             "model": self.model,
@@ -262,15 +163,24 @@ class Settings:
             **({} if self.chat is None else {"chat": asdict(self.chat)}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],
-            "arms": {a.name: _arm_identity(a) for a in self.arms},
+            "arms": {method.name: _identity(method) for method in self.arms},
         }
 
     def as_begun(self, manifest: Mapping[str, Any]) -> Settings:
-        """These settings for a run that began without `silent_decisions`: its arms go on without, unless the user asks for it."""
-        held = manifest.get("settings", {}).get("arms", {})
-        old = {name for name, values in held.items() if "silent_decisions" not in values and "silent_decisions" not in self.typed}
-        arms = (replace(a, silent_decisions=0) if a.name in old and a.silent_decisions == SILENT_DECISIONS else a for a in self.arms)
-        return replace(self, arms=tuple(arms))
+        """These settings for a run that began without `silent_decisions`: its methods go on
+        without, unless the user asks for it.
+        """
+        if "silent_decisions" in self.typed:
+            return self
+        begun = manifest.get("settings", {}).get("arms", {})
+        without = {name for name, values in begun.items() if "silent_decisions" not in values}
+        methods = (
+            replace(method, silent_decisions=0)
+            if method.name in without and method.silent_decisions == SILENT_DECISIONS
+            else method
+            for method in self.arms
+        )
+        return replace(self, arms=tuple(methods))
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -287,9 +197,15 @@ class Settings:
         }
 
 
-def _arm_identity(arm_: ArmSettings) -> dict[str, Any]:
-    """An arm for the manifest. Runs from before `silent_decisions` lack it: absent means off, so that they stay what they are."""
-    return {k: v for k, v in asdict(arm_).items() if k != "silent_decisions" or v}
+CAMPAIGN, METHOD = declared(Settings), declared(MethodSettings)
+OPTIONS = CAMPAIGN | {name: setting for name, setting in METHOD.items() if setting.help}
+
+
+def _identity(method: MethodSettings) -> dict[str, Any]:
+    """A method for the manifest. Runs from before `silent_decisions` lack it: absent means off, so
+    that they stay what they are.
+    """
+    return {k: v for k, v in asdict(method).items() if k != "silent_decisions" or v}
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -297,196 +213,148 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise CapexError(f"the config file {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise CapexError(
+            f"the config file {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
     except tomllib.TOMLDecodeError as error:
         raise CapexError(f"the config file {path} is not TOML: {error}") from None
 
 
 def resolve(
-    names: str | Sequence[str], given: Mapping[str, Any], config: Mapping[str, Any] | None = None, *, dry: bool = False
+    names: str | Sequence[str],
+    given: Mapping[str, Any],
+    config: Mapping[str, Any] | None = None,
+    *,
+    dry: bool = False,
 ) -> Settings:
-    """Settings from what was said: `given` (flags or keywords, None where nothing was said) wins over `config`, that over the defaults.
+    """Settings from what was said: `given` (flags or keywords, None where nothing was said) wins
+    over `config`, that over the defaults.
 
     `dry`: nothing will be written, so no run directory needs to be named.
     """
-    file = {str(k).replace("-", "_"): v for k, v in (config or {}).items()}
-    tasks, arm_tables = file.pop("tasks", ()), file.pop("arms", {})
-    flags = {k: v for k, v in given.items() if v is not None}
-    for name in (*file, *flags):
-        if name not in FIELDS:
-            raise UnknownName("setting", name, ("tasks", "arms", *FIELDS), where=" of a campaign")
-    said = {k: _checked(k, v) for k, v in {**file, **flags}.items()}
+    file = _by_name(config or {})
+    tasks, tables = file.pop("tasks", ()), file.pop("arms", {})
+    values = file | _by_name(given)
+    for name in values:
+        if name not in OPTIONS:
+            raise UnknownName("setting", name, ("tasks", "arms", *OPTIONS), where=" of a campaign")
+    said = {name: OPTIONS[name].checked(name, value) for name, value in values.items()}
     listed = [names] if isinstance(names, str) else list(names)
     listed = listed or ([tasks] if isinstance(tasks, str) else [str(t) for t in tasks])
     if not listed:
-        raise CapexError("no task was named; write WORLD:TASK, for example kitchen:CloseFridge, or tasks = [..] in the config file")
+        raise CapexError(
+            "no task was named; write WORLD:TASK, for example kitchen:CloseFridge, or tasks = [..]"
+            " in the config file"
+        )
     if "out" not in said and not dry:
         raise CapexError("no run directory was named; write --out runs/NAME")
     if "ray" in said and said.get("parallel", 1) > 1:
-        raise CapexError(f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of them")
-    arms = _arms(said, arm_tables)
-    if said.get("prompt") is not None and len(arms) > 1:
-        raise CapexError(f"--prompt fills one arm's prompt, and {len(arms)} arms were named; collect them with commands of their own")
-    sampling = Sampling(**{f.name: said[f.name] for f in fields(Sampling) if f.name in said and said[f.name] != "server"})
-    minutes = said.get("episode_minutes")
-    return Settings(
+        raise CapexError(
+            f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of"
+            " them"
+        )
+    methods = _methods(said, tables)
+    if "prompt" in said and len(methods) > 1:
+        raise CapexError(
+            f"--prompt fills one arm's prompt, and {len(methods)} arms were named; collect them"
+            " with commands of their own"
+        )
+    settings = Settings(
         tasks=tuple(parse_names(listed)),
-        arms=arms,
-        model=said.get("model", "pilot"),
-        starts=tuple(said.get("starts", range(20))),
-        until_successes=said.get("until_successes"),
-        max_starts=said.get("max_starts"),
-        seed=said.get("seed", 0),
-        campaign_usd=None if "campaign_usd" not in said else Decimal(str(said["campaign_usd"])),
-        campaign_hours=said.get("campaign_hours"),
-        limits=Limits(said.get("steps"), None if minutes is None else 60.0 * minutes),
-        sampling=sampling,
-        chat=_chat(said, sampling),
-        prompt=said.get("prompt"),
-        prices=said.get("prices"),
-        round_size=said.get("round_size", 1),
-        out=said.get("out", NOWHERE),
-        parallel=said.get("parallel", 1),
-        ray=said.get("ray"),
-        slots=said.get("slots"),
-        keep_images=said.get("keep_images", "all"),
-        image_format=said.get("image_format", "png"),
+        arms=methods,
         typed=frozenset(said),
+        **{name: value for name, value in said.items() if name in CAMPAIGN},
     )
+    return replace(settings, chat=_chat(settings))
 
 
-def _chat(said: Mapping[str, Any], sampling: Sampling) -> ChatSettings | None:
-    """What a chat: server is sent and can hold: what was said, else the paper's values. None for every other kind of model."""
-    model = said.get("model", "pilot")
-    if model.partition(":")[0] not in CHAT_KINDS:
-        if "context_tokens" in said:
+def _by_name(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said, under the settings' own names; None says nothing."""
+    said: dict[str, Any] = {}
+    for key, value in values.items():
+        name = key.replace("-", "_")
+        name = ALIASES.get(name, name)
+        if value is not None and name in said:
+            raise CapexError(f"'{key}' is another name of '{name}'; give one of them")
+        said |= {} if value is None else {name: value}
+    return said
+
+
+def _chat(settings: Settings) -> ChatSettings | None:
+    """What a chat: server is sent and can hold: what was said, else the paper's values. None for
+    every other kind of model.
+    """
+    if settings.model.partition(":")[0] not in CHAT_KINDS:
+        if settings.context_tokens is not None:
             raise CapexError(
-                f"--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is {model}; leave it out"
+                "--context-tokens bounds what is sent to a chat: or chat-text: server, and the"
+                f" model is {settings.model}; leave it out"
             )
         return None
-    given: dict[str, Any] = {f.name: said[f.name] for f in fields(ChatSettings) if f.name in said}
-    chat = ChatSettings(**(given | {k: None for k, v in given.items() if v == "server"}))
-    if chat.context_tokens <= sampling.max_output_tokens:
-        answer = f"an answer of up to {sampling.max_output_tokens} tokens"
-        raise CapexError(f"a context of {chat.context_tokens} tokens has no room beside {answer}; lower --max-output-tokens")
+    given = {f.name: getattr(settings, f.name) for f in fields(ChatSettings)}
+    values: Any = {k: None if v == "server" else v for k, v in given.items() if v is not None}
+    chat = replace(ChatSettings(), **values)
+    answer = settings.sampling.max_output_tokens
+    if chat.context_tokens <= answer:
+        raise CapexError(
+            f"a context of {chat.context_tokens} tokens has no room beside an answer of up to"
+            f" {answer} tokens; lower --max-output-tokens"
+        )
     return chat
 
 
-def _arms(said: Mapping[str, Any], tables: Any) -> tuple[ArmSettings, ...]:
-    """The arms by name, presets or tables of the config file, with every override that means something to them."""
-    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-        raise CapexError("'arms' in the config file must hold tables: [arms.NAME] with preset = \"capex\" and what differs")
-    own = {name: _own_arm(name, table) for name, table in tables.items()}
+def _methods(said: Mapping[str, Any], tables: Any) -> tuple[MethodSettings, ...]:
+    """The methods by name, presets or tables of the config file, with every override that means
+    something to them.
+    """
+    if not isinstance(tables, Mapping) or not all(
+        isinstance(table, Mapping) for table in tables.values()
+    ):
+        raise CapexError(
+            "'arms' in the config file must hold tables: [arms.NAME] with preset = \"capex\" and"
+            " what differs"
+        )
+    own = {name: _own_method(name, table) for name, table in tables.items()}
     names = [n.strip() for n in said.get("arm", ",".join(own) or "capex").split(",") if n.strip()]
     if not names:
-        raise CapexError(f"--arm is '{said['arm']}', which names no arm; write {', '.join(PRESETS)}, several with commas")
-    arms = []
+        raise CapexError(
+            f"--arm is '{said['arm']}', which names no arm; write {', '.join(PRESETS)}, several"
+            " with commas"
+        )
+    known = {**PRESETS, **own}
+    overrides = {name: value for name, value in said.items() if name in METHOD.keys() - CAMPAIGN}
+    methods = []
     for name in dict.fromkeys(names):
-        if name not in own and name not in PRESETS:
-            raise UnknownName("arm", name, {**PRESETS, **own})
-        base = own.get(name) or arm(name)
-        meant = FOR_EVERY_ARM + (() if base.prompt == "base" else NOT_FOR_BASE)
-        arms.append(replace(base, **{k: _arm_value(k, said[k]) for k in meant if k in said}))
-    for name in NOT_FOR_BASE:
-        if name in said and all(a.prompt == "base" for a in arms):
-            flag = name.replace("_", "-")
-            raise CapexError(f"--{flag} means nothing to the arm {arms[0].name}, which has one waypoint, no confidence and no memory")
-    return tuple(arms)
+        if name not in known:
+            raise UnknownName("arm", name, known)
+        meant = {k: v for k, v in overrides.items() if _means(known[name], k)}
+        methods.append(replace(known[name], **meant))
+    for name in overrides:
+        if not any(_means(method, name) for method in methods):
+            raise CapexError(
+                f"--{name.replace('_', '-')} means nothing to the arm {methods[0].name}, which has"
+                " one waypoint, no confidence and no memory"
+            )
+    return tuple(methods)
 
 
-def _own_arm(name: str, table: Mapping[str, Any]) -> ArmSettings:
+def _means(method: MethodSettings, name: str) -> bool:
+    """Whether a setting means something to a method."""
+    return method.prompt != "base" or not isinstance(METHOD[name], PlanSetting)
+
+
+def _own_method(name: str, table: Mapping[str, Any]) -> MethodSettings:
     if "--" in name or "/" in name or name.startswith(".") or name in PRESETS or name == "expert":
-        raise CapexError(f"[arms.{name}] cannot be the name of an arm of your own; choose one without --, / and unlike the presets'")
-    known = {f.name for f in fields(ArmSettings)} - {"name", "prompt"}
-    for key in table:
-        if key != "preset" and key not in known:
-            raise UnknownName("setting", key, ("preset", *sorted(known)), where=f" of [arms.{name}]")
-    overrides = {k: _arm_value(k, _checked(k, v) if k in FIELDS else v) for k, v in table.items() if k != "preset"}
+        raise CapexError(
+            f"[arms.{name}] cannot be the name of an arm of your own; choose one without --, / and"
+            " unlike the presets'"
+        )
+    overrides = {}
+    for key, value in table.items():
+        if key == "preset":
+            continue
+        if key not in METHOD:
+            valid = ("preset", *sorted(METHOD))
+            raise UnknownName("setting", key, valid, where=f" of [arms.{name}]")
+        overrides[key] = METHOD[key].checked(key, value)
     return replace(arm(str(table.get("preset", "capex"))), name=name, **overrides)
-
-
-def _arm_value(name: str, value: Any) -> Any:
-    return value == "on" if name in SWITCHES else value
-
-
-# name -> (type, lowest, highest)
-_NUMBERS: dict[str, tuple[type, float, float]] = {
-    "until_successes": (int, 1, math.inf),
-    "max_starts": (int, 1, math.inf),
-    "seed": (int, 0, 2**31 - 1),
-    "episode_usd": (float, 0, math.inf),
-    "campaign_usd": (float, 0, math.inf),
-    "decisions": (int, 1, 10_000),
-    "silent_decisions": (int, 0, 10_000),
-    "steps": (int, 1, math.inf),
-    "episode_minutes": (float, 0, math.inf),
-    "campaign_hours": (float, 0, math.inf),
-    "tau": (float, 0, 1),
-    "references": (int, 0, 2),
-    "plan_max": (int, 1, 24),
-    "history": (int, 1, 100),
-    "rounds": (int, 1, 20),
-    "image_size": (int, *IMAGE_SIZES),
-    "temperature": (float, 0, 2),
-    "top_p": (float, 0, 1),
-    "top_k": (int, 1, 1_000_000),
-    "context_tokens": (int, 1, 100_000_000),
-    "max_output_tokens": (int, 1, 1_000_000),
-    "round_size": (int, 1, 1000),
-    "parallel": (int, 1, 1024),
-    "slots": (int, 1, 10_000),
-}
-_WORDS: dict[str, tuple[str, ...]] = {
-    "memory": ("chain", "fresh"),
-    "effort": get_args(Effort),
-    "keep_images": get_args(Kept),
-    "image_format": FORMATS,
-    **{name: get_args(Switch) for name in SWITCHES},
-}
-
-
-def _checked(name: str, value: Any) -> Any:
-    """A value of the right type and range, or a sentence."""
-    if name in LEFT_OPEN and value == "server":
-        return value
-    if name in _NUMBERS:
-        kind, low, high = _NUMBERS[name]
-        right = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
-        if not right or not math.isfinite(value) or not low <= value <= high:
-            whole = "a whole number" if kind is int else "a number"
-            bounds = f"of at least {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
-            word = ", or the word server" if name in LEFT_OPEN else ""
-            raise CapexError(f"{name} is {value!r}; it must be {whole} {bounds}{word}")
-        return kind(value)
-    if name in SWITCHES and isinstance(value, bool):
-        return "on" if value else "off"
-    if name in _WORDS:
-        if value not in _WORDS[name]:
-            raise CapexError(f"{name} is {value!r}; valid: {', '.join(_WORDS[name])}")
-        return value
-    if name == "starts":
-        return _starts(value)
-    if name in ("prompt", "prices"):
-        path = Path(value)
-        try:
-            path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise CapexError(f"the {'prompt' if name == 'prompt' else 'price'} file {path} cannot be read: {reason}") from None
-        return path
-    if name == "out":
-        return Path(value)
-    if name == "arm" and not isinstance(value, str) and isinstance(value, Sequence):
-        return ",".join(str(v) for v in value)
-    if not isinstance(value, str):
-        raise CapexError(f"{name} is {value!r}; it must be a text")
-    return value
-
-
-def _starts(value: Any) -> list[int]:
-    if isinstance(value, str):
-        return parse_starts(value)
-    listed = [value] if isinstance(value, int) else list(value) if isinstance(value, Sequence | range) else []
-    if not listed or not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in listed):
-        raise CapexError(f"starts is {value!r}; {STARTS_EXAMPLE}")
-    return list(dict.fromkeys(listed))

@@ -1,4 +1,6 @@
-"""Where a campaign stands, read from its run directory: for one that runs elsewhere or has ended."""
+"""Where a campaign stands, read from its run directory: for one that runs elsewhere or
+has ended.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from capex.campaign.board import Board, Line
 from capex.campaign.ceiling import bytes_text
 from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
 from capex.errors import CapexError
-from capex.ledger import Account, Spend
 from capex.run import LoadedRun, load_run, origins
-from capex.store import SPEND, Run, read_json
+from capex.run.spend import Account, Spend
+from capex.run.store import SPEND, Run, read_json
 
 FRESH_S = 10 * HEARTBEAT_S
 
@@ -41,7 +43,11 @@ class Status:
         if self.account is not None:
             a = self.account
             held = f", {a.unsettled} unsettled" if a.unsettled else ""
-            priced = f"${a.total_usd:.2f} spent or held" if self.run.manifest.get("price") else "no price"
+            priced = (
+                f"${a.total_usd:.2f} spent or held"
+                if self.run.manifest.get("price")
+                else "no price"
+            )
             words.append(f"{a.attempts} attempts at the model{held}, {priced}")
         words.append(f"{bytes_text(self.disk_bytes)} on disk")
         return "; ".join(words)
@@ -51,10 +57,14 @@ class Status:
         """What deserves attention."""
         found = [f"damaged and left out: {d.path}: {d.reason}" for d in self.run.damaged]
         if self.run.damaged:
-            found.append(f"`capex repair {self.run.path}` moves what is damaged aside, and collect then runs those starts again")
+            found.append(
+                f"`capex repair {self.run.path}` moves what is damaged aside, and collect then runs"
+                " those starts again"
+            )
         if aside := sum(len(chain.moved_aside()) for chain in Run(self.run.path).chains()):
             found.append(
-                f"{aside} damaged {'attempt was' if aside == 1 else 'attempts were'} moved aside; the cost stays in the dollars spent"
+                f"{aside} damaged {'attempt was' if aside == 1 else 'attempts were'} moved aside;"
+                " the cost stays in the dollars spent"
             )
         for origin in origins(self.run.manifest)[:1]:
             count = sum(len(starts) for starts in origin.episodes.values())
@@ -72,11 +82,17 @@ class Status:
             "chains": {line.chain: _line_json(line) for line in self.board.lines.values()},
             "total": _line_json(total),
             "hours_left": self.board.hours_left,
-            "spent_usd": None if self.account is None or not self.run.manifest.get("price") else str(self.account.total_usd),
+            "spent_usd": (
+                None
+                if self.account is None or not self.run.manifest.get("price")
+                else str(self.account.total_usd)
+            ),
             "attempts": None if self.account is None else self.account.attempts,
             "disk_bytes": self.disk_bytes,
             "damaged": [str(d.path) for d in self.run.damaged],
-            "moved_aside": [str(p) for chain in Run(self.run.path).chains() for p in chain.moved_aside()],
+            "moved_aside": [
+                str(p) for chain in Run(self.run.path).chains() for p in chain.moved_aside()
+            ],
         }
 
 
@@ -98,7 +114,9 @@ def read_status(path: Path) -> Status:
             line.wanted = None if line.until is not None else len(held | set(plan["starts"]))
     account = spend.account() if spend.path.is_file() else None
     size = sum(f.stat().st_size for f in run.path.rglob("*") if f.is_file())
-    return Status(run, board, live is not None, _state(board, live, planned=bool(plan)), account, size)
+    return Status(
+        run, board, live is not None, _state(board, live, planned=bool(plan)), account, size
+    )
 
 
 def _live(path: Path) -> dict[str, Any] | None:
@@ -121,10 +139,15 @@ def _live(path: Path) -> dict[str, Any] | None:
 def _state(board: Board, live: dict[str, Any] | None, *, planned: bool) -> str:
     if live is not None:
         return f"running on {live['host']} (process {live['process']})"
-    if not planned:  # the expert, a person, a student: nobody wrote down how many starts there are to be
+    # The expert, a person, a student: nobody wrote down how many starts there are to be.
+    if not planned:
         return "not running"
     left = [line.left for line in board.lines.values()]
-    return "finished" if all(n is not None and n <= 0 for n in left) else "not running; the same command continues it"
+    return (
+        "finished"
+        if all(n is not None and n <= 0 for n in left)
+        else "not running; the same command continues it"
+    )
 
 
 def _line_json(line: Line) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The command line: one frozen dataclass per command, sentences for a user's mistakes, never a traceback."""
+"""The command line: one frozen dataclass per command, sentences for a user's mistakes, never a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ Command = (
 )
 
 
-CONTINUE = (Demo, Collect, Expert, Human, Certify, Repair, Train, Evaluate, Study)  # commands that go on where they were when given again
+# Commands that go on where they were when given again.
+CONTINUE = (Demo, Collect, Expert, Human, Certify, Repair, Train, Evaluate, Study)
 
 
 def _after_interrupt(command: object) -> str:
@@ -61,10 +64,14 @@ def _after_interrupt(command: object) -> str:
 
 
 def parse(words: Sequence[str] | None = None) -> Any:
-    """The command of a command line, this process's own by default; nothing is run. A wrong one ends the process with its usage."""
+    """The command of a command line, this process's own by default; nothing is run. A wrong one
+    ends the process with its usage.
+    """
     description = "Turns a frozen vision-language model into a robot demonstrator."
     # Where nothing was said is None; nobody types it.
-    return tyro.cli(Command, args=words, prog="capex", description=description, config=(DisallowNone,))
+    return tyro.cli(
+        Command, args=words, prog="capex", description=description, config=(DisallowNone,)
+    )
 
 
 def main() -> None:
@@ -76,10 +83,18 @@ def main() -> None:
         errors.print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)
         status = 2
     except OSError as error:
-        sentence = f"capex: '{error.filename or 'the disk'}' cannot be read or written ({error.strerror or error}); choose another path"
+        sentence = (
+            f"capex: '{error.filename or 'the disk'}' cannot be read or written"
+            f" ({error.strerror or error}); choose another path"
+        )
         errors.print(sentence, markup=False, highlight=False, soft_wrap=True)
         status = 2
     except KeyboardInterrupt:
-        errors.print(f"capex: interrupted{_after_interrupt(command)}", markup=False, highlight=False, soft_wrap=True)
+        errors.print(
+            f"capex: interrupted{_after_interrupt(command)}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
         status = 130
     sys.exit(status)

@@ -6,63 +6,89 @@ import json
 import shlex
 import sys
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.markup import escape
 from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
-from capex.campaign.settings import NOWHERE, Options
+from capex.campaign.settings import ALIASES, NOWHERE, OPTIONS
 from capex.cli.console import console, errors
+from capex.setting import Setting
 
 if TYPE_CHECKING:
     from capex.campaign.api import DryRun
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
-# The settings as flags: what they mean stands in `Options`, how they look here.
-Flags = make_dataclass(
-    "Flags",
-    [
-        (name, Annotated[kind, arg(help=f.metadata["help"], metavar=f.metadata["metavar"], help_behavior_hint="")], field(default=None))
-        for f, (name, kind) in zip(fields(Options), get_type_hints(Options).items(), strict=True)
-    ],
-    frozen=True,
-)
+
+
+def _flag(name: str, setting: Setting) -> tuple[str, Any, Any]:
+    look = arg(
+        help=setting.help,
+        metavar=setting.metavar,
+        help_behavior_hint="",
+        aliases=[f"--{other}" for other, same in ALIASES.items() if same == name],
+    )
+    return name, Annotated[str | None, look], field(default=None)
+
+
+Flags = make_dataclass("Flags", [_flag(*item) for item in OPTIONS.items()], frozen=True)
 
 
 @dataclass(frozen=True)
 class Collect:
-    """Collect demonstrations: chains of episodes by a model, resumable, within budgets. The same command again continues."""
+    """Collect demonstrations: chains of episodes by a model, resumable, within budgets. The same
+    command again continues.
+    """
 
-    names: Positional[Annotated[tuple[str, ...], arg(metavar="WORLD:TASK[,TASK..|all]", help_behavior_hint="")]] = ()
+    names: Positional[
+        Annotated[tuple[str, ...], arg(metavar="WORLD:TASK[,TASK..|all]", help_behavior_hint="")]
+    ] = ()
     """Which tasks of which worlds."""
-    settings: Annotated[Any, OmitArgPrefixes, arg(name="campaign", constructor=Flags)] = field(default_factory=Flags)
+    settings: Annotated[Any, OmitArgPrefixes, arg(name="campaign", constructor=Flags)] = field(
+        default_factory=Flags
+    )
     """What to collect, with what, within which limits."""
     config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """A TOML file with the same settings; flags win."""
     fork: Flag = False
-    """Branch the run: the changed settings go into a run beside it that begins with its episodes."""
+    """Branch the run: changed settings go into a run beside it that begins with its episodes."""
     retry_invalid: Flag = False
     """Try starts again that were recorded as invalid."""
     yes: Flag = False
     """Agree to what the campaign may cost, without --campaign-usd and without being asked."""
     dry_run: Flag = False
-    """Print the plan, the requests' size, the most it can cost and the disk it takes; send nothing, write nothing."""
+    """Print plan, size of requests, highest cost and disk space; send nothing, write nothing."""
     json_events: Flag = False
     """Print one JSON object per event instead of a display."""
+
+    def given(self) -> dict[str, Any]:
+        """The settings among the flags, or a sentence about the first that is wrong."""
+        return {
+            name: OPTIONS[name].checked(f"--{name.replace('_', '-')}", text, from_text=True)
+            for name, text in vars(self.settings).items()
+            if text is not None
+        }
 
     def run(self) -> int:
         """Check, run, and say how it went."""
         from capex.campaign import api
         from capex.cli.progress import watching
 
-        given = {f.name: getattr(self.settings, f.name) for f in fields(Options)}
+        given = self.given()
         if self.dry_run:
-            print_dry_run(api.dry_run(api.prepare(self.names, config=self.config, dry=True, **given)), self.json_events)
+            print_dry_run(
+                api.dry_run(api.prepare(self.names, config=self.config, dry=True, **given)),
+                self.json_events,
+            )
             return 0
-        confirm = _confirm if sys.stdin.isatty() and console.is_terminal and not self.json_events else None
+        confirm = (
+            _confirm
+            if sys.stdin.isatty() and console.is_terminal and not self.json_events
+            else None
+        )
         with watching(console, self.json_events) as watch:
             api.collect(
                 self.names,
@@ -93,15 +119,30 @@ def print_dry_run(plan: DryRun, as_json: bool) -> None:
 
     s = plan.settings
     if as_json:
-        note: dict[str, Any] = {"settings": s.identity, "plan": s.plan, "episodes": plan.episodes, "ceiling_usd": plan.ceiling.usd}
+        note: dict[str, Any] = {
+            "settings": s.identity,
+            "plan": s.plan,
+            "episodes": plan.episodes,
+            "ceiling_usd": plan.ceiling.usd,
+        }
         note |= {"expected_usd": plan.ceiling.expected_usd}
-        note |= {"samples": [asdict(x) for x in plan.samples], "disk_bytes": plan.disk, "free_bytes": plan.free_bytes}
+        note |= {
+            "samples": [asdict(x) for x in plan.samples],
+            "disk_bytes": plan.disk,
+            "free_bytes": plan.free_bytes,
+        }
         sys.stdout.write(json.dumps(note, default=str) + "\n")
         return
-    grid = Table(title="dry run: nothing was sent, nothing was written", title_justify="left", show_header=False)
+    grid = Table(
+        title="dry run: nothing was sent, nothing was written",
+        title_justify="left",
+        show_header=False,
+    )
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    further = f", then further ones until {s.until_successes} successes" if s.until_successes else ""
+    further = (
+        f", then further ones until {s.until_successes} successes" if s.until_successes else ""
+    )
     product = f"{len(s.tasks)} tasks x {len(s.arms)} arms x {len(s.starts)} starts"
     rows = {
         "run directory": "none named" if s.out == NOWHERE else str(s.out),
@@ -109,12 +150,17 @@ def print_dry_run(plan: DryRun, as_json: bool) -> None:
         "arms": ", ".join(a.name for a in s.arms),
         "model": s.model,
         "starts": starts_text(s.starts) + further,
-        "episodes to run": f"{plan.episodes} of {product}" if plan.episodes is not None else "until there are enough successes",
+        "episodes to run": (
+            f"{plan.episodes} of {product}"
+            if plan.episodes is not None
+            else "until there are enough successes"
+        ),
     }
     for x in plan.samples:
         cost = "" if x.first_usd is None else f" and ${x.first_usd:.2f}"
         rows[f"request, {x.world} {x.arm}"] = (
-            f"about {x.tokens} tokens at first (at most {x.first_bound}{cost}), never more than {x.largest_bound} tokens of input"
+            f"about {x.tokens} tokens at first (at most {x.first_bound}{cost}), never more than"
+            f" {x.largest_bound} tokens of input"
         )
     rows |= {"expected cost": plan.ceiling.about} if plan.ceiling.about else {}
     rows["cost"] = plan.ceiling.most
@@ -125,7 +171,10 @@ def print_dry_run(plan: DryRun, as_json: bool) -> None:
         grid.add_row(name, escape(value))
     console.print(grid)
     if plan.disk is not None and plan.disk[0] > plan.free_bytes:
-        console.print("[yellow]the disk has less room than the campaign will need; see --keep-images and --image-format[/]")
+        console.print(
+            "[yellow]the disk has less room than the campaign will need; see --keep-images and"
+            " --image-format[/]"
+        )
 
 
 @dataclass(frozen=True)
@@ -156,7 +205,9 @@ class Status:
 
 @dataclass(frozen=True)
 class Replay:
-    """Re-run a recorded campaign from its exchanges, without a model, and compare; fails at the first difference."""
+    """Re-run a recorded campaign from its exchanges, without a model, and compare; fails at the
+    first difference.
+    """
 
     path: Positional[Annotated[Path, arg(metavar="RUN")]]
     """The run directory."""
@@ -171,16 +222,28 @@ class Replay:
         skipped: Counter[str] = Counter()
         for result in replay(self.path, recorded_images=self.recorded_images):
             if result.difference:
-                errors.print(f"capex: {result.path}: {result.difference}", markup=False, highlight=False, soft_wrap=True)
+                errors.print(
+                    f"capex: {result.path}: {result.difference}",
+                    markup=False,
+                    highlight=False,
+                    soft_wrap=True,
+                )
                 return 1
             if result.damaged:
                 damaged += 1
-                errors.print(f"{result.path}: left out: {result.damaged}", markup=False, highlight=False, soft_wrap=True)
+                errors.print(
+                    f"{result.path}: left out: {result.damaged}",
+                    markup=False,
+                    highlight=False,
+                    soft_wrap=True,
+                )
             elif result.skipped:
                 skipped[result.skipped] += 1
             else:
                 count += 1
-                console.print(f"{result.path}: the same", markup=False, highlight=False, soft_wrap=True)
+                console.print(
+                    f"{result.path}: the same", markup=False, highlight=False, soft_wrap=True
+                )
         also = "".join(f", {number} skipped ({why})" for why, number in skipped.items())
         also += f", {damaged} left out because of damage (see capex repair)" if damaged else ""
         console.print(f"{count} episodes replayed, all the same{also}", highlight=False)
@@ -189,7 +252,9 @@ class Replay:
 
 @dataclass(frozen=True)
 class Repair:
-    """Move damaged episodes of a run aside, so that the command that made it runs them again. Nothing is deleted."""
+    """Move damaged episodes of a run aside, so that the command that made it runs them again.
+    Nothing is deleted.
+    """
 
     path: Positional[Annotated[Path, arg(metavar="RUN")]]
     """The run directory."""
@@ -199,11 +264,13 @@ class Repair:
     def run(self) -> int:
         """Print what was moved, why, and what to type next."""
         from capex.campaign.repair import collect_command, repair
-        from capex.store import find_run
+        from capex.run.store import find_run
 
         found = repair(self.path, dry_run=self.dry_run)
         if not found:
-            console.print(f"{self.path}: nothing is damaged", markup=False, highlight=False, soft_wrap=True)
+            console.print(
+                f"{self.path}: nothing is damaged", markup=False, highlight=False, soft_wrap=True
+            )
             return 0
         title = "damaged" if self.dry_run else "moved aside"
         table = Table(title=f"{self.path}: {len(found)} {title}", title_justify="left")
@@ -211,11 +278,16 @@ class Repair:
             table.add_column(column, overflow="fold")
         for item in found:
             places = [p for p in (item.path, item.to) if p is not None]
-            table.add_row(*(escape(str(p.relative_to(self.path))) for p in places), escape(item.reason))
+            table.add_row(
+                *(escape(str(p.relative_to(self.path))) for p in places), escape(item.reason)
+            )
         console.print(table)
         if self.dry_run:
             following = f"capex repair {shlex.quote(str(self.path))}"
         else:
-            following = collect_command(find_run(self.path)) or f"the command that made {self.path}, with the same settings"
+            following = (
+                collect_command(find_run(self.path))
+                or f"the command that made {self.path}, with the same settings"
+            )
         console.print(f"next: {following}", markup=False, highlight=False, soft_wrap=True)
         return 0

@@ -1,4 +1,6 @@
-"""`capex demo`: the whole tour, from a campaign to a dataset, with the built-in kitchen and the built-in pilot."""
+"""`capex demo`: the whole tour, from a campaign to a dataset, with the built-in kitchen and the
+built-in pilot.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ STRIPS = 12
 
 @dataclass(frozen=True)
 class Demo:
-    """A tour of about two minutes: the pilot collects two tasks on both arms, then report, certificates and a dataset. No key, no GPU."""
+    """A tour of about two minutes: the pilot collects two tasks on both arms, then report,
+    certificates and a dataset. No key, no GPU.
+    """
 
     out: Path = Path("demo")
     """Where everything goes; the same command again continues."""
@@ -28,11 +32,17 @@ class Demo:
     """Starts of each task and arm."""
 
     def run(self) -> int:
-        """Collect, report, film, certify, export; then say what to look at and what to type next."""
+        """Collect, report, film, certify, export; then say what to look at and what to
+        type next.
+        """
         from capex.campaign.api import collect
         from capex.cli.progress import watching
 
-        _step(1, f"collecting: {TASKS}, arms {ARMS}, starts {self.starts}; the model is the pilot, a stand-in that needs no key")
+        _step(
+            1,
+            f"collecting: {TASKS}, arms {ARMS}, starts {self.starts}; the model is the pilot, a"
+            " stand-in that needs no key",
+        )
         with watching(console, json_events=False) as watch:
             run = collect(
                 TASKS,
@@ -61,7 +71,9 @@ def _step(number: int, what: str) -> None:
 
 
 def _attempt(work: Callable[[], Path]) -> Path:
-    """What a part of the tour made; a part that cannot be had here costs a sentence, not the tour."""
+    """What a part of the tour made; a part that cannot be had here costs a sentence, not
+    the tour.
+    """
     try:
         return work()
     except CapexError as error:
@@ -77,17 +89,19 @@ def _report(run: Path, out: Path) -> Path:
 
 
 def _film(successes: list[Path], out: Path) -> Path:
-    from capex.film import write_video
+    from capex.dataset.film import write_video
 
     if not successes:
         raise CapexError("no attempt succeeded, so there is nothing to film")
-    best = next((path for path in successes if path.parent.parent.name.endswith("--capex")), successes[0])
+    best = next(
+        (path for path in successes if path.parent.parent.name.endswith("--capex")), successes[0]
+    )
     with console.status("rendering"):
         return write_video(best, out / "success.mp4")
 
 
 def _export(run: Path, out: Path) -> Path:
-    from capex.export import certify_run, export_run
+    from capex.dataset import Pipeline, certify_run, export_run
 
     if out.exists():
         console.print(f"{out} exists already and is kept", highlight=False)
@@ -98,14 +112,20 @@ def _export(run: Path, out: Path) -> Path:
     certified = sum(r.certificate.certified for r in results)
     console.print(f"{certified} of {len(results)} successes certified", highlight=False)
     with console.status("rendering the demonstrations"):
-        exported = export_run(run, out, use_video=True, parallel=processes, command="capex demo")
+        pipeline = Pipeline(video=True)
+        exported = export_run(run, out, pipeline=pipeline, parallel=processes, command="capex demo")
     for dataset in exported.datasets:
-        console.print(f"{dataset.demonstrations} demonstrations, {dataset.frames:,} frames", highlight=False)
+        console.print(
+            f"{dataset.demonstrations} demonstrations, {dataset.frames:,} frames", highlight=False
+        )
     return out
 
 
 LOOKS = {
-    "report": "open it in a browser: who succeeded where, what it took, what memory and calibration changed",
+    "report": (
+        "open it in a browser: who succeeded where, what it took, what memory and calibration"
+        " changed"
+    ),
     "film": "the three cameras of one demonstration",
     "dataset": "a LeRobot v3.0 dataset; its README.md is the card, and says how to load it",
 }
@@ -115,9 +135,21 @@ def farewell(made: dict[str, Path], out: Path) -> str:
     """What to look at, and what to type next."""
     lines = ["", "[bold]Look at[/]"]
     lines += [f"  [bold]{escape(str(path))}[/]  {LOOKS[name]}" for name, path in made.items()]
-    lines += [f"  [bold]capex status {escape(str(out / 'run'))}[/]  the campaign; its folder holds every record, image and exchange"]
-    lines += ["", "[bold]Next, with a key[/]  (the pilot is a stand-in: its numbers say nothing about any foundation model)"]
-    campaign = f"capex collect {TASKS} --arm {ARMS} --model openai:gpt-6-astra --starts 0:20 --out runs/first"
+    lines += [
+        f"  [bold]capex status {escape(str(out / 'run'))}[/]  the campaign; its folder holds every"
+        " record, image and exchange"
+    ]
+    lines += [
+        "",
+        (
+            "[bold]Next, with a key[/]  (the pilot is a stand-in: its numbers say nothing about any"
+            " foundation model)"
+        ),
+    ]
+    campaign = (
+        f"capex collect {TASKS} --arm {ARMS} --model openai:gpt-6-astra --starts 0:20 --out"
+        " runs/first"
+    )
     lines += [
         "  export OPENAI_API_KEY=...",
         "  capex doctor --model openai:gpt-6-astra",

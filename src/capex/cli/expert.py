@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from tyro.conf import Positional, arg
 
@@ -37,24 +44,40 @@ class Expert:
         results = _watch(self.names, parse_starts(self.starts), self.out, self.parallel)
         failed = [r for r in results if r.note]
         for r in failed:
-            console.print(f"[yellow]invalid[/] {r.world}:{r.task} start {r.index}: {escape(r.note)}")
+            console.print(
+                f"[yellow]invalid[/] {r.world}:{r.task} start {r.index}: {escape(r.note)}"
+            )
         return 0
 
 
 def _watch(names: str, starts: list[int], out: Path, parallel: int) -> list[EpisodeResult]:
-    """Run the expert with a progress bar and print the table of successes over everything the run now holds."""
+    """Run the expert with a progress bar and print the table of successes over everything the run
+    now holds.
+    """
     from capex.worlds import render
 
     total = len(parse_names(names)) * len(starts)
     backend = f"{render.backend()}: {render.renderer_name()}"
     results: list[EpisodeResult] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("expert", total=total)
         for result in run_expert(names, starts, out, parallel=parallel, gl_backend=backend):
             results.append(result)
             solved = sum(bool(r.success) for r in results)
-            progress.update(bar, advance=1, description=f"expert {solved}/{len(results)} solved, last {result.task} {result.index}")
+            progress.update(
+                bar,
+                advance=1,
+                description=(
+                    f"expert {solved}/{len(results)} solved, last {result.task} {result.index}"
+                ),
+            )
         progress.update(bar, completed=total)
     _print_results(names, starts, out)
     return results
@@ -63,7 +86,7 @@ def _watch(names: str, starts: list[int], out: Path, parallel: int) -> list[Epis
 def _print_results(names: str, starts: Iterable[int], out: Path) -> None:
     from capex.campaign.repair import left_out_sentence
     from capex.run import Damaged, load_chain
-    from capex.store import find_run
+    from capex.run.store import find_run
 
     run = find_run(out)
     wanted = set(starts)
@@ -85,8 +108,15 @@ def _print_results(names: str, starts: Iterable[int], out: Path) -> None:
             rows["steps"].append(episode.record.steps)
             rows["decisions"].append(len(episode.record.turns))
         table.add_row(
-            task, f"{solved}/{total}", *(str(sorted(rows[k])[len(rows[k]) // 2]) if rows[k] else "" for k in ("steps", "decisions"))
+            task,
+            f"{solved}/{total}",
+            *(
+                str(sorted(rows[k])[len(rows[k]) // 2]) if rows[k] else ""
+                for k in ("steps", "decisions")
+            ),
         )
     console.print(table)
     if damaged:
-        console.print(left_out_sentence(run, damaged), markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            left_out_sentence(run, damaged), markup=False, highlight=False, soft_wrap=True
+        )

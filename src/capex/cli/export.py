@@ -10,20 +10,36 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from capex.cli.console import console
-from capex.export import Certified, Filters, Pipeline, certify_run, export_run
-from capex.export.selection import summary
+from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
+from capex.dataset.selection import summary
 
-COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeElapsedColumn(),
+    TimeRemainingColumn(),
+)
 
 
 @dataclass(frozen=True)
 class Certify:
-    """Execute every success of a run again, from its start by its recorded actions, and store beside it whether it replays."""
+    """Execute every success of a run again, from its start by its recorded actions, and store
+    beside it whether it replays.
+    """
 
     run_directory: Positional[Annotated[Path, arg(metavar="RUN")]]
     """A run directory, what --out named."""
@@ -42,25 +58,45 @@ class Certify:
 
             results = certify_run(self.run_directory, self.parallel, again=self.again, tell=tell)
         if not results:
-            console.print(f"{self.run_directory} holds no success, so there is nothing to certify", markup=False, highlight=False)
+            console.print(
+                f"{self.run_directory} holds no success, so there is nothing to certify",
+                markup=False,
+                highlight=False,
+            )
             return 0
         table = Table(title=f"{self.run_directory}: replays of successes")
         for column in ("chain", "successes", "certified", "rule"):
-            table.add_column(column, justify="right" if column in ("successes", "certified") else "left", overflow="fold")
+            table.add_column(
+                column,
+                justify="right" if column in ("successes", "certified") else "left",
+                overflow="fold",
+            )
         chains: dict[str, list[Certified]] = {}
         for result in (r for r in results if not r.damaged):
             chains.setdefault(result.episode.parent.parent.name, []).append(result)
         for chain, members in chains.items():
             rules = Counter(m.certificate.rule for m in members if m.certificate.rule)
-            table.add_row(chain, str(len(members)), str(sum(m.certificate.certified for m in members)), "; ".join(rules))
+            table.add_row(
+                chain,
+                str(len(members)),
+                str(sum(m.certificate.certified for m in members)),
+                "; ".join(rules),
+            )
         console.print(table)
         refused = [r for r in results if not r.certificate.certified]
         for r in refused:
             what = "left out, damaged" if r.damaged else "not certified"
-            console.print(f"[yellow]{what}[/] {escape(str(r.episode))}: {escape(r.certificate.reason)}", soft_wrap=True)
+            console.print(
+                f"[yellow]{what}[/] {escape(str(r.episode))}: {escape(r.certificate.reason)}",
+                soft_wrap=True,
+            )
         if damaged := sum(r.damaged for r in refused):
             count = "1 damaged episode was" if damaged == 1 else f"{damaged} damaged episodes were"
-            console.print(f"{count} left out; capex repair {self.run_directory} moves them aside", markup=False, soft_wrap=True)
+            console.print(
+                f"{count} left out; capex repair {self.run_directory} moves them aside",
+                markup=False,
+                soft_wrap=True,
+            )
         return 1 if refused else 0
 
 
@@ -111,9 +147,7 @@ class Export:
                 paired=self.paired,
                 failures=self.failures,
                 filters=self.filters,
-                pipeline=Pipeline(self.size, self.cameras, self.depth),
-                use_video=self.video,
-                crf=self.crf,
+                pipeline=Pipeline(self.size, self.cameras, self.depth, self.video, self.crf),
                 licence=self.license,
                 command=shlex.join(["capex", *sys.argv[1:]]),
                 parallel=self.parallel,
@@ -122,11 +156,17 @@ class Export:
         if exported.left_out:
             table = Table(title="left out")
             for column in ("dataset", "why", "attempts"):
-                table.add_column(column, justify="right" if column == "attempts" else "left", overflow="fold")
+                table.add_column(
+                    column, justify="right" if column == "attempts" else "left", overflow="fold"
+                )
             for dataset, reason, count in summary(exported.left_out):
                 table.add_row(dataset, escape(reason), str(count))
             console.print(table)
         for dataset_written in exported.datasets:
             frames = f"{dataset_written.frames:,} frames"
-            console.print(f"[bold]{dataset_written.path}[/]: {dataset_written.demonstrations} episodes, {frames}", soft_wrap=True)
+            console.print(
+                f"[bold]{dataset_written.path}[/]: {dataset_written.demonstrations} episodes,"
+                f" {frames}",
+                soft_wrap=True,
+            )
         return 0

@@ -14,7 +14,9 @@ from capex.cli.console import console
 
 @dataclass(frozen=True)
 class Human:
-    """Takes the recorded human demonstrations of starts into a run, to be exported beside a demonstrator's from the same starts."""
+    """Takes the recorded human demonstrations of starts into a run, to be exported beside a
+    demonstrator's from the same starts.
+    """
 
     names: Positional[Annotated[str, arg(metavar="robocasa:TASK[,TASK..|all]")]]
     """Which tasks."""
@@ -25,9 +27,11 @@ class Human:
 
     def run(self) -> int:
         """Take what the run does not hold yet."""
-        from capex.human import run_human
+        from capex.campaign.human import run_human
 
         for result in run_human(self.names, parse_starts(self.starts), self.out):
             verdict = "success" if result.success else "no success by the world's check"
-            console.print(f"{result.task} {result.index}: {result.steps} steps, {verdict}", highlight=False)
+            console.print(
+                f"{result.task} {result.index}: {result.steps} steps, {verdict}", highlight=False
+            )
         return 0

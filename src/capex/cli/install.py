@@ -12,12 +12,13 @@ from tyro.conf import Positional, arg
 
 from capex.cli.console import console
 from capex.errors import CapexError
-from capex.worlds.robosuite.packages import install_commands
 
 
 @dataclass(frozen=True)
 class Install:
-    """Install an extra beside what is there, LeRobot included: robosuite without the pins that would take numpy back below 2."""
+    """Install an extra beside what is there, LeRobot included: robosuite without the pins that
+    would take numpy back below 2.
+    """
 
     extra: Positional[Annotated[str, arg(metavar="robosuite")]]
     """Which one."""
@@ -27,9 +28,16 @@ class Install:
     """Only print the commands."""
 
     def run(self) -> int:
-        """Run the commands one after the other in this environment, and stop at the first that fails."""
+        """Run the commands one after the other in this environment, and stop at the first that
+        fails.
+        """
+        from capex.worlds.robosuite.packages import install_commands  # brings MuJoCo
+
         if self.constraint is not None and not self.constraint.is_file():
-            raise CapexError(f"there is no constraints file {self.constraint}; leave --constraint out, or give a file that exists")
+            raise CapexError(
+                f"there is no constraints file {self.constraint}; leave --constraint out, or give a"
+                " file that exists"
+            )
         for command in install_commands(self.extra, self.constraint):
             console.print(shlex.join(command), highlight=False, markup=False, soft_wrap=True)
             if not self.dry_run and subprocess.run(command, check=False).returncode != 0:

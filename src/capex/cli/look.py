@@ -17,16 +17,20 @@ from capex.cli.console import console, errors
 
 @dataclass(frozen=True)
 class Doctor:
-    """Versions, the GL backend with a rendered frame, and which extras work with the line that installs the others."""
+    """Versions, the GL backend with a rendered frame, and which extras work with the line that
+    installs the others.
+    """
 
     model: str | None = None
-    """Also ask this model one small question and say what its endpoint can do; a paid model bills it."""
+    """Also ask this model a small question and say what its endpoint can do; that may be billed."""
     world: str | None = None
     """Also look for what this world needs and how to get it: robosuite or robocasa."""
 
     def run(self) -> int:
-        """Print the findings; fails when something that every user needs, or the world that was asked for, does not work."""
-        from capex.doctor import examine, examine_model, examine_world, print_findings
+        """Print the findings; fails when something that every user needs, or the world that was
+        asked for, does not work.
+        """
+        from capex.cli.doctor import examine, examine_model, examine_world, print_findings
 
         findings = examine()
         asked = examine_world(self.world) if self.world is not None else []
@@ -34,7 +38,12 @@ class Doctor:
         if self.model is not None:
             findings += examine_model(self.model)
         print_findings(findings, console)
-        return 1 if any(f.verdict == "failed" for f in findings) or any(f.verdict == "missing" for f in asked) else 0
+        return (
+            1
+            if any(f.verdict == "failed" for f in findings)
+            or any(f.verdict == "missing" for f in asked)
+            else 0
+        )
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Prompt:
 
     name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]] = "kitchen:CloseFridge"
     """Which environment; the prompt depends on its cameras, arms and base, not on the task."""
-    arm: str = "capex"
+    arm: Annotated[str, arg(aliases=("--method",))] = "capex"
     """Which arm's prompt."""
     prompt: Path | None = None
     """A file to fill instead of ours."""
@@ -52,13 +61,18 @@ class Prompt:
 
     def run(self) -> int:
         """Print the prompt; its size goes to standard error, so that the text can be piped."""
-        from capex.arms import arm as preset
-        from capex.prompts import SIZE_MAX, system_prompt
+        from capex.method.presets import arm as preset
+        from capex.method.prompts import SIZE_MAX, system_prompt
 
         env = worlds.make(self.name)
-        text = system_prompt(env.spec, preset(self.arm), template=self.prompt, json_form=self.json_form)
+        text = system_prompt(
+            env.spec, preset(self.arm), template=self.prompt, json_form=self.json_form
+        )
         sys.stdout.write(text)
-        errors.print(f"{len(text)} characters before the first episode; at most {SIZE_MAX} with memory", highlight=False)
+        errors.print(
+            f"{len(text)} characters before the first episode; at most {SIZE_MAX} with memory",
+            highlight=False,
+        )
         return 0
 
 
@@ -75,12 +89,23 @@ class Tasks:
         """Print the table, and draw the sheet if asked."""
         table = Table(title=f"tasks of {self.world}")
         for column in ("task", "family", "horizon", "instruction", "success"):
-            table.add_column(column, overflow="fold", no_wrap=column == "task", justify="right" if column == "horizon" else "left")
+            table.add_column(
+                column,
+                overflow="fold",
+                no_wrap=column == "task",
+                justify="right" if column == "horizon" else "left",
+            )
         for info in worlds.tasks(self.world).values():
-            table.add_row(info.name, info.family, str(info.horizon), escape(info.instruction), escape(info.criterion))
+            table.add_row(
+                info.name,
+                info.family,
+                str(info.horizon),
+                escape(info.instruction),
+                escape(info.criterion),
+            )
         console.print(table)
         if self.pictures is not None:
-            from capex.film import write_sheet
+            from capex.dataset.film import write_sheet
 
             with console.status("rendering"):
                 sheet = write_sheet(self.world, self.pictures)
@@ -94,7 +119,7 @@ class Bench:
 
     def run(self) -> int:
         """Measure and print."""
-        from capex import bench
+        from capex.cli import bench
 
         with console.status("measuring"):
             rows = bench.run()
@@ -104,7 +129,9 @@ class Bench:
 
 @dataclass(frozen=True)
 class Check:
-    """Run the environment contract on a world: determinism, upright images, limits, save and load, and the rest."""
+    """Run the environment contract on a world: determinism, upright images, limits, save and load,
+    and the rest.
+    """
 
     names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
     """Which environments."""
@@ -138,10 +165,13 @@ class Film:
 
     def run(self) -> int:
         """Write both files and say where they are."""
-        from capex.film import write_strip, write_video
+        from capex.dataset.film import write_strip, write_video
 
         name = f"{self.episode.parent.parent.name}-{self.episode.name}"
         with console.status("rendering"):
-            strip, video = write_strip(self.episode, self.out / f"{name}.png"), write_video(self.episode, self.out / f"{name}.mp4")
+            strip, video = (
+                write_strip(self.episode, self.out / f"{name}.png"),
+                write_video(self.episode, self.out / f"{name}.mp4"),
+            )
         console.print(f"{strip}\n{video}")
         return 0

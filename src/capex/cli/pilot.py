@@ -12,7 +12,9 @@ from capex.cli.console import console
 
 @dataclass(frozen=True)
 class Pilot:
-    """The built-in stand-in as a server on this machine, on the OpenAI Responses and Chat Completions wires."""
+    """The built-in stand-in as a server on this machine, on the OpenAI Responses and Chat
+    Completions wires.
+    """
 
     command: Positional[Literal["serve"]]
     """serve: answer until interrupted."""
@@ -25,9 +27,17 @@ class Pilot:
 
         with server(self.port) as service:
             url = f"http://127.0.0.1:{service.server_address[1]}/v1"
-            console.print(f"the pilot, a stand-in, answers at {url}; Ctrl-C stops it", highlight=False, soft_wrap=True)
+            console.print(
+                f"the pilot, a stand-in, answers at {url}; Ctrl-C stops it",
+                highlight=False,
+                soft_wrap=True,
+            )
             console.print(f"  chat:pilot@{url}", highlight=False, soft_wrap=True)
-            console.print(f"  openai:pilot   with OPENAI_BASE_URL={url} and OPENAI_API_KEY=none", highlight=False, soft_wrap=True)
+            console.print(
+                f"  openai:pilot   with OPENAI_BASE_URL={url} and OPENAI_API_KEY=none",
+                highlight=False,
+                soft_wrap=True,
+            )
             try:
                 service.serve_forever(poll_interval=0.1)
             except KeyboardInterrupt:

@@ -1,4 +1,6 @@
-"""How a campaign looks while it runs: a table that updates itself on a terminal, plain lines elsewhere, JSON for machines."""
+"""How a campaign looks while it runs: a table that updates itself on a terminal, plain lines
+elsewhere, JSON for machines.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def _print_json(event: ev.Event, board: Board) -> None:
 
 
 class _Display:
-    """The table, redrawn at most four times a second, and above it what is worth keeping on the screen."""
+    """The table, redrawn at most four times a second, and above it what is worth keeping on the
+    screen.
+    """
 
     def __init__(self, live: Live):
         self._live, self._drawn = live, 0.0
@@ -51,7 +55,9 @@ class _Display:
 
     def __call__(self, event: ev.Event, board: Board) -> None:
         self._live.start()  # with the first event: before it a person may be asked something
-        told = isinstance(event, ev.CampaignBegan | ev.AttemptInvalid | ev.ChainPaused | ev.Forecast | ev.Stopping)
+        told = isinstance(
+            event, ev.CampaignBegan | ev.AttemptInvalid | ev.ChainPaused | ev.Forecast | ev.Stopping
+        )
         if (told or (isinstance(event, ev.ChainEnded) and event.error)) and self._worth(event):
             self._live.console.print(sentence(event, board), markup=False, highlight=False)
         if time.monotonic() - self._drawn > REFRESH_S or isinstance(event, ev.CampaignEnded):
@@ -60,7 +66,9 @@ class _Display:
 
 
 class _Worth:
-    """Whether an event is worth a line. That the model is down is said once in a pause, though every chain finds it out for itself."""
+    """Whether an event is worth a line. That the model is down is said once in a pause, though
+    every chain finds it out for itself.
+    """
 
     def __init__(self) -> None:
         self._known_until = 0.0  # unix time
@@ -83,7 +91,9 @@ class _Plain:
 
     def __call__(self, event: ev.Event, board: Board) -> None:
         if self._worth(event):
-            self._console.print(sentence(event, board), markup=False, highlight=False, soft_wrap=True)
+            self._console.print(
+                sentence(event, board), markup=False, highlight=False, soft_wrap=True
+            )
 
 
 COLUMNS = ("chain", "starts", "success", "95 %", "now", "decision", "steps", "$", "$/success")
@@ -100,13 +110,24 @@ def table(board: Board, title: str, note: str = "") -> Table:
         rows.append(_cells(board.total, False) | {"now": doing})
     hours = board.hours_left
     left = f"about {duration(3600 * hours)} left" if hours else ""
-    grid = Table(title=title or None, title_justify="left", caption="; ".join(w for w in (note, left) if w) or None, caption_justify="left")
+    grid = Table(
+        title=title or None,
+        title_justify="left",
+        caption="; ".join(w for w in (note, left) if w) or None,
+        caption_justify="left",
+    )
     shown = [name for name in COLUMNS if any(row[name] for row in rows)]
     for name in shown:
         folds = name in ("chain", "now")
-        grid.add_column(name, justify="left" if folds else "right", no_wrap=not folds, overflow="fold")
+        grid.add_column(
+            name, justify="left" if folds else "right", no_wrap=not folds, overflow="fold"
+        )
     for place, row in enumerate(rows):
-        grid.add_row(*(row[name] for name in shown), end_section=place == len(rows) - 2, style="bold" if row["chain"] == "total" else "")
+        grid.add_row(
+            *(row[name] for name in shown),
+            end_section=place == len(rows) - 2,
+            style="bold" if row["chain"] == "total" else "",
+        )
     return grid
 
 
@@ -114,16 +135,23 @@ def _cells(line: Line, one_world: bool) -> dict[str, str]:
     """What the columns say about a chain."""
     low, high = line.interval
     now = sorted(line.now.values(), key=lambda m: m.start)[:3]
-    doing = ", ".join(f"start {m.start} {m.phase}" for m in now) + (f", {len(line.now) - 3} more" if len(line.now) > 3 else "")
+    doing = ", ".join(f"start {m.start} {m.phase}" for m in now) + (
+        f", {len(line.now) - 3} more" if len(line.now) > 3 else ""
+    )
     wanted = f"/{line.wanted}" if line.wanted is not None else ""
     invalid = f" +{line.invalid} invalid" if line.invalid else ""
     state = line.state
     if line.paused_until is not None and state.startswith("paused"):
-        state = f"paused {duration(max(0.0, line.paused_until - time.time()))}{state[len('paused') :]}"
+        state = (
+            f"paused {duration(max(0.0, line.paused_until - time.time()))}{state[len('paused') :]}"
+        )
     return {
         "chain": escape(" ".join(line.chain.split("--")[1 if one_world else 0 :])),
         "starts": f"{line.episodes}{wanted}{invalid}",
-        "success": f"{line.successes}" + (f" of {line.until}" if line.until is not None else f"/{line.judged}"),
+        "success": (
+            f"{line.successes}"
+            + (f" of {line.until}" if line.until is not None else f"/{line.judged}")
+        ),
         "95 %": f"{100 * low:.0f}-{100 * high:.0f}" if line.judged else "",
         "now": escape(doing or state),
         "decision": ",".join(str(m.decision) for m in now),
@@ -158,31 +186,61 @@ def sentence(event: ev.Event, board: Board) -> str:
     match event:
         case ev.CampaignBegan():
             what = "stand-in" if event.stand_in else "model"
-            todo = f"{event.episodes} episodes to run" if event.episodes is not None else "running until there are enough successes"
+            todo = (
+                f"{event.episodes} episodes to run"
+                if event.episodes is not None
+                else "running until there are enough successes"
+            )
             warning = f"\nwarning: {event.warning}" if event.warning else ""
-            return f"{event.run}: {len(event.chains)} chains with the {what} {event.model}, {todo}; {event.ceiling}{warning}"
+            return (
+                f"{event.run}: {len(event.chains)} chains with the {what} {event.model}, {todo};"
+                f" {event.ceiling}{warning}"
+            )
         case ev.EpisodeEnded():
             line = board.lines[event.chain]
-            verdict = {True: "success", False: f"no success ({event.end})", None: "to be judged"}[event.success]
+            verdict = {True: "success", False: f"no success ({event.end})", None: "to be judged"}[
+                event.success
+            ]
             cost = "" if event.cost_usd is None else f", ${event.cost_usd:.2f}"
-            counts = f"{event.steps} steps, {event.decisions} decisions, {event.requests} requests{cost}, {event.seconds:.0f} s"
-            return f"{event.chain} start {event.start}: {verdict}, {counts}; {line.successes}/{line.judged} so far"
+            counts = (
+                f"{event.steps} steps, {event.decisions} decisions, {event.requests}"
+                f" requests{cost}, {event.seconds:.0f} s"
+            )
+            return (
+                f"{event.chain} start {event.start}: {verdict}, {counts};"
+                f" {line.successes}/{line.judged} so far"
+            )
         case ev.AttemptInvalid():
             return f"{event.chain} start {event.start}: invalid ({event.error}); {event.then}"
         case ev.AttemptCutOff():
-            return f"{event.chain} start {event.start}: cut off ({event.reason}); what it paid for is kept"
+            return (
+                f"{event.chain} start {event.start}: cut off ({event.reason}); what it paid for is"
+                " kept"
+            )
         case ev.ChainPaused():
-            return f"{event.chain}: the model is down; next try in {duration(event.seconds)} ({event.reason})"
+            return (
+                f"{event.chain}: the model is down; next try in {duration(event.seconds)}"
+                f" ({event.reason})"
+            )
         case ev.ChainEnded():
-            return f"{event.chain}: stopped ({event.error})" if event.error else f"{event.chain}: done ({event.why})"
+            return (
+                f"{event.chain}: stopped ({event.error})"
+                if event.error
+                else f"{event.chain}: done ({event.why})"
+            )
         case ev.Forecast():
             return forecast_sentence(event)
         case ev.Stopping():
             if event.at_once:
                 return f"{event.reason}: stopping at once, {event.running} episodes are cut off"
-            return f"{event.reason}: finishing the {event.running} episodes under way; Ctrl-C again cuts them off"
+            return (
+                f"{event.reason}: finishing the {event.running} episodes under way; Ctrl-C again"
+                " cuts them off"
+            )
         case ev.CampaignEnded():
-            spent = "" if event.spent_usd is None else f", ${event.spent_usd:.2f} spent or held in all"
+            spent = (
+                "" if event.spent_usd is None else f", ${event.spent_usd:.2f} spent or held in all"
+            )
             return f"{event.run}: {event.why}, {event.episodes} episodes{spent}"
         case _:
             return type(event).__name__
@@ -196,7 +254,11 @@ def forecast_sentence(f: ev.Forecast) -> str:
         if f.usd_per_success_high is None:
             parts.append(f"at least ${f.usd_per_success_low:.2f} a success (95 %)")
         else:
-            parts.append(_interval(f.usd_per_success, f.usd_per_success_low, f.usd_per_success_high, "a success"))
+            parts.append(
+                _interval(
+                    f.usd_per_success, f.usd_per_success_low, f.usd_per_success_high, "a success"
+                )
+            )
     if f.rest_usd_low is not None and f.rest_usd_high is not None:
         parts.append(_interval(f.rest_usd, f.rest_usd_low, f.rest_usd_high, "for the rest"))
     if f.hours_left is not None:
@@ -205,7 +267,9 @@ def forecast_sentence(f: ev.Forecast) -> str:
 
 
 def _interval(middle: float | None, low: float, high: float, what: str) -> str:
-    """Dollars with their interval; without a middle where the bill of some requests is not known."""
+    """Dollars with their interval; without a middle where the bill of some requests is
+    not known.
+    """
     if middle is None:
         return f"${low:.2f} to ${high:.2f} {what} (95 %; some requests may have been billed)"
     return f"${middle:.2f} {what} (95 %: {low:.2f} to {high:.2f})"

@@ -13,19 +13,21 @@ from capex.cli.console import console
 
 @dataclass(frozen=True)
 class Report:
-    """Tables, figures and one self-contained HTML page of runs; arms are compared on the same starts."""
+    """Tables, figures and one self-contained HTML page of runs; arms are compared on the same
+    starts.
+    """
 
     runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN")]]
     """Run directories."""
     out: Path
     """Folder for report.html, tables/ (CSV, LaTeX) and figures/ (SVG, PNG)."""
     strips: int = 48
-    """Episodes shown in full with a film strip, spread over sources, tasks and outcomes; each takes about 0.1 MB."""
+    """Episodes with a film strip, spread over sources, tasks and outcomes; each takes 0.1 MB."""
 
     def run(self) -> int:
         """Write the report, print what it says first, and where it is."""
         from capex import report
-        from capex.store import read_json
+        from capex.run.store import read_json
 
         with console.status("reading, counting, drawing"):
             page = report.write(self.runs, self.out, strips=self.strips)

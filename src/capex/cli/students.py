@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from tyro.conf import Positional, arg
 
@@ -15,7 +22,13 @@ from capex.campaign.names import parse_starts
 from capex.cli.console import console
 from capex.errors import CapexError
 
-COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+COLUMNS = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TimeElapsedColumn(),
+    TimeRemainingColumn(),
+)
 INSTALL = 'pip install "capex[students]"'
 
 
@@ -45,9 +58,9 @@ class Train:
     set: tuple[str, ...] = ()
     """Settings as NAME=VALUE; the paper's values are the defaults."""
     backbone: Path | None = None
-    """ResNet-18 weights for ACT in torchvision's layout (.safetensors or .pth); nothing is downloaded."""
+    """ResNet-18 weights for ACT, as torchvision's (.safetensors or .pth); nothing is downloaded."""
     instructions: Path | None = None
-    """Instruction embeddings for Diffusion Policy: a .safetensors or .npz file, or a folder with CLIP's weights."""
+    """Instruction embeddings for Diffusion: a .safetensors or .npz file, or a folder with CLIP."""
     init: Path | None = None
     """Begin from a policy of ours, or from RoboCasa365's released Diffusion Policy checkpoint."""
     trust_pickle: bool = False
@@ -68,36 +81,34 @@ class Train:
         from capex.students.train import Job, train
         from capex.students.train import Progress as Now
 
-        job = Job(
-            datasets=self.datasets,
-            settings=make_settings(self.policy, parse_changes(self.set)),
-            steps=self.steps,
-            out=self.out,
-            seed=self.seed,
-            backbone=self.backbone,
-            instructions=self.instructions,
-            init=self.init,
-            trust_pickle=self.trust_pickle,
-            uncertified=self.uncertified,
-            keep=self.keep,
-            save_every=self.save_every,
-            device=self.device,
-        )
+        settings = make_settings(self.policy, parse_changes(self.set))
+        same = {k: v for k, v in vars(self).items() if k not in ("policy", "set")}
+        job = Job(settings=settings, **same)
         with Progress(*COLUMNS, console=console) as progress:
             bar = progress.add_task(f"{self.policy}: reading", total=self.steps)
 
             def show(now: Now) -> None:
                 losses = "  ".join(f"{k} {v:.4g}" for k, v in now.losses.items())
-                progress.update(bar, completed=now.step, description=f"{self.policy}  {losses}  {now.steps_per_s:.1f} steps/s")
+                progress.update(
+                    bar,
+                    completed=now.step,
+                    description=f"{self.policy}  {losses}  {now.steps_per_s:.1f} steps/s",
+                )
 
-            place = train(job, show, lambda line: progress.console.print(escape(line), highlight=False))
-        console.print(f"[bold]{place}[/]\n{self.out / 'curve.csv'}  {self.out / 'curve.png'}", highlight=False)
+            place = train(
+                job, show, lambda line: progress.console.print(escape(line), highlight=False)
+            )
+        console.print(
+            f"[bold]{place}[/]\n{self.out / 'curve.csv'}  {self.out / 'curve.png'}", highlight=False
+        )
         return 0
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Roll a policy out on starts that no dataset used; success if the task's criterion holds at any step."""
+    """Roll a policy out on starts that no dataset used; success if the task's criterion holds at
+    any step.
+    """
 
     checkpoint: Positional[Path]
     """The folder of a training, or one of its checkpoints."""
@@ -120,7 +131,7 @@ class Evaluate:
     allow_seen: bool = False
     """Also starts that were trained on."""
     horizon: int = 0
-    """Control steps of a rollout; 0: the task's own. What is not solved within them is a failure."""
+    """Control steps of a rollout; 0: the task's own. What they do not suffice for is a failure."""
 
     def run(self) -> int:
         """Evaluate with a progress bar, then print the success of everything in the chain."""
@@ -129,25 +140,15 @@ class Evaluate:
         from capex.students.tables import chain_summary
 
         starts = tuple(parse_starts(self.starts))
-        job = Rollouts(
-            checkpoint=self.checkpoint,
-            name=self.name,
-            starts=starts,
-            out=self.out,
-            arm=self.arm,
-            parallel=self.parallel,
-            device=self.device,
-            seed=self.seed,
-            untrained=self.untrained,
-            allow_seen=self.allow_seen,
-            horizon=self.horizon,
-        )
+        job = Rollouts(**vars(self) | {"starts": starts})
         with Progress(*COLUMNS, console=console) as progress:
             bar = progress.add_task("evaluating", total=len(starts))
             done = solved = 0
 
             def show(left: int, steps: int) -> None:
-                progress.update(bar, description=f"{solved}/{done} solved, {left} running, step {steps}")
+                progress.update(
+                    bar, description=f"{solved}/{done} solved, {left} running, step {steps}"
+                )
 
             for rollout in evaluate(job, show):
                 done, solved = done + 1, solved + rollout.success
@@ -155,7 +156,9 @@ class Evaluate:
             progress.update(bar, completed=len(starts))
         table = Table(title=str(self.out))
         for column in ("chain", "success", "rate", "95% interval", "median steps of successes"):
-            table.add_column(column, justify="left" if column == "chain" else "right", overflow="fold")
+            table.add_column(
+                column, justify="left" if column == "chain" else "right", overflow="fold"
+            )
         for row in chain_summary(self.out):
             table.add_row(*row)
         console.print(table)
@@ -164,7 +167,9 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Study:
-    """Train and evaluate tasks x sources x policies x seeds x budgets from a TOML file; the same command continues it."""
+    """Train and evaluate tasks x sources x policies x seeds x budgets from a TOML file; the same
+    command continues it.
+    """
 
     file: Positional[Path]
     """What to study; capex/students/study_plan.py and docs/students.md have the layout."""
@@ -211,6 +216,9 @@ class PolicyCommand:
         with console.status("loading"):
             policy = load_policy(self.checkpoint, self.device)
         with serve(policy, self.port) as server:
-            console.print(f"{policy.spec.policy} at http://127.0.0.1:{server.port}  (POST /reset, POST /act, GET /spec; Ctrl-C ends)")
+            console.print(
+                f"{policy.spec.policy} at http://127.0.0.1:{server.port}  (POST /reset, POST /act,"
+                " GET /spec; Ctrl-C ends)"
+            )
             server.wait()
         return 0

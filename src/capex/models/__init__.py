@@ -1,8 +1,10 @@
-"""The Model contract: a request in, a reply out, nothing remembered between decisions, every attempt accounted for.
+"""The Model contract: a request in, a reply out, nothing remembered between decisions, every
+attempt accounted for.
 
-A model is asked with `complete(request)`. Retries are the client's own and visible: a reply lists its attempts, one ledger row each.
-Images travel in user messages, tool results are text only: the shape that every server accepts. Keys come from environment variables.
-`make(NAME)` finds a model by the name that a user types.
+A model is asked with `complete(request)`. Retries are the client's own and visible: a reply lists
+its attempts, one ledger row each. Images travel in user messages, tool results are text only: the
+shape that every server accepts. Keys come from environment variables. `make(NAME)` finds a model by
+the name that a user types.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import hashlib
 import importlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from capex.errors import CapexError, UnknownName
 
@@ -57,7 +60,9 @@ class UserMessage:
 
 @dataclass(frozen=True)
 class AssistantMessage:
-    """An earlier reply within the same decision. `replay` holds the provider's own items (reasoning included), resent verbatim."""
+    """An earlier reply within the same decision. `replay` holds the provider's own items (reasoning
+    included), resent verbatim.
+    """
 
     calls: tuple[ToolCall, ...]
     text: str = ""
@@ -79,7 +84,8 @@ Message = UserMessage | AssistantMessage | ToolResult
 class Tool:
     """A function that the model may call; `parameters` is its JSON schema.
 
-    `strict` asks the server to keep to the schema; every object in it must then forbid other properties and require all of its own.
+    `strict` asks the server to keep to the schema; every object in it must then forbid other
+    properties and require all of its own.
     """
 
     name: str
@@ -90,7 +96,9 @@ class Tool:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings of a request. None leaves the model's default: the provider's, or for chat: what its `ChatSettings` say."""
+    """Settings of a request. None leaves the model's default: the provider's, or for chat: what its
+    `ChatSettings` say.
+    """
 
     max_output_tokens: int = 8000
     effort: Effort | None = "medium"
@@ -101,7 +109,9 @@ class Sampling:
 
 @dataclass(frozen=True)
 class ChatSettings:
-    """What a chat: server can hold, and what it is sent where a request leaves it open: the paper's settings for Qwen. None: not sent."""
+    """What a chat: server can hold, and what it is sent where a request leaves it open: the paper's
+    settings for Qwen. None: not sent.
+    """
 
     context_tokens: int = 32_768
     temperature: float | None = 1.0
@@ -111,31 +121,42 @@ class ChatSettings:
 
 @dataclass(frozen=True)
 class Request:
-    """One stateless request. Static text stands first (system, tools), so that provider caches hit."""
+    """One stateless request. Static text (system, tools) stands first, so that caches hit."""
 
     system: str
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...]
     sampling: Sampling = Sampling()
     tool_choice: str = "required"  # "auto", "required", or the name of the only tool allowed
-    cache_key: str = ""  # one per run: helps a provider route requests with a common prefix to one cache
-    deadline_s: float | None = None  # wall time left for all attempts (what remains of the decision); no part of the hash
+    # one per run: helps a provider route requests with a common prefix to one cache
+    cache_key: str = ""
+    # wall time left for all attempts (what remains of the decision); no part of the hash
+    deadline_s: float | None = None
 
     @property
     def hash(self) -> str:
-        """sha256 over everything that the model sees and is asked for; pictures enter by their own hash."""
+        """sha256 over all that the model sees and is asked for; pictures enter by their hash."""
         return hashlib.sha256(json.dumps(describe(self), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Billed tokens. Each input token is exactly one of fresh, cached and cache write; reasoning is part of output."""
+    """Billed tokens. Input is either fresh, cached or cache write; output includes reasoning."""
 
     fresh: int
     cached: int
     cache_write: int
     output: int
     reasoning: int = 0
+
+    def plus(self, more: Usage | None) -> Usage:
+        """The sum of two; None adds nothing."""
+        if more is None:
+            return self
+        return Usage(*(getattr(self, f.name) + getattr(more, f.name) for f in fields(Usage)))
+
+
+NO_TOKENS = Usage(0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -153,11 +174,13 @@ Billed = Literal["yes", "no", "unknown"]
 
 @dataclass(frozen=True)
 class Attempt:
-    """One request on the wire, whatever became of it, or one that was refused on this side. `billed` is unknown when it may have been
-    accepted but no usage came back.
+    """One request on the wire, whatever became of it, or one that was refused on this side.
+    `billed` is unknown when it may have been accepted but no usage came back.
     """
 
-    status: str  # "ok", "incomplete", "http 429", "timeout", "connection", "failed: CODE", "unreadable", "too large", "not sent"
+    # "ok", "incomplete", "http 429", "timeout", "connection", "failed: CODE", "unreadable", "too
+    # large", "not sent"
+    status: str
     billed: Billed
     latency_s: float
     usage: Usage | None = None
@@ -199,8 +222,9 @@ class Reply:
 class ModelError(CapexError):
     """No reply could be had. `kind` says why; the attempts were made all the same and are kept.
 
-    Kinds: authentication, permission, quota, not_found, bad_request, context (stopped at once); rate_limit, conflict, server, timeout,
-    connection, unreadable (retries did not help); failed (the provider said so); too_large; cassette, script (no recorded answer left).
+    Kinds: authentication, permission, quota, not_found, bad_request, context (stopped at once);
+    rate_limit, conflict, server, timeout, connection, unreadable (retries did not help); failed
+    (the provider said so); too_large; cassette, script (no recorded answer left).
     """
 
     def __init__(self, kind: str, sentence: str, attempts: tuple[Attempt, ...] = ()):
@@ -211,27 +235,59 @@ class ModelError(CapexError):
         return ModelError, (self.kind, str(self), self.attempts)
 
 
+@runtime_checkable
 class Model(Protocol):
-    """A model behind any wire. Every attempt is shown to the observer, before it is sent (budgets reserve there) and after it has ended."""
+    """A model behind any wire. Every attempt is shown to the observer, before it is sent (budgets
+    reserve there) and after it has ended.
 
-    @property
-    def name(self) -> str:
-        """As the user wrote it, for example openai:NAME."""
+    A model of your own has the first three and `complete`; the rest has defaults. Inherit from this
+    class, or leave them out: `make`, `collect` and `run_episode` fill them in (`with_defaults`).
+    """
 
-    @property
-    def price_name(self) -> str:
-        """The name to look up in the price table."""
-
-    @property
-    def stand_in(self) -> bool:
-        """Whether this is a stand-in (the pilot, a script) whose results say nothing about any foundation model."""
+    name: str  # as the user wrote it, for example openai:NAME
+    price_name: str  # the name to look up in the price table
+    stand_in: bool  # the pilot, a script: its results say nothing about any foundation model
+    tools_in_text: bool = False  # it writes calls as JSON text; the system prompt shows it how
+    computes_here: bool = False  # with the core that an episode holds, not elsewhere while it waits
+    chat_settings: ChatSettings | None = None  # of a chat: model
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request, or raise ModelError with the attempts made."""
+        raise NotImplementedError
+
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The answer in a logged body, with what the provider wants sent back in the next round;
+        None when the log already holds all of it.
+        """
+        return None
+
+
+class Wrapped(Model):
+    """A model around another, with the same name and properties."""
+
+    def __init__(self, model: Model):
+        self._model = model
+        self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
+        for name in ("tools_in_text", "computes_here", "chat_settings"):
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """Ask the model."""
+        return self._model.complete(request, observer)
+
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The model's own reading, where it has one."""
+        return self._model.reread(body) if hasattr(self._model, "reread") else None
+
+
+def with_defaults(model: Model) -> Model:
+    """A user's own model may leave out what has a default: it is wrapped then."""
+    return model if isinstance(model, Model) else Wrapped(model)
 
 
 class AttemptObserver(Protocol):
-    """Sees every attempt of a request as it happens: the ledger reserves before and settles after, the exchange log writes."""
+    """Sees every attempt as it happens: the ledger reserves and settles, the log writes."""
 
     def before(self, request: Request, number: int) -> None:
         """About to send attempt `number` (from 1); raise to forbid it."""
@@ -240,11 +296,26 @@ class AttemptObserver(Protocol):
         """An attempt ended, however it ended."""
 
     def again(self, request: Request, number: int, attempt: Attempt) -> None:
-        """An attempt that was made and paid for before the episode was cut off, and that now counts towards it; nothing is sent."""
+        """An attempt that was made and paid for before the episode was cut off, and that now counts
+        towards it; nothing is sent.
+        """
+
+
+class CostObserver(AttemptObserver, Protocol):
+    """An observer that counts what attempts cost: a campaign's ledger."""
+
+    @property
+    def spent_usd(self) -> Decimal | None:
+        """Dollars that count against the episode's budget; None without a price."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The totals for a record."""
 
 
 class Observers:
-    """Several observers as one. The last sees an attempt's beginning last and its end first: put the ledger there, after the log."""
+    """Several observers as one, or none. The last sees an attempt's beginning last and its end
+    first: put the ledger there, after the log.
+    """
 
     def __init__(self, *observers: AttemptObserver):
         self._observers = observers
@@ -266,7 +337,9 @@ class Observers:
 
 
 def describe(request: Request) -> dict[str, Any]:
-    """A request as plain JSON with pictures replaced by their hashes: what is hashed, logged and compared."""
+    """A request as plain JSON with pictures replaced by their hashes: what is hashed, logged and
+    compared.
+    """
     return {
         "system": request.system,
         "tools": [vars(t) | {} for t in request.tools],
@@ -278,14 +351,16 @@ def describe(request: Request) -> dict[str, Any]:
 
 def _describe_message(message: Message) -> dict[str, Any]:
     if isinstance(message, UserMessage):
-        parts = [{"text": p.text} if isinstance(p, Text) else {"picture": p.label, "sha256": p.sha256} for p in message.parts]
+        parts = [
+            {"text": p.text} if isinstance(p, Text) else {"picture": p.label, "sha256": p.sha256}
+            for p in message.parts
+        ]
         return {"user": parts}
     if isinstance(message, AssistantMessage):
         return {"assistant": [vars(c) | {} for c in message.calls], "text": message.text}
     return {"result": message.text, "call": message.call_id}
 
 
-ModelFactory = Callable[..., Model]
 CHAT_KINDS = ("chat", "chat-text")
 
 # kind -> module:function that builds it from what follows the colon
@@ -301,20 +376,23 @@ MODELS = {
 
 
 def make(name: str, chat: ChatSettings | None = None) -> Model:
-    """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME, cassette:RUN, script:FILE or pilot.
+    """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
+    cassette:RUN, script:FILE or pilot.
 
-    A kind with a dot in it is a module of the user's own with a function `make(rest)`: my_lab.models:NAME. `chat` belongs to chat: models.
+    A kind with a dot in it is a module of the user's own with a function `make(rest)`:
+    my_lab.models:NAME. `chat` belongs to chat: models.
     """
     kind, _, rest = name.partition(":")
     if kind not in MODELS and "." not in kind:
         raise UnknownName("kind of model", kind, MODELS)
     module, _, function = MODELS.get(kind, f"{kind}:make").partition(":")
-    if kind not in MODELS:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise CapexError(
-                f"the model '{name}' names the module {kind}, which cannot be imported ({error}); is it on the path?"
-            ) from None
-    factory: ModelFactory = getattr(importlib.import_module(module), function)
-    return factory(rest) if chat is None else factory(rest, chat)
+    try:
+        factory: Callable[..., Model] = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        if kind in MODELS:
+            raise
+        raise CapexError(
+            f"the model '{name}' names the module {kind}, which cannot be imported ({error});"
+            " is it on the path?"
+        ) from None
+    return with_defaults(factory(rest) if chat is None else factory(rest, chat))

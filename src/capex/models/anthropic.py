@@ -1,7 +1,8 @@
-"""`anthropic:NAME`: Anthropic's Messages API. Needs the extra: pip install "capex[anthropic]". The key comes from ANTHROPIC_API_KEY.
+"""`anthropic:NAME`: Anthropic's Messages API. Needs the extra: pip install "capex[anthropic]". The
+key comes from ANTHROPIC_API_KEY.
 
-A cache mark stands after the system text, so that tools and system are cached. Thinking stays off: it does not go together with a tool
-call being required.
+A cache mark stands after the system text, so that tools and system are cached. Thinking stays off:
+it does not go together with a tool call being required.
 """
 
 from __future__ import annotations
@@ -13,65 +14,73 @@ from collections.abc import Mapping
 from typing import Any
 
 from capex.errors import CapexError
-from capex.models import Answer, AssistantMessage, AttemptObserver, Message, Reply, Request, Text, ToolCall, ToolResult, Usage, wire
-from capex.models.retry import Clock, Policy
+from capex.models import (
+    Answer,
+    AssistantMessage,
+    Message,
+    Request,
+    ToolCall,
+    ToolResult,
+    Usage,
+    wire,
+)
+from capex.models.body import Failed, argument_object, pieces, tokens
+from capex.models.http import Dialect, HttpModel
+from capex.models.retry import Policy
 
 KEY = "ANTHROPIC_API_KEY"
 URL = "https://api.anthropic.com"
 INSTALL = 'pip install "capex[anthropic]"'
 
 
-def make(rest: str) -> AnthropicMessages:
+def make(rest: str, *, base_url: str | None = None, policy: Policy | None = None) -> HttpModel:
     """From anthropic:NAME."""
     if not rest:
         raise CapexError("'anthropic:' names no model; write anthropic:NAME")
-    return AnthropicMessages(rest)
+    name = f"anthropic:{rest}"
+    try:
+        import anthropic
+    except ImportError:
+        raise CapexError(
+            f"{name} needs the package anthropic; install it with: {INSTALL}"
+        ) from None
+    url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
+    client = anthropic.Anthropic(
+        api_key=wire.key_from(KEY, name),
+        base_url=wire.check_url(url, "ANTHROPIC_BASE_URL"),
+        max_retries=0,
+        http_client=wire.http_client(),
+    )
+    endpoint = wire.Endpoint(anthropic, client.messages.with_raw_response.create, KEY)
+    return HttpModel(
+        name, rest, Dialect(body_of, answer_of, usage_of), endpoint, policy or Policy()
+    )
 
 
-class AnthropicMessages:
-    """A model behind the Messages wire."""
-
-    stand_in = False
-
-    def __init__(self, model: str, *, base_url: str | None = None, policy: Policy | None = None, clock: Clock | None = None):
-        try:
-            import anthropic
-        except ImportError:
-            raise CapexError(f"anthropic:{model} needs the package anthropic; install it with: {INSTALL}") from None
-        self.name, self.price_name = f"anthropic:{model}", model
-        self._model = model
-        url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
-        client = anthropic.Anthropic(
-            api_key=wire.key_from(KEY, self.name),
-            base_url=wire.check_url(url, "ANTHROPIC_BASE_URL"),
-            max_retries=0,
-            http_client=wire.http_client(),
+def body_of(model: str, request: Request) -> dict[str, Any]:
+    """The request as the Messages API takes it; effort has no counterpart without thinking."""
+    sampling = request.sampling
+    body: dict[str, Any] = {
+        "model": model,
+        "max_tokens": sampling.max_output_tokens,
+        "messages": _messages(request),
+    }
+    if request.system:
+        body["system"] = [
+            {"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}
+        ]
+    if request.tools:
+        body["tools"] = [
+            {"name": t.name, "description": t.description, "input_schema": t.parameters}
+            | ({"strict": True} if t.strict else {})
+            for t in request.tools
+        ]
+        choices = {"auto": {"type": "auto"}, "required": {"type": "any"}}
+        body["tool_choice"] = choices.get(
+            request.tool_choice, {"type": "tool", "name": request.tool_choice}
         )
-        self._wire = wire.Wire(anthropic, client.messages.with_raw_response.create, usage_of, answer_of, KEY, policy or Policy(), clock)
-
-    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
-        """Answer a request, or raise ModelError with the attempts made."""
-        return self._wire.complete(request, self.body(request), observer)
-
-    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
-        """The answer in a body of this wire that was logged earlier."""
-        return self._wire.reread(body)
-
-    def body(self, request: Request) -> dict[str, Any]:
-        """The request as the Messages API takes it; effort has no counterpart without thinking."""
-        sampling = request.sampling
-        body: dict[str, Any] = {"model": self._model, "max_tokens": sampling.max_output_tokens, "messages": _messages(request)}
-        if request.system:
-            body["system"] = [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}]
-        if request.tools:
-            body["tools"] = [
-                {"name": t.name, "description": t.description, "input_schema": t.parameters} | ({"strict": True} if t.strict else {})
-                for t in request.tools
-            ]
-            choices = {"auto": {"type": "auto"}, "required": {"type": "any"}}
-            body["tool_choice"] = choices.get(request.tool_choice, {"type": "tool", "name": request.tool_choice})
-        chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
-        return body | {k: v for k, v in chosen.items() if v is not None}
+    chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+    return body | {k: v for k, v in chosen.items() if v is not None}
 
 
 def _messages(request: Request) -> list[dict[str, Any]]:
@@ -92,44 +101,57 @@ def _blocks(message: Message) -> list[Any]:
         if message.replay:
             return list(message.replay)
         said: list[Any] = [{"type": "text", "text": message.text}] if message.text.strip() else []
-        return said + [{"type": "tool_use", "id": c.id, "name": c.name, "input": wire.argument_object(c.arguments)} for c in message.calls]
+        return said + [
+            {"type": "tool_use", "id": c.id, "name": c.name, "input": argument_object(c.arguments)}
+            for c in message.calls
+        ]
     blocks: list[Any] = []
-    for part in message.parts:
-        text = part.text if isinstance(part, Text) else part.label
-        if text.strip():
-            blocks.append({"type": "text", "text": text})
-        if not isinstance(part, Text):
-            source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(part.png).decode()}
+    for piece in pieces(message):
+        if not isinstance(piece, str):
+            data = base64.b64encode(piece.png).decode()
+            source = {"type": "base64", "media_type": "image/png", "data": data}
             blocks.append({"type": "image", "source": source})
+        elif piece.strip():
+            blocks.append({"type": "text", "text": piece})
     return blocks
 
 
 def usage_of(body: Mapping[str, Any]) -> Usage | None:
-    """Billed tokens of a message. Here input excludes what was read from and written to the cache."""
+    """Billed tokens of a message. Here input excludes what was read from and written to
+    the cache.
+    """
     usage = body.get("usage")
     try:
         return Usage(
-            fresh=wire.tokens(usage, "input_tokens"),
-            cached=wire.tokens(usage, "cache_read_input_tokens", default=0),
-            cache_write=wire.tokens(usage, "cache_creation_input_tokens", default=0),
-            output=wire.tokens(usage, "output_tokens"),
-            reasoning=wire.tokens(usage, "output_tokens_details", "thinking_tokens", default=0),
+            fresh=tokens(usage, "input_tokens"),
+            cached=tokens(usage, "cache_read_input_tokens", default=0),
+            cache_write=tokens(usage, "cache_creation_input_tokens", default=0),
+            output=tokens(usage, "output_tokens"),
+            reasoning=tokens(usage, "output_tokens_details", "thinking_tokens", default=0),
         )
     except ValueError:
         return None
 
 
-def answer_of(body: Mapping[str, Any]) -> Answer | wire.Failed | None:
+def answer_of(body: Mapping[str, Any]) -> Answer | Failed | None:
     """What a message says; None when it is no message."""
     content, error = body.get("content"), body.get("error")
     if isinstance(error, Mapping):
-        return wire.Failed(str(error.get("type") or "unknown"), str(error.get("message") or ""))
+        return Failed(str(error.get("type") or "unknown"), str(error.get("message") or ""))
     if not isinstance(content, list):
         return None
     blocks = [block for block in content if isinstance(block, dict)]
-    texts = [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
+    texts = [
+        block["text"]
+        for block in blocks
+        if block.get("type") == "text" and isinstance(block.get("text"), str)
+    ]
     calls = tuple(
-        ToolCall(str(block.get("id") or f"call_{n}"), str(block.get("name") or ""), json.dumps(block.get("input", {})))
+        ToolCall(
+            str(block.get("id") or f"call_{n}"),
+            str(block.get("name") or ""),
+            json.dumps(block.get("input", {})),
+        )
         for n, block in enumerate(blocks)
         if block.get("type") == "tool_use"
     )

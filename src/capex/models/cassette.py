@@ -1,7 +1,9 @@
-"""`cassette:RUN`: answers from the exchange logs of a run, and fails at the first request that differs, saying what differs.
+"""`cassette:RUN`: answers from the exchange logs of a run, and fails at the first request that
+differs, saying what differs.
 
-Requests are recognised by their hash. One that was made several times gets its answers in the recorded order. Failed attempts are repeated
-too, without their waits, so that a replayed record has the same attempts and costs.
+Requests are recognised by their hash. One that was made several times gets its answers in the
+recorded order. Failed attempts are repeated too, without their waits, so that a replayed record has
+the same attempts and costs.
 """
 
 from __future__ import annotations
@@ -16,16 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from capex.errors import CapexError, DamagedFile
-from capex.models import Attempt, AttemptObserver, ModelError, Reply, Request, describe
+from capex.models import Attempt, AttemptObserver, Model, ModelError, Reply, Request, describe
+from capex.models.attempts import repeat
 from capex.models.exchanges import LOG, attempt_from, read_log, read_times
-from capex.models.retry import as_reply, give_up
 
 EXCERPT = 60  # characters of a differing text that are shown
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One request in a log, by the place of its first line; the log may be far too large to hold."""
+    """One request in a log, by the place of its first line; the log may be far too large
+    to hold.
+    """
 
     log: Path
     number: int  # from 1, among the requests of its log
@@ -40,7 +44,10 @@ class Recorded:
         with open(self.log, "rb") as lines:
             lines.seek(self.offset)
             rows = [json.loads(lines.readline()) for _ in range(self.count)]
-        return [attempt_from(row, **took) for row, took in zip(rows, itertools.chain(times, itertools.repeat({})), strict=False)]
+        return [
+            attempt_from(row, **took)
+            for row, took in zip(rows, itertools.chain(times, itertools.repeat({})), strict=False)
+        ]
 
     def described(self) -> Mapping[str, Any]:
         """What was asked."""
@@ -52,12 +59,16 @@ class Recorded:
 def make(rest: str) -> Cassette:
     """From cassette:RUN."""
     if not rest:
-        raise CapexError("'cassette:' names no run; write cassette:RUN, for example cassette:runs/first")
+        raise CapexError(
+            "'cassette:' names no run; write cassette:RUN, for example cassette:runs/first"
+        )
     return Cassette(Path(rest))
 
 
-class Cassette:
-    """A recorded model. `recorded_name` is the name under which it was recorded; its price name and kind are the recorded ones."""
+class Cassette(Model):
+    """A recorded model. `recorded_name` is the name under which it was recorded; its price name and
+    kind are the recorded ones.
+    """
 
     def __init__(self, path: Path):
         self.name = f"cassette:{path}"
@@ -75,54 +86,68 @@ class Cassette:
         self.recorded_name: str = first.get("model", "")
         self.price_name: str = first.get("price_name", "")
         self.stand_in: bool = first.get("stand_in", False)
+        self.tools_in_text = self.recorded_name.startswith("chat-text:")
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
-        """The recorded answer or the recorded failure; ModelError of kind cassette when nothing was recorded for this request."""
-        attempts = self._take(request).attempts()
-        for number, attempt in enumerate(attempts, start=1):
-            if observer is not None:
-                observer.before(request, number)
-                observer.after(request, number, attempt)
-        if attempts[-1].answer is None:
-            raise give_up(attempts)
-        return as_reply(attempts)
+        """The recorded answer or the recorded failure; ModelError of kind cassette when nothing was
+        recorded for this request.
+        """
+        return repeat(request, self._take(request).attempts(), observer)
 
     def _take(self, request: Request) -> Recorded:
         with self._lock:
             queue = self._queues.get(request.hash)
             if queue is None:
-                raise ModelError("cassette", f"{self.name} has no answer to this request: {self._difference(request)}")
+                raise ModelError(
+                    "cassette",
+                    f"{self.name} has no answer to this request: {self._difference(request)}",
+                )
             if not queue:
-                raise ModelError("cassette", f"{self.name} has no answer left to this request: it is made more often than it was recorded")
+                raise ModelError(
+                    "cassette",
+                    f"{self.name} has no answer left to this request: it is made more often than it"
+                    " was recorded",
+                )
             recorded = queue.popleft()
             del self._unused[recorded.log][recorded.number]
             self._last = recorded.log
             return recorded
 
     def _difference(self, request: Request) -> str:
-        """What tells the request from the one expected next: the next in the log of the last answer, or the likeliest start of a log."""
+        """What tells the request from the one expected next: the next in the log of the last
+        answer, or the likeliest start of a log.
+        """
         here = [self._last] if self._last and self._unused[self._last] else list(self._unused)
         expected = [next(iter(left.values())) for log in here if (left := self._unused[log])]
         if not expected:
             return "every recorded request has been answered"
         given = describe(request)
-        found = [(*first_difference(recorded.described(), given), recorded) for recorded in expected]
+        found = [
+            (*first_difference(recorded.described(), given), recorded) for recorded in expected
+        ]
         _, sentence, recorded = max(found, key=lambda candidate: candidate[0])
         return f"{sentence} (expected was request {recorded.number} of {recorded.log})"
 
 
 def find_logs(path: Path) -> list[Path]:
-    """The exchange logs of a run's episodes, of one episode's folder, or of any folder that holds some, by name."""
+    """The exchange logs of a run's episodes, of one episode's folder, or of any folder that holds
+    some, by name.
+    """
     if path.is_file():
         return [path]
     logs = sorted(path.glob(f"chains/*/episodes/[0-9]*/{LOG}")) or sorted(path.rglob(LOG))
     if not logs:
-        raise CapexError(f"{path} holds no recorded exchanges ({LOG}); give the folder of a run that was collected with a model")
+        raise CapexError(
+            f"{path} holds no recorded exchanges ({LOG}); give the folder of a run that was"
+            " collected with a model"
+        )
     return logs
 
 
 def read_requests(log: Path, *, torn_end: bool = False) -> list[Recorded]:
-    """The requests of a log in order; the attempts of one are numbered from 1. A kill may have torn the last line of a cut-off log."""
+    """The requests of a log in order; the attempts of one are numbered from 1. A kill may have torn
+    the last line of a cut-off log.
+    """
     found: list[Recorded] = []
     offset = start = first_line = 0
     hash_, count = "", 0
@@ -134,7 +159,9 @@ def read_requests(log: Path, *, torn_end: bool = False) -> list[Recorded]:
                 row = json.loads(raw)
                 number, row_hash = row["number"], row["hash"]
             except (ValueError, KeyError, TypeError, RecursionError):
-                raise DamagedFile(log, f"line {index + 1} cannot be read; restore it, or record the run again") from None
+                raise DamagedFile(
+                    log, f"line {index + 1} cannot be read; restore it, or record the run again"
+                ) from None
             if number == 1:
                 if count:
                     found.append(Recorded(log, len(found) + 1, hash_, first_line, start, count))
@@ -147,11 +174,14 @@ def read_requests(log: Path, *, torn_end: bool = False) -> list[Recorded]:
 
 
 def first_difference(recorded: Any, given: Any) -> tuple[tuple[int, int], str]:
-    """How much agrees (whole fields, then characters of the first that differs), and a sentence about that field."""
+    """How much agrees (whole fields, then characters of the first that differs), and a sentence
+    about that field.
+    """
     pairs = itertools.zip_longest(_leaves(recorded), _leaves(given), fillvalue=("its end", None))
     for agreeing, ((path, was), (given_path, now)) in enumerate(pairs):
         if path != given_path:
-            return (agreeing, 0), f"where the recorded one has {path}, the given one has {given_path}"
+            sentence = f"where the recorded one has {path}, the given one has {given_path}"
+            return (agreeing, 0), sentence
         if was != now:
             same, was_text, now_text = _excerpts(was, now)
             return (agreeing, same), f"{path} differs: recorded {was_text}, given {now_text}"
@@ -173,10 +203,14 @@ def _excerpts(was: Any, now: Any) -> tuple[int, str, str]:
     """How many characters agree, and both values around the first that does not."""
     if not (isinstance(was, str) and isinstance(now, str)):
         return 0, repr(was), repr(now)
-    same = next((n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
+    same = next(
+        (n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b),
+        min(len(was), len(now)),
+    )
     start = max(0, same - EXCERPT // 3)
 
     def cut(text: str) -> str:
-        return f"{'…' if start else ''}{text[start : start + EXCERPT]}{'…' if len(text) > start + EXCERPT else ''}"
+        end = start + EXCERPT
+        return f"{'…' if start else ''}{text[start:end]}{'…' if len(text) > end else ''}"
 
     return same, repr(cut(was)), repr(cut(now))

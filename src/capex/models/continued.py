@@ -1,8 +1,10 @@
-"""An episode that was cut off (a kill, a spent budget) continues without paying again for what had been answered.
+"""An episode that was cut off (a kill, a spent budget) continues without paying again for what had
+been answered.
 
-`Continued` gives the answers in the log of the cut-off attempt, as long as the requests are the same, and then asks the model itself. The
-world is deterministic and memory is what it was, so the requests repeat; at the first that does not, the rest of the log is dropped. A
-request that had outgrown the model's context, and after which the episode went on, is refused again.
+`Continued` gives the answers in the log of the cut-off attempt, as long as the requests are the
+same, and then asks the model itself. The world is deterministic and memory is what it was, so the
+requests repeat; at the first that does not, the rest of the log is dropped. A request that had
+outgrown the model's context, and after which the episode went on, is refused again.
 """
 
 from __future__ import annotations
@@ -12,22 +14,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from capex.models import Attempt, AttemptObserver, Model, Reply, Request
+from capex.models import Attempt, AttemptObserver, Model, Reply, Request, Wrapped
+from capex.models.attempts import repeat
 from capex.models.cassette import Recorded, read_requests
-from capex.models.retry import as_reply, give_up
 
 
-class Continued:
-    """A model whose first answers come from a log. Observers are told of those as attempts made `again`: counted, not paid.
+class Continued(Wrapped):
+    """A model whose first answers come from a log. Observers are told of those as attempts made
+    `again`: counted, not paid.
 
-    `waited` is told how many seconds the model took for each answer when it was given: the episode has waited for it, though not now.
+    `waited` is told how many seconds the model took for each answer when it was given: the episode
+    has waited for it, though not now.
     """
 
-    def __init__(self, model: Model, log: Path, waited: Callable[[float], None] = lambda seconds: None):
-        self._model, self._waited = model, waited
-        self.name, self.price_name, self.stand_in = model.name, model.price_name, model.stand_in
-        self.tools_in_text = bool(getattr(model, "tools_in_text", False))
-        self.computes_here = bool(getattr(model, "computes_here", False))
+    def __init__(
+        self, model: Model, log: Path, waited: Callable[[float], None] = lambda seconds: None
+    ):
+        super().__init__(model)
+        self._waited = waited
         self._recorded: deque[Recorded] = deque(read_requests(log, torn_end=True))
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
@@ -35,25 +39,23 @@ class Continued:
         attempts = self._logged(request)
         if not attempts:
             return self._model.complete(request, observer)
-        for number, attempt in enumerate(attempts, start=1):
-            if observer is not None:
-                observer.again(request, number, attempt)
         self._waited(sum(a.waited_s + a.latency_s for a in attempts))
-        if attempts[-1].answer is None:
-            raise give_up(attempts)
-        return as_reply(attempts)
+        return repeat(request, attempts, observer, paid=True)
 
     def _logged(self, request: Request) -> list[Attempt]:
-        """The attempts that settled this request; none when the log has ended, tells of another request, or of one left unsettled."""
+        """The attempts that settled this request; none when the log has ended, tells of another
+        request, or of one left unsettled.
+        """
         if not self._recorded:
             return []
         recorded = self._recorded.popleft()
         attempts = recorded.attempts() if recorded.hash == request.hash else []
         if attempts and attempts[-1].kind == "context" and self._recorded:
             return attempts
-        if not attempts or attempts[-1].answer is None:  # cut off among the retries: those are the campaign's cost, not the episode's
+        # Cut off among the retries: those are the campaign's cost, not the episode's.
+        if not attempts or attempts[-1].answer is None:
             self._recorded.clear()
             return []
-        reread = getattr(self._model, "reread", None)
-        answer = reread(attempts[-1].body) if reread is not None else None
-        return attempts if answer is None else [*attempts[:-1], replace(attempts[-1], answer=answer)]
+        if answer := self._model.reread(attempts[-1].body):
+            attempts[-1] = replace(attempts[-1], answer=answer)
+        return attempts

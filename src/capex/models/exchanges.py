@@ -4,9 +4,10 @@
     exchange_times.jsonl    its wall time, apart, so that the logs of two runs compare byte for byte
     images/HASH.png         each picture once, or HASH.webp
 
-A line holds the request's hash, the attempt's number, status, billing, usage, answer, and the body as received. The request stands in
-the line of its first attempt, pictures by hash. System text and tools repeat all episode long: they stand where they first occur, later
-lines name them by `static`. Keys are replaced before anything is written, and of the headers only an allow-list is kept.
+A line holds the request's hash, the attempt's number, status, billing, usage, answer, and the body
+as received. The request stands in the line of its first attempt, pictures by hash. System text and
+tools repeat all episode long: they stand where they first occur, later lines name them by `static`.
+Keys are replaced before anything is written, and of the headers only an allow-list is kept.
 """
 
 from __future__ import annotations
@@ -18,10 +19,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from capex import pictures
-from capex.models import Answer, Attempt, Model, Picture, Request, ToolCall, Usage, UserMessage, describe
+from capex.models import (
+    Answer,
+    Attempt,
+    Model,
+    Picture,
+    Request,
+    ToolCall,
+    Usage,
+    UserMessage,
+    describe,
+    pictures,
+)
+from capex.models.pictures import ImageFormat
 from capex.models.redact import scrub, secrets
-from capex.pictures import ImageFormat
 
 LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")
@@ -29,14 +40,21 @@ AS_SENT = "[as sent]"  # in the place of the system text that the Responses API 
 
 
 class ExchangeLog:
-    """Writes the attempts that it observes into a folder. With a model, each line names it, so that a cassette can price its replies.
+    """Writes the attempts that it observes into a folder. With a model, each line names it, so that
+    a cassette can price its replies.
 
     `images` is the form in which the pictures are kept, None when they are not.
     """
 
-    def __init__(self, folder: Path, model: Model | None = None, images: ImageFormat | None = "png"):
+    def __init__(
+        self, folder: Path, model: Model | None = None, images: ImageFormat | None = "png"
+    ):
         self.folder, self._images = folder, images
-        self._model = {} if model is None else {"model": model.name, "price_name": model.price_name, "stand_in": model.stand_in}
+        self._model = (
+            {}
+            if model is None
+            else {"model": model.name, "price_name": model.price_name, "stand_in": model.stand_in}
+        )
         self._written: set[str] = set()
 
     def before(self, request: Request, number: int) -> None:
@@ -53,10 +71,17 @@ class ExchangeLog:
             described = describe(request)
             static = {name: described.pop(name) for name in STATIC}
             mark = hashlib.sha256(json.dumps(static, sort_keys=True).encode()).hexdigest()
-            line |= {"static": mark, "request": described if mark in self._written else static | described}
+            line |= {
+                "static": mark,
+                "request": described if mark in self._written else static | described,
+            }
             self._written.add(mark)
         body = attempt.body
-        if isinstance(body, Mapping) and request.system and body.get("instructions") == request.system:
+        if (
+            isinstance(body, Mapping)
+            and request.system
+            and body.get("instructions") == request.system
+        ):
             body = {**body, "instructions": AS_SENT}
         line |= {
             "status": attempt.status,
@@ -73,7 +98,9 @@ class ExchangeLog:
         _append(self.folder / TIMES, {"hash": request.hash, "number": number, **_times(attempt)})
 
     def again(self, request: Request, number: int, attempt: Attempt) -> None:
-        """An attempt that was made and paid for before the episode was cut off: written as if it were made now."""
+        """An attempt that was made and paid for before the episode was cut off: written as if it
+        were made now.
+        """
         self.before(request, number)
         self.after(request, number, attempt)
 
@@ -86,7 +113,9 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
             line: dict[str, Any] = json.loads(text)
             if "request" in line:
                 request = line["request"]
-                static.setdefault(line["static"], {name: request[name] for name in STATIC if name in request})
+                static.setdefault(
+                    line["static"], {name: request[name] for name in STATIC if name in request}
+                )
                 line["request"] = static[line["static"]] | request
             yield line
 
@@ -112,9 +141,17 @@ def read_times(log: Path) -> list[dict[str, float]]:
 
 
 def attempt_from(line: Mapping[str, Any], latency_s: float = 0.0, waited_s: float = 0.0) -> Attempt:
-    """An attempt as it was logged. What a provider wants replayed is not kept apart from the body: nobody is sent it again."""
+    """An attempt as it was logged. What a provider wants replayed is not kept apart from the body:
+    nobody is sent it again.
+    """
     said = line["answer"]
-    answer = None if said is None else Answer(tuple(ToolCall(**call) for call in said["calls"]), said["text"], said["incomplete"])
+    answer = (
+        None
+        if said is None
+        else Answer(
+            tuple(ToolCall(**call) for call in said["calls"]), said["text"], said["incomplete"]
+        )
+    )
     return Attempt(
         status=line["status"],
         billed=line["billed"],
@@ -136,7 +173,11 @@ def _times(attempt: Attempt) -> dict[str, float]:
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
-    return {"calls": [vars(call) for call in answer.calls], "text": answer.text, "incomplete": answer.incomplete}
+    return {
+        "calls": [vars(call) for call in answer.calls],
+        "text": answer.text,
+        "incomplete": answer.incomplete,
+    }
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

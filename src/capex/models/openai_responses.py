@@ -1,8 +1,10 @@
-"""`openai:NAME`: the Responses API through the official SDK, stateless and with nothing stored on the server.
+"""`openai:NAME`: the Responses API through the official SDK, stateless and with nothing stored on
+the server.
 
-Inside a decision the model's own items (encrypted reasoning with the calls it led to) are sent back verbatim. The key comes from
-OPENAI_API_KEY; OPENAI_BASE_URL points elsewhere, for example at a server on this machine. The standard service tier is asked for, because
-the price table holds for it.
+Inside a decision the model's own items (encrypted reasoning with the calls it led to) are sent back
+verbatim. The key comes from OPENAI_API_KEY; OPENAI_BASE_URL points elsewhere, for example at a
+server on this machine. The standard service tier is asked for, because the price table holds for
+it.
 """
 
 from __future__ import annotations
@@ -15,115 +17,121 @@ from capex.errors import CapexError
 from capex.models import (
     Answer,
     AssistantMessage,
-    AttemptObserver,
     Message,
-    Reply,
     Request,
-    Text,
     ToolCall,
     ToolResult,
     Usage,
     wire,
 )
-from capex.models.retry import Clock, Policy
+from capex.models.body import Failed, data_url, inclusive_usage, pieces, raw_arguments
+from capex.models.http import Dialect, HttpModel
+from capex.models.retry import Policy
 
 KEY = "OPENAI_API_KEY"
 URL = "https://api.openai.com/v1"
 
 
-def make(rest: str) -> OpenAIResponses:
+def make(rest: str, *, base_url: str | None = None, policy: Policy | None = None) -> HttpModel:
     """From openai:NAME."""
+    import openai
+
     if not rest:
-        raise CapexError("'openai:' names no model; write openai:NAME, for example openai:gpt-6-astra")
-    return OpenAIResponses(rest)
-
-
-class OpenAIResponses:
-    """A model behind the Responses wire."""
-
-    def __init__(self, model: str, *, base_url: str | None = None, policy: Policy | None = None, clock: Clock | None = None):
-        import openai
-
-        self.name, self.price_name = f"openai:{model}", model
-        self.stand_in = wire.is_stand_in(model)
-        self._model = model
-        url = base_url or os.environ.get("OPENAI_BASE_URL") or URL
-        client = openai.OpenAI(
-            api_key=wire.key_from(KEY, self.name),
-            base_url=wire.check_url(url, "OPENAI_BASE_URL"),
-            max_retries=0,
-            http_client=wire.http_client(),
+        raise CapexError(
+            "'openai:' names no model; write openai:NAME, for example openai:gpt-6-astra"
         )
-        self._wire = wire.Wire(openai, client.responses.with_raw_response.create, usage_of, answer_of, KEY, policy or Policy(), clock)
+    url = base_url or os.environ.get("OPENAI_BASE_URL") or URL
+    client = openai.OpenAI(
+        api_key=wire.key_from(KEY, f"openai:{rest}"),
+        base_url=wire.check_url(url, "OPENAI_BASE_URL"),
+        max_retries=0,
+        http_client=wire.http_client(),
+    )
+    endpoint = wire.Endpoint(openai, client.responses.with_raw_response.create, KEY)
+    dialect = Dialect(body_of, answer_of, usage_of)
+    return HttpModel(f"openai:{rest}", rest, dialect, endpoint, policy or Policy())
 
-    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
-        """Answer a request, or raise ModelError with the attempts made."""
-        return self._wire.complete(request, self.body(request), observer)
 
-    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
-        """The answer in a body of this wire that was logged earlier."""
-        return self._wire.reread(body)
-
-    def body(self, request: Request) -> dict[str, Any]:
-        """The request as the Responses API takes it; what does not change stands first."""
-        sampling = request.sampling
-        body: dict[str, Any] = {
-            "model": self._model,
-            "instructions": request.system,
-            "tools": [
-                {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": t.strict}
-                for t in request.tools
-            ],
-            "input": [item for message in request.messages for item in _items(message)],
-            "max_output_tokens": sampling.max_output_tokens,
-            "store": False,
-            "truncation": "disabled",
-            "service_tier": "default",
+def body_of(model: str, request: Request) -> dict[str, Any]:
+    """The request as the Responses API takes it; what does not change stands first."""
+    sampling = request.sampling
+    body: dict[str, Any] = {
+        "model": model,
+        "instructions": request.system,
+        "tools": [
+            {
+                "type": "function",
+                "name": t.name,
+                "description": t.description,
+                "parameters": t.parameters,
+                "strict": t.strict,
+            }
+            for t in request.tools
+        ],
+        "input": [item for message in request.messages for item in _items(message)],
+        "max_output_tokens": sampling.max_output_tokens,
+        "store": False,
+        "truncation": "disabled",
+        "service_tier": "default",
+    }
+    if request.tools:
+        named = {"type": "function", "name": request.tool_choice}
+        body["tool_choice"] = (
+            request.tool_choice if request.tool_choice in ("auto", "required") else named
+        )
+        body["parallel_tool_calls"] = True
+    if sampling.effort is not None:
+        body |= {
+            "reasoning": {"effort": sampling.effort},
+            "include": ["reasoning.encrypted_content"],
         }
-        if request.tools:
-            named = {"type": "function", "name": request.tool_choice}
-            body["tool_choice"] = request.tool_choice if request.tool_choice in ("auto", "required") else named
-            body["parallel_tool_calls"] = True
-        if sampling.effort is not None:
-            body |= {"reasoning": {"effort": sampling.effort}, "include": ["reasoning.encrypted_content"]}
-        if request.cache_key:
-            body["prompt_cache_key"] = request.cache_key
-        body |= {k: v for k, v in (("temperature", sampling.temperature), ("top_p", sampling.top_p)) if v is not None}
-        if sampling.top_k is not None:  # not OpenAI's; vLLM's Responses server takes it
-            body["extra_body"] = {"top_k": sampling.top_k}
-        return body
+    if request.cache_key:
+        body["prompt_cache_key"] = request.cache_key
+    chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+    body |= {name: value for name, value in chosen.items() if value is not None}
+    if sampling.top_k is not None:  # not OpenAI's; vLLM's Responses server takes it
+        body["extra_body"] = {"top_k": sampling.top_k}
+    return body
 
 
 def _items(message: Message) -> list[Any]:
     if isinstance(message, ToolResult):
-        return [{"type": "function_call_output", "call_id": message.call_id, "output": message.text}]
+        return [
+            {"type": "function_call_output", "call_id": message.call_id, "output": message.text}
+        ]
     if isinstance(message, AssistantMessage):
         if message.replay:
             return list(message.replay)
-        said: list[Any] = [{"type": "message", "role": "assistant", "content": message.text}] if message.text else []
-        return said + [{"type": "function_call", "call_id": c.id, "name": c.name, "arguments": c.arguments} for c in message.calls]
-    content: list[dict[str, str]] = []
-    for part in message.parts:
-        text = part.text if isinstance(part, Text) else part.label
-        if text:
-            content.append({"type": "input_text", "text": text})
-        if not isinstance(part, Text):
-            content.append({"type": "input_image", "image_url": wire.data_url(part), "detail": "high"})
+        said: list[Any] = (
+            [{"type": "message", "role": "assistant", "content": message.text}]
+            if message.text
+            else []
+        )
+        return said + [
+            {"type": "function_call", "call_id": c.id, "name": c.name, "arguments": c.arguments}
+            for c in message.calls
+        ]
+    content = [
+        {"type": "input_text", "text": piece}
+        if isinstance(piece, str)
+        else {"type": "input_image", "image_url": data_url(piece), "detail": "high"}
+        for piece in pieces(message)
+    ]
     return [{"type": "message", "role": "user", "content": content}]
 
 
 def usage_of(body: Mapping[str, Any]) -> Usage | None:
     """Billed tokens of a response body."""
-    return wire.inclusive_usage(body.get("usage"), "input", "output")
+    return inclusive_usage(body.get("usage"), "input", "output")
 
 
-def answer_of(body: Mapping[str, Any]) -> Answer | wire.Failed | None:
+def answer_of(body: Mapping[str, Any]) -> Answer | Failed | None:
     """What a response body says; None when it is no response."""
     status, output, error = body.get("status"), body.get("output"), body.get("error")
     if status not in ("completed", "incomplete", None) or (error and not output):
         found = error if isinstance(error, Mapping) else {}
         code = found.get("code") or (status if status not in ("failed", None) else "unknown")
-        return wire.Failed(str(code), str(found.get("message") or ""))
+        return Failed(str(code), str(found.get("message") or ""))
     if not isinstance(output, list):
         return None
     items = [item for item in output if isinstance(item, dict)]
@@ -131,11 +139,18 @@ def answer_of(body: Mapping[str, Any]) -> Answer | wire.Failed | None:
     for number, item in enumerate(items):
         if item.get("type") == "function_call":
             call_id = str(item.get("call_id") or item.get("id") or f"call_{number}")
-            calls.append(ToolCall(call_id, str(item.get("name") or ""), wire.raw_arguments(item.get("arguments"))))
+            calls.append(
+                ToolCall(call_id, str(item.get("name") or ""), raw_arguments(item.get("arguments")))
+            )
         elif item.get("type") == "message" and isinstance(item.get("content"), list):
             parts = [part for part in item["content"] if isinstance(part, dict)]
-            texts += [said for part in parts if isinstance(said := part.get("text") or part.get("refusal"), str)]
-    # Reasoning that led to nothing (cut off by the token limit) is refused when sent back: it lacks the item that must follow it.
+            texts += [
+                said
+                for part in parts
+                if isinstance(said := part.get("text") or part.get("refusal"), str)
+            ]
+    # Reasoning that led to nothing (cut off by the token limit) is refused when sent back: it lacks
+    # the item that must follow it.
     while items and items[-1].get("type") == "reasoning":
         items.pop()
     return Answer(tuple(calls), "\n".join(texts), status == "incomplete", tuple(items))

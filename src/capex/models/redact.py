@@ -1,7 +1,9 @@
-"""Secrets stay out of everything that is written: headers by an allow-list, key values by replacement before the write.
+"""Secrets stay out of everything that is written: headers by an allow-list, key values by
+replacement before the write.
 
-A key is the value of an environment variable whose name ends like one (OPENAI_API_KEY, HF_TOKEN), or anything shaped like OpenAI's and
-Anthropic's keys, masked ones included: providers quote them in their error messages.
+A key is the value of an environment variable whose name ends like one (OPENAI_API_KEY, HF_TOKEN),
+or anything shaped like OpenAI's and Anthropic's keys, masked ones included: providers quote them in
+their error messages.
 """
 
 from __future__ import annotations
@@ -16,13 +18,16 @@ SHORTEST = 8  # a shorter value (vLLM's "EMPTY") is a word, not a secret
 _NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _SHAPE = re.compile(r"\bsk-[\w*.-]{16,}")
 _HEADERS = re.compile(
-    r"(x-request-id|request-id|date|retry-after(-ms)?|openai-processing-ms|openai-version|(x-|anthropic-)ratelimit-[a-z-]+)", re.IGNORECASE
+    r"(x-request-id|request-id|date|retry-after(-ms)?|openai-processing-ms|openai-version|(x-|anthropic-)ratelimit-[a-z-]+)",
+    re.IGNORECASE,
 )
 
 
 def secrets() -> list[str]:
     """Key values in the environment, longest first so that one inside another is replaced whole."""
-    found = {v.strip() for k, v in os.environ.items() if _NAME.search(k) and len(v.strip()) >= SHORTEST}
+    found = {
+        v.strip() for k, v in os.environ.items() if _NAME.search(k) and len(v.strip()) >= SHORTEST
+    }
     return sorted(found, key=lambda value: (-len(value), value))
 
 
@@ -41,5 +46,11 @@ def scrub(value: Any, known: list[str] | None = None) -> Any:
 
 
 def allowed_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The response headers that may be kept: request id, rate limits, retry advice, date, processing time."""
-    return {name.lower(): str(scrub(value)) for name, value in sorted(headers.items()) if _HEADERS.fullmatch(name)}
+    """The response headers that may be kept: request id, rate limits, retry advice, date,
+    processing time.
+    """
+    return {
+        name.lower(): str(scrub(value))
+        for name, value in sorted(headers.items())
+        if _HEADERS.fullmatch(name)
+    }

@@ -1,4 +1,5 @@
-"""The retry policy, the only one: which failures are tried again, how often, after what wait, and until when.
+"""The retry policy, the only one: which failures are tried again, how often, after what wait, and
+until when.
 
 | failure | tried again | billed |
 |---|---|---|
@@ -7,13 +8,14 @@
 | read deadline passed after sending | once (it may be billed twice) | unknown |
 | HTTP 408, 409, 429 | yes | no |
 | HTTP 5xx | yes | no; unknown behind a gateway (502, 504) |
-| HTTP 200 that failed with a passing fault, or that cannot be read | yes | by its usage, unknown without |
+| HTTP 200 with a passing fault, or that cannot be read | yes | by its usage, unknown without |
 | quota, authentication, permission, not found, bad request, too long for the context | no | no |
 | a body of more than 8 MB | no | unknown |
 
-An attempt lasts until its read deadline at most, or to that of the request (the decision's, the episode's), whichever comes first.
-Waits double from 1 s to 60 s, less up to a quarter that depends on the request alone, so that a run repeats exactly. Retry-After is obeyed
-up to two minutes. No wait is begun that would end after the deadline.
+An attempt lasts until its read deadline at most, or to that of the request (the decision's, the
+episode's), whichever comes first. Waits double from 1 s to 60 s, less up to a quarter that depends
+on the request alone, so that a run repeats exactly. Retry-After is obeyed up to two minutes. No
+wait is begun that would end after the deadline.
 """
 
 from __future__ import annotations
@@ -21,17 +23,23 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 from capex.errors import printable
-from capex.models import Attempt, AttemptObserver, Billed, ModelError, Reply, Request
+from capex.models import Attempt, Billed, Request
 from capex.models.redact import scrub
 
-QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error", "credit balance")
+QUOTA_CODES = (
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "billing_error",
+    "credit balance",
+)
 CONTEXT_WORDS = (  # of OpenAI, vLLM, SGLang, llama.cpp, LiteLLM, Anthropic
     "context_length_exceeded",
     "context length",
@@ -53,6 +61,9 @@ PASSING_CODES = (
     "timeout",
     "vector_store_timeout",
 )
+PASSING_KINDS = ("rate_limit", "timeout", "conflict", "server")
+NO_CREDIT = "the provider says that the account has no credit left"
+TOO_LONG = "the request is too long for the model"
 MESSAGE_CHARACTERS = 300
 
 
@@ -92,6 +103,12 @@ class Policy:
     connect_s: float = 10.0
     write_s: float = 60.0
     read_s: float = 600.0  # of a whole attempt, from its beginning to the end of the body
+    clock: Clock = field(default_factory=SystemClock)
+
+    def allows_another(self, attempts: Sequence[Attempt]) -> bool:
+        """Whether the attempts made so far leave room for one more."""
+        unanswered = sum(a.status == "timeout" and a.billed != "no" for a in attempts)
+        return len(attempts) < self.attempts and unanswered < self.unanswered
 
     def wait_s(self, request: Request, number: int, retry_after_s: float | None = None) -> float:
         """How long to wait after attempt `number` (from 1)."""
@@ -103,98 +120,65 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one send came to: the attempt (its latency is filled in here), and whether trying again can help."""
+class Sent:
+    """What became of one send: the attempt (the caller fills in its times), and whether trying
+    again can help.
+    """
 
     attempt: Attempt
     retry: bool = False
     retry_after_s: float | None = None
 
 
-def persist(
-    request: Request,
-    send: Callable[[float], Outcome],
-    policy: Policy,
-    observer: AttemptObserver | None = None,
-    clock: Clock | None = None,
-) -> Reply:
-    """Send until the model answers or the policy gives up. `send` takes the read deadline of its attempt in seconds."""
-    clock = clock or SystemClock()
-    deadline = clock.now() + min(policy.deadline_s, math.inf if request.deadline_s is None else request.deadline_s)
-    attempts: list[Attempt] = []
-    waited_s = 0.0
-    while True:
-        number = len(attempts) + 1
-        if observer is not None:
-            observer.before(request, number)
-        sent = clock.now()
-        outcome = send(max(0.001, min(policy.read_s, deadline - sent)))
-        attempt = replace(outcome.attempt, latency_s=clock.now() - sent, waited_s=waited_s)
-        attempts.append(attempt)
-        if observer is not None:
-            observer.after(request, number, attempt)
-        if attempt.answer is not None:
-            return as_reply(attempts)
-        unanswered = sum(a.status == "timeout" and a.billed != "no" for a in attempts)
-        wait_s = policy.wait_s(request, number, outcome.retry_after_s)
-        patient = number < policy.attempts and unanswered < policy.unanswered and clock.now() + wait_s < deadline
-        if not (outcome.retry and patient):
-            raise give_up(attempts)
-        waiting = clock.now()
-        clock.sleep(wait_s)
-        waited_s = clock.now() - waiting
-
-
-def as_reply(attempts: list[Attempt]) -> Reply:
-    """The reply that the last attempt brought."""
-    last = attempts[-1]
-    assert last.answer is not None
-    return Reply(last.answer.calls, last.answer.text, last.usage, tuple(attempts), last.answer.incomplete, last.answer.replay)
-
-
-def give_up(attempts: list[Attempt]) -> ModelError:
-    """The error when the last attempt brought no answer; the same for the same attempts, so that a cassette repeats it."""
-    count = f" ({len(attempts)} attempts)" if len(attempts) > 1 else ""
-    return ModelError(attempts[-1].kind, attempts[-1].error + count, tuple(attempts))
-
-
-def refused(status: int, body: Mapping[str, Any] | str | None, key: str) -> tuple[str, bool, Billed, str]:
-    """What an HTTP error means: kind, whether trying again can help, whether it may be billed, and a sentence."""
+def refused(
+    status: int, body: Mapping[str, Any] | str | None, key: str
+) -> tuple[str, bool, Billed, str]:
+    """What an HTTP error means: kind, whether trying again can help, whether it may be billed, and
+    a sentence.
+    """
     code, message = error_in(body)
     said = f"HTTP {status}" + (f", {code}" if code else "") + (f": {message}" if message else "")
-    words = f"{code} {message}".lower()
+    kind, sentence = _meaning(status, f"{code} {message}".lower(), f"({said})", key)
+    billed: Billed = "unknown" if status in (502, 504) else "no"
+    return kind, kind in PASSING_KINDS, billed, sentence
+
+
+def _meaning(status: int, words: str, said: str, key: str) -> tuple[str, str]:
+    """Kind of an HTTP error, and a sentence."""
     if status == 402 or (400 <= status < 500 and any(word in words for word in QUOTA_CODES)):
-        return (
-            "quota",
-            False,
-            "no",
-            f"the provider says that the account has no credit left ({said}); top it up or wait for the next period",
-        )
+        return "quota", f"{NO_CREDIT} {said}; top it up or wait for the next period"
     if status == 401:
-        return "authentication", False, "no", f"the server refused the key ({said}); check the environment variable {key}"
+        check = f"check the environment variable {key}"
+        return "authentication", f"the server refused the key {said}; {check}"
     if status == 403:
-        return "permission", False, "no", f"the key in {key} may not do this ({said})"
+        return "permission", f"the key in {key} may not do this {said}"
     if status == 404:
-        return "not_found", False, "no", f"the server knows no such model or address ({said}); check both"
+        return "not_found", f"the server knows no such model or address {said}; check both"
     if status in (400, 413, 422) and any(word in words for word in CONTEXT_WORDS):
-        return "context", False, "no", f"the request is too long for the model ({said})"
+        return "context", f"{TOO_LONG} {said}"
     if status == 429:
-        return "rate_limit", True, "no", f"the server asks for fewer requests ({said})"
+        return "rate_limit", f"the server asks for fewer requests {said}"
     if status in (408, 409):
-        return ("timeout" if status == 408 else "conflict"), True, "no", f"the server did not take the request ({said})"
+        kind = "timeout" if status == 408 else "conflict"
+        return kind, f"the server did not take the request {said}"
     if status >= 500:
-        return "server", True, "unknown" if status in (502, 504) else "no", f"the server failed ({said})"
-    return "bad_request", False, "no", f"the server refused the request ({said})"
+        return "server", f"the server failed {said}"
+    return "bad_request", f"the server refused the request {said}"
 
 
 def failed(code: str, message: str) -> tuple[str, bool, str]:
-    """What a failure inside an HTTP 200 means: kind, whether trying again can help, and a sentence."""
+    """What a failure inside an HTTP 200 means: kind, whether trying again can help, and
+    a sentence.
+    """
     said = f"{clip(code)}: {clip(message)}" if message else clip(code)
-    if any(word in f"{code} {message}".lower() for word in QUOTA_CODES):
-        return "quota", False, f"the provider says that the account has no credit left ({said})"
-    if any(word in f"{code} {message}".lower() for word in CONTEXT_WORDS):
-        return "context", False, f"the request is too long for the model ({said})"
-    passing = code in PASSING_CODES or (code.isdigit() and (int(code) in (408, 409, 429) or int(code) >= 500))
+    words = f"{code} {message}".lower()
+    if any(word in words for word in QUOTA_CODES):
+        return "quota", False, f"{NO_CREDIT} ({said})"
+    if any(word in words for word in CONTEXT_WORDS):
+        return "context", False, f"{TOO_LONG} ({said})"
+    passing = code in PASSING_CODES or (
+        code.isdigit() and (int(code) in (408, 409, 429) or int(code) >= 500)
+    )
     return "failed", passing, f"the provider reports a failure ({said})"
 
 
@@ -209,12 +193,17 @@ def error_in(body: Mapping[str, Any] | str | None) -> tuple[str, str]:
 
 def clip(message: str) -> str:
     """A provider's message on one line, without secrets and control characters, not too long."""
-    line = " ".join(str(scrub(printable(message))).split())  # cleaned first: a control character may part a secret
+    # Cleaned first: a control character may part a secret.
+    line = " ".join(str(scrub(printable(message))).split())
     return line if len(line) <= MESSAGE_CHARACTERS else line[: MESSAGE_CHARACTERS - 1] + "…"
 
 
-def retry_after_s(headers: Mapping[str, str], wall: Callable[[], float] = time.time) -> float | None:
-    """Seconds that the server asks to wait: retry-after-ms, or Retry-After as seconds or as a date (against the server's own clock)."""
+def retry_after_s(
+    headers: Mapping[str, str], wall: Callable[[], float] = time.time
+) -> float | None:
+    """Seconds that the server asks to wait: retry-after-ms, or Retry-After as seconds or as a date
+    (against the server's own clock).
+    """
     lower = {name.lower(): value.strip() for name, value in headers.items()}
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:

@@ -1,8 +1,8 @@
-"""`script:FILE`: replies from a list, one per request; for tests, examples and trying out a world by hand.
+"""`script:FILE`: replies from a list, one per request; for tests, examples and trying out a world
+by hand.
 
-An entry is a text, or a list of calls, each a pair of tool name and arguments. Arguments given as text are passed on as they are, however
-broken.
-FILE holds such a list as JSON:
+An entry is a text, or a list of calls, each a pair of tool name and arguments. Arguments given as
+text are passed on as they are, however broken. FILE holds such a list as JSON:
 
     [[["locate_pixel", {"camera": "left", "u": 200, "v": 310}]],
      [["act", {"target_cm": [45, 0, 30], "confidence": 0.9}]],
@@ -17,8 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from capex.errors import CapexError
-from capex.models import Answer, Attempt, AttemptObserver, ModelError, Reply, Request, ToolCall, Usage, size
-from capex.models.retry import as_reply
+from capex.models import (
+    Answer,
+    Attempt,
+    AttemptObserver,
+    Model,
+    ModelError,
+    Reply,
+    Request,
+    ToolCall,
+    size,
+)
+from capex.models.attempts import repeat
 
 Call = tuple[str, Mapping[str, Any] | str]
 Entry = str | Sequence[Call]
@@ -36,12 +46,16 @@ def make(rest: str) -> Scripted:
     except ValueError as error:
         raise CapexError(f"the script {path} is not JSON: {error}") from None
     if not isinstance(entries, list):
-        raise CapexError(f"the script {path} holds {type(entries).__name__}; write a list of replies")
+        raise CapexError(
+            f"the script {path} holds {type(entries).__name__}; write a list of replies"
+        )
     return Scripted(entries, name=f"script:{path}")
 
 
-class Scripted:
-    """Answers with the entries of a list, in order. Tokens are counted from sizes, ids from the place in the list."""
+class Scripted(Model):
+    """Answers with the entries of a list, in order. Tokens are counted from sizes, ids from the
+    place in the list.
+    """
 
     price_name = "script"
     stand_in = True
@@ -54,17 +68,15 @@ class Scripted:
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The next entry; ModelError when the list has ended."""
         if self._used == len(self._answers):
-            raise ModelError("script", f"{self.name} has no reply left: all {self._used} were given")
-        if observer is not None:
-            observer.before(request, 1)
-        answer = self._answers[self._used]
-        self._used += 1
-        written = answer.text + "".join(call.name + call.arguments for call in answer.calls)
-        usage = Usage(fresh=size.tokens(request), cached=0, cache_write=0, output=size.text(written))
-        attempt = Attempt("ok", "yes", 0.0, usage, answer=answer, body={"entry": self._used})
-        if observer is not None:
-            observer.after(request, 1, attempt)
-        return as_reply([attempt])
+            raise ModelError(
+                "script", f"{self.name} has no reply left: all {self._used} were given"
+            )
+        answer, entry = self._answers[self._used], self._used + 1
+        usage = size.usage(request, answer)
+        attempt = Attempt("ok", "yes", 0.0, usage, answer=answer, body={"entry": entry})
+        reply = repeat(request, [attempt], observer)
+        self._used = entry
+        return reply
 
 
 def _answer(number: int, entry: Entry) -> Answer:
@@ -72,8 +84,15 @@ def _answer(number: int, entry: Entry) -> Answer:
         return Answer((), entry)
     calls = []
     for place, call in enumerate(entry, start=1):
-        if not isinstance(call, Sequence) or isinstance(call, str) or len(call) != 2 or not isinstance(call[0], str):
-            raise CapexError(f"reply {number} of the script has {call!r} as a call; write [NAME, ARGUMENTS]")
+        if (
+            not isinstance(call, Sequence)
+            or isinstance(call, str)
+            or len(call) != 2
+            or not isinstance(call[0], str)
+        ):
+            raise CapexError(
+                f"reply {number} of the script has {call!r} as a call; write [NAME, ARGUMENTS]"
+            )
         arguments = call[1] if isinstance(call[1], str) else json.dumps(call[1])
         calls.append(ToolCall(f"call_{number}_{place}", call[0], arguments))
     return Answer(tuple(calls))

@@ -1,6 +1,6 @@
 """The report of a campaign: tables, figures and one self-contained page.
 
-data        run directories as plain rows
+rows, data, forks     run directories as plain rows
 sources     which rows may be counted together
 compare, experience, calibration, costs, students     the numbers
 tables, figures, plots, strips, cards, drawing     how they are shown
@@ -22,18 +22,22 @@ from capex.report.figures import files
 from capex.report.page import render
 from capex.report.sections import build, episodes_table
 from capex.report.sources import group
-from capex.store import versions, write_bytes, write_json
+from capex.run.store import versions, write_bytes, write_json
 
 PAGE, INDEX = "report.html", "report.json"
 
 
 def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
-    """Make the report of runs in a folder and return the page's path; `strips` bounds the episodes shown in full.
+    """Make the report of runs in a folder and return the page's path; `strips` bounds the episodes
+    shown in full.
 
-    Files of an earlier report in the folder that this one no longer has are removed; anything else there is left alone.
+    Files of an earlier report in the folder that this one no longer has are removed; anything else
+    there is left alone.
     """
     if not runs:
-        raise CapexError("no run was named; give the folders that --out named when they were collected")
+        raise CapexError(
+            "no run was named; give the folders that --out named when they were collected"
+        )
     if strips < 0:
         raise CapexError(f"--strips is {strips}; it must be at least 0")
     if out.exists() and not out.is_dir():
@@ -47,7 +51,9 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
     twins = [(pair, twins_figure(number, pair)) for number, pair in enumerate(pairs, start=1)]
 
     contents: dict[str, bytes] = {}
-    tables = [t for s in sections for t in s.tables] + ([episodes_table(data, sources)] if data.episodes else [])
+    tables = [t for s in sections for t in s.tables] + (
+        [episodes_table(data, sources)] if data.episodes else []
+    )
     for table in tables:
         contents[f"tables/{table.name}.csv"] = printable(table.csv()).encode()
         if table.shown != "file":
@@ -55,10 +61,17 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
     for figure in [f for s in sections for f in s.figures] + [f for _, f in twins if f.panels]:
         contents |= {f"figures/{name}": drawn for name, drawn in files(figure).items()}
     notices = [*data.problems, *data.origins, *pooling]
-    contents[PAGE] = printable(render(data, sources, sections, cards, twins, notices, out)).encode("utf-8", "replace")
+    contents[PAGE] = printable(render(data, sources, sections, cards, twins, notices, out)).encode(
+        "utf-8", "replace"
+    )
     said = sections[0].text if sections else []
     given = [str(r.given) for r in data.runs if r.inherited is None]
-    facts = {"runs": given, "sources": [s.label for s in sources], "summary": said, "notices": notices}
+    facts = {
+        "runs": given,
+        "sources": [s.label for s in sources],
+        "summary": said,
+        "notices": notices,
+    }
     _store(out, contents, facts)
     return out / PAGE
 
@@ -69,7 +82,10 @@ def _store(out: Path, contents: dict[str, bytes], facts: dict[str, list[str]]) -
     for name, content in contents.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(out / name, content)
-    write_json(out / INDEX, {**facts, "capex": versions().get("capex", "unknown"), "files": sorted(contents)})
+    write_json(
+        out / INDEX,
+        {**facts, "capex": versions().get("capex", "unknown"), "files": sorted(contents)},
+    )
     for name in before - set(contents):
         (out / name).unlink(missing_ok=True)
 
@@ -77,7 +93,17 @@ def _store(out: Path, contents: dict[str, bytes], facts: dict[str, list[str]]) -
 def _listed(index: Path) -> set[str]:
     """Files of an earlier report: only names that a report could have written."""
     try:
-        listed = json.loads(index.read_text(encoding="utf-8")).get("files", []) if index.is_file() else []
+        listed = (
+            json.loads(index.read_text(encoding="utf-8")).get("files", [])
+            if index.is_file()
+            else []
+        )
     except (ValueError, AttributeError):
         return set()
-    return {n for n in listed if isinstance(n, str) and n.partition("/")[0] in ("tables", "figures") and ".." not in Path(n).parts}
+    return {
+        n
+        for n in listed
+        if isinstance(n, str)
+        and n.partition("/")[0] in ("tables", "figures")
+        and ".." not in Path(n).parts
+    }

@@ -1,4 +1,6 @@
-"""Stated and calibrated confidence against what happened. Every prediction was made before its outcome: prequential by construction."""
+"""Stated and calibrated confidence against what happened. Every prediction was made before its
+outcome: prequential by construction.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,18 @@ import numpy as np
 
 from capex.pose import Array
 from capex.report.compare import Tally
-from capex.report.data import NO_LABEL, Episode
 from capex.report.experience import chains
+from capex.report.rows import NO_LABEL, EpisodeRow
 from capex.report.sources import Source
-from capex.stats import Bin, auroc, brier, ece, reliability
+from capex.run.stats import Bin, auroc, brier, ece, reliability
 
 LABELS_SEEN = (0, 1, 11, 31, 101, 301, 1001)  # lower ends of the bins
 TAUS = tuple(round(0.05 * k, 2) for k in range(20))
 HIGH = 0.8
 CUTS_AT_LEAST = 10  # of known outcome: the share of right ones among fewer says nothing
-EITHER_LABEL_AT_LEAST = 10  # of reached and of missed waypoints: an AUROC over fewer pairs says nothing
+EITHER_LABEL_AT_LEAST = (
+    10  # of reached and of missed waypoints: an AUROC over fewer pairs says nothing
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,9 @@ class Judged:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A source's confidences: how good they were before and after calibration, on the same executed waypoints."""
+    """A source's confidences: how good they were before and after calibration, on the same executed
+    waypoints.
+    """
 
     source: Source
     n: int
@@ -47,7 +53,9 @@ class Calibration:
 
 def calibration(source: Source) -> Calibration | None:
     """None where no executed waypoint carries a confidence."""
-    stated, calibrated, label = (_column(source.episodes, name) for name in ("stated", "calibrated", "label"))
+    stated, calibrated, label = (
+        _column(source.episodes, name) for name in ("stated", "calibrated", "label")
+    )
     told = (label != NO_LABEL) & np.isfinite(stated) & np.isfinite(calibrated)
     q, p, y = stated[told], calibrated[told], label[told]
     if not len(y):
@@ -63,13 +71,20 @@ def calibration(source: Source) -> Calibration | None:
         high=float((q >= HIGH).mean()),
         below_tau=None if source.tau is None else float((q < source.tau).mean()),
         predictors=tuple(
-            Judged(name, float(v.mean()), ece(v, y), auroc(v, y) if telling else None, brier(v, y), tuple(reliability(v, y)))
+            Judged(
+                name,
+                float(v.mean()),
+                ece(v, y),
+                auroc(v, y) if telling else None,
+                brier(v, y),
+                tuple(reliability(v, y)),
+            )
             for name, v in predictors
         ),
     )
 
 
-def _column(episodes: Sequence[Episode], name: str) -> Array:
+def _column(episodes: Sequence[EpisodeRow], name: str) -> Array:
     whole: Array = np.concatenate([getattr(e.waypoints, name) for e in episodes] or [np.zeros(0)])
     return whole.astype(np.float64)
 
@@ -91,19 +106,33 @@ class Truncated:
 
 
 def truncation(source: Source) -> list[Truncated]:
-    """Share of plans truncated against labels seen before the episode; bins without plans are left out."""
+    """Share of plans truncated against labels seen before the episode; bins without plans are left
+    out.
+    """
     rows = []
     for low, following in zip(LABELS_SEEN, (*LABELS_SEEN[1:], None), strict=True):
-        inside = [e for e in source.episodes if e.labels_before >= low and (following is None or e.labels_before < following)]
+        inside = [
+            e
+            for e in source.episodes
+            if e.labels_before >= low and (following is None or e.labels_before < following)
+        ]
         plans = sum(e.plans for e in inside)
         if plans:
-            rows.append(Truncated(low, None if following is None else following - 1, Tally(sum(e.truncated for e in inside), plans)))
+            rows.append(
+                Truncated(
+                    low,
+                    None if following is None else following - 1,
+                    Tally(sum(e.truncated for e in inside), plans),
+                )
+            )
     return rows
 
 
 @dataclass(frozen=True)
 class WeightPath:
-    """The calibrator's weights over a chain: numbers of the episodes from 1, and (n, 8) weights used in them."""
+    """The calibrator's weights over a chain: numbers of the episodes from 1, and (n, 8) weights
+    used in them.
+    """
 
     task: str
     numbers: tuple[int, ...]
@@ -114,9 +143,13 @@ def weight_paths(source: Source) -> list[WeightPath]:
     """One path per chain that learned something."""
     found = []
     for chain in chains(source):
-        rows = [(number, e.weights) for number, e in enumerate(chain, start=1) if e.weights is not None]
+        rows = [
+            (number, e.weights) for number, e in enumerate(chain, start=1) if e.weights is not None
+        ]
         if rows:
-            found.append(WeightPath(chain[0].task, tuple(n for n, _ in rows), np.array([w for _, w in rows])))
+            found.append(
+                WeightPath(chain[0].task, tuple(n for n, _ in rows), np.array([w for _, w in rows]))
+            )
     return found
 
 
@@ -140,17 +173,22 @@ class Swept:
 
 
 def tau_sweep(source: Source, taus: Sequence[float] = TAUS) -> list[Swept]:
-    """The recorded plans under other thresholds. Plans stay as they were, though a model that looks again earlier would plan anew."""
+    """The recorded plans under other thresholds. Plans stay as they were, though a model that looks
+    again earlier would plan anew.
+    """
     sizes = [len(e.waypoints.plan) for e in source.episodes]
     p, label, place = (_column(source.episodes, name) for name in ("calibrated", "label", "place"))
     if not np.isfinite(p).any():
         return []
-    plan = _column(source.episodes, "plan") + np.repeat(np.cumsum([0, *(e.plans for e in source.episodes[:-1])]), sizes)
+    plan = _column(source.episodes, "plan") + np.repeat(
+        np.cumsum([0, *(e.plans for e in source.episodes[:-1])]), sizes
+    )
     _, begins = np.unique(plan, return_index=True)
     ends = np.append(begins[1:], len(plan))
     rows = []
     for tau in taus:
-        below = (place > 1) & (p < tau)  # a comparison with nan is false: what has no probability never defers
+        # A comparison with nan is false: what has no probability never defers.
+        below = (place > 1) & (p < tau)
         at = np.minimum.reduceat(np.where(below, np.arange(len(p)), len(p)), begins)
         cut = at < len(p)
         outcome = label[at[cut]]

@@ -1,4 +1,6 @@
-"""Does it work, what did it cost, is the difference real? Numbers per source, per task and per family, and paired comparisons."""
+"""Does it work, what did it cost, is the difference real? Numbers per source, per task and per
+family, and paired comparisons.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from capex.report.data import Episode, Invalid, StartKey
+from capex.report.rows import CostRow, EpisodeRow, StartKey
 from capex.report.sources import Source
-from capex.stats import (
+from capex.run.stats import (
     Stratified,
     cochran_mantel_haenszel,
     fisher,
@@ -24,7 +26,9 @@ TaskKey = tuple[str, str]  # world, task
 
 @dataclass(frozen=True)
 class Tally:
-    """Successes of scorable starts with the 95 % Wilson interval; low and high are None when nothing was tried."""
+    """Successes of scorable starts with the 95 % Wilson interval; low and high are None when
+    nothing was tried.
+    """
 
     successes: int
     n: int
@@ -40,7 +44,7 @@ class Tally:
         return wilson(self.successes, self.n) if self.n else None
 
 
-def tally(episodes: Iterable[Episode]) -> Tally:
+def tally(episodes: Iterable[EpisodeRow]) -> Tally:
     """Count the scorable ones."""
     verdicts = [e.success for e in episodes if e.success is not None]
     return Tally(sum(verdicts), len(verdicts))
@@ -48,10 +52,11 @@ def tally(episodes: Iterable[Episode]) -> Tally:
 
 @dataclass(frozen=True)
 class Rate:
-    """An amount per success: a number, infinite, or None where it is not known; with its bootstrap interval.
+    """An amount per success: a number, infinite, or None where it is not known; with its bootstrap
+    interval.
 
-    `most` is larger than `value` where part of the amount is known only to lie below a worst case: the interval then reaches from the
-    lower end for the one to the upper end for the other.
+    `most` is larger than `value` where part of the amount is known only to lie below a worst case:
+    the interval then reaches from the lower end for the one to the upper end for the other.
     """
 
     value: float | None
@@ -78,16 +83,18 @@ def totals(source: Source) -> Totals:
 
     Attempts at one start belong together, so the bootstrap draws starts.
     """
-    starts: dict[tuple[int, str, int], list[Episode | Invalid]] = {}
+    starts: dict[tuple[int, str, int], list[EpisodeRow | CostRow]] = {}
     for row in source.attempts:
         starts.setdefault((row.run, row.chain, row.start), []).append(row)
     rows = list(starts.values())
-    solved = [any(isinstance(r, Episode) and r.success is True for r in row) for row in rows]
+    solved = [any(isinstance(r, EpisodeRow) and r.success is True for r in row) for row in rows]
     strata = [(row[0].world, row[0].task) for row in rows]
 
-    def sums(amount: Callable[[Episode | Invalid], float | None]) -> list[float | None]:
+    def sums(amount: Callable[[EpisodeRow | CostRow], float | None]) -> list[float | None]:
         parts = [[amount(r) for r in row] for row in rows]
-        return [None if None in row else math.fsum(a for a in row if a is not None) for row in parts]
+        return [
+            None if None in row else math.fsum(a for a in row if a is not None) for row in parts
+        ]
 
     def rate(amounts: Sequence[float | None], most: Sequence[float | None] | None = None) -> Rate:
         whole = per_success(amounts, 1)
@@ -97,7 +104,9 @@ def totals(source: Source) -> Totals:
             upper = per_success_interval(high, solved, strata)
             interval = None if upper is None else (interval[0], upper[1])
         each = None if whole is None else whole / max(1, len(source.recorded))
-        return Rate(per_success(amounts, sum(solved)), interval, each, per_success(high, sum(solved)))
+        return Rate(
+            per_success(amounts, sum(solved)), interval, each, per_success(high, sum(solved))
+        )
 
     return Totals(
         source=source,
@@ -112,7 +121,7 @@ def totals(source: Source) -> Totals:
 
 def by_task(source: Source) -> dict[TaskKey, Tally]:
     """Success of each task."""
-    found: dict[TaskKey, list[Episode]] = {}
+    found: dict[TaskKey, list[EpisodeRow]] = {}
     for episode in source.episodes:
         found.setdefault((episode.world, episode.task), []).append(episode)
     return {key: tally(rows) for key, rows in found.items()}
@@ -120,7 +129,7 @@ def by_task(source: Source) -> dict[TaskKey, Tally]:
 
 def by_family(source: Source, families: Mapping[TaskKey, str]) -> dict[str, Tally]:
     """Success of each family, its tasks pooled."""
-    found: dict[str, list[Episode]] = {}
+    found: dict[str, list[EpisodeRow]] = {}
     for episode in source.episodes:
         found.setdefault(families[episode.world, episode.task], []).append(episode)
     return {family: tally(rows) for family, rows in found.items()}
@@ -141,6 +150,16 @@ class Pairs:
         return self.both + self.only_first + self.only_second + self.neither
 
     @property
+    def first(self) -> Tally:
+        """What the first solved."""
+        return Tally(self.both + self.only_first, self.n)
+
+    @property
+    def second(self) -> Tally:
+        """What the second solved."""
+        return Tally(self.both + self.only_second, self.n)
+
+    @property
     def difference(self) -> float | None:
         """Share of the second less share of the first."""
         return (self.only_second - self.only_first) / self.n if self.n else None
@@ -154,7 +173,12 @@ class Pairs:
 def count_pairs(pairs: Iterable[tuple[bool, bool]]) -> Pairs:
     """The four cells."""
     rows = list(pairs)
-    return Pairs(rows.count((True, True)), rows.count((True, False)), rows.count((False, True)), rows.count((False, False)))
+    return Pairs(
+        rows.count((True, True)),
+        rows.count((True, False)),
+        rows.count((False, True)),
+        rows.count((False, False)),
+    )
 
 
 def verdicts(source: Source) -> dict[StartKey, bool]:
@@ -164,13 +188,16 @@ def verdicts(source: Source) -> dict[StartKey, bool]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Second against first: paired where they share starts; otherwise Fisher per task and Cochran-Mantel-Haenszel across tasks."""
+    """Second against first: paired where they share starts; otherwise Fisher per task and
+    Cochran-Mantel-Haenszel across tasks.
+    """
 
     first: Source
     second: Source
     pairs: Pairs
     tasks: dict[TaskKey, Pairs]
-    unpaired: dict[TaskKey, tuple[Tally, Tally, float]]  # tallies and Fisher's p; empty where starts are shared
+    # Tallies and Fisher's p; empty where starts are shared.
+    unpaired: dict[TaskKey, tuple[Tally, Tally, float]]
     across: Stratified | None
 
 
@@ -189,9 +216,18 @@ def compare(first: Source, second: Source) -> Comparison:
             x, y = mine[task], theirs[task]
             unpaired[task] = x, y, fisher(x.successes, x.n, y.successes, y.n)
         if unpaired:
-            across = cochran_mantel_haenszel([(y.successes, y.n, x.successes, x.n) for x, y, _ in unpaired.values()])
+            across = cochran_mantel_haenszel(
+                [(y.successes, y.n, x.successes, x.n) for x, y, _ in unpaired.values()]
+            )
     whole = count_pairs((a[key], b[key]) for key in shared)
-    return Comparison(first, second, whole, {t: count_pairs(c) for t, c in cells.items()}, unpaired, across)
+    return Comparison(
+        first, second, whole, {t: count_pairs(c) for t, c in cells.items()}, unpaired, across
+    )
+
+
+def compared_sources(compared: Iterable[Comparison]) -> list[Source]:
+    """Every source that is part of a comparison, once."""
+    return list(dict.fromkeys(s for c in compared for s in (c.first, c.second)))
 
 
 def comparisons(sources: Sequence[Source]) -> list[Comparison]:

@@ -1,4 +1,6 @@
-"""Where the money went: tokens by kind, cache hits, cost per decision over the episode, retries and invalid attempts."""
+"""Where the money went: tokens by kind, cache hits, cost per decision over the episode, retries and
+invalid attempts.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from capex.errors import CapexError
-from capex.ledger import Account, Spend
 from capex.models import Usage
 from capex.models.exchanges import LOG
-from capex.prices import Price, cost, parse_price
-from capex.report.data import Episode, RunInfo
+from capex.models.prices import Price, cost, parse_price
+from capex.report.rows import EpisodeRow, RunInfo
 from capex.report.sources import Source
-from capex.store import SPEND
+from capex.run.spend import Account, Spend
+from capex.run.store import SPEND
 
 KINDS = ("fresh", "cached", "cache_write", "output", "reasoning")
 LOGS_AT_MOST = 120  # exchange logs read per source; more would tell no more and take minutes
@@ -56,10 +58,14 @@ def bill(source: Source) -> Bill:
         errors[attempt.error] = errors.get(attempt.error, 0) + 1
     return Bill(
         source=source,
-        tokens=Usage(**{f.name: sum(getattr(t, f.name) for t in known) for f in fields(Usage)}) if known else None,
+        tokens=(
+            Usage(**{f.name: sum(getattr(t, f.name) for t in known) for f in fields(Usage)})
+            if known
+            else None
+        ),
         without_tokens=len(rows) - len(known),
         requests=sum(r.requests for r in rows),
-        wire_attempts=sum(r.wire_attempts if r.wire_attempts is not None else r.requests for r in rows),
+        wire_attempts=sum(r.wire_attempts for r in rows),
         decisions=sum(e.decisions for e in source.episodes),
         spent=sum(e.spent for e in source.episodes),
         invalid=len(source.invalid),
@@ -80,7 +86,9 @@ class DecisionCost:
 
 @dataclass(frozen=True)
 class DecisionCurve:
-    """Cost per decision in dollars, or in tokens where there is no price; and from how many of how many episodes."""
+    """Cost per decision in dollars, or in tokens where there is no price; and from how many of how
+    many episodes.
+    """
 
     source: Source
     unit: str  # "$" or "tokens"
@@ -90,7 +98,9 @@ class DecisionCurve:
 
 
 def decision_curve(source: Source, runs: Sequence[RunInfo]) -> DecisionCurve | None:
-    """From the exchange logs of a sample spread evenly over the source's episodes; None where there are none."""
+    """From the exchange logs of a sample spread evenly over the source's episodes; None where there
+    are none.
+    """
     with_log = [e for e in source.episodes if e.requests and (e.path / LOG).is_file()]
     stride = max(1, -(-len(with_log) // LOGS_AT_MOST))
     sample = with_log[::stride]
@@ -108,7 +118,11 @@ def decision_curve(source: Source, runs: Sequence[RunInfo]) -> DecisionCurve | N
         for number, found in sorted(by_number.items())
         if len(found) >= min(EPISODES_AT_LEAST, read)
     ]
-    return DecisionCurve(source, "$" if priced else "tokens", tuple(points), read, len(with_log)) if points else None
+    return (
+        DecisionCurve(source, "$" if priced else "tokens", tuple(points), read, len(with_log))
+        if points
+        else None
+    )
 
 
 def _price(run: RunInfo) -> Price | None:
@@ -121,8 +135,10 @@ def _price(run: RunInfo) -> Price | None:
         return None
 
 
-def _per_decision(episode: Episode, price: Price | None) -> list[float] | None:
-    """Dollars (or tokens, without a price) of each decision; None where the log does not fit the record or a cost is not known."""
+def _per_decision(episode: EpisodeRow, price: Price | None) -> list[float] | None:
+    """Dollars (or tokens, without a price) of each decision; None where the log does not fit the
+    record or a cost is not known.
+    """
     amounts = [0.0] * len(episode.calls)
     ends = np.cumsum(episode.calls)
     replies = 0
@@ -134,7 +150,8 @@ def _per_decision(episode: Episode, price: Price | None) -> list[float] | None:
                 amount = _amount(line, price)
                 if amount is None or (amount and decision >= len(amounts)):
                     return None
-                if amount:  # what cost nothing may follow the last reply: a request that outgrew the context
+                # what cost nothing may follow the last reply: a request that outgrew the context
+                if amount:
                     amounts[decision] += amount
                 replies += line["status"] in ("ok", "incomplete")
     except (OSError, ValueError, KeyError, TypeError):
@@ -156,7 +173,9 @@ def _amount(line: Mapping[str, Any], price: Price | None) -> float | None:
 
 @dataclass(frozen=True)
 class Books:
-    """A run's spend.jsonl beside the sum of its records: the rest was paid for attempts that left no record."""
+    """A run's spend.jsonl beside the sum of its records: the rest was paid for attempts that left
+    no record.
+    """
 
     run: str
     account: Account
@@ -179,6 +198,13 @@ def books(runs: Sequence[RunInfo], sources: Sequence[Source]) -> list[Books]:
             account = Spend(path).account()
         except CapexError:  # said where the run was read
             continue
-        known = [row.usd[0] for s in sources for row in s.recorded if row.run == number and row.usd is not None]
-        found.append(Books(run.name, account, sum((Decimal(str(usd)) for usd in known), Decimal(0))))
+        known = [
+            row.usd[0]
+            for s in sources
+            for row in s.recorded
+            if row.run == number and row.usd is not None
+        ]
+        found.append(
+            Books(run.name, account, sum((Decimal(str(usd)) for usd in known), Decimal(0)))
+        )
     return found

@@ -1,156 +1,36 @@
-"""Run directories as plain rows: one per episode, one per invalidated attempt. Knows nothing of tables, figures or pages.
+"""Run directories as rows.
 
-Records are read chain by chain and reduced at once, so that ten thousand of them fit. What cannot be read is left out and said so.
+Records are read chain by chain and reduced at once, so that ten thousand of them fit. What cannot
+be read is left out and said so.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from capex import worlds
-from capex.accounts import Taken, invalid_attempts, of_episode, unrecorded
 from capex.errors import CapexError
-from capex.ledger import Account, Slot, Spend
-from capex.memory.record import Turn
-from capex.models import Usage
-from capex.pose import Array
-from capex.run import Damaged, InvalidAttempt, LoadedChain, LoadedEpisode, Origin, load_chain, origins, parts
-from capex.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
-
-NO_LABEL = -1
-StartKey = tuple[str, str, int, int]  # world, task, index, seed
-Dollars = tuple[float, float]  # known, and at most: requests that may have been billed count with their worst case
+from capex.report.forks import leave_out_copies, lineage, number_of
+from capex.report.rows import RunData, RunInfo, cost_row, episode_row
+from capex.run import Damaged, LoadedChain, load_chain, parts
+from capex.run.accounts import invalid_attempts, unrecorded
+from capex.run.spend import Account, Slot, Spend
+from capex.run.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
 
 
-@dataclass(frozen=True, slots=True)
-class Waypoints:
-    """All waypoints of an episode's plans in order, as columns (n,)."""
-
-    plan: npt.NDArray[np.int32]  # which plan of the episode, from 0
-    place: npt.NDArray[np.int32]  # k, from 1
-    stated: Array  # nan where none was stated
-    calibrated: Array  # as predicted before the episode; nan where nothing was
-    label: npt.NDArray[np.int8]  # 1, 0 or NO_LABEL
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """One whole attempt."""
-
-    run: int  # index into Data.runs
-    path: Path
-    chain: str
-    world: str
-    task: str
-    arm: str
-    model: str
-    stand_in: bool
-    start: int
-    seed: int
-    position: int  # place in the chain's order
-    success: bool | None
-    end: str
-    steps: int
-    decisions: int
-    spent: int  # decisions that passed without motion
-    requests: int
-    wire_attempts: int | None  # requests with their retries; None where no ledger was kept
-    cost_usd: float | None  # as recorded; None where part of it is not known
-    usd: Dollars | None  # None where there is no price
-    tokens: Usage | None
-    seconds: float
-    unix_time: float | None
-    instruction: str
-    labels_before: int
-    weights: tuple[float, ...] | None
-    plans: int
-    truncated: int
-    calls: tuple[int, ...]  # replies that each decision took
-    waypoints: Waypoints
-    student: Mapping[str, Any] | None = None  # what is known of the trained policy that acted, if one did
-
-    @property
-    def key(self) -> StartKey:
-        """What two arms must share to be paired."""
-        return self.world, self.task, self.start, self.seed
-
-
-@dataclass(frozen=True, slots=True)
-class Invalid:
-    """What was paid for and is no episode: an attempt that an error invalidated, or, without an error, what attempts at a start took that
-    left no record. Whatever a later attempt took over is counted there.
+def load(paths: Sequence[Path]) -> RunData:
+    """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence
+    in `problems`.
     """
-
-    run: int
-    chain: str
-    world: str
-    task: str
-    arm: str
-    model: str
-    stand_in: bool
-    start: int
-    error: str  # empty for what left no record
-    requests: int
-    wire_attempts: int
-    usd: Dollars | None
-    tokens: Usage | None
-    seconds: float
-    unix_time: float | None
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """A run directory and what its manifest says; settings are None where it cannot be read."""
-
-    name: str
-    path: Path
-    given: Path  # as the user wrote it
-    settings: Mapping[str, Any] | None
-    manifest: Mapping[str, Any]
-    inherited: Origin | None = None  # for episodes that a fork began with: the run that made them, as its manifest tells
-
-    def arm(self, name: str) -> Mapping[str, Any]:
-        """The settings of an arm as the manifest has them; empty where it does not say."""
-        arms = (self.settings or {}).get("arms", {})
-        found = arms.get(name, {}) if isinstance(arms, Mapping) else {}
-        return found if isinstance(found, Mapping) else {}
-
-
-@dataclass
-class Data:
-    """Everything that the given runs hold."""
-
-    runs: list[RunInfo] = field(default_factory=list)
-    episodes: list[Episode] = field(default_factory=list)
-    invalid: list[Invalid] = field(default_factory=list)
-    lost: list[Invalid] = field(default_factory=list)  # what left no record
-    problems: list[str] = field(default_factory=list)  # a sentence for each thing missing or unreadable
-    origins: list[str] = field(default_factory=list)  # a sentence for each fork: where its episodes come from
-
-    def place(self, episode: Episode) -> Path:
-        """Where an episode lies, under the name by which the user knows its run."""
-        run = self.runs[episode.run]
-        return run.given / episode.path.relative_to(run.path)
-
-
-def load(paths: Sequence[Path]) -> Data:
-    """Read runs. A folder that is no run is refused; a damaged record inside one becomes a sentence in `problems`."""
     unique = {path.resolve(): path for path in reversed(paths)}
     names = _names(list(unique))
-    data = Data()
+    data = RunData()
     for path in reversed(unique):
         run = find_run(path)
         info = _info(run, names[path], unique[path], data.problems)
         data.runs.append(info)
         _read(run, info, len(data.runs) - 1, data)
-    _leave_out_copies(data)
+    leave_out_copies(data)
     return data
 
 
@@ -164,31 +44,38 @@ def _info(run: Run, name: str, given: Path, problems: list[str]) -> RunInfo:
     try:
         manifest = read_json(run.path / "manifest.json")
     except CapexError as error:
-        problems.append(f"Run {name}: {error}. Its settings are not known, so it is kept apart from all others.")
+        problems.append(
+            f"Run {name}: {error}. Its settings are not known, so it is kept apart from all others."
+        )
         return RunInfo(name, run.path, given, None, {})
     settings = manifest.get("settings")
-    return RunInfo(name, run.path, given, settings if isinstance(settings, Mapping) else None, manifest)
+    return RunInfo(
+        name, run.path, given, settings if isinstance(settings, Mapping) else None, manifest
+    )
 
 
-def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
+def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
     held: dict[tuple[str, str], dict[str, set[int]]] = {}
     asked: dict[tuple[str, str], set[int]] = {}
     successes: dict[tuple[str, str, str], int] = {}
     chains = run.chains()
     slots = _slots(run, info, data.problems)
-    lineage = _lineage(info)
+    ancestors = lineage(info)
     before = len(data.episodes)
     for chain in chains:
         loaded = load_chain(chain)
         first = len(data.episodes)
         damaged = list(loaded.damaged)
-        own, *inherited = parts(loaded, [ancestor.origin for ancestor in lineage])
+        own, *inherited = parts(loaded, [ancestor.origin for ancestor in ancestors])
         damaged += _add(own, number, slots, data)
-        for part, ancestor in zip(inherited, lineage, strict=True):
-            damaged += _add(part, _number(ancestor, info, data), {}, data)
+        for part, ancestor in zip(inherited, ancestors, strict=True):
+            damaged += _add(part, number_of(ancestor, info, data), {}, data)
         for damage in damaged:
             place = damage.path.relative_to(run.path)
-            data.problems.append(f"Run {info.name}: {place} was left out: {damage.reason.replace(str(damage.path) + '/', '')}.")
+            data.problems.append(
+                f"Run {info.name}: {place} was left out:"
+                f" {damage.reason.replace(str(damage.path) + '/', '')}."
+            )
         starts = {e.start for e in data.episodes[first:]} | {a.index for a in loaded.invalid}
         held.setdefault((loaded.world, loaded.task), {})[loaded.arm] = starts
         try:
@@ -206,7 +93,9 @@ def _read(run: Run, info: RunInfo, number: int, data: Data) -> None:
 
 
 def _being_written(chain: Chain) -> int:
-    return len(list(chain.episodes_path.glob(f"{TEMPORARY}*"))) if chain.episodes_path.is_dir() else 0
+    return (
+        len(list(chain.episodes_path.glob(f"{TEMPORARY}*"))) if chain.episodes_path.is_dir() else 0
+    )
 
 
 def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[Slot, Account]:
@@ -217,94 +106,25 @@ def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[Slot, Accoun
         return {}
 
 
-def _add(chain: LoadedChain, run: int, slots: Mapping[Slot, Account], data: Data) -> list[Damaged]:
+def _add(
+    chain: LoadedChain, run: int, slots: Mapping[Slot, Account], data: RunData
+) -> list[Damaged]:
     """Take a chain's rows in; returns what could not be read."""
     damaged = []
     for found in chain.episodes:
         try:
-            data.episodes.append(_episode(found, run))
+            data.episodes.append(episode_row(found, run))
         except (TypeError, ValueError, AttributeError) as error:
             damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
     info = data.runs[run]
-    data.invalid += [_invalid(a.index, a, taken, chain, info, run) for a, taken in invalid_attempts(chain)]
-    data.lost += [_invalid(start, None, taken, chain, info, run) for start, taken in sorted(unrecorded(chain, slots).items())]
+    data.invalid += [
+        cost_row(a.index, taken, chain, run, info, a) for a, taken in invalid_attempts(chain)
+    ]
+    data.lost += [
+        cost_row(start, taken, chain, run, info)
+        for start, taken in sorted(unrecorded(chain, slots).items())
+    ]
     return damaged
-
-
-@dataclass(frozen=True)
-class _Ancestor:
-    """A run that a fork, or the run it was forked from, began with, and its settings."""
-
-    origin: Origin
-    settings: Mapping[str, Any]
-
-
-def _lineage(info: RunInfo) -> list[_Ancestor]:
-    """The runs that a run descends from by forks, the nearest first."""
-    found: list[_Ancestor] = []
-    settings = info.settings or {}
-    for origin in origins(info.manifest):
-        settings = _with_changes_undone(settings, origin.changed)
-        found.append(_Ancestor(origin, settings))
-    return found
-
-
-def _number(ancestor: _Ancestor, fork: RunInfo, data: Data) -> int:
-    """The number of the run under which episodes from before a fork are listed: they keep the settings they were made with."""
-    name = f"{ancestor.origin.run}, by way of {fork.name}"
-    for number, run in enumerate(data.runs):
-        if run.inherited is ancestor.origin:
-            return number
-    data.runs.append(replace(fork, name=name, settings=ancestor.settings, inherited=ancestor.origin))
-    return len(data.runs) - 1
-
-
-def _with_changes_undone(settings: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they were before a fork; a changed one is named by its path, as in arms.capex.tau."""
-    before: dict[str, Any] = json.loads(json.dumps(settings))
-    for name, value in changed.items():
-        *path, last = name.split(".")
-        inner = before
-        for key in path:
-            inner = inner.setdefault(key, {}) if isinstance(inner, dict) else {}
-        if isinstance(inner, dict):
-            inner[last] = value
-    return before
-
-
-def _leave_out_copies(data: Data) -> None:
-    """Count an attempt that a fork began with once, where the run that made it is there too; and say where forks' episodes come from."""
-    everything: list[Episode | Invalid] = [*data.episodes, *data.invalid]
-    made = {_mark(row) for row in everything if data.runs[row.run].inherited is None}
-    for number, run in enumerate(data.runs):
-        if run.inherited is None:
-            continue
-        rows = [row for row in everything if row.run == number]
-        copies = {id(row) for row in rows if _mark(row) in made}
-        data.episodes = [e for e in data.episodes if id(e) not in copies]
-        data.invalid = [a for a in data.invalid if id(a) not in copies]
-        made |= {_mark(row) for row in rows}
-        if held := [row for row in rows if isinstance(row, Episode)]:
-            fork = next(r.name for r in data.runs if r.path == run.path and r.inherited is None)
-            data.origins.append(_origin_sentence(fork, run.inherited, len(held), sum(id(e) in copies for e in held)))
-
-
-def _origin_sentence(fork: str, origin: Origin, held: int, copies: int) -> str:
-    count = f"{held} {'episode' if held == 1 else 'episodes'}"
-    changed = f" made before {', '.join(origin.changed)} changed" if origin.changed else ""
-    apart = "shown apart, under the settings they were made with"
-    if copies in (0, held):
-        where = f"they are {f'counted with {origin.run}' if copies else apart}"
-    else:
-        where = f"{copies} of them are counted with {origin.run}, the others are {apart}"
-    return f"Run {fork} was forked from {origin.run} with {count}{changed}; {where}."
-
-
-def _mark(row: Episode | Invalid) -> tuple[Any, ...]:
-    """What only copies of an attempt share."""
-    if isinstance(row, Invalid):
-        return row.chain, row.start, row.unix_time, row.error
-    return row.chain, row.start, row.seed, row.unix_time, row.steps, row.requests
 
 
 def _unfinished(
@@ -313,7 +133,9 @@ def _unfinished(
     asked: Mapping[tuple[str, str], set[int]],
     successes: Mapping[tuple[str, str, str], int],
 ) -> list[str]:
-    """Which starts are missing: of those the run was asked for where it says so, and else of those that another arm has tried."""
+    """Which starts are missing: of those the run was asked for where it says so, and else of those
+    that another arm has tried.
+    """
     plan = info.manifest.get("plan") or {}
     settings = info.settings or {}
     planned = set(plan.get("starts") or ())
@@ -335,98 +157,3 @@ def _unfinished(
         return []
     shown = "; ".join(lacking[:6]) + (f"; and {len(lacking) - 6} more" if len(lacking) > 6 else "")
     return [f"Run {info.name} is not finished. Missing: {shown}."]
-
-
-def _episode(found: LoadedEpisode, run: int) -> Episode:
-    record, extra = found.record, found.record.extra
-    ledger = extra.get("ledger") or {}
-    taken = of_episode(found)
-    weights = extra.get("weights")
-    planned = [t for t in record.turns if t.waypoints]
-    return Episode(
-        run=run,
-        path=found.path,
-        chain=found.chain,
-        world=record.world,
-        task=record.task,
-        arm=record.arm,
-        model=record.model,
-        stand_in=record.stand_in,
-        start=record.start,
-        seed=record.seed,
-        position=found.position,
-        success=record.success,
-        end=record.end,
-        steps=record.steps,
-        decisions=len(record.turns),
-        spent=sum(bool(t.spent) for t in record.turns),
-        requests=record.requests,
-        wire_attempts=ledger.get("attempts"),
-        cost_usd=record.cost_usd,
-        usd=_dollars(taken),
-        tokens=taken.tokens,
-        seconds=taken.seconds,
-        unix_time=found.timing.get("unix_time"),
-        instruction=record.instruction,
-        labels_before=int(extra.get("labels_before", 0)),
-        weights=None if weights is None else tuple(float(w) for w in weights),
-        plans=len(planned),
-        truncated=sum(t.committed < len(t.waypoints) for t in planned),
-        calls=tuple(t.calls for t in record.turns),
-        waypoints=_waypoints(planned),
-        student=student if isinstance(student := extra.get("student"), Mapping) else None,
-    )
-
-
-def _waypoints(planned: Sequence[Turn]) -> Waypoints:
-    rows = [(i, k, w) for i, turn in enumerate(planned) for k, w in enumerate(turn.waypoints, start=1)]
-    return Waypoints(
-        plan=np.array([i for i, _, _ in rows], dtype=np.int32),
-        place=np.array([k for _, k, _ in rows], dtype=np.int32),
-        stated=np.array([w.waypoint.confidence for _, _, w in rows], dtype=np.float64),
-        calibrated=np.array([w.calibrated for _, _, w in rows], dtype=np.float64),
-        label=np.array([NO_LABEL if w.label is None else w.label for _, _, w in rows], dtype=np.int8),
-    )
-
-
-def _invalid(start: int, attempt: InvalidAttempt | None, taken: Taken, chain: LoadedChain, info: RunInfo, run: int) -> Invalid:
-    raw = {} if attempt is None else attempt.record
-    models = [
-        *(e.record.model for e in chain.episodes),
-        *(a.record.get("model") for a in chain.invalid),
-        (info.settings or {}).get("model"),
-    ]
-    return Invalid(
-        run=run,
-        chain=chain.name,
-        world=chain.world,
-        task=chain.task,
-        arm=chain.arm,
-        model=str(raw.get("model") or next(filter(None, models), "")),
-        stand_in=bool(raw.get("stand_in", info.manifest.get("stand_in"))),
-        start=start,
-        error="" if attempt is None else attempt.error,
-        requests=taken.requests,
-        wire_attempts=taken.attempts,
-        usd=_dollars(taken),
-        tokens=taken.tokens,
-        seconds=taken.seconds,
-        unix_time=None if attempt is None else attempt.timing.get("unix_time"),
-    )
-
-
-def _dollars(taken: Taken) -> Dollars | None:
-    return None if taken.usd is None else (float(taken.usd[0]), float(taken.usd[1]))
-
-
-def families(episodes: Sequence[Episode]) -> dict[tuple[str, str], str]:
-    """The family of each (world, task); a world that cannot be asked here has none."""
-    found: dict[tuple[str, str], str] = {}
-    for world in dict.fromkeys(e.world for e in episodes):
-        try:
-            known = worlds.tasks(world)
-        except (CapexError, ImportError):
-            known = {}
-        for task in dict.fromkeys(e.task for e in episodes if e.world == world):
-            found[world, task] = known[task].family if task in known else "No family"
-    return found

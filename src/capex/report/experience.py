@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.report.compare import Pairs, Tally, count_pairs, tally
-from capex.report.data import Episode
+from capex.report.rows import EpisodeRow
 from capex.report.sources import Source, differences
-from capex.stats import SignTest, sign_test
+from capex.run.stats import SignTest, sign_test
 
 MEMORY_ALONE = ("arm.memory", "arm.name")  # in these the two arms of the comparison may differ
 WINDOW = 5  # episodes of the learning curve's sliding window
@@ -30,7 +30,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class Experience:
-    """Memory against cleared memory, each task's first episode left out; it sees an empty memory in both."""
+    """Memory against cleared memory, each task's first episode left out; it sees an empty memory in
+    both.
+    """
 
     kept: Source
     cleared: Source
@@ -38,9 +40,19 @@ class Experience:
     after_success: Pairs  # a success was already in memory
     before_success: Pairs
     left_out: int
-    identical: int  # of those left out: equal in outcome and steps, as they must be for a model that repeats itself
+    # of those left out: equal in outcome and steps, as they must be for a model that repeats itself
+    identical: int
     measures: tuple[Measure, ...]  # empty where no start was solved by both
     also_differ: tuple[str, ...]  # settings besides memory that differ between the two
+
+    @property
+    def splits(self) -> tuple[tuple[str, Pairs], ...]:
+        """The pairs by what was in memory, in words; the arm with cleared memory is the first."""
+        return (
+            ("All pairs", self.everything),
+            ("A success already in memory", self.after_success),
+            ("Only failures in memory", self.before_success),
+        )
 
 
 def experiences(sources: Sequence[Source]) -> list[Experience]:
@@ -56,7 +68,7 @@ def experience(kept: Source, cleared: Source) -> Experience:
     other = {e.key: e for e in cleared.scorable}
     after: list[tuple[bool, bool]] = []
     before: list[tuple[bool, bool]] = []
-    both: list[tuple[Episode, Episode]] = []
+    both: list[tuple[EpisodeRow, EpisodeRow]] = []
     left_out = identical = 0
     for chain in chains(kept):
         first_success = min((e.position for e in chain if e.success), default=math.inf)
@@ -73,7 +85,9 @@ def experience(kept: Source, cleared: Source) -> Experience:
             (after if first_success < round_began else before).append(cell)
             if all(cell):
                 both.append((episode, twin))
-    changed = [name for name in differences(kept.settings, cleared.settings) if name not in MEMORY_ALONE]
+    changed = [
+        name for name in differences(kept.settings, cleared.settings) if name not in MEMORY_ALONE
+    ]
     return Experience(
         kept,
         cleared,
@@ -87,10 +101,10 @@ def experience(kept: Source, cleared: Source) -> Experience:
     )
 
 
-def _measures(both: Sequence[tuple[Episode, Episode]]) -> tuple[Measure, ...]:
+def _measures(both: Sequence[tuple[EpisodeRow, EpisodeRow]]) -> tuple[Measure, ...]:
     if not both:
         return ()
-    columns: dict[str, Callable[[Episode], float]] = {
+    columns: dict[str, Callable[[EpisodeRow], float]] = {
         "control steps": lambda e: e.steps,
         "model requests": lambda e: e.requests,
         "wall time, s": lambda e: e.seconds,
@@ -98,13 +112,17 @@ def _measures(both: Sequence[tuple[Episode, Episode]]) -> tuple[Measure, ...]:
     found = []
     for name, value in columns.items():
         kept, cleared = [value(a) for a, _ in both], [value(b) for _, b in both]
-        found.append(Measure(name, statistics.median(kept), statistics.median(cleared), sign_test(kept, cleared)))
+        found.append(
+            Measure(
+                name, statistics.median(kept), statistics.median(cleared), sign_test(kept, cleared)
+            )
+        )
     return tuple(found)
 
 
-def chains(source: Source) -> list[list[Episode]]:
+def chains(source: Source) -> list[list[EpisodeRow]]:
     """The source's episodes chain by chain, each in the order in which it ran."""
-    found: dict[tuple[int, str], list[Episode]] = {}
+    found: dict[tuple[int, str], list[EpisodeRow]] = {}
     for episode in source.episodes:
         found.setdefault((episode.run, episode.chain), []).append(episode)
     return [sorted(rows, key=lambda e: (e.position, e.start)) for rows in found.values()]
@@ -121,14 +139,20 @@ class CurvePoint:
 
 def learning_curve(source: Source, window: int = WINDOW) -> list[CurvePoint]:
     """A centred sliding window over the place in the chain; at the ends it holds fewer places."""
-    places: dict[int, list[Episode]] = {}
+    places: dict[int, list[EpisodeRow]] = {}
     for chain in chains(source):
         for place, episode in enumerate(chain, start=1):
             if episode.success is not None:
                 places.setdefault(place, []).append(episode)
     points = []
     for number in range(1, max(places, default=0) + 1):
-        near = [e for place in range(number - window // 2, number + window // 2 + 1) for e in places.get(place, ())]
+        near = [
+            e
+            for place in range(number - window // 2, number + window // 2 + 1)
+            for e in places.get(place, ())
+        ]
         if near:
-            points.append(CurvePoint(number, tally(near), float(np.median([e.requests for e in near]))))
+            points.append(
+                CurvePoint(number, tally(near), float(np.median([e.requests for e in near])))
+            )
     return points

@@ -1,6 +1,8 @@
-"""Figures as values: panels that matplotlib draws once for the page, each an inline SVG in the page's own colours, and once for the files.
+"""Figures as values: panels that matplotlib draws once for the page, each an inline SVG in the
+page's own colours, and once for the files.
 
-A figure names its sources, so that a stand-in is labelled in the page and in every file by construction.
+A figure names its sources, so that a stand-in is labelled in the page and in every file by
+construction.
 """
 
 from __future__ import annotations
@@ -29,12 +31,24 @@ from capex.report.tables import stand_in_sentence
 WIDTH_IN = 3.8  # a panel on a phone's page; wider screens put several beside each other
 PNG_DPI = 200
 TITLE_CHARACTERS, SENTENCE_CHARACTERS = 16, 19  # in an inch
-TITLE_IN, KEYS_IN, SENTENCE_IN, LINE_IN = 0.25, 0.24, 0.22, 0.12  # heights in the files; the last one of each further line of the sentence
+# Heights in the files; the last one of each further line of the sentence.
+TITLE_IN, KEYS_IN, SENTENCE_IN, LINE_IN = (0.25, 0.24, 0.22, 0.12)
 
-# Colours of the files, and the page's variable for each: the page has a light and a dark value for it.
+# Colours of the files, and the page's variable for each: the page has a light and a dark value for
+# it.
 INK, MUTED, LINE, PAPER = "#1c2127", "#68707a", "#d9dde2", "#fefefe"
-SOURCE_COLOURS = ("#8b929b", "#2a66ad", "#3f9fa3", "#8a63ae", "#c4842b", "#b4475c", "#5d8a3f", "#7a5a44")
-KIND_COLOURS = ("#234a78", "#8fb3d9", "#c9b458", "#b35a3c", "#e0a58e")  # fresh, cached, cache write, output, reasoning
+SOURCE_COLOURS = (
+    "#8b929b",
+    "#2a66ad",
+    "#3f9fa3",
+    "#8a63ae",
+    "#c4842b",
+    "#b4475c",
+    "#5d8a3f",
+    "#7a5a44",
+)
+# Fresh, cached, cache write, output, reasoning.
+KIND_COLOURS = ("#234a78", "#8fb3d9", "#c9b458", "#b35a3c", "#e0a58e")
 VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
@@ -120,7 +134,9 @@ def colour(source: Source) -> str:
 
 
 def inline(panel: Panel, salt: str) -> str:
-    """A panel as SVG for the page: no size of its own, the page's colours and font. Safe to insert: matplotlib escapes all text."""
+    """A panel as SVG for the page: no size of its own, the page's colours and font. Safe to insert:
+    matplotlib escapes all text.
+    """
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
         canvas = Canvas(figsize=(panel.width_in, panel.height_in), layout="constrained")
         panel.draw(canvas.add_subplot())
@@ -137,10 +153,15 @@ def inline(panel: Panel, salt: str) -> str:
 
 
 def files(figure: Figure) -> dict[str, bytes]:
-    """NAME.svg and NAME.png: all panels with titles, the legend below, and the stand-ins' sentence."""
+    """NAME.svg and NAME.png: all panels with titles, the legend below, and the
+    stand-ins' sentence.
+    """
     columns = min(figure.columns, len(figure.panels)) or 1
     rows = math.ceil(len(figure.panels) / columns)
-    heights = [max(p.height_in for p in figure.panels[r * columns : (r + 1) * columns]) for r in range(rows)]
+    heights = [
+        max(p.height_in for p in figure.panels[r * columns : (r + 1) * columns])
+        for r in range(rows)
+    ]
     width = columns * max(p.width_in for p in figure.panels)
     said = textwrap.wrap(figure.stand_in, int(width * SENTENCE_CHARACTERS))
     sentence = SENTENCE_IN + LINE_IN * (len(said) - 1) if said else 0.0
@@ -156,7 +177,12 @@ def files(figure: Figure) -> dict[str, bytes]:
             axes.set_title(plain(panel.title, int(panel.width_in * TITLE_CHARACTERS)))
         if figure.keys:
             handles = [_handle(key) for key in figure.keys]
-            canvas.legend(handles=handles, ncols=_keys_in_a_row(figure, width), loc="lower left", bbox_to_anchor=(0.01, sentence / height))
+            canvas.legend(
+                handles=handles,
+                ncols=_keys_in_a_row(figure, width),
+                loc="lower left",
+                bbox_to_anchor=(0.01, sentence / height),
+            )
         if said:
             canvas.text(0.012, 0.01, "\n".join(said), fontsize=6.5, color=MUTED, va="bottom")
         png = io.BytesIO()

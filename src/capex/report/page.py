@@ -1,4 +1,5 @@
-"""The page: one HTML file with everything inside. Autoescape is on; only drawings that escape their own text are inserted as they are.
+"""The page: one HTML file with everything inside. Autoescape is on; only drawings that escape their
+own text are inserted as they are.
 
 A content security policy allows no network and no script but ours, by its hash.
 """
@@ -20,16 +21,16 @@ from urllib.parse import quote
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from capex.observation import command_text, position_text
+from capex.method.observation import command_text, position_text
 from capex.report.cards import Card, Twins
-from capex.report.data import Data, RunInfo
 from capex.report.drawing import data_uri, overlay, track
 from capex.report.figures import VARIABLES, Figure, inline
+from capex.report.rows import RunData, RunInfo
 from capex.report.sections import Section
 from capex.report.sources import Source
 from capex.report.strips import fate
 from capex.report.tables import number, stand_in_sentence
-from capex.store import versions
+from capex.run.store import versions
 
 LEGEND = (  # svg class, what is drawn, what it means
     ("plan", '<circle class="done" cx="6" cy="6" r="4.2"/>', "waypoint run"),
@@ -64,7 +65,7 @@ class ShownTwins:
 
 
 def render(
-    data: Data,
+    data: RunData,
     sources: Sequence[Source],
     sections: Sequence[Section],
     cards: Sequence[Card],
@@ -78,7 +79,9 @@ def render(
     contents += [("twins", "Two sources, one start")] if twins else []
     contents += [("episodes", "Episodes")] if cards else []
     contents += [("provenance", "Where the numbers come from")] if sections else []
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     names = ", ".join(r.name for r in data.runs)
     return environment.from_string(_resource("page.html")).render(
         title=f"CAPEX report: {names}",
@@ -89,7 +92,13 @@ def render(
         contents=contents,
         sections=sections,
         twins=[
-            ShownTwins(t.first, t.second, t.caption, stand_in_sentence((t.first.source, t.second.source)), f.name if f.panels else "")
+            ShownTwins(
+                t.first,
+                t.second,
+                t.caption,
+                stand_in_sentence((t.first.source, t.second.source)),
+                f.name if f.panels else "",
+            )
             for t, f in twins
         ],
         cards=cards,
@@ -122,13 +131,15 @@ def _resource(name: str) -> str:
     return (resources.files("capex.report") / name).read_text(encoding="utf-8")
 
 
-def _meta(data: Data, sources: Sequence[Source]) -> str:
+def _meta(data: RunData, sources: Sequence[Source]) -> str:
     tasks = len({(e.world, e.task) for e in data.episodes})
     parts = [f"{len(data.episodes):,} episodes", f"{tasks} {'task' if tasks == 1 else 'tasks'}"]
     parts.append(f"{len(sources)} {'source' if len(sources) == 1 else 'sources'}")
     times = [e.unix_time for e in data.episodes if e.unix_time]
     if times:
-        first, last = (datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d") for t in (min(times), max(times)))
+        first, last = (
+            datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d") for t in (min(times), max(times))
+        )
         parts.append(f"collected {first}" if first == last else f"collected {first} to {last}")
     return " · ".join(parts)
 
@@ -136,12 +147,19 @@ def _meta(data: Data, sources: Sequence[Source]) -> str:
 def _sample_sentence(shown: int, total: int) -> str:
     if shown == total:
         return f"All {total:,} episodes."
-    return f"A sample: {shown} of {total:,} episodes, spread evenly over sources, tasks and outcomes."
+    return (
+        f"A sample: {shown} of {total:,} episodes, spread evenly over sources, tasks and outcomes."
+    )
 
 
-def _shown(run: RunInfo, data: Data) -> ShownRun:
+def _shown(run: RunInfo, data: RunData) -> ShownRun:
     number_of = sum(data.runs[e.run] is run for e in data.episodes)
     versions: dict[str, Any] = dict(run.manifest.get("versions") or {})
     built = ", ".join(f"{k} {versions[k]}" for k in ("capex", "mujoco", "numpy") if k in versions)
     summary = f"{number_of:,} episodes" + (f"; {built}" if built else "")
-    return ShownRun(run.name, run.path, summary, json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str))
+    return ShownRun(
+        run.name,
+        run.path,
+        summary,
+        json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str),
+    )

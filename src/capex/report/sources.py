@@ -1,6 +1,8 @@
-"""Which episodes may be counted together: a source is one model under one arm's settings, from one run or from several that agree.
+"""Which episodes may be counted together: a source is one model under one arm's settings, from one
+run or from several that agree.
 
-Runs of equal settings are pooled as long as no start is in both, and the page says so. Everything else stays apart.
+Runs of equal settings are pooled as long as no start is in both, and the page says so. Everything
+else stays apart.
 """
 
 from __future__ import annotations
@@ -10,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from capex.arms import PRESETS
-from capex.report.data import Data, Episode, Invalid, RunInfo
+from capex.method.presets import PRESETS
+from capex.report.rows import CostRow, EpisodeRow, RunData, RunInfo
 
-ORDER = ("base", "capex", "capex-fresh", "capex-stated")  # then others by name, then the privileged sources
+# Then others by name, then the privileged sources.
+ORDER = ("base", "capex", "capex-fresh", "capex-stated")
 LAST = ("expert", "human")
 COLOURS = {"base": 0, "capex": 1, "capex-fresh": 2, "capex-stated": 3, "expert": 4, "human": 4}
-APART = ("command", "tasks", "arms", "arm", "worlds", "starts")  # of a run's settings: not what an arm's episodes depend on
+# Of a run's settings: not what an arm's episodes depend on.
+APART = ("command", "tasks", "arms", "arm", "worlds", "starts")
 Member = tuple[int, str, str]  # run, arm, model
 STAND_IN = "stand-in"
 
@@ -35,18 +39,18 @@ class Source:
     tau: float | None
     round_size: int
     runs: tuple[str, ...]
-    episodes: tuple[Episode, ...]
-    invalid: tuple[Invalid, ...]
+    episodes: tuple[EpisodeRow, ...]
+    invalid: tuple[CostRow, ...]
     settings: Mapping[str, Any]
-    lost: tuple[Invalid, ...] = ()  # what attempts took that left no record
+    lost: tuple[CostRow, ...] = ()  # what attempts took that left no record
 
     @property
-    def attempts(self) -> list[Episode | Invalid]:
+    def attempts(self) -> list[EpisodeRow | CostRow]:
         """Everything that was tried and paid for, each request once."""
         return [*self.recorded, *self.lost]
 
     @property
-    def recorded(self) -> list[Episode | Invalid]:
+    def recorded(self) -> list[EpisodeRow | CostRow]:
         """What left a record."""
         return [*self.episodes, *self.invalid]
 
@@ -56,7 +60,7 @@ class Source:
         return any(e.student is not None for e in self.episodes)
 
     @property
-    def scorable(self) -> list[Episode]:
+    def scorable(self) -> list[EpisodeRow]:
         """Episodes with a verdict: the denominators."""
         return [e for e in self.episodes if e.success is not None]
 
@@ -71,7 +75,7 @@ class _Part:
     starts: frozenset[Any]
 
 
-def group(data: Data) -> tuple[list[Source], list[str]]:
+def group(data: RunData) -> tuple[list[Source], list[str]]:
     """The sources in their order, and a sentence for everything that was pooled or kept apart."""
     parts: dict[tuple[str, str], list[list[_Part]]] = {}
     for part in _parts(data):
@@ -86,7 +90,9 @@ def group(data: Data) -> tuple[list[Source], list[str]]:
     sources: list[Source] = []
     for (arm, model), groups in sorted(parts.items(), key=lambda item: _place(*item[0])):
         for together in groups:
-            sources.append(_source(data, len(sources), arm, model, together, alone=len(groups) == 1))
+            sources.append(
+                _source(data, len(sources), arm, model, together, alone=len(groups) == 1)
+            )
         notes += _pooling(data, sources[-len(groups) :], groups)
     return _coloured(_distinct(sources)), notes
 
@@ -94,41 +100,58 @@ def group(data: Data) -> tuple[list[Source], list[str]]:
 def _distinct(sources: Sequence[Source]) -> list[Source]:
     """Labels name sources in tables, so no two may be alike, though long names were shortened."""
     labels = [s.label for s in sources]
-    return [s if labels.count(s.label) == 1 else replace(s, label=f"{s.label} #{s.number}") for s in sources]
+    return [
+        s if labels.count(s.label) == 1 else replace(s, label=f"{s.label} #{s.number}")
+        for s in sources
+    ]
 
 
 def _coloured(sources: Sequence[Source]) -> list[Source]:
-    """An arm keeps its own colour where it is free; every other source gets one that no known arm here has."""
+    """An arm keeps its own colour where it is free; every other source gets one that no known arm
+    here has.
+    """
     wanted = {s.number: COLOURS.get(s.arm) for s in sources}
     taken: dict[int, int] = {}
     for number, colour in wanted.items():
         if colour is not None and colour not in taken.values():
             taken[number] = colour
     spare = (c for c in range(len(sources) + len(COLOURS) + 1) if c not in taken.values())
-    return [replace(s, colour=taken[s.number] if s.number in taken else next(spare)) for s in sources]
+    return [
+        replace(s, colour=taken[s.number] if s.number in taken else next(spare)) for s in sources
+    ]
 
 
 def main_source(sources: Sequence[Source]) -> Source | None:
-    """What the report is about: the first arm with memory, else the most successful one; a privileged source only where it is alone."""
+    """What the report is about: the first arm with memory, else the most successful one; a
+    privileged source only where it is alone.
+    """
     scored = [s for s in sources if s.scorable]
     asked = [s for s in scored if s.arm not in LAST] or scored
     most = max(asked, key=lambda s: sum(bool(e.success) for e in s.scorable), default=None)
     return next((s for s in asked if s.memory == "chain"), most)
 
 
-def _parts(data: Data) -> list[_Part]:
+def _parts(data: RunData) -> list[_Part]:
     members: dict[Member, set[Any]] = {}
     for episode in data.episodes:
         members.setdefault((episode.run, episode.arm, episode.model), set()).add(episode.key)
     for attempt in (*data.invalid, *data.lost):
         members.setdefault((attempt.run, attempt.arm, attempt.model), set())
     return [
-        _Part(m, identity(data.runs[m[0]], m[1]), data.runs[m[0]].settings is not None, frozenset(starts)) for m, starts in members.items()
+        _Part(
+            m,
+            identity(data.runs[m[0]], m[1]),
+            data.runs[m[0]].settings is not None,
+            frozenset(starts),
+        )
+        for m, starts in members.items()
     ]
 
 
 def identity(run: RunInfo, arm: str) -> dict[str, Any]:
-    """What the episodes of an arm in a run depend on, flat: settings, the arm's own, and the physics they ran on."""
+    """What the episodes of an arm in a run depend on, flat: settings, the arm's own, and the
+    physics they ran on.
+    """
     settings = {k: v for k, v in (run.settings or {}).items() if k not in APART}
     versions = run.manifest.get("versions") or {}
     return _flat({**settings, "arm": run.arm(arm), "mujoco": versions.get("mujoco")})
@@ -137,13 +160,21 @@ def identity(run: RunInfo, arm: str) -> dict[str, Any]:
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, item in value.items():
-        found |= _flat(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {f"{prefix}{key}": item}
+        found |= (
+            _flat(item, f"{prefix}{key}.")
+            if isinstance(item, Mapping)
+            else {f"{prefix}{key}": item}
+        )
     return found
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """Names of the settings that differ."""
-    return sorted(k for k in {*a, *b} if json.dumps(a.get(k), default=str) != json.dumps(b.get(k), default=str))
+    return sorted(
+        k
+        for k in {*a, *b}
+        if json.dumps(a.get(k), default=str) != json.dumps(b.get(k), default=str)
+    )
 
 
 def _agree(a: _Part, b: _Part) -> bool:
@@ -156,16 +187,23 @@ def _place(arm: str, model: str) -> tuple[int, str, str]:
     return (99 if arm in LAST else 50), arm, model
 
 
-def _source(data: Data, number: int, arm: str, model: str, together: Sequence[_Part], *, alone: bool) -> Source:
+def _source(
+    data: RunData, number: int, arm: str, model: str, together: Sequence[_Part], *, alone: bool
+) -> Source:
     members = {p.member for p in together}
     runs = tuple(data.runs[p.member[0]].name for p in together)
     episodes = tuple(e for e in data.episodes if (e.run, e.arm, e.model) in members)
-    invalid, lost = (tuple(a for a in rows if (a.run, a.arm, a.model) in members) for rows in (data.invalid, data.lost))
+    invalid, lost = (
+        tuple(a for a in rows if (a.run, a.arm, a.model) in members)
+        for rows in (data.invalid, data.lost)
+    )
     stand_in = any(e.stand_in for e in episodes) or any(a.stand_in for a in invalid)
     label = plain(arm if arm == model else f"{arm} · {model}")
     label += f" ({STAND_IN})" if stand_in else ""
     label += "" if alone else f" [{'+'.join(runs)}]"
-    own = data.runs[together[0].member[0]].arm(arm) or (asdict(PRESETS[arm]) if arm in PRESETS else {})
+    own = data.runs[together[0].member[0]].arm(arm) or (
+        asdict(PRESETS[arm]) if arm in PRESETS else {}
+    )
     return Source(
         number=number,
         colour=0,
@@ -184,19 +222,26 @@ def _source(data: Data, number: int, arm: str, model: str, together: Sequence[_P
     )
 
 
-def _pooling(data: Data, sources: Sequence[Source], groups: Sequence[Sequence[_Part]]) -> list[str]:
+def _pooling(
+    data: RunData, sources: Sequence[Source], groups: Sequence[Sequence[_Part]]
+) -> list[str]:
     notes = []
     for source, together in zip(sources, groups, strict=True):
         if len(together) > 1:
             runs = ", ".join(source.runs)
-            notes.append(f"{source.label} is pooled from the runs {runs}: their settings are equal and no start is in two.")
+            notes.append(
+                f"{source.label} is pooled from the runs {runs}: their settings are equal and no"
+                " start is in two."
+            )
     first = groups[0][0]
     for source, together in zip(sources[1:], groups[1:], strict=True):
         changed = differences(first.settings, together[0].settings)
         if not (first.known and together[0].known):
             why = "the settings of one are not known"
         elif changed:
-            why = f"they differ in {', '.join(changed[:8])}{' and more' if len(changed) > 8 else ''}"
+            why = (
+                f"they differ in {', '.join(changed[:8])}{' and more' if len(changed) > 8 else ''}"
+            )
         else:
             why = "both hold some of the same starts"
         notes.append(f"{sources[0].label} and {source.label} are not pooled: {why}.")

@@ -1,7 +1,9 @@
-"""Film strips: six moments of an episode in the left camera's image, each with the plan in force drawn into it.
+"""Film strips: six moments of an episode in the left camera's image, each with the plan in force
+drawn into it.
 
-Frames are rendered again from saved states, and waypoints projected with the camera's own intrinsics and pose. Where a world saves no
-states, the images that the model saw are shown instead, without a plan.
+Frames are rendered again from saved states, and waypoints projected with the camera's own
+intrinsics and pose. Where a world saves no states, the images that the model saw are shown instead,
+without a plan.
 """
 
 from __future__ import annotations
@@ -15,20 +17,22 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image as Picture
 
-from capex import worlds
+from capex.dataset.film import strip_ticks
+from capex.dataset.frames import show_tick
 from capex.errors import CapexError
-from capex.film import show_tick, strip_ticks
-from capex.memory.record import EpisodeRecord, Turn, WaypointRecord
+from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log
 from capex.pose import Array
-from capex.report.data import Episode
-from capex.store import read_steps
+from capex.report.rows import EpisodeRow
+from capex.run.store import read_steps
 from capex.worlds import CameraModel, Env, Image, Spec, Start
+from capex.worlds.cache import Environments
 
 SIZE_PX = 320
 JPEG_QUALITY = 72
 Point = tuple[float, float]  # pixels, right and down
 Fate = Literal["done", "stopped", "deferred", "skipped"]
+# Every other status stopped the plan.
 FATES: dict[str, Fate] = {
     "reached": "done",
     "gripper": "done",
@@ -37,7 +41,7 @@ FATES: dict[str, Fate] = {
     "deferred": "deferred",
     "not executed": "skipped",
     "out of steps": "skipped",
-}  # every other status stopped the plan
+}
 
 
 def fate(status: str) -> Fate:
@@ -57,7 +61,9 @@ class Mark:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One arm's part of a plan in the image: the path from the tip over the waypoints, and a mark on each."""
+    """One arm's part of a plan in the image: the path from the tip over the waypoints, and a mark
+    on each.
+    """
 
     path: tuple[Point, ...]
     marks: tuple[Mark, ...]
@@ -83,13 +89,15 @@ class Strip:
 
 
 class Filmer:
-    """Makes strips; keeps the environment of the last task, so that episodes sorted by task are quick."""
+    """Makes strips; keeps the environment of the last task, so that episodes sorted by task are
+    quick.
+    """
 
     def __init__(self) -> None:
-        self._env: Env | None = None
+        self._envs = Environments()
         self._failed: dict[str, str] = {}
 
-    def strip(self, episode: Episode, record: EpisodeRecord) -> Strip:
+    def strip(self, episode: EpisodeRow, record: EpisodeRecord) -> Strip:
         """The strip of an episode; whatever is missing becomes a sentence."""
         try:
             steps = read_steps(episode.path)
@@ -103,28 +111,26 @@ class Filmer:
 
     def close(self) -> None:
         """Free the environment."""
-        if self._env is not None:
-            self._env.close()
-            self._env = None
+        self._envs.close()
 
     def _at(self, record: EpisodeRecord) -> Env:
         name = f"{record.world}:{record.task}"
         if name in self._failed:
             raise CapexError(self._failed[name])
-        if self._env is None or self._env.spec.name != name:
-            self.close()
-            try:
-                self._env = worlds.make(name)
-            except CapexError as error:
-                self._failed[name] = str(error)
-                raise
-        self._env.reset(Start(record.task, record.start, record.seed))
-        return self._env
+        try:
+            env = self._envs.keep(name)
+        except CapexError as error:
+            self._failed[name] = str(error)
+            raise
+        env.reset(Start(record.task, record.start, record.seed))
+        return env
 
 
 def left_camera(spec: Spec) -> str:
     """The exterior camera on the left, or the first one there is."""
-    exterior = [c.name for c in spec.cameras if c.kind == "exterior"] or [c.name for c in spec.cameras]
+    exterior = [c.name for c in spec.cameras if c.kind == "exterior"] or [
+        c.name for c in spec.cameras
+    ]
     return next((n for n in exterior if "left" in n), exterior[0])
 
 
@@ -189,7 +195,7 @@ def _jpeg(image: Image) -> bytes:
     return out.getvalue()
 
 
-def _seen(episode: Episode, record: EpisodeRecord, why: str) -> Strip:
+def _seen(episode: EpisodeRow, record: EpisodeRecord, why: str) -> Strip:
     """What the model saw at its decisions, from the exchange log."""
     shown: dict[str, int] = {}  # sha256 -> decision, in order
     ends = np.cumsum([t.calls for t in record.turns])
@@ -202,7 +208,9 @@ def _seen(episode: Episode, record: EpisodeRecord, why: str) -> Strip:
                     break
             replies += line["status"] in ("ok", "incomplete")
         chosen = [list(shown.items())[k] for k in strip_ticks(len(shown) - 1)] if shown else []
-        frames = [_kept(episode.path, sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)]
+        frames = [
+            _kept(episode.path, sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)
+        ]
     except (OSError, ValueError, KeyError, TypeError):
         frames = []
     if not frames:
@@ -211,7 +219,9 @@ def _seen(episode: Episode, record: EpisodeRecord, why: str) -> Strip:
 
 
 def _pictures(line: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Label and hash of the present scene's images in a logged request: the last ones sent with its first message."""
+    """Label and hash of the present scene's images in a logged request: the last ones sent with its
+    first message.
+    """
     messages = line.get("request", {}).get("messages", ())
     parts = messages[0].get("user", ()) if messages else ()
     scene = max((i for i, p in enumerate(parts) if "text" in p), default=0)

@@ -1,4 +1,6 @@
-"""What students achieved: success by task, source of demonstrations and policy over training seeds, with the tests of the paper."""
+"""What students achieved: success by task, source of demonstrations and policy over training seeds,
+with the tests of the paper.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from capex.report.compare import Tally
-from capex.report.data import Data, Episode
+from capex.report.rows import EpisodeRow, RunData
 from capex.report.sources import LAST
-from capex.stats import Stratified, cochran_mantel_haenszel, fisher
+from capex.run.stats import Stratified, cochran_mantel_haenszel, fisher
 
 UNTRAINED = "untrained"
 
@@ -43,7 +45,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Line:
-    """One task of a policy at a budget: every source, and Fisher's exact test of each other source against the first."""
+    """One task of a policy at a budget: every source, and Fisher's exact test of each other source
+    against the first.
+    """
 
     task: str
     scores: Mapping[str, Score]
@@ -53,7 +57,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Block:
-    """One policy with one initialisation at one budget: its tasks, and Cochran-Mantel-Haenszel across them, by the other source."""
+    """One policy with one initialisation at one budget: its tasks, and Cochran-Mantel-Haenszel
+    across them, by the other source.
+    """
 
     policy: str
     initialisation: str
@@ -62,41 +68,62 @@ class Block:
     across: Mapping[str, Stratified]
 
 
-def cells(data: Data) -> list[Cell]:
+def cells(data: RunData) -> list[Cell]:
     """Every policy whose rollouts the runs hold; a start that two runs have counts once."""
-    held: dict[tuple[str, str, str, str, int, int, int], dict[tuple[int, int], bool]] = defaultdict(dict)
+    held: dict[tuple[str, str, str, str, int, int, int], dict[tuple[int, int], bool]] = defaultdict(
+        dict
+    )
     for e in data.episodes:
         if e.student is not None and e.success is not None:
             held[_key(e)].setdefault((e.start, e.seed), e.success)
-    return [Cell(*key, Tally(sum(starts.values()), len(starts))) for key, starts in sorted(held.items())]
+    return [
+        Cell(*key, Tally(sum(starts.values()), len(starts))) for key, starts in sorted(held.items())
+    ]
 
 
-def _key(e: Episode) -> tuple[str, str, str, str, int, int, int]:
+def _key(e: EpisodeRow) -> tuple[str, str, str, str, int, int, int]:
     student = e.student or {}
     labels = student.get("labels") or {}
-    source = UNTRAINED if student.get("untrained") else str(labels.get("source") or ", ".join(student.get("sources") or ("unknown",)))
-    policy, began = str(labels.get("policy") or student.get("policy", "")), str(student.get("initialisation", ""))
+    source = (
+        UNTRAINED
+        if student.get("untrained")
+        else str(labels.get("source") or ", ".join(student.get("sources") or ("unknown",)))
+    )
+    policy, began = (
+        str(labels.get("policy") or student.get("policy", "")),
+        str(student.get("initialisation", "")),
+    )
     seed, steps, demonstrations = (int(student.get(k, 0)) for k in ("seed", "steps", "episodes"))
     return f"{e.world}:{e.task}", source, policy, began, seed, steps, demonstrations
 
 
 def source_names(found: Sequence[Cell]) -> list[str]:
-    """Whose demonstrations were trained on: privileged sources last, as everywhere in the report."""
-    return sorted({c.source for c in found if c.source != UNTRAINED}, key=lambda name: (name in LAST, name))
+    """Whose demonstrations were trained on: privileged sources last, as everywhere in
+    the report.
+    """
+    return sorted(
+        {c.source for c in found if c.source != UNTRAINED}, key=lambda name: (name in LAST, name)
+    )
 
 
 def blocks(found: Sequence[Cell]) -> list[Block]:
     """The paper's table: by policy and budget, then task, then source."""
     names = source_names(found)
-    groups: dict[tuple[str, str, int], dict[str, dict[str, list[Cell]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    groups: dict[tuple[str, str, int], dict[str, dict[str, list[Cell]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for cell in found:
         if cell.source != UNTRAINED:
-            groups[cell.policy, cell.initialisation, cell.budget][cell.task][cell.source].append(cell)
+            groups[cell.policy, cell.initialisation, cell.budget][cell.task][cell.source].append(
+                cell
+            )
     fresh: dict[tuple[str, str], Tally] = {}
     for cell in found:
         if cell.source == UNTRAINED:
             held = fresh.get((cell.policy, cell.task), Tally(0, 0))
-            fresh[cell.policy, cell.task] = Tally(held.successes + cell.tally.successes, held.n + cell.tally.n)
+            fresh[cell.policy, cell.task] = Tally(
+                held.successes + cell.tally.successes, held.n + cell.tally.n
+            )
     return [_block(*key, tasks, names, fresh) for key, tasks in sorted(groups.items())]
 
 
@@ -126,12 +153,16 @@ def _score(group: Sequence[Cell]) -> Score:
     rates = [c.tally.successes / c.tally.n for c in group]
     deviation = statistics.stdev(rates) if len(rates) > 1 else None
     pooled = Tally(sum(c.tally.successes for c in group), sum(c.tally.n for c in group))
-    return Score(statistics.fmean(rates), deviation, len(group), max(c.demonstrations for c in group), pooled)
+    return Score(
+        statistics.fmean(rates), deviation, len(group), max(c.demonstrations for c in group), pooled
+    )
 
 
 @dataclass(frozen=True)
 class BudgetPoint:
-    """Success of a policy trained on one source for one budget: the mean over tasks, with the interval of the pooled rollouts."""
+    """Success of a policy trained on one source for one budget: the mean over tasks, with the
+    interval of the pooled rollouts.
+    """
 
     budget: int
     mean: float
@@ -146,12 +177,21 @@ def panel_name(block: Block, found: Sequence[Block]) -> str:
 
 
 def floors(found: Sequence[Block]) -> dict[str, float]:
-    """What the untrained network solves, by policy: the mean over the same tasks as the trained ones', so none where a task lacks it."""
+    """What the untrained network solves, by policy: the mean over the same tasks as the trained
+    ones', so none where a task lacks it.
+    """
     fresh: dict[str, dict[str, Tally | None]] = defaultdict(dict)
     for block in found:
         fresh[panel_name(block, found)] |= {line.task: line.untrained for line in block.lines}
-    rates = {name: [t.successes / t.n for t in tasks.values() if t is not None] for name, tasks in fresh.items()}
-    return {name: statistics.fmean(known) for name, known in rates.items() if len(known) == len(fresh[name])}
+    rates = {
+        name: [t.successes / t.n for t in tasks.values() if t is not None]
+        for name, tasks in fresh.items()
+    }
+    return {
+        name: statistics.fmean(known)
+        for name, known in rates.items()
+        if len(known) == len(fresh[name])
+    }
 
 
 def curves(found: Sequence[Block]) -> dict[str, dict[str, list[BudgetPoint]]]:
@@ -163,5 +203,7 @@ def curves(found: Sequence[Block]) -> dict[str, dict[str, list[BudgetPoint]]]:
             scores = [line.scores[source] for line in block.lines if source in line.scores]
             pooled = Tally(sum(s.tally.successes for s in scores), sum(s.tally.n for s in scores))
             low, high = pooled.interval or (math.nan, math.nan)
-            drawn[name][source].append(BudgetPoint(block.budget, statistics.fmean(s.mean for s in scores), low, high))
+            drawn[name][source].append(
+                BudgetPoint(block.budget, statistics.fmean(s.mean for s in scores), low, high)
+            )
     return drawn

@@ -1,4 +1,5 @@
-"""Students: ACT and Diffusion Policy trained on certified demonstrations, evaluated on starts that no dataset used.
+"""Students: ACT and Diffusion Policy trained on certified demonstrations, evaluated on starts that
+no dataset used.
 
     from capex.students.policy import load_policy
 
@@ -6,5 +7,6 @@
     policy.reset()
     action = policy.act({"images": images, "state": state, "instruction": "close the fridge"})
 
-Nothing here is imported by the collector; torch is needed only below this folder (extra `students`).
+Nothing here is imported by the collector; torch is needed only below this folder (extra
+`students`).
 """

@@ -1,11 +1,15 @@
 """ACT, action chunking with transformers: one observation in, a chunk of actions out.
 
-    z ~ q(z | state, actions)  while training, z = 0 afterwards           (CVAE, a small transformer over [cls, state, actions])
-    memory = encoder([z, state, image features of every camera])          (2-D sine positions, added at every layer)
+    z ~ q(z | state, actions)  while training, z = 0 afterwards
+    memory = encoder([z, state, image features of every camera])
     actions = head(decoder(queries, memory))
-    loss = mean |actions - target| over steps inside the episode (padding counts in the mean's size) + kl_weight * KL(q || N(0, 1))
+    loss = mean |actions - target| + kl_weight * KL(q || N(0, 1))
 
-Parameter names and arithmetic are those of LeRobot's ACT, which itself keeps the original's; weights go either way.
+q is a CVAE, a small transformer over [cls, state, actions]. The encoder's 2-D sine positions are
+added at every layer. The mean is over steps inside the episode; padding counts in its size.
+
+Parameter names and arithmetic are those of LeRobot's ACT, which itself keeps the original's;
+weights go either way.
 """
 
 from __future__ import annotations
@@ -23,7 +27,9 @@ from capex.students.settings import ActSettings
 
 
 class ActBatch(NamedTuple):
-    """Normalised inputs: images (B, cameras, 3, H, W), state (B, S), actions (B, chunk, A), padding (B, chunk) bool."""
+    """Normalised inputs: images (B, cameras, 3, H, W), state (B, S), actions (B, chunk, A), padding
+    (B, chunk) bool.
+    """
 
     images: Tensor
     state: Tensor
@@ -32,7 +38,9 @@ class ActBatch(NamedTuple):
 
 
 class FeedForward(nn.Module):
-    """The second half of a transformer layer's parameters; kept in the layer itself so that names match."""
+    """The second half of a transformer layer's parameters; kept in the layer itself so that names
+    match.
+    """
 
     def __init__(self, settings: ActSettings):
         super().__init__()
@@ -52,7 +60,9 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(FeedForward):
-    """Self-attention with positions added to queries and keys, then feed-forward; normalised after each."""
+    """Self-attention with positions added to queries and keys, then feed-forward; normalised after
+    each.
+    """
 
     def __init__(self, settings: ActSettings):
         super().__init__(settings)
@@ -75,11 +85,15 @@ class DecoderLayer(FeedForward):
         self.self_attn = Attention(settings.dim, settings.heads, settings.dropout)
         self.multihead_attn = Attention(settings.dim, settings.heads, settings.dropout)
 
-    def forward(self, x: Tensor, query_position: Tensor, memory: Tensor, placed_memory: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, query_position: Tensor, memory: Tensor, placed_memory: Tensor
+    ) -> Tensor:
         """x (B, chunk, D), memory (B, L, D) and the same with its positions added."""
         placed = x + query_position
         x = self.norm1(x + self.drop(self.self_attn(placed, placed, x)))
-        x = self.norm2(x + self.drop(self.multihead_attn(x + query_position, placed_memory, memory)))
+        x = self.norm2(
+            x + self.drop(self.multihead_attn(x + query_position, placed_memory, memory))
+        )
         x = self.norm3(x + self.drop(self.feed(x)))
         return x
 
@@ -106,7 +120,9 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
         self.norm = nn.LayerNorm(settings.dim)
 
-    def forward(self, x: Tensor, query_position: Tensor, memory: Tensor, position: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, query_position: Tensor, memory: Tensor, position: Tensor
+    ) -> Tensor:
         """x (B, chunk, D), memory (B, L, D)."""
         placed_memory = memory + position
         for layer in self.layers:
@@ -118,7 +134,9 @@ class Decoder(nn.Module):
 class ACT(nn.Module):
     """The network. `norm` says which normalisation the backbone has."""
 
-    def __init__(self, settings: ActSettings, state_size: int, action_size: int, norm: str = "group"):
+    def __init__(
+        self, settings: ActSettings, state_size: int, action_size: int, norm: str = "group"
+    ):
         super().__init__()
         self.settings = settings
         dim = settings.dim
@@ -142,7 +160,9 @@ class ACT(nn.Module):
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
-        """Images (B, cameras, 3, H, W) and state (B, S), normalised -> actions (B, chunk, A), normalised. The latent is zero."""
+        """Images (B, cameras, 3, H, W) and state (B, S), normalised -> actions (B, chunk, A),
+        normalised. The latent is zero.
+        """
         return self.decode(images, state, state.new_zeros(len(state), self.settings.latent))
 
     def decode(self, images: Tensor, state: Tensor, latent: Tensor) -> Tensor:
@@ -150,15 +170,27 @@ class ACT(nn.Module):
         batch, cameras = images.shape[:2]
         dtype = self.action_head.weight.dtype
         images, state, latent = images.to(dtype), state.to(dtype), latent.to(dtype)
-        features = self.encoder_img_feat_input_proj(self.backbone(images.flatten(0, 1)))  # (B cameras, D, h, w)
-        grid = sine_grid(features.shape[1], features.shape[2], features.shape[3], features.device).to(dtype)  # (h w, D)
-        features = features.flatten(2).transpose(1, 2).unflatten(0, (batch, cameras)).flatten(1, 2)  # (B, cameras h w, D)
-        latent_token, state_token = self.encoder_latent_input_proj(latent), self.encoder_robot_state_input_proj(state)
+        # (B cameras, D, h, w).
+        features = self.encoder_img_feat_input_proj(self.backbone(images.flatten(0, 1)))
+        # (h w, D).
+        grid = sine_grid(
+            features.shape[1], features.shape[2], features.shape[3], features.device
+        ).to(dtype)
+        # (B, cameras h w, D).
+        features = features.flatten(2).transpose(1, 2).unflatten(0, (batch, cameras)).flatten(1, 2)
+        latent_token, state_token = (
+            self.encoder_latent_input_proj(latent),
+            self.encoder_robot_state_input_proj(state),
+        )
         tokens = torch.cat([latent_token[:, None], state_token[:, None], features], dim=1)
-        position = torch.cat([self.encoder_1d_feature_pos_embed.weight, grid.repeat(cameras, 1)])[None]
+        position = torch.cat([self.encoder_1d_feature_pos_embed.weight, grid.repeat(cameras, 1)])[
+            None
+        ]
         memory = self.encoder(tokens, position)
         queries = self.decoder_pos_embed.weight[None]
-        decoded = self.decoder(torch.zeros_like(queries).expand(batch, -1, -1), queries, memory, position)
+        decoded = self.decoder(
+            torch.zeros_like(queries).expand(batch, -1, -1), queries, memory, position
+        )
         actions: Tensor = self.action_head(decoded)
         return actions
 
@@ -167,10 +199,21 @@ class ACT(nn.Module):
         batch, dtype = len(state), self.action_head.weight.dtype
         state, actions = state.to(dtype), actions.to(dtype)
         cls = self.vae_encoder_cls_embed.weight[None].expand(batch, -1, -1)
-        tokens = [cls, self.vae_encoder_robot_state_input_proj(state)[:, None], self.vae_encoder_action_input_proj(actions)]
-        visible = torch.cat([padding.new_zeros(batch, 2), padding], dim=1).logical_not()  # (B, 2 + chunk)
-        encoded = self.vae_encoder(torch.cat(tokens, dim=1), self.get_buffer("vae_encoder_pos_enc").to(dtype), visible[:, None, None])
-        mean, log_variance = self.vae_encoder_latent_output_proj(encoded[:, 0]).float().chunk(2, dim=1)
+        tokens = [
+            cls,
+            self.vae_encoder_robot_state_input_proj(state)[:, None],
+            self.vae_encoder_action_input_proj(actions),
+        ]
+        # (B, 2 + chunk).
+        visible = torch.cat([padding.new_zeros(batch, 2), padding], dim=1).logical_not()
+        encoded = self.vae_encoder(
+            torch.cat(tokens, dim=1),
+            self.get_buffer("vae_encoder_pos_enc").to(dtype),
+            visible[:, None, None],
+        )
+        mean, log_variance = (
+            self.vae_encoder_latent_output_proj(encoded[:, 0]).float().chunk(2, dim=1)
+        )
         return mean, log_variance
 
     def loss(self, batch: ActBatch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -184,7 +227,9 @@ class ACT(nn.Module):
 
 
 class Ensembler:
-    """Temporal ensembling: a step's action is the weighted mean of every chunk's prediction for it, w_i = exp(-c i), i = 0 the oldest."""
+    """Temporal ensembling: a step's action is the weighted mean of every chunk's prediction for it,
+    w_i = exp(-c i), i = 0 the oldest.
+    """
 
     def __init__(self, coefficient: float, chunk: int):
         self._coefficient, self._chunk = coefficient, chunk
@@ -192,15 +237,22 @@ class Ensembler:
 
     def update(self, actions: Tensor) -> Tensor:
         """Take a new chunk (chunk, A), give this step's action (A)."""
-        self._chunks = [*self._chunks[-(self._chunk - 1) :], actions] if self._chunk > 1 else [actions]
+        self._chunks = (
+            [*self._chunks[-(self._chunk - 1) :], actions] if self._chunk > 1 else [actions]
+        )
         ages = range(len(self._chunks) - 1, -1, -1)
-        predictions = torch.stack([c[age] for c, age in zip(self._chunks, ages, strict=True)])  # oldest first
-        weights = torch.exp(-self._coefficient * torch.arange(len(predictions), dtype=predictions.dtype))
+        # Oldest first.
+        predictions = torch.stack([c[age] for c, age in zip(self._chunks, ages, strict=True)])
+        weights = torch.exp(
+            -self._coefficient * torch.arange(len(predictions), dtype=predictions.dtype)
+        )
         return (predictions * weights[:, None]).sum(0) / weights.sum()
 
 
 def sine_positions(length: int, dim: int) -> Tensor:
-    """Sine positions (length, dim): sin and cos interleaved, wavelengths from 2 pi to 10000 * 2 pi."""
+    """Sine positions (length, dim): sin and cos interleaved, wavelengths from 2 pi to 10000 *
+    2 pi.
+    """
     exponent = 2 * (torch.arange(dim, dtype=torch.float64) // 2) / dim
     angle = torch.arange(length, dtype=torch.float64)[:, None] / 10000**exponent
     angle[:, 0::2], angle[:, 1::2] = angle[:, 0::2].sin(), angle[:, 1::2].cos()
@@ -208,14 +260,17 @@ def sine_positions(length: int, dim: int) -> Tensor:
 
 
 def sine_grid(dim: int, height: int, width: int, device: torch.device) -> Tensor:
-    """2-D sine positions (height * width, dim): rows in the first half of the channels, columns in the second, both over (0, 2 pi]."""
+    """2-D sine positions (height * width, dim): rows in the first half of the channels, columns in
+    the second, both over (0, 2 pi].
+    """
     half = dim // 2
     frequency = 10000 ** (2 * (torch.arange(half, dtype=torch.float32, device=device) // 2) / half)
 
     def encode(count: int) -> Tensor:
         steps = torch.arange(1, count + 1, dtype=torch.float32, device=device)
         angle = (steps / (steps[-1] + 1e-6) * (2 * math.pi))[:, None] / frequency
-        return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=-1).flatten(1)  # (count, half)
+        # (count, half).
+        return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=-1).flatten(1)
 
     rows = encode(height)[:, None].expand(-1, width, -1)
     columns = encode(width)[None].expand(height, -1, -1)

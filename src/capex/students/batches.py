@@ -1,6 +1,8 @@
-"""Training batches: indices, gathering, cropping and normalising, all on the device; images live there as uint8 when they fit.
+"""Training batches: indices, gathering, cropping and normalising, all on the device; images live
+there as uint8 when they fit.
 
-What a step reads is a function of (seed, step) alone, so that a resumed run sees the same batches, on any device.
+What a step reads is a function of (seed, step) alone, so that a resumed run sees the same batches,
+on any device.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ PREFETCH = 4  # batches read ahead from disk
 
 
 class Order:
-    """Which frames each step trains on: the windows of all episodes, shuffled anew for each pass over them."""
+    """Which frames each step trains on: the windows of all episodes, shuffled anew for each pass
+    over them.
+    """
 
     def __init__(self, demonstrations: Demonstrations, last_step: int, batch: int, seed: int):
         ends = [(e.begin, max(e.begin + 1, e.end - last_step + 1)) for e in demonstrations.episodes]
@@ -57,7 +61,9 @@ class DeviceImages:
     """All images on the device; a step gathers its own."""
 
     def __init__(self, demonstrations: Demonstrations, device: torch.device):
-        self._frames = torch.cat([torch.from_numpy(np.array(i)).to(device) for i in demonstrations.images])
+        self._frames = torch.cat(
+            [torch.from_numpy(np.array(i)).to(device) for i in demonstrations.images]
+        )
 
     def prepare(self, step: int) -> None:
         """Nothing to do: everything is there."""
@@ -69,17 +75,37 @@ class DeviceImages:
     def crop(self, frames: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """The same, each image cut to its rows and columns (B, steps, cameras, crop)."""
         cameras = torch.arange(self._frames.shape[1], device=frames.device)
-        return self._frames[frames[:, :, None, None, None], cameras[:, None, None], rows[..., :, None], columns[..., None, :]]
+        return self._frames[
+            frames[:, :, None, None, None],
+            cameras[:, None, None],
+            rows[..., :, None],
+            columns[..., None, :],
+        ]
 
     def close(self) -> None:
         """Nothing to stop."""
 
 
 class MappedImages:
-    """Images stay in their memory-mapped files; a thread reads the next batches while the device works on this one."""
+    """Images stay in their memory-mapped files; a thread reads the next batches while the device
+    works on this one.
+    """
 
-    def __init__(self, demonstrations: Demonstrations, order: Order, offsets: Tensor, begins: Rows, batch: int, device: torch.device):
-        self._maps, self._order, self._offsets, self._begins = demonstrations.images, order, offsets.cpu().numpy(), begins
+    def __init__(
+        self,
+        demonstrations: Demonstrations,
+        order: Order,
+        offsets: Tensor,
+        begins: Rows,
+        batch: int,
+        device: torch.device,
+    ):
+        self._maps, self._order, self._offsets, self._begins = (
+            demonstrations.images,
+            order,
+            offsets.cpu().numpy(),
+            begins,
+        )
         self._places = demonstrations.rows
         self._firsts = np.cumsum([0, *(len(i) for i in demonstrations.images)])
         shape = (batch, len(self._offsets), *demonstrations.images[0].shape[1:])
@@ -106,7 +132,11 @@ class MappedImages:
         """The buffer, each image cut to its rows and columns (B, steps, cameras, crop)."""
         b, s, c = (torch.arange(n, device=rows.device) for n in self._shape[:3])
         return self._buffer[
-            b[:, None, None, None, None], s[:, None, None, None], c[:, None, None], rows[..., :, None], columns[..., None, :]
+            b[:, None, None, None, None],
+            s[:, None, None, None],
+            c[:, None, None],
+            rows[..., :, None],
+            columns[..., None, :],
         ]
 
     def close(self) -> None:
@@ -121,7 +151,9 @@ class MappedImages:
     def _read(self, step: int) -> None:
         while not self._stop.is_set():
             rows = self._order.rows(step, 1)[0]
-            frames = self._places[np.maximum(rows[:, None] + self._offsets, self._begins[rows][:, None])]
+            frames = self._places[
+                np.maximum(rows[:, None] + self._offsets, self._begins[rows][:, None])
+            ]
             batch = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._pinned)
             view = batch.numpy()
             for place in np.ndindex(*frames.shape):
@@ -137,7 +169,9 @@ class MappedImages:
 
 
 class Batches:
-    """Everything a training step reads. `load` may run inside a CUDA graph: it reads the step from the device."""
+    """Everything a training step reads. `load` may run inside a CUDA graph: it reads the step from
+    the device.
+    """
 
     def __init__(
         self,
@@ -155,13 +189,20 @@ class Batches:
         for e in demonstrations.episodes:
             begins[e.begin : e.end], ends[e.begin : e.end] = e.begin, e.end
             words[e.begin : e.end] = (
-                spec.instructions.index(e.instruction) if e.instruction in spec.instructions else len(spec.instructions)
+                spec.instructions.index(e.instruction)
+                if e.instruction in spec.instructions
+                else len(spec.instructions)
             )
-        self._begins, self._ends, self._words = (torch.from_numpy(v).to(device) for v in (begins, ends, words))
+        self._begins, self._ends, self._words = (
+            torch.from_numpy(v).to(device) for v in (begins, ends, words)
+        )
         normalizer = spec.normalizer
         self._states = torch.from_numpy(normalizer.state_in(demonstrations.states)).to(device)
         self._actions = torch.from_numpy(normalizer.action.apply(demonstrations.actions)).to(device)
-        self._scale, self._offset = (torch.from_numpy(v).to(device) for v in (normalizer.image.scale, normalizer.image.offset))
+        self._scale, self._offset = (
+            torch.from_numpy(v).to(device)
+            for v in (normalizer.image.scale, normalizer.image.offset)
+        )
         self._looks = torch.tensor(settings.observation_steps, device=device)
         self._acts = torch.tensor(settings.action_steps, device=device)
         self._size, self._cameras = demonstrations.size, len(demonstrations.cameras)
@@ -169,13 +210,17 @@ class Batches:
         self.images: DeviceImages | MappedImages = (
             DeviceImages(demonstrations, device)
             if on_device
-            else MappedImages(demonstrations, self.order, self._looks, begins, settings.batch, device)
+            else MappedImages(
+                demonstrations, self.order, self._looks, begins, settings.batch, device
+            )
         )
         self._rows = torch.zeros((ROWS_AHEAD, settings.batch), dtype=torch.int64, device=device)
         self._sent = -1
 
     def prepare(self, step: int) -> None:
-        """Before a step, outside any graph: send indices ahead of it and, when they do not live there, its images."""
+        """Before a step, outside any graph: send indices ahead of it and, when they do not live
+        there, its images.
+        """
         block = step // ROWS_AHEAD
         if block != self._sent:
             self._rows.copy_(torch.from_numpy(self.order.rows(block * ROWS_AHEAD, ROWS_AHEAD)))
@@ -196,15 +241,22 @@ class Batches:
         return DiffusionBatch(images, states, self._words[now], actions)
 
     def _normalised(self, frames: Tensor) -> Tensor:
-        """(B, steps) frame indices -> (B, steps, cameras, 3, H, W) float, a random crop of each image where the settings ask for it."""
+        """(B, steps) frame indices -> (B, steps, cameras, 3, H, W) float, a random crop of each
+        image where the settings ask for it.
+        """
         crop = self._settings.crop
         if 0 < crop < self._size:
-            corner = torch.randint(0, self._size - crop + 1, (2, *frames.shape, self._cameras), device=self._device)
+            corner = torch.randint(
+                0, self._size - crop + 1, (2, *frames.shape, self._cameras), device=self._device
+            )
             across = torch.arange(crop, device=self._device)
-            raw = self.images.crop(self._places[frames], corner[0][..., None] + across, corner[1][..., None] + across)
+            raw = self.images.crop(
+                self._places[frames], corner[0][..., None] + across, corner[1][..., None] + across
+            )
         else:
             raw = self.images.gather(self._places[frames])
-        # Stored with colours last, which is the memory order convolutions are fastest in: a permuted view, no copy.
+        # Stored with colours last, which is the memory order convolutions are fastest in: a
+        # permuted view, no copy.
         return (raw * self._scale + self._offset).permute(0, 1, 2, 5, 3, 4)
 
     def close(self) -> None:

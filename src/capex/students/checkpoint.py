@@ -1,7 +1,9 @@
-"""Checkpoints: a folder of safetensors and JSON, no pickle. It exists whole or not at all; training continues from it exactly.
+"""Checkpoints: a folder of safetensors and JSON, no pickle. It exists whole or not at all; training
+continues from it exactly.
 
-DIR/checkpoints/020000/policy.json  model.safetensors          what is deployed
-                       training.json training.safetensors      weights, optimiser, generators: what continues
+DIR/checkpoints/020000/policy.json   model.safetensors      what is deployed
+                       training.json training.safetensors   what continues: weights, optimiser,
+                                                            generators
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from capex.errors import CapexError
-from capex.store import TEMPORARY, read_json, whole_folder, write_json
+from capex.run.store import TEMPORARY, read_json, whole_folder, write_json
 from capex.students.spec import PolicySpec
 from capex.students.trainer import Trainer
 
 FOLDER = "checkpoints"
 
 
-def save(out: Path, step: int, trainer: Trainer, spec: PolicySpec, extra: Mapping[str, Any]) -> Path:
+def save(
+    out: Path, step: int, trainer: Trainer, spec: PolicySpec, extra: Mapping[str, Any]
+) -> Path:
     """Write the checkpoint of a step."""
     place = out / FOLDER / f"{step:06d}"
     if place.exists():
@@ -44,13 +48,17 @@ def save(out: Path, step: int, trainer: Trainer, spec: PolicySpec, extra: Mappin
 
 
 def restore(place: Path, trainer: Trainer) -> None:
-    """Put a trainer where the checkpoint was; weights, moments, counters and random generators continue as if nothing had happened."""
+    """Put a trainer where the checkpoint was; weights, moments, counters and random generators
+    continue as if nothing had happened.
+    """
     held = load_tensors(place / "training.safetensors")
     tensors = trainer.state_tensors()
     for k, tensor in enumerate(tensors):
         found = held.get(f"state.{k}")
         if found is None or found.shape != tensor.shape:
-            raise CapexError(f"{place} does not belong to this training: its state differs; choose another --out")
+            raise CapexError(
+                f"{place} does not belong to this training: its state differs; choose another --out"
+            )
         tensor.copy_(found)
     torch.set_rng_state(held["generator.cpu"])
     if trainer.device.type == "cuda" and "generator.cuda" in held:
@@ -58,17 +66,37 @@ def restore(place: Path, trainer: Trainer) -> None:
 
 
 def require_same(place: Path, spec: PolicySpec) -> None:
-    """Refuse to continue on other data: what the checkpoint was trained on must be what is there now."""
+    """Refuse to continue on other data: what the checkpoint was trained on must be what is there
+    now.
+    """
     held, now = read_spec(place).as_json(), json.loads(json.dumps(spec.as_json()))
-    same = all(held[k] == now[k] for k in ("cameras", "image_size", "state_names", "action_names", "normalizer", "instructions"))
-    if not same or any(held["training"].get(k) != now["training"].get(k) for k in ("episodes", "frames", "starts")):
-        raise CapexError(f"the dataset has changed since {place} was written; train into another --out")
+    same = all(
+        held[k] == now[k]
+        for k in (
+            "cameras",
+            "image_size",
+            "state_names",
+            "action_names",
+            "normalizer",
+            "instructions",
+        )
+    )
+    if not same or any(
+        held["training"].get(k) != now["training"].get(k) for k in ("episodes", "frames", "starts")
+    ):
+        raise CapexError(
+            f"the dataset has changed since {place} was written; train into another --out"
+        )
 
 
 def steps(out: Path) -> list[int]:
     """Steps with a whole checkpoint, in order."""
     folder = out / FOLDER
-    return sorted(int(p.name) for p in folder.iterdir() if re.fullmatch(r"\d{6,}", p.name)) if folder.is_dir() else []
+    return (
+        sorted(int(p.name) for p in folder.iterdir() if re.fullmatch(r"\d{6,}", p.name))
+        if folder.is_dir()
+        else []
+    )
 
 
 def path_of(out: Path, step: int) -> Path:
@@ -77,7 +105,9 @@ def path_of(out: Path, step: int) -> Path:
 
 
 def prune(out: Path, keep: Sequence[int]) -> None:
-    """Remove what newer checkpoints replace: whole folders, or only the training state of those in `keep`. Also half-written ones."""
+    """Remove what newer checkpoints replace: whole folders, or only the training state of those in
+    `keep`. Also half-written ones.
+    """
     for leftover in (out / FOLDER).glob(f"{TEMPORARY}*"):
         shutil.rmtree(leftover, ignore_errors=True)
     for step in steps(out)[:-1]:
@@ -94,7 +124,10 @@ def find(path: Path) -> Path:
         return path
     held = steps(path)
     if not held:
-        raise CapexError(f"{path} holds no policy; give the folder that `capex train --out` named, or one of its checkpoints")
+        raise CapexError(
+            f"{path} holds no policy; give the folder that `capex train --out` named, or one of its"
+            " checkpoints"
+        )
     return path_of(path, held[-1])
 
 
@@ -114,20 +147,33 @@ def load_network(path: Path) -> tuple[PolicySpec, nn.Module]:
 
 
 def require_fit(where: str, spec: PolicySpec, weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are not those of the network that the spec describes, before any memory is taken for it."""
+    """Refuse weights that are not those of the network that the spec describes, before any memory
+    is taken for it.
+    """
     try:
         with torch.device("meta"):
             wanted = {name: tuple(t.shape) for name, t in spec.network().state_dict().items()}
     except RuntimeError as error:
-        raise CapexError(f"{where}: no network of this description can be built ({error}); use another checkpoint") from None
+        raise CapexError(
+            f"{where}: no network of this description can be built ({error}); use another"
+            " checkpoint"
+        ) from None
     given = {name: tuple(t.shape) for name, t in weights.items()}
     for name in sorted({*wanted, *given}):
         if given.get(name) != wanted.get(name):
-            there, right = ("x".join(map(str, s[name])) or "a number" if name in s else "missing" for s in (given, wanted))
-            raise CapexError(f"{where}: the weights do not fit the network; '{name}' is {there} in the file and {right} in the network")
+            there, right = (
+                "x".join(map(str, s[name])) or "a number" if name in s else "missing"
+                for s in (given, wanted)
+            )
+            raise CapexError(
+                f"{where}: the weights do not fit the network; '{name}' is {there} in the file and"
+                f" {right} in the network"
+            )
     broken = [name for name, t in weights.items() if not bool(t.float().isfinite().all())]
     if broken:
-        raise CapexError(f"{where} holds weights that are not finite ('{broken[0]}'); use another checkpoint")
+        raise CapexError(
+            f"{where} holds weights that are not finite ('{broken[0]}'); use another checkpoint"
+        )
 
 
 def read_spec(place: Path) -> PolicySpec:
@@ -137,8 +183,18 @@ def read_spec(place: Path) -> PolicySpec:
         return PolicySpec.from_json(read_json(path))
     except CapexError as error:
         raise CapexError(f"{place} holds no policy that can be used: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, OSError) as error:
-        raise CapexError(f"{path} describes no policy ({type(error).__name__}: {error}); use another checkpoint") from None
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        OSError,
+    ) as error:
+        raise CapexError(
+            f"{path} describes no policy ({type(error).__name__}: {error}); use another checkpoint"
+        ) from None
 
 
 def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -150,4 +206,6 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise CapexError(f"{path} cannot be read as .safetensors ({error}); use another file") from None
+        raise CapexError(
+            f"{path} cannot be read as .safetensors ({error}); use another file"
+        ) from None

@@ -1,4 +1,6 @@
-"""CLIP's text embeddings from weights in a local folder, through the transformers package where it is installed. Nothing is downloaded."""
+"""CLIP's text embeddings from weights in a local folder, through the transformers package where it
+is installed. Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,23 @@ def embed(folder: Path, instructions: Sequence[str]) -> dict[str, npt.NDArray[np
     try:
         from transformers import CLIPTextModelWithProjection, CLIPTokenizer
     except ImportError:
-        raise CapexError(f"{folder} is a folder of weights, which needs the package transformers; or give a file of embeddings") from None
+        raise CapexError(
+            f"{folder} is a folder of weights, which needs the package transformers; or give a file"
+            " of embeddings"
+        ) from None
     try:
         tokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
-        model = CLIPTextModelWithProjection.from_pretrained(folder, local_files_only=True, use_safetensors=True)
-    except Exception as error:  # a foreign folder may fail in many ways; all of them mean the same to the user
+        model = CLIPTextModelWithProjection.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True
+        )
+    except Exception as error:
+        # A foreign folder may fail in many ways; all of them mean the same to the user.
         raise CapexError(
-            f"{folder} holds no CLIP text model with its tokenizer ({(str(error) or type(error).__name__).splitlines()[0]})"
+            f"{folder} holds no CLIP text model with its tokenizer"
+            f" ({(str(error) or type(error).__name__).splitlines()[0]})"
         ) from None
     tokens = tokenizer(list(instructions), padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
-        vectors = model.float().eval()(**tokens).text_embeds.numpy()  # in float32, whatever the file has: it is computed on the CPU
+        # In float32, whatever the file has: it is computed on the CPU.
+        vectors = model.float().eval()(**tokens).text_embeds.numpy()
     return dict(zip(instructions, vectors, strict=True))

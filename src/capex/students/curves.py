@@ -6,16 +6,21 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from capex.store import write_bytes
+from capex.run.store import write_bytes
 
 
 class Curve:
-    """Rows of step, losses, steps per second; rows after the step that a run resumes from are dropped."""
+    """Rows of step, losses, steps per second; rows after the step that a run resumes from are
+    dropped.
+    """
 
     def __init__(self, path: Path, parts: Sequence[str], first: int):
         self._path, self._columns = path, ("step", *parts, "steps_per_s")
         kept = [row for row in read(path) if row["step"] <= first] if path.is_file() else []
-        lines = [",".join(self._columns), *(",".join(_cell(row[c]) for c in self._columns) for row in kept)]
+        lines = [
+            ",".join(self._columns),
+            *(",".join(_cell(row[c]) for c in self._columns) for row in kept),
+        ]
         write_bytes(path, ("\n".join(lines) + "\n").encode())
 
     def add(self, step: int, losses: Mapping[str, float], steps_per_s: float) -> None:

@@ -1,7 +1,9 @@
-"""Demonstrations as training needs them: every frame unpacked once into one memory-mapped file, the numbers beside it.
+"""Demonstrations as training needs them: every frame unpacked once into one memory-mapped file, the
+numbers beside it.
 
-A pack is a folder: pack.json (cameras, names, episodes), images.npy (N, cameras, H, W, 3) uint8, table.npz (state, action). A LeRobot v3
-dataset is unpacked on first use into DATASET/.frames; the pack there is used again while the dataset's files have not changed.
+A pack is a folder: pack.json (cameras, names, episodes), images.npy (N, cameras, H, W, 3) uint8,
+table.npz (state, action). A LeRobot v3 dataset is unpacked on first use into DATASET/.frames; the
+pack there is used again while the dataset's files have not changed.
 """
 
 from __future__ import annotations
@@ -22,17 +24,20 @@ import numpy.typing as npt
 from PIL import Image as Picture
 
 from capex.errors import CapexError
-from capex.store import read_json, write_json
+from capex.run.store import read_json, write_json
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"
-COMMANDS = ("gripper", "mode")  # actions that say how things shall be; the others say how fast they move
-STILL_ACTION, STILL_STATE = 0.02, 1e-3  # a waiting demonstrator commands and measures less than these
-HIDDEN_STATE = "base_"  # where the robot stands on the floor is not an input: the paper's students see the arm only
+# Actions that say how things shall be; the others say how fast they move.
+COMMANDS = ("gripper", "mode")
+# A waiting demonstrator commands and measures less than these.
+STILL_ACTION, STILL_STATE = (0.02, 1e-3)
+# where the robot stands on the floor is not an input: the paper's students see the arm only
+HIDDEN_STATE = "base_"
 
 
 @dataclass(frozen=True)
-class Episode:
+class Demonstration:
     """One demonstration: its frames [begin, end) and where it came from."""
 
     begin: int
@@ -58,7 +63,7 @@ class Demonstrations:
     images: tuple[npt.NDArray[np.uint8], ...]  # one memory map per dataset, (n, cameras, H, W, 3)
     states: npt.NDArray[np.float32]  # (N, S)
     actions: npt.NDArray[np.float32]  # (N, A)
-    episodes: tuple[Episode, ...]
+    episodes: tuple[Demonstration, ...]
     names: tuple[str, ...]
     rows: npt.NDArray[np.int64]  # (N,) where each frame's images are, counted through all datasets
 
@@ -93,8 +98,9 @@ def load(
 ) -> Demonstrations:
     """Open datasets for training; anything unfit is refused with a sentence before it begins.
 
-    `task` (WORLD:TASK) and `only` take the demonstrations of one task and of some starts, one for each start. `drop_still` leaves out
-    frames in which a demonstrator only waits: a policy without memory that has learned to wait goes on waiting.
+    `task` (WORLD:TASK) and `only` take the demonstrations of one task and of some starts, one for
+    each start. `drop_still` leaves out frames in which a demonstrator only waits: a policy without
+    memory that has learned to wait goes on waiting.
     """
     if not datasets:
         raise CapexError("no dataset was given; name one folder or several")
@@ -110,11 +116,15 @@ def load(
             if getattr(pack, what) != getattr(first, what):
                 mine, theirs = getattr(pack, what), getattr(first, what)
                 raise CapexError(
-                    f"{path} has {what} {_short(mine)} and {datasets[0]} {_short(theirs)}; datasets trained together must agree"
+                    f"{path} has {what} {_short(mine)} and {datasets[0]} {_short(theirs)}; datasets"
+                    " trained together must agree"
                 )
         if pack.images[0].shape[1:] != first.images[0].shape[1:]:
             mine, theirs = pack.images[0].shape[2:4], first.images[0].shape[2:4]
-            raise CapexError(f"{path} has images {mine[1]}x{mine[0]} and {datasets[0]} {theirs[1]}x{theirs[0]}; export both at one size")
+            raise CapexError(
+                f"{path} has images {mine[1]}x{mine[0]} and {datasets[0]} {theirs[1]}x{theirs[0]};"
+                " export both at one size"
+            )
     return _joined(packs)
 
 
@@ -123,7 +133,10 @@ def open_pack(path: Path) -> Demonstrations:
     if (path / "pack.json").is_file():
         return _read_pack(path)
     if not (path / "meta" / "info.json").is_file():
-        raise CapexError(f"{path} is no dataset: it has no meta/info.json; give a folder that `capex export --format lerobot` wrote")
+        raise CapexError(
+            f"{path} is no dataset: it has no meta/info.json; give a folder that `capex export"
+            " --format lerobot` wrote"
+        )
     mark = _fingerprint(path)
     pack = path / FRAMES_FOLDER
     if (pack / "pack.json").is_file() and read_json(pack / "pack.json").get("of") == mark:
@@ -131,7 +144,14 @@ def open_pack(path: Path) -> Demonstrations:
     from capex.students import lerobot_reader
 
     source = lerobot_reader.open_dataset(path)
-    write_pack(pack, source.head | {"of": mark}, source.frames(), source.states, source.actions, source.episodes)
+    write_pack(
+        pack,
+        source.head | {"of": mark},
+        source.frames(),
+        source.states,
+        source.actions,
+        source.episodes,
+    )
     return _read_pack(pack)
 
 
@@ -141,9 +161,11 @@ def write_pack(
     frames: Iterator[npt.NDArray[np.uint8]],
     states: npt.NDArray[np.float32],
     actions: npt.NDArray[np.float32],
-    episodes: Sequence[Episode],
+    episodes: Sequence[Demonstration],
 ) -> None:
-    """Write a pack whole: into a neighbour, then renamed. `frames` gives (cameras, H, W, 3) for each row of the numbers."""
+    """Write a pack whole: into a neighbour, then renamed. `frames` gives (cameras, H, W, 3) for
+    each row of the numbers.
+    """
     neighbour = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         images: np.memmap[Any, np.dtype[np.uint8]] | None = None
@@ -151,15 +173,26 @@ def write_pack(
         for count, frame in enumerate(frames, start=1):
             if images is None:
                 shape = (len(states), *frame.shape)
-                images = np.lib.format.open_memmap(neighbour / "images.npy", "w+", np.uint8, shape)  # type: ignore[no-untyped-call]
+                images = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
+                    neighbour / "images.npy", "w+", np.uint8, shape
+                )
             if frame.shape != images.shape[1:]:
-                raise CapexError(f"frame {count - 1} has images {frame.shape} and the ones before {images.shape[1:]}; one size is needed")
+                raise CapexError(
+                    f"frame {count - 1} has images {frame.shape} and the ones before"
+                    f" {images.shape[1:]}; one size is needed"
+                )
             images[count - 1] = frame
         if images is None or count != len(states):
-            raise CapexError(f"{folder.parent} holds {count} frames of images and {len(states)} rows of numbers; they must agree")
+            raise CapexError(
+                f"{folder.parent} holds {count} frames of images and {len(states)} rows of numbers;"
+                " they must agree"
+            )
         images.flush()
         np.savez(neighbour / "table.npz", states=states, actions=actions)
-        write_json(neighbour / "pack.json", {"format": FORMAT, **head, "episodes": [asdict(e) for e in episodes]})
+        write_json(
+            neighbour / "pack.json",
+            {"format": FORMAT, **head, "episodes": [asdict(e) for e in episodes]},
+        )
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(neighbour, folder)
     except BaseException:
@@ -170,7 +203,10 @@ def write_pack(
 def _read_pack(folder: Path) -> Demonstrations:
     head = read_json(folder / "pack.json")
     if head.get("format") != FORMAT:
-        raise CapexError(f"{folder} is a pack of format {head.get('format')}; this version reads {FORMAT}: delete it and it is made again")
+        raise CapexError(
+            f"{folder} is a pack of format {head.get('format')}; this version reads {FORMAT}:"
+            " delete it and it is made again"
+        )
     images = np.load(folder / "images.npy", mmap_mode="r")
     with np.load(folder / "table.npz", allow_pickle=False) as table:
         states, actions = table["states"], table["actions"]
@@ -183,17 +219,19 @@ def _read_pack(folder: Path) -> Demonstrations:
         (images,),
         np.ascontiguousarray(states[:, keep]),
         actions,
-        tuple(Episode(**e) for e in head["episodes"]),
+        tuple(Demonstration(**e) for e in head["episodes"]),
         (folder.parent.name if folder.name == FRAMES_FOLDER else folder.name,),
         np.arange(len(states)),
     )
 
 
-def _chosen(episodes: Sequence[Episode], task: str, only: Sequence[int]) -> tuple[Episode, ...]:
+def _chosen(
+    episodes: Sequence[Demonstration], task: str, only: Sequence[int]
+) -> tuple[Demonstration, ...]:
     mine = [e for e in episodes if not task or f"{e.world}:{e.task}" == task]
     if not only:
         return tuple(mine)
-    first: dict[int, Episode] = {}
+    first: dict[int, Demonstration] = {}
     for e in mine:
         first.setdefault(e.start, e)
     return tuple(first[start] for start in only if start in first)
@@ -221,7 +259,9 @@ def _joined(packs: Sequence[Demonstrations]) -> Demonstrations:
 
 
 def _moving(pack: Demonstrations) -> Demonstrations:
-    """The frames in which something moves, or is told to for the first time; each episode keeps its first frame."""
+    """The frames in which something moves, or is told to for the first time; each episode keeps its
+    first frame.
+    """
     motions = [k for k, name in enumerate(pack.action_names) if not name.endswith(COMMANDS)]
     commands = [k for k, name in enumerate(pack.action_names) if name.endswith(COMMANDS)]
     kept, episodes, count = [], [], 0
@@ -236,7 +276,13 @@ def _moving(pack: Demonstrations) -> Demonstrations:
         episodes.append(replace(e, begin=count, end=count + len(mine)))
         count += len(mine)
     frames = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
-    return replace(pack, states=pack.states[frames], actions=pack.actions[frames], rows=pack.rows[frames], episodes=tuple(episodes))
+    return replace(
+        pack,
+        states=pack.states[frames],
+        actions=pack.actions[frames],
+        rows=pack.rows[frames],
+        episodes=tuple(episodes),
+    )
 
 
 def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> None:
@@ -244,23 +290,30 @@ def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> 
         raise CapexError(f"{path} holds no episode that was asked for; export at least one success")
     shape = pack.images[0].shape
     if shape[2] != shape[3]:
-        raise CapexError(f"{path} has images {shape[3]}x{shape[2]}; square ones are needed, such as 256x256")
+        raise CapexError(
+            f"{path} has images {shape[3]}x{shape[2]}; square ones are needed, such as 256x256"
+        )
     for what, values in (("state", pack.states), ("action", pack.actions)):
         bad = np.argwhere(~np.isfinite(values))
         if len(bad):
             row, column = int(bad[0][0]), int(bad[0][1])
             names = pack.state_names if what == "state" else pack.action_names
             raise CapexError(
-                f"{path}: {what} '{names[column]}' of frame {pack.rows[row]} is {values[row, column]}; every number must be finite"
+                f"{path}: {what} '{names[column]}' of frame {pack.rows[row]} is"
+                f" {values[row, column]}; every number must be finite"
             )
     for k, e in enumerate(pack.episodes):
         if e.end - e.begin < window:
-            raise CapexError(f"{path}: episode {k} has {e.end - e.begin} frames and the policy looks {window} ahead; leave it out")
+            raise CapexError(
+                f"{path}: episode {k} has {e.end - e.begin} frames and the policy looks {window}"
+                " ahead; leave it out"
+            )
     missing = [k for k, e in enumerate(pack.episodes) if not e.certified]
     if missing and not uncertified:
         raise CapexError(
-            f"{path}: {len(missing)} of {len(pack.episodes)} episodes have no certificate (first: episode {missing[0]}); "
-            "run `capex certify` and export again, or allow them with --uncertified"
+            f"{path}: {len(missing)} of {len(pack.episodes)} episodes have no certificate (first:"
+            f" episode {missing[0]}); run `capex certify` and export again, or allow them with"
+            " --uncertified"
         )
 
 

@@ -1,8 +1,9 @@
 """The denoiser's decoder for a few trajectories at a time, as fused kernels.
 
-A chunk of actions takes a hundred passes through twelve layers over ten tokens. On a GPU that is all waiting for small kernels: torch
-launches some twenty for each layer, here there are eight. Needs Triton; anywhere else, and for many trajectories at once, torch's
-functions are used. Both give the same numbers to rounding.
+A chunk of actions takes a hundred passes through twelve layers over ten tokens. On a GPU that is
+all waiting for small kernels: torch launches some twenty for each layer, here there are eight.
+Needs Triton; anywhere else, and for many trajectories at once, torch's functions are used. Both
+give the same numbers to rounding.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ if AVAILABLE:
         INPUTS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, TOKENS: tl.constexpr,
         NORM: tl.constexpr, GELU: tl.constexpr, RESIDUAL: tl.constexpr,
     ):  # fmt: skip
-        """Some columns of residual + gelu(norm(x) W^T + b) for one trajectory; each part but the product is optional."""
+        """Some columns of residual + gelu(norm(x) W^T + b) for one trajectory; each part but the
+        product is optional.
+        """
         row = tl.arange(0, TOKENS)[:, None]
         column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         here, wanted = row < length, column < outputs
@@ -47,8 +50,12 @@ if AVAILABLE:
             k = first + tl.arange(0, DEPTH)
             a = tl.load(x + (start + row) * INPUTS + k[None, :], mask=here, other=0.0)
             if NORM:
-                a = (a - mean[:, None]) * inverse[:, None] * tl.load(gamma + k)[None, :] + tl.load(beta + k)[None, :]
-            w = tl.load(weight + column[None, :] * INPUTS + k[:, None], mask=wanted[None, :], other=0.0)
+                a = (a - mean[:, None]) * inverse[:, None] * tl.load(gamma + k)[None, :] + tl.load(
+                    beta + k
+                )[None, :]
+            w = tl.load(
+                weight + column[None, :] * INPUTS + k[:, None], mask=wanted[None, :], other=0.0
+            )
             total = tl.dot(a, w, total)
         total += tl.load(bias + column, mask=wanted, other=0.0)[None, :]
         if GELU:
@@ -65,19 +72,31 @@ if AVAILABLE:
     ):  # fmt: skip
         """One head of one trajectory: softmax(scale q k^T + mask) v."""
         batch, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
-        row, token, across = tl.arange(0, TOKENS)[:, None], tl.arange(0, TOKENS)[None, :], tl.arange(0, WIDTH)
-        queries = tl.load(q + (batch * length + row) * q_row + head * WIDTH + across[None, :], mask=row < length, other=0.0)
+        row, token, across = (
+            tl.arange(0, TOKENS)[:, None],
+            tl.arange(0, TOKENS)[None, :],
+            tl.arange(0, WIDTH),
+        )
+        queries = tl.load(
+            q + (batch * length + row) * q_row + head * WIDTH + across[None, :],
+            mask=row < length,
+            other=0.0,
+        )
         base = batch * k_batch + head * k_head
-        there = tl.load(k + base + token * k_row + across[:, None], mask=token < keys, other=0.0)  # (WIDTH, TOKENS)
+        # (WIDTH, TOKENS).
+        there = tl.load(k + base + token * k_row + across[:, None], mask=token < keys, other=0.0)
         scores = tl.dot(queries, there) * scale
         if CAUSAL:
             scores = tl.where(token <= row, scores, float("-inf"))
         else:
-            scores += tl.load(mask + row * keys + token, mask=(row < length) & (token < keys), other=0.0)
+            scores += tl.load(
+                mask + row * keys + token, mask=(row < length) & (token < keys), other=0.0
+            )
             scores = tl.where(token < keys, scores, float("-inf"))
         share = tl.exp(scores - tl.max(scores, 1)[:, None])
         share = share / tl.sum(share, 1)[:, None]
-        values = tl.load(v + base + row * k_row + across[None, :], mask=row < keys, other=0.0)  # (TOKENS, WIDTH)
+        # (TOKENS, WIDTH).
+        values = tl.load(v + base + row * k_row + across[None, :], mask=row < keys, other=0.0)
         place = (batch * length + row) * (heads * WIDTH) + head * WIDTH + across[None, :]
         tl.store(out + place, tl.dot(share, values), mask=row < length)
 
@@ -100,30 +119,52 @@ def usable(model: Denoiser, noisy: Tensor) -> bool:
 
 
 def estimate(model: Denoiser, noisy: Tensor, memory: Tensor) -> Tensor:
-    """`Denoiser.estimate` on a few trajectories: noisy (B, horizon, A), memory (layers, 2, B, heads, tokens, D/heads)."""
+    """`Denoiser.estimate` on a few trajectories: noisy (B, horizon, A), memory (layers, 2, B,
+    heads, tokens, D/heads).
+    """
     x = model.input_emb(noisy) + model.pos_emb
     mask = model.get_buffer("memory_mask")
     for layer, held in zip(model.decoder, memory, strict=True):
         attention, cross = layer.self_attn, layer.multihead_attn
         packed = _linear(x, attention.in_proj_weight, attention.in_proj_bias, norm=layer.norm1)
-        x = _linear(_self_attention(packed, attention), attention.out_proj.weight, attention.out_proj.bias, residual=x)
-        queries = _linear(x, cross.in_proj_weight[: cross.dim], cross.in_proj_bias[: cross.dim], norm=layer.norm2)
-        x = _linear(_cross_attention(queries, held, mask), cross.out_proj.weight, cross.out_proj.bias, residual=x)
+        x = _linear(
+            _self_attention(packed, attention),
+            attention.out_proj.weight,
+            attention.out_proj.bias,
+            residual=x,
+        )
+        queries = _linear(
+            x, cross.in_proj_weight[: cross.dim], cross.in_proj_bias[: cross.dim], norm=layer.norm2
+        )
+        x = _linear(
+            _cross_attention(queries, held, mask),
+            cross.out_proj.weight,
+            cross.out_proj.bias,
+            residual=x,
+        )
         hidden = _linear(x, layer.linear1.weight, layer.linear1.bias, norm=layer.norm3, gelu=True)
         x = _linear(hidden, layer.linear2.weight, layer.linear2.bias, residual=x)
     return _linear(x, model.head.weight, model.head.bias, norm=model.ln_f)
 
 
 def _linear(
-    x: Tensor, weight: Tensor, bias: Tensor, *, norm: nn.LayerNorm | None = None, residual: Tensor | None = None, gelu: bool = False
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    *,
+    norm: nn.LayerNorm | None = None,
+    residual: Tensor | None = None,
+    gelu: bool = False,
 ) -> Tensor:
     """residual + gelu(norm(x) W^T + b), x (B, L, inputs)."""
     batch, length, inputs = x.shape
     outputs = len(weight)
     out = x.new_empty(batch, length, outputs)
-    gamma, beta, eps = (x, x, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)  # what is not asked for is not read
+    # What is not asked for is not read.
+    gamma, beta, eps = (x, x, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
     _project[(batch, triton.cdiv(outputs, 16))](
-        x, gamma, beta, weight, bias, x if residual is None else residual, out, length, outputs, eps,
+        x, gamma, beta, weight, bias, x if residual is None else residual, out, length, outputs,
+        eps,
         INPUTS=inputs, COLUMNS=16, DEPTH=min(128, inputs), TOKENS=TOKENS,
         NORM=norm is not None, GELU=gelu, RESIDUAL=residual is not None, num_stages=3,
     )  # fmt: skip
@@ -137,7 +178,8 @@ def _self_attention(packed: Tensor, attention: Attention) -> Tensor:
     out = packed.new_empty(batch, length, dim)
     q, k, v = packed[..., :dim], packed[..., dim : 2 * dim], packed[..., 2 * dim :]
     _attend[(batch, attention.heads)](
-        q, k, v, packed, out, length, length, 3 * dim, length * 3 * dim, width, 3 * dim, width**-0.5,
+        q, k, v, packed, out, length, length, 3 * dim, length * 3 * dim, width, 3 * dim,
+        width**-0.5,
         WIDTH=width, TOKENS=TOKENS, CAUSAL=True,
     )  # fmt: skip
     return out
@@ -149,7 +191,8 @@ def _cross_attention(queries: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
     heads, tokens, width = memory.shape[2:]
     out = torch.empty_like(queries)
     _attend[(batch, heads)](
-        queries, memory[0], memory[1], mask, out, length, tokens, dim, heads * tokens * width, tokens * width, width, width**-0.5,
+        queries, memory[0], memory[1], mask, out, length, tokens, dim, heads * tokens * width,
+        tokens * width, width, width**-0.5,
         WIDTH=width, TOKENS=TOKENS, CAUSAL=False,
     )  # fmt: skip
     return out

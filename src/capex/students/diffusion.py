@@ -1,11 +1,15 @@
-"""Diffusion Policy: a transformer denoises a short trajectory of actions, conditioned on two observations and the instruction.
+"""Diffusion Policy: a transformer denoises a short trajectory of actions, conditioned on two
+observations and the instruction.
 
-    condition = [time] + per observation: features of every camera, state, instruction        -> encoder -> memory
-    noise estimate = head(decoder(noisy actions, memory)), causal                              (predicts 10 steps, executes 8)
-    training: x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) e,  loss = mean (e - estimate)^2;     sampling: DDPM, 100 steps
+    condition = [time] + per observation: features of every camera, state, instruction
+    memory = encoder(condition)
+    estimate = head(decoder(noisy actions, memory)), causal; 10 steps, of which 8 are executed
+    training: x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) e,  loss = mean (e - estimate)^2
+    sampling: DDPM, 100 steps
 
-Each camera has its own ResNet-18 with group norm, modulated by the instruction, then spatial softmax and a linear layer. The denoiser's
-parameter names are those of diffusion_policy's TransformerForDiffusion, which RoboCasa365's released checkpoint holds.
+Each camera has its own ResNet-18 with group norm, modulated by the instruction, then spatial
+softmax and a linear layer. The denoiser's parameter names are those of diffusion_policy's
+TransformerForDiffusion, which RoboCasa365's released checkpoint holds.
 """
 
 from __future__ import annotations
@@ -28,7 +32,9 @@ BETA_MAX = 0.999
 
 
 class DiffusionBatch(NamedTuple):
-    """Normalised: images (B, steps, cameras, 3, H, W), state (B, steps, S), rows of instructions (B,), actions (B, horizon, A)."""
+    """Normalised: images (B, steps, cameras, 3, H, W), state (B, steps, S), rows of instructions
+    (B,), actions (B, horizon, A).
+    """
 
     images: Tensor
     state: Tensor
@@ -37,10 +43,12 @@ class DiffusionBatch(NamedTuple):
 
 
 class Schedule(nn.Module):
-    """DDPM with the squared-cosine schedule, noise prediction, clipped samples and the small posterior variance.
+    """DDPM with the squared-cosine schedule, noise prediction, clipped samples and the small
+    posterior variance.
 
-    abar(t) = cos^2((t + 0.008)/1.008 pi/2),  beta_t = min(1 - abar(t+1)/abar(t), 0.999)
-    x_{t-1} = sqrt(abar_{t-1}) beta_t/(1 - abar_t) x_0 + sqrt(alpha_t) (1 - abar_{t-1})/(1 - abar_t) x_t + sigma_t e
+    abar(t) = cos^2((t + 0.008)/1.008 pi/2),  beta_t = min(1 - abar(t+1)/abar(t), 0.999) x_{t-1} =
+    sqrt(abar_{t-1}) beta_t/(1 - abar_t) x_0 + sqrt(alpha_t) (1 - abar_{t-1})/(1 - abar_t) x_t +
+    sigma_t e
     """
 
     def __init__(self, steps: int):
@@ -50,34 +58,51 @@ class Schedule(nn.Module):
         def bar(t: float) -> float:
             return math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2
 
-        betas = torch.tensor([min(1 - bar((i + 1) / steps) / bar(i / steps), BETA_MAX) for i in range(steps)], dtype=torch.float32)
+        betas = torch.tensor(
+            [min(1 - bar((i + 1) / steps) / bar(i / steps), BETA_MAX) for i in range(steps)],
+            dtype=torch.float32,
+        )
         kept = torch.cumprod(1 - betas, dim=0)  # abar
         before = torch.cat([torch.ones(1), kept[:-1]])
         alpha = kept / before
         self.register_buffer("signal", kept.sqrt(), persistent=False)
         self.register_buffer("noise", (1 - kept).sqrt(), persistent=False)
-        self.register_buffer("from_clean", before.sqrt() * (1 - alpha) / (1 - kept), persistent=False)
-        self.register_buffer("from_noisy", alpha.sqrt() * (1 - before) / (1 - kept), persistent=False)
+        self.register_buffer(
+            "from_clean", before.sqrt() * (1 - alpha) / (1 - kept), persistent=False
+        )
+        self.register_buffer(
+            "from_noisy", alpha.sqrt() * (1 - before) / (1 - kept), persistent=False
+        )
         variance = ((1 - before) / (1 - kept) * (1 - alpha)).clamp(min=1e-20)
-        self.register_buffer("sigma", torch.where(torch.arange(steps) > 0, variance.sqrt(), 0.0), persistent=False)
+        self.register_buffer(
+            "sigma", torch.where(torch.arange(steps) > 0, variance.sqrt(), 0.0), persistent=False
+        )
 
     def add_noise(self, clean: Tensor, noise: Tensor, t: Tensor) -> Tensor:
         """x_t for clean (B, ..) and steps t (B,)."""
         shape = (-1, *(1,) * (clean.dim() - 1))
-        return self.get_buffer("signal")[t].view(shape) * clean + self.get_buffer("noise")[t].view(shape) * noise
+        return (
+            self.get_buffer("signal")[t].view(shape) * clean
+            + self.get_buffer("noise")[t].view(shape) * noise
+        )
 
     def step(self, estimate: Tensor, t: Tensor, sample: Tensor, fresh: Tensor) -> Tensor:
-        """x_{t-1} from x_t at step t (a scalar), the estimated noise and fresh unit noise (without effect at t = 0)."""
+        """x_{t-1} from x_t at step t (a scalar), the estimated noise and fresh unit noise (without
+        effect at t = 0).
+        """
 
         def at(name: str) -> Tensor:
-            return self.get_buffer(name).index_select(0, t[None])[0]  # plain indexing would wait for the device
+            # Plain indexing would wait for the device.
+            return self.get_buffer(name).index_select(0, t[None])[0]
 
         clean = ((sample - at("noise") * estimate) / at("signal")).clamp(-1.0, 1.0)
         return at("from_clean") * clean + at("from_noisy") * sample + at("sigma") * fresh
 
 
 class CameraEncoder(nn.Module):
-    """One camera: ResNet-18, the expected position of each keypoint under a spatial softmax, a linear layer."""
+    """One camera: ResNet-18, the expected position of each keypoint under a spatial softmax, a
+    linear layer.
+    """
 
     def __init__(self, settings: DiffusionSettings):
         super().__init__()
@@ -90,12 +115,15 @@ class CameraEncoder(nn.Module):
         heat = self.keypoints(self.backbone(images, instruction))  # (B, K, h, w)
         rows, columns = (torch.linspace(-1.0, 1.0, n, device=heat.device) for n in heat.shape[2:])
         share = heat.flatten(2).float().softmax(dim=-1).unflatten(2, heat.shape[2:])
-        points = torch.stack([share.sum(dim=2) @ columns, share.sum(dim=3) @ rows], dim=2)  # (B, K, 2) as x, y
+        # (B, K, 2) as x, y.
+        points = torch.stack([share.sum(dim=2) @ columns, share.sum(dim=3) @ rows], dim=2)
         return F.relu(self.linear(points.flatten(1).to(heat.dtype)))
 
 
 class Layer(nn.Module):
-    """A pre-norm transformer layer; with `memory`, it attends to a condition between self-attention and feed-forward."""
+    """A pre-norm transformer layer; with `memory`, it attends to a condition between self-attention
+    and feed-forward.
+    """
 
     def __init__(self, settings: DiffusionSettings, memory: bool):
         super().__init__()
@@ -113,11 +141,17 @@ class Layer(nn.Module):
         return F.dropout(x, self.dropout, self.training)
 
     def recall(self, x: Tensor) -> Tensor:
-        """Keys and values of a condition x (B, L, D), as `forward` takes them: (2, B, heads, L, D/heads)."""
+        """Keys and values of a condition x (B, L, D), as `forward` takes them: (2, B, heads, L,
+        D/heads).
+        """
         return torch.stack(self.multihead_attn.project(x, 1, 2))
 
-    def forward(self, x: Tensor, memory: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None) -> Tensor:
-        """x (B, L, D). With a memory (its keys and values) x is causal, and `mask` says which of the memory each step may see."""
+    def forward(
+        self, x: Tensor, memory: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """x (B, L, D). With a memory (its keys and values) x is causal, and `mask` says which of
+        the memory each step may see.
+        """
         normed = self.norm1(x)
         x = x + self.drop(self.self_attn(normed, normed, normed, causal=memory is not None))
         last = self.norm2
@@ -154,22 +188,32 @@ class Denoiser(nn.Module):
         self.ln_f = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, action_size)
         step, token = torch.arange(horizon)[:, None], torch.arange(tokens)[None]
-        hidden = torch.zeros(horizon, tokens).masked_fill(step < token - 1, -math.inf)  # the time token comes first
+        # The time token comes first.
+        hidden = torch.zeros(horizon, tokens).masked_fill(step < token - 1, -math.inf)
         self.register_buffer("memory_mask", hidden, persistent=False)
         half = dim // 2
-        self.register_buffer("frequency", torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1))), persistent=False)
+        self.register_buffer(
+            "frequency",
+            torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1))),
+            persistent=False,
+        )
         self.apply(_initialise)
         nn.init.normal_(self.pos_emb, std=0.02)
         nn.init.normal_(self.cond_pos_emb, std=0.02)
 
     def forward(self, noisy: Tensor, t: Tensor, condition: Tensor) -> Tensor:
-        """noisy (B, horizon, A), t (B,), condition (B, observations, C) -> estimated noise (B, horizon, A)."""
+        """noisy (B, horizon, A), t (B,), condition (B, observations, C) -> estimated noise (B,
+        horizon, A).
+        """
         return self.estimate(noisy, self.remember(t, condition))
 
     def remember(self, t: Tensor, condition: Tensor) -> Tensor:
-        """Keys and values that the decoder attends to, (layers, 2, B, heads, 1 + observations, D/heads); the actions play no part."""
+        """Keys and values that the decoder attends to, (layers, 2, B, heads, 1 + observations,
+        D/heads); the actions play no part.
+        """
         angle = t[:, None] * self.get_buffer("frequency")
-        time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None].to(condition.dtype)  # (B, 1, D)
+        # (B, 1, D).
+        time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None].to(condition.dtype)
         x = torch.cat([time, self.cond_obs_emb(condition)], dim=1) + self.cond_pos_emb
         for layer in self.encoder:
             x = layer(x)
@@ -196,9 +240,11 @@ def _initialise(module: nn.Module) -> None:
 
 
 def beside(works: Sequence[Callable[[], Tensor]], device: torch.device) -> list[Tensor]:
-    """The results of independent pieces of work, side by side on a CUDA device: small kernels of one fill the gaps of another.
+    """The results of independent pieces of work, side by side on a CUDA device: small kernels of
+    one fill the gaps of another.
 
-    Gradients flow back on the same streams, so a captured training step keeps the branches both ways.
+    Gradients flow back on the same streams, so a captured training step keeps the branches both
+    ways.
     """
     if device.type != "cuda":
         return [work() for work in works]
@@ -224,9 +270,19 @@ def _stream(device: torch.device, beside: int, k: int) -> torch.cuda.Stream:
 
 
 class Diffusion(nn.Module):
-    """The whole policy network. `instructions` holds one embedding per instruction and a last one for any other: learned or given."""
+    """The whole policy network. `instructions` holds one embedding per instruction and a last one
+    for any other: learned or given.
+    """
 
-    def __init__(self, settings: DiffusionSettings, cameras: int, state_size: int, action_size: int, instructions: int, learned: bool):
+    def __init__(
+        self,
+        settings: DiffusionSettings,
+        cameras: int,
+        state_size: int,
+        action_size: int,
+        instructions: int,
+        learned: bool,
+    ):
         super().__init__()
         self.settings = settings
         self.cameras = nn.ModuleList(CameraEncoder(settings) for _ in range(cameras))
@@ -238,11 +294,17 @@ class Diffusion(nn.Module):
         self.instructions.weight.requires_grad_(learned)
 
     def condition(self, images: Tensor, state: Tensor, words: Tensor) -> Tensor:
-        """Images (B, steps, cameras, 3, H, W), state (B, steps, S), rows of instructions (B,) -> (B, steps, condition size)."""
+        """Images (B, steps, cameras, 3, H, W), state (B, steps, S), rows of instructions (B,) ->
+        (B, steps, condition size).
+        """
         batch, steps = state.shape[:2]
-        instruction = self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)  # (B steps, L)
+        # (B steps, L).
+        instruction = self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)
         images, state = images.to(instruction.dtype), state.to(instruction.dtype)
-        views = [functools.partial(e, images[:, :, k].flatten(0, 1), instruction) for k, e in enumerate(self.cameras)]
+        views = [
+            functools.partial(e, images[:, :, k].flatten(0, 1), instruction)
+            for k, e in enumerate(self.cameras)
+        ]
         seen = beside(views, images.device)
         return torch.cat([*seen, state.flatten(0, 1), instruction], dim=1).view(batch, steps, -1)
 
@@ -256,18 +318,29 @@ class Diffusion(nn.Module):
         return F.mse_loss(estimate.float(), noise), {}
 
     def memories(self, condition: Tensor) -> Tensor:
-        """The decoder's memory at every diffusion step, (steps, layers, 2, B, ..): all of them in one pass."""
+        """The decoder's memory at every diffusion step, (steps, layers, 2, B, ..): all of them in
+        one pass.
+        """
         steps, batch = self.schedule.steps, len(condition)
         t = torch.arange(steps, device=condition.device).repeat_interleave(batch)
-        memory = self.model.remember(t, condition.repeat(steps, 1, 1))  # (layers, 2, steps B, heads, L, d)
-        return memory.view(*memory.shape[:2], steps, batch, *memory.shape[3:]).permute(2, 0, 1, 3, 4, 5, 6).contiguous()
+        # (layers, 2, steps B, heads, L, d).
+        memory = self.model.remember(t, condition.repeat(steps, 1, 1))
+        return (
+            memory.view(*memory.shape[:2], steps, batch, *memory.shape[3:])
+            .permute(2, 0, 1, 3, 4, 5, 6)
+            .contiguous()
+        )
 
     def denoise(self, x: Tensor, t: Tensor, memory: Tensor, fresh: Tensor) -> Tensor:
         """One sampling step at t (a scalar on the device): x_{t-1} from x_t."""
-        return self.schedule.step(self.model.estimate(x.to(memory.dtype), memory).float(), t, x, fresh)
+        return self.schedule.step(
+            self.model.estimate(x.to(memory.dtype), memory).float(), t, x, fresh
+        )
 
     def sample(self, condition: Tensor, noise: Tensor) -> Tensor:
-        """Denoise a trajectory. noise (1 + steps, B, horizon, A): the beginning, then what each step adds, first step first."""
+        """Denoise a trajectory. noise (1 + steps, B, horizon, A): the beginning, then what each
+        step adds, first step first.
+        """
         memories, x = self.memories(condition), noise[0]
         for k, t in enumerate(range(self.schedule.steps - 1, -1, -1)):
             x = self.denoise(x, torch.tensor(t, device=x.device), memories[t], noise[k + 1])

@@ -1,32 +1,29 @@
-"""`capex evaluate`: a policy on starts that no dataset used, the same list for every policy; success if the criterion holds at any step.
+"""`capex evaluate`: a policy on starts that no dataset used, the same list for every policy;
+success if the criterion holds at any step.
 
-All episodes advance in step: one round applies one action to each, shows what the policy wants to see, and asks the network once for all
-that need it. Results depend neither on the number of processes nor on which starts run together: on a CPU the network sees one episode at
-a time, on a GPU always a batch of the same size.
+All episodes advance in step: one round applies one action to each, shows what the policy wants to
+see, and asks the network once for all that need it. Results depend neither on the number of
+processes nor on which starts run together: on a CPU the network sees one episode at a time, on a
+GPU always a batch of the same size.
 """
 
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from capex import worlds
 from capex.campaign.names import parse_names
 from capex.errors import CapexError
 from capex.run import load_chain
-from capex.store import Chain, Run, open_run
+from capex.run.store import Chain, Run, open_run
 from capex.students import checkpoint
-from capex.students.policy import Episode, Policy, make_policy
-from capex.students.rollouts import Plan, Seen, work
+from capex.students.policy import EpisodeMemory, Policy, make_policy
+from capex.students.rollouts import RolloutPlan, Simulators
 from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
 from capex.worlds import Spec
@@ -64,11 +61,17 @@ class Rollout:
     path: Path
 
 
-def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, steps: None) -> Iterator[Rollout]:
-    """Run what the run directory does not hold yet, yielding each episode as it is written. `rounds` hears of every round."""
+def evaluate(
+    job: Rollouts, rounds: Callable[[int, int], None] = lambda left, steps: None
+) -> Iterator[Rollout]:
+    """Run what the run directory does not hold yet, yielding each episode as it is written.
+    `rounds` hears of every round.
+    """
     place, spec, world = _opened(job)
     student = describe(job, place, spec, job.horizon or world.horizon)
-    chain = open_run(job.out, {"command": "evaluate"}).chain(world.world, world.task, arm_of(job, spec))
+    chain = open_run(job.out, {"command": "evaluate"}).chain(
+        world.world, world.task, arm_of(job, spec)
+    )
     with chain.owned():
         chain.sweep()
         _same_student(chain, student)
@@ -78,14 +81,28 @@ def evaluate(job: Rollouts, rounds: Callable[[int, int], None] = lambda left, st
             return
         policy = _load(job, place, spec)
         processes = job.parallel or os.cpu_count() or 1
+        plan = RolloutPlan(
+            name=job.name,
+            chain=chain.path,
+            arm=arm_of(job, spec),
+            model=f"student:{spec.policy}",
+            cameras=spec.cameras,
+            size=spec.image_size,
+            horizon=job.horizon or world.horizon,
+            stand_in=bool(spec.training.get("stand_in")),
+            student=student,
+        )
         size = min(SLOTS, SLOTS_OF_A_PROCESS * processes)
         for first in range(0, len(todo), size):
-            wave = todo[first : first + size]
-            yield from _wave(job, policy, world, chain, student, wave, min(processes, len(wave)), rounds)
+            starts = todo[first : first + size]
+            with Simulators(plan, len(starts), min(processes, len(starts))) as simulators:
+                yield from _advance(policy, simulators, starts, job.seed, world.state_names, rounds)
 
 
 def missing(job: Rollouts) -> list[int]:
-    """The starts that the run directory does not hold yet; rollouts of another policy under the same name are refused."""
+    """The starts that the run directory does not hold yet; rollouts of another policy under the
+    same name are refused.
+    """
     place, spec, world = _opened(job)
     chain = Run(job.out).chain(world.world, world.task, arm_of(job, spec))
     _same_student(chain, describe(job, place, spec, job.horizon or world.horizon))
@@ -98,24 +115,40 @@ def _left(job: Rollouts, chain: Chain) -> list[int]:
 
 
 def _opened(job: Rollouts) -> tuple[Path, PolicySpec, Spec]:
-    """The checkpoint, what it is, and the world; everything that does not fit together is refused."""
+    """The checkpoint, what it is, and the world; everything that does not fit together
+    is refused.
+    """
     place = checkpoint.find(job.checkpoint)
     spec = checkpoint.read_spec(place)
     if len(parse_names(job.name)) != 1:
-        raise CapexError(f"'{job.name}' names several tasks; a policy is evaluated on one at a time")
+        raise CapexError(
+            f"'{job.name}' names several tasks; a policy is evaluated on one at a time"
+        )
     return place, spec, _check(job, spec)
 
 
 def arm_of(job: Rollouts, spec: PolicySpec) -> str:
     """What the records call the policy."""
-    return job.arm or f"{spec.policy}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
+    return (
+        job.arm or f"{spec.policy}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
+    )
 
 
 def describe(job: Rollouts, place: Path, spec: PolicySpec, horizon: int) -> dict[str, Any]:
-    """What goes into every record about the policy: enough to tell two of them apart, and no path of this machine."""
+    """What goes into every record about the policy: enough to tell two of them apart, and no path
+    of this machine.
+    """
     weights = hashlib.sha256((place / "model.safetensors").read_bytes()).hexdigest()[:16]
-    kept = {k: spec.training[k] for k in ("steps", "seed", "datasets", "episodes", "sources", "labels") if k in spec.training}
-    fresh = {"steps": 0, "untrained": True, "weights": UNTRAINED, "initialisation": "random"} if job.untrained else {}
+    kept = {
+        k: spec.training[k]
+        for k in ("steps", "seed", "datasets", "episodes", "sources", "labels")
+        if k in spec.training
+    }
+    fresh = (
+        {"steps": 0, "untrained": True, "weights": UNTRAINED, "initialisation": "random"}
+        if job.untrained
+        else {}
+    )
     return {
         "policy": spec.policy,
         "weights": weights,
@@ -144,28 +177,42 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
     missing = [n for n in spec.state_names if n not in found.state_names]
     if tuple(spec.action_names) != tuple(wanted):
         raise CapexError(
-            f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes {', '.join(wanted)}; the orders must agree"
+            f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes"
+            f" {', '.join(wanted)}; the orders must agree"
         )
     if missing or not set(spec.cameras) <= set(sees):
         lacking = [*missing, *(c for c in spec.cameras if c not in sees)]
-        raise CapexError(f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on")
+        raise CapexError(
+            f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on"
+        )
     trained = {(w, t, i) for w, t, i, _ in spec.training.get("starts", [])}
     seen = [i for i in job.starts if (found.world, found.task, i) in trained]
     if seen and not job.allow_seen:
         raise CapexError(
-            f"{len(seen)} of the starts were trained on (first: {seen[0]}); take others, such as --starts 1000:1050, or add --allow-seen"
+            f"{len(seen)} of the starts were trained on (first: {seen[0]}); take others, such as"
+            " --starts 1000:1050, or add --allow-seen"
         )
     if not 0 <= job.seed <= SEED_MOST:
         raise CapexError(f"--seed is {job.seed}; it must be from 0 to {SEED_MOST}")
     if job.parallel < 0:
-        raise CapexError(f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core")
+        raise CapexError(
+            f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core"
+        )
     require_name("--arm", arm_of(job, spec))
     if found.success != "world":
-        raise CapexError(f"success in {job.name} is judged by a person; rollouts need a world that judges")
+        raise CapexError(
+            f"success in {job.name} is judged by a person; rollouts need a world that judges"
+        )
     if job.starts and max(job.starts) >= found.starts:
-        raise CapexError(f"start {max(job.starts)} does not exist in {job.name}; the last one is {found.starts - 1}")
+        raise CapexError(
+            f"start {max(job.starts)} does not exist in {job.name}; the last one is"
+            f" {found.starts - 1}"
+        )
     if not 0 <= job.horizon <= found.horizon:
-        raise CapexError(f"--horizon is {job.horizon}; {job.name} has {found.horizon} steps, and 0 means all of them")
+        raise CapexError(
+            f"--horizon is {job.horizon}; {job.name} has {found.horizon} steps, and 0 means all of"
+            " them"
+        )
     return found
 
 
@@ -174,101 +221,41 @@ def _same_student(chain: Chain, student: dict[str, Any]) -> None:
         held = episode.record.extra.get("student", {})
         changed = sorted(k for k in {*held, *student} if held.get(k) != student.get(k))
         if changed:
-            raise CapexError(f"{chain.path} holds rollouts with other {', '.join(changed)}; choose another --arm or --out")
+            raise CapexError(
+                f"{chain.path} holds rollouts with other {', '.join(changed)}; choose another --arm"
+                " or --out"
+            )
 
 
-def _wave(
-    job: Rollouts,
+def _advance(
     policy: Policy,
-    world: Spec,
-    chain: Chain,
-    student: dict[str, Any],
+    simulators: Simulators,
     starts: Sequence[int],
-    count: int,
+    seed: int,
+    state_names: Sequence[str],
     rounds: Callable[[int, int], None],
 ) -> Iterator[Rollout]:
-    """Episodes that advance together, in `count` processes."""
-    spec = policy.spec
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(prefix="capex-evaluate-") as folder:
-        shared = Path(folder) / "images"
-        shape = (len(starts), len(spec.cameras), spec.image_size, spec.image_size, 3)
-        images = np.memmap(shared, dtype=np.uint8, mode="w+", shape=shape)
-        stand_in = bool(spec.training.get("stand_in"))
-        model = f"student:{spec.policy}"
-        horizon = job.horizon or world.horizon
-        arm = arm_of(job, spec)
-        plan = Plan(job.name, chain.path, arm, model, spec.cameras, spec.image_size, shared, len(starts), horizon, stand_in, student)
-        pipes: list[Connection] = []
-        processes = []
-        for _ in range(count):
-            mine, theirs = context.Pipe()
-            process = context.Process(target=work, args=(theirs, plan), daemon=True)
-            process.start()
-            theirs.close()
-            pipes.append(mine)
-            processes.append(process)
-        try:
-            yield from _rounds(job, policy, world.state_names, pipes, images, starts, rounds)
-            for pipe in pipes:
-                pipe.send(None)
-        finally:
-            for pipe in pipes:
-                pipe.close()
-            for process in processes:
-                process.join(5)
-                if process.is_alive():
-                    process.terminate()
-
-
-def _rounds(
-    job: Rollouts,
-    policy: Policy,
-    names: Sequence[str],
-    pipes: Sequence[Connection],
-    images: Any,
-    starts: Sequence[int],
-    rounds: Callable[[int, int], None],
-) -> Iterator[Rollout]:
-    """Advance every episode of a wave until all are over. Slot k belongs to worker k modulo their number."""
-    home = [pipes[slot % len(pipes)] for slot in range(len(starts))]
-    for pipe in pipes:
-        pipe.send(("begin", {slot: index for slot, index in enumerate(starts) if home[slot] is pipe}))
-    seen = _gather(pipes)
-    minds: dict[int, Episode] = {slot: policy.begin(seed=job.seed * 1_000_003 + index) for slot, index in enumerate(starts)}
+    """Advance episodes, one in each slot, until all are over."""
+    seen = simulators.begin(dict(enumerate(starts)))
+    memories: dict[int, EpisodeMemory] = {
+        slot: policy.begin(seed=seed * 1_000_003 + index) for slot, index in enumerate(starts)
+    }
     steps = 0
-    while minds:
-        slots = sorted(minds)
+    while memories:
         observations = []
-        for slot in slots:
-            state = dict(zip(names, seen[slot].proprio, strict=True))
-            views = dict(zip(policy.spec.cameras, images[slot], strict=True)) if minds[slot].wants_images() else {}
-            observations.append({"images": views, "state": state, "instruction": seen[slot].instruction})
-        actions = policy.act_many([minds[s] for s in slots], observations)
-        show = {slot for slot in slots if minds[slot].wants_images()}
-        for pipe in pipes:
-            mine = {s: a for s, a in zip(slots, actions, strict=True) if home[s] is pipe}
-            if mine:
-                pipe.send(("step", mine, [s for s in mine if s in show]))
-        seen |= _gather([pipe for pipe in pipes if any(home[s] is pipe for s in slots)])
+        for slot, memory in memories.items():
+            state = dict(zip(state_names, seen[slot].proprio, strict=True))
+            images = simulators.images[slot] if memory.wants_images() else ()
+            views = dict(zip(policy.spec.cameras, images, strict=False))
+            observations.append(
+                {"images": views, "state": state, "instruction": seen[slot].instruction}
+            )
+        actions = policy.act_many(list(memories.values()), observations)
+        show = {slot for slot, memory in memories.items() if memory.wants_images()}
+        seen |= simulators.step(dict(zip(memories, actions, strict=True)), show)
         steps += 1
-        for slot in slots:
-            if seen[slot].over:
-                del minds[slot]
-                yield Rollout(starts[slot], seen[slot].success, seen[slot].steps, Path(seen[slot].path))
-        rounds(len(minds), steps)
-
-
-def _gather(pipes: Sequence[Connection]) -> dict[int, Seen]:
-    found: dict[int, Seen] = {}
-    for pipe in pipes:
-        try:
-            answer = pipe.recv()
-        except EOFError:
-            raise CapexError("a simulating process ended without a word; run with --parallel 1 to see why") from None
-        if isinstance(answer, CapexError):
-            raise answer
-        if isinstance(answer, BaseException):
-            raise CapexError(f"a simulating process failed: {type(answer).__name__}: {answer}") from answer
-        found |= answer
-    return found
+        for slot in [slot for slot in memories if seen[slot].over]:
+            del memories[slot]
+            end = seen[slot]
+            yield Rollout(starts[slot], end.success, end.steps, Path(end.path))
+        rounds(len(memories), steps)

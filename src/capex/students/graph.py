@@ -1,6 +1,8 @@
-"""The training step as one CUDA graph: what takes hundreds of kernel launches from Python becomes a single one.
+"""The training step as one CUDA graph: what takes hundreds of kernel launches from Python becomes a
+single one.
 
-Several trainings can share a graph. Each is a branch of it, so that on a large GPU the small kernels of one fill the gaps of the others.
+Several trainings can share a graph. Each is a branch of it, so that on a large GPU the small
+kernels of one fill the gaps of the others.
 """
 
 from __future__ import annotations
@@ -31,14 +33,17 @@ class Steps(Protocol):
 
 
 class Stepper:
-    """Steps one training or several: captured once and replayed on a CUDA device, called as they are elsewhere.
+    """Steps one training or several: captured once and replayed on a CUDA device, called as they
+    are elsewhere.
 
-    Warming up changes tensors, so they are put back, as is the random generator: a captured run and a plain one see the same numbers.
+    Warming up changes tensors, so they are put back, as is the random generator: a captured run and
+    a plain one see the same numbers.
     """
 
     def __init__(self, trainings: Sequence[Steps], device: torch.device, *, graphed: bool = True):
         self._trainings, self._device = trainings, device
-        self._streams = [torch.cuda.Stream(device) for _ in trainings[1:]] if device.type == "cuda" else []  # type: ignore[no-untyped-call]
+        others = trainings[1:] if device.type == "cuda" else ()
+        self._streams = [torch.cuda.Stream(device) for _ in others]  # type: ignore[no-untyped-call]
         self._graph: torch.cuda.CUDAGraph | None = None
         if graphed and device.type == "cuda":
             self._capture()
@@ -84,7 +89,9 @@ class Stepper:
                 self._forget()
                 self._all()
         torch.cuda.current_stream(self._device).wait_stream(side)
-        self._forget()  # the graph's own gradients are allocated while it is captured, and written anew by each replay
+        # the graph's own gradients are allocated while it is captured, and written anew by each
+        # replay
+        self._forget()
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._all()

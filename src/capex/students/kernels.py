@@ -1,8 +1,10 @@
-"""Group norm with what follows it (shortcut, rectifier, modulation) as fused kernels, in the order that convolutions prefer (colours last).
+"""Group norm with what follows it (shortcut, rectifier, modulation) as fused kernels, in the order
+that convolutions prefer (colours last).
 
-torch's own group norm on a GPU wants the other order, so every call would copy its input there and back, in single precision under
-autocast; that was most of a training step. Groups are 16 channels wide. Needs Triton, which torch's CUDA builds bring along; anywhere else
-`norm_act` uses torch's functions. Both give the same numbers to rounding.
+torch's own group norm on a GPU wants the other order, so every call would copy its input there and
+back, in single precision under autocast; that was most of a training step. Groups are 16 channels
+wide. Needs Triton, which torch's CUDA builds bring along; anywhere else `norm_act` uses torch's
+functions. Both give the same numbers to rounding.
 """
 
 from __future__ import annotations
@@ -23,17 +25,36 @@ ScaleShift = tuple[Tensor, Tensor]  # each (B, C)
 AVAILABLE = importlib.util.find_spec("triton") is not None
 
 
-def norm_act(norm: nn.GroupNorm, x: Tensor, shortcut: Tensor | None = None, relu: bool = True, film: ScaleShift | None = None) -> Tensor:
-    """relu(scale * relu(group_norm(x) + shortcut) + shift); shortcut, rectifier and `film` (scale and shift) are optional."""
-    if AVAILABLE and x.is_cuda and x.shape[1] // norm.num_groups == WIDTH and x.dtype == norm.weight.dtype:
+def norm_act(
+    norm: nn.GroupNorm,
+    x: Tensor,
+    shortcut: Tensor | None = None,
+    relu: bool = True,
+    film: ScaleShift | None = None,
+) -> Tensor:
+    """relu(scale * relu(group_norm(x) + shortcut) + shift); shortcut, rectifier and `film` (scale
+    and shift) are optional.
+    """
+    if (
+        AVAILABLE
+        and x.is_cuda
+        and x.shape[1] // norm.num_groups == WIDTH
+        and x.dtype == norm.weight.dtype
+    ):
         scale, shift = film or (None, None)
-        out: Tensor = _Fused.apply(x, norm.weight, norm.bias, shortcut, scale, shift, norm.eps, relu)  # type: ignore[no-untyped-call]
+        out: Tensor = _Fused.apply(
+            x, norm.weight, norm.bias, shortcut, scale, shift, norm.eps, relu
+        )  # type: ignore[no-untyped-call]
         return out
-    return act(F.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps), shortcut, relu, film)
+    return act(
+        F.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps), shortcut, relu, film
+    )
 
 
 def act(x: Tensor, shortcut: Tensor | None, relu: bool, film: ScaleShift | None) -> Tensor:
-    """What follows a norm: relu(scale * relu(x + shortcut) + shift), scale and shift per image and channel."""
+    """What follows a norm: relu(scale * relu(x + shortcut) + shift), scale and shift per image and
+    channel.
+    """
     if shortcut is not None:
         x = x + shortcut
     if relu:
@@ -45,7 +66,8 @@ def act(x: Tensor, shortcut: Tensor | None, relu: bool, film: ScaleShift | None)
 
 
 if AVAILABLE:
-    # Triton and Mesa's software OpenGL each bring an LLVM. In a process that has drawn, Triton's would be bound to Mesa's and crash.
+    # Triton and Mesa's software OpenGL each bring an LLVM. In a process that has drawn, Triton's
+    # would be bound to Mesa's and crash.
     _flags = sys.getdlopenflags()
     sys.setdlopenflags(_flags | getattr(os, "RTLD_DEEPBIND", 0))
     import triton
@@ -54,7 +76,16 @@ if AVAILABLE:
     sys.setdlopenflags(_flags)
 
     @triton.jit  # type: ignore[untyped-decorator]
-    def _sums(x, sums, pixels, channels, chunks, WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    def _sums(  # type: ignore[no-untyped-def]
+        x,
+        sums,
+        pixels,
+        channels,
+        chunks,
+        WIDTH: tl.constexpr,
+        CHUNK: tl.constexpr,
+        BLOCK: tl.constexpr,
+    ):
         """Sum and sum of squares of one chunk of one group, about the group's first value."""
         group, chunk = tl.program_id(0), tl.program_id(1)
         groups = channels // WIDTH
@@ -66,7 +97,9 @@ if AVAILABLE:
         for start in range(chunk * CHUNK, chunk * CHUNK + CHUNK, BLOCK):
             rows = start + tl.arange(0, BLOCK)
             inside = (rows < pixels)[:, None]
-            v = tl.load(x + base + rows[:, None] * channels + across[None, :], mask=inside, other=0.0).to(tl.float32)
+            v = tl.load(
+                x + base + rows[:, None] * channels + across[None, :], mask=inside, other=0.0
+            ).to(tl.float32)
             d = tl.where(inside, v - about, 0.0)
             total += d
             squares += d * d
@@ -79,15 +112,25 @@ if AVAILABLE:
         WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, MAX: tl.constexpr,
         SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
-        """Normalise one chunk of one group, add the shortcut, rectify, modulate; the first chunk also stores mean and inverse deviation."""
+        """Normalise one chunk of one group, add the shortcut, rectify, modulate; the first chunk
+        also stores mean and inverse deviation.
+        """
         group, chunk = tl.program_id(0), tl.program_id(1)
         groups = channels // WIDTH
         base = (group // groups).to(tl.int64) * pixels * channels + (group % groups) * WIDTH
         across = tl.arange(0, WIDTH)
         every = tl.arange(0, MAX)
         count = pixels * WIDTH
-        total = tl.sum(tl.load(sums + (group * chunks + every) * 2, mask=every < chunks, other=0.0), 0) / count
-        square = tl.sum(tl.load(sums + (group * chunks + every) * 2 + 1, mask=every < chunks, other=0.0), 0) / count
+        total = (
+            tl.sum(tl.load(sums + (group * chunks + every) * 2, mask=every < chunks, other=0.0), 0)
+            / count
+        )
+        square = (
+            tl.sum(
+                tl.load(sums + (group * chunks + every) * 2 + 1, mask=every < chunks, other=0.0), 0
+            )
+            / count
+        )
         mean = total + tl.load(x + base).to(tl.float32)
         inverse = 1.0 / tl.sqrt(tl.maximum(square - total * total, 0.0) + eps)
         if chunk == 0:
@@ -113,12 +156,17 @@ if AVAILABLE:
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _gradient(  # type: ignore[no-untyped-def]
-        dy, y, x, shortcut, w, b, s, mean, inverse, place, inside, SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr
+        dy, y, x, shortcut, w, b, s, mean, inverse, place, inside,
+        SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr
     ):  # fmt: skip
-        """For some pixels: the gradient after the modulation and before it, what was modulated, and the normalised input."""
+        """For some pixels: the gradient after the modulation and before it, what was modulated, and
+        the normalised input.
+        """
         after = tl.load(dy + place, mask=inside, other=0.0).to(tl.float32)
         if RELU or FILM:
-            after = tl.where(tl.load(y + place, mask=inside, other=0.0).to(tl.float32) > 0.0, after, 0.0)
+            after = tl.where(
+                tl.load(y + place, mask=inside, other=0.0).to(tl.float32) > 0.0, after, 0.0
+            )
         normed = (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) - mean) * inverse
         before, held = after, after
         if FILM:
@@ -134,9 +182,12 @@ if AVAILABLE:
     @triton.jit  # type: ignore[untyped-decorator]
     def _back_sums(  # type: ignore[no-untyped-def]
         dy, y, x, shortcut, weight, bias, scale, moments, sums, pixels, channels, chunks,
-        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
+        WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
+        SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
-        """Per channel of one chunk: the sums of the gradients of bias, weight and, with FILM, scale and shift."""
+        """Per channel of one chunk: the sums of the gradients of bias, weight and, with FILM, scale
+        and shift.
+        """
         group, chunk = tl.program_id(0), tl.program_id(1)
         groups = channels // WIDTH
         base = (group // groups).to(tl.int64) * pixels * channels + (group % groups) * WIDTH
@@ -153,7 +204,9 @@ if AVAILABLE:
             rows = start + tl.arange(0, BLOCK)
             inside = (rows < pixels)[:, None]
             place = base + rows[:, None] * channels + across[None, :]
-            after, d, held, normed = _gradient(dy, y, x, shortcut, w, b, s, mean, inverse, place, inside, SHORTCUT, RELU, FILM)
+            after, d, held, normed = _gradient(
+                dy, y, x, shortcut, w, b, s, mean, inverse, place, inside, SHORTCUT, RELU, FILM
+            )
             plain += d
             times += d * normed
             if FILM:
@@ -169,11 +222,14 @@ if AVAILABLE:
 
     @triton.jit  # type: ignore[untyped-decorator]
     def _back_apply(  # type: ignore[no-untyped-def]
-        dy, y, x, shortcut, weight, bias, scale, moments, sums, dx, dshortcut, pixels, channels, chunks,
+        dy, y, x, shortcut, weight, bias, scale, moments, sums, dx, dshortcut, pixels, channels,
+        chunks,
         WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, MAX: tl.constexpr,
         SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
-        """Gradients of input and shortcut for one chunk: dx = inverse (w d - mean(w d) - xhat mean(w d xhat))."""
+        """Gradients of input and shortcut for one chunk: dx = inverse (w d - mean(w d) - xhat
+        mean(w d xhat)).
+        """
         group, chunk = tl.program_id(0), tl.program_id(1)
         groups = channels // WIDTH
         base = (group // groups).to(tl.int64) * pixels * channels + (group % groups) * WIDTH
@@ -187,12 +243,16 @@ if AVAILABLE:
         parts = sums + (group * chunks + every[:, None]) * rows_of * WIDTH + across[None, :]
         there = (every < chunks)[:, None]
         plain = tl.sum(tl.sum(tl.load(parts, mask=there, other=0.0), 0) * w, 0) / (pixels * WIDTH)
-        times = tl.sum(tl.sum(tl.load(parts + WIDTH, mask=there, other=0.0), 0) * w, 0) / (pixels * WIDTH)
+        times = tl.sum(tl.sum(tl.load(parts + WIDTH, mask=there, other=0.0), 0) * w, 0) / (
+            pixels * WIDTH
+        )
         for start in range(chunk * CHUNK, chunk * CHUNK + CHUNK, BLOCK):
             rows = start + tl.arange(0, BLOCK)
             inside = (rows < pixels)[:, None]
             place = base + rows[:, None] * channels + across[None, :]
-            _, d, _, normed = _gradient(dy, y, x, shortcut, w, b, s, mean, inverse, place, inside, SHORTCUT, RELU, FILM)
+            _, d, _, normed = _gradient(
+                dy, y, x, shortcut, w, b, s, mean, inverse, place, inside, SHORTCUT, RELU, FILM
+            )
             if SHORTCUT:
                 tl.store(dshortcut + place, d.to(dshortcut.dtype.element_ty), mask=inside)
             out = inverse * (d * w[None, :] - plain - normed * times)
@@ -204,7 +264,8 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None, scale: Tensor | None, shift: Tensor | None,
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, shortcut: Tensor | None,
+        scale: Tensor | None, shift: Tensor | None,
         eps: float, relu: bool,
     ) -> Tensor:  # fmt: skip
         x = x.contiguous(memory_format=torch.channels_last)
@@ -215,16 +276,40 @@ class _Fused(torch.autograd.Function):
         n, channels, height, width = x.shape
         pixels, groups = height * width, n * channels // WIDTH
         chunks = -(-pixels // CHUNK)
-        sizes = {"WIDTH": WIDTH, "CHUNK": min(CHUNK, triton.next_power_of_2(pixels)), "BLOCK": min(BLOCK, triton.next_power_of_2(pixels))}
+        sizes = {
+            "WIDTH": WIDTH,
+            "CHUNK": min(CHUNK, triton.next_power_of_2(pixels)),
+            "BLOCK": min(BLOCK, triton.next_power_of_2(pixels)),
+        }
         most = {"MAX": max(2, triton.next_power_of_2(chunks))}
         flags = {"SHORTCUT": shortcut is not None, "RELU": relu, "FILM": film}
         y = torch.empty_like(x)
-        sums, moments = x.new_empty((groups, chunks, 2), dtype=torch.float32), x.new_empty((groups, 2), dtype=torch.float32)
+        sums, moments = (
+            x.new_empty((groups, chunks, 2), dtype=torch.float32),
+            x.new_empty((groups, 2), dtype=torch.float32),
+        )
         _sums[(groups, chunks)](x, sums, pixels, channels, chunks, **sizes)
         _apply[(groups, chunks)](
-            x, other, weight, bias, scale, shift, sums, y, moments, pixels, channels, chunks, eps, **sizes, **most, **flags
+            x,
+            other,
+            weight,
+            bias,
+            scale,
+            shift,
+            sums,
+            y,
+            moments,
+            pixels,
+            channels,
+            chunks,
+            eps,
+            **sizes,
+            **most,
+            **flags,
         )
-        ctx.save_for_backward(x, other if film else x, y if relu or film else x, weight, bias, scale, moments)
+        ctx.save_for_backward(
+            x, other if film else x, y if relu or film else x, weight, bias, scale, moments
+        )
         ctx.how = (chunks, sizes, most, flags)
         return y
 
@@ -242,13 +327,22 @@ class _Fused(torch.autograd.Function):
         dx = torch.empty_like(x)
         dshortcut = torch.empty_like(x) if flags["SHORTCUT"] else None
         _back_apply[(groups, chunks)](
-            *given, dx, dx if dshortcut is None else dshortcut, pixels, channels, chunks, **sizes, **most, **flags
+            *given,
+            dx,
+            dx if dshortcut is None else dshortcut,
+            pixels,
+            channels,
+            chunks,
+            **sizes,
+            **most,
+            **flags,
         )
         each = sums.view(n, channels // WIDTH, chunks, rows, WIDTH)
         if not flags["FILM"]:
             dbias, dweight = each.sum(dim=(0, 2)).transpose(0, 1).flatten(1).to(weight.dtype)
             return dx, dweight, dbias, dshortcut, None, None, None, None
-        each = each.sum(dim=2) if chunks > 1 else each[:, :, 0]  # (n, groups of an image, rows, WIDTH)
+        # (n, groups of an image, rows, WIDTH).
+        each = each.sum(dim=2) if chunks > 1 else each[:, :, 0]
         dbias, dweight = each[:, :, :2].sum(dim=0).transpose(0, 1).flatten(1).to(weight.dtype)
         dscale, dshift = each[:, :, 2:].permute(2, 0, 1, 3).flatten(2).to(weight.dtype)
         return dx, dweight, dbias, dshortcut, dscale, dshift, None, None

@@ -1,8 +1,10 @@
-"""Instruction embeddings for Diffusion Policy: given ones from a file, or learned ones. Nothing is downloaded.
+"""Instruction embeddings for Diffusion Policy: given ones from a file, or learned ones. Nothing is
+downloaded.
 
-A file of embeddings is a .safetensors file with one vector per instruction, named by the instruction itself, or a .npz with the arrays
-`instructions` (text) and `embeddings` (n, size). `capex.students.language.write` makes one; CLIP ViT-L/14's text projection is what
-the paper uses (768 numbers).
+A file of embeddings is a .safetensors file with one vector per instruction, named by the
+instruction itself, or a .npz with the arrays `instructions` (text) and `embeddings` (n, size).
+`capex.students.language.write` makes one; CLIP ViT-L/14's text projection is what the paper uses
+(768 numbers).
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ FILE_MAX = 2**30  # bytes, unpacked: 300 thousand instructions
 
 
 def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
-    """Embeddings (n, size) of the instructions from a file, or computed with CLIP weights from a local folder."""
+    """Embeddings (n, size) of the instructions from a file, or computed with CLIP weights from a
+    local folder.
+    """
     if path.is_dir():
         from capex.students.clip import embed
 
@@ -32,14 +36,22 @@ def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
     missing = [i for i in instructions if i not in table]
     if missing:
         raise CapexError(
-            f"{path} has no embedding of '{missing[0]}' ({len(missing)} of {len(instructions)} are missing); add them to the file"
+            f"{path} has no embedding of '{missing[0]}' ({len(missing)} of {len(instructions)} are"
+            " missing); add them to the file"
         )
     try:
-        vectors = np.stack([np.asarray(table[i], dtype=np.float32).reshape(-1) for i in instructions])
+        vectors = np.stack(
+            [np.asarray(table[i], dtype=np.float32).reshape(-1) for i in instructions]
+        )
     except (TypeError, ValueError) as error:
-        raise CapexError(f"{path} holds embeddings that are no rows of {size} numbers ({error})") from None
+        raise CapexError(
+            f"{path} holds embeddings that are no rows of {size} numbers ({error})"
+        ) from None
     if vectors.shape[1] != size:
-        raise CapexError(f"{path} holds embeddings of {vectors.shape[1]} numbers; the policy takes {size} (setting language)")
+        raise CapexError(
+            f"{path} holds embeddings of {vectors.shape[1]} numbers; the policy takes {size}"
+            " (setting language)"
+        )
     if not np.all(np.isfinite(vectors)):
         raise CapexError(f"{path} holds numbers that are not finite")
     return vectors
@@ -52,7 +64,9 @@ def write(path: Path, table: Mapping[str, Vectors]) -> None:
 
         save_file({k: np.ascontiguousarray(v, dtype=np.float32) for k, v in table.items()}, path)
     else:
-        np.savez(path, instructions=np.array(list(table)), embeddings=np.stack(list(table.values())))
+        np.savez(
+            path, instructions=np.array(list(table)), embeddings=np.stack(list(table.values()))
+        )
 
 
 def _read_file(path: Path) -> Mapping[str, npt.NDArray[Any]]:
@@ -66,13 +80,26 @@ def _read_file(path: Path) -> Mapping[str, npt.NDArray[Any]]:
             return load_file(path)
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CapexError(
-                f"{path} cannot be read as .safetensors ({error}); write it in float32 with capex.students.language.write"
+                f"{path} cannot be read as .safetensors ({error}); write it in float32 with"
+                " capex.students.language.write"
             ) from None
     try:
         arrays = read_npz(path, FILE_MAX)
     except CapexError as error:
-        raise CapexError(f"{path} holds no embeddings: {error}; give an .npz or a .safetensors file") from None
+        raise CapexError(
+            f"{path} holds no embeddings: {error}; give an .npz or a .safetensors file"
+        ) from None
     texts, rows = arrays.get("instructions"), arrays.get("embeddings")
-    if texts is None or rows is None or texts.ndim != 1 or texts.dtype.kind != "U" or rows.ndim != 2 or len(texts) != len(rows):
-        raise CapexError(f"{path} holds no embeddings: it needs the arrays 'instructions' (n texts) and 'embeddings' (n, size)")
+    if (
+        texts is None
+        or rows is None
+        or texts.ndim != 1
+        or texts.dtype.kind != "U"
+        or rows.ndim != 2
+        or len(texts) != len(rows)
+    ):
+        raise CapexError(
+            f"{path} holds no embeddings: it needs the arrays 'instructions' (n texts) and"
+            " 'embeddings' (n, size)"
+        )
     return dict(zip((str(t) for t in texts), rows, strict=True))

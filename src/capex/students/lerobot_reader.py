@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from capex.errors import CapexError
-from capex.store import read_json
-from capex.students.data import Episode, decode_pngs
+from capex.run.store import read_json
+from capex.students.data import Demonstration, decode_pngs
 
 PICTURES = "observation.images."
 STATE, ACTION = "observation.state", "action"
@@ -28,7 +28,7 @@ class Dataset:
     keys: tuple[str, ...]
     states: npt.NDArray[np.float32]
     actions: npt.NDArray[np.float32]
-    episodes: tuple[Episode, ...]
+    episodes: tuple[Demonstration, ...]
 
     def frames(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Every frame (cameras, H, W, 3) in order, one row group of one file at a time."""
@@ -36,29 +36,45 @@ class Dataset:
             file = pq.ParquetFile(path)
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=list(self.keys))
-                views = [decode_pngs([cell["bytes"] for cell in table[key].to_pylist()]) for key in self.keys]
+                views = [
+                    decode_pngs([cell["bytes"] for cell in table[key].to_pylist()])
+                    for key in self.keys
+                ]
                 for images in zip(*views, strict=True):
                     sizes = {i.shape for i in images}
                     if len(sizes) > 1:
-                        raise CapexError(f"{path} has pictures of different sizes in one frame: {sorted(sizes)}; export them at one size")
+                        raise CapexError(
+                            f"{path} has pictures of different sizes in one frame: {sorted(sizes)};"
+                            " export them at one size"
+                        )
                     yield np.stack(images)
 
 
 def open_dataset(path: Path) -> Dataset:
-    """Read everything but the pictures; a dataset that students cannot use is refused with a sentence."""
+    """Read everything but the pictures; a dataset that students cannot use is refused with a
+    sentence.
+    """
     info = read_json(path / "meta" / "info.json")
     features: dict[str, Any] = info.get("features", {})
     for name in (STATE, ACTION):
         if name not in features or not features[name].get("names"):
-            raise CapexError(f"{path} has no '{name}' with names in meta/info.json; give a dataset that `capex export` wrote")
+            raise CapexError(
+                f"{path} has no '{name}' with names in meta/info.json; give a dataset that `capex"
+                " export` wrote"
+            )
     keys = tuple(k for k in features if k.startswith(PICTURES))
     if not keys:
         raise CapexError(f"{path} has no pictures (observation.images.*); students look at cameras")
     if any(features[k]["dtype"] == "video" for k in keys):
-        raise CapexError(f"{path} holds videos; export it again without --video: training reads single pictures, without loss")
+        raise CapexError(
+            f"{path} holds videos; export it again without --video: training reads single pictures,"
+            " without loss"
+        )
     files = tuple(sorted((path / "data").rglob("*.parquet")))
     columns = [pq.read_table(f, columns=[STATE, ACTION]) for f in files]
-    states, actions = (np.concatenate([_matrix(t[name]) for t in columns]) for name in (STATE, ACTION))
+    states, actions = (
+        np.concatenate([_matrix(t[name]) for t in columns]) for name in (STATE, ACTION)
+    )
     head = {
         "cameras": [k[len(PICTURES) :] for k in keys],
         "state_names": list(features[STATE]["names"]),
@@ -68,13 +84,17 @@ def open_dataset(path: Path) -> Dataset:
     return Dataset(head, files, keys, states, actions, _episodes(path))
 
 
-def _episodes(path: Path) -> tuple[Episode, ...]:
+def _episodes(path: Path) -> tuple[Demonstration, ...]:
     found = []
     for file in sorted((path / "meta" / "episodes").rglob("*.parquet")):
-        names = [n for n in pq.read_schema(file).names if not n.startswith("stats/") and n != "capex/start_state"]
+        names = [
+            n
+            for n in pq.read_schema(file).names
+            if not n.startswith("stats/") and n != "capex/start_state"
+        ]
         for row in pq.read_table(file, columns=names).to_pylist():
             found.append(
-                Episode(
+                Demonstration(
                     begin=row["dataset_from_index"],
                     end=row["dataset_to_index"],
                     instruction=row["tasks"][0] if row["tasks"] else "",

@@ -1,6 +1,8 @@
-"""Arrays from an .npz archive of unknown origin. Sizes are read and limited before anything is unpacked, and nothing in it is executed.
+"""Arrays from an .npz archive of unknown origin. Sizes are read and limited before anything is
+unpacked, and nothing in it is executed.
 
-A few bytes of zip can stand for gigabytes, and a header can promise an array that is not there: numpy's own reader allocates what it says.
+A few bytes of zip can stand for gigabytes, and a header can promise an array that is not there:
+numpy's own reader allocates what it says.
 """
 
 from __future__ import annotations
@@ -19,26 +21,39 @@ import numpy.typing as npt
 
 from capex.errors import CapexError
 
-HEADERS: dict[tuple[int, int], Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]] = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+HEADERS: dict[
+    tuple[int, int], Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]
+] = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # numpy's own; these unpack piece by piece
 FAULTS = (
-    *(ValueError, TypeError, KeyError, OverflowError, RecursionError, EOFError, OSError, NotImplementedError, RuntimeError),
+    *(
+        ValueError,
+        TypeError,
+        KeyError,
+        OverflowError,
+        RecursionError,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+    ),
     *(SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile),
 )
 
 
 def read_npz(source: IO[bytes] | Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
-    """The arrays by name, with no more than `most_bytes` in all. What is no such archive is refused with a sentence."""
+    """The arrays by name, with no more than `most_bytes` in all. What is no such archive is refused
+    with a sentence.
+    """
     try:
         with zipfile.ZipFile(source) as archive:
             entries = archive.infolist()
             total = sum(entry.file_size for entry in entries)
             if total > most_bytes:
                 raise CapexError(f"it unpacks to {total} bytes; at most {most_bytes} are read")
-            return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
+            return {
+                entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries
+            }
     except FAULTS as error:
         raise CapexError(f"it is no .npz archive ({error or type(error).__name__})") from None
 
@@ -46,7 +61,8 @@ def read_npz(source: IO[bytes] | Path, most_bytes: int) -> dict[str, npt.NDArray
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:
     if entry.compress_type not in PLAIN:
         raise ValueError(f"{entry.filename} is packed in a way that numpy does not use")
-    with archive.open(entry) as stream:  # reads no more than the size that the archive's directory gives
+    # Reads no more than the size that the archive's directory gives.
+    with archive.open(entry) as stream:
         version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
         if version not in HEADERS:
             raise ValueError(f"{entry.filename} is of an unknown version")
@@ -54,4 +70,6 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> npt.NDArray[Any]
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject or any(n < 0 for n in shape) or size != entry.file_size - stream.tell():
             raise ValueError(f"{entry.filename} does not hold the array that it names")
-        return np.frombuffer(stream.read(size), dtype=dtype).reshape(shape, order="F" if fortran else "C")
+        return np.frombuffer(stream.read(size), dtype=dtype).reshape(
+            shape, order="F" if fortran else "C"
+        )

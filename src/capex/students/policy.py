@@ -1,7 +1,8 @@
-"""A trained policy as a plain object: reset() and act(observation) -> action; or many episodes at once.
+"""A trained policy as a plain object: reset() and act(observation) -> action; or many episodes at
+once.
 
-An observation is a mapping: "images" (camera -> (H, W, 3) uint8), "state" (name -> number, or the numbers in the policy's order) and
-"instruction" (text; ACT does not read it).
+An observation is a mapping: "images" (camera -> (H, W, 3) uint8), "state" (name -> number, or the
+numbers in the policy's order) and "instruction" (text; ACT does not read it).
 """
 
 from __future__ import annotations
@@ -28,29 +29,49 @@ Action = npt.NDArray[np.float64]
 Observation = Mapping[str, Any]
 
 
-class Episode:
-    """What a policy remembers within one episode: recent observations, and the actions it has planned."""
+class EpisodeMemory:
+    """What a policy remembers within one episode: recent observations, and the actions it has
+    planned.
+    """
 
     def __init__(self, settings: ActSettings | DiffusionSettings, seed: int):
-        self.seen: deque[tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]] = deque(maxlen=len(settings.observation_steps))
+        self.seen: deque[tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]] = deque(
+            maxlen=len(settings.observation_steps)
+        )
         self.queue: deque[npt.NDArray[np.float32]] = deque()
-        self.ensembler = Ensembler(settings.ensemble, settings.chunk) if isinstance(settings, ActSettings) else None
+        self.ensembler = (
+            Ensembler(settings.ensemble, settings.chunk)
+            if isinstance(settings, ActSettings)
+            else None
+        )
         self.generator = torch.Generator().manual_seed(seed)
 
     def wants_images(self) -> bool:
-        """Whether the next observation needs images: a policy that still has planned actions does not look at them."""
+        """Whether the next observation needs images: a policy that still has planned actions does
+        not look at them.
+        """
         return len(self.queue) < (self.seen.maxlen or 1)
 
 
 class Policy:
     """A policy ready to act."""
 
-    def __init__(self, spec: PolicySpec, net: ACT | Diffusion, device: str = "auto", *, graphed: bool = True, batch: int = 0):
+    def __init__(
+        self,
+        spec: PolicySpec,
+        net: ACT | Diffusion,
+        device: str = "auto",
+        *,
+        graphed: bool = True,
+        batch: int = 0,
+    ):
         self.spec = spec
         self._device = choose_device(device)
         prepare(self._device)
-        self._runner = Runner(spec, net.to(self._device), self._device, graphed=graphed, batch=batch)
-        self._episode: Episode | None = None
+        self._runner = Runner(
+            spec, net.to(self._device), self._device, graphed=graphed, batch=batch
+        )
+        self._episode: EpisodeMemory | None = None
 
     def reset(self, seed: int = 0) -> None:
         """Begin an episode."""
@@ -66,13 +87,15 @@ class Policy:
         """Whether the next observation needs images."""
         return self._episode is None or self._episode.wants_images()
 
-    def begin(self, seed: int = 0) -> Episode:
+    def begin(self, seed: int = 0) -> EpisodeMemory:
         """The memory of a new episode, for `act_many`. A seed fixes what is random in it."""
         if not 0 <= seed <= SEED_MAX:
             raise CapexError(f"the seed of an episode is {seed}; it must be from 0 to {SEED_MAX}")
-        return Episode(self.spec.settings, seed)
+        return EpisodeMemory(self.spec.settings, seed)
 
-    def act_many(self, episodes: Sequence[Episode], observations: Sequence[Observation]) -> list[Action]:
+    def act_many(
+        self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
+    ) -> list[Action]:
         """One action for each of several episodes; the network runs once, on those that need it."""
         for episode, observation in zip(episodes, observations, strict=True):
             if episode.wants_images():
@@ -84,7 +107,7 @@ class Policy:
                 episodes[k].queue.extend(self._plan(episodes[k], chunk))
         return [np.clip(e.queue.popleft(), -1.0, 1.0).astype(np.float64) for e in episodes]
 
-    def _plan(self, episode: Episode, chunk: torch.Tensor) -> list[npt.NDArray[np.float32]]:
+    def _plan(self, episode: EpisodeMemory, chunk: torch.Tensor) -> list[npt.NDArray[np.float32]]:
         """Native actions to execute before looking again."""
         settings = self.spec.settings
         if episode.ensembler is not None:
@@ -94,32 +117,45 @@ class Policy:
             chosen = chunk[settings.observations - 1 : settings.observations - 1 + settings.execute]
         return list(self.spec.normalizer.action.invert(chosen.numpy()))
 
-    def _infer(self, episodes: Sequence[Episode], observations: Sequence[Observation]) -> list[torch.Tensor]:
+    def _infer(
+        self, episodes: Sequence[EpisodeMemory], observations: Sequence[Observation]
+    ) -> list[torch.Tensor]:
         settings = self.spec.settings
         images, states = [], []
         for episode in episodes:
             seen = list(episode.seen)
-            seen = [seen[0]] * (len(settings.observation_steps) - len(seen)) + seen  # the first frame stands for those before it
+            # The first frame stands for those before it.
+            seen = [seen[0]] * (len(settings.observation_steps) - len(seen)) + seen
             images.append(np.stack([i for i, _ in seen]))
             states.append(np.stack([s for _, s in seen]))
         noise = None
         if isinstance(settings, DiffusionSettings):
             shape = (1 + settings.diffusion_steps, settings.horizon, len(self.spec.action_names))
-            noise = torch.stack([torch.randn(shape, generator=e.generator) for e in episodes], dim=1)
+            noise = torch.stack(
+                [torch.randn(shape, generator=e.generator) for e in episodes], dim=1
+            )
         words = torch.tensor([self._word(o) for o in observations])
-        out = self._runner(torch.from_numpy(np.stack(images)), torch.from_numpy(np.stack(states)), words, noise)
+        out = self._runner(
+            torch.from_numpy(np.stack(images)), torch.from_numpy(np.stack(states)), words, noise
+        )
         return list(out)
 
     def _images(self, observation: Observation) -> npt.NDArray[np.uint8]:
         given, size = observation.get("images", {}), self.spec.image_size
         missing = [c for c in self.spec.cameras if c not in given]
         if missing:
-            raise CapexError(f"the observation has no image of camera '{missing[0]}'; this policy sees {', '.join(self.spec.cameras)}")
+            raise CapexError(
+                f"the observation has no image of camera '{missing[0]}'; this policy sees"
+                f" {', '.join(self.spec.cameras)}"
+            )
         for camera in self.spec.cameras:
             image = np.asarray(given[camera])
             if image.shape != (size, size, 3) or image.dtype != np.uint8:
                 shape = "x".join(map(str, image.shape))
-                raise CapexError(f"image '{camera}' is {shape} {image.dtype}; this policy was trained on {size}x{size}x3 uint8")
+                raise CapexError(
+                    f"image '{camera}' is {shape} {image.dtype}; this policy was trained on"
+                    f" {size}x{size}x3 uint8"
+                )
         return np.stack([np.asarray(given[c]) for c in self.spec.cameras])
 
     def _state(self, observation: Observation) -> npt.NDArray[np.float32]:
@@ -127,19 +163,28 @@ class Policy:
         if isinstance(given, Mapping):
             missing = [n for n in names if n not in given]
             if missing:
-                raise CapexError(f"the observation's state has no '{missing[0]}'; this policy needs {', '.join(names)}")
+                raise CapexError(
+                    f"the observation's state has no '{missing[0]}'; this policy needs"
+                    f" {', '.join(names)}"
+                )
             given = [given[n] for n in names]
         try:
             state = np.asarray(given, dtype=np.float32)
         except (TypeError, ValueError, OverflowError):
             state = np.full(0, np.nan, dtype=np.float32)
         if state.shape != (len(names),) or not np.all(np.isfinite(state)):
-            raise CapexError(f"the observation's state must be {len(names)} finite numbers: {', '.join(names)}")
+            raise CapexError(
+                f"the observation's state must be {len(names)} finite numbers: {', '.join(names)}"
+            )
         return self.spec.normalizer.state_in(state)
 
     def _word(self, observation: Observation) -> int:
         text = str(observation.get("instruction", ""))
-        return self.spec.instructions.index(text) if text in self.spec.instructions else len(self.spec.instructions)
+        return (
+            self.spec.instructions.index(text)
+            if text in self.spec.instructions
+            else len(self.spec.instructions)
+        )
 
 
 def load_policy(path: Path | str, device: str = "auto") -> Policy:
@@ -147,8 +192,12 @@ def load_policy(path: Path | str, device: str = "auto") -> Policy:
     return make_policy(*checkpoint.load_network(Path(path)), device)
 
 
-def make_policy(spec: PolicySpec, net: torch.nn.Module, device: str = "auto", *, batch: int = 0) -> Policy:
-    """A policy from a network. An instruction it was not trained on gets the mean of those it was."""
+def make_policy(
+    spec: PolicySpec, net: torch.nn.Module, device: str = "auto", *, batch: int = 0
+) -> Policy:
+    """A policy from a network. An instruction it was not trained on gets the mean of those
+    it was.
+    """
     assert isinstance(net, (ACT, Diffusion))
     if isinstance(net, Diffusion) and spec.instructions:
         with torch.no_grad():

@@ -1,4 +1,6 @@
-"""ResNet-18 without its classifier. Parameter names are torchvision's, so that ImageNet weights load from a file as they are."""
+"""ResNet-18 without its classifier. Parameter names are torchvision's, so that ImageNet weights
+load from a file as they are.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from capex.students.kernels import WIDTH, ScaleShift, act, norm_act
 
 
 class FrozenBatchNorm(nn.Module):
-    """Batch norm whose statistics and scale never change: y = (x - mean) / sqrt(var + eps) * weight + bias."""
+    """Batch norm whose statistics and scale never change: y = (x - mean) / sqrt(var + eps) * weight
+    + bias.
+    """
 
     def __init__(self, channels: int, eps: float = 1e-5):
         super().__init__()
@@ -32,15 +36,24 @@ class FrozenBatchNorm(nn.Module):
 
 
 def convolve(
-    conv: nn.Conv2d, norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, relu: bool = True, film: ScaleShift | None = None
+    conv: nn.Conv2d,
+    norm: nn.Module,
+    x: Tensor,
+    shortcut: Tensor | None = None,
+    relu: bool = True,
+    film: ScaleShift | None = None,
 ) -> Tensor:
-    """relu(norm(conv(x)) + shortcut), modulated. A frozen norm is folded into the weights, a group norm fused with what follows it."""
+    """relu(norm(conv(x)) + shortcut), modulated. A frozen norm is folded into the weights, a group
+    norm fused with what follows it.
+    """
     if isinstance(norm, nn.GroupNorm):
         return norm_act(norm, conv(x), shortcut, relu, film)
     assert isinstance(norm, FrozenBatchNorm)
     scale, shift = norm.affine()
     weight = (conv.weight * scale[:, None, None, None]).to(x.dtype)
-    return act(F.conv2d(x, weight, shift.to(x.dtype), conv.stride, conv.padding), shortcut, relu, film)
+    return act(
+        F.conv2d(x, weight, shift.to(x.dtype), conv.stride, conv.padding), shortcut, relu, film
+    )
 
 
 class BasicBlock(nn.Module):
@@ -54,7 +67,9 @@ class BasicBlock(nn.Module):
         self.bn2 = norm(channels)
         self.downsample: nn.Sequential | None = None
         if stride != 1 or inputs != channels:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, channels, 1, stride, bias=False), norm(channels))
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, channels, 1, stride, bias=False), norm(channels)
+            )
 
     def forward(self, x: Tensor, film: ScaleShift | None = None) -> Tensor:
         """(B, inputs, H, W) -> (B, channels, H/stride, W/stride)."""
@@ -67,9 +82,11 @@ class BasicBlock(nn.Module):
 
 
 class Film(nn.Module):
-    """Feature-wise modulation by an instruction's embedding: relu((1 + gamma) x + beta); the identity when it begins.
+    """Feature-wise modulation by an instruction's embedding: relu((1 + gamma) x + beta); the
+    identity when it begins.
 
-    What it gives is scale and shift; the block that they belong to applies them."""
+    What it gives is scale and shift; the block that they belong to applies them.
+    """
 
     def __init__(self, language: int, channels: int):
         super().__init__()
@@ -84,13 +101,19 @@ class Film(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """Feature map (B, 8 width, H/32, W/32) of an image; with `language`, each block is modulated by the instruction."""
+    """Feature map (B, 8 width, H/32, W/32) of an image; with `language`, each block is modulated by
+    the instruction.
+    """
 
     def __init__(self, norm: Literal["frozen", "group"], width: int = 64, language: int = 0):
         super().__init__()
 
         def make_norm(channels: int) -> nn.Module:
-            return FrozenBatchNorm(channels) if norm == "frozen" else nn.GroupNorm(channels // WIDTH, channels)
+            return (
+                FrozenBatchNorm(channels)
+                if norm == "frozen"
+                else nn.GroupNorm(channels // WIDTH, channels)
+            )
 
         self.channels = 8 * width
         self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
@@ -98,10 +121,15 @@ class ResNet18(nn.Module):
         inputs = width
         for stage in range(4):
             channels = width << stage
-            blocks = [BasicBlock(inputs, channels, 1 if stage == 0 else 2, make_norm), BasicBlock(channels, channels, 1, make_norm)]
+            blocks = [
+                BasicBlock(inputs, channels, 1 if stage == 0 else 2, make_norm),
+                BasicBlock(channels, channels, 1, make_norm),
+            ]
             setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
             inputs = channels
-        self.films = nn.ModuleList(Film(language, width << (k // 2)) for k in range(8)) if language else None
+        self.films = (
+            nn.ModuleList(Film(language, width << (k // 2)) for k in range(8)) if language else None
+        )
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -119,15 +147,21 @@ class ResNet18(nn.Module):
 
 
 def load_backbone(net: ResNet18, path: Path) -> None:
-    """Load torchvision-style ResNet-18 weights from a .safetensors or .pth file; the classifier is left out, nothing else may differ."""
+    """Load torchvision-style ResNet-18 weights from a .safetensors or .pth file; the classifier is
+    left out, nothing else may differ.
+    """
     weights = read_weights(path)
-    kept = {k: v for k, v in weights.items() if not k.startswith("fc.") and not k.endswith("num_batches_tracked")}
+    kept = {
+        k: v
+        for k, v in weights.items()
+        if not k.startswith("fc.") and not k.endswith("num_batches_tracked")
+    }
     wanted = {k: v.shape for k, v in net.state_dict().items() if not k.startswith("films.")}
     wrong = [k for k, shape in wanted.items() if k not in kept or kept[k].shape != shape]
     if wrong:
         raise CapexError(
-            f"{path} does not fit a ResNet-18 of width {net.conv1.out_channels}: {len(wrong)} entries differ, first {wrong[0]}; give "
-            "torchvision's resnet18 state dict"
+            f"{path} does not fit a ResNet-18 of width {net.conv1.out_channels}: {len(wrong)}"
+            f" entries differ, first {wrong[0]}; give torchvision's resnet18 state dict"
         )
     broken = [k for k in wanted if not bool(kept[k].float().isfinite().all())]
     if broken:
@@ -136,7 +170,9 @@ def load_backbone(net: ResNet18, path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Named tensors from a .safetensors file or a plain torch state dict; nothing in the file is executed."""
+    """Named tensors from a .safetensors file or a plain torch state dict; nothing in the file is
+    executed.
+    """
     if not path.is_file():
         raise CapexError(f"there is no weights file {path}")
     try:
@@ -146,8 +182,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             loaded = load_file(path)
         else:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a foreign file may fail in many ways; all of them mean the same to the user
-        raise CapexError(f"{path} is no plain state dict ({type(error).__name__}); save tensors only, or use .safetensors") from None
-    if not isinstance(loaded, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in loaded.items()):
+    except Exception as error:
+        # A foreign file may fail in many ways; all of them mean the same to the user.
+        raise CapexError(
+            f"{path} is no plain state dict ({type(error).__name__}); save tensors only, or use"
+            " .safetensors"
+        ) from None
+    if not isinstance(loaded, dict) or not all(
+        isinstance(k, str) and isinstance(v, Tensor) for k, v in loaded.items()
+    ):
         raise CapexError(f"{path} holds no state dict: names with tensors are expected")
     return loaded

@@ -1,6 +1,8 @@
-"""Inference in batches. On a CUDA device each batch size is captured once as a graph; elsewhere episodes are taken one by one.
+"""Inference in batches. On a CUDA device each batch size is captured once as a graph; elsewhere
+episodes are taken one by one.
 
-A sum rounds differently in batches of different sizes, and a rollout is chaotic. So an answer must not depend on how many ask together.
+A sum rounds differently in batches of different sizes, and a rollout is chaotic. So an answer must
+not depend on how many ask together.
 """
 
 from __future__ import annotations
@@ -19,19 +21,36 @@ SIZES = (1, 2, 4, 8, 16, 32, 64)  # captured batch sizes; a batch is padded to t
 
 
 class Runner:
-    """Raw observations in, normalised actions out. With `batch`, every call on a CUDA device is padded to that size."""
+    """Raw observations in, normalised actions out. With `batch`, every call on a CUDA device is
+    padded to that size.
+    """
 
-    def __init__(self, spec: PolicySpec, net: ACT | Diffusion, device: torch.device, *, graphed: bool = True, batch: int = 0):
+    def __init__(
+        self,
+        spec: PolicySpec,
+        net: ACT | Diffusion,
+        device: torch.device,
+        *,
+        graphed: bool = True,
+        batch: int = 0,
+    ):
         self._spec, self._net, self._device = spec, net.eval(), device
         self._graphed = graphed and device.type == "cuda"
         image = spec.normalizer.image
-        self._scale, self._offset = torch.from_numpy(image.scale).to(device), torch.from_numpy(image.offset).to(device)
+        self._scale, self._offset = (
+            torch.from_numpy(image.scale).to(device),
+            torch.from_numpy(image.offset).to(device),
+        )
         self._sizes = (batch,) if batch else SIZES
         self._captured: dict[int, Captured] = {}
 
     @torch.no_grad()
-    def __call__(self, images: Tensor, states: Tensor, words: Tensor, noise: Tensor | None) -> Tensor:
-        """images (B, steps, cameras, H, W, 3) uint8, states (B, steps, S), words (B,), noise (1 + steps, B, horizon, A) for diffusion."""
+    def __call__(
+        self, images: Tensor, states: Tensor, words: Tensor, noise: Tensor | None
+    ) -> Tensor:
+        """images (B, steps, cameras, H, W, 3) uint8, states (B, steps, S), words (B,), noise (1 +
+        steps, B, horizon, A) for diffusion.
+        """
         # Each thread has a current device of its own, and a server answers in threads.
         with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
             return self._run(images, states, words, noise)
@@ -40,7 +59,14 @@ class Runner:
         most = self._sizes[-1] if self._device.type == "cuda" else 1
         if len(images) > most:
             parts = [slice(k, k + most) for k in range(0, len(images), most)]
-            return torch.cat([self._run(images[p], states[p], words[p], None if noise is None else noise[:, p]) for p in parts])
+            return torch.cat(
+                [
+                    self._run(
+                        images[p], states[p], words[p], None if noise is None else noise[:, p]
+                    )
+                    for p in parts
+                ]
+            )
         inputs = [images, states, words] if noise is None else [images, states, words, noise]
         if not self._graphed:
             return self._forward([t.to(self._device) for t in inputs]).cpu()
@@ -66,19 +92,38 @@ class Runner:
 
 
 class Captured:
-    """One batch size: static inputs, a graph for the network, and for diffusion a second one that is replayed per denoising step."""
+    """One batch size: static inputs, a graph for the network, and for diffusion a second one that
+    is replayed per denoising step.
+    """
 
-    def __init__(self, net: ACT | Diffusion, prepare: Callable[[Tensor], Tensor], inputs: list[Tensor], size: int, device: torch.device):
-        self._inputs = [torch.zeros(_sized(t, size, k), dtype=t.dtype, device=device) for k, t in enumerate(inputs)]
+    def __init__(
+        self,
+        net: ACT | Diffusion,
+        prepare: Callable[[Tensor], Tensor],
+        inputs: list[Tensor],
+        size: int,
+        device: torch.device,
+    ):
+        self._inputs = [
+            torch.zeros(_sized(t, size, k), dtype=t.dtype, device=device)
+            for k, t in enumerate(inputs)
+        ]
         self._steps = 0
         images, states, words = self._inputs[:3]
         if isinstance(net, ACT):
-            self._first, self._out = _capture(lambda: net(prepare(images)[:, 0], states[:, 0]), device)
+            self._first, self._out = _capture(
+                lambda: net(prepare(images)[:, 0], states[:, 0]), device
+            )
             return
         noise = self._inputs[3]
         self._steps = net.schedule.steps
-        self._first, memories = _capture(lambda: net.memories(net.condition(prepare(images), states, words)), device)
-        self._out, self._t = torch.zeros_like(noise[0]), torch.zeros((), dtype=torch.int64, device=device)
+        self._first, memories = _capture(
+            lambda: net.memories(net.condition(prepare(images), states, words)), device
+        )
+        self._out, self._t = (
+            torch.zeros_like(noise[0]),
+            torch.zeros((), dtype=torch.int64, device=device),
+        )
 
         def denoise() -> Tensor:
             memory = memories.index_select(0, self._t[None])[0]
@@ -92,7 +137,9 @@ class Captured:
 
     def __call__(self, inputs: list[Tensor]) -> Tensor:
         for k, (held, given) in enumerate(zip(self._inputs, inputs, strict=True)):
-            (held[:, : given.shape[1]] if k == 3 else held[: len(given)]).copy_(given, non_blocking=True)
+            (held[:, : given.shape[1]] if k == 3 else held[: len(given)]).copy_(
+                given, non_blocking=True
+            )
         self._first.replay()
         if self._steps:
             self._out.copy_(self._inputs[3][0])
@@ -108,7 +155,9 @@ def _sized(tensor: Tensor, size: int, k: int) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _capture(function: Callable[[], Tensor], device: torch.device) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+def _capture(
+    function: Callable[[], Tensor], device: torch.device
+) -> tuple[torch.cuda.CUDAGraph, Tensor]:
     side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):

@@ -1,13 +1,15 @@
 """`capex policy serve`: a policy behind HTTP on loopback, for any client.
 
-    POST /reset   {"seed": 0}                                     -> {"ok": true}
-    POST /act     JSON: {"images": {"left": BASE64 of raw RGB rows, ..}, "state": {name: number, ..}, "instruction": ".."}
-                  or an .npz body (Content-Type application/x-npz): image_left .., state, instruction
-                                                                  -> {"action": [12 numbers], "wants_images": true}
+    POST /reset   {"seed": 0} -> {"ok": true}
+    POST /act     {"images": {"left": BASE64 of raw RGB rows, ..}, "state": {name: number, ..},
+                  "instruction": ".."}, or an .npz body (Content-Type application/x-npz) with
+                  image_left .., state, instruction
+                  -> {"action": [12 numbers], "wants_images": true}
     GET  /spec    what it takes and gives: cameras, image size, names, rate
 
-One episode at a time: the policy remembers between /act calls until the next /reset. `wants_images` says whether the next observation
-needs pictures; a policy with actions still planned does not look at them.
+One episode at a time: the policy remembers between /act calls until the next /reset. `wants_images`
+says whether the next observation needs pictures; a policy with actions still planned does not look
+at them.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ class Server:
         try:
             self._http = ThreadingHTTPServer((HOST, port), _handler(self))
         except OSError as error:
-            raise CapexError(f"port {port} cannot be opened on {HOST} ({error.strerror or error}); choose another --port") from None
+            raise CapexError(
+                f"port {port} cannot be opened on {HOST} ({error.strerror or error}); choose"
+                " another --port"
+            ) from None
         self.port = int(self._http.server_address[1])
         self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
         self._thread.start()
@@ -65,9 +70,14 @@ class Server:
                 self._policy.reset(seed)
                 return {"ok": True}
             if path == "/act":
-                observation = _from_npz(body) if kind == "application/x-npz" else self._from_json(body)
+                observation = (
+                    _from_npz(body) if kind == "application/x-npz" else self._from_json(body)
+                )
                 action = self._policy.act(observation)
-                return {"action": [float(v) for v in action], "wants_images": self._policy.wants_images()}
+                return {
+                    "action": [float(v) for v in action],
+                    "wants_images": self._policy.wants_images(),
+                }
         raise CapexError(f"there is no {path}; valid: POST /reset, POST /act, GET /spec")
 
     def spec(self) -> dict[str, Any]:
@@ -95,9 +105,16 @@ class Server:
             except (TypeError, ValueError):
                 raise CapexError(f"image '{camera}' is no base64 of raw RGB rows") from None
             if len(raw) != size * size * 3:
-                raise CapexError(f"image '{camera}' has {len(raw)} bytes; raw RGB of {size}x{size} has {size * size * 3}")
+                raise CapexError(
+                    f"image '{camera}' has {len(raw)} bytes; raw RGB of {size}x{size} has"
+                    f" {size * size * 3}"
+                )
             images[str(camera)] = np.frombuffer(raw, dtype=np.uint8).reshape(size, size, 3)
-        return {"images": images, "state": given.get("state"), "instruction": _text(given.get("instruction", ""))}
+        return {
+            "images": images,
+            "state": given.get("state"),
+            "instruction": _text(given.get("instruction", "")),
+        }
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -108,7 +125,9 @@ def _object(body: bytes) -> dict[str, Any]:
     except RecursionError:
         raise CapexError("the body is JSON that is nested too deeply") from None
     if not isinstance(given, dict):
-        raise CapexError("the body must be a JSON object, for /act with images, state and instruction")
+        raise CapexError(
+            "the body must be a JSON object, for /act with images, state and instruction"
+        )
     return given
 
 
@@ -116,10 +135,20 @@ def _from_npz(body: bytes) -> dict[str, Any]:
     try:
         arrays = read_npz(io.BytesIO(body), BODY_MAX)
     except CapexError as error:
-        raise CapexError(f"the body is no .npz with image_CAMERA, state and instruction: {error}") from None
-    images = {name.removeprefix("image_"): array for name, array in arrays.items() if name.startswith("image_")}
+        raise CapexError(
+            f"the body is no .npz with image_CAMERA, state and instruction: {error}"
+        ) from None
+    images = {
+        name.removeprefix("image_"): array
+        for name, array in arrays.items()
+        if name.startswith("image_")
+    }
     words = arrays.get("instruction", np.array(""))
-    return {"images": images, "state": arrays.get("state"), "instruction": _text(words.item() if words.ndim == 0 else None)}
+    return {
+        "images": images,
+        "state": arrays.get("state"),
+        "instruction": _text(words.item() if words.ndim == 0 else None),
+    }
 
 
 def _text(instruction: object) -> str:
@@ -130,7 +159,9 @@ def _text(instruction: object) -> str:
 
 def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"  # a client keeps its connection: 20 requests a second on one socket
+        protocol_version = (  # a client keeps its connection: 20 requests a second on one socket
+            "HTTP/1.1"
+        )
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
@@ -146,11 +177,21 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 size = -1
             if not 0 <= size <= BODY_MAX or "Transfer-Encoding" in self.headers:
                 self.close_connection = True
-                self._reply(413, {"error": f"the body may have at most {BODY_MAX} bytes, and its length must be given"})
+                self._reply(
+                    413,
+                    {
+                        "error": (
+                            f"the body may have at most {BODY_MAX} bytes, and its length must be"
+                            " given"
+                        )
+                    },
+                )
                 return
             body = self.rfile.read(size)
             try:
-                self._reply(200, server.answer(self.path, self.headers.get("Content-Type", ""), body))
+                self._reply(
+                    200, server.answer(self.path, self.headers.get("Content-Type", ""), body)
+                )
             except CapexError as error:
                 self._reply(400, {"error": str(error)})
             except Exception as error:  # a client that waits for its next action must hear of it

@@ -44,7 +44,14 @@ class PolicySpec:
         state, action = len(self.state_names), len(self.action_names)
         if isinstance(self.settings, ActSettings):
             return ACT(self.settings, state, action, self.norm)
-        return Diffusion(self.settings, len(self.cameras), state, action, len(self.instructions), self.learned_language)
+        return Diffusion(
+            self.settings,
+            len(self.cameras),
+            state,
+            action,
+            len(self.instructions),
+            self.learned_language,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """For policy.json."""
@@ -69,7 +76,9 @@ class PolicySpec:
     def from_json(cls, data: Mapping[str, Any]) -> PolicySpec:
         """From policy.json; ValueError, KeyError or TypeError where it holds something else."""
         if data.get("format") != FORMAT:
-            raise CapexError(f"the policy is of format {data.get('format')}; this version reads {FORMAT}")
+            raise CapexError(
+                f"the policy is of format {data.get('format')}; this version reads {FORMAT}"
+            )
         spec = cls(
             make_settings(data["policy"], data["settings"]),
             tuple(data["cameras"]),
@@ -93,10 +102,25 @@ class PolicySpec:
         for name, size in sizes.items():
             affine = getattr(self.normalizer, name)
             if affine.scale.shape != (size,) or affine.offset.shape != (size,):
-                raise ValueError(f"the normaliser of {name} has {affine.scale.size} numbers; {size} would be right")
-        if self.norm not in ("frozen", "group") or self.image_size < 1 or not isinstance(self.training, Mapping):
-            raise ValueError("norm, image_size or training is something else than this version writes")
-        if not all(isinstance(text, str) for text in (*self.cameras, *self.state_names, *self.action_names, *self.instructions)):
+                raise ValueError(
+                    f"the normaliser of {name} has {affine.scale.size} numbers; {size} would be"
+                    " right"
+                )
+        if (
+            self.norm not in ("frozen", "group")
+            or self.image_size < 1
+            or not isinstance(self.training, Mapping)
+        ):
+            raise ValueError(
+                "norm, image_size or training is something else than this version writes"
+            )
+        if not all(
+            isinstance(text, str)
+            for text in (*self.cameras, *self.state_names, *self.action_names, *self.instructions)
+        ):
             raise ValueError("a name is no text")
-        if not all(isinstance(start, (list, tuple)) and len(start) == 4 for start in self.training.get("starts", ())):
+        if not all(
+            isinstance(start, (list, tuple)) and len(start) == 4
+            for start in self.training.get("starts", ())
+        ):
             raise ValueError("a start that it was trained on is not world, task, start and seed")

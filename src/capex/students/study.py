@@ -1,25 +1,28 @@
-"""`capex study`: tasks x sources x policies x seeds x budgets, trained and evaluated alike, resumable, on one machine or on Ray.
+"""`capex study`: tasks x sources x policies x seeds x budgets, trained and evaluated alike,
+resumable, on one machine or on Ray.
 
-Sources are matched: only starts that every source of a task has are trained on. Each training runs in a process of its own, and while the
-next one trains, finished policies are evaluated. A policy whose rate is constant is trained once, to the largest budget, and evaluated on
-the way; others are trained for each budget.
+Sources are matched: only starts that every source of a task has are trained on. Each training runs
+in a process of its own, and while the next one trains, finished policies are evaluated. A policy
+whose rate is constant is trained once, to the largest budget, and evaluated on the way; others are
+trained for each budget.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from capex.errors import CapexError
-from capex.store import read_json, write_json
+from capex.run.cluster import Cluster
+from capex.run.jobs import Lane, WorkerDied
+from capex.run.store import read_json, write_json
 from capex.students import checkpoint, data
 from capex.students.evaluate import Rollouts, evaluate, missing
-from capex.students.settings import ActSettings, Settings
+from capex.students.settings import ActSettings
 from capex.students.study_plan import StudyPlan
 from capex.students.train import Job, train_together
 
@@ -35,92 +38,128 @@ class Trial:
 class Engine(Protocol):
     """Where trainings and evaluations run."""
 
-    def train(self, jobs: Sequence[Job]) -> Future[Any]: ...
-
-    def evaluate(self, job: Rollouts) -> Future[Any]: ...
+    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]: ...
 
     def close(self) -> None: ...
 
 
 def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
-    """The starts of a task that every source has, the first ones up to the largest number asked for."""
+    """The starts of a task that every source has, the first ones up to the largest number asked
+    for.
+    """
     common: set[int] | None = None
     for source in study.sources:
         pack = data.open_pack(study.dataset(source, task))
-        mine = {e.start for e in pack.episodes if f"{e.world}:{e.task}" == task and (e.certified or study.uncertified)}
+        mine = {
+            e.start
+            for e in pack.episodes
+            if f"{e.world}:{e.task}" == task and (e.certified or study.uncertified)
+        }
         common = mine if common is None else common & mine
     if not common:
         kind = "start" if study.uncertified else "certified start"
-        raise CapexError(f"the sources {', '.join(study.sources)} have no {kind} of {task} in common; collect the same starts")
+        raise CapexError(
+            f"the sources {', '.join(study.sources)} have no {kind} of {task} in common; collect"
+            " the same starts"
+        )
     chosen = tuple(sorted(common)[: study.max_demonstrations])
     if seen := sorted(set(chosen) & set(study.starts)):
-        raise CapexError(f"{len(seen)} of the rollouts' starts of {task} would be trained on (first: {seen[0]}); take other starts")
+        raise CapexError(
+            f"{len(seen)} of the rollouts' starts of {task} would be trained on (first: {seen[0]});"
+            " take other starts"
+        )
     return chosen
 
 
 def trials(study: StudyPlan, out: Path) -> Iterator[Trial]:
-    """Every training, in the order in which they run: first seed first, so that a table fills evenly."""
-    for seed in study.seeds:
-        for task in study.tasks:
-            only = matched_starts(study, task)
-            for name, settings in study.policies.items():
-                for source in study.sources:
-                    for steps in study.budgets[-1:] if settings.schedule == "constant" else study.budgets:
-                        yield _trial(study, out, task, source, name, settings, seed, steps, only)
+    """Every training, in the order in which they run: first seed first, so that a table fills
+    evenly.
+    """
+    for seed, task in itertools.product(study.seeds, study.tasks):
+        starts = matched_starts(study, task)
+        for policy, source in itertools.product(study.policies, study.sources):
+            constant = study.policies[policy].schedule == "constant"
+            for steps in study.budgets[-1:] if constant else study.budgets:
+                yield _trial(study, out, _Combination(task, source, policy, seed, steps), starts)
 
 
-def _trial(
-    study: StudyPlan, out: Path, task: str, source: str, name: str, settings: Settings, seed: int, steps: int, only: tuple[int, ...]
-) -> Trial:
-    short = task.replace(":", "--")
-    place = out / "trainings" / f"{short}--{source}--{name}--s{seed}--{steps}"
-    budgets = study.budgets if settings.schedule == "constant" else (steps,)
+@dataclass(frozen=True)
+class _Combination:
+    task: str
+    source: str
+    policy: str
+    seed: int
+    steps: int
+
+
+def _trial(study: StudyPlan, out: Path, of: _Combination, starts: tuple[int, ...]) -> Trial:
+    settings = study.policies[of.policy]
+    name = f"{of.task.replace(':', '--')}--{of.source}--{of.policy}--s{of.seed}--{of.steps}"
+    folder = out / "trainings" / name
+    budgets = study.budgets if settings.schedule == "constant" else (of.steps,)
     job = Job(
-        datasets=(study.dataset(source, task),),
+        datasets=(study.dataset(of.source, of.task),),
         settings=settings,
-        steps=steps,
-        out=place,
-        seed=seed,
+        steps=of.steps,
+        out=folder,
+        seed=of.seed,
         backbone=study.backbone if isinstance(settings, ActSettings) else None,
         keep=budgets,
-        task=task,
-        only=only,
+        task=of.task,
+        only=starts,
         uncertified=study.uncertified,
         save_every=study.save_every,
         device=study.device,
-        labels={"source": source, "policy": name},
+        labels={"source": of.source, "policy": of.policy},
     )
-    rollouts = []
-    for budget in budgets:
-        arm = f"{name}-{source}-s{seed}-{budget}"
-        rollouts.append((budget, _rollouts(study, out, place / "checkpoints" / f"{budget:06d}", task, arm)))
-    if study.untrained and seed == study.seeds[0] and source == next(iter(study.sources)) and steps == study.budgets[-1]:
-        rollouts.append((budgets[-1], _rollouts(study, out, place / "checkpoints" / f"{budgets[-1]:06d}", task, f"{name}-untrained", True)))
-    return Trial(job, tuple(rollouts))
 
+    def rollouts(budget: int, arm: str, untrained: bool = False) -> tuple[int, Rollouts]:
+        return budget, Rollouts(
+            folder / "checkpoints" / f"{budget:06d}",
+            of.task,
+            study.starts,
+            out / "rollouts",
+            arm,
+            study.parallel,
+            study.device,
+            untrained=untrained,
+            horizon=study.horizon,
+        )
 
-def _rollouts(study: StudyPlan, out: Path, checkpoint: Path, task: str, arm: str, untrained: bool = False) -> Rollouts:
-    place, horizon = out / "rollouts", study.horizon
-    return Rollouts(checkpoint, task, study.starts, place, arm, study.parallel, study.device, untrained=untrained, horizon=horizon)
+    planned = [rollouts(b, f"{of.policy}-{of.source}-s{of.seed}-{b}") for b in budgets]
+    first = (study.seeds[0], next(iter(study.sources)), study.budgets[-1])
+    if study.untrained and (of.seed, of.source, of.steps) == first:
+        planned.append(rollouts(budgets[-1], f"{of.policy}-untrained", untrained=True))
+    return Trial(job, tuple(planned))
 
 
 def groups(study: StudyPlan, out: Path) -> Iterator[list[Trial]]:
-    """Trials that run together: alone, or with `together` the sources of one task, policy and seed side by side on a GPU."""
+    """Trials that run together: alone, or with `together` the sources of one task, policy and seed
+    side by side on a GPU.
+    """
     held: dict[object, list[Trial]] = {}
     for k, trial in enumerate(trials(study, out)):
         job = trial.job
-        key = (job.labels["policy"], job.seed, job.steps, trial.rollouts[0][1].name) if study.together else k
+        key = (
+            (job.labels["policy"], job.seed, job.steps, trial.rollouts[0][1].name)
+            if study.together
+            else k
+        )
         held.setdefault(key, []).append(trial)
     yield from held.values()
 
 
 def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterator[str]:
     """Run everything that is missing; yields a line as each piece is done."""
-    planned = list(groups(study, out))  # opens every dataset, so that an unfit one is refused before anything is written
+    # Opens every dataset, so that an unfit one is refused before anything is written.
+    planned = list(groups(study, out))
     engine: Engine = RayEngine(ray) if ray is not None else LocalEngine()
     try:
         _claim(study, out)
-        training = {(_there if finished(group) else engine.train)([t.job for t in group]): group for group in planned}
+        training = {}
+        for group in planned:
+            submit = _there if finished(group) else engine.submit
+            training[submit(train_together, [t.job for t in group])] = group
         evaluating: dict[Future[Any], Rollouts] = {}
         while training or evaluating:
             done, _ = wait([*training, *evaluating], return_when=FIRST_COMPLETED)
@@ -130,7 +169,11 @@ def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterato
                     _result(future)
                     for trial in group:
                         yield f"trained   {trial.job.out.name}"
-                        evaluating |= {engine.evaluate(job): job for _, job in trial.rollouts if missing(job)}
+                        evaluating |= {
+                            engine.submit(_evaluated, job): job
+                            for _, job in trial.rollouts
+                            if missing(job)
+                        }
                 else:
                     yield f"evaluated {evaluating.pop(future).arm} on {_result(future)}"
     finally:
@@ -139,12 +182,18 @@ def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterato
 
 def _claim(study: StudyPlan, out: Path) -> None:
     """Remember what is studied; more seeds, tasks and budgets may follow, the rest must stay."""
-    kept = {"sources": list(study.sources), "starts": list(study.starts), "max_demonstrations": study.max_demonstrations}
+    kept = {
+        "sources": list(study.sources),
+        "starts": list(study.starts),
+        "max_demonstrations": study.max_demonstrations,
+    }
     place = out / "study.json"
     if place.is_file():
         changed = sorted(k for k, v in kept.items() if read_json(place).get(k) != v)
         if changed:
-            raise CapexError(f"{out} holds a study with other {', '.join(changed)}; choose another --out")
+            raise CapexError(
+                f"{out} holds a study with other {', '.join(changed)}; choose another --out"
+            )
     out.mkdir(parents=True, exist_ok=True)
     write_json(place, kept)
 
@@ -154,11 +203,11 @@ def finished(group: Sequence[Trial]) -> bool:
     return all(max(checkpoint.steps(t.job.out), default=0) >= t.job.steps for t in group)
 
 
-def _there(jobs: Sequence[Job]) -> Future[Any]:
-    """Trainings that are done, once more asked for: only what they were trained with is compared."""
-    found: Future[Any] = Future()
-    found.set_result(train_together(jobs))
-    return found
+def _there(work: Callable[[Any], Any], job: Any) -> Future[Any]:
+    """Work that is done, once more asked for: only what it was done with is compared."""
+    future: Future[Any] = Future()
+    future.set_result(work(job))
+    return future
 
 
 def _evaluated(job: Rollouts) -> str:
@@ -170,8 +219,10 @@ def _result(future: Future[Any]) -> Any:
     """What a piece of work gave; what went wrong in its process becomes a sentence here."""
     try:
         return future.result()
-    except BrokenProcessPool:
-        raise CapexError("a process of the study was killed, perhaps for its memory; the same command continues") from None
+    except WorkerDied as death:
+        raise CapexError(
+            f"a job of the study was lost: {death}; the same command continues"
+        ) from None
     except Exception as error:
         cause = getattr(error, "cause", error)  # Ray wraps what a task raises
         if isinstance(cause, CapexError):
@@ -179,62 +230,39 @@ def _result(future: Future[Any]) -> Any:
         raise
 
 
-@dataclass
 class LocalEngine:
-    """One training at a time and one evaluation beside it, each in a process of its own."""
+    """One training at a time and one evaluation beside it. Each has a process of its own: a
+    captured graph holds its memory until its process ends.
+    """
 
-    trainers: ProcessPoolExecutor = field(default_factory=lambda: _pool())
-    evaluators: ProcessPoolExecutor = field(default_factory=lambda: _pool())
+    def __init__(self) -> None:
+        self._lanes: dict[Callable[[Any], Any], Lane] = {}
 
-    def train(self, jobs: Sequence[Job]) -> Future[Any]:
-        """Queue trainings that run together."""
-        return self.trainers.submit(train_together, list(jobs))
-
-    def evaluate(self, job: Rollouts) -> Future[Any]:
-        """Queue an evaluation."""
-        return self.evaluators.submit(_evaluated, job)
+    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]:
+        """Queue a job behind others of its kind."""
+        return self._lanes.setdefault(work, Lane()).submit(work, job)
 
     def close(self) -> None:
-        """Stop what has not begun."""
-        for pool in (self.trainers, self.evaluators):
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _pool() -> ProcessPoolExecutor:
-    # A fresh process per job: a captured graph holds its memory until its process ends.
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+        """Stop everything; the same command continues."""
+        for lane in self._lanes.values():
+            lane.close()
 
 
 class RayEngine:
-    """Every training and evaluation as a Ray task with a GPU of its own, where there are any. Its machines must share the paths."""
+    """Every training and evaluation as a Ray task with a GPU of its own, where there are any. Its
+    machines must share the paths.
+    """
 
     def __init__(self, address: str):
-        try:
-            import ray
-        except ImportError:
-            raise CapexError('--ray needs Ray: pip install "capex[ray]"') from None
-        self._own = not ray.is_initialized()
-        try:
-            where = None if address == "local" else address
-            if self._own:
-                ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise CapexError(f"--ray {address}: no cluster could be reached ({error}); start one with `ray start --head`") from None
-        share: dict[str, Any] = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {"num_cpus": 1}
-        self._ray = ray
-        self._train, self._evaluate = ray.remote(**share)(train_together), ray.remote(**share)(_evaluated)
+        self._cluster = Cluster(address)
+        gpus = self._cluster.ray.cluster_resources().get("GPU")
+        self._share = {"num_gpus": 1} if gpus else {"num_cpus": 1}
 
-    def train(self, jobs: Sequence[Job]) -> Future[Any]:
-        """Queue trainings that run together."""
-        found: Future[Any] = self._train.remote(list(jobs)).future()
-        return found
-
-    def evaluate(self, job: Rollouts) -> Future[Any]:
-        """Queue an evaluation."""
-        found: Future[Any] = self._evaluate.remote(job).future()
-        return found
+    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]:
+        """Queue a job."""
+        future: Future[Any] = self._cluster.ray.remote(**self._share)(work).remote(job).future()
+        return future
 
     def close(self) -> None:
         """Leave the cluster, if this engine joined it."""
-        if self._own:
-            self._ray.shutdown()
+        self._cluster.close()

@@ -6,12 +6,14 @@ import statistics
 from pathlib import Path
 
 from capex.run import load_chain
-from capex.stats import wilson
-from capex.store import find_run, write_bytes
+from capex.run.stats import wilson
+from capex.run.store import find_run, write_bytes
 
 
 def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
-    """One row per chain of a run directory: successes, rate, Wilson's interval, median steps of the successes."""
+    """One row per chain of a run directory: successes, rate, Wilson's interval, median steps of the
+    successes.
+    """
     rows = []
     for chain in find_run(run).chains():
         records = [e.record for e in load_chain(chain).episodes]
@@ -22,13 +24,24 @@ def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
         middle = f"{statistics.median(solved):.0f}" if solved else "-"
         lacking = len(chain.asked() - {r.start for r in records})
         counts = f"{len(solved)}/{len(records)}" + (f", {lacking} not run" if lacking else "")
-        rows.append((chain.path.name, counts, f"{len(solved) / len(records):.2f}", f"{low:.2f} .. {high:.2f}", middle))
+        rows.append(
+            (
+                chain.path.name,
+                counts,
+                f"{len(solved) / len(records):.2f}",
+                f"{low:.2f} .. {high:.2f}",
+                middle,
+            )
+        )
     return rows
 
 
 def study_tables(out: Path) -> list[Path]:
-    """Write table.md and the report of a study's rollouts, without film strips: `capex report` adds them."""
-    from capex import report  # here: a machine that only evaluates needs none of what the report draws with
+    """Write table.md and the report of a study's rollouts, without film strips: `capex report` adds
+    them.
+    """
+    # Here: a machine that only evaluates needs none of what the report draws with.
+    from capex import report
     from capex.report.data import load
     from capex.report.sections.students import students_table
     from capex.report.sources import group

@@ -1,4 +1,6 @@
-"""`capex train`: from datasets to a policy. The same command again continues from the last checkpoint, exactly."""
+"""`capex train`: from datasets to a policy. The same command again continues from the last
+checkpoint, exactly.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import numpy as np
 import torch
 
 from capex.errors import CapexError
-from capex.store import read_json, versions, write_json
+from capex.run.store import read_json, versions, write_json
 from capex.students import checkpoint, curves, data, language, normalizer
 from capex.students.act import ACT
 from capex.students.batches import Batches
@@ -76,15 +78,23 @@ class Progress:
     steps_per_s: float
 
 
-def train(job: Job, report: Callable[[Progress], None] = lambda _: None, announce: Callable[[str], None] = lambda _: None) -> Path:
+def train(
+    job: Job,
+    report: Callable[[Progress], None] = lambda _: None,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Path:
     """Train or continue; returns the last checkpoint."""
     return train_together([job], report, announce)[0]
 
 
 def train_together(
-    jobs: Sequence[Job], report: Callable[[Progress], None] = lambda _: None, announce: Callable[[str], None] = lambda _: None
+    jobs: Sequence[Job],
+    report: Callable[[Progress], None] = lambda _: None,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Several trainings of equal length side by side on one device, as branches of one graph. Those at different steps run one by one."""
+    """Several trainings of equal length side by side on one device, as branches of one graph. Those
+    at different steps run one by one.
+    """
     if len({(job.steps, job.device, job.save_every, job.keep) for job in jobs}) > 1:
         raise CapexError("trainings that run together need the same steps, device and checkpoints")
     for name, value in (("steps", jobs[0].steps), ("save-every", jobs[0].save_every)):
@@ -153,13 +163,19 @@ def _begin(job: Job, device: torch.device, announce: Callable[[str], None]) -> R
     net.to(device)
     if device.type == "cuda":
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    batches = Batches(demonstrations, spec, device, job.seed, on_device=_fits(demonstrations, device))
+    batches = Batches(
+        demonstrations, spec, device, job.seed, on_device=_fits(demonstrations, device)
+    )
     assert isinstance(net, (ACT, Diffusion))
     return Running(job, spec, Trainer(net, spec.settings, batches, job.steps, device))
 
 
 def _run(
-    running: Sequence[Running], stepper: Stepper, first: int, report: Callable[[Progress], None], announce: Callable[[str], None]
+    running: Sequence[Running],
+    stepper: Stepper,
+    first: int,
+    report: Callable[[Progress], None],
+    announce: Callable[[str], None],
 ) -> list[Path]:
     job, parts = running[0].job, running[0].trainer.parts
     lines = [curves.Curve(r.job.out / "curve.csv", parts, first) for r in running]
@@ -169,34 +185,51 @@ def _run(
         stepper.advance(step)
         done = step + 1
         if done % LOG_EVERY == 0 or done == job.steps or done in save_at:
+            # Waits for the device.
             rows = [
-                r.trainer.log[: (done - 1) % LOG_EVERY + 1].double().cpu().numpy().mean(axis=0) for r in running
-            ]  # waits for the device
+                r.trainer.log[: (done - 1) % LOG_EVERY + 1].double().cpu().numpy().mean(axis=0)
+                for r in running
+            ]
             now = time.perf_counter()
             speed, mark, marked = (done - marked) / max(now - mark, 1e-9), now, done
             for r, row, curve in zip(running, rows, lines, strict=True):
                 means = {name: float(v) for name, v in zip(parts, row, strict=True)}
                 if not all(np.isfinite(row)):
                     raise CapexError(
-                        f"the loss is not finite at step {done}; the last checkpoint in {r.job.out} is whole: try a smaller lr"
+                        f"the loss is not finite at step {done}; the last checkpoint in {r.job.out}"
+                        " is whole: try a smaller lr"
                     )
                 curve.add(done, means, speed)
                 report(Progress(done, job.steps, means, speed))
         if done in save_at:
             for r in running:
                 training = {**r.spec.training, "steps": done}
-                checkpoint.save(r.job.out, done, r.trainer, replace(r.spec, training=training), {"job": r.job.identity()})
+                checkpoint.save(
+                    r.job.out,
+                    done,
+                    r.trainer,
+                    replace(r.spec, training=training),
+                    {"job": r.job.identity()},
+                )
                 checkpoint.prune(r.job.out, r.job.keep)
             mark = time.perf_counter()
     for r, curve in zip(running, lines, strict=True):
         try:
-            curve.draw(r.job.out / "curve.png", f"{r.spec.policy}, {r.spec.training['episodes']} demonstrations, seed {r.job.seed}")
+            curve.draw(
+                r.job.out / "curve.png",
+                f"{r.spec.policy}, {r.spec.training['episodes']} demonstrations, seed {r.job.seed}",
+            )
         except ImportError:  # a machine that only trains does without it
-            announce(f"{r.job.out / 'curve.png'} was not drawn because matplotlib is not installed; the numbers are in curve.csv")
+            announce(
+                f"{r.job.out / 'curve.png'} was not drawn because matplotlib is not installed; the"
+                " numbers are in curve.csv"
+            )
     return [checkpoint.path_of(r.job.out, job.steps) for r in running]
 
 
-def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict[str, torch.Tensor] | None]:
+def describe(
+    job: Job, demonstrations: Demonstrations
+) -> tuple[PolicySpec, dict[str, torch.Tensor] | None]:
     """The policy to be trained and, with --init, the weights to begin from."""
     settings = job.settings
     if job.init is not None:
@@ -210,14 +243,23 @@ def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict
         start = None
     kind = policy_name(settings)
     states, actions = demonstrations.numbers()
-    fitted = normalizer.fit("act" if kind == "act" else "diffusion", states, actions, demonstrations.state_names)
+    fitted = normalizer.fit(
+        "act" if kind == "act" else "diffusion", states, actions, demonstrations.state_names
+    )
     norm = "group"
     if isinstance(settings, ActSettings):
         if job.instructions is not None:
             raise CapexError("--instructions is for Diffusion Policy; ACT takes no language")
-        norm = settings.norm if settings.norm != "auto" else ("frozen" if job.backbone is not None else "group")
+        norm = (
+            settings.norm
+            if settings.norm != "auto"
+            else ("frozen" if job.backbone is not None else "group")
+        )
     elif job.backbone is not None:
-        raise CapexError("--backbone is for ACT; Diffusion Policy trains its encoders from scratch or from --init")
+        raise CapexError(
+            "--backbone is for ACT; Diffusion Policy trains its encoders from scratch or from"
+            " --init"
+        )
     spec = PolicySpec(
         settings=settings,
         cameras=demonstrations.cameras,
@@ -248,7 +290,9 @@ def describe(job: Job, demonstrations: Demonstrations) -> tuple[PolicySpec, dict
 def _give_language(job: Job, spec: PolicySpec, net: torch.nn.Module) -> None:
     """Put given embeddings in their place; the row for any other instruction is their mean."""
     if job.instructions is not None and isinstance(net, Diffusion):
-        vectors = torch.from_numpy(language.read(job.instructions, spec.instructions, net.settings.language))
+        vectors = torch.from_numpy(
+            language.read(job.instructions, spec.instructions, net.settings.language)
+        )
         with torch.no_grad():
             net.instructions.weight.copy_(torch.cat([vectors, vectors.mean(dim=0, keepdim=True)]))
 
@@ -267,27 +311,43 @@ def _require_ours(job: Job) -> None:
         held = read_json(place)
         changed = sorted(k for k in wanted if held.get(k) != wanted[k])
         if changed:
-            raise CapexError(f"{job.out} holds a training with other {', '.join(changed)}; choose another --out or repeat its settings")
+            raise CapexError(
+                f"{job.out} holds a training with other {', '.join(changed)}; choose another --out"
+                " or repeat its settings"
+            )
     elif job.out.exists() and (not job.out.is_dir() or any(job.out.iterdir())):
-        raise CapexError(f"{job.out} exists and is no training folder (no {JOB}); choose another --out")
+        raise CapexError(
+            f"{job.out} exists and is no training folder (no {JOB}); choose another --out"
+        )
 
 
 def _claim(job: Job) -> None:
-    """Make the folder this training's; nothing is written before everything that goes in was found fit."""
+    """Make the folder this training's; nothing is written before everything that goes in was found
+    fit.
+    """
     job.out.mkdir(parents=True, exist_ok=True)
     if not (job.out / JOB).is_file():
         write_json(job.out / JOB, job.identity())
 
 
-def _announce(announce: Callable[[str], None], spec: PolicySpec, demonstrations: Demonstrations, device: torch.device) -> None:
+def _announce(
+    announce: Callable[[str], None],
+    spec: PolicySpec,
+    demonstrations: Demonstrations,
+    device: torch.device,
+) -> None:
     count, frames = len(demonstrations.episodes), len(demonstrations.numbers()[0])
     cameras = ", ".join(spec.cameras)
-    announce(f"{spec.policy} on {device}: {count} demonstrations, {frames} frames, cameras {cameras} at {spec.image_size}")
+    announce(
+        f"{spec.policy} on {device}: {count} demonstrations, {frames} frames, cameras {cameras} at"
+        f" {spec.image_size}"
+    )
     announce(f"initialisation: {spec.initialisation}; backbone norm: {spec.norm}")
     statistics = spec.normalizer.statistics or {}
     for what, names in (("state", spec.state_names), ("action", spec.action_names)):
         for k, name in enumerate(names):
             row = statistics[what]
             announce(
-                f"  {what:6s} {name:14s} mean {row['mean'][k]:8.4f}  std {row['std'][k]:7.4f}  {row['min'][k]:8.4f} .. {row['max'][k]:.4f}"
+                f"  {what:6s} {name:14s} mean {row['mean'][k]:8.4f}  std {row['std'][k]:7.4f} "
+                f" {row['min'][k]:8.4f} .. {row['max'][k]:.4f}"
             )

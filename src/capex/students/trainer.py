@@ -1,7 +1,9 @@
-"""One training step: batch, loss, gradients, AdamW, the weights' moving average. Everything it reads and writes lives on the device.
+"""One training step: batch, loss, gradients, AdamW, the weights' moving average. Everything it
+reads and writes lives on the device.
 
-In bf16 the network computes with a rounded copy of its weights; AdamW and the average work on the full ones. One copy of all weights per
-step takes the place of a cast before every operation, which is what autocast does.
+In bf16 the network computes with a rounded copy of its weights; AdamW and the average work on the
+full ones. One copy of all weights per step takes the place of a cast before every operation, which
+is what autocast does.
 """
 
 from __future__ import annotations
@@ -28,10 +30,18 @@ PARTS = {"act": ("loss", "l1", "kl"), "diffusion": ("loss",)}
 
 
 class Trainer:
-    """Holds the network, the optimiser and the step counter. `one` runs a step; nothing in it waits for the device."""
+    """Holds the network, the optimiser and the step counter. `one` runs a step; nothing in it waits
+    for the device.
+    """
 
     def __init__(
-        self, net: ACT | Diffusion, settings: Settings, batches: Batches, steps: int, device: torch.device, dtype: torch.dtype | None = None
+        self,
+        net: ACT | Diffusion,
+        settings: Settings,
+        batches: Batches,
+        steps: int,
+        device: torch.device,
+        dtype: torch.dtype | None = None,
     ):
         self.net, self.settings, self.batches, self.device = net, settings, batches, device
         dtype = dtype or working_dtype(settings.precision, device)
@@ -42,8 +52,12 @@ class Trainer:
         self._rate = torch.zeros((), device=device)
         groups = [{"params": p, "weight_decay": d} for p, d in parameter_groups(net, settings)]
         betas = (settings.beta1, settings.beta2)
-        self.optimizer = torch.optim.AdamW(groups, lr=self._rate, betas=betas, fused=True, capturable=device.type == "cuda")
-        self.parameters: list[Tensor] = [p for g in self.optimizer.param_groups for p in g["params"]]
+        self.optimizer = torch.optim.AdamW(
+            groups, lr=self._rate, betas=betas, fused=True, capturable=device.type == "cuda"
+        )
+        self.parameters: list[Tensor] = [
+            p for g in self.optimizer.param_groups for p in g["params"]
+        ]
         self._weights = pooled(self.parameters)
         for p in self.parameters:
             self.optimizer.state[p] = {
@@ -56,7 +70,9 @@ class Trainer:
         self._rounded = self._weights if self._worker is net else pooled(self._working)
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []
         self._average = pooled(self.average) if self.average else None
-        self._keep = torch.from_numpy(average_shares(settings, steps)).to(device) if self.average else None
+        self._keep = (
+            torch.from_numpy(average_shares(settings, steps)).to(device) if self.average else None
+        )
         self._worker.train()
 
     @property
@@ -70,15 +86,30 @@ class Trainer:
 
     def state_tensors(self) -> list[Tensor]:
         """Every tensor that a step changes, in a fixed order."""
-        moments = [self.optimizer.state[p][k] for p in self.parameters for k in ("step", "exp_avg", "exp_avg_sq")]
-        return [self.done, self.log, self._rate, *(p.data for p in self.parameters), *moments, *self.average]
+        moments = [
+            self.optimizer.state[p][k]
+            for p in self.parameters
+            for k in ("step", "exp_avg", "exp_avg_sq")
+        ]
+        return [
+            self.done,
+            self.log,
+            self._rate,
+            *(p.data for p in self.parameters),
+            *moments,
+            *self.average,
+        ]
 
     def weights(self) -> dict[str, Tensor]:
-        """What is deployed: the moving average where there is one, else the weights; by name, with the buffers."""
+        """What is deployed: the moving average where there is one, else the weights; by name, with
+        the buffers.
+        """
         found = dict(self.net.state_dict())
         if self.average:
             names = {id(p): name for name, p in self.net.named_parameters()}
-            found |= {names[id(p)]: mean for p, mean in zip(self.parameters, self.average, strict=True)}
+            found |= {
+                names[id(p)]: mean for p, mean in zip(self.parameters, self.average, strict=True)
+            }
         return found
 
     def _at(self, table: Tensor) -> Tensor:
@@ -94,7 +125,8 @@ class Trainer:
         self._rate.copy_(self._at(self._rates))
         if self._worker is not self.net:
             self._rounded.copy_(self._weights)
-        loss, parts = self._worker.loss(self.batches.load(self.done))  # type: ignore[arg-type]  # the batch is of the network's kind
+        batch = self.batches.load(self.done)  # of the network's kind
+        loss, parts = self._worker.loss(batch)  # type: ignore[arg-type]
         loss.backward()  # type: ignore[no-untyped-call]
         if self._worker is not self.net:
             full, rounded = [], []
@@ -117,7 +149,9 @@ class Trainer:
 
 
 def pooled(tensors: Sequence[Tensor]) -> Tensor:
-    """Move tensors into one piece of memory, which is returned: one operation on it reaches all of them."""
+    """Move tensors into one piece of memory, which is returned: one operation on it reaches all of
+    them.
+    """
     sizes = [-(-t.numel() // ALIGNED) * ALIGNED for t in tensors]
     pool = tensors[0].new_zeros(sum(sizes))
     ends = itertools.accumulate(sizes)
@@ -148,15 +182,21 @@ def learning_rates(settings: Settings, steps: int) -> npt.NDArray[np.float32]:
 
 
 def average_shares(settings: Settings, steps: int) -> npt.NDArray[np.float32]:
-    """How much of the new weights enters the moving average at each step: (1 + step)^-power, at least 1 - ema_max."""
+    """How much of the new weights enters the moving average at each step: (1 + step)^-power, at
+    least 1 - ema_max.
+    """
     most = settings.ema_max if isinstance(settings, DiffusionSettings) else 0.9999
     shares = np.maximum((1.0 + np.arange(max(steps, 1))) ** -settings.ema_power, 1 - most)
     out: npt.NDArray[np.float32] = shares.astype(np.float32)
     return out
 
 
-def parameter_groups(net: nn.Module, settings: Settings) -> Iterator[tuple[list[nn.Parameter], float]]:
-    """Parameters with their weight decay. ACT: all alike. Diffusion: the denoiser's matrices, its other parameters, the encoders."""
+def parameter_groups(
+    net: nn.Module, settings: Settings
+) -> Iterator[tuple[list[nn.Parameter], float]]:
+    """Parameters with their weight decay. ACT: all alike. Diffusion: the denoiser's matrices, its
+    other parameters, the encoders.
+    """
     named = [(n, p) for n, p in net.named_parameters() if p.requires_grad]
     if isinstance(settings, ActSettings):
         yield [p for _, p in named], settings.weight_decay

@@ -1,10 +1,11 @@
-"""Offscreen OpenGL for MuJoCo worlds: one context per process, RGB and metric depth, no side effects on the simulation.
+"""Offscreen OpenGL for MuJoCo worlds: one context per process, RGB and metric depth, no side
+effects on the simulation.
 
-A context belongs to one thread. All drawing happens on a thread of its own, so that environments may be used from any: several episodes of
-a campaign share a process, and their threads take turns.
+A context belongs to one thread. All drawing happens on a thread of its own, so that environments
+may be used from any: several episodes of a campaign share a process, and their threads take turns.
 
-Backends: EGL first and OSMesa second on Linux, the native one on macOS and Windows; MUJOCO_GL overrides. Shadows are off by default:
-in software rendering they cost ten times the rest.
+Backends: EGL first and OSMesa second on Linux, the native one on macOS and Windows; MUJOCO_GL
+overrides. Shadows are off by default: in software rendering they cost ten times the rest.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class _DrawingThread:
         """The result of `work`, or what it raised."""
         with self._starting:
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._serve, name="capex drawing", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._serve, name="capex drawing", daemon=True
+                )
                 self._thread.start()
         return self.post(work).result()
 
@@ -108,7 +111,8 @@ def _ensure_context() -> None:
         return
     reasons = []
     for name in _candidates():
-        # PyOpenGL chooses its platform once, at its first import; MuJoCo's modules insist on a matching one.
+        # PyOpenGL chooses its platform once, at its first import; MuJoCo's modules insist on a
+        # matching one.
         platform = os.environ.get("PYOPENGL_PLATFORM")
         if name in ("egl", "osmesa"):
             os.environ["PYOPENGL_PLATFORM"] = name
@@ -119,22 +123,29 @@ def _ensure_context() -> None:
             reasons.append(f"{name}: {type(error).__name__}: {error}")
             if platform is None:
                 os.environ.pop("PYOPENGL_PLATFORM", None)
-            for module in [m for m in sys.modules if m == "OpenGL" or m.startswith(("OpenGL.", "mujoco.egl", "mujoco.osmesa"))]:
+            for module in [
+                m
+                for m in sys.modules
+                if m == "OpenGL" or m.startswith(("OpenGL.", "mujoco.egl", "mujoco.osmesa"))
+            ]:
                 del sys.modules[module]
             continue
         _context, _backend = context, name
-        # While the GL library is still loaded and its thread still runs; the context's own destructor comes too late.
+        # While the GL library is still loaded and its thread still runs; the context's own
+        # destructor comes too late.
         atexit.register(_drawing.run, context.free)
         return
     raise GLUnavailable(
-        f"no OpenGL backend could be loaded ({'; '.join(reasons)}); on Debian or Ubuntu install {PACKAGES}: apt-get install libegl1 libgl1"
+        f"no OpenGL backend could be loaded ({'; '.join(reasons)}); on Debian or Ubuntu install"
+        f" {PACKAGES}: apt-get install libegl1 libgl1"
     )
 
 
 class Renderer:
     """Renders one model; cheap to keep, its textures and meshes live on the GL side until `close`.
 
-    `groups` are the groups of shapes that are drawn; `sites` draws sites too, which some worlds use for flames and water.
+    `groups` are the groups of shapes that are drawn; `sites` draws sites too, which some worlds use
+    for flames and water.
     """
 
     def __init__(
@@ -150,7 +161,9 @@ class Renderer:
         self._model = model
         _drawing.run(lambda: self._open(shadows, samples, max_geoms, groups, sites))
 
-    def _open(self, shadows: bool, samples: int, max_geoms: int, groups: Sequence[int], sites: bool) -> None:
+    def _open(
+        self, shadows: bool, samples: int, max_geoms: int, groups: Sequence[int], sites: bool
+    ) -> None:
         _ensure_context()
         model = self._model
         _context.make_current()
@@ -183,17 +196,22 @@ class Renderer:
         mujoco.mjr_readPixels(image, None, mujoco.MjrRect(0, 0, width, height), self._gl)
         return np.ascontiguousarray(image[::-1])
 
-    def depth(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> npt.NDArray[np.float32]:
+    def depth(
+        self, data: mujoco.MjData, camera: int, size: tuple[int, int]
+    ) -> npt.NDArray[np.float32]:
         """Metric depth along the optical axis (height, width); infinite where nothing is seen."""
         return _drawing.run(lambda: self._depth(data, camera, size))
 
-    def _depth(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> npt.NDArray[np.float32]:
+    def _depth(
+        self, data: mujoco.MjData, camera: int, size: tuple[int, int]
+    ) -> npt.NDArray[np.float32]:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = False
         width, height = self._draw(data, camera, size)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = True
         raw = np.empty((height, width), dtype=np.float32)
         mujoco.mjr_readPixels(None, raw, mujoco.MjrRect(0, 0, width, height), self._gl)
-        # The buffer holds 1 at the near plane and 0 at the far one (better spread of the float): z = near far / (near + raw (far - near)).
+        # The buffer holds 1 at the near plane and 0 at the far one (better spread of the float): z
+        # = near far / (near + raw (far - near)).
         near = float(self._model.vis.map.znear * self._model.stat.extent)
         far = float(self._model.vis.map.zfar * self._model.stat.extent)
         metric = near * far / (near + raw[::-1].astype(np.float64) * (far - near))
@@ -202,19 +220,31 @@ class Renderer:
     def _draw(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> tuple[int, int]:
         width, height = (int(s) for s in size)
         if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
-            raise CapexError(f"image size {width}x{height}; width and height must lie between 1 and {MAX_SIZE}")
+            raise CapexError(
+                f"image size {width}x{height}; width and height must lie between 1 and {MAX_SIZE}"
+            )
         _context.make_current()
         if width > self._size[0] or height > self._size[1]:
             self._size = (max(width, self._size[0]), max(height, self._size[1]))
             mujoco.mjr_resizeOffscreen(self._size[0], self._size[1], self._gl)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gl)
         self._camera.fixedcamid = camera
-        mujoco.mjv_updateScene(self._model, data, self._option, self._perturb, self._camera, mujoco.mjtCatBit.mjCAT_ALL.value, self._scene)
+        mujoco.mjv_updateScene(
+            self._model,
+            data,
+            self._option,
+            self._perturb,
+            self._camera,
+            mujoco.mjtCatBit.mjCAT_ALL.value,
+            self._scene,
+        )
         mujoco.mjr_render(mujoco.MjrRect(0, 0, width, height), self._scene, self._gl)
         return width, height
 
     def close(self) -> None:
-        """Free the GL side; a renderer that is dropped without it is freed when the drawing thread gets to it."""
+        """Free the GL side; a renderer that is dropped without it is freed when the drawing thread
+        gets to it.
+        """
         if self._forgotten.detach() is not None:
             _drawing.run(lambda: _free(self._gl))
 
@@ -225,7 +255,9 @@ def _free(gl: Any) -> None:
 
 
 def intrinsics(fovy_deg: float, size: tuple[int, int]) -> npt.NDArray[np.float64]:
-    """Pinhole matrix (3,3) of a camera with square pixels; the first pixel's centre is (0.5, 0.5)."""
+    """Pinhole matrix (3,3) of a camera with square pixels; the first pixel's centre is
+    (0.5, 0.5).
+    """
     width, height = size
     focal = 0.5 * height / math.tan(math.radians(fovy_deg) / 2)
     return np.array([[focal, 0.0, width / 2], [0.0, focal, height / 2], [0.0, 0.0, 1.0]])

@@ -1,4 +1,6 @@
-"""Engines: where attempts run. In this process, in several processes, on a Ray cluster; the records are the same."""
+"""Engines: where attempts run. In this process, in several processes, on a Ray cluster; the records
+are the same.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ EPISODES_OF_A_BUSY_CORE = 2  # where the model computes on it
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker is told once: the work, the model by name (or itself, where everything stays in this process), the campaign's spend.
+    """What a worker is told once: the work, the model by name (or itself, where everything stays in
+    this process), the campaign's spend.
 
     `chat` is for a chat: model that is given by name.
     """
@@ -28,7 +31,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class Failed:
-    """An attempt raised what nobody expected: a full disk, a mistake in a world, in a model, or in this package."""
+    """An attempt raised what nobody expected: a full disk, a mistake in a world, in a model, or in
+    this package.
+    """
 
     sentence: str
     trace: str

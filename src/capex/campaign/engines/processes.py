@@ -1,15 +1,15 @@
-"""The engine with processes: each has a core of its own and runs several attempts, environments built in it.
+"""The engine with processes: each has a core of its own and runs several attempts, environments
+built in it.
 
-Processes are spawned, not forked. One that dies takes its attempts with it: the driver is told that they are lost, and a new process takes
-its place. When the driver dies, its processes see the end of their pipe and die too, in mid-request if need be.
+Processes are spawned, not forked. One that dies takes its attempts with it: the driver is told that
+they are lost, and a new process takes its place. When the driver dies, its processes see the end of
+their pipe and die too, in mid-request if need be.
 """
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import signal
 import threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -21,9 +21,12 @@ from capex.campaign.attempt import Job, Moved
 from capex.campaign.engines import Lost, Said, Setup
 from capex.campaign.engines.threads import Threads
 from capex.errors import CapexError
+from capex.run.jobs import ending, spawn
 
 STILLBORN = 1
-ADVICE = 'a script that calls capex.collect with parallel must do so under `if __name__ == "__main__":`'
+ADVICE = (
+    'a script that calls capex.collect with parallel must do so under `if __name__ == "__main__":`'
+)
 
 
 @dataclass
@@ -40,7 +43,6 @@ class Processes:
     def __init__(self, setup: Setup, count: int, slots: int):
         self.slots = slots
         self._setup = setup
-        self._context = multiprocessing.get_context("spawn")
         self._said: deque[Said] = deque()
         self._stillborn = 0  # processes in a row that died without a word
         self._stopped = False
@@ -62,7 +64,9 @@ class Processes:
         return self._said.popleft() if self._said else None
 
     def stop(self) -> None:
-        """Cut off every attempt by ending the processes; what they had written is swept by the driver."""
+        """Cut off every attempt by ending the processes; what they had written is swept by the
+        driver.
+        """
         self._stopped = True
         for worker in self._workers:
             worker.process.kill()
@@ -80,25 +84,24 @@ class Processes:
                 worker.process.join()
 
     def _spawn(self) -> _Worker:
-        here, there = self._context.Pipe()
-        process = self._context.Process(target=serve, args=(there, self._setup), name="capex worker", daemon=True)
-        process.start()
-        there.close()
-        return _Worker(process, here)
+        worker = spawn(serve, self._setup)
+        return _Worker(worker.process, worker.pipe)
 
     def _hear(self, worker: _Worker) -> None:
         try:
             said: Said = worker.pipe.recv()
         except (EOFError, OSError):
-            worker.process.join()
+            ended = ending(worker.process)
             worker.pipe.close()
             self._workers.remove(worker)
             if self._stopped:
                 return
             self._stillborn = 0 if worker.spoke else self._stillborn + 1
             if self._stillborn > STILLBORN:
-                raise CapexError(f"worker processes die as they start ({_how(worker.process.exitcode)}); {ADVICE}") from None
-            reason = f"the worker process died ({_how(worker.process.exitcode)})"
+                raise CapexError(
+                    f"worker processes die as they start ({ended}); {ADVICE}"
+                ) from None
+            reason = f"the worker process died ({ended})"
             self._said += [Said(ticket, Lost(reason)) for ticket in sorted(worker.tickets)]
             self._workers.append(self._spawn())
             return
@@ -110,14 +113,15 @@ class Processes:
 
 def serve(pipe: Connection, setup: Setup) -> None:
     """What a worker process does until its driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides
     engine = Threads(setup)
     threading.Thread(target=_report, args=(pipe, engine), daemon=True).start()
     while True:
         try:
             message: Any = pipe.recv()
         except (EOFError, OSError):
-            os._exit(0)  # in mid-request if need be: an attempt that outlived its driver would be paid for nothing
+            # In mid-request if need be: an attempt that outlived its driver would be paid for
+            # nothing.
+            os._exit(0)
         engine.submit(*message)
 
 
@@ -128,10 +132,3 @@ def _report(pipe: Connection, engine: Threads) -> None:
                 pipe.send(said)
             except OSError:
                 os._exit(0)
-
-
-def _how(code: int | None) -> str:
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name
-        return f"{name}, perhaps for lack of memory" if name == "SIGKILL" else name
-    return f"exit code {code}"

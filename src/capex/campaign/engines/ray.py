@@ -1,17 +1,18 @@
-"""The engine on a Ray cluster: a chain is a sequence of tasks, one for each attempt, wherever there is room.
+"""The engine on a Ray cluster: a chain is a sequence of tasks, one for each attempt, wherever there
+is room.
 
-The driver runs on a node of the cluster and owns the run directory; nobody else writes it. An attempt is written into a scratch folder on
-its node and comes back whole as the task's result. Beside the driver sits a desk, an actor with the campaign's spend: a request is
-reserved there before it is sent, on whatever node. Workers also send the desk each exchange as it comes, so that an attempt that is lost
-with its node continues on another one without paying again. Retries are the driver's, not Ray's: it knows what the chain has learned since.
+The driver runs on a node of the cluster and owns the run directory; nobody else writes it. An
+attempt is written into a scratch folder on its node and comes back whole as the task's result.
+Beside the driver sits a desk, an actor with the campaign's spend: a request is reserved there
+before it is sent, on whatever node. Workers also send the desk each exchange as it comes, so that
+an attempt that is lost with its node continues on another one without paying again. Retries are the
+driver's, not Ray's: it knows what the chain has learned since.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from collections import deque
@@ -21,42 +22,25 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from capex import models, worlds
+from capex import models
 from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved, Outcome, run_attempt
 from capex.campaign.engines import Failed, Lost, Said, Setup
 from capex.errors import CapexError
-from capex.ledger import Spend
 from capex.models import ChatSettings, Model, Usage
-from capex.store import EXCHANGE_TIMES, EXCHANGES, TEMPORARY, Chain
-from capex.worlds import Env
+from capex.run.cluster import Cluster, import_ray
+from capex.run.spend import Spend
+from capex.run.store import EXCHANGE_TIMES, EXCHANGES, TEMPORARY, Chain
+from capex.worlds.cache import OF_THIS_PROCESS
 
 CPUS = 0.25  # of a core that an attempt counts as: most of its time it waits for its model
-INSTALL = 'pip install "capex[ray]"'
-CONNECT_S = 10.0
 TAKE_S = 0.3  # how often the driver asks the desk for news
-
-
-def _import_ray() -> Any:
-    try:
-        return importlib.import_module("ray")
-    except ModuleNotFoundError:
-        raise CapexError(f"--ray needs the package ray; install it with {INSTALL}") from None
-
-
-def _require_listener(address: str) -> None:
-    """Ray itself waits a minute for a cluster that is not there, and then ends the whole program."""
-    host, colon, port = address.rpartition(":")
-    if not colon:  # auto or local: Ray finds out by itself
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-    except (OSError, ValueError) as error:
-        raise CapexError(f"--ray {address}: no cluster could be reached ({error}); start one with `ray start --head`") from None
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """An attempt on its way to the driver: what became of it, its files, and the exchanges that it leaves unfinished."""
+    """An attempt on its way to the driver: what became of it, its files, and the exchanges that it
+    leaves unfinished.
+    """
 
     outcome: Outcome
     files: Mapping[str, bytes]
@@ -64,14 +48,19 @@ class Parcel:
 
 
 class Desk:
-    """What sits beside the driver: spends, and takes news and exchanges from attempts on other nodes."""
+    """What sits beside the driver: spends, and takes news and exchanges from attempts on other
+    nodes.
+    """
 
     def __init__(self, spend: Path):
         self._spend = Spend(spend)
         self._news: list[tuple[int, Moved]] = []
-        self._over: set[int] = set()  # tickets of attempts that are over: what still comes from them comes too late
+        # Tickets of attempts that are over: what still comes from them comes too late.
+        self._over: set[int] = set()
 
-    def reserve(self, usd: Decimal | None, limit: Decimal | None, labels: Mapping[str, str | int] | None) -> str | CapexError:
+    def reserve(
+        self, usd: Decimal | None, limit: Decimal | None, labels: Mapping[str, str | int] | None
+    ) -> str | CapexError:
         """A ticket, or the refusal as a value."""
         try:
             return self._spend.reserve(usd, limit=limit, labels=labels)
@@ -82,8 +71,12 @@ class Desk:
         """Replace a reservation with the actual cost."""
         self._spend.settle(ticket, usd, usage, reply=reply)
 
-    def moved(self, ticket: int, moved: Moved, chain: Chain, start: int, fresh: Mapping[str, bytes]) -> None:
-        """News of an attempt, with what its exchange log and its times have grown by since the last."""
+    def moved(
+        self, ticket: int, moved: Moved, chain: Chain, start: int, fresh: Mapping[str, bytes]
+    ) -> None:
+        """News of an attempt, with what its exchange log and its times have grown by since the
+        last.
+        """
         if ticket in self._over:
             return
         self._news.append((ticket, moved))
@@ -119,29 +112,45 @@ class _AtTheDesk:
 
     desk: Any
 
-    def reserve(self, usd: Decimal | None, *, limit: Decimal | None = None, labels: Mapping[str, str | int] | None = None) -> str:
-        answer: str | CapexError = _import_ray().get(self.desk.reserve.remote(usd, limit, labels))
+    def reserve(
+        self,
+        usd: Decimal | None,
+        *,
+        limit: Decimal | None = None,
+        labels: Mapping[str, str | int] | None = None,
+    ) -> str:
+        answer: str | CapexError = import_ray().get(self.desk.reserve.remote(usd, limit, labels))
         if isinstance(answer, CapexError):
             raise answer
         return answer
 
-    def settle(self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False) -> None:
-        _import_ray().get(self.desk.settle.remote(ticket, usd, usage, reply))
+    def settle(
+        self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False
+    ) -> None:
+        import_ray().get(self.desk.settle.remote(ticket, usd, usage, reply))
 
 
-_kept: dict[str, Any] = {}  # a worker process keeps its model and its last environment from task to task
+_kept: dict[str, Any] = {}  # a worker process keeps its model from task to task
 
 
 @dataclass(frozen=True)
 class Luggage:
-    """What every task takes along: the setup, a prompt of the user's own, and where the driver finds its modules."""
+    """What every task takes along: the setup, a prompt of the user's own, and where the driver
+    finds its modules.
+    """
 
     setup: Setup
     template: str | None
     path: tuple[str, ...]
 
 
-def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: tuple[bytes, bytes | None] | None, desk: Any) -> Parcel:
+def attempt_elsewhere(
+    ticket: int,
+    luggage: Luggage,
+    job: Job,
+    unfinished: tuple[bytes, bytes | None] | None,
+    desk: Any,
+) -> Parcel:
     """Run one attempt in a scratch folder of this node and pack it."""
     sys.path += [p for p in luggage.path if p not in sys.path and os.path.isdir(p)]
     setup, template = luggage.setup, luggage.template
@@ -154,7 +163,7 @@ def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: tuple
         if template is not None:
             work = replace(work, template=Path(folder) / "prompt.txt")
             (Path(folder) / "prompt.txt").write_text(template, encoding="utf-8")
-        model, env = _model(str(setup.model), setup.chat), _env(job.name)
+        model, env = _model(str(setup.model), setup.chat), OF_THIS_PROCESS.keep(job.name)
         sent = {EXCHANGE_TIMES: 0, EXCHANGES: 0}
 
         def tell(moved: Moved) -> None:
@@ -167,9 +176,19 @@ def attempt_elsewhere(ticket: int, luggage: Luggage, job: Job, unfinished: tuple
             sent.update({name: sent[name] + len(lines) for name, lines in fresh.items()})
             desk.moved.remote(ticket, moved, job.chain, job.place.start, fresh)
 
-        outcome = run_attempt(env, model, work, replace(job, chain=here), spend=_AtTheDesk(desk), tell=tell)
+        outcome = run_attempt(
+            env, model, work, replace(job, chain=here), spend=_AtTheDesk(desk), tell=tell
+        )
         path = None if isinstance(outcome, CutOff) else outcome.path
-        files = {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()} if path else {}
+        files = (
+            {
+                str(p.relative_to(path)): p.read_bytes()
+                for p in sorted(path.rglob("*"))
+                if p.is_file()
+            }
+            if path
+            else {}
+        )
         return Parcel(outcome, files, here.left(job.place.start))
 
 
@@ -178,15 +197,6 @@ def _model(name: str, chat: ChatSettings | None) -> Model:
         _kept.update({"model": models.make(name, chat), "model name": (name, chat)})
     model: Model = _kept["model"]
     return model
-
-
-def _env(name: str) -> Env:
-    if _kept.get("env name") != name:
-        if "env" in _kept:
-            _kept["env"].close()
-        _kept.update({"env": worlds.make(name), "env name": name})
-    env: Env = _kept["env"]
-    return env
 
 
 @dataclass(frozen=True)
@@ -199,26 +209,31 @@ class RayCluster:
     """Attempts as tasks of a Ray cluster."""
 
     def __init__(self, setup: Setup, address: str, slots: int | None = None):
-        self._ray = ray = _import_ray()
-        if address.startswith("ray://"):
-            raise CapexError(f"--ray {address} is a client's address; run the command on a node of the cluster and write --ray auto")
-        _require_listener(address)
-        self._own = not ray.is_initialized()
-        if self._own:
-            where = None if address == "local" else address
-            try:
-                ray.init(address=where, log_to_driver=False, logging_level="error", configure_logging=False)
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                raise CapexError(f"--ray {address}: no cluster could be reached ({error}); start one with `ray start --head`") from None
+        self._cluster = Cluster(address)
+        self._ray = ray = self._cluster.ray
         cpus = float(ray.cluster_resources().get("CPU", 1.0))
         self.slots = slots if slots is not None else max(1, int(cpus / CPUS))
-        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
         self._desk = ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote(setup.spend)
-        threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}  # as in the other engines
-        options = {"num_cpus": CPUS, "max_retries": 0, "scheduling_strategy": "SPREAD", "runtime_env": {"env_vars": threads}}
+        # As in the other engines.
+        threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}
+        options = {
+            "num_cpus": CPUS,
+            "max_retries": 0,
+            "scheduling_strategy": "SPREAD",
+            "runtime_env": {"env_vars": threads},
+        }
         self._task = ray.remote(**options)(attempt_elsewhere)
-        template = None if setup.work.template is None else setup.work.template.read_text(encoding="utf-8")
-        self._luggage = ray.put(Luggage(replace(setup, work=replace(setup.work, template=None)), template, tuple(sys.path)))
+        template = (
+            None if setup.work.template is None else setup.work.template.read_text(encoding="utf-8")
+        )
+        self._luggage = ray.put(
+            Luggage(
+                replace(setup, work=replace(setup.work, template=None)), template, tuple(sys.path)
+            )
+        )
         self._sent: dict[Any, _Sent] = {}
         self._said: deque[Said] = deque()
 
@@ -226,14 +241,24 @@ class RayCluster:
         """Begin an attempt somewhere in the cluster."""
         sent = replace(job, memory=job.memory.portable())
         left = job.chain.left(job.place.start)
-        self._sent[self._task.remote(ticket, self._luggage, sent, left, self._desk)] = _Sent(ticket, job)
+        self._sent[self._task.remote(ticket, self._luggage, sent, left, self._desk)] = _Sent(
+            ticket, job
+        )
 
     def next(self, timeout_s: float) -> Said | None:
         """The next thing an attempt says, or that its node is lost."""
         if not self._said:
-            ready, _ = self._ray.wait(list(self._sent), num_returns=1, timeout=min(timeout_s, TAKE_S)) if self._sent else ([], [])
+            ready, _ = (
+                self._ray.wait(list(self._sent), num_returns=1, timeout=min(timeout_s, TAKE_S))
+                if self._sent
+                else ([], [])
+            )
             under_way = {s.ticket for s in self._sent.values()}
-            self._said += [Said(ticket, moved) for ticket, moved in self._ray.get(self._desk.take.remote()) if ticket in under_way]
+            self._said += [
+                Said(ticket, moved)
+                for ticket, moved in self._ray.get(self._desk.take.remote())
+                if ticket in under_way
+            ]
             self._said += [self._unpack(ref) for ref in ready]
         return self._said.popleft() if self._said else None
 
@@ -247,8 +272,7 @@ class RayCluster:
     def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
         self._ray.kill(self._desk)
-        if self._own:
-            self._ray.shutdown()
+        self._cluster.close()
 
     def _unpack(self, ref: Any) -> Said:
         """Write an attempt that came back into its chain."""
@@ -262,12 +286,17 @@ class RayCluster:
             return Said(sent.ticket, Failed(str(cause), str(error), cause))
         except self._ray.exceptions.RayError as error:
             self._forget(sent, keep=True)
-            return Said(sent.ticket, Lost(f"a node or a worker of the cluster was lost ({type(error).__name__})"))
+            return Said(
+                sent.ticket,
+                Lost(f"a node or a worker of the cluster was lost ({type(error).__name__})"),
+            )
         outcome = parcel.outcome
         if isinstance(outcome, Finished | Invalid) and outcome.path is not None:
             writer = job.chain.begin(job.place.start)
             try:
-                place = writer.adopt(parcel.files, invalid=isinstance(outcome, Invalid), unfinished=parcel.unfinished)
+                place = writer.adopt(
+                    parcel.files, invalid=isinstance(outcome, Invalid), unfinished=parcel.unfinished
+                )
             except BaseException:
                 writer.discard()
                 raise
@@ -276,4 +305,6 @@ class RayCluster:
         return Said(sent.ticket, outcome)
 
     def _forget(self, sent: _Sent, *, keep: bool) -> None:
-        self._ray.get(self._desk.forget.remote(sent.ticket, sent.job.chain, sent.job.place.start, keep))
+        self._ray.get(
+            self._desk.forget.remote(sent.ticket, sent.job.chain, sent.job.place.start, keep)
+        )

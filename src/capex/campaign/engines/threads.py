@@ -7,17 +7,18 @@ import pickle
 import queue
 import threading
 import traceback
-from collections import OrderedDict
 
-from capex import models, worlds
+from capex import models
 from capex.campaign.attempt import Job, run_attempt
 from capex.campaign.core import Core, Stopped
 from capex.campaign.engines import EPISODES_PER_CORE, Failed, Said, Setup
-from capex.ledger import Spend, Spending
+from capex.campaign.ledger import Spending
 from capex.models import Model
-from capex.worlds import Env
+from capex.run.spend import Spend
+from capex.worlds.cache import Environments
 
-JOIN_S = 2.0  # how long a stopping engine waits for its threads; those that wait for a model are left behind
+# how long a stopping engine waits for its threads; those that wait for a model are left behind
+JOIN_S = 2.0
 
 
 class Threads:
@@ -27,7 +28,7 @@ class Threads:
         self.slots = slots
         self._setup, self._spend = setup, spend if spend is not None else Spend(setup.spend)
         self._core = Core()
-        self._envs = _Environments(slots)
+        self._envs = Environments(slots)
         self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._model: Model | None = None
@@ -36,7 +37,12 @@ class Threads:
     def submit(self, ticket: int, job: Job) -> None:
         """Begin an attempt."""
         self._threads = [t for t in self._threads if t.is_alive()]
-        thread = threading.Thread(target=self._run, args=(ticket, job), name=f"capex {job.chain.path.name} {job.place.start}", daemon=True)
+        thread = threading.Thread(
+            target=self._run,
+            args=(ticket, job),
+            name=f"capex {job.chain.path.name} {job.place.start}",
+            daemon=True,
+        )
         self._threads.append(thread)
         thread.start()
 
@@ -47,7 +53,9 @@ class Threads:
         return None
 
     def stop(self) -> None:
-        """Cut off every attempt: those that simulate end within a control step, those that wait for a model are left to their wait."""
+        """Cut off every attempt: those that simulate end within a control step, those that wait for
+        a model are left to their wait.
+        """
         self._core.stop.set()
         for thread in self._threads:
             thread.join(JOIN_S)
@@ -60,49 +68,32 @@ class Threads:
         try:
             model, env = self._make_model(), self._envs.take(job.name)
             tell = lambda moved: self._said.put(Said(ticket, moved))  # noqa: E731
-            outcome = run_attempt(env, model, self._setup.work, job, spend=self._spend, core=self._core, tell=tell)
+            outcome = run_attempt(
+                env, model, self._setup.work, job, spend=self._spend, core=self._core, tell=tell
+            )
             self._envs.give(env)
             self._said.put(Said(ticket, outcome))
         except Stopped:
             return
-        except BaseException as error:  # told to the driver, which stops the chain and raises it in the end
-            self._said.put(Said(ticket, Failed(str(error) or type(error).__name__, traceback.format_exc(), _sendable(error))))
+        except BaseException as error:
+            # Told to the driver, which stops the chain and raises it in the end.
+            self._said.put(
+                Said(
+                    ticket,
+                    Failed(
+                        str(error) or type(error).__name__, traceback.format_exc(), _sendable(error)
+                    ),
+                )
+            )
 
     def _make_model(self) -> Model:
         with self._making:
             if self._model is None:
                 given = self._setup.model
-                self._model = models.make(given, self._setup.chat) if isinstance(given, str) else given
+                self._model = (
+                    models.make(given, self._setup.chat) if isinstance(given, str) else given
+                )
             return self._model
-
-
-class _Environments:
-    """Environments at rest, the latest used last. One is made where none of its name rests; the oldest beyond `size` is closed."""
-
-    def __init__(self, size: int):
-        self._size = size
-        self._lock = threading.Lock()
-        self._resting: OrderedDict[int, Env] = OrderedDict()
-
-    def take(self, name: str) -> Env:
-        with self._lock:
-            for key, env in self._resting.items():
-                if env.spec.name == name:
-                    return self._resting.pop(key)
-        return worlds.make(name)
-
-    def give(self, env: Env) -> None:
-        with self._lock:
-            self._resting[id(env)] = env
-            old = [self._resting.popitem(last=False)[1] for _ in range(len(self._resting) - self._size)]
-        for env in old:
-            env.close()
-
-    def close(self) -> None:
-        with self._lock:
-            resting, self._resting = list(self._resting.values()), OrderedDict()
-        for env in resting:
-            env.close()
 
 
 def _sendable(error: BaseException) -> Exception:

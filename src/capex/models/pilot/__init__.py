@@ -1,15 +1,18 @@
-"""`pilot`, `pilot:SEED`: a stand-in demonstrator. Classical vision behind the Model contract; it sees only what a model sees.
+"""`pilot`, `pilot:SEED`: a stand-in demonstrator. Classical vision behind the Model contract; it
+sees only what a model sees.
 
-It is no foundation model and its results say nothing about one: it lets the whole system run without a key, and closes the loop in tests
-through the real interface. Its overconfidence and its use of memory are designed in.
+It is no foundation model and its results say nothing about one: it lets the whole system run
+without a key, and closes the loop in tests through the real interface. Its overconfidence and its
+use of memory are designed in.
 
-A reply is a function of the request alone. A skill is a generator that asks for points and ends in an intent; for every request it runs
-anew, fed with the answers that the request's messages hold, until it asks for something not yet answered or knows what to do.
+A reply is a function of the request alone. A skill is a generator that asks for points and ends in
+an intent; for every request it runs anew, fed with the answers that the request's messages hold,
+until it asks for something not yet answered or knows what to do.
 
     pilot:3                    another seed for its noise
     pilot:3,blur=2,usual=0.9   noisier eyes (pixels of a 512 image), other stated confidences
     pilot:blind=yes            given blank pictures: what it can do without eyes
-    pilot:price=NAME           billed as if it were the model NAME of the price table; without it, its price is unknown
+    pilot:price=NAME           billed like the model NAME of the price table; else unpriced
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,26 +32,37 @@ from capex.models import (
     AssistantMessage,
     Attempt,
     AttemptObserver,
+    Model,
+    Observers,
     Picture,
     Reply,
     Request,
     ToolCall,
     ToolResult,
-    Usage,
     UserMessage,
     size,
 )
+from capex.models.attempts import conclude
 from capex.models.pilot import looks
 from capex.models.pilot.chance import Chance
-from capex.models.pilot.confidence import Boast
+from capex.models.pilot.confidence import Overconfidence
 from capex.models.pilot.eyes import blank, see
-from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move, by_sight, read_position
+from capex.models.pilot.ground import (
+    Answers,
+    Asking,
+    Drive,
+    Feature,
+    Found,
+    Intent,
+    Move,
+    by_sight,
+    read_position,
+)
 from capex.models.pilot.page import Brief, Page, Unreadable, read_brief, read_page
 from capex.models.pilot.rig import Rig
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
 from capex.models.probe import REPORT
-from capex.models.retry import as_reply
 from capex.plan import orientation_matrix
 from capex.pose import angle_between
 
@@ -58,40 +72,50 @@ BLUR_MAX_PX = 100.0
 
 
 @dataclass(frozen=True)
-class Pilot:
+class Pilot(Model):
     """The stand-in. Settings are part of its name; nothing else tells two pilots apart."""
 
     name: str = "pilot"
     seed: int = 0
     blur_px: float = BLUR_PX
     blind: bool = False
-    boast: Boast = field(default_factory=Boast)
+    overconfidence: Overconfidence = field(default_factory=Overconfidence)
     price_name: str = "pilot"
     stand_in: bool = True
-    computes_here: ClassVar[bool] = True  # with the core that an episode holds, not elsewhere while it waits
+    computes_here = True  # no field: the same for every pilot
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Answer a request: locate_pixel calls, or an act."""
-        if observer is not None:
-            observer.before(request, 1)
+        observer = observer or Observers()
+        observer.before(request, 1)
         asked = time.monotonic()
         answer = Answer(self.answer(request))
-        written = "".join(call.name + call.arguments for call in answer.calls)
-        usage = Usage(fresh=size.tokens(request), cached=0, cache_write=0, output=size.text(written))
-        attempt = Attempt("ok", "yes", time.monotonic() - asked, usage, answer=answer, body={"stand_in": self.name})
-        if observer is not None:
-            observer.after(request, 1, attempt)
-        return as_reply([attempt])
+        usage, body = size.usage(request, answer), {"stand_in": self.name}
+        attempt = Attempt("ok", "yes", time.monotonic() - asked, usage, answer=answer, body=body)
+        observer.after(request, 1, attempt)
+        return conclude([attempt])
 
     def answer(self, request: Request) -> tuple[ToolCall, ...]:
         """The calls of a reply."""
-        if {tool.name for tool in request.tools} == {REPORT.name}:  # `capex doctor --model`: which colour is the picture?
+        # `capex doctor --model`: which colour is the picture?.
+        if {tool.name for tool in request.tools} == {REPORT.name}:
             return (_call(1, 0, REPORT.name, {"colour": self._colour(request)}),)
         brief = read_brief(request)
         try:
             page = read_page(request)
         except Unreadable as problem:
-            return (_call(1, 0, "act", {"reasoning": f"I cannot read this page: {problem}.", "delta_cm": [0, 0, 0], "confidence": 0.9}),)
+            return (
+                _call(
+                    1,
+                    0,
+                    "act",
+                    {
+                        "reasoning": f"I cannot read this page: {problem}.",
+                        "delta_cm": [0, 0, 0],
+                        "confidence": 0.9,
+                    },
+                ),
+            )
         chance = Chance(self.seed, _key(page))
         views = {c: see(c, blank(png) if self.blind else png) for c, png in page.pictures.items()}
         scene = Scene(page, brief, views, chance, self.blur_px)
@@ -101,11 +125,20 @@ class Pilot:
         if isinstance(outcome, Intent):
             return (_call(number, 0, "act", self._act(outcome, scene)),)
         spots = [(c, u, v) for f in outcome for c, row in f.spots.items() for u, v in row]
-        return tuple(_call(number, k, "locate_pixel", {"camera": c, "u": u, "v": v}) for k, (c, u, v) in enumerate(spots))
+        return tuple(
+            _call(number, k, "locate_pixel", {"camera": c, "u": u, "v": v})
+            for k, (c, u, v) in enumerate(spots)
+        )
 
     def _colour(self, request: Request) -> str:
         """The colour that most of a request's first picture has, in a word."""
-        shown = [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts if isinstance(p, Picture)]
+        shown = [
+            p
+            for m in request.messages
+            if isinstance(m, UserMessage)
+            for p in m.parts
+            if isinstance(p, Picture)
+        ]
         if not shown:
             return "none"
         view = see("", blank(shown[0].png) if self.blind else shown[0].png)
@@ -117,7 +150,11 @@ class Pilot:
         arguments: dict[str, Any] = {"reasoning": intent.why}
         if intent.drive is not None:
             arguments |= _drive(intent.drive)
-            return arguments | ({"confidence": self.boast.state(scene.chance, 0, False)} if scene.brief.confidence else {})
+            return arguments | (
+                {"confidence": self.overconfidence.state(scene.chance, 0, False)}
+                if scene.brief.confidence
+                else {}
+            )
         moves = _shortened(_moving(intent.moves, scene), scene.brief)
         rows = [self._waypoint(move, k, scene) for k, move in enumerate(moves)]
         arguments |= rows[0]
@@ -125,28 +162,33 @@ class Pilot:
 
     def _waypoint(self, move: Move, place: int, scene: Scene) -> dict[str, Any]:
         target: dict[str, Any] = {}
-        if move.position_m is not None:
-            target["target_cm"] = [round(100 * float(v), 1) for v in move.position_m]
-        if move.orientation != "keep":
-            target["orientation"] = move.orientation if isinstance(move.orientation, str) else list(move.orientation)
-        if move.gripper != "keep":
-            target["gripper"] = move.gripper
+        if move.target.position_m is not None:
+            target["target_cm"] = [round(100 * v, 1) for v in move.target.position_m]
+        orientation = move.target.orientation
+        if orientation != "keep":
+            target["orientation"] = orientation if isinstance(orientation, str) else [*orientation]
+        if move.target.gripper != "keep":
+            target["gripper"] = move.target.gripper
         if scene.brief.several_arms:
             target = {scene.brief.several_arms[0]: target}
-        return target | ({"confidence": self.boast.state(scene.chance, place, move.touch)} if scene.brief.confidence else {})
+        return target | (
+            {"confidence": self.overconfidence.state(scene.chance, place, move.touch)}
+            if scene.brief.confidence
+            else {}
+        )
 
 
 def make(rest: str) -> Pilot:
     """From pilot, pilot:SEED or pilot:SEED,key=value.."""
     settings: dict[str, Any] = {}
-    boast: dict[str, float] = {}
+    overconfidence: dict[str, float] = {}
     keys: dict[str, Callable[[str], None]] = {
         "seed": lambda text: settings.update(seed=int(text)),
         "blur": lambda text: settings.update(blur_px=_within(float(text), 0.0, BLUR_MAX_PX)),
         "blind": lambda text: settings.update(blind={"yes": True, "no": False}[text]),
-        "usual": lambda text: boast.update(usual=_within(float(text), 0.02, 0.98)),
-        "scatter": lambda text: boast.update(scatter=_within(float(text), 0.0, 10.0)),
-        "touch": lambda text: boast.update(touch=_within(float(text), -10.0, 10.0)),
+        "usual": lambda text: overconfidence.update(usual=_within(float(text), 0.02, 0.98)),
+        "scatter": lambda text: overconfidence.update(scatter=_within(float(text), 0.0, 10.0)),
+        "touch": lambda text: overconfidence.update(touch=_within(float(text), -10.0, 10.0)),
         "price": lambda text: settings.update(price_name=text),
     }
     for piece in filter(None, rest.split(",")):
@@ -159,7 +201,11 @@ def make(rest: str) -> Pilot:
                 f"'pilot:{rest}' has '{piece}'; write pilot, pilot:3 for a seed,"
                 " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
             ) from None
-    return Pilot(name=f"pilot:{rest}" if rest else "pilot", boast=Boast(**boast), **settings)
+    return Pilot(
+        name=f"pilot:{rest}" if rest else "pilot",
+        overconfidence=Overconfidence(**overconfidence),
+        **settings,
+    )
 
 
 def _within(value: float, low: float, high: float) -> float:
@@ -169,7 +215,9 @@ def _within(value: float, low: float, high: float) -> float:
 
 
 def _key(page: Page) -> str:
-    """What the pilot's chance hangs on: the page and its pictures, not the memory in the prompt and not the arm."""
+    """What the pilot's chance hangs on: the page and its pictures, not the memory in the prompt and
+    not the arm.
+    """
     digest = hashlib.sha256(page.instruction.encode())
     digest.update(repr((page.steps_left, page.tip_m.tolist(), page.opening_m)).encode())
     for camera, png in sorted(page.pictures.items()):
@@ -192,7 +240,9 @@ def _answered(request: Request) -> list[dict[tuple[str, float, float], str]]:
     return rounds
 
 
-def _think(skill: Asking, scene: Scene, rounds: Sequence[dict[tuple[str, float, float], str]], last: bool) -> Intent | list[Feature]:
+def _think(
+    skill: Asking, scene: Scene, rounds: Sequence[dict[tuple[str, float, float], str]], last: bool
+) -> Intent | list[Feature]:
     """Run a skill as far as the answers reach: what it still asks for, or what it wants to do."""
     waiting = list(rounds)
     try:
@@ -216,7 +266,15 @@ def _think(skill: Asking, scene: Scene, rounds: Sequence[dict[tuple[str, float, 
 
 
 def _read(asked: Sequence[Feature], texts: dict[tuple[str, float, float], str]) -> Answers:
-    return {f.name: Found({c: [read_position(texts.get((c, u, v), "")) for u, v in row] for c, row in f.spots.items()}) for f in asked}
+    return {
+        f.name: Found(
+            {
+                c: [read_position(texts.get((c, u, v), "")) for u, v in row]
+                for c, row in f.spots.items()
+            }
+        )
+        for f in asked
+    }
 
 
 def _rig(scene: Scene) -> Rig:
@@ -235,32 +293,42 @@ def _rig(scene: Scene) -> Rig:
 
 
 def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
-    """The plan without waypoints at its beginning that ask for nothing new: where the hand is already, as it is held already.
+    """The plan without waypoints at its beginning that ask for nothing new: where the hand is
+    already, as it is held already.
 
     The page rounds to centimetres, so that what was reached a moment ago counts as well.
     """
     told = scene.page.since_base_motion()
-    last = np.array(told[-1].target_cm) / 100 if told and told[-1].status == "reached" and told[-1].target_cm is not None else None
+    last = (
+        np.array(told[-1].target_cm) / 100
+        if told and told[-1].status == "reached" and told[-1].target_cm is not None
+        else None
+    )
     for k, move in enumerate(moves[:-1]):
-        if move.gripper != "keep" or move.touch or move.position_m is None:
+        if move.target.gripper != "keep" or move.touch or move.target.position_m is None:
             return moves[k:]
-        turned = angle_between(orientation_matrix(move.orientation, scene.page.rotation), scene.page.rotation)
-        there = float(np.linalg.norm(move.position_m - scene.tip)) <= 0.009
-        reached = last is not None and float(np.max(np.abs(move.position_m - last))) <= 0.006
+        turned = angle_between(
+            orientation_matrix(move.target.orientation, scene.page.rotation), scene.page.rotation
+        )
+        goal = np.array(move.target.position_m)
+        there = float(np.linalg.norm(goal - scene.tip)) <= 0.009
+        reached = last is not None and float(np.max(np.abs(goal - last))) <= 0.006
         if not (there or reached) or turned > 0.09:
             return moves[k:]
     return moves[-1:]
 
 
 def _shortened(moves: Sequence[Move], brief: Brief) -> list[Move]:
-    """The plan as far as a plan may go, and no further than the first touch where the skeleton advises to look after each waypoint."""
+    """The plan as far as a plan may go, and no further than the first touch where the skeleton
+    advises to look after each waypoint.
+    """
     plan = list(moves[: brief.plan_max])
     commands = 0
     for k, move in enumerate(plan):
-        advice = brief.phases.get((move.gripper, commands), "")
+        advice = brief.phases.get((move.target.gripper, commands), "")
         if move.touch and advice == "observe after each waypoint":
             return plan[: k + 1]
-        commands += move.gripper != "keep"
+        commands += move.target.gripper != "keep"
     return plan
 
 

@@ -1,4 +1,6 @@
-"""Chance without state: every random number follows from the seed, the request and what it is for, so that a request has one answer."""
+"""Chance without state: every random number follows from the seed, the request and what it is for,
+so that a request has one answer.
+"""
 
 from __future__ import annotations
 
@@ -21,4 +23,6 @@ class Chance:
 
     def normal(self, name: str) -> float:
         """Of mean 0 and deviation 1 (Box and Muller)."""
-        return math.sqrt(-2 * math.log(self.uniform(f"{name} r"))) * math.cos(math.tau * self.uniform(f"{name} a"))
+        return math.sqrt(-2 * math.log(self.uniform(f"{name} r"))) * math.cos(
+            math.tau * self.uniform(f"{name} a")
+        )

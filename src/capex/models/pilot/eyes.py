@@ -1,7 +1,9 @@
-"""The pilot's eyes: hue and saturation, connected components, ellipses, thin bars. Pixels in, shapes in pixels out.
+"""The pilot's eyes: hue and saturation, connected components, ellipses, thin bars. Pixels in,
+shapes in pixels out.
 
-Light scales a surface's colour but hardly changes its hue and saturation, so things are told apart by these two and brightness only bounds
-them. Everything is measured in pixels of the image at hand; sizes are given as fractions of its height.
+Light scales a surface's colour but hardly changes its hue and saturation, so things are told apart
+by these two and brightness only bounds them. Everything is measured in pixels of the image at hand;
+sizes are given as fractions of its height.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Colour:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One camera's image with its hue (degrees), saturation and brightness, each (height, width)."""
+    """One camera's image with its hue (degrees), saturation and brightness, each
+    (height, width).
+    """
 
     camera: str
     hue: npt.NDArray[np.float32]
@@ -58,7 +62,11 @@ class View:
         for c in colours:
             off = np.abs(self.hue - np.float32(c.hue))
             near = np.minimum(off, np.float32(360.0) - off) <= c.hue_within
-            found |= near & (np.abs(self.saturation - c.saturation) <= c.saturation_within) & self.between(c.dark, c.bright)
+            found |= (
+                near
+                & (np.abs(self.saturation - c.saturation) <= c.saturation_within)
+                & self.between(c.dark, c.bright)
+            )
         return found
 
     def grey(self, saturation_below: float, dark: float, bright: float) -> Mask:
@@ -90,7 +98,9 @@ class Shape:
 
     @functools.cached_property
     def axes(self) -> tuple[float, float, tuple[float, float]]:
-        """Half lengths along and across (those of an ellipse with the same second moments) and the direction (du, dv) of the long one."""
+        """Half lengths along and across (those of an ellipse with the same second moments) and the
+        direction (du, dv) of the long one.
+        """
         if self.area < 3:
             return 0.5, 0.5, (1.0, 0.0)
         spread = np.cov(np.stack([self.columns, self.rows]).astype(float)) + np.eye(2) / 12
@@ -107,11 +117,15 @@ class Shape:
 
     @functools.cached_property
     def edge(self) -> tuple[float, float]:
-        """The direction (du, dv) of a side of the narrowest box around the region: how a square thing lies."""
+        """The direction (du, dv) of a side of the narrowest box around the region: how a square
+        thing lies.
+        """
         best, along = math.inf, (1.0, 0.0)
         for degrees in range(0, 90, 3):
             c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-            area = float(np.ptp(c * self.columns + s * self.rows)) * float(np.ptp(-s * self.columns + c * self.rows))
+            area = float(np.ptp(c * self.columns + s * self.rows)) * float(
+                np.ptp(-s * self.columns + c * self.rows)
+            )
             if area < best:
                 best, along = area, (c, s)
         return along
@@ -160,7 +174,9 @@ class Ellipse:
         """Whether a point lies inside the outline, scaled."""
         (u, v), (a, b), (du, dv) = self.centre, self.half, self.direction
         x, y = pixel[0] - u, pixel[1] - v
-        return bool(((x * du + y * dv) / (scale * a)) ** 2 + ((-x * dv + y * du) / (scale * b)) ** 2 <= 1.0)
+        return bool(
+            ((x * du + y * dv) / (scale * a)) ** 2 + ((-x * dv + y * du) / (scale * b)) ** 2 <= 1.0
+        )
 
 
 @functools.lru_cache(maxsize=16)
@@ -175,7 +191,12 @@ def see(camera: str, png: bytes) -> View:
     sixth = np.where(is_red, np.float32(0.0), np.where(is_green, np.float32(2.0), np.float32(4.0)))
     hue = apart / np.where(spread > 0, spread, np.float32(1.0)) + sixth
     hue[hue < 0] += 6
-    return View(camera, (60.0 * hue).astype(np.float32), np.where(high > 0, spread / np.maximum(high, 1e-6), 0).astype(np.float32), high)
+    return View(
+        camera,
+        (60.0 * hue).astype(np.float32),
+        np.where(high > 0, spread / np.maximum(high, 1e-6), 0).astype(np.float32),
+        high,
+    )
 
 
 @functools.lru_cache(maxsize=16)
@@ -186,8 +207,12 @@ def blank(png: bytes) -> bytes:
     return out.getvalue()
 
 
-def shapes(view: View, mask: Mask, smallest: float = 0.0002, largest: float = 1.0, close: int = 0) -> list[Shape]:
-    """Connected regions of a mask, largest first, whose area lies between two fractions of the image; `close` bridges thin gaps."""
+def shapes(
+    view: View, mask: Mask, smallest: float = 0.0002, largest: float = 1.0, close: int = 0
+) -> list[Shape]:
+    """Connected regions of a mask, largest first, whose area lies between two fractions of the
+    image; `close` bridges thin gaps.
+    """
     joined = ndimage.binary_closing(mask, iterations=close) if close else mask
     labels, count = ndimage.label(joined, structure=np.ones((3, 3)))
     if not count:
@@ -203,11 +228,17 @@ def shapes(view: View, mask: Mask, smallest: float = 0.0002, largest: float = 1.
 
 def union(parts: list[Shape]) -> Shape:
     """Several regions of one image as one."""
-    return Shape(parts[0].camera, np.concatenate([p.rows for p in parts]), np.concatenate([p.columns for p in parts]))
+    return Shape(
+        parts[0].camera,
+        np.concatenate([p.rows for p in parts]),
+        np.concatenate([p.columns for p in parts]),
+    )
 
 
 def ellipse(columns: Array, rows: Array) -> Ellipse | None:
-    """The ellipse through points of an outline (least squares over its conic, one pass of trimming); None if there is none."""
+    """The ellipse through points of an outline (least squares over its conic, one pass of
+    trimming); None if there is none.
+    """
     u, v = np.asarray(columns, dtype=float), np.asarray(rows, dtype=float)
     found = _conic(u, v)
     if found is None or u.size < 24:
@@ -219,12 +250,17 @@ def ellipse(columns: Array, rows: Array) -> Ellipse | None:
 
 
 def _conic(u: Array, v: Array) -> Ellipse | None:
-    """Direct least-squares fit of an ellipse (Halir and Flusser's stable form of Fitzgibbon's method)."""
+    """Direct least-squares fit of an ellipse (Halir and Flusser's stable form of Fitzgibbon's
+    method).
+    """
     if u.size < 8:
         return None
     mu, mv, scale = float(u.mean()), float(v.mean()), max(float(u.std()), float(v.std()), 1e-6)
     x, y = (u - mu) / scale, (v - mv) / scale
-    quadratic, linear = np.stack([x * x, x * y, y * y], axis=1), np.stack([x, y, np.ones_like(x)], axis=1)
+    quadratic, linear = (
+        np.stack([x * x, x * y, y * y], axis=1),
+        np.stack([x, y, np.ones_like(x)], axis=1),
+    )
     s1, s2, s3 = quadratic.T @ quadratic, quadratic.T @ linear, linear.T @ linear
     try:
         carried = -np.linalg.solve(s3, s2.T)

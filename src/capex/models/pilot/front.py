@@ -1,4 +1,6 @@
-"""The front of the row of units, from the edge of its worktops: how far away it is and which way it faces."""
+"""The front of the row of units, from the edge of its worktops: how far away it is and which way it
+faces.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ NEAR_M = 0.02  # points that lie this near to a line are on it
 
 @dataclass(frozen=True)
 class Front:
-    """A straight front: the level direction into it, and how far away along that direction it is from the robot's mount."""
+    """A straight front: the level direction into it, and how far away along that direction it is
+    from the robot's mount.
+    """
 
     into: Array
     distance_m: float
@@ -31,19 +35,31 @@ class Front:
 def ask(scene: Scene) -> list[Feature]:
     """What to ask to find the front."""
     seen = {v.camera: looks.worktop_edge(v) for v in scene.exterior()}
-    return [scene.feature(f"edge {c}", {c: spots}, EDGE_HEIGHT_M) for c, spots in seen.items() if spots]
+    return [
+        scene.feature(f"edge {c}", {c: spots}, EDGE_HEIGHT_M) for c, spots in seen.items() if spots
+    ]
 
 
 def fit(answers: Answers) -> Front | None:
     """The line through most of the edge's points; None when too few lie on one."""
-    points = [p[:2] for key, f in answers.items() if key.startswith("edge ") for p in f.all() if abs(p[2] - EDGE_HEIGHT_M) < 0.06]
+    points = [
+        p[:2]
+        for key, f in answers.items()
+        if key.startswith("edge ")
+        for p in f.all()
+        if abs(p[2] - EDGE_HEIGHT_M) < 0.06
+    ]
     best: list[Array] = []
     for i, a in enumerate(points):
         for b in points[:i]:
             along = a - b
             length = float(np.linalg.norm(along))
             if length > 0.15:
-                on = [p for p in points if abs(float(along[0] * (p - b)[1] - along[1] * (p - b)[0])) < NEAR_M * length]
+                on = [
+                    p
+                    for p in points
+                    if abs(float(along[0] * (p - b)[1] - along[1] * (p - b)[0])) < NEAR_M * length
+                ]
                 best = on if len(on) > len(best) else best
     if len(best) < 4:
         return None

@@ -1,7 +1,9 @@
-"""Grounding: pixels of a thing in several views become one point in the base frame, or none when the views contradict each other.
+"""Grounding: pixels of a thing in several views become one point in the base frame, or none when
+the views contradict each other.
 
-A skill asks for features; each has pixels by camera. With locate_pixel every pixel is asked for and the answers come back as the tool's
-text. Without it the two exterior views are intersected, which is all that a model could do.
+A skill asks for features; each has pixels by camera. With locate_pixel every pixel is asked for and
+the answers come back as the tool's text. Without it the two exterior views are intersected, which
+is all that a model could do.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 
 from capex.models.pilot.eyes import Pixel
 from capex.models.pilot.rig import Rig
-from capex.plan import Orientation
+from capex.plan import ArmTarget
 from capex.pose import Array
 
 AGREE_M = 0.06  # two views of one thing within this are one thing: they see its two sides
@@ -23,25 +25,39 @@ EXTERIOR = ("left", "right")
 
 @dataclass(frozen=True)
 class Feature:
-    """Something seen: its pixels by camera. Pixels in the same place of two lists are the same spot of the thing, about."""
+    """Something seen: its pixels by camera. Pixels in the same place of two lists are the same spot
+    of the thing, about.
+    """
 
     name: str
     spots: Mapping[str, Sequence[Pixel]]
-    height_m: float = 0.47  # assumed where no depth can be had and only one camera sees it: things on a worktop
+    height_m: float = (
+        0.47  # assumed where no depth can be had and only one camera sees it: things on a worktop
+    )
 
 
 @dataclass(frozen=True)
 class Found:
-    """Where the spots of a feature are, in metres in the base frame; None where nothing came back."""
+    """Where the spots of a feature are, in metres in the base frame; None where nothing
+    came back.
+    """
 
     points: Mapping[str, Sequence[Array | None]] = field(default_factory=dict)
 
     def all(self, camera: str | None = None) -> list[Array]:
         """Every located spot, of one camera or of all."""
-        return [p for name, row in self.points.items() if camera in (None, name) for p in row if p is not None]
+        return [
+            p
+            for name, row in self.points.items()
+            if camera in (None, name)
+            for p in row
+            if p is not None
+        ]
 
     def middle(self, camera: str) -> Array | None:
-        """The middle of one camera's spots; spots far from most of them (background behind an edge) are left out."""
+        """The middle of one camera's spots; spots far from most of them (background behind an edge)
+        are left out.
+        """
         found = self.all(camera)
         if not found:
             return None
@@ -51,7 +67,9 @@ class Found:
         return np.asarray(near.mean(axis=0)) if len(near) else centre
 
     def agreed(self, within_m: float = AGREE_M) -> Array | None:
-        """One point from the exterior views: their mean if they agree; if not, the nearer one, since what lies behind is background."""
+        """One point from the exterior views: their mean if they agree; if not, the nearer one,
+        since what lies behind is background.
+        """
         middles = [m for m in (self.middle(c) for c in EXTERIOR) if m is not None]
         if not middles:
             return None
@@ -68,9 +86,7 @@ Asking = Generator[Sequence[Feature], Answers, "Intent"]
 class Move:
     """A waypoint that the pilot has in mind; `touch` where it expects to feel something."""
 
-    position_m: Array | None
-    orientation: Orientation = "keep"
-    gripper: str = "keep"
+    target: ArmTarget
     touch: bool = False
 
 
@@ -99,7 +115,9 @@ def read_position(text: str) -> Array | None:
 
 
 def by_sight(features: Sequence[Feature], rig: Rig) -> dict[str, Found]:
-    """Answers without locate_pixel: the exterior views intersected, or an assumed height where only one of them sees the thing."""
+    """Answers without locate_pixel: the exterior views intersected, or an assumed height where only
+    one of them sees the thing.
+    """
     answers: dict[str, Found] = {}
     for feature in features:
         left, right = feature.spots.get("left", ()), feature.spots.get("right", ())
@@ -108,5 +126,7 @@ def by_sight(features: Sequence[Feature], rig: Rig) -> dict[str, Found]:
             answers[feature.name] = Found({"left": points, "right": points})
         else:
             camera, row = ("left", left) if left else ("right", right)
-            answers[feature.name] = Found({camera: [rig.on_height(camera, p, feature.height_m) for p in row]})
+            answers[feature.name] = Found(
+                {camera: [rig.on_height(camera, p, feature.height_m) for p in row]}
+            )
     return answers

@@ -1,8 +1,10 @@
-"""Several things of one kind: which one of the left view is which one of the right view, and where each of them is.
+"""Several things of one kind: which one of the left view is which one of the right view, and where
+each of them is.
 
-With locate_pixel every one is located from each view that shows it, and points that lie together are one thing. Without it every one of
-the left view is paired with every one of the right view; those pairs stay whose lines of sight meet at the height where such things are,
-in the order that both views show.
+With locate_pixel every one is located from each view that shows it, and points that lie together
+are one thing. Without it every one of the left view is paired with every one of the right view;
+those pairs stay whose lines of sight meet at the height where such things are, in the order that
+both views show.
 """
 
 from __future__ import annotations
@@ -23,27 +25,54 @@ Seen = Mapping[str, Sequence[Sequence[Pixel]]]  # by camera, the spots of each t
 
 def ask(scene: Scene, name: str, seen: Seen, height_m: float) -> list[Feature]:
     """What to ask to find out where the things are."""
-    pairs = [(i, j) for i in range(len(seen.get("left", ()))) for j in range(len(seen.get("right", ())))]
+    pairs = [
+        (i, j) for i in range(len(seen.get("left", ()))) for j in range(len(seen.get("right", ())))
+    ]
     if not scene.brief.locate and pairs:
-        return [scene.feature(f"{name}/{i}/{j}", {"left": seen["left"][i], "right": seen["right"][j]}, height_m) for i, j in pairs]
+        return [
+            scene.feature(
+                f"{name}/{i}/{j}", {"left": seen["left"][i], "right": seen["right"][j]}, height_m
+            )
+            for i, j in pairs
+        ]
     cameras = [c for c in seen if scene.brief.locate or c in EXTERIOR]
-    return [scene.feature(f"{name}/{c}/{k}", {c: spots}, height_m) for c in cameras for k, spots in enumerate(seen[c])]
+    return [
+        scene.feature(f"{name}/{c}/{k}", {c: spots}, height_m)
+        for c in cameras
+        for k, spots in enumerate(seen[c])
+    ]
 
 
-def places(answers: Answers, name: str, where: Callable[[Found], Array | None], height_m: float, within_m: float) -> list[Array]:
-    """Where the things are, left to right; `where` makes one point of a thing's spots, or None when they are something else."""
-    found = {tuple(key.split("/")[1:]): p for key, f in answers.items() if key.startswith(f"{name}/") and (p := where(f)) is not None}
+def places(
+    answers: Answers,
+    name: str,
+    where: Callable[[Found], Array | None],
+    height_m: float,
+    within_m: float,
+) -> list[Array]:
+    """Where the things are, left to right; `where` makes one point of a thing's spots, or None when
+    they are something else.
+    """
+    found = {
+        tuple(key.split("/")[1:]): p
+        for key, f in answers.items()
+        if key.startswith(f"{name}/") and (p := where(f)) is not None
+    }
     pairs = {(int(i), int(j)): p for (i, j), p in found.items() if i.isdigit()}
     points = _in_order(pairs, height_m) if pairs else _together(list(found.values()), within_m)
     return sorted(points, key=lambda p: -float(p[1]))
 
 
 def _in_order(pairs: Mapping[tuple[int, int], Array], height_m: float) -> list[Array]:
-    """The most pairs that keep the order of both views, and among these those nearest to the height."""
+    """The most pairs that keep the order of both views, and among these those nearest to the
+    height.
+    """
     best: tuple[float, list[Array]] = (0.0, [])
     lefts, rights = sorted({i for i, _ in pairs}), sorted({j for _, j in pairs})
     for count in range(1, min(len(lefts), len(rights)) + 1):
-        for some, others in itertools.product(itertools.combinations(lefts, count), itertools.combinations(rights, count)):
+        for some, others in itertools.product(
+            itertools.combinations(lefts, count), itertools.combinations(rights, count)
+        ):
             row = [pairs.get(pair) for pair in zip(some, others, strict=True)]
             points = [p for p in row if p is not None]
             score = sum(ORDERED_M - abs(float(p[2]) - height_m) for p in points)

@@ -1,4 +1,6 @@
-"""What the pilot reads: the page of text, the system prompt and the tools of a request, exactly the words a remote model receives."""
+"""What the pilot reads: the page of text, the system prompt and the tools of a request, exactly the
+words a remote model receives.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from capex.pose import Array, euler_to_matrix
 
 NUMBERS = r"\[(-?\d+),(-?\d+),(-?\d+)\]"
 WAYPOINT = re.compile(
-    rf"^(?:{NUMBERS})?(?:=L(\d+)\+{NUMBERS})?\s*(down\b|forward\b|euler\[[^\]]*\])?\s*(open\b|close\b|release\b|reclose\b)?\s*(.*)$", re.S
+    rf"^(?:{NUMBERS})?(?:=L(\d+)\+{NUMBERS})?\s*(down\b|forward\b|euler\[[^\]]*\])?\s*(open\b|close\b|release\b|reclose\b)?\s*(.*)$",
+    re.S,
 )
 BASE = re.compile(r"^base forward (-?\d+) cm, left (-?\d+) cm, turn (-?\d+) deg:?\s*(.*)$", re.S)
 STATUSES = (
@@ -27,12 +30,18 @@ STATUSES = (
     ("stalled", "stalled"),
     ("reached", "reached"),
 )
-PHASE = re.compile(r"^Phase \d+ \((\w+)#(\d+),.*?(observe after each waypoint|chunk-safe|chunk with a stop on stall)", re.M)
+PHASE = re.compile(
+    r"^Phase \d+ \((\w+)#(\d+),.*?(observe after each waypoint|chunk-safe|chunk with a stop on"
+    r" stall)",
+    re.M,
+)
 
 
 @dataclass(frozen=True)
 class Told:
-    """A waypoint as the harness prints it back: what was asked for and what became of it. Centimetres, base frame of its time."""
+    """A waypoint as the harness prints it back: what was asked for and what became of it.
+    Centimetres, base frame of its time.
+    """
 
     target_cm: tuple[int, int, int] | None
     offset_cm: tuple[int, int, int] | None  # from the nearest located point, in references
@@ -68,7 +77,12 @@ class Page:
     @property
     def told(self) -> list[Told]:
         """Every waypoint on the page that ran, oldest first."""
-        return [w for act in self.acts for w in act.waypoints if w.status not in ("deferred", "not executed")]
+        return [
+            w
+            for act in self.acts
+            for w in act.waypoints
+            if w.status not in ("deferred", "not executed")
+        ]
 
     def since_base_motion(self) -> list[Told]:
         """The waypoints that ran in the present base frame."""
@@ -79,7 +93,9 @@ class Page:
 
 @dataclass(frozen=True)
 class Brief:
-    """What the system prompt and the tools say about the harness, and what they tell of earlier attempts."""
+    """What the system prompt and the tools say about the harness, and what they tell of earlier
+    attempts.
+    """
 
     locate: bool
     plan_max: int
@@ -90,8 +106,13 @@ class Brief:
     phases: Mapping[tuple[str, int], str]  # (command, commands before) -> the skeleton's advice
 
     def references_with(self, gripper: str) -> list[Told]:
-        """The last waypoint with a gripper command of each reference that has one, newest reference first."""
-        found = [[w for w in reference if w.gripper == gripper and w.offset_cm is not None] for reference in self.references]
+        """The last waypoint with a gripper command of each reference that has one, newest reference
+        first.
+        """
+        found = [
+            [w for w in reference if w.gripper == gripper and w.offset_cm is not None]
+            for reference in self.references
+        ]
         return [waypoints[-1] for waypoints in found if waypoints]
 
 
@@ -114,8 +135,13 @@ def read_page(request: Request) -> Page:
     lines = text.splitlines()
     if not lines:
         raise Unreadable("the request holds no page that begins with 'Instruction:'")
-    tip = _search(r"ripper tip \[(-?\d+),(-?\d+),(-?\d+)\] cm, roll (-?\d+), pitch (-?\d+), yaw (-?\d+)", text)
-    hand = _search(r"ripper: (open|closed|holding) \((?:empty\), )?opening ([\d.]+) cm(, finger contact)?", text)
+    tip = _search(
+        r"ripper tip \[(-?\d+),(-?\d+),(-?\d+)\] cm, roll (-?\d+), pitch (-?\d+), yaw (-?\d+)", text
+    )
+    hand = _search(
+        r"ripper: (open|closed|holding) \((?:empty\), )?opening ([\d.]+) cm(, finger contact)?",
+        text,
+    )
     budget = _search(r"Budget: (\d+) of", text)
     angles = (float(tip[4]), float(tip[5]), float(tip[6]))
     return Page(
@@ -169,7 +195,14 @@ def _act(line: str) -> Act:
     head, _, rest = line.partition(": ")
     rest = re.sub(r" \(tip now \[[^)]*\)$", "", rest)
     number = int(head.split()[1])
-    return Act(number, () if rest.startswith(("spent without", "said done")) else tuple(_told(piece) for piece in rest.split(" | ")))
+    return Act(
+        number,
+        (
+            ()
+            if rest.startswith(("spent without", "said done"))
+            else tuple(_told(piece) for piece in rest.split(" | "))
+        ),
+    )
 
 
 def _told(piece: str) -> Told:
@@ -180,7 +213,9 @@ def _told(piece: str) -> Told:
     groups = match.groups()
     target = (int(groups[0]), int(groups[1]), int(groups[2])) if groups[0] is not None else None
     offset = (int(groups[4]), int(groups[5]), int(groups[6])) if groups[3] is not None else None
-    return Told(target, offset, groups[7] or "keep", groups[8] or "keep", _status(groups[9]), groups[9])
+    return Told(
+        target, offset, groups[7] or "keep", groups[8] or "keep", _status(groups[9]), groups[9]
+    )
 
 
 def _status(report: str) -> str:

@@ -1,8 +1,11 @@
-"""Where the exterior cameras probably are, for an arm without locate_pixel: a guess made by eye, mended by where the fingers are seen.
+"""Where the exterior cameras probably are, for an arm without locate_pixel: a guess made by eye,
+mended by where the fingers are seen.
 
-Nobody tells a model where the cameras stand. From the pictures one would guess: a little behind the robot's mount, about 60 cm to either
-side and a good metre above it, both looking at the working area, a lens of 60 degrees. The page says where the fingertips are, and the
-orange pads are seen: the difference between where the guess would show them and where they are seen is taken off every pixel.
+Nobody tells a model where the cameras stand. From the pictures one would guess: a little behind the
+robot's mount, about 60 cm to either side and a good metre above it, both looking at the working
+area, a lens of 60 degrees. The page says where the fingertips are, and the orange pads are seen:
+the difference between where the guess would show them and where they are seen is taken off every
+pixel.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.models.pilot.eyes import Pixel
-from capex.pose import Array
+from capex.pose import Array, Pose
 
 LENS_DEG = 60.0
 PLACES = {"left": (-0.25, 0.60, 1.20), "right": (-0.25, -0.60, 1.20)}
@@ -30,43 +33,55 @@ class Rig:
 
     def ray(self, camera: str, pixel: Pixel) -> tuple[Array, Array]:
         """Where a pixel's line of sight starts, and its unit direction."""
-        place, rotation, focal = self._camera(camera)
+        place, focal = self._camera(camera)
         du, dv = self.shift.get(camera, (0.0, 0.0))
         width, height = self.size
-        seen = rotation @ np.array([(pixel[0] - du - width / 2) / focal, (pixel[1] - dv - height / 2) / focal, 1.0])
-        return place, seen / np.linalg.norm(seen)
+        seen = place.rotation @ np.array(
+            [(pixel[0] - du - width / 2) / focal, (pixel[1] - dv - height / 2) / focal, 1.0]
+        )
+        return place.position_m, seen / np.linalg.norm(seen)
 
     def project(self, camera: str, point_m: Array) -> Pixel:
         """Where the guess shows a point, without the shift."""
-        place, rotation, focal = self._camera(camera)
-        x, y, z = (float(c) for c in rotation.T @ (point_m - place))
+        place, focal = self._camera(camera)
+        x, y, z = (float(c) for c in place.inverse().apply(point_m))
         width, height = self.size
         return width / 2 + focal * x / z, height / 2 + focal * y / z
 
     def between(self, left: Pixel, right: Pixel) -> Array | None:
-        """The point that both cameras see: the middle of the shortest way between the two lines of sight."""
+        """The point that both cameras see: the middle of the shortest way between the two lines of
+        sight.
+        """
         a, u = self.ray("left", left)
         b, v = self.ray("right", right)
         cosine = float(u @ v)
         if 1 - cosine * cosine < 1e-6:
             return None
-        s, t = np.linalg.solve(np.array([[1.0, -cosine], [cosine, -1.0]]), np.array([(b - a) @ u, (b - a) @ v]))
+        s, t = np.linalg.solve(
+            np.array([[1.0, -cosine], [cosine, -1.0]]), np.array([(b - a) @ u, (b - a) @ v])
+        )
         p, q = a + s * u, b + t * v
         if s <= 0 or t <= 0 or float(np.linalg.norm(p - q)) > APART_MAX_M:
             return None
         return np.asarray((p + q) / 2)
 
     def on_height(self, camera: str, pixel: Pixel, height_m: float) -> Array | None:
-        """Where a line of sight meets a level plane: all there is when only one camera sees a thing."""
+        """Where a line of sight meets a level plane: all there is when only one camera sees a
+        thing.
+        """
         start, direction = self.ray(camera, pixel)
         if direction[2] > -1e-3:
             return None
         return np.asarray(start + direction * (height_m - start[2]) / direction[2])
 
-    def _camera(self, name: str) -> tuple[Array, Array, float]:
-        place = np.array(PLACES[name])
-        z = np.array(LOOKED_AT) - place
+    def _camera(self, name: str) -> tuple[Pose, float]:
+        """A camera's pose in the base frame, and its focal length in pixels."""
+        position_m = np.array(PLACES[name])
+        z = np.array(LOOKED_AT) - position_m
         z /= np.linalg.norm(z)
         x = np.cross(z, [0.0, 0.0, 1.0])
         x /= np.linalg.norm(x)
-        return place, np.stack([x, np.cross(z, x), z], axis=1), 0.5 * self.size[1] / math.tan(math.radians(LENS_DEG) / 2)
+        return (
+            Pose(position_m, np.stack([x, np.cross(z, x), z], axis=1)),
+            0.5 * self.size[1] / math.tan(math.radians(LENS_DEG) / 2),
+        )

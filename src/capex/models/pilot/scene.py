@@ -1,22 +1,23 @@
-"""One decision as the pilot sees it: the page, the brief, the views, and what every skill shares."""
+"""One decision as the pilot sees it: the page, the brief, the views, and what every
+skill shares.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+import capex.plan as plan
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.eyes import Pixel, Shape, View
 from capex.models.pilot.ground import Feature, Move
 from capex.models.pilot.page import Brief, Page
-from capex.plan import Orientation
-from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
+from capex.plan import Gripper, Orientation
+from capex.pose import Array
 
-LEG_M = 0.09
-REACH_M = ((0.30, 0.43, 0.52, 0.60, 0.69), (0.80, 0.69, 0.64, 0.58, 0.48))  # by distance, how high the hand gets when it points down
+# A hair more than the experts': positions are read off a page in whole centimetres, and a line of
+# exactly 18 cm is to have two legs.
+LEG_M = plan.LEG_M * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,18 @@ class Scene:
         blur = self.blur_px * view.height / 512
         u = pixel[0] + blur * self.chance.normal(f"{view.camera} {name} u")
         v = pixel[1] + blur * self.chance.normal(f"{view.camera} {name} v")
-        return round(min(max(u, 0.5), view.width - 0.5), 1), round(min(max(v, 0.5), view.height - 0.5), 1)
+        return round(min(max(u, 0.5), view.width - 0.5), 1), round(
+            min(max(v, 0.5), view.height - 0.5), 1
+        )
 
-    def feature(self, name: str, spots: Mapping[str, Sequence[Pixel]], height_m: float = 0.47) -> Feature:
+    def feature(
+        self, name: str, spots: Mapping[str, Sequence[Pixel]], height_m: float = 0.47
+    ) -> Feature:
         """Pixels by camera, seen with noise."""
-        seen = {c: [self.spot(f"{name} {k}", self.views[c], p) for k, p in enumerate(row)] for c, row in spots.items()}
+        seen = {
+            c: [self.spot(f"{name} {k}", self.views[c], p) for k, p in enumerate(row)]
+            for c, row in spots.items()
+        }
         return Feature(name, seen, height_m)
 
     def points_down(self) -> bool:
@@ -59,36 +67,26 @@ class Scene:
         return bool(self.page.rotation[0, 2] > 0.90)
 
 
-def line(start: Array, end: Array, orientation: Orientation = "keep", gripper: str = "keep", touch: bool = False) -> list[Move]:
-    """Waypoints along a straight line; the gripper command and the touch come at its end."""
-    count = max(1, math.ceil(float(np.linalg.norm(end - start)) / LEG_M - 1e-9))
-    points = [start + (end - start) * (k + 1) / count for k in range(count)]
-    return [Move(p, orientation) for p in points[:-1]] + [Move(points[-1], orientation, gripper, touch)]
+def line(
+    start: Array,
+    end: Array,
+    orientation: Orientation = "keep",
+    gripper: Gripper = "keep",
+    touch: bool = False,
+) -> list[Move]:
+    """Moves along a straight line; the gripper command and the touch come at its end."""
+    *way, last = plan.line(start, end, orientation, gripper, LEG_M)
+    return [*(Move(target) for target in way), Move(last, touch)]
 
 
 def path(start: Array, points: Sequence[Array], orientation: Orientation = "keep") -> list[Move]:
     """Straight lines through points."""
-    moves: list[Move] = []
-    for point in points:
-        moves += line(start, point, orientation)
-        start = point
-    return moves
-
-
-def ceiling(point: Array) -> float:
-    """How high the hand can be at a place, pointing down."""
-    return float(np.interp(math.hypot(point[0], point[1]), REACH_M[0], REACH_M[1]))
-
-
-def raised(point: Array, by_m: float) -> Array:
-    """A point lifted, but not above what the arm reaches there."""
-    return np.array([point[0], point[1], max(point[2], min(point[2] + by_m, ceiling(point)))])
+    return [Move(target) for target in plan.path(start, points, orientation, LEG_M)]
 
 
 def down(yaw_rad: float) -> tuple[float, float, float]:
-    """Pointing down, fingers turned about the vertical; half turns are the same grasp, so the smaller one is taken."""
-    yaw = (yaw_rad + math.pi / 2) % math.pi - math.pi / 2
-    roll, pitch, turn = matrix_to_euler(yaw_matrix(yaw) @ DOWN)
+    """Pointing down, fingers turned about the vertical, in whole degrees as a model would write."""
+    roll, pitch, turn = plan.down(yaw_rad)
     return round(roll), round(pitch), round(turn)
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.report import plots
-from capex.report.compare import Tally
 from capex.report.experience import Experience, experiences, learning_curve
+from capex.report.plots.success import experience_figure
 from capex.report.sections.section import Section
 from capex.report.sources import Source
 from capex.report.tables import (
+    Column,
     Row,
     Table,
+    group_row,
     p_value,
     percent,
-    raw_tally,
     significant,
+    slashed,
     success,
+    tally_names,
 )
 
 
@@ -26,74 +28,87 @@ def experience_section(sources: Sequence[Source]) -> Section:
     found = experiences(sources)
     if not found:
         section.notes.append(
-            "To see what memory does, collect the same starts with an arm that keeps memory (capex) and one whose memory is cleared before "
-            "each episode (capex-fresh). These runs do not have both."
+            "To see what memory does, collect the same starts with an arm that keeps memory (capex)"
+            " and one whose memory is cleared before each episode (capex-fresh). These runs do not"
+            " have both."
         )
         return section
     for item in found:
         curves = {s.number: learning_curve(s) for s in (item.kept, item.cleared)}
-        section.figures.append(plots.experience_figure(item, curves))
+        section.figures.append(experience_figure(item, curves))
         section.text.append(
-            f"{item.kept.label}: {item.left_out} first episodes are left out, because they see an empty memory in both arms; "
-            f"{item.identical} of them ended alike."
+            f"{item.kept.label}: {item.left_out} first episodes are left out, because they see an"
+            f" empty memory in both arms; {item.identical} of them ended alike."
         )
         if item.also_differ:
-            section.notes.append(f"The two arms also differ in {', '.join(item.also_differ)}: the comparison is not of memory alone.")
+            section.notes.append(
+                f"The two arms also differ in {', '.join(item.also_differ)}: the comparison is not"
+                " of memory alone."
+            )
     section.tables.append(_experience_table(found))
     if any(item.measures for item in found):
         section.tables.append(_medians_table([item for item in found if item.measures]))
     else:
-        section.notes.append("No start was solved with and without memory, so that lengths cannot be compared.")
+        section.notes.append(
+            "No start was solved with and without memory, so that lengths cannot be compared."
+        )
     return section
 
 
 def _experience_table(found: Sequence[Experience]) -> Table:
-    rows, raw = [], []
+    columns = (
+        Column(csv=("source", "cleared")),
+        Column("Starts", "split", align="l"),
+        Column("Pairs", "pairs"),
+        Column("Cleared", tally_names("cleared_"), success, "l"),
+        Column("With memory", tally_names("memory_"), success, "l"),
+        Column("Only memory / cleared", ("only_memory", "only_cleared"), slashed),
+        Column("p", "mcnemar_p", p_value),
+    )
+    rows = []
     for item in found:
-        if len(found) > 1:
-            rows.append(Row((f"{item.kept.label} and {item.cleared.label}",), "group"))
-        for name, cells in (
-            ("All pairs", item.everything),
-            ("A success already in memory", item.after_success),
-            ("Only failures in memory", item.before_success),
-        ):
-            kept, cleared = Tally(cells.both + cells.only_second, cells.n), Tally(cells.both + cells.only_first, cells.n)
-            change = f"{cells.only_second} / {cells.only_first}"
-            rows.append(Row((name, str(cells.n), success(cleared), success(kept), change, p_value(cells.p))))
-            both = {**raw_tally(cleared, "cleared_"), **raw_tally(kept, "memory_")}
-            only = {"only_memory": cells.only_second, "only_cleared": cells.only_first, "mcnemar_p": cells.p}
-            raw.append({"source": item.kept.label, "cleared": item.cleared.label, "split": name, "pairs": cells.n, **both, **only})
-    caption = "Success on the same starts with memory cleared before each episode and with memory kept; exact McNemar test."
-    head = ("Starts", "Pairs", "Cleared", "With memory", "Only memory / cleared", "p")
-    sources = tuple(dict.fromkeys(s for i in found for s in (i.kept, i.cleared)))
-    return Table("experience", caption, head, "lrllrr", tuple(rows), tuple(raw), sources)
+        names = item.kept.label, item.cleared.label
+        rows += [group_row(" and ".join(names))] if len(found) > 1 else []
+        for split, pairs in item.splits:
+            only = pairs.only_second, pairs.only_first
+            rows.append(Row((names, split, pairs.n, pairs.first, pairs.second, only, pairs.p)))
+    caption = (
+        "Success on the same starts with memory cleared before each episode and with memory kept;"
+        " exact McNemar test."
+    )
+    return Table("experience", caption, columns, rows, _sources(found))
 
 
 def _medians_table(found: Sequence[Experience]) -> Table:
-    rows, raw = [], []
+    columns = (
+        Column(csv=("source", "cleared_source")),
+        Column("Per episode", "measure", align="l"),
+        Column("Cleared", "median_cleared", significant),
+        Column("With memory", "median_memory", significant),
+        Column("Change", show=_change),
+        Column("Less / more / equal", ("less_with_memory", "more_with_memory", "equal"), slashed),
+        Column("p", "sign_test_p", p_value),
+    )
+    rows = []
     for item in found:
-        if len(found) > 1:
-            rows.append(Row((f"{item.kept.label} and {item.cleared.label}",), "group"))
+        names = item.kept.label, item.cleared.label
+        rows += [group_row(" and ".join(names))] if len(found) > 1 else []
         for m in item.measures:
             change = (m.with_memory - m.cleared) / m.cleared if m.cleared else None
-            shown = percent(change, 0) if change is None or change < 0 else f"+{percent(change, 0)}"
-            tested = f"{m.test.smaller} / {m.test.larger} / {m.test.equal}"
-            rows.append(Row((m.name, significant(m.cleared), significant(m.with_memory), shown, tested, p_value(m.test.p))))
-            raw.append(
-                {
-                    "source": item.kept.label,
-                    "cleared_source": item.cleared.label,
-                    "measure": m.name,
-                    "median_cleared": m.cleared,
-                    "median_memory": m.with_memory,
-                    "less_with_memory": m.test.smaller,
-                    "more_with_memory": m.test.larger,
-                    "equal": m.test.equal,
-                    "sign_test_p": m.test.p,
-                }
-            )
+            test = m.test.smaller, m.test.larger, m.test.equal
+            rows.append(Row((names, m.name, m.cleared, m.with_memory, change, test, m.test.p)))
     n = found[0].everything.both
-    caption = f"Medians on the starts solved by both ({n} of the first pair): less, more or equal with memory; two-sided sign test."
-    head = ("Per episode", "Cleared", "With memory", "Change", "Less / more / equal", "p")
-    sources = tuple(dict.fromkeys(s for i in found for s in (i.kept, i.cleared)))
-    return Table("medians", caption, head, "lrrrrr", tuple(rows), tuple(raw), sources)
+    caption = (
+        f"Medians on the starts solved by both ({n} of the first pair): less, more or equal with"
+        " memory; two-sided sign test."
+    )
+    return Table("medians", caption, columns, rows, _sources(found))
+
+
+def _change(change: float | None) -> str:
+    shown = percent(change, 0)
+    return shown if change is None or change < 0 else f"+{shown}"
+
+
+def _sources(found: Sequence[Experience]) -> list[Source]:
+    return list(dict.fromkeys(s for item in found for s in (item.kept, item.cleared)))

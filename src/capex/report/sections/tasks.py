@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from capex.report import plots
+from capex import worlds
+from capex.errors import CapexError
 from capex.report.compare import Tally, TaskKey, by_family, by_task
-from capex.report.data import Data, Episode, Invalid, families
+from capex.report.plots.success import success_figure
+from capex.report.rows import CostRow, EpisodeRow, RunData
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import (
-    MISSING,
-    Row,
-    Table,
-    raw_tally,
-    significant,
-)
-from capex.stats import per_success
+from capex.report.tables import Column, Row, Table, fraction, group_row, significant, tally_names
+from capex.run.stats import per_success
 
 
-def by_task_section(data: Data, sources: Sequence[Source]) -> Section:
+def by_task_section(data: RunData, sources: Sequence[Source]) -> Section:
     """Success and cost of every task and family."""
     section = Section("tasks", "By task and family")
-    family_of = families(data.episodes)
+    family_of = _families(data.episodes)
     scored = [by_task(s) for s in sources]
-    order = sorted({key for found in scored for key in found}, key=lambda k: (list(family_of.values()).index(family_of[k]), k))
+    order = sorted(
+        {key for found in scored for key in found},
+        key=lambda k: (list(family_of.values()).index(family_of[k]), k),
+    )
     if not order:
         section.notes.append("No episode was finished, so there is nothing to compare by task.")
         return section
     pooled = [by_family(s, family_of) for s in sources]
     names = list(dict.fromkeys(family_of[k] for k in order))
-    overall = [Tally(sum(t.successes for t in found.values()), sum(t.n for t in found.values())) for found in scored]
+    overall = [
+        Tally(sum(t.successes for t in found.values()), sum(t.n for t in found.values()))
+        for found in scored
+    ]
     section.figures.append(
-        plots.success_figure(
+        success_figure(
             sources,
             overall,
             {name: [found.get(name) for found in pooled] for name in names},
@@ -44,9 +47,48 @@ def by_task_section(data: Data, sources: Sequence[Source]) -> Section:
     return section
 
 
-def dollars(attempts: Sequence[Episode | Invalid], end: int) -> list[float | None]:
-    """What attempts cost: the known part (0), or the most that it can be (1)."""
-    return [None if r.usd is None else r.usd[end] for r in attempts]
+def _families(episodes: Sequence[EpisodeRow]) -> dict[TaskKey, str]:
+    """The family of each (world, task); a world that cannot be asked here has none."""
+    found: dict[TaskKey, str] = {}
+    for world in dict.fromkeys(e.world for e in episodes):
+        try:
+            known = worlds.tasks(world)
+        except (CapexError, ImportError):
+            known = {}
+        for task in dict.fromkeys(e.task for e in episodes if e.world == world):
+            found[world, task] = known[task].family if task in known else "No family"
+    return found
+
+
+@dataclass(frozen=True)
+class _Score:
+    """One source at one task, or at all of them: its successes, and what one took."""
+
+    tally: Tally
+    usd: tuple[float | None, float | None]  # per success: the known part, and at most
+    requests: float | None
+    minutes: float | None
+
+    @property
+    def dollars(self) -> str:
+        """As shown."""
+        low, most = map(significant, self.usd)
+        return low if low == most else f"{low} to {most}"
+
+
+def _score(attempts: Sequence[EpisodeRow | CostRow], tally: Tally) -> _Score:
+    def each(amounts: Sequence[float | None]) -> float | None:
+        return per_success(amounts, tally.successes)
+
+    return _Score(
+        tally,
+        (
+            each([r.usd and r.usd[0] for r in attempts]),
+            each([r.usd and r.usd[1] for r in attempts]),
+        ),
+        each([float(r.requests) for r in attempts]),
+        each([r.seconds / 60 for r in attempts]),
+    )
 
 
 def _task_table(
@@ -60,42 +102,40 @@ def _task_table(
     priced = any(r.usd is not None for s in sources for r in s.episodes)
     unit = "$" if priced else "Requests"
 
-    def amount(attempts: Sequence[Episode | Invalid], successes: int) -> str:
-        if not priced:
-            return significant(per_success([float(r.requests) for r in attempts], successes))
-        low, most = (significant(per_success(dollars(attempts, end), successes)) for end in (0, 1))
-        return low if low == most else f"{low} to {most}"
+    def cells(scores: Sequence[_Score]) -> tuple[Tally | str, ...]:
+        amounts = (s.dollars if priced else significant(s.requests) for s in scores)
+        return *(s.tally for s in scores), *amounts
 
-    rows, raw = [], []
-    last = ""
+    rows: list[Row] = []
+    written: list[Row] = []
     for key in order:
-        if family_of[key] != last:
-            last = family_of[key]
-            rows.append(Row((last,), "group"))
-        cells, prices = [], []
-        for source, found in zip(sources, scored, strict=True):
-            tally = found.get(key, Tally(0, 0))
-            tried = [r for r in source.attempts if (r.world, r.task) == key]
-            cells.append(f"{tally.successes}/{tally.n}" if tally.n else MISSING)
-            prices.append(amount(tried, tally.successes))
-            raw.append(
-                {
-                    "family": last,
-                    "world": key[0],
-                    "task": key[1],
-                    "source": source.label,
-                    **raw_tally(tally),
-                    "usd_per_success": per_success(dollars(tried, 0), tally.successes),
-                    "usd_per_success_at_most": per_success(dollars(tried, 1), tally.successes),
-                    "requests_per_success": per_success([float(r.requests) for r in tried], tally.successes),
-                    "minutes_per_success": per_success([r.seconds / 60 for r in tried], tally.successes),
-                }
-            )
-        rows.append(Row((f"{key[0]}: {key[1]}" if several else key[1], *cells, *prices)))
-    last_cells = [f"{t.successes}/{t.n}" if t.n else MISSING for t in overall]
-    last_prices = [amount(s.attempts, t.successes) for s, t in zip(sources, overall, strict=True)]
-    rows.append(Row(("All", *last_cells, *last_prices), "total"))
-    head = ("Task", *(s.label for s in sources), *(f"{unit} / success: {s.label}" for s in sources))
+        family = family_of[key]
+        if not written or written[-1].values[0] != family:
+            rows.append(group_row(family))
+        scores = [
+            _score([r for r in s.attempts if (r.world, r.task) == key], found.get(key, Tally(0, 0)))
+            for s, found in zip(sources, scored, strict=True)
+        ]
+        rows.append(Row((f"{key[0]}: {key[1]}" if several else key[1], *cells(scores))))
+        written += [
+            Row((family, *key, source.label, s.tally, s.usd, s.requests, s.minutes))
+            for source, s in zip(sources, scores, strict=True)
+        ]
+    whole = [_score(s.attempts, t) for s, t in zip(sources, overall, strict=True)]
+    rows.append(Row(("All", *cells(whole)), "total"))
+    columns = (
+        Column("Task", align="l"),
+        *(Column(s.label, show=fraction) for s in sources),
+        *(Column(f"{unit} / success: {s.label}") for s in sources),
+    )
+    names = (
+        *("family", "world", "task", "source", tally_names()),
+        ("usd_per_success", "usd_per_success_at_most"),
+        *("requests_per_success", "minutes_per_success"),
+    )
     counted = "dollars" if priced else "requests, since no price is known,"
-    caption = f"Successes of scorable starts by task, and the {counted} of all attempts per success."
-    return Table("tasks", caption, head, "l" + "r" * (2 * len(sources)), tuple(rows), tuple(raw), tuple(sources))
+    caption = (
+        f"Successes of scorable starts by task, and the {counted} of all attempts per success."
+    )
+    data = Table("tasks", caption, tuple(Column(csv=n) for n in names), written, sources, "file")
+    return Table("tasks", caption, columns, rows, sources, data=data)

@@ -3,9 +3,10 @@
     report = worlds.check(worlds.make("kitchen:TurnOnMicrowave"))
     rich.print(report); report.raise_if_failed()
 
-Each rule tests what the spec claims and says so where something is not claimed, so that a real rig passes too. A rule is a
-function of a `Trial`; `RULES` lists them. The robot moves: on a real one, clear 15 cm around each tip (and, where it drives,
-half a metre of floor behind it). A world that cannot reset is reset once, before the first rule.
+Each rule tests what the spec claims and says so where something is not claimed, so that a real rig
+passes too. A rule is a function of a `Trial`; `RULES` lists them. The robot moves: on a real one,
+clear 15 cm around each tip (and, where it drives, half a metre of floor behind it). A world that
+cannot reset is reset once, before the first rule.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from rich.text import Text
 from capex import worlds
 from capex.errors import CapexError, UnknownName, Unsupported
 from capex.worlds import Env, EnvFactory, Start
-from capex.worlds.contract import motion, rules, views
+from capex.worlds.contract import depth, motion, rules, views
 from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial
 
 Status = Literal["ok", "failed", "not claimed"]
-Rule = Callable[[Trial], str]  # the sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two
+# The sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two.
+Rule = Callable[[Trial], str]
 
 RULES: dict[str, Rule] = {
     "spec": rules.spec_is_well_formed,
@@ -40,7 +42,7 @@ RULES: dict[str, Rule] = {
     "process": rules.another_process_agrees,
     "images": views.images_have_the_asked_shape,
     "tip": views.tip_lands_on_the_fingers,
-    "depth": views.depth_is_metric,
+    "depth": depth.depth_is_metric,
     "commands": motion.commands_do_what_they_say,
     "base": motion.base_drives_as_commanded,
 }
@@ -76,7 +78,10 @@ class Report:
         """CapexError that lists the failed rules."""
         if self.failed:
             lines = "".join(f"\n  {f.rule}: {f.detail}" for f in self.failed)
-            raise CapexError(f"{self.world} breaks {len(self.failed)} of {len(self.findings)} rules of the Env contract:{lines}")
+            raise CapexError(
+                f"{self.world} breaks {len(self.failed)} of {len(self.findings)} rules of the Env"
+                f" contract:{lines}"
+            )
 
     def __rich__(self) -> Table:
         table = Table("rule", "status", "detail", title=Text(self.world))
@@ -94,10 +99,11 @@ def check(
     ticks: int = 30,
     rules: Sequence[str] | None = None,
 ) -> Report:
-    """Try every rule, or those named, on a world; a rule that fails or raises never keeps the next from being tried.
+    """Try every rule, or those named, on a world; a rule that fails or raises never keeps the next
+    from being tried.
 
-    `factory` builds a fresh env in a spawned process, so it must be picklable; a registered world needs none. `ticks` is the
-    length of the pseudo-random rollouts.
+    `factory` builds a fresh env in a spawned process, so it must be picklable; a registered world
+    needs none. `ticks` is the length of the pseudo-random rollouts.
     """
     spec = env.spec
     for name in rules or ():
@@ -109,7 +115,14 @@ def check(
     if not spec.can_reset:
         with contextlib.suppress(Unsupported):
             env.reset(trial.start)
-    return Report(spec.name, tuple(_try(name, rule, trial) for name, rule in RULES.items() if rules is None or name in rules))
+    return Report(
+        spec.name,
+        tuple(
+            _try(name, rule, trial)
+            for name, rule in RULES.items()
+            if rules is None or name in rules
+        ),
+    )
 
 
 def _try(name: str, rule: Rule, trial: Trial) -> Finding:
@@ -119,5 +132,6 @@ def _try(name: str, rule: Rule, trial: Trial) -> Finding:
         return Finding(name, "not claimed", str(error))
     except BrokenRuleError as error:
         return Finding(name, "failed", str(error))
-    except Exception as error:  # whatever a world raises is a finding about it; the other rules still run
+    except Exception as error:
+        # Whatever a world raises is a finding about it; the other rules still run.
         return Finding(name, "failed", f"raised {type(error).__name__}: {error}")

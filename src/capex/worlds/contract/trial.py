@@ -1,4 +1,6 @@
-"""What the rules of `check` share: a world at its start, commands that repeat exactly, and bits to compare."""
+"""What the rules of `check` share: a world at its start, commands that repeat exactly, and bits to
+compare.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,13 @@ class Trial:
             self.env.reset(self.start)
 
     def begin_exactly(self) -> None:
-        """Back to the start for a rule about equal bits; not claimed where a world cannot repeat itself."""
+        """Back to the start for a rule about equal bits; not claimed where a world cannot repeat
+        itself.
+        """
         if self.spec.real_time or not self.spec.can_reset:
-            raise NotClaimedError("a world in real time, or one that cannot reset, does not repeat itself to the bit")
+            raise NotClaimedError(
+                "a world in real time, or one that cannot reset, does not repeat itself to the bit"
+            )
         self.env.reset(self.start)
 
     def seconds(self, duration_s: float) -> int:
@@ -60,7 +66,9 @@ class Trial:
         return max(1, round(duration_s * self.spec.control_hz))
 
     def script(self, seed: int) -> list[Command]:
-        """`ticks` small pseudo-random commands within the limits: steps, holds, gripper and, on a mobile robot, base motion."""
+        """`ticks` small pseudo-random commands within the limits: steps, holds, gripper and, on a
+        mobile robot, base motion.
+        """
         random = Random(seed)
 
         def vector(length: float) -> tuple[float, float, float]:
@@ -80,7 +88,11 @@ class Trial:
                 for arm in self.spec.arms
             }
             x, y, yaw = vector(0.3)
-            velocity = (x * base.max_speed_m_s, y * base.max_speed_m_s, yaw * base.max_yaw_rate_rad_s) if base else None
+            velocity = (
+                (x * base.max_speed_m_s, y * base.max_speed_m_s, yaw * base.max_yaw_rate_rad_s)
+                if base
+                else None
+            )
             commands.append(Command(arms, velocity))
         return commands
 
@@ -90,7 +102,9 @@ class Trial:
 
     def command(self, arm: str = "", of_arm: ArmCommand | None = None) -> Command:
         """A command for one arm while every other holds; by default all hold."""
-        return Command({a.name: of_arm if of_arm and a.name == arm else ArmCommand() for a in self.spec.arms})
+        return Command(
+            {a.name: of_arm if of_arm and a.name == arm else ArmCommand() for a in self.spec.arms}
+        )
 
     def tip(self, arm: str) -> Pose:
         """The present tip pose of an arm."""
@@ -105,7 +119,9 @@ class Trial:
         self.run([self.command(arm, ArmCommand(gripper=gripper))] * self.seconds(1.0))
 
     def move(self, arm: ArmSpec, by_m: Array) -> None:
-        """Servo one tip by a displacement, as the executor does, for at most three seconds, and let it settle."""
+        """Servo one tip by a displacement, as the executor does, for at most three seconds, and let
+        it settle.
+        """
         goal = self.tip(arm.name).position_m + by_m
         for _ in range(self.seconds(3.0)):
             if np.linalg.norm(goal - self.tip(arm.name).position_m) < 0.004:
@@ -120,13 +136,17 @@ class Trial:
         return float(x), float(y), float(z)
 
     def room(self, arm: str, axis: int) -> float:
-        """+1 or -1: along x and y the direction to the middle of the workspace; along z up, as long as that stays inside."""
+        """+1 or -1: along x and y the direction to the middle of the workspace; along z up, as long
+        as that stays inside.
+        """
         (lower, upper), tip = self.spec.workspace_m, self.tip(arm).position_m
         limit = upper[2] - 0.1 if axis == 2 else 0.5 * (lower[axis] + upper[axis])
         return 1.0 if tip[axis] <= limit else -1.0
 
     def state(self) -> str:
-        """SHA-256 of everything that the world says of its state: the saved state where there is one, and proprioception."""
+        """SHA-256 of everything that the world says of its state: the saved state where there is
+        one, and proprioception.
+        """
         digest = hashlib.sha256()
         if self.spec.can_save:
             saved = self.env.save_state()
@@ -134,15 +154,35 @@ class Trial:
         robot = self.env.robot_state()
         for name, arm in sorted(robot.arms.items()):
             pose = arm.T_base_tip
-            digest.update(np.concatenate([pose.position_m, pose.rotation.ravel(), [arm.opening_m]]).astype(np.float64).tobytes())
-            digest.update(repr((name, sorted(map(repr, arm.hand_contacts)), sorted(arm.held), arm.joints_at_limit)).encode())
-        digest.update(repr((sorted(map(repr, robot.contacts)), robot.base and [float(b) for b in robot.base])).encode())
+            digest.update(
+                np.concatenate([pose.position_m, pose.rotation.ravel(), [arm.opening_m]])
+                .astype(np.float64)
+                .tobytes()
+            )
+            digest.update(
+                repr(
+                    (
+                        name,
+                        sorted(map(repr, arm.hand_contacts)),
+                        sorted(arm.held),
+                        arm.joints_at_limit,
+                    )
+                ).encode()
+            )
+        digest.update(
+            repr(
+                (sorted(map(repr, robot.contacts)), robot.base and [float(b) for b in robot.base])
+            ).encode()
+        )
         digest.update(np.asarray(robot.proprio, dtype=np.float64).tobytes())
         return digest.hexdigest()
 
     def pixels(self) -> dict[str, str]:
         """SHA-256 of the image of every camera."""
-        return {name: hashlib.sha256(image.tobytes()).hexdigest() for name, image in self.env.observe(size=PIXELS).items()}
+        return {
+            name: hashlib.sha256(image.tobytes()).hexdigest()
+            for name, image in self.env.observe(size=PIXELS).items()
+        }
 
 
 def cm(length_m: float) -> str:

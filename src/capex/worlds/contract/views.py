@@ -1,9 +1,11 @@
-"""The rules of `check` about what cameras see: image shapes, the projected tip on the fingers' pixels, metric depth.
+"""The rules of `check` about what cameras see: image shapes, the projected tip on the fingers'
+pixels, metric depth.
 
-The fingers are found by what moves when a gripper opens and closes: the median of the pixels that changed. It must lie near the
-projected tip, and follow it when the tip rises and goes aside; so an image that is flipped, mirrored or late is refused. A wrist
-camera carries its fingers along; where there is depth, its view before a motion is also predicted from the view after it, and
-no flipped reading may predict better.
+The fingers are found by what moves when a gripper opens and closes: the median of the pixels that
+changed. It must lie near the projected tip, and follow it when the tip rises and goes aside; so an
+image that is flipped, mirrored or late is refused. A wrist camera carries its fingers along; where
+there is depth, its view before a motion is also predicted from the view after it, and no flipped
+reading may predict better.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy.typing as npt
 from capex.errors import UnknownName, Unsupported
 from capex.pose import Array
 from capex.worlds import ArmCommand, ArmSpec, CameraModel, CameraSpec, DepthImage, Image
-from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial, cm, require
+from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial, require
 
 VIEW = (256, 256)
 OTHER_SIZE = (96, 64)
@@ -26,8 +28,10 @@ CHANGED = 24.0  # grey levels by which a pixel must change to count as moved
 CHANGED_M = 0.02  # and metres
 FEWEST_PIXELS = 8
 STILL_M = 0.003
-NEAR = {"exterior": 0.12, "wrist": 0.25}  # of the image width; the fingers fill much of a wrist camera's image
-MOVES = ((2, 0.07), (1, 0.07))  # base axis and metres: the tip rises, then goes left (or back, where the workspace ends)
+# Of the image width; the fingers fill much of a wrist camera's image.
+NEAR = {"exterior": 0.12, "wrist": 0.25}
+# Base axis and metres: the tip rises, then goes left (or back, where the workspace ends).
+MOVES = ((2, 0.07), (1, 0.07))
 TIP_DEPTH_M = 0.06
 
 Point = tuple[float, float]
@@ -36,7 +40,9 @@ View = tuple[Image, DepthImage]
 
 @dataclass(frozen=True)
 class Look:
-    """Where one camera should see a tip, where it saw pixels move near there, and anywhere; None where it did not."""
+    """Where one camera should see a tip, where it saw pixels move near there, and anywhere; None
+    where it did not.
+    """
 
     expected: Point | None
     found: Point | None
@@ -44,11 +50,16 @@ class Look:
 
 
 def images_have_the_asked_shape(t: Trial) -> str:
-    """Every camera gives its own uint8 image at the default and at another size; an unknown camera is refused."""
+    """Every camera gives its own uint8 image at the default and at another size; an unknown camera
+    is refused.
+    """
     t.begin()
     names = [c.name for c in t.spec.cameras]
     images = t.env.observe()
-    require(sorted(images) == sorted(names), f"observe() gave {sorted(images)}; the spec lists {sorted(names)}")
+    require(
+        sorted(images) == sorted(names),
+        f"observe() gave {sorted(images)}; the spec lists {sorted(names)}",
+    )
     for camera in t.spec.cameras:
         _require_image(camera.name, images[camera.name], camera.size)
         one = t.env.observe([camera.name], OTHER_SIZE)
@@ -58,11 +69,17 @@ def images_have_the_asked_shape(t: Trial) -> str:
     t.grip(t.spec.arms[0].name, 1.0)
     t.env.observe()
     changed = [name for name in names if not np.array_equal(before[name], images[name])]
-    require(not changed, f"observing again changed the earlier images of {', '.join(changed)}; each call must give new arrays")
+    require(
+        not changed,
+        f"observing again changed the earlier images of {', '.join(changed)}; each call must give"
+        " new arrays",
+    )
     try:
         t.env.observe(["no such camera"])
     except UnknownName:
-        return f"{len(names)} camera(s) give new images of the asked size; an unknown one is refused"
+        return (
+            f"{len(names)} camera(s) give new images of the asked size; an unknown one is refused"
+        )
     raise BrokenRuleError("observe accepted an unknown camera; it must raise UnknownName")
 
 
@@ -70,11 +87,16 @@ def _require_image(name: str, image: Image, size: tuple[int, int]) -> None:
     shape = (size[1], size[0], 3)
     given = f"{name} gave {image.dtype} {image.shape} for width {size[0]}, height {size[1]}"
     require(image.dtype == np.uint8 and image.shape == shape, f"{given}; it must be uint8 {shape}")
-    require(int(image.max()) > int(image.min()), f"{name} gave an image of one colour, {int(image.min())}")
+    require(
+        int(image.max()) > int(image.min()),
+        f"{name} gave an image of one colour, {int(image.min())}",
+    )
 
 
 def tip_lands_on_the_fingers(t: Trial) -> str:
-    """In every calibrated camera the fingers are seen where the tip projects, and move as it does."""
+    """In every calibrated camera the fingers are seen where the tip projects, and move as
+    it does.
+    """
     cameras = _calibrated(t)
     if not cameras:
         raise NotClaimedError("no camera is calibrated; camera_model() raises Unsupported for each")
@@ -86,12 +108,12 @@ def tip_lands_on_the_fingers(t: Trial) -> str:
         mine = [c for c in cameras if c.kind == "exterior" or c.arm == arm.name]
         t.begin()
         before = _wrist_views(t, mine)
-        tracks[arm.name] = [_look(t, arm.name, mine, _colours) for _ in _places(t, arm)]
+        tracks[arm.name] = [look_for_hand(t, arm.name, mine, _colours) for _ in hand_places(t, arm)]
         _turn_hand(t, arm)
         after = _wrist_views(t, mine)
         for name in before:
             _require_no_better_flip(name, before[name], after[name])
-    _require_seen(cameras, tracks)
+    require_seen(cameras, tracks)
     others = [c.name for c in t.spec.cameras if c not in cameras]
     note = f"; not calibrated: {', '.join(others)}" if others else ""
     return f"the fingers move where the tip projects in {', '.join(c.name for c in cameras)}{note}"
@@ -110,24 +132,42 @@ def _calibrated(t: Trial) -> list[CameraSpec]:
 
 
 def _require_upright_model(t: Trial, camera: CameraSpec) -> None:
-    """Positive focal lengths that grow with the image, a proper rotation and, for a camera at the robot's back, up is up."""
+    """Positive focal lengths that grow with the image, a proper rotation and, for a camera at the
+    robot's back, up is up.
+    """
     model, doubled = (t.env.camera_model(camera.name, (s * VIEW[0], s * VIEW[1])) for s in (1, 2))
     K, R = model.intrinsics, model.T_base_camera.rotation
     fx, fy, cx, cy = (float(k) for k in (K[0, 0], K[1, 1], K[0, 2], K[1, 2]))
-    require(fx > 0 and fy > 0, f"{camera.name}: focal lengths are {fx:.1f} and {fy:.1f}; both must be positive")
+    require(
+        fx > 0 and fy > 0,
+        f"{camera.name}: focal lengths are {fx:.1f} and {fy:.1f}; both must be positive",
+    )
     centred = 0 < cx < VIEW[0] and 0 < cy < VIEW[1]
-    require(centred, f"{camera.name}: the principal point ({cx:.1f}, {cy:.1f}) lies outside the image")
+    require(
+        centred, f"{camera.name}: the principal point ({cx:.1f}, {cy:.1f}) lies outside the image"
+    )
     grows = np.allclose(doubled.intrinsics[:2], 2 * K[:2], rtol=1e-3)
     require(grows, f"{camera.name}: the intrinsics do not grow with the image size")
     proper = np.allclose(R.T @ R, np.eye(3), atol=1e-6) and np.linalg.det(R) > 0
-    require(bool(proper), f"{camera.name}: T_base_camera.rotation is not a rotation (orthonormal, determinant +1)")
+    require(
+        bool(proper),
+        f"{camera.name}: T_base_camera.rotation is not a rotation (orthonormal, determinant +1)",
+    )
     if camera.kind == "exterior":
         right, down = (np.round(R[:, i], 2).tolist() for i in (0, 1))
-        require(R[2, 1] < 0.2, f"{camera.name}: the image's down axis is {down} in the base frame; world up must be image up")
-        require(R[1, 0] < 0, f"{camera.name}: the image's right axis is {right}; seen from the robot's back, +y must go left")
+        require(
+            R[2, 1] < 0.2,
+            f"{camera.name}: the image's down axis is {down} in the base frame; world up must be"
+            " image up",
+        )
+        require(
+            R[1, 0] < 0,
+            f"{camera.name}: the image's right axis is {right}; seen from the robot's back, +y must"
+            " go left",
+        )
 
 
-def _places(t: Trial, arm: ArmSpec) -> Iterator[None]:
+def hand_places(t: Trial, arm: ArmSpec) -> Iterator[None]:
     """Take the tip to where it is, then along each move, towards the middle of the workspace."""
     yield
     for axis, distance_m in MOVES:
@@ -139,15 +179,18 @@ def _colours(t: Trial, name: str) -> Array:
     return t.env.observe([name], VIEW)[name] / CHANGED
 
 
-def _distances(t: Trial, name: str) -> Array:
+def distances(t: Trial, name: str) -> Array:
     return np.minimum(t.env.depth(name, VIEW).depth_m, 10.0)[..., None] / CHANGED_M
 
 
-def _look(t: Trial, arm: str, cameras: list[CameraSpec], see: Callable[[Trial, str], Array]) -> dict[str, Look]:
-    """Close, open and close the gripper: the fingers are where `see` changes by more than 1, and back.
+def look_for_hand(
+    t: Trial, arm: str, cameras: list[CameraSpec], see: Callable[[Trial, str], Array]
+) -> dict[str, Look]:
+    """Close, open and close the gripper: the fingers are where `see` changes by more than 1, and
+    back.
 
-    What changes and does not come back, such as a door that swings, is not theirs; where the hand was pushed meanwhile, nothing
-    is found. The gripper stays closed.
+    What changes and does not come back, such as a door that swings, is not theirs; where the hand
+    was pushed meanwhile, nothing is found. The gripper stays closed.
     """
     views, tips = [], []
     for gripper in (1.0, -1.0, 1.0):
@@ -158,7 +201,10 @@ def _look(t: Trial, arm: str, cameras: list[CameraSpec], see: Callable[[Trial, s
     still = max(float(np.linalg.norm(tip - tips[0])) for tip in tips) < STILL_M
     looks = {}
     for camera in cameras:
-        went, stayed = (np.abs(other[camera.name] - closed[camera.name]).max(axis=2) for other in (opened, again))
+        went, stayed = (
+            np.abs(other[camera.name] - closed[camera.name]).max(axis=2)
+            for other in (opened, again)
+        )
         v, u = np.nonzero((went > 1.0) & (stayed < 0.5) & still)
         moved = np.stack([u, v], axis=1) + 0.5
         expected = _inside(t.env.camera_model(camera.name, VIEW), tips[-1])
@@ -174,15 +220,19 @@ def _inside(model: CameraModel, point_m: Array) -> Point | None:
 
 
 def _middle(pixels: npt.NDArray[np.floating]) -> Point | None:
-    """Median of pixels (n,2), to which a shadow or a reflection adds little; None where they are too few to mean anything."""
+    """Median of pixels (n,2), to which a shadow or a reflection adds little; None where they are
+    too few to mean anything.
+    """
     if len(pixels) < FEWEST_PIXELS:
         return None
     u, v = np.median(pixels, axis=0)
     return float(u), float(v)
 
 
-def _require_seen(cameras: list[CameraSpec], tracks: dict[str, list[dict[str, Look]]]) -> None:
-    """The fingers follow the tip wherever they are found, and every camera that can finds those of at least one arm."""
+def require_seen(cameras: list[CameraSpec], tracks: dict[str, list[dict[str, Look]]]) -> None:
+    """The fingers follow the tip wherever they are found, and every camera that can finds those of
+    at least one arm.
+    """
     for camera in cameras:
         misses = []
         for arm, looks in tracks.items():
@@ -194,18 +244,30 @@ def _require_seen(cameras: list[CameraSpec], tracks: dict[str, list[dict[str, Lo
 
 
 def _miss(camera: CameraSpec, arm: str, track: list[Look]) -> str:
-    """Empty where the fingers were found (from outside: twice in a row, so that they were seen to follow), or what was instead."""
+    """Empty where the fingers were found (from outside: twice in a row, so that they were seen to
+    follow), or what was instead.
+    """
     enough = 2 if camera.kind == "exterior" else 1
-    if any(all(look.found for look in run) for run in zip(*(track[i:] for i in range(enough)), strict=False)):
+    if any(
+        all(look.found for look in run)
+        for run in zip(*(track[i:] for i in range(enough)), strict=False)
+    ):
         return ""
     lost = [look for look in track if look.expected and not look.found]
     astray = next((look for look in lost if look.anywhere), None)
     if astray and astray.expected and astray.anywhere:
-        where = f"near {_px(astray.expected)} of {VIEW[0]}x{VIEW[1]}, where its tip projects, but at {_px(astray.anywhere)}"
+        where = (
+            f"near {_px(astray.expected)} of {VIEW[0]}x{VIEW[1]}, where its tip projects, but at"
+            f" {_px(astray.anywhere)}"
+        )
         return f"the fingers of {arm} did not move {where}; is the image flipped, mirrored or late?"
     if camera.kind == "wrist":
         return ""  # the hand, or what it holds, may hide the fingers from its own camera
-    return f"the fingers of {arm} were not seen to move" if lost else f"the tip of {arm} is out of view"
+    return (
+        f"the fingers of {arm} were not seen to move"
+        if lost
+        else f"the tip of {arm} is out of view"
+    )
 
 
 def _require_following(camera: CameraSpec, arm: str, track: list[Look]) -> None:
@@ -214,12 +276,19 @@ def _require_following(camera: CameraSpec, arm: str, track: list[Look]) -> None:
             continue
         expected, found = np.subtract(b.expected, a.expected), np.subtract(b.found, a.found)
         size = float(np.linalg.norm(expected))
-        if camera.kind == "wrist" or size < 6.0:  # the camera rides along, or looks along this motion
+        # The camera rides along, or looks along this motion.
+        if camera.kind == "wrist" or size < 6.0:
             continue
         agree = float(found @ expected) / (size * max(float(np.linalg.norm(found)), 1e-9))
         ratio = float(np.linalg.norm(found)) / size
-        moved = f"the fingers of {arm} went by {_px(found)} where its projected tip went by {_px(expected)} (right, down)"
-        require(agree > 0.8 and 0.5 < ratio < 2.0, f"{camera.name}: {moved}; is the image flipped, mirrored or late?")
+        moved = (
+            f"the fingers of {arm} went by {_px(found)} where its projected tip went by"
+            f" {_px(expected)} (right, down)"
+        )
+        require(
+            agree > 0.8 and 0.5 < ratio < 2.0,
+            f"{camera.name}: {moved}; is the image flipped, mirrored or late?",
+        )
 
 
 def _turn_hand(t: Trial, arm: ArmSpec) -> None:
@@ -234,93 +303,66 @@ def _wrist_views(t: Trial, cameras: list[CameraSpec]) -> dict[str, View]:
 
 
 def _require_no_better_flip(name: str, before: View, after: View) -> None:
-    """Predict the view before from the view after by its depth; reading colours or depth flipped must not explain more pixels."""
-    flips = {"as given": (1, 1), "upside down": (-1, 1), "mirrored": (1, -1), "turned by half": (-1, -1)}
+    """Predict the view before from the view after by its depth; reading colours or depth flipped
+    must not explain more pixels.
+    """
+    flips = {
+        "as given": (1, 1),
+        "upside down": (-1, 1),
+        "mirrored": (1, -1),
+        "turned by half": (-1, -1),
+    }
     explained = {
-        (colour, depth): _explained(_flipped(before, flips[colour], flips[depth]), _flipped(after, flips[colour], flips[depth]))
+        (colour, depth): _explained(
+            _flipped(before, flips[colour], flips[depth]),
+            _flipped(after, flips[colour], flips[depth]),
+        )
         for colour, depth in itertools.product(flips, flips)
     }
-    given, best = explained["as given", "as given"], max(explained, key=lambda reading: explained[reading])
+    given, best = (
+        explained["as given", "as given"],
+        max(explained, key=lambda reading: explained[reading]),
+    )
     shares = f"{100 * explained[best]:.0f}% of its pixels, not {100 * given:.0f}%"
     reading = f"the image is read {best[0]} and the depth {best[1]}"
-    fine = explained[best] < 0.25 or given >= 0.9 * explained[best] - 0.01  # little is explained while the scene itself moves
+    # Little is explained while the scene itself moves.
+    fine = explained[best] < 0.25 or given >= 0.9 * explained[best] - 0.01
     require(fine, f"{name}: the motion of the hand explains {shares}, when {reading}")
 
 
 def _flipped(view: View, colour: tuple[int, int], depth: tuple[int, int]) -> View:
     image, seen = view
-    return image[:: colour[0], :: colour[1]], DepthImage(seen.depth_m[:: depth[0], :: depth[1]], seen.camera)
+    return image[:: colour[0], :: colour[1]], DepthImage(
+        seen.depth_m[:: depth[0], :: depth[1]], seen.camera
+    )
 
 
 def _explained(before: View, after: View) -> float:
-    """Share of a grid of pixels after a motion whose points were seen before it, at the depth and in the colour predicted."""
+    """Share of a grid of pixels after a motion whose points were seen before it, at the depth and
+    in the colour predicted.
+    """
     (old_image, old), (new_image, new) = before, after
     v, u = (g.ravel() for g in np.mgrid[2 : VIEW[1] : 4, 2 : VIEW[0] : 4])
     z = new.depth_m[v, u].astype(np.float64)
     rays = np.linalg.inv(new.camera.intrinsics) @ np.stack([u + 0.5, v + 0.5, np.ones(len(z))])
-    old_pose, new_pose = old.camera.T_base_camera, new.camera.T_base_camera
-    points = new_pose.rotation @ (rays * np.where(np.isfinite(z), z, -1.0)) + new_pose.position_m[:, None]
-    x, y, predicted_m = old.camera.intrinsics @ old_pose.rotation.T @ (points - old_pose.position_m[:, None])
+    points = new.camera.T_base_camera.apply(rays * np.where(np.isfinite(z), z, -1.0))
+    x, y, predicted_m = old.camera.intrinsics @ old.camera.T_base_camera.inverse().apply(points)
     ahead = np.maximum(predicted_m, 1e-6)
     column, row = np.floor(x / ahead), np.floor(y / ahead)
-    inside = np.isfinite(z) & (predicted_m > 0) & (column >= 0) & (column < VIEW[0]) & (row >= 0) & (row < VIEW[1])
+    inside = (
+        np.isfinite(z)
+        & (predicted_m > 0)
+        & (column >= 0)
+        & (column < VIEW[0])
+        & (row >= 0)
+        & (row < VIEW[1])
+    )
     i, j = row[inside].astype(int), column[inside].astype(int)
-    colour_off = np.abs(old_image[i, j].astype(np.float64) - new_image[v[inside], u[inside]]).max(axis=1)
+    colour_off = np.abs(old_image[i, j].astype(np.float64) - new_image[v[inside], u[inside]]).max(
+        axis=1
+    )
     depth_off = np.abs(old.depth_m[i, j] - predicted_m[inside])
     return float(np.count_nonzero((colour_off < CHANGED) & (depth_off < CHANGED_M))) / len(z)
-
-
-def depth_is_metric(t: Trial) -> str:
-    """Depth is positive metres along the optical axis, agrees with the camera model, and finds the tip where it is."""
-    if not t.spec.depth:
-        try:
-            t.env.depth(t.spec.cameras[0].name)
-        except Unsupported:
-            raise NotClaimedError("the world has no depth; depth() raises Unsupported") from None
-        raise BrokenRuleError("depth() works but the spec says depth=False; it must raise Unsupported")
-    tracks: dict[str, list[dict[str, Look]]] = {}
-    best: dict[str, float] = {}  # by camera, over arms: one of two arms may be hidden
-    for arm in t.spec.arms:
-        t.begin()
-        mine = [c for c in t.spec.cameras if c.kind == "exterior" or c.arm == arm.name]
-        for camera in mine:
-            _require_metric(camera.name, t.env.depth(camera.name, VIEW), t.env.camera_model(camera.name, VIEW))
-        tracks[arm.name], worst = [], dict[str, float]()
-        for _ in _places(t, arm):
-            tracks[arm.name].append(_look(t, arm.name, mine, _distances))
-            for name in (name for name, look in tracks[arm.name][-1].items() if look.expected):
-                error = _tip_error(t.env.depth(name, VIEW), t.tip(arm.name).position_m)
-                worst[name] = max(worst.get(name, 0.0), error)
-        best |= {name: min(error, best.get(name, error)) for name, error in worst.items()}
-    for name, error in best.items():
-        require(error <= TIP_DEPTH_M, f"{name}: depth near the projected tip is {cm(error)} off; at most {cm(TIP_DEPTH_M)}")
-    _require_seen(list(t.spec.cameras), tracks)
-    found = f"; the tip is found within {cm(max(best.values()))} in {', '.join(sorted(best))}" if best else ""
-    return f"depth is metric in {len(t.spec.cameras)} camera(s){found}"
-
-
-def _require_metric(name: str, image: DepthImage, model: CameraModel) -> None:
-    depth_m, shape = image.depth_m, (VIEW[1], VIEW[0])
-    given = f"{depth_m.dtype} {depth_m.shape}"
-    require(depth_m.dtype == np.float32 and depth_m.shape == shape, f"{name}: depth is {given}; it must be float32 {shape}")
-    require(not np.isnan(depth_m).any(), f"{name}: depth contains NaN; where nothing is seen it must be infinite")
-    require(bool((depth_m > 0).all()), f"{name}: the smallest depth is {depth_m.min()}; it must be positive")
-    require(bool(np.isfinite(depth_m).any()), f"{name}: depth is infinite everywhere")
-    same = np.allclose(image.camera.intrinsics, model.intrinsics) and np.allclose(
-        image.camera.T_base_camera.position_m, model.T_base_camera.position_m
-    )
-    require(same, f"{name}: the camera of depth() differs from camera_model() at the same size")
-    u, v, z = model.project(model.unproject(0.3 * VIEW[0], 0.7 * VIEW[1], 1.5))
-    back = np.allclose((u, v, z), (0.3 * VIEW[0], 0.7 * VIEW[1], 1.5), atol=1e-6)
-    require(back, f"{name}: unprojecting and projecting a pixel gives another one, ({u:.2f}, {v:.2f}) at {z:.3f} m")
-
-
-def _tip_error(image: DepthImage, tip_m: Array) -> float:
-    """Difference between the tip's depth and the likest depth near its pixel: fingers or palm may stand before the very point."""
-    u, v, depth_m = image.camera.project(tip_m)
-    column, row, reach = int(u), int(v), int(0.05 * VIEW[0])
-    patch = image.depth_m[max(0, row - reach) : row + reach + 1, max(0, column - reach) : column + reach + 1].astype(np.float64)
-    return float(np.abs(patch - depth_m).min())
 
 
 def _px(point: Point | npt.NDArray[np.floating]) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.env import KitchenEnv
+from capex.worlds.kitchen.expert import plan
 from capex.worlds.kitchen.tasks import BY_NAME
+
+__all__ = ["TASKS", "make", "plan"]
 
 TASKS: dict[str, TaskInfo] = {name: task.info for name, task in BY_NAME.items()}
 

@@ -1,13 +1,16 @@
-"""From the 12 native numbers to actuator commands: operational-space arm control, base velocity, torso, gripper integrator.
+"""From the 12 native numbers to actuator commands: operational-space arm control, base velocity,
+torso, gripper integrator.
 
-Native action (RoboCasa's environment order): tip dx dy dz (x 0.05 m) | axis-angle (x 0.5 rad), base frame | gripper -1 open, +1 close |
-base x, y, yaw velocity | torso | mode (<= 0 arm, > 0 base). Arm mode anchors the goal to the achieved pose, base mode to the previous
-goal, so that the arm rides with the base and a load does not sink.
+Native action (RoboCasa's environment order): tip dx dy dz (x 0.05 m) | axis-angle (x 0.5 rad), base
+frame | gripper -1 open, +1 close | base x, y, yaw velocity | torso | mode (<= 0 arm, > 0 base). Arm
+mode anchors the goal to the achieved pose, base mode to the previous goal, so that the arm rides
+with the base and a load does not sink.
 
-    tau = J^T Lambda (k_p e - k_d J qdot) + N^T M (k_n (q_0 - q) - d_n qdot) + bias,   k_p = 150, critically damped
+    tau = J^T Lambda (k_p e - k_d J qdot) + N^T M (k_n (q_0 - q) - d_n qdot) + bias,  k_p = 150
 
-with position and rotation decoupled, evaluated every 10 ms on a 2 ms simulation. All of it runs through MuJoCo's own small-matrix
-routines: no BLAS, so that the result does not depend on which one numpy was built with.
+critically damped, with position and rotation decoupled, evaluated every 10 ms on a 2 ms simulation.
+All of it runs through MuJoCo's own small-matrix routines: no BLAS, so that the result does not
+depend on which one numpy was built with.
 """
 
 from __future__ import annotations
@@ -17,9 +20,18 @@ import math
 import mujoco
 import numpy as np
 
+from capex.errors import BadCommand
 from capex.pose import Array, rotation_matrix
+from capex.worlds import ArmCommand
 from capex.worlds.kitchen import panda
-from capex.worlds.kitchen.robot import BASE_GAIN, BASE_HOLD_N, BASE_HOLD_NM, BASE_YAW_GAIN, FINGER_TRAVEL_M, TORSO_TRAVEL_M
+from capex.worlds.kitchen.robot import (
+    BASE_GAIN,
+    BASE_HOLD_N,
+    BASE_HOLD_NM,
+    BASE_YAW_GAIN,
+    FINGER_TRAVEL_M,
+    TORSO_TRAVEL_M,
+)
 
 ACTION_NAMES = (
     "eef_dx", "eef_dy", "eef_dz", "eef_rx", "eef_ry", "eef_rz",
@@ -41,7 +53,8 @@ KD = 2.0 * math.sqrt(KP)
 KP_NULL = 10.0
 KD_NULL = 2.0 * math.sqrt(KP_NULL)
 SINGULAR = 1e-3  # damping of the operational-space inertia near singular postures, 1/kg
-SINGULAR_NULL = 1e-6  # far smaller for the null-space projector: whatever it lets through holds the tip off its goal
+# far smaller for the null-space projector: whatever it lets through holds the tip off its goal
+SINGULAR_NULL = 1e-6
 _SPEED_LIMITS = panda.SPEED_RAD_S.tolist()
 SPEED_BRAKE_NMS = 40.0  # torque per rad/s beyond a joint's speed limit
 
@@ -56,7 +69,9 @@ class Controller:
         first = int(model.jnt_dofadr[joints[0]])
         self._dofs = slice(first, first + 7)
         self._q = slice(int(model.jnt_qposadr[joints[0]]), int(model.jnt_qposadr[joints[0]]) + 7)
-        self._yaw = int(model.jnt_qposadr[mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, "base_yaw")])
+        self._yaw = int(
+            model.jnt_qposadr[mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, "base_yaw")]
+        )
         self._torques = self._actuators(model, panda.JOINTS)
         self._base_controls = self._actuators(model, ("base_x", "base_y", "base_yaw"))
         self._torso_control = self._actuators(model, ("torso",)).start
@@ -85,7 +100,9 @@ class Controller:
 
     @property
     def vector(self) -> Array:
-        """Goals and integrators: position 3, rotation 9, posture 7, gripper, torso, base velocity 3."""
+        """Goals and integrators: position 3, rotation 9, posture 7, gripper, torso, base velocity
+        3.
+        """
         parts = (
             self._goal_position_m,
             self._goal_rotation.ravel(),
@@ -97,13 +114,23 @@ class Controller:
 
     @vector.setter
     def vector(self, v: Array) -> None:
-        self._goal_position_m, self._goal_rotation, self._posture = v[0:3].copy(), v[3:12].reshape(3, 3).copy(), v[12:19].copy()
-        self._gripper, self._torso_m, self._base_velocity = float(v[19]), float(v[20]), v[21:24].copy()
+        self._goal_position_m, self._goal_rotation, self._posture = (
+            v[0:3].copy(),
+            v[3:12].reshape(3, 3).copy(),
+            v[12:19].copy(),
+        )
+        self._gripper, self._torso_m, self._base_velocity = (
+            float(v[19]),
+            float(v[20]),
+            v[21:24].copy(),
+        )
 
     VECTOR_SIZE = 24
 
     def reset(self, data: mujoco.MjData, torso_m: float) -> None:
-        """Take the present pose as goal and the present joint angles as the posture the null space returns to."""
+        """Take the present pose as goal and the present joint angles as the posture the null space
+        returns to.
+        """
         self._goal_position_m, self._goal_rotation = self.achieved(data)
         self._posture = data.qpos[self._q].copy()
         self._gripper, self._torso_m, self._base_velocity = -1.0, torso_m, np.zeros(3)
@@ -112,8 +139,12 @@ class Controller:
         """Tip position and rotation in the base frame."""
         mount_R = data.site_xmat[self._mount]
         position, rotation = np.empty(3), np.empty((3, 3))
-        mujoco.mju_mulMatTVec(position, mount_R.reshape(3, 3), data.site_xpos[self._tip] - data.site_xpos[self._mount])
-        mujoco.mju_mulMatTMat(rotation, mount_R.reshape(3, 3), data.site_xmat[self._tip].reshape(3, 3))
+        mujoco.mju_mulMatTVec(
+            position, mount_R.reshape(3, 3), data.site_xpos[self._tip] - data.site_xpos[self._mount]
+        )
+        mujoco.mju_mulMatTMat(
+            rotation, mount_R.reshape(3, 3), data.site_xmat[self._tip].reshape(3, 3)
+        )
         return position, rotation
 
     def set_goal(self, data: mujoco.MjData, action: Array) -> None:
@@ -123,19 +154,31 @@ class Controller:
         self._goal_position_m = self._goal_position_m + STEP_M * action[0:3]
         if action[3] or action[4] or action[5]:
             turned = np.empty((3, 3))
-            mujoco.mju_mulMatMat(turned, rotation_matrix(STEP_RAD * action[3:6]), self._goal_rotation)
+            mujoco.mju_mulMatMat(
+                turned, rotation_matrix(STEP_RAD * action[3:6]), self._goal_rotation
+            )
             self._goal_rotation = turned
-        self._gripper = min(1.0, max(-1.0, self._gripper + GRIPPER_STEP * math.copysign(1.0, action[6]) * (action[6] != 0)))
+        self._gripper = min(
+            1.0,
+            max(
+                -1.0,
+                self._gripper + GRIPPER_STEP * math.copysign(1.0, action[6]) * (action[6] != 0),
+            ),
+        )
         self._base_velocity = action[7:10] * (BASE_SPEED_M_S, BASE_SPEED_M_S, BASE_YAW_RATE_RAD_S)
-        self._torso_m = min(TORSO_TRAVEL_M, max(0.0, self._torso_m + TORSO_STEP_M * float(action[10])))
+        self._torso_m = min(
+            TORSO_TRAVEL_M, max(0.0, self._torso_m + TORSO_STEP_M * float(action[10]))
+        )
         opening = 0.5 * FINGER_TRAVEL_M * (1.0 - self._gripper)
         data.ctrl[self._finger_controls] = opening
         data.ctrl[self._torso_control] = self._torso_m
 
     def run(self, model: mujoco.MjModel, data: mujoco.MjData, first: bool) -> None:
-        """Write the controls for the next 10 ms. Needs current kinematics (after mj_step1 or mj_forward).
+        """Write the controls for the next 10 ms. Needs current kinematics (after mj_step1 or
+        mj_forward).
 
-        Inertias are measured in the `first` run of a control step and kept for its others: over 50 ms they hardly change.
+        Inertias are measured in the `first` run of a control step and kept for its others: over 50
+        ms they hardly change.
         """
         self._drive_base(data)
         site_xmat, site_xpos = data.site_xmat, data.site_xpos
@@ -164,11 +207,15 @@ class Controller:
         torque += self._posture_torque(data.qpos[self._q], qvel)
         torque += data.qfrc_bias[self._dofs] - data.qfrc_gravcomp[self._dofs]
         if any(abs(v) > limit for v, limit in zip(qvel.tolist(), _SPEED_LIMITS, strict=True)):
-            torque -= SPEED_BRAKE_NMS * np.sign(qvel) * np.maximum(np.abs(qvel) - panda.SPEED_RAD_S, 0.0)
+            torque -= (
+                SPEED_BRAKE_NMS * np.sign(qvel) * np.maximum(np.abs(qvel) - panda.SPEED_RAD_S, 0.0)
+            )
         data.ctrl[self._torques] = torque
 
     def _measure_inertia(self, model: mujoco.MjModel, data: mujoco.MjData, Ja: Array) -> None:
-        """The arm's mass matrix M, M^-1 J^T, and the factors of the damped J M^-1 J^T: whole for the null space, by blocks for the task."""
+        """The arm's mass matrix M, M^-1 J^T, and the factors of the damped J M^-1 J^T: whole for
+        the null space, by blocks for the task.
+        """
         for column, unit in zip(self._columns, self._units, strict=True):
             mujoco.mj_mulM(model, data, column, unit)
         self._mass[:] = self._columns[:, self._dofs]
@@ -180,12 +227,18 @@ class Controller:
         whole = self._null_factor
         mujoco.mju_mulMatMatT(whole, Ja, self._minv_jt)
         self._position_factor[:], self._rotation_factor[:] = whole[:3, :3], whole[3:, 3:]
-        for factor, damping in ((self._position_factor, SINGULAR), (self._rotation_factor, SINGULAR), (whole, SINGULAR_NULL)):
+        for factor, damping in (
+            (self._position_factor, SINGULAR),
+            (self._rotation_factor, SINGULAR),
+            (whole, SINGULAR_NULL),
+        ):
             factor.flat[:: len(factor) + 1] += damping
             mujoco.mju_cholFactor(factor, 0.0)
 
     def _posture_torque(self, q: Array, qvel: Array) -> Array:
-        """Null-space torque N^T M (k (q0 - q) - d qdot): pulls the elbow back without moving the tip."""
+        """Null-space torque N^T M (k (q0 - q) - d qdot): pulls the elbow back without moving the
+        tip.
+        """
         inside, projected, spent, result = np.empty(7), np.empty(6), np.empty(6), np.empty(7)
         mujoco.mju_mulMatVec(inside, self._mass, KP_NULL * (self._posture - q) - KD_NULL * qvel)
         # N^T x = x - J^T Lambda J M^-1 x, all of one moment
@@ -201,7 +254,8 @@ class Controller:
             return
         c, s = math.cos(data.qpos[self._yaw]), math.sin(data.qpos[self._yaw])
         wx, wy = c * vx - s * vy, s * vx + c * vy
-        # The drive adds what its own dry friction eats, so that a commanded velocity is the velocity.
+        # The drive adds what its own dry friction eats, so that a commanded velocity is the
+        # velocity.
         data.ctrl[self._base_controls] = (
             wx + _sign(wx) * BASE_HOLD_N / BASE_GAIN,
             wy + _sign(wy) * BASE_HOLD_N / BASE_GAIN,
@@ -209,12 +263,46 @@ class Controller:
         )
 
 
+def to_action(arm: ArmCommand, base_velocity: tuple[float, float, float] | None) -> Array:
+    """A command as the 12 native numbers."""
+    action = np.zeros(len(ACTION_NAMES))
+    if arm.step_m is None:
+        action[11] = 1.0  # base mode with no delta: hold the previous goal
+    else:
+        action[0:3] = np.asarray(arm.step_m) / STEP_M
+        action[3:6] = np.asarray(arm.step_rad) / STEP_RAD
+        action[11] = -1.0
+    action[6] = arm.gripper
+    if base_velocity is not None:
+        vx, vy, wz = base_velocity
+        action[7:10] = (vx / BASE_SPEED_M_S, vy / BASE_SPEED_M_S, wz / BASE_YAW_RATE_RAD_S)
+    return action
+
+
+def require_action(action: Array) -> Array:
+    """The action, refused if it is not 12 finite numbers in [-1, 1]."""
+    values = np.asarray(action, dtype=np.float64)
+    if values.shape != (len(ACTION_NAMES),):
+        raise BadCommand(
+            f"action has shape {values.shape}; it must have shape"
+            f" ({len(ACTION_NAMES)},): {', '.join(ACTION_NAMES)}"
+        )
+    for name, value in zip(ACTION_NAMES, values.tolist(), strict=True):
+        if not -1.0 - 1e-9 <= value <= 1.0 + 1e-9:  # also false for NaN
+            raise BadCommand(
+                f"action['{name}'] is {value}; it must be a finite number between -1 and 1"
+            )
+    return values
+
+
 def _sign(v: float) -> float:
     return 0.0 if abs(v) < 1e-3 else math.copysign(1.0, v)
 
 
 def _axial(goal: Array, current: Array) -> list[float]:
-    """Sum over the three axes of current_axis x goal_axis; plain floats, since single elements of arrays are slow to reach."""
+    """Sum over the three axes of current_axis x goal_axis; plain floats, since single elements of
+    arrays are slow to reach.
+    """
     (a00, a01, a02), (a10, a11, a12), (a20, a21, a22) = current.tolist()
     (b00, b01, b02), (b10, b11, b12), (b20, b21, b22) = goal.tolist()
     return [

@@ -1,8 +1,9 @@
 """The kitchen as an Env: MuJoCo behind the contract of `capex.worlds`.
 
-A control step is 25 physics steps of 2 ms with the controller every fifth, then the forward pass up to velocities: everything that is read
-afterwards (poses, contacts, images) is current, and reading changes nothing. The saved state is time, positions, velocities, warm start,
-controls, the controller's goals and the task's latch: enough to continue bit for bit.
+A control step is 25 physics steps of 2 ms with the controller every fifth, then the forward pass up
+to velocities: everything that is read afterwards (poses, contacts, images) is current, and reading
+changes nothing. The saved state is time, positions, velocities, warm start, controls, the
+controller's goals and the task's latch: enough to continue bit for bit.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from capex import worlds
-from capex.errors import BadCommand, CapexError, PhysicsDiverged, StateMismatch
+from capex.errors import CapexError, PhysicsDiverged, StateMismatch
 from capex.pose import Array, Pose
 from capex.worlds import (
     ArmSpec,
@@ -34,22 +34,23 @@ from capex.worlds import (
 )
 from capex.worlds.kitchen import control, panda, robot
 from capex.worlds.kitchen.control import Controller
-from capex.worlds.kitchen.facts import Facts
-from capex.worlds.kitchen.looks import STYLES
+from capex.worlds.kitchen.ground_truth import GroundTruth
+from capex.worlds.kitchen.materials import STYLES
 from capex.worlds.kitchen.parts import SEEN, UNSEEN, Sign
 from capex.worlds.kitchen.robot import ARM
 from capex.worlds.kitchen.scene import LAYOUTS, Kitchen, build, plan_kitchen, to_xml
-from capex.worlds.kitchen.senses import STATE_NAMES, Senses
+from capex.worlds.kitchen.sensors import STATE_NAMES, Sensors
 from capex.worlds.kitchen.situation import Draw, Situation
 from capex.worlds.kitchen.tasks.task import Task
+from capex.worlds.limits import validate_command
 from capex.worlds.render import Renderer, intrinsics
 
 # By world, raised whenever the same start gives another scene or the state vector another layout.
 STATE_VERSIONS = {"kitchen": 1, "kitchen-mixed": 2}
 STARTS = 10_000
-SETTLE_TICKS = 10
-DRAWS_MAX = 50
-CACHED_STARTS = 4
+SETTLE_TICKS = 10  # half a second at 20 Hz: what was placed has come to rest
+DRAWS_MAX = 50  # then a start is refused: the robot would stand inside something
+CACHED_STARTS = 4  # compiled models kept, so that going back to a start costs no compiling
 ROBOMIMIC_GYM = 2  # robomimic's number for environments that are not robosuite's
 WORKSPACE_M = ((-0.30, -0.85, -robot.MOUNT_HEIGHT_M), (0.95, 0.85, 1.20))
 _STATE_PARTS = (
@@ -60,8 +61,9 @@ _STATE_PARTS = (
     mujoco.mjtState.mjSTATE_CTRL,
 )
 _SIGNATURE = sum(part.value for part in _STATE_PARTS)
-_OWN_SIZE = Controller.VECTOR_SIZE + 1  # what the saved state holds besides physics: the controller's goals and the task's latch
-_WARNINGS = [w.value for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)]
+# what the saved state holds besides physics: the controller's goals and the task's latch
+_OWN_SIZE = Controller.VECTOR_SIZE + 1
+_WARNINGS = [getattr(mujoco.mjtWarning, f"mjWARN_BAD{q}").value for q in ("QPOS", "QVEL", "QACC")]
 
 
 @dataclass
@@ -88,13 +90,18 @@ class KitchenEnv:
             horizon=info.horizon,
             control_hz=control.CONTROL_HZ,
             arms=(ArmSpec(ARM, 2 * robot.FINGER_TRAVEL_M, control.STEP_M, control.STEP_RAD),),
-            cameras=(CameraSpec("left", "exterior"), CameraSpec("right", "exterior"), CameraSpec("wrist", "wrist", arm=ARM)),
+            cameras=(
+                CameraSpec("left", "exterior"),
+                CameraSpec("right", "exterior"),
+                CameraSpec("wrist", "wrist", arm=ARM),
+            ),
             workspace_m=WORKSPACE_M,
             action_names=control.ACTION_NAMES,
             state_names=STATE_NAMES,
             starts=STARTS,
             base=BaseSpec(0.25, 0.6),
             depth=True,
+            exact_replay=True,
         )
         self._cache: collections.OrderedDict[tuple[int, int], _Built] = collections.OrderedDict()
         self._renderer: Renderer | None = None
@@ -102,11 +109,17 @@ class KitchenEnv:
         self._diverged = False
 
     def reset(self, start: Start) -> None:
-        """Build (or fetch) the start's model, put everything to its settled beginning, or to the start's saved state."""
+        """Build (or fetch) the start's model, put everything to its settled beginning, or to the
+        start's saved state.
+        """
         if start.task != self.spec.task:
-            raise CapexError(f"the start is of task '{start.task}'; this environment is {self.spec.name}")
+            raise CapexError(
+                f"the start is of task '{start.task}'; this environment is {self.spec.name}"
+            )
         if not 0 <= start.index < STARTS:
-            raise CapexError(f"there is no start {start.index} of {self.spec.name}; valid: 0 to {STARTS - 1}")
+            raise CapexError(
+                f"there is no start {start.index} of {self.spec.name}; valid: 0 to {STARTS - 1}"
+            )
         key = (start.index, start.seed)
         if key not in self._cache:
             self._cache[key] = self._build(start)
@@ -121,7 +134,9 @@ class KitchenEnv:
             self.load_state(start.state)
 
     def _build(self, start: Start) -> _Built:
-        """Compose the start; where the robot would stand inside something, draw again, the same way every time."""
+        """Compose the start; where the robot would stand inside something, draw again, the same way
+        every time.
+        """
         for attempt in range(DRAWS_MAX):
             kitchen, situation = self._compose(start, attempt)
             model, signs = build(kitchen, situation, shadows=self._shadows)
@@ -130,19 +145,22 @@ class KitchenEnv:
             if self._settle(situation):
                 return _Built(model, kitchen, situation, scene, signs, self._vector())
         raise CapexError(
-            f"start {start.index} of {self.spec.name} found no free place for the robot in {DRAWS_MAX} draws; take another start"
+            f"start {start.index} of {self.spec.name} found no free place for the robot in"
+            f" {DRAWS_MAX} draws; take another start"
         )
 
     def _settle(self, situation: Situation) -> bool:
-        """Put everything in its place and let things come to rest; False if the robot touches anything."""
+        """Put everything in its place and let things come to rest; False if the robot touches
+        anything.
+        """
         model, data = self._model, self._data
-        x, y, yaw = situation.robot
-        placed = {"base_x": x, "base_y": y, "base_yaw": yaw, "finger_left": robot.FINGER_TRAVEL_M, "finger_right": robot.FINGER_TRAVEL_M}
+        placed = dict(zip(("base_x", "base_y", "base_yaw"), situation.robot, strict=True))
+        placed |= dict.fromkeys(("finger_left", "finger_right"), robot.FINGER_TRAVEL_M)
         placed |= dict(zip(panda.JOINTS, situation.posture, strict=True))
         for name, value in {**placed, **situation.joints}.items():
             data.qpos[model.jnt_qposadr[model.joint(name).id]] = value
         mujoco.mj_forward(model, data)
-        if self._senses.touching(data):
+        if self._sensors.touching(data):
             return False
         self._controller.reset(data, 0.0)
         hold = np.zeros(len(control.ACTION_NAMES))
@@ -153,14 +171,16 @@ class KitchenEnv:
         data.time = 0.0
         mujoco.mj_forward(model, data)
         self._controller.reset(data, 0.0)
-        return not self._senses.touching(data) and not self.task.success(self._facts)
+        return not self._sensors.touching(data) and not self.task.success(self._truth)
 
     def _compose(self, start: Start, attempt: int) -> tuple[Kitchen, Situation]:
         draw = Draw(self._world, start.task, start.index, start.seed, attempt)
         if self._world == "kitchen":
             kitchen = plan_kitchen()
         else:
-            kitchen = plan_kitchen(draw.choice(range(len(LAYOUTS))), draw.choice(range(len(STYLES))))
+            kitchen = plan_kitchen(
+                draw.choice(range(len(LAYOUTS))), draw.choice(range(len(STYLES)))
+            )
         return kitchen, self.task.compose(draw, kitchen)
 
     @property
@@ -174,33 +194,37 @@ class KitchenEnv:
         if self._renderer is not None and getattr(self, "_model", None) is not built.model:
             self._renderer.close()
             self._renderer = None
-        self._model, self._kitchen, self._situation, self._scene = built.model, built.kitchen, built.situation, built.scene
-        self._signs = built.signs
+        self._model, self._kitchen, self._situation = built.model, built.kitchen, built.situation
+        self._scene, self._signs = built.scene, built.signs
         self._data = mujoco.MjData(built.model)
         self._controller = Controller(built.model)
-        self._facts = Facts(built.model, self._data, built.situation.roles, built.situation.spots)
-        self._senses = Senses(built.model)
+        self._truth = GroundTruth(
+            built.model, self._data, built.situation.roles, built.situation.spots
+        )
+        self._sensors = Sensors(built.model)
         self._diverged = False
 
     def _vector(self) -> Array:
         physics = np.empty(mujoco.mj_stateSize(self._model, _SIGNATURE))
         mujoco.mj_getState(self._model, self._data, physics, _SIGNATURE)
-        return np.concatenate([physics, self._controller.vector, [float(self._facts.latched)]])
+        return np.concatenate([physics, self._controller.vector, [float(self._truth.latched)]])
 
     def _restore(self, vector: Array) -> None:
         physics, goals, latched = np.split(vector, (len(vector) - _OWN_SIZE, len(vector) - 1))
         mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)
         mujoco.mj_forward(self._model, self._data)
-        mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)  # the forward pass overwrote the warm start
+        # once more: the forward pass overwrote the warm start
+        mujoco.mj_setState(self._model, self._data, physics, _SIGNATURE)
         self._controller.vector = goals
-        self._facts.latched = bool(latched[0])
+        self._truth.latched = bool(latched[0])
         for warning in _WARNINGS:
             self._data.warning[warning].number = 0
         self._diverged = False
 
     def _header(self) -> str:
         start, version = self._started(), STATE_VERSIONS[self._world]
-        return json.dumps({"world": self._world, "task": start.task, "start": start.index, "seed": start.seed, "version": version})
+        place = {"world": self._world, "task": start.task, "start": start.index}
+        return json.dumps({**place, "seed": start.seed, "version": version})
 
     def save_state(self) -> State:
         """Everything needed to continue bit for bit."""
@@ -209,16 +233,24 @@ class KitchenEnv:
     def load_state(self, state: State) -> None:
         """Continue from a state of this world, task, start and version; any other is refused."""
         if state.header != self._header():
-            raise StateMismatch(f"the state belongs to {state.header}; this environment is at {self._header()}: reset to that start first")
+            raise StateMismatch(
+                f"the state belongs to {state.header}; this environment is at {self._header()}:"
+                " reset to that start first"
+            )
         expected = mujoco.mj_stateSize(self._model, _SIGNATURE) + _OWN_SIZE
         vector = np.asarray(state.vector, dtype=np.float64)
         if vector.shape != (expected,) or not np.all(np.isfinite(vector)):
-            raise StateMismatch(f"the state has shape {vector.shape} or numbers that are not finite; {expected} finite numbers are needed")
+            raise StateMismatch(
+                f"the state has shape {vector.shape} or numbers that are not finite; {expected}"
+                " finite numbers are needed"
+            )
         self._restore(vector)
 
     def _started(self) -> Start:
         if self._start is None:
-            raise CapexError(f"{self.spec.name} has no start yet; call reset(Start('{self.spec.task}', 0)) first")
+            raise CapexError(
+                f"{self.spec.name} has no start yet; call reset(Start('{self.spec.task}', 0)) first"
+            )
         return self._start
 
     @property
@@ -229,67 +261,60 @@ class KitchenEnv:
 
     def step(self, command: Command) -> Array:
         """One 20 Hz command: translated to the 12 native numbers, applied, returned."""
-        worlds.validate_command(self.spec, command)
-        arm = command.arms[ARM]
-        action = np.zeros(len(control.ACTION_NAMES))
-        if arm.step_m is None:
-            action[11] = 1.0  # base mode with no delta: hold the previous goal
-        else:
-            action[0:3] = np.asarray(arm.step_m) / control.STEP_M
-            action[3:6] = np.asarray(arm.step_rad) / control.STEP_RAD
-            action[11] = -1.0
-        action[6] = arm.gripper
-        if command.base_velocity is not None:
-            vx, vy, wz = command.base_velocity
-            action[7:10] = vx / control.BASE_SPEED_M_S, vy / control.BASE_SPEED_M_S, wz / control.BASE_YAW_RATE_RAD_S
+        validate_command(self.spec, command)
+        action = control.to_action(command.arms[ARM], command.base_velocity)
         self.apply(action)
         return action
 
     def apply(self, action: Array) -> None:
-        """One native action; refused before physics is touched if it is not 12 finite numbers in [-1, 1]."""
+        """One native action; refused before physics is touched if it is not 12 finite numbers in
+        [-1, 1].
+        """
         self._started()
-        values = np.asarray(action, dtype=np.float64)
-        if values.shape != (len(control.ACTION_NAMES),):
-            raise BadCommand(
-                f"action has shape {values.shape}; it must have shape ({len(control.ACTION_NAMES)},): {', '.join(control.ACTION_NAMES)}"
-            )
-        for name, value in zip(control.ACTION_NAMES, values.tolist(), strict=True):
-            if not -1.0 - 1e-9 <= value <= 1.0 + 1e-9:  # also false for NaN
-                raise BadCommand(f"action['{name}'] is {value}; it must be a finite number between -1 and 1")
+        values = control.require_action(action)
         if self._diverged:
-            raise PhysicsDiverged(f"{self.spec.name} has diverged earlier in this episode; reset it")
+            raise PhysicsDiverged(
+                f"{self.spec.name} has diverged earlier in this episode; reset it"
+            )
         self._tick(values)
         self._check_physics()
-        if self.task.latch is not None and not self._facts.latched:
-            self._facts.latched = self.task.latch(self._facts)
+        if self.task.latch is not None and not self._truth.latched:
+            self._truth.latched = self.task.latch(self._truth)
 
     def _tick(self, action: Array) -> None:
         model, data = self._model, self._data
         self._controller.set_goal(data, action)
         for block in range(control.SUBSTEPS // control.CONTROL_EVERY):
-            if block:  # the pass that ended the last tick has done the first block's kinematics already
+            if block:  # the pass that ended the last tick has done the first block's kinematics
                 mujoco.mj_step1(model, data)
             self._controller.run(model, data, first=block == 0)
             mujoco.mj_step2(model, data)
             mujoco.mj_step(model, data, control.CONTROL_EVERY - 1)
-        mujoco.mj_step1(model, data)  # positions, contacts and velocities are current for whoever looks
+        mujoco.mj_step1(model, data)  # positions, contacts and velocities are current
 
     def _check_physics(self) -> None:
-        # MuJoCo resets the state by itself when it meets a value that is not finite; its warning counters keep the trace.
-        if any(self._data.warning[w].number for w in _WARNINGS) or not np.isfinite(self._data.qacc).all():
+        # MuJoCo resets the state by itself when it meets a value that is not finite; its warning
+        # counters keep the trace.
+        if (
+            any(self._data.warning[w].number for w in _WARNINGS)
+            or not np.isfinite(self._data.qacc).all()
+        ):
             self._diverged = True
-            raise PhysicsDiverged(f"the physics of {self.spec.name} diverged at {self._data.time:.2f} s; the episode is invalid")
+            raise PhysicsDiverged(
+                f"the physics of {self.spec.name} diverged at {self._data.time:.2f} s; the episode"
+                " is invalid"
+            )
 
     def success(self) -> bool:
         """The task's rule on the present state; a diverged simulation is never a success."""
         self._started()
-        return not self._diverged and bool(self.task.success(self._facts))
+        return not self._diverged and bool(self.task.success(self._truth))
 
     @property
-    def facts(self) -> Facts:
+    def truth(self) -> GroundTruth:
         """Privileged truth, for success rules, the expert and tests."""
         self._started()
-        return self._facts
+        return self._truth
 
     @property
     def situation(self) -> Situation:
@@ -300,13 +325,21 @@ class KitchenEnv:
     def robot_state(self) -> RobotState:
         """Proprioception and contacts, as the last control step left them."""
         self._started()
-        return self._senses.read(self._data, self._controller)
+        return self._sensors.read(self._data, self._controller)
 
-    def observe(self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None) -> dict[str, Image]:
+    def observe(
+        self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None
+    ) -> dict[str, Image]:
         """Upright RGB images by camera name."""
         self._started()
-        chosen = [self.spec.camera(name) for name in (cameras if cameras is not None else [c.name for c in self.spec.cameras])]
-        return {c.name: self._renders().rgb(self._data, self._model.camera(c.name).id, size or c.size) for c in chosen}
+        chosen = [
+            self.spec.camera(name)
+            for name in (cameras if cameras is not None else [c.name for c in self.spec.cameras])
+        ]
+        return {
+            c.name: self._renders().rgb(self._data, self._model.camera(c.name).id, size or c.size)
+            for c in chosen
+        }
 
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""
@@ -314,30 +347,47 @@ class KitchenEnv:
         c = self.spec.camera(camera)
         identity = self._model.camera(camera).id
         mount = self._model.site("mount").id
-        R_world_mount = self._data.site_xmat[mount].reshape(3, 3)
+        T_world_mount = Pose(self._data.site_xpos[mount], self._data.site_xmat[mount].reshape(3, 3))
         # MuJoCo's camera looks along -z with y up; the contract's along +z with y down.
         R_world_camera = self._data.cam_xmat[identity].reshape(3, 3) * np.array([1.0, -1.0, -1.0])
-        position = R_world_mount.T @ (self._data.cam_xpos[identity] - self._data.site_xpos[mount])
+        T_world_camera = Pose(self._data.cam_xpos[identity], R_world_camera)
         return CameraModel(
-            intrinsics(float(self._model.cam_fovy[identity]), size or c.size), Pose(position, R_world_mount.T @ R_world_camera)
+            intrinsics(float(self._model.cam_fovy[identity]), size or c.size),
+            T_world_mount.inverse() @ T_world_camera,
         )
 
     def depth(self, camera: str, size: tuple[int, int] | None = None) -> DepthImage:
         """Metric depth along the optical axis, infinite where nothing is seen."""
         self._started()
         c = self.spec.camera(camera)
-        return DepthImage(self._renders().depth(self._data, self._model.camera(camera).id, size or c.size), self.camera_model(camera, size))
+        return DepthImage(
+            self._renders().depth(self._data, self._model.camera(camera).id, size or c.size),
+            self.camera_model(camera, size),
+        )
 
     def model_file(self) -> ModelFile:
-        """The current start's model as XML; a saved state begins with time, positions and velocities."""
+        """The current start's model as XML; a saved state begins with time, positions and
+        velocities.
+        """
         self._started()
-        arguments = {"env_name": self.spec.name, "env_version": str(STATE_VERSIONS[self._world]), "type": ROBOMIMIC_GYM, "env_kwargs": {}}
-        return ModelFile(to_xml(self._kitchen, self._situation), 1 + int(self._model.nq) + int(self._model.nv), arguments)
+        arguments = {
+            "env_name": self.spec.name,
+            "env_version": str(STATE_VERSIONS[self._world]),
+            "type": ROBOMIMIC_GYM,
+            "env_kwargs": {},
+        }
+        return ModelFile(
+            to_xml(self._kitchen, self._situation),
+            1 + int(self._model.nq) + int(self._model.nv),
+            arguments,
+        )
 
     def _renders(self) -> Renderer:
-        """The renderer, after what is seen only at times has been shown or hidden: a matter of looks, physics does not notice."""
+        """The renderer, after what is seen only at times has been shown or hidden: a matter of
+        looks, physics does not notice.
+        """
         for sign in self._signs:
-            shown = sign.low <= self._facts.joint(sign.joint) <= sign.high
+            shown = sign.low <= self._truth.joint(sign.joint) <= sign.high
             self._model.geom(sign.geom).group = SEEN if shown else UNSEEN
         if self._renderer is None:
             self._renderer = Renderer(self._model, shadows=self._shadows)

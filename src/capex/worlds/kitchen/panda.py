@@ -1,8 +1,9 @@
 """Kinematics and limits of the Franka Panda arm, and inverse kinematics for many targets at once.
 
-The chain is the manufacturer's (Craig's convention): joint i turns about z after the constant transform
-Rot_x(alpha) Trans_x(a) Trans_z(d). Frames: `mount` is the first link's foot, x forward, z up; `tip` is the midpoint between the
-finger pads, z along the approach and y along the closing direction. Metres and radians.
+The chain is the manufacturer's (Craig's convention): joint i turns about z after the constant
+transform Rot_x(alpha) Trans_x(a) Trans_z(d). Frames: `mount` is the first link's foot, x forward, z
+up; `tip` is the midpoint between the finger pads, z along the approach and y along the closing
+direction. Metres and radians.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ TORQUE_NM = np.array([87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0])
 
 def _constant(i: int) -> Array:
     ca, sa = np.cos(ALPHA_RAD[i]), np.sin(ALPHA_RAD[i])
-    return np.array([[1, 0, 0, A_M[i]], [0, ca, -sa, -sa * D_M[i]], [0, sa, ca, ca * D_M[i]], [0, 0, 0, 1]], dtype=np.float64)
+    return np.array(
+        [[1, 0, 0, A_M[i]], [0, ca, -sa, -sa * D_M[i]], [0, sa, ca, ca * D_M[i]], [0, 0, 0, 1]],
+        dtype=np.float64,
+    )
 
 
 def _tool() -> Array:
     c, s = np.cos(HAND_YAW_RAD), np.sin(HAND_YAW_RAD)
-    return np.array([[c, -s, 0, 0], [s, c, 0, 0], [0, 0, 1, FLANGE_M + TIP_M], [0, 0, 0, 1]], dtype=np.float64)
+    return np.array(
+        [[c, -s, 0, 0], [s, c, 0, 0], [0, 0, 1, FLANGE_M + TIP_M], [0, 0, 0, 1]], dtype=np.float64
+    )
 
 
 _CONSTANT = tuple(_constant(i) for i in range(7))
@@ -42,7 +48,9 @@ _TOOL = _tool()
 
 
 def forward(q: Array) -> tuple[Array, Array, Array]:
-    """Tip poses and Jacobians: q (n,7) -> T_mount_tip (n,4,4), joint axes' Jacobian (n,6,7), joint origins (n,7,3)."""
+    """Tip poses and Jacobians: q (n,7) -> T_mount_tip (n,4,4), joint axes' Jacobian (n,6,7), joint
+    origins (n,7,3).
+    """
     n = len(q)
     T = np.broadcast_to(np.eye(4), (n, 4, 4))
     axes, origins = np.empty((n, 7, 3)), np.empty((n, 7, 3))
@@ -63,15 +71,25 @@ def forward(q: Array) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class Solution:
-    """Result of `solve`: joint angles (n,7), which targets were met (n,), smallest distance to a joint limit (n,)."""
+    """Result of `solve`: joint angles (n,7), which targets were met (n,), smallest distance to a
+    joint limit (n,).
+    """
 
     q: Array
     reached: npt.NDArray[np.bool_]
     margin_rad: Array
 
 
-def solve(positions_m: Array, rotation: Array, *, seeds: int = 24, iterations: int = 120, limit_margin_rad: float = 0.05) -> Solution:
-    """Damped least squares from several seeds; keeps, per target, the solution farthest from the joint limits.
+def solve(
+    positions_m: Array,
+    rotation: Array,
+    *,
+    seeds: int = 24,
+    iterations: int = 120,
+    limit_margin_rad: float = 0.05,
+) -> Solution:
+    """Damped least squares from several seeds; keeps, per target, the solution farthest from the
+    joint limits.
 
     positions_m (n,3) in the mount frame, rotation (3,3) or (n,3,3) the wanted tip orientation.
     """
@@ -85,12 +103,16 @@ def solve(positions_m: Array, rotation: Array, *, seeds: int = 24, iterations: i
     for s in range(seeds):
         q = lower + rng.random((n, 7)) * (upper - lower)
         if s % 2 == 0:  # half of the seeds start near the usual elbow-up posture, facing the target
-            q = np.array([0.0, -0.3, 0.0, -2.0, 0.0, 2.0, 0.785]) + 0.5 * rng.standard_normal((n, 7))
+            q = np.array([0.0, -0.3, 0.0, -2.0, 0.0, 2.0, 0.785]) + 0.5 * rng.standard_normal(
+                (n, 7)
+            )
             q[:, 0] += heading
             q = np.clip(q, lower, upper)
         for _ in range(iterations):
             T, J, _ = forward(q)
-            e = np.concatenate([positions_m - T[:, :3, 3], rotation_error(rotation, T[:, :3, :3])], axis=1)
+            e = np.concatenate(
+                [positions_m - T[:, :3, 3], rotation_error(rotation, T[:, :3, :3])], axis=1
+            )
             H = J @ J.transpose(0, 2, 1) + 1e-4 * np.eye(6)
             step = (J.transpose(0, 2, 1) @ np.linalg.solve(H, e[..., None]))[..., 0]
             q = np.clip(q + np.clip(step, -0.3, 0.3), lower, upper)
@@ -104,9 +126,13 @@ def solve(positions_m: Array, rotation: Array, *, seeds: int = 24, iterations: i
 
 
 def rotation_error(goal: Array, current: Array) -> Array:
-    """Rotation vectors (n,3) that turn `current` (n,3,3) into `goal` (n,3,3), expressed in their common frame."""
+    """Rotation vectors (n,3) that turn `current` (n,3,3) into `goal` (n,3,3), expressed in their
+    common frame.
+    """
     R = goal @ current.transpose(0, 2, 1)
-    vector = np.stack([R[:, 2, 1] - R[:, 1, 2], R[:, 0, 2] - R[:, 2, 0], R[:, 1, 0] - R[:, 0, 1]], axis=1)
+    vector = np.stack(
+        [R[:, 2, 1] - R[:, 1, 2], R[:, 0, 2] - R[:, 2, 0], R[:, 1, 0] - R[:, 0, 1]], axis=1
+    )
     sine = np.linalg.norm(vector, axis=1) / 2
     angle = np.arctan2(sine, (np.trace(R, axis1=1, axis2=2) - 1) / 2)
     return np.asarray(vector * (angle / np.maximum(2 * sine, 1e-12))[:, None])

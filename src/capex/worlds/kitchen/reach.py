@@ -1,6 +1,8 @@
-"""Reach maps: where the tip can go with the hand pointing down or forward, and how far from its joint limits the arm then is.
+"""Reach maps: where the tip can go with the hand pointing down or forward, and how far from its
+joint limits the arm then is.
 
-The mounting height and every fixture's approach were chosen inside these maps. `python -m capex.worlds.kitchen.reach OUT.png` draws them.
+The mounting height and every fixture's approach were chosen inside these maps. `python -m
+capex.worlds.kitchen.reach OUT.png` draws them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ SLICES_Y_M = (0.0, 0.2, 0.4)
 
 
 def reach_map(rotation: Array, y_m: float) -> Array:
-    """Smallest distance to a joint limit in radians over the (z, x) grid, NaN where the pose cannot be reached."""
+    """Smallest distance to a joint limit in radians over the (z, x) grid, NaN where the pose cannot
+    be reached.
+    """
     x, z = np.meshgrid(X_M, Z_M)
     points = np.stack([x.ravel(), np.full(x.size, y_m), z.ravel()], axis=1)
     found = panda.solve(points, rotation, seeds=12, iterations=80)
@@ -34,16 +38,29 @@ def draw(out: Path) -> Path:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, len(SLICES_Y_M), figsize=(12, 9), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(
+        2, len(SLICES_Y_M), figsize=(12, 9), sharex=True, sharey=True, layout="constrained"
+    )
     for row, (name, rotation) in zip(axes, (("down", DOWN), ("forward", FORWARD)), strict=True):
         for axis, y_m in zip(row, SLICES_Y_M, strict=True):
-            mesh = axis.pcolormesh(X_M, Z_M + MOUNT_HEIGHT_M, reach_map(rotation, y_m), vmin=0, vmax=0.8, shading="nearest")
+            mesh = axis.pcolormesh(
+                X_M,
+                Z_M + MOUNT_HEIGHT_M,
+                reach_map(rotation, y_m),
+                vmin=0,
+                vmax=0.8,
+                shading="nearest",
+            )
             axis.axhline(0.90, color="tab:red", linewidth=1)
             axis.set_title(f'hand "{name}", y = {100 * y_m:.0f} cm')
             axis.set_xlabel("x ahead of the mount (m)")
             axis.set_ylabel("height above the floor (m)")
             axis.grid(alpha=0.3)
-    figure.colorbar(mesh, ax=axes, label="distance to the nearest joint limit (rad); white: out of reach; red line: counter")
+    figure.colorbar(
+        mesh,
+        ax=axes,
+        label="distance to the nearest joint limit (rad); white: out of reach; red line: counter",
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=80)
     plt.close(figure)

@@ -1,8 +1,10 @@
-"""The kitchen's robot as an MjSpec: planar base, lifting torso, Panda arm, parallel gripper, three cameras.
+"""The kitchen's robot as an MjSpec: planar base, lifting torso, Panda arm, parallel gripper, three
+cameras.
 
-Body tree: base (x, y, yaw) - torso (lift) - mount - link1 .. link7 - hand - two fingers. The mount is the base frame of every
-interface: it stands `MOUNT_HEIGHT_M` above the floor with the torso down, a height read off the reach maps (`reach.py`): "down" covers
-counters and racks, "forward" starts at counter height plus 15 cm.
+Body tree: base (x, y, yaw) - torso (lift) - mount - link1 .. link7 - hand - two fingers. The mount
+is the base frame of every interface: it stands `MOUNT_HEIGHT_M` above the floor with the torso
+down, a height read off the reach maps (`reach.py`): "down" covers counters and racks, "forward"
+starts at counter height plus 15 cm.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
+from capex.pose import Array
 from capex.worlds.kitchen import panda
 
 ARM = "arm"  # its name in the Env contract
@@ -31,7 +34,8 @@ CAMERAS = ("left", "right", "wrist")
 EXTERIOR_FOVY_DEG = 60.0
 WRIST_FOVY_DEG = 75.0
 
-# Collision masks. Things touch things and every robot part; of the robot's own parts, only wrist and hand touch the chassis.
+# Collision masks. Things touch things and every robot part; of the robot's own parts, only wrist
+# and hand touch the chassis.
 THING = {"contype": 1, "conaffinity": 1}
 LINK = {"contype": 0, "conaffinity": 1}
 WRIST = {"contype": 0, "conaffinity": 3}
@@ -61,20 +65,39 @@ DARK = (0.17, 0.18, 0.20, 1.0)
 RUBBER = (0.10, 0.10, 0.11, 1.0)
 PAD = (0.95, 0.55, 0.10, 1.0)  # orange pads: the fingers are found at a glance in every view
 
-CAPSULE, CYLINDER, BOX = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER, mujoco.mjtGeom.mjGEOM_BOX
+CAPSULE, CYLINDER, BOX = (
+    mujoco.mjtGeom.mjGEOM_CAPSULE,
+    mujoco.mjtGeom.mjGEOM_CYLINDER,
+    mujoco.mjtGeom.mjGEOM_BOX,
+)
 
 # Per link: (from, to, radius, mass) of its capsules, in the link's own frame.
 _LINKS: dict[str, tuple[tuple[Sequence[float], Sequence[float], float, float], ...]] = {
-    "link1": (((0, 0, -0.16), (0, 0, -0.02), 0.060, 1.6), ((0, -0.03, 0), (0, 0.03, 0), 0.060, 1.1)),
-    "link2": (((0, 0, -0.03), (0, 0, 0.03), 0.060, 1.2), ((0, -0.06, 0), (0, -0.17, 0), 0.060, 1.5)),
-    "link3": (((0, 0, -0.17), (0, 0, -0.06), 0.056, 1.3), ((0.0825, -0.02, 0), (0.0825, 0.05, 0), 0.055, 1.1)),
-    "link4": (((0, 0, -0.03), (0, 0, 0.03), 0.055, 1.2), ((-0.0825, 0.06, 0), (-0.0825, 0.15, 0), 0.054, 1.2)),
+    "link1": (
+        ((0, 0, -0.16), (0, 0, -0.02), 0.060, 1.6),
+        ((0, -0.03, 0), (0, 0.03, 0), 0.060, 1.1),
+    ),
+    "link2": (
+        ((0, 0, -0.03), (0, 0, 0.03), 0.060, 1.2),
+        ((0, -0.06, 0), (0, -0.17, 0), 0.060, 1.5),
+    ),
+    "link3": (
+        ((0, 0, -0.17), (0, 0, -0.06), 0.056, 1.3),
+        ((0.0825, -0.02, 0), (0.0825, 0.05, 0), 0.055, 1.1),
+    ),
+    "link4": (
+        ((0, 0, -0.03), (0, 0, 0.03), 0.055, 1.2),
+        ((-0.0825, 0.06, 0), (-0.0825, 0.15, 0), 0.054, 1.2),
+    ),
     "link5": (
         ((0, 0, -0.24), (0, 0, -0.20), 0.055, 1.2),
         ((0, 0.055, -0.19), (0, 0.080, -0.05), 0.028, 0.8),
         ((0, 0.02, 0), (0, 0.07, 0), 0.045, 0.6),
     ),
-    "link6": (((0, 0, -0.03), (0, 0, 0.01), 0.048, 0.7), ((0.088, 0.0, 0.0), (0.088, -0.01, 0.0), 0.045, 0.8)),
+    "link6": (
+        ((0, 0, -0.03), (0, 0, 0.01), 0.048, 0.7),
+        ((0.088, 0.0, 0.0), (0.088, -0.01, 0.0), 0.045, 0.8),
+    ),
     "link7": (((0, 0, 0.045), (0, 0, 0.085), 0.043, 0.5),),
 }
 
@@ -82,14 +105,19 @@ _LINKS: dict[str, tuple[tuple[Sequence[float], Sequence[float], float, float], .
 def add_robot(spec: mujoco.MjSpec) -> None:
     """Add the robot, its actuators and its cameras to a scene; joint positions are set at reset."""
     base = spec.worldbody.add_body(name="base")
-    for name, kind, axis in (("base_x", "slide", (1, 0, 0)), ("base_y", "slide", (0, 1, 0)), ("base_yaw", "hinge", (0, 0, 1))):
+    for name, kind, axis in (
+        ("base_x", "slide", (1, 0, 0)),
+        ("base_y", "slide", (0, 1, 0)),
+        ("base_yaw", "hinge", (0, 0, 1)),
+    ):
         hinge = kind == "hinge"
         base.add_joint(
             name=name,
             type=mujoco.mjtJoint.mjJNT_HINGE if hinge else mujoco.mjtJoint.mjJNT_SLIDE,
             axis=axis,
             frictionloss=BASE_HOLD_NM if hinge else BASE_HOLD_N,
-            # A stiff friction constraint: the brake creeps by less than a micrometre a second instead of millimetres.
+            # A stiff friction constraint: the brake creeps by less than a micrometre a second
+            # instead of millimetres.
             solimp_friction=(0.9999, 0.9999, 0.001, 0.5, 2),
             solref_friction=(0.01, 1),
         )
@@ -98,16 +126,36 @@ def add_robot(spec: mujoco.MjSpec) -> None:
     _chassis(base)
 
     torso = base.add_body(name="torso", pos=(0, 0, MOUNT_HEIGHT_M), gravcomp=1)
-    torso.add_joint(name="torso", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=(0, 0, 1), range=(0, TORSO_TRAVEL_M), limited=1, damping=200)
-    torso.add_geom(type=CYLINDER, size=(0.085, 0.16, 0), pos=(0, 0, -0.18), rgba=GREY, mass=10, **LINK)
+    torso.add_joint(
+        name="torso",
+        type=mujoco.mjtJoint.mjJNT_SLIDE,
+        axis=(0, 0, 1),
+        range=(0, TORSO_TRAVEL_M),
+        limited=1,
+        damping=200,
+    )
+    torso.add_geom(
+        type=CYLINDER, size=(0.085, 0.16, 0), pos=(0, 0, -0.18), rgba=GREY, mass=10, **LINK
+    )
     _actuator(spec, "torso", gain=2.0e5, bias=(0.0, -2.0e5, -8.0e3), force=4000.0)
 
     link = torso.add_body(name="link0", gravcomp=1)
     link.add_site(name="mount", size=(0.005, 0.005, 0.005), rgba=(0, 0, 0, 0))
-    link.add_geom(type=CYLINDER, size=(0.075, 0.03, 0), pos=(0, 0, 0.03), rgba=WHITE, mass=1.5, **LINK)
-    link.add_geom(type=CAPSULE, fromto=(0, 0, 0.06, 0, 0, 0.14), size=(0.058, 0, 0), rgba=WHITE, mass=1.4, **LINK)
+    link.add_geom(
+        type=CYLINDER, size=(0.075, 0.03, 0), pos=(0, 0, 0.03), rgba=WHITE, mass=1.5, **LINK
+    )
+    link.add_geom(
+        type=CAPSULE,
+        fromto=(0, 0, 0.06, 0, 0, 0.14),
+        size=(0.058, 0, 0),
+        rgba=WHITE,
+        mass=1.4,
+        **LINK,
+    )
     for i, joint in enumerate(panda.JOINTS):
-        link = link.add_body(name=f"link{i + 1}", pos=_link_position(i), quat=_link_quaternion(i), gravcomp=1)
+        link = link.add_body(
+            name=f"link{i + 1}", pos=_link_position(i), quat=_link_quaternion(i), gravcomp=1
+        )
         link.add_joint(
             name=joint,
             type=mujoco.mjtJoint.mjJNT_HINGE,
@@ -120,34 +168,79 @@ def add_robot(spec: mujoco.MjSpec) -> None:
         )
         mask = WRIST if i >= 4 else LINK
         for start, end, radius, mass in _LINKS[f"link{i + 1}"]:
-            link.add_geom(type=CAPSULE, fromto=(*start, *end), size=(radius, 0, 0), rgba=WHITE, mass=mass, **mask)
+            link.add_geom(
+                type=CAPSULE,
+                fromto=(*start, *end),
+                size=(radius, 0, 0),
+                rgba=WHITE,
+                mass=mass,
+                **mask,
+            )
         limit = panda.TORQUE_NM[i]
         _actuator(spec, joint, gain=1.0, bias=(0.0, 0.0, 0.0), force=limit)
     _hand(spec, link)
 
 
 def _chassis(base: mujoco.MjsBody) -> None:
-    base.add_geom(type=BOX, size=(0.31, 0.23, 0.115), pos=(-0.16, 0, 0.145), rgba=DARK, mass=110, **CHASSIS)
-    base.add_geom(type=BOX, size=(0.30, 0.22, 0.012), pos=(-0.16, 0, 0.272), rgba=GREY, mass=5, **CHASSIS)
-    base.add_geom(type=BOX, size=(0.005, 0.16, 0.01), pos=(CHASSIS_FRONT_M + 0.001, 0, 0.2), rgba=(0.2, 0.65, 0.9, 1), **VISUAL)
+    base.add_geom(
+        type=BOX, size=(0.31, 0.23, 0.115), pos=(-0.16, 0, 0.145), rgba=DARK, mass=110, **CHASSIS
+    )
+    base.add_geom(
+        type=BOX, size=(0.30, 0.22, 0.012), pos=(-0.16, 0, 0.272), rgba=GREY, mass=5, **CHASSIS
+    )
+    base.add_geom(
+        type=BOX,
+        size=(0.005, 0.16, 0.01),
+        pos=(CHASSIS_FRONT_M + 0.001, 0, 0.2),
+        rgba=(0.2, 0.65, 0.9, 1),
+        **VISUAL,
+    )
     for x in (-0.38, 0.06):
         for y in (-0.2, 0.2):
-            base.add_geom(type=CYLINDER, fromto=(x, y - 0.03, 0.06, x, y + 0.03, 0.06), size=(0.06, 0, 0), rgba=RUBBER, **VISUAL)
+            base.add_geom(
+                type=CYLINDER,
+                fromto=(x, y - 0.03, 0.06, x, y + 0.03, 0.06),
+                size=(0.06, 0, 0),
+                rgba=RUBBER,
+                **VISUAL,
+            )
     for name, y in (("left", 0.62), ("right", -0.62)):
-        position, target = np.array([-0.26, y, MOUNT_HEIGHT_M + 1.18]), np.array([0.60, 0.0, MOUNT_HEIGHT_M + 0.40])
-        base.add_camera(name=name, pos=position, quat=_look_at(position, target), fovy=EXTERIOR_FOVY_DEG)
+        position, target = (
+            np.array([-0.26, y, MOUNT_HEIGHT_M + 1.18]),
+            np.array([0.60, 0.0, MOUNT_HEIGHT_M + 0.40]),
+        )
+        base.add_camera(
+            name=name, pos=position, quat=_look_at(position, target), fovy=EXTERIOR_FOVY_DEG
+        )
 
 
 def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
     half = panda.HAND_YAW_RAD / 2
-    hand = link7.add_body(name="hand", pos=(0, 0, panda.FLANGE_M), quat=(math.cos(half), 0, 0, math.sin(half)), gravcomp=1)
-    hand.add_geom(type=BOX, size=(0.024, 0.098, 0.026), pos=(0, 0, 0.032), rgba=DARK, mass=0.6, **WRIST)
-    hand.add_geom(type=CYLINDER, size=(0.032, 0.012, 0), pos=(0, 0, 0.0), rgba=GREY, mass=0.1, **WRIST)
-    hand.add_site(name="tip", pos=(0, 0, panda.TIP_M), size=(0.004, 0.004, 0.004), rgba=(0, 0, 0, 0))
-    position = np.array([0.075, 0.0, 0.015])  # beside the palm, looking along the fingers at the tip
+    hand = link7.add_body(
+        name="hand",
+        pos=(0, 0, panda.FLANGE_M),
+        quat=(math.cos(half), 0, 0, math.sin(half)),
+        gravcomp=1,
+    )
+    hand.add_geom(
+        type=BOX, size=(0.024, 0.098, 0.026), pos=(0, 0, 0.032), rgba=DARK, mass=0.6, **WRIST
+    )
+    hand.add_geom(
+        type=CYLINDER, size=(0.032, 0.012, 0), pos=(0, 0, 0.0), rgba=GREY, mass=0.1, **WRIST
+    )
+    hand.add_site(
+        name="tip", pos=(0, 0, panda.TIP_M), size=(0.004, 0.004, 0.004), rgba=(0, 0, 0, 0)
+    )
+    # Beside the palm, looking along the fingers at the tip.
+    position = np.array([0.075, 0.0, 0.015])
     hand.add_geom(type=BOX, size=(0.012, 0.02, 0.012), pos=(0.05, 0, 0.005), rgba=RUBBER, **VISUAL)
     target = np.array([0.02, 0.0, panda.TIP_M + 0.12])
-    hand.add_camera(name="wrist", pos=position, quat=_look_at(position, target, up=(1, 0, 0)), fovy=WRIST_FOVY_DEG)
+    hand.add_camera(
+        name="wrist",
+        pos=position,
+        quat=_look_at(position, target, up=(1, 0, 0)),
+        fovy=WRIST_FOVY_DEG,
+    )
     for side, sign in (("left", 1.0), ("right", -1.0)):
         finger = hand.add_body(name=f"finger_{side}", pos=(0, 0, 0.0584), gravcomp=1)
         finger.add_joint(
@@ -159,7 +252,14 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
             armature=0.05,
             damping=10.0,
         )
-        finger.add_geom(type=BOX, size=(0.010, 0.007, 0.018), pos=(0, sign * 0.012, 0.018), rgba=GREY, mass=0.06, **WRIST)
+        finger.add_geom(
+            type=BOX,
+            size=(0.010, 0.007, 0.018),
+            pos=(0, sign * 0.012, 0.018),
+            rgba=GREY,
+            mass=0.06,
+            **WRIST,
+        )
         finger.add_geom(
             name=f"pad_{side}",
             type=BOX,
@@ -167,7 +267,8 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
             pos=(0, sign * 0.0045, panda.TIP_M - 0.0584),
             rgba=PAD,
             mass=0.03,
-            # Measured: stiff pads, elliptic cones and torsional friction keep a 0.3 kg load from creeping (see test_grasp.py).
+            # Measured: stiff pads, elliptic cones and torsional friction keep a 0.3 kg load from
+            # creeping (see test_grasp.py).
             priority=1,
             condim=4,
             friction=(1.0, 0.01, 0.0001),
@@ -175,13 +276,19 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
             solimp=(0.95, 0.99, 0.001, 0.5, 2),
             **WRIST,
         )
-        _actuator(spec, f"finger_{side}", gain=3000.0, bias=(0.0, -3000.0, -60.0), force=FINGER_FORCE_N)
-    coupling = spec.add_equality(type=mujoco.mjtEq.mjEQ_JOINT, name1="finger_left", name2="finger_right")
+        _actuator(
+            spec, f"finger_{side}", gain=3000.0, bias=(0.0, -3000.0, -60.0), force=FINGER_FORCE_N
+        )
+    coupling = spec.add_equality(
+        type=mujoco.mjtEq.mjEQ_JOINT, name1="finger_left", name2="finger_right"
+    )
     coupling.data[:5] = (0, 1, 0, 0, 0)
     coupling.solref = (0.005, 1)
 
 
-def _actuator(spec: mujoco.MjSpec, joint: str, *, gain: float, bias: tuple[float, float, float], force: float) -> None:
+def _actuator(
+    spec: mujoco.MjSpec, joint: str, *, gain: float, bias: tuple[float, float, float], force: float
+) -> None:
     actuator = spec.add_actuator(name=joint, target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT)
     actuator.gaintype = mujoco.mjtGain.mjGAIN_FIXED
     actuator.gainprm[0] = gain
@@ -200,7 +307,7 @@ def _link_quaternion(i: int) -> tuple[float, float, float, float]:
     return (math.cos(panda.ALPHA_RAD[i] / 2), math.sin(panda.ALPHA_RAD[i] / 2), 0.0, 0.0)
 
 
-def _look_at(position: np.ndarray, target: np.ndarray, up: Sequence[float] = (0, 0, 1)) -> np.ndarray:  # type: ignore[type-arg]
+def _look_at(position: Array, target: Array, up: Sequence[float] = (0, 0, 1)) -> Array:
     """Quaternion of a MuJoCo camera (looks along -z, y up) at `position` that looks at `target`."""
     z = (position - target) / np.linalg.norm(position - target)
     x = np.cross(np.asarray(up, dtype=float), z)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import mujoco
 
+from capex.pose import PlanarPose
 from capex.worlds.kitchen import appliances as ap
 from capex.worlds.kitchen import fixtures as fx
 from capex.worlds.kitchen.control import TIMESTEP_S
-from capex.worlds.kitchen.fixtures import Fixture, Place
-from capex.worlds.kitchen.looks import STYLES, Looks, Style
+from capex.worlds.kitchen.fixtures import Fixture
+from capex.worlds.kitchen.materials import STYLES, Materials, Style
 from capex.worlds.kitchen.parts import Builder, Sign
 from capex.worlds.kitchen.robot import add_robot
 from capex.worlds.kitchen.situation import Fitted, Situation
@@ -22,7 +23,9 @@ WALL_X_M = fx.COUNTER_DEPTH_M
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of the kitchen's row: a kind, a width, and the appliances on its top by their distance from its left end."""
+    """A piece of the kitchen's row: a kind, a width, and the appliances on its top by their
+    distance from its left end.
+    """
 
     kind: str
     width: float
@@ -31,13 +34,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class Layout:
-    """The row along the wall from left to right as a robot sees it, and on which side the fridge door hangs."""
+    """The row along the wall from left to right as a robot sees it, and on which side the fridge
+    door hangs.
+    """
 
     row: tuple[Unit, ...]
     fridge_hinge: str = "right"
 
 
-# Every layout leaves worktop beside the stove, the sink and the toaster, where plates stand, and a bare metre of it beside the sink.
+# Every layout leaves worktop beside the stove, the sink and the toaster, where plates stand, and a
+# bare metre of it beside the sink.
 LAYOUTS: tuple[Layout, ...] = (
     Layout((
         Unit("fridge", 0.70), Unit("counter", 1.30, (("toaster oven", 0.32),)), Unit("stove", 0.60), Unit("counter", 1.00),
@@ -88,7 +94,8 @@ LAYOUTS: tuple[Layout, ...] = (
     ), "left"),
 )  # fmt: skip
 WORKBENCH_M = 1.0
-APPLIANCE_FRONT_M = {"toaster oven": 0.17, "microwave": 0.15, "toaster": 0.20}  # from the counter's front to the appliance's frame
+# From the counter's front to the appliance's frame.
+APPLIANCE_FRONT_M = {"toaster oven": 0.17, "microwave": 0.15, "toaster": 0.20}
 
 
 @dataclass(frozen=True)
@@ -107,27 +114,45 @@ class Kitchen:
 
     def counter_beside(self, fixture: Fixture, side: float) -> Fixture:
         """The worktop next to a fixture of the row, on its left (side 1) or right (-1)."""
-        beside = [f for n, f in self.places.items() if n.startswith("counter") and (f.y - fixture.y) * side > 0]
+        beside = [
+            f
+            for n, f in self.places.items()
+            if n.startswith("counter") and (f.y - fixture.y) * side > 0
+        ]
         return min(beside, key=lambda f: abs(f.y - fixture.y))
 
     def counter_under(self, appliance: Fixture) -> Fixture:
         """The worktop that an appliance stands on."""
-        return min((f for n, f in self.places.items() if n.startswith("counter")), key=lambda f: abs(f.y - appliance.y))
+        return min(
+            (f for n, f in self.places.items() if n.startswith("counter")),
+            key=lambda f: abs(f.y - appliance.y),
+        )
 
     @property
     def workbench(self) -> Fixture:
-        """The worktop with nothing standing on it, a metre wide or more: where small appliances are brought out."""
-        bare = [f for n, f in self.places.items() if n.startswith("counter") and f.width >= WORKBENCH_M and not self._stands_on(f)]
+        """The worktop with nothing standing on it, a metre wide or more: where small appliances are
+        brought out.
+        """
+        bare = [
+            f
+            for n, f in self.places.items()
+            if n.startswith("counter") and f.width >= WORKBENCH_M and not self._stands_on(f)
+        ]
         return bare[0]
 
     def _stands_on(self, counter: Fixture) -> bool:
-        return any(n in APPLIANCE_FRONT_M and abs(f.y - counter.y) < counter.width / 2 for n, f in self.places.items())
+        return any(
+            n in APPLIANCE_FRONT_M and abs(f.y - counter.y) < counter.width / 2
+            for n, f in self.places.items()
+        )
 
     @property
     def occupied(self) -> list[tuple[float, float, float]]:
         """Discs (x, y, radius) on the worktops where appliances stand."""
         spread = {"toaster oven": (0.16, 0.28), "microwave": (0.18, 0.32), "toaster": (0.0, 0.18)}
-        return [(f.x + spread[n][0], f.y, spread[n][1]) for n, f in self.places.items() if n in spread]
+        return [
+            (f.x + spread[n][0], f.y, spread[n][1]) for n, f in self.places.items() if n in spread
+        ]
 
 
 def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
@@ -143,15 +168,20 @@ def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
         if unit.kind == "counter":
             counters += 1
             name = "counter" if counters == 1 else f"counter {counters}"
-        places[name] = Fixture(name, 0.0, centre, 0.0, unit.width)
+        places[name] = Fixture(name, PlanarPose(0.0, centre), unit.width)
         for appliance, offset in unit.appliances:
-            places[appliance] = Fixture(appliance, APPLIANCE_FRONT_M[appliance], y - offset, 0.0, 0.0)
+            pose = PlanarPose(APPLIANCE_FRONT_M[appliance], y - offset)
+            places[appliance] = Fixture(appliance, pose)
         y -= unit.width
     return Kitchen(chosen, STYLES[style], places, y, high)
 
 
-def build(kitchen: Kitchen, situation: Situation, *, shadows: bool = False) -> tuple[mujoco.MjModel, tuple[Sign, ...]]:
-    """Compile the kitchen with the robot, the fixtures and the things of a situation; the signs say what is shown when."""
+def build(
+    kitchen: Kitchen, situation: Situation, *, shadows: bool = False
+) -> tuple[mujoco.MjModel, tuple[Sign, ...]]:
+    """Compile the kitchen with the robot, the fixtures and the things of a situation; the signs say
+    what is shown when.
+    """
     spec, signs = _compose(kitchen, situation, shadows=shadows)
     return spec.compile(), signs
 
@@ -190,7 +220,7 @@ def _compose(
     ) else spec.worldbody.add_light(directional=True, castshadow=shadows)  # fmt: skip
     sun.pos, sun.dir = (-1.0, lean, 3.0), (0.55, -0.5 * lean, -1.0)
     sun.diffuse, sun.specular = (strength,) * 3, (0.15,) * 3
-    builder = Builder(spec, Looks(spec, kitchen.style, textures=textures))
+    builder = Builder(spec, Materials(spec, kitchen.style, textures=textures))
     _add_fixtures(builder, kitchen, situation.fixtures)
     add_robot(spec)
     for thing in situation.things:
@@ -204,18 +234,18 @@ def _add_fixtures(b: Builder, kitchen: Kitchen, fitted: Sequence[Fitted]) -> Non
     fx.add_room(b, WALL_X_M, kitchen.low_y, kitchen.high_y)
     brought = {f.name: f for f in fitted}
 
-    def put(name: str, place: Place, build: Callable[[Builder, Place], object]) -> None:
+    def put(name: str, place: PlanarPose, build: Callable[[Builder, PlanarPose], object]) -> None:
         other = brought.pop(name, None)
         (other.build if other else build)(b, place)
 
     for name, f in kitchen.places.items():
-        place = Place(f.x, f.y, f.yaw)
+        place = f.pose
         if name.startswith("counter"):
             put(name, place, functools.partial(fx.add_counter, name=name, width=f.width))
             above = f"cabinet over {name}"
             put(above, place, functools.partial(fx.add_wall_cabinets, name=above, width=f.width))
         elif name == "fridge":
-            put(name, place, functools.partial(fx.add_fridge, hinge=kitchen.layout.fridge_hinge))
+            put(name, place, functools.partial(ap.add_fridge, hinge=kitchen.layout.fridge_hinge))
         elif name == "stove":
             put(name, place, functools.partial(fx.add_stove, width=f.width))
             fx.add_hood(b, place, f.width)
@@ -228,4 +258,8 @@ def _add_fixtures(b: Builder, kitchen: Kitchen, fitted: Sequence[Fitted]) -> Non
         extra.build(b, extra.place)
 
 
-APPLIANCES = {"toaster oven": ap.add_toaster_oven, "microwave": ap.add_microwave, "toaster": ap.add_toaster}
+APPLIANCES = {
+    "toaster oven": ap.add_toaster_oven,
+    "microwave": ap.add_microwave,
+    "toaster": ap.add_toaster,
+}

@@ -1,7 +1,9 @@
-"""What a start draws: which things stand where, how fixtures are ajar, where the robot stands, and in which words the task is given.
+"""What a start draws: which things stand where, how fixtures are ajar, where the robot stands, and
+in which words the task is given.
 
-A start is fixed for ever by (world, task, index, seed): all draws come from one generator seeded with those four words, through
-`random()` alone, the one method whose sequence Python promises to keep.
+A start is fixed for ever by (world, task, index, seed): all draws come from one generator seeded
+with those four words, through `random()` alone, the one method whose sequence Python promises to
+keep.
 """
 
 from __future__ import annotations
@@ -13,14 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from capex.worlds.kitchen.fixtures import Fixture, Place
-from capex.worlds.kitchen.looks import Colour
+from capex.pose import PlanarPose
+from capex.worlds.kitchen.fixtures import Fixture
+from capex.worlds.kitchen.food import FOOD, Food, Slice, add_food, add_slice
+from capex.worlds.kitchen.materials import Colour
+from capex.worlds.kitchen.objects import CLUTTER, GROCERIES, GROCERY_KG, MUGS, add_mug
 from capex.worlds.kitchen.parts import Builder
-from capex.worlds.kitchen.things import CLUTTER, FOOD, GROCERIES, GROCERY_KG, MUGS, Food, Slice, add_food, add_mug, add_slice
 
 T = TypeVar("T")
 
-# Joint angles of the arm at a start, solved for the tip poses in the comments (mount frame), then varied by the draw.
+# Joint angles of the arm at a start, solved for the tip poses in the comments (mount frame), then
+# varied by the draw.
 POSTURES: dict[str, tuple[float, ...]] = {
     "down": (0.0, -0.332, 0.0, -1.483, 0.0, 1.151, 0.785),  # (0.38, 0, 0.68) pointing down
     "forward": (0.0, -1.049, 0.0, -2.6, 0.0, 3.122, 0.785),  # (0.36, 0, 0.74) pointing forward
@@ -45,12 +50,19 @@ class Draw:
 
     def shuffled(self, options: Sequence[T]) -> list[T]:
         """The options in a drawn order."""
-        return [option for _, option in sorted(((self._random(), k), option) for k, option in enumerate(options))]
+        return [
+            option
+            for _, option in sorted(
+                ((self._random(), k), option) for k, option in enumerate(options)
+            )
+        ]
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A free thing: its name in reports and instructions, how to build it, and its resting pose in the world."""
+    """A free thing: its name in reports and instructions, how to build it, and its resting pose in
+    the world.
+    """
 
     name: str
     build: Callable[[Builder, Any], None]
@@ -60,11 +72,13 @@ class Placed:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fixture that a start brings. One named like a unit of the kitchen takes that unit's place, with parts that move."""
+    """A fixture that a start brings. One named like a unit of the kitchen takes that unit's place,
+    with parts that move.
+    """
 
     name: str
-    build: Callable[[Builder, Place], object]
-    place: Place | None = None  # None: where the unit of that name stands
+    build: Callable[[Builder, PlanarPose], object]
+    place: PlanarPose | None = None  # None: where the unit of that name stands
 
 
 @dataclass(frozen=True)
@@ -79,7 +93,8 @@ class Situation:
     roles: Mapping[str, str] = field(default_factory=dict)  # role in the task -> thing or part name
     light: tuple[float, float] = (0.6, 0.0)  # strength, and the sun's sideways lean
     fixtures: tuple[Fitted, ...] = ()
-    spots: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)  # role -> a place: x, y and z, or the robot's x, y, yaw
+    # Role -> a place: x, y and z, or the robot's x, y, yaw.
+    spots: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
 def draw_posture(draw: Draw, name: str) -> tuple[float, ...]:
@@ -100,23 +115,42 @@ def draw_food(draw: Draw, kinds: Sequence[str] | None = None) -> Food:
 
 def place_food(name: str, food: Food, x: float, y: float, surface_m: float, yaw: float) -> Placed:
     """Food lying on a surface."""
-    return Placed(name, functools.partial(add_food, food=food), (x, y, surface_m + food.half_width_m + 0.001), yaw)
+    return Placed(
+        name,
+        functools.partial(add_food, food=food),
+        (x, y, surface_m + food.half_width_m + 0.001),
+        yaw,
+    )
 
 
-def _coloured(build: Callable[[Builder, Any, Colour], None], colour: Colour) -> Callable[[Builder, Any], None]:
+def _coloured(
+    build: Callable[[Builder, Any, Colour], None], colour: Colour
+) -> Callable[[Builder, Any], None]:
     return lambda b, body: build(b, body, colour)
 
 
 def place_slice(piece: Slice, x: float, y: float, surface_m: float, yaw: float) -> Placed:
     """A slice standing upright."""
-    return Placed(piece.name, functools.partial(add_slice, piece=piece), (x, y, surface_m + piece.half_m[2] + 0.001), yaw)
+    return Placed(
+        piece.name,
+        functools.partial(add_slice, piece=piece),
+        (x, y, surface_m + piece.half_m[2] + 0.001),
+        yaw,
+    )
 
 
 def place_grocery(draw: Draw, kind: str, x: float, y: float, surface_m: float) -> Placed:
-    """A can, a jar, a bottle or a box standing on a surface, within 0.25 rad of how the fingers close across it."""
+    """A can, a jar, a bottle or a box standing on a surface, within 0.25 rad of how the fingers
+    close across it.
+    """
     build, yaw, colours = GROCERIES[kind]
     colour = draw.choice(colours)
-    return Placed(kind, lambda b, body: build(b, body, colour, GROCERY_KG), (x, y, surface_m + 0.001), yaw + draw.uniform(-0.25, 0.25))
+    return Placed(
+        kind,
+        lambda b, body: build(b, body, colour, GROCERY_KG),
+        (x, y, surface_m + 0.001),
+        yaw + draw.uniform(-0.25, 0.25),
+    )
 
 
 def place_mug(draw: Draw, colour: str, x: float, y: float, surface_m: float) -> Placed:
@@ -125,9 +159,18 @@ def place_mug(draw: Draw, colour: str, x: float, y: float, surface_m: float) -> 
     return Placed(f"{colour} mug", _coloured(add_mug, MUGS[colour]), (x, y, surface_m + 0.001), yaw)
 
 
-def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], high: tuple[float, float], surface_m: float,
-            keep_clear: Sequence[tuple[float, float, float]], without: Sequence[str] = ()) -> list[Placed]:  # fmt: skip
-    """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away from discs (x, y, radius; world).
+def scatter(
+    draw: Draw,
+    fixture: Fixture,
+    count: int,
+    low: tuple[float, float],
+    high: tuple[float, float],
+    surface_m: float,
+    keep_clear: Sequence[tuple[float, float, float]],
+    without: Sequence[str] = (),
+) -> list[Placed]:
+    """Up to `count` clutter things on a fixture's top between two corners (fixture frame), away
+    from discs (x, y, radius; world).
 
     `without` are kinds that stand there already: an instruction must not name two things.
     """
@@ -137,9 +180,20 @@ def scatter(draw: Draw, fixture: Fixture, count: int, low: tuple[float, float], 
         build, radius, colours = CLUTTER[kind]
         colour = draw.choice(colours)
         for _ in range(12):
-            x, y, _z = fixture.world((draw.uniform(low[0], high[0]), draw.uniform(low[1], high[1]), 0.0))
-            if all((x - tx) ** 2 + (y - ty) ** 2 > (radius + tr + 0.02) ** 2 for tx, ty, tr in taken):
+            x, y, _z = fixture.pose.apply(
+                (draw.uniform(low[0], high[0]), draw.uniform(low[1], high[1]), 0.0)
+            )
+            if all(
+                (x - tx) ** 2 + (y - ty) ** 2 > (radius + tr + 0.02) ** 2 for tx, ty, tr in taken
+            ):
                 taken.append((x, y, radius))
-                placed.append(Placed(kind, _coloured(build, colour), (x, y, surface_m + 0.001), draw.uniform(-3, 3)))
+                placed.append(
+                    Placed(
+                        kind,
+                        _coloured(build, colour),
+                        (x, y, surface_m + 0.001),
+                        draw.uniform(-3, 3),
+                    )
+                )
                 break
     return placed

@@ -1,23 +1,27 @@
-"""RoboCasa's kitchens: the paper's 18 tasks, from the starts of human demonstrations, through robosuite's adapter.
+"""RoboCasa's kitchens: the paper's 18 tasks, from the starts of human demonstrations, through
+robosuite's adapter.
 
-`make` takes the dataset's folder and the kitchen; by default the newest target dataset below RoboCasa's own dataset folder, and the
-paper's kitchen. `capex doctor --world robocasa` says what is missing.
+`make` takes the dataset's folder and the kitchen; by default the newest target dataset below
+RoboCasa's own dataset folder, and the paper's kitchen. `capex doctor --world robocasa` says what is
+missing.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from capex.pose import Array
 from capex.worlds.robocasa.dataset import LAYOUT, STYLE, find_dataset, open_dataset
-from capex.worlds.robocasa.needs import INSTALL, datasets_base
+from capex.worlds.robocasa.needs import INSTALL, datasets_base, examine_needs
 from capex.worlds.robocasa.restored import Recorded
 from capex.worlds.robocasa.tasks import TASKS
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.packages import import_quietly, import_robosuite
 from capex.worlds.robosuite.robots import MOBILE
 
-__all__ = ["DATASETS_VARIABLE", "TASKS", "WORKSPACE_M", "make"]
+__all__ = ["DATASETS_VARIABLE", "TASKS", "WORKSPACE_M", "examine_needs", "follow_human", "make"]
 
 DATASETS_VARIABLE = "CAPEX_ROBOCASA_DATASETS"
 WORKSPACE_M = ((-0.30, -0.85, -0.70), (0.95, 0.85, 1.20))
@@ -33,10 +37,32 @@ def make(
     stepping: str = "fast",
     shadows: bool = False,
 ) -> SuiteEnv:
-    """The environment of a task; `dataset` is a folder named lerobot, `layout` and `style` choose the kitchen (None: any)."""
+    """The environment of a task; `dataset` is a folder named lerobot, `layout` and `style` choose
+    the kitchen (None: any).
+    """
     robosuite = import_robosuite()
     import_quietly("robocasa", INSTALL)
     base = os.environ.get(DATASETS_VARIABLE)
-    opened = open_dataset(Path(dataset)) if dataset is not None else find_dataset(Path(base) if base else datasets_base(), task)
+    opened = (
+        open_dataset(Path(dataset))
+        if dataset is not None
+        else find_dataset(Path(base) if base else datasets_base(), task)
+    )
     starts = Recorded(robosuite, opened, layout, style)
-    return SuiteEnv(world, TASKS[task], MOBILE, starts, WORKSPACE_M, stepping=stepping, shadows=shadows, sites=True)
+    return SuiteEnv(
+        world,
+        TASKS[task],
+        MOBILE,
+        starts,
+        WORKSPACE_M,
+        stepping=stepping,
+        shadows=shadows,
+        sites=True,
+    )
+
+
+def follow_human(env: SuiteEnv, index: int) -> Iterator[Array]:
+    """What the person of a start did. The only way to it: no environment and no prompt reads it."""
+    from capex.worlds.robocasa.human import follow, human_of
+
+    return follow(env, human_of(env, index))

@@ -1,11 +1,14 @@
-"""A RoboCasa dataset on disk: how its environment was made, and the beginnings of its human demonstrations.
+"""A RoboCasa dataset on disk: how its environment was made, and the beginnings of its human
+demonstrations.
 
-    meta/modality.json                   which numbers of `action` are what, in the dataset's own order
-    data/chunk-*/episode_000007.parquet  what the person did: read by `human`, never by an environment
+    meta/modality.json                   what the numbers of `action` are, in the dataset's order
+    data/chunk-*/episode_000007.parquet  what the person did: read by `human` alone
     extras/dataset_meta.json             env_args: the environment's name and arguments
-    extras/episode_000007/               ep_meta.json (kitchen, things, instruction), model.xml.gz, states.npz (one row before each action)
+    extras/episode_000007/               ep_meta.json (kitchen, things, instruction),
+                                         model.xml.gz, states.npz (one row before each action)
 
-The environment is made from `env_args`, not from a split's defaults: the target split was recorded with clutter that those leave out.
+The environment is made from `env_args`, not from a split's defaults: the target split was recorded
+with clutter that those leave out.
 """
 
 from __future__ import annotations
@@ -35,9 +38,14 @@ class Dataset:
     def env_args(self) -> dict[str, Any]:
         """env_name, env_kwargs, type and versions."""
         args = _read(self.path / "extras" / "dataset_meta.json").get("env_args")
-        if not isinstance(args, dict) or not isinstance(args.get("env_name"), str) or not isinstance(args.get("env_kwargs"), dict):
+        if (
+            not isinstance(args, dict)
+            or not isinstance(args.get("env_name"), str)
+            or not isinstance(args.get("env_kwargs"), dict)
+        ):
             raise CapexError(
-                f"{self.path}/extras/dataset_meta.json has no env_args with env_name and env_kwargs; download the dataset again"
+                f"{self.path}/extras/dataset_meta.json has no env_args with env_name and"
+                " env_kwargs; download the dataset again"
             )
         return args
 
@@ -46,13 +54,21 @@ class Dataset:
         """Where each named part of an action stands in the dataset's own order."""
         parts = _read(self.path / "meta" / "modality.json").get("action")
         if not isinstance(parts, dict):
-            raise CapexError(f"{self.path}/meta/modality.json names no action; download the dataset again")
+            raise CapexError(
+                f"{self.path}/meta/modality.json names no action; download the dataset again"
+            )
         return {name: (int(part["start"]), int(part["end"])) for name, part in parts.items()}
 
     @cached_property
     def episodes(self) -> tuple[int, ...]:
         """The numbers of its demonstrations, in order."""
-        return tuple(sorted(int(p.name.removeprefix("episode_")) for p in (self.path / "extras").glob("episode_*") if p.is_dir()))
+        return tuple(
+            sorted(
+                int(p.name.removeprefix("episode_"))
+                for p in (self.path / "extras").glob("episode_*")
+                if p.is_dir()
+            )
+        )
 
     def meta(self, episode: int) -> dict[str, Any]:
         """What RoboCasa needs to build the kitchen again, and the instruction under "lang"."""
@@ -75,15 +91,26 @@ class Dataset:
         except (ValueError, KeyError, EOFError) as error:
             raise CapexError(f"{place} is damaged ({error}); download the dataset again") from None
         if states.ndim != 2 or not len(states):
-            raise CapexError(f"{place} holds states of shape {states.shape}; rows of flat states are needed")
+            raise CapexError(
+                f"{place} holds states of shape {states.shape}; rows of flat states are needed"
+            )
         return states
 
     def starts(self, layout: int | None, style: int | None) -> tuple[int, ...]:
-        """The demonstrations in one kitchen, in order: start N is the Nth of them. None takes any layout or style."""
+        """The demonstrations in one kitchen, in order: start N is the Nth of them. None takes any
+        layout or style.
+        """
         wanted = {"layout_id": layout, "style_id": style}
-        found = tuple(n for n in self.episodes if all(want is None or self.meta(n).get(key) == want for key, want in wanted.items()))
+        found = tuple(
+            n
+            for n in self.episodes
+            if all(want is None or self.meta(n).get(key) == want for key, want in wanted.items())
+        )
         if not found:
-            raise CapexError(f"{self.path} holds {len(self.episodes)} demonstrations, none in layout {layout} with style {style}")
+            raise CapexError(
+                f"{self.path} holds {len(self.episodes)} demonstrations, none in layout {layout}"
+                f" with style {style}"
+            )
         return found
 
     def _folder(self, episode: int) -> Path:
@@ -95,14 +122,20 @@ def open_dataset(path: Path) -> Dataset:
     for place in (path, path / "lerobot"):
         if (place / "extras" / "dataset_meta.json").is_file():
             return Dataset(place)
-    raise CapexError(f"{path} is no RoboCasa dataset: it has no extras/dataset_meta.json; give the folder named lerobot")
+    raise CapexError(
+        f"{path} is no RoboCasa dataset: it has no extras/dataset_meta.json; give the folder named"
+        " lerobot"
+    )
 
 
 def find_dataset(base: Path, task: str) -> Dataset:
     """The newest target dataset of a task below RoboCasa's dataset folder."""
     places = sorted((base / "v1.0" / "target" / "atomic" / task).glob("*/lerobot"))
     if not places:
-        line = f"python -m robocasa.scripts.download_datasets --tasks {task} --split target --source human"
+        line = (
+            f"python -m robocasa.scripts.download_datasets --tasks {task} --split target --source"
+            " human"
+        )
         raise CapexError(f"there is no dataset of {task} below {base}; download it: {line}")
     return open_dataset(places[-1])
 

@@ -1,4 +1,4 @@
-"""What a person did from a start: the pair of a demonstration collected from the same one. No environment and no prompt imports this."""
+"""What a person did from a start: the pair of a demonstration collected from the same one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from capex.worlds.robosuite.env import SuiteEnv
 
 @dataclass(frozen=True)
 class HumanEpisode:
-    """A recorded demonstration: T actions in the environment's order, and the flat state before each."""
+    """A recorded demonstration: T actions in the environment's order, and the flat state before
+    each.
+    """
 
     episode: int
     actions: Array
@@ -36,23 +38,25 @@ def read_human(dataset: Dataset, episode: int) -> HumanEpisode:
     states = dataset.states(episode)
     if len(actions) != len(states):
         raise CapexError(
-            f"demonstration {episode} of {dataset.path} has {len(actions)} actions and {len(states)} states; they must be as many"
+            f"demonstration {episode} of {dataset.path} has {len(actions)} actions and"
+            f" {len(states)} states; they must be as many"
         )
     return HumanEpisode(episode, actions, states, dataset.meta(episode))
 
 
 def human_of(env: SuiteEnv, index: int) -> HumanEpisode:
-    """What the person did from a start of an environment; a world without recorded starts has nobody to ask."""
+    """What the person did from a start of an environment."""
     starts = env.beginnings
-    if not isinstance(starts, Recorded):
-        raise CapexError(f"the starts of {env.spec.name} were not recorded with a person; only robocasa's are")
+    assert isinstance(starts, Recorded)
     return read_human(starts.dataset, starts.episodes[index])
 
 
 def follow(env: SuiteEnv, human: HumanEpisode) -> Iterator[Array]:
-    """Show, in an environment at the start, the state that followed each action; yields that action.
+    """Show, in an environment at the start, the state that followed each action; yields that
+    action.
 
-    Nothing is simulated but the last action, whose end was not recorded: open-loop replay of recorded actions drifts.
+    Nothing is simulated but the last action, whose end was not recorded: open-loop replay of
+    recorded actions drifts.
     """
     for action, after in zip(human.actions, human.states[1:], strict=False):
         env.show(after)
@@ -64,5 +68,8 @@ def follow(env: SuiteEnv, human: HumanEpisode) -> Iterator[Array]:
 def _parquet(dataset: Dataset, episode: int) -> Path:
     found = sorted(dataset.path.glob(f"data/*/episode_{episode:06d}.parquet"))
     if not found:
-        raise CapexError(f"{dataset.path} has no data/*/episode_{episode:06d}.parquet; download the dataset again")
+        raise CapexError(
+            f"{dataset.path} has no data/*/episode_{episode:06d}.parquet; download the dataset"
+            " again"
+        )
     return found[0]

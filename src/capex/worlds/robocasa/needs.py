@@ -1,7 +1,9 @@
-"""What RoboCasa needs on this machine, found without importing it, and the line that mends each thing that is missing.
+"""What RoboCasa needs on this machine, found without importing it, and the line that mends each
+thing that is missing.
 
-RoboCasa is not on a package index, refuses other versions of MuJoCo and numpy than its own, and needs parts of robosuite that only its
-source has: the index's robosuite carries the same version number without them.
+RoboCasa is not on a package index, refuses other versions of MuJoCo and numpy than its own, and
+needs parts of robosuite that only its source has: the index's robosuite carries the same version
+number without them.
 """
 
 from __future__ import annotations
@@ -9,21 +11,28 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from capex.worlds import Need
 from capex.worlds.robocasa.tasks import TASKS
 
 VERSION = "1.0.1"
 PINS = {"mujoco": "3.3.1", "numpy": "2.2.5"}  # asserted by robocasa/__init__.py
-ROBOSUITE_LINE = "git clone https://github.com/ARISE-Initiative/robosuite && pip install --no-deps -e robosuite"
-ROBOCASA_LINE = "git clone https://github.com/robocasa/robocasa && pip install --no-deps -e robocasa"
+ROBOSUITE_LINE = (
+    "git clone https://github.com/ARISE-Initiative/robosuite && pip install --no-deps -e robosuite"
+)
+ROBOCASA_LINE = (
+    "git clone https://github.com/robocasa/robocasa && pip install --no-deps -e robocasa"
+)
 ASSETS_LINE = "python -m robocasa.scripts.download_kitchen_assets --type"
 DATASETS_LINE = "python -m robocasa.scripts.download_datasets --split target --source human --tasks"
 INSTALL = f"{ROBOSUITE_LINE} && {ROBOCASA_LINE}; then: capex doctor --world robocasa"
 # What only robosuite's source has, and the file that shows it.
-ROBOSUITE_MARKS = {"environments/base.py": "load_model_on_init", "controllers/parts/controller_factory.py": "JOINT_VELOCITY_LEGACY"}
+ROBOSUITE_MARKS = {
+    "environments/base.py": "load_model_on_init",
+    "controllers/parts/controller_factory.py": "JOINT_VELOCITY_LEGACY",
+}
 IMPORTED = {  # by `import robocasa`, beside robosuite's own: module -> distribution
     "cv2": "opencv-python-headless",
     "gymnasium": "gymnasium",
@@ -43,16 +52,6 @@ ASSETS = {  # RoboCasa's name for a download -> a folder that it brings
     "objs_objaverse": "objects/objaverse",
     "objs_lw": "objects/lightwheel",
 }
-
-
-@dataclass(frozen=True)
-class Need:
-    """One thing: whether it is there, what was found, and the line that brings it."""
-
-    what: str
-    there: bool
-    found: str
-    fix: str = ""
 
 
 def examine_needs() -> list[Need]:
@@ -80,19 +79,40 @@ def _packages() -> Iterator[Need]:
     if suite is None:
         yield Need("robosuite from source", False, "not installed", ROBOSUITE_LINE)
     else:
-        lacking = [mark for file, mark in ROBOSUITE_MARKS.items() if mark not in _text(suite / file)]
-        found = f"{suite} lacks {' and '.join(lacking)}: an index's wheel" if lacking else str(suite)
+        lacking = [
+            mark for file, mark in ROBOSUITE_MARKS.items() if mark not in _text(suite / file)
+        ]
+        found = (
+            f"{suite} lacks {' and '.join(lacking)}: an index's wheel" if lacking else str(suite)
+        )
         yield Need("robosuite from source", not lacking, found, ROBOSUITE_LINE if lacking else "")
     casa = package_folder("robocasa")
     version = _assigned(casa / "__init__.py", "__version__") if casa is not None else ""
     found = f"{version or 'unknown version'} in {casa}" if casa is not None else "not installed"
-    yield Need(f"robocasa {VERSION}", version == VERSION, found, "" if version == VERSION else ROBOCASA_LINE)
+    yield Need(
+        f"robocasa {VERSION}",
+        version == VERSION,
+        found,
+        "" if version == VERSION else ROBOCASA_LINE,
+    )
     for package, wanted in PINS.items():
         version = _installed(package)
-        yield Need(f"{package} {wanted}", version == wanted, version or "not installed", f"pip install {package}=={wanted}")
-    missing = [distribution for module, distribution in IMPORTED.items() if importlib.util.find_spec(module) is None]
+        yield Need(
+            f"{package} {wanted}",
+            version == wanted,
+            version or "not installed",
+            f"pip install {package}=={wanted}",
+        )
+    missing = [
+        distribution
+        for module, distribution in IMPORTED.items()
+        if importlib.util.find_spec(module) is None
+    ]
     yield Need(
-        "what robocasa imports", not missing, f"missing: {', '.join(missing)}" if missing else "", f"pip install {' '.join(missing)}"
+        "what robocasa imports",
+        not missing,
+        f"missing: {', '.join(missing)}" if missing else "",
+        f"pip install {' '.join(missing)}",
     )
 
 
@@ -100,7 +120,9 @@ def _assets() -> Iterator[Need]:
     casa = package_folder("robocasa")
     root = casa / "models" / "assets" if casa is not None else None
     missing = [
-        kind for kind, folder in ASSETS.items() if root is None or not (root / folder).is_dir() or not any((root / folder).iterdir())
+        kind
+        for kind, folder in ASSETS.items()
+        if root is None or not (root / folder).is_dir() or not any((root / folder).iterdir())
     ]
     found = f"missing: {', '.join(missing)}" if missing else str(root)
     yield Need("assets (about 10 GB)", not missing, found, f"{ASSETS_LINE} {' '.join(missing)}")
@@ -108,7 +130,13 @@ def _assets() -> Iterator[Need]:
 
 def _datasets() -> Iterator[Need]:
     base = datasets_base()
-    missing = [task for task in TASKS if not any((base / "v1.0" / "target" / "atomic" / task).glob("*/lerobot/extras/dataset_meta.json"))]
+    missing = [
+        task
+        for task in TASKS
+        if not any(
+            (base / "v1.0" / "target" / "atomic" / task).glob("*/lerobot/extras/dataset_meta.json")
+        )
+    ]
     found = f"{len(TASKS) - len(missing)} of {len(TASKS)} tasks below {base}"
     yield Need("human datasets", not missing, found, f"{DATASETS_LINE} {' '.join(missing)}")
 
@@ -120,8 +148,14 @@ def _assigned(path: Path, name: str) -> str:
     except SyntaxError:
         return ""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
-            return node.value.value if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else ""
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == name for t in node.targets
+        ):
+            return (
+                node.value.value
+                if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+                else ""
+            )
     return ""
 
 

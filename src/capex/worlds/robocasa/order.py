@@ -1,6 +1,8 @@
-"""Two orders of the same 12 numbers: RoboCasa's environment takes the arm first, its datasets store the base first.
+"""Two orders of the same 12 numbers: RoboCasa's environment takes the arm first, its datasets store
+the base first.
 
-Converted by name: datasets that others have put up again stand in either order, and only `meta/modality.json` tells which.
+Converted by name: datasets that others have put up again stand in either order, and only
+`meta/modality.json` tells which.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ def to_environment(actions: Array, order: Mapping[str, tuple[int, int]]) -> Arra
     spans = sorted(order.values())
     widths = {name: end - start for name, (start, end) in order.items()}
     if widths != {name: end - start for name, (start, end) in ENVIRONMENT.items()}:
-        raise CapexError(f"the dataset's action is made of {widths}; RoboCasa's is made of {list(ENVIRONMENT)}")
+        raise CapexError(
+            f"the dataset's action is made of {widths}; RoboCasa's is made of {list(ENVIRONMENT)}"
+        )
     if any(end != start for (_, end), (start, _) in itertools.pairwise(spans)) or spans[0][0] != 0:
         raise CapexError(f"the parts of the dataset's action overlap or leave gaps: {dict(order)}")
     if actions.ndim != 2 or actions.shape[1] != 12:

@@ -1,8 +1,10 @@
 """Starts of a RoboCasa dataset: the world as a person found it, restored from what was recorded.
 
-RoboCasa's own sequence: tell the environment what the episode was made of, reset it (which builds fixtures and things), give it the
-recorded model, then the recorded state. Reloading draws again from the environment's generator what was not recorded (for OpenDrawer the
-side), so the generator is seeded with the start, and the instruction is the recorded one. The person's actions are not read here.
+RoboCasa's own sequence: tell the environment what the episode was made of, reset it (which builds
+fixtures and things), give it the recorded model, then the recorded state. Reloading draws again
+from the environment's generator what was not recorded (for OpenDrawer the side), so the generator
+is seeded with the start, and the instruction is the recorded one. The person's actions are not read
+here.
 """
 
 from __future__ import annotations
@@ -20,14 +22,28 @@ from capex.worlds import Start
 from capex.worlds.robocasa.dataset import Dataset
 from capex.worlds.robosuite.beginning import QUIET, Beginning
 
-CAMERAS = {"left": "robot0_agentview_left", "right": "robot0_agentview_right", "wrist": "robot0_eye_in_hand"}
-OURS: dict[str, Any] = {**QUIET, "translucent_robot": False}  # people were shown a translucent robot while they collected
+CAMERAS = {
+    "left": "robot0_agentview_left",
+    "right": "robot0_agentview_right",
+    "wrist": "robot0_eye_in_hand",
+}
+# People were shown a translucent robot while they collected.
+OURS: dict[str, Any] = {**QUIET, "translucent_robot": False}
 
 
 class Recorded:
     """The starts of the demonstrations in one kitchen."""
 
-    def __init__(self, robosuite: Any, dataset: Dataset, layout: int | None, style: int | None, cameras: dict[str, str] | None = None):
+    exact = False
+
+    def __init__(
+        self,
+        robosuite: Any,
+        dataset: Dataset,
+        layout: int | None,
+        style: int | None,
+        cameras: dict[str, str] | None = None,
+    ):
         self._robosuite, self.dataset, self._cameras = robosuite, dataset, cameras or CAMERAS
         self.episodes = dataset.starts(layout, style)
 
@@ -42,7 +58,10 @@ class Recorded:
         meta, xml = dataset.meta(episode), dataset.model_xml(episode)
         instruction = meta.get("lang")
         if not isinstance(instruction, str) or not instruction.strip():
-            raise CapexError(f"demonstration {episode} of {dataset.path} has no instruction (lang in ep_meta.json); take another start")
+            raise CapexError(
+                f"demonstration {episode} of {dataset.path} has no instruction (lang in"
+                " ep_meta.json); take another start"
+            )
         env = self._make()
         env.rng = np.random.default_rng([start.seed, episode])
         restore(env, meta, xml, dataset.states(episode)[0])
@@ -72,7 +91,9 @@ class Recorded:
 
 
 def restore(env: Any, meta: dict[str, Any], xml: str, flat_state: Array) -> None:
-    """Put a robosuite environment into a recorded moment, as RoboCasa's playback does; controllers then measure anew."""
+    """Put a robosuite environment into a recorded moment, as RoboCasa's playback does; controllers
+    then measure anew.
+    """
     env.set_ep_meta(copy.deepcopy(meta))
     env.reset()
     env.reset_from_xml_string(env.edit_model_xml(xml))

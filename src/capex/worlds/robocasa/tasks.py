@@ -1,7 +1,9 @@
-"""The paper's 18 RoboCasa tasks: family, horizon in control steps as of RoboCasa 1.0.1, and when RoboCasa calls a task done.
+"""The paper's 18 RoboCasa tasks: family, horizon in control steps as of RoboCasa 1.0.1, and when
+RoboCasa calls a task done.
 
-The horizons of 1.0 are two thirds of these. The instruction is an example; an episode has the one that was recorded with its start.
-`scripts/check_robocasa_source.py` compares names and horizons with a source checkout.
+The horizons of 1.0 are two thirds of these. The instruction is an example; an episode has the one
+that was recorded with its start. `scripts/check_robocasa_source.py` compares names and horizons
+with a source checkout.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Where things are in a robosuite model: the tip, the mount, joints, and which part of the robot or which thing a shape belongs to."""
+"""Where things are in a robosuite model: the tip, the mount, joints, and which part of the robot or
+which thing a shape belongs to.
+"""
 
 from __future__ import annotations
 
@@ -50,25 +52,36 @@ class Anatomy:
         joints = [model.joint(f"robot0_joint{i + 1}") for i in range(7)]
         self._arm_q = np.array([int(joint.qposadr[0]) for joint in joints])
         self._lowest, self._highest = np.array([joint.range for joint in joints]).T
-        self._finger_q = np.array([int(model.joint(f"gripper0_right_finger_joint{i}").qposadr[0]) for i in (1, 2)])
-        self._mount, self._tip = model.site("robot0_right_center").id, model.site("gripper0_right_grip_site").id
+        self._finger_q = np.array(
+            [int(model.joint(f"gripper0_right_finger_joint{i}").qposadr[0]) for i in (1, 2)]
+        )
+        self._mount, self._tip = (
+            model.site("robot0_right_center").id,
+            model.site("gripper0_right_grip_site").id,
+        )
         bodies = [model.body(int(body)).name for body in model.geom_bodyid]
         self._part = [PARTS.get(body, "") for body in bodies]
-        self._thing = [model.geom(i).name or "floor" if body == "world" else body.removesuffix("_main") for i, body in enumerate(bodies)]
+        self._thing = [
+            model.geom(i).name or "floor" if body == "world" else body.removesuffix("_main")
+            for i, body in enumerate(bodies)
+        ]
 
     @property
     def mount(self) -> Pose:
         """The arm's mount in the world: the base frame."""
-        return Pose(self._data.site_xpos[self._mount], self._data.site_xmat[self._mount].reshape(3, 3))
+        return Pose(
+            self._data.site_xpos[self._mount], self._data.site_xmat[self._mount].reshape(3, 3)
+        )
 
     def in_base(self, position_m: Array, rotation: Array) -> Pose:
         """A world pose in the base frame."""
-        mount = self.mount
-        return Pose(mount.rotation.T @ (position_m - mount.position_m), mount.rotation.T @ rotation)
+        return self.mount.inverse() @ Pose(position_m, rotation)
 
     def grip_site(self) -> Pose:
         """robosuite's grip site in the base frame: what its controller moves."""
-        return self.in_base(self._data.site_xpos[self._tip], self._data.site_xmat[self._tip].reshape(3, 3))
+        return self.in_base(
+            self._data.site_xpos[self._tip], self._data.site_xmat[self._tip].reshape(3, 3)
+        )
 
     def tip(self) -> Pose:
         """The tip in the base frame."""
@@ -95,11 +108,15 @@ class Anatomy:
             joints_at_limit=tuple(f"j{i + 1}" for i in np.flatnonzero(near)),
         )
         base = self.heading() if mobile else None
-        proprio = np.concatenate([tip.position_m, quaternion_xyzw(tip.rotation), fingers, base or ()])
+        proprio = np.concatenate(
+            [tip.position_m, quaternion_xyzw(tip.rotation), fingers, base or ()]
+        )
         return RobotState(arms={"arm": arm}, contacts=frozenset(others), base=base, proprio=proprio)
 
     def _contacts(self) -> tuple[set[Contact], set[Contact], set[str]]:
-        """Contacts of the hand, those of other parts, and the things that both fingers touch along the closing direction."""
+        """Contacts of the hand, those of other parts, and the things that both fingers touch along
+        the closing direction.
+        """
         contacts = self._data.contact
         active = contacts.efc_address >= 0
         closing = self._data.site_xmat[self._tip].reshape(3, 3)[:, 0]

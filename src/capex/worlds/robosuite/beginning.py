@@ -1,8 +1,11 @@
-"""How an episode of a robosuite environment begins: built from a seed here, restored from a recorded demonstration in RoboCasa's world.
+"""How an episode of a robosuite environment begins: built from a seed here, restored from a
+recorded demonstration in RoboCasa's world.
 
-Seeds. Every reset builds a new environment from one seed: sizes, places and the arm's noise come from its generator, and nothing of the
-episode before can leak through robosuite's Python objects. robosuite leaves things hanging in the air; ten control steps of zeros let
-them come to rest. `robosuite.make(TASK, seed=[SEED, INDEX], ...)` and ten such steps are the same start without this package.
+Seeds. Every reset builds a new environment from one seed: sizes, places and the arm's noise come
+from its generator, and nothing of the episode before can leak through robosuite's Python objects.
+robosuite leaves things hanging in the air; ten control steps of zeros let them come to rest.
+`robosuite.make(TASK, seed=[SEED, INDEX], ...)` and ten such steps are the same start without this
+package.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from capex.worlds.robosuite.tasks import Arena, Task
 CONTROL_HZ = 20
 SETTLE_STEPS = 10
 ROBOMIMIC_ROBOSUITE = 1  # robomimic's number for robosuite's environments
-# What an environment of ours never does: rendering is capex.worlds.render's, observables are not used, and no horizon ends an episode.
+# What an environment of ours never does: rendering is capex.worlds.render's, observables are not
+# used, and no horizon ends an episode.
 QUIET: dict[str, Any] = {
     "ignore_done": True,
     "use_camera_obs": False,
@@ -53,6 +57,8 @@ class Beginning:
 class Beginnings(Protocol):
     """Where starts come from."""
 
+    exact: bool  # whether the actions of an episode lead to the same bits again
+
     @property
     def count(self) -> int:
         """How many there are."""
@@ -63,6 +69,8 @@ class Beginnings(Protocol):
 
 class Seeded:
     """robosuite's own starts, drawn from a seed and an index."""
+
+    exact = True
 
     count = 10_000
 
@@ -79,15 +87,29 @@ class Seeded:
             **QUIET,
         }
         seed = [start.seed, start.index]  # goes to numpy's default_rng
-        name, versions = self._task.info.name, {"robosuite": self._robosuite.__version__, "mujoco": mujoco.__version__}
-        env = self._robosuite.make(name, seed=seed, **copy.deepcopy(kwargs))  # robosuite writes into what it is given
+        name, versions = (
+            self._task.info.name,
+            {"robosuite": self._robosuite.__version__, "mujoco": mujoco.__version__},
+        )
+        # Robosuite writes into what it is given.
+        env = self._robosuite.make(name, seed=seed, **copy.deepcopy(kwargs))
         return Beginning(
             env=env,
             instruction=self._task.info.instruction,
             scene="robosuite",
-            header={"robot": self._robot.name, "start": start.index, "seed": start.seed, **versions},
+            header={
+                "robot": self._robot.name,
+                "start": start.index,
+                "seed": start.seed,
+                **versions,
+            },
             model_xml=lambda: composed_xml(env, self._task.moved),
-            env_args={"env_name": name, "env_version": versions["robosuite"], "type": ROBOMIMIC_ROBOSUITE, "env_kwargs": kwargs},
+            env_args={
+                "env_name": name,
+                "env_version": versions["robosuite"],
+                "type": ROBOMIMIC_ROBOSUITE,
+                "env_kwargs": kwargs,
+            },
             episode_meta={"lang": self._task.info.instruction, "seed": seed},
             settle=SETTLE_STEPS,
             arena=self._task.arena,
@@ -97,7 +119,8 @@ class Seeded:
 def composed_xml(env: Any, moved: Sequence[str]) -> str:
     """The XML that robosuite composed, with bodies that it moved afterwards where they now stand.
 
-    Not what MuJoCo saves of the compiled model: that does not come back the same (a base drives otherwise, a door is harder to close).
+    Not what MuJoCo saves of the compiled model: that does not come back the same (a base drives
+    otherwise, a door is harder to close).
     """
     text: str = env.model.get_xml()
     if not moved:

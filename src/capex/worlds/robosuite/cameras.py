@@ -1,7 +1,8 @@
 """The two outer cameras and the wrist camera of a robosuite scene.
 
-robosuite's arenas have cameras that look at the robot from the front. Two of them are moved behind the arm, to its left and right, looking
-forward over the workspace, and ride with a mobile base. RoboCasa's kitchens have such cameras already; they are used as they are.
+robosuite's arenas have cameras that look at the robot from the front. Two of them are moved behind
+the arm, to its left and right, looking forward over the workspace, and ride with a mobile base.
+RoboCasa's kitchens have such cameras already; they are used as they are.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from capex.pose import Array
+from capex.pose import Array, Pose
 from capex.worlds import CameraModel, CameraSpec, DepthImage, Image, Spec
 from capex.worlds.render import Renderer, intrinsics
 from capex.worlds.robosuite.anatomy import Anatomy
 from capex.worlds.robosuite.tasks import Arena
 
-SPECS = (CameraSpec("left", "exterior"), CameraSpec("right", "exterior"), CameraSpec("wrist", "wrist", arm="arm"))
-MOVED = {"left": "frontview", "right": "agentview", "wrist": "robot0_eye_in_hand"}  # ours -> robosuite's
+SPECS = (
+    CameraSpec("left", "exterior"),
+    CameraSpec("right", "exterior"),
+    CameraSpec("wrist", "wrist", arm="arm"),
+)
+# Ours -> robosuite's.
+MOVED = {"left": "frontview", "right": "agentview", "wrist": "robot0_eye_in_hand"}
 VISUAL_GROUP = 1  # robosuite and RoboCasa draw this group of shapes; 0 holds the collision shapes
 MAX_SHAPES = 10_000
 _OPENCV = np.diag([1.0, -1.0, -1.0])  # MuJoCo's cameras look along -z with y up
@@ -29,16 +35,19 @@ def place(model: Any, data: Any, anatomy: Anatomy, arena: Arena) -> None:
     """Move two of the arena's cameras to the robot's left and right; they ride with its base."""
     mujoco.mj_kinematics(model, data)
     mount = anatomy.mount
-    carrier = next((body for body in range(model.nbody) if model.body(body).name == "mobilebase0_base"), 0)
-    carrier_m, carrier_R = data.xpos[carrier], data.xmat[carrier].reshape(3, 3)
+    carrier = next(
+        (body for body in range(model.nbody) if model.body(body).name == "mobilebase0_base"), 0
+    )
+    T_world_carrier = Pose(data.xpos[carrier], data.xmat[carrier].reshape(3, 3))
     for name, side in (("left", 1.0), ("right", -1.0)):
         position_m = np.array(arena.camera_m) * (1.0, side, 1.0)
         look_at_m = np.array(arena.look_at_m)
-        in_world_m, in_world_R = mount.position_m + mount.rotation @ position_m, mount.rotation @ _looking(position_m, look_at_m)
+        T_mount_camera = Pose(position_m, _looking(position_m, look_at_m))
+        T_carrier_camera = T_world_carrier.inverse() @ (mount @ T_mount_camera)
         camera = model.camera(MOVED[name])
         model.cam_bodyid[camera.id] = carrier
-        camera.pos = carrier_R.T @ (in_world_m - carrier_m)
-        mujoco.mju_mat2Quat(camera.quat, (carrier_R.T @ in_world_R).ravel())
+        camera.pos = T_carrier_camera.position_m
+        mujoco.mju_mat2Quat(camera.quat, T_carrier_camera.rotation.ravel())
         camera.fovy = arena.fovy_deg
 
 
@@ -53,28 +62,56 @@ def _looking(from_m: Array, to_m: Array) -> Array:
 class Cameras:
     """Images, depth and models of the three cameras; looking changes nothing."""
 
-    def __init__(self, spec: Spec, model: Any, data: Any, anatomy: Anatomy, names: Mapping[str, str], *, shadows: bool, sites: bool):
+    def __init__(
+        self,
+        spec: Spec,
+        model: Any,
+        data: Any,
+        anatomy: Anatomy,
+        names: Mapping[str, str],
+        *,
+        shadows: bool,
+        sites: bool,
+    ):
         self._spec, self._model, self._data, self._anatomy = spec, model, data, anatomy
         self._ids = {ours: int(model.camera(theirs).id) for ours, theirs in names.items()}
-        self._options: dict[str, Any] = {"shadows": shadows, "sites": sites, "groups": (VISUAL_GROUP,), "max_geoms": MAX_SHAPES}
+        self._options: dict[str, Any] = {
+            "shadows": shadows,
+            "sites": sites,
+            "groups": (VISUAL_GROUP,),
+            "max_geoms": MAX_SHAPES,
+        }
         self._renderer: Renderer | None = None
 
-    def images(self, cameras: Sequence[str] | None, size: tuple[int, int] | None) -> dict[str, Image]:
+    def images(
+        self, cameras: Sequence[str] | None, size: tuple[int, int] | None
+    ) -> dict[str, Image]:
         """Upright RGB images by camera name."""
-        chosen = self._spec.cameras if cameras is None else [self._spec.camera(name) for name in cameras]
-        return {c.name: self._draws().rgb(self._data, self._ids[c.name], size or c.size) for c in chosen}
+        chosen = (
+            self._spec.cameras if cameras is None else [self._spec.camera(name) for name in cameras]
+        )
+        return {
+            c.name: self._draws().rgb(self._data, self._ids[c.name], size or c.size) for c in chosen
+        }
 
     def model_of(self, camera: str, size: tuple[int, int] | None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""
         spec = self._spec.camera(camera)
         number = self._ids[camera]
-        pose = self._anatomy.in_base(self._data.cam_xpos[number], self._data.cam_xmat[number].reshape(3, 3) @ _OPENCV)
+        pose = self._anatomy.in_base(
+            self._data.cam_xpos[number], self._data.cam_xmat[number].reshape(3, 3) @ _OPENCV
+        )
         return CameraModel(intrinsics(float(self._model.cam_fovy[number]), size or spec.size), pose)
 
     def depth(self, camera: str, size: tuple[int, int] | None) -> DepthImage:
         """Metric depth along the optical axis, infinite where nothing is seen."""
         model = self.model_of(camera, size)
-        return DepthImage(self._draws().depth(self._data, self._ids[camera], size or self._spec.camera(camera).size), model)
+        return DepthImage(
+            self._draws().depth(
+                self._data, self._ids[camera], size or self._spec.camera(camera).size
+            ),
+            model,
+        )
 
     def _draws(self) -> Renderer:
         if self._renderer is None:

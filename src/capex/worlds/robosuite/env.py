@@ -1,10 +1,11 @@
 """A robosuite environment behind the Env contract; RoboCasa's kitchens go through the same code.
 
-A control step is robosuite's own or the fast path (`stepping`), with the same bits. Success is asked at once, where robosuite's own step
-would ask it, and kept; then `mj_step1` makes positions, velocities and contacts current, so that whoever looks has nothing left to do,
-and the next control step finds what it would have computed first. A saved state holds MuJoCo's integration state, the arm controller's
-goal and the mount it was measured from, the goal that a hold returns to, the gripper's integrator, robosuite's clocks, the success, and
-the latches of fixtures.
+A control step is robosuite's own or the fast path (`stepping`), with the same bits. Success is
+asked at once, where robosuite's own step would ask it, and kept; then `mj_step1` makes positions,
+velocities and contacts current, so that whoever looks has nothing left to do, and the next control
+step finds what it would have computed first. A saved state holds MuJoCo's integration state, the
+arm controller's goal and the mount it was measured from, the goal that a hold returns to, the
+gripper's integrator, robosuite's clocks, the success, and the latches of fixtures.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from capex.worlds import (
     Start,
     State,
     TaskInfo,
-    validate_command,
 )
+from capex.worlds.limits import validate_command
 from capex.worlds.robosuite.anatomy import Anatomy
 from capex.worlds.robosuite.beginning import CONTROL_HZ, Beginnings
 from capex.worlds.robosuite.cameras import SPECS, Cameras, place
@@ -47,7 +48,8 @@ _BLOWN_UP = (
     mujoco.mjtWarning.mjWARN_BADCTRL,
 )
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
-# After MuJoCo's: gripper 2, anchor 3, the goal's position 3 and rotation 9, the mount's position 3 and rotation 9, step, clock, success.
+# After MuJoCo's: gripper 2, anchor 3, the goal's position 3 and rotation 9, the mount's position 3
+# and rotation 9, step, clock, success.
 _OWN = (2, 3, 3, 9, 3, 9, 1, 1, 1)
 
 
@@ -81,29 +83,48 @@ class SuiteEnv:
             starts=starts.count,
             base=robot.base,
             depth=True,
+            exact_replay=starts.exact,
         )
         self._env: Any = None
 
     def reset(self, start: Start) -> None:
         """Build the start anew, or continue from its saved state."""
         if start.task != self.spec.task:
-            raise CapexError(f"the start is of task '{start.task}'; this environment is {self.spec.name}")
+            raise CapexError(
+                f"the start is of task '{start.task}'; this environment is {self.spec.name}"
+            )
         if not 0 <= start.index < self.spec.starts or start.seed < 0:
-            raise CapexError(f"start {start.index} with seed {start.seed}; starts are 0 to {self.spec.starts - 1}, seeds 0 or more")
+            raise CapexError(
+                f"start {start.index} with seed {start.seed}; starts are 0 to"
+                f" {self.spec.starts - 1}, seeds 0 or more"
+            )
         self.close()
         self.beginning = self.beginnings.build(start)
         env = self.beginning.env
         self._robot.require_order(env)
         env._observables.clear()  # unused here, and computed at each of the 25 substeps
         self._model, self._data = env.sim.model._model, env.sim.data._data
-        self._header = json.dumps({"world": self.spec.world, "task": start.task, **self.beginning.header})
+        self._header = json.dumps(
+            {"world": self.spec.world, "task": start.task, **self.beginning.header}
+        )
         self._controllers = env.robots[0].composite_controller.part_controllers
         self._gripper = env.robots[0].gripper["right"]
         self._anatomy = Anatomy(self._model, self._data)
         if self.beginning.arena is not None:
             place(self._model, self._data, self._anatomy, self.beginning.arena)
-        self._cameras = Cameras(self.spec, self._model, self._data, self._anatomy, self.beginning.cameras, **self._drawing)
-        self._drive = BaseDrive(self._model, self._data, self._controllers["base"]) if self._robot.base is not None else None
+        self._cameras = Cameras(
+            self.spec,
+            self._model,
+            self._data,
+            self._anatomy,
+            self.beginning.cameras,
+            **self._drawing,
+        )
+        self._drive = (
+            BaseDrive(self._model, self._data, self._controllers["base"])
+            if self._robot.base is not None
+            else None
+        )
         self._latches = Latches(env)
         self._stepping = make_stepping(self._stepping_kind, env)
         self._env = env
@@ -137,12 +158,16 @@ class SuiteEnv:
         validate_command(self.spec, command)
         self._require_reset()
         site, begun = self._anatomy.grip_site(), self._env.timestep > self.beginning.settle
-        action = self._robot.native(command, self._controllers, self._drive, site, self._anchor_m if begun else None)
+        action = self._robot.native(
+            command, self._controllers, self._drive, site, self._anchor_m if begun else None
+        )
         self.apply(action)
         return action
 
     def apply(self, action: Array) -> None:
-        """One native action; refused before physics is touched if it is not the right count of numbers in [-1, 1]."""
+        """One native action; refused before physics is touched if it is not the right count of
+        numbers in [-1, 1].
+        """
         action = self._robot.checked(action)
         self._require_reset()
         self._require_sound()
@@ -154,11 +179,15 @@ class SuiteEnv:
         self._require_sound()
 
     def success(self) -> bool:
-        """robosuite's own check at the end of the last step; a diverged simulation is never a success."""
+        """robosuite's own check at the end of the last step; a diverged simulation is never a
+        success.
+        """
         self._require_reset()
         return self._success and not self._diverged
 
-    def observe(self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None) -> dict[str, Image]:
+    def observe(
+        self, cameras: Sequence[str] | None = None, size: tuple[int, int] | None = None
+    ) -> dict[str, Image]:
         """Upright RGB images by camera name."""
         self._require_reset()
         return self._cameras.images(cameras, size)
@@ -181,22 +210,47 @@ class SuiteEnv:
         arm = self._controllers["right"]
         gripper = np.broadcast_to(self._gripper.current_action, 2)
         clocks = [self._env.timestep, self._env.cur_time, float(self._success)]
-        own = (gripper, self._anchor_m, arm.goal_pos, arm.goal_ori.ravel(), arm.origin_pos, arm.origin_ori.ravel(), clocks)
+        own = (
+            gripper,
+            self._anchor_m,
+            arm.goal_pos,
+            arm.goal_ori.ravel(),
+            arm.origin_pos,
+            arm.origin_ori.ravel(),
+            clocks,
+        )
         return State(self._header, np.concatenate([physics, *own, self._latches.vector]))
 
     def load_state(self, state: State) -> None:
         """Continue from a state of this world, task, start and versions; any other is refused."""
         self._require_reset()
         if state.header != self._header:
-            raise StateMismatch(f"the state belongs to {state.header}; this environment is at {self._header}")
+            raise StateMismatch(
+                f"the state belongs to {state.header}; this environment is at {self._header}"
+            )
         sizes = (mujoco.mj_stateSize(self._model, _STATE), *_OWN, self._latches.size)
         vector = np.asarray(state.vector, dtype=np.float64)
         if vector.shape != (sum(sizes),) or not np.all(np.isfinite(vector)):
-            raise StateMismatch(f"the state needs {sum(sizes)} finite numbers; it has shape {vector.shape}")
-        physics, gripper, anchor, goal_m, goal_R, mount_m, mount_R, step, clock, success, latches = np.split(vector, np.cumsum(sizes)[:-1])
+            raise StateMismatch(
+                f"the state needs {sum(sizes)} finite numbers; it has shape {vector.shape}"
+            )
+        (
+            physics,
+            gripper,
+            anchor,
+            goal_m,
+            goal_R,
+            mount_m,
+            mount_R,
+            step,
+            clock,
+            success,
+            latches,
+        ) = np.split(vector, np.cumsum(sizes)[:-1])
         for warning in _BLOWN_UP:
             self._data.warning[warning].number = 0
-        for again in (True, False):  # fixtures show their state (flames, water) by looking at it, and must not change it
+        # Fixtures show their state (flames, water) by looking at it, and must not change it.
+        for again in (True, False):
             mujoco.mj_setState(self._model, self._data, physics, _STATE)
             self._latches.vector = latches
             mujoco.mj_step1(self._model, self._data)
@@ -206,16 +260,25 @@ class SuiteEnv:
         arm.goal_pos, arm.goal_ori = goal_m.copy(), goal_R.reshape(3, 3).copy()
         arm.update_origin(mount_m.copy(), mount_R.reshape(3, 3).copy())
         self._gripper.current_action, self._anchor_m = gripper.copy(), anchor.copy()
-        self._env.timestep, self._env.cur_time, self._success = int(step[0]), float(clock[0]), bool(success[0])
+        self._env.timestep, self._env.cur_time, self._success = (
+            int(step[0]),
+            float(clock[0]),
+            bool(success[0]),
+        )
         for controller in self._controllers.values():
             controller.new_update = True
 
     def show(self, flat_state: Array) -> None:
-        """Put the world into one of robosuite's flat states (time, positions, velocities), as others recorded it, simulating nothing."""
+        """Put the world into one of robosuite's flat states (time, positions, velocities), as
+        others recorded it, simulating nothing.
+        """
         self._require_reset()
         wanted = 1 + self._model.nq + self._model.nv
         if flat_state.shape != (wanted,) or not np.all(np.isfinite(flat_state)):
-            raise StateMismatch(f"a flat state of {self.spec.name} has {wanted} finite numbers; this one has shape {flat_state.shape}")
+            raise StateMismatch(
+                f"a flat state of {self.spec.name} has {wanted} finite numbers; this one has shape"
+                f" {flat_state.shape}"
+            )
         self._env.sim.set_state_from_flattened(flat_state)
         mujoco.mj_forward(self._model, self._data)
         self._env.update_state()
@@ -231,11 +294,19 @@ class SuiteEnv:
         return Truth(self._model, self._data, self._anatomy)
 
     def model_file(self) -> ModelFile:
-        """What robosuite's, robomimic's and RoboCasa's own tools need to repeat this start without this package."""
+        """What robosuite's, robomimic's and RoboCasa's own tools need to repeat this start without
+        this package.
+        """
         self._require_reset()
         begun = self.beginning
-        # MuJoCo's integration state begins with time, positions and velocities, robosuite's flat state.
-        return ModelFile(begun.model_xml(), 1 + int(self._model.nq) + int(self._model.nv), begun.env_args, begun.episode_meta)
+        # MuJoCo's integration state begins with time, positions and velocities, robosuite's flat
+        # state.
+        return ModelFile(
+            begun.model_xml(),
+            1 + int(self._model.nq) + int(self._model.nv),
+            begun.env_args,
+            begun.episode_meta,
+        )
 
     def close(self) -> None:
         """Free the renderer and the simulation."""
@@ -250,9 +321,15 @@ class SuiteEnv:
 
     @property
     def _diverged(self) -> bool:
-        # MuJoCo resets itself when it meets a value that is not finite; its warning counters keep the trace.
-        return any(self._data.warning[w].number for w in _BLOWN_UP) or not np.all(np.isfinite(self._data.qacc))
+        # MuJoCo resets itself when it meets a value that is not finite; its warning counters keep
+        # the trace.
+        return any(self._data.warning[w].number for w in _BLOWN_UP) or not np.all(
+            np.isfinite(self._data.qacc)
+        )
 
     def _require_sound(self) -> None:
         if self._diverged:
-            raise PhysicsDiverged(f"{self.spec.name} diverged at step {self._env.timestep}; the episode is invalid, reset it")
+            raise PhysicsDiverged(
+                f"{self.spec.name} diverged at step {self._env.timestep}; the episode is invalid,"
+                " reset it"
+            )

@@ -1,6 +1,8 @@
-"""The arithmetic of robosuite's controllers at one physics step, compiled: operation by operation theirs, through their own functions.
+"""The arithmetic of robosuite's controllers at one physics step, compiled: operation by operation
+theirs, through their own functions.
 
-Imported by the fast stepping alone, after robosuite: numba compiles it once and keeps the result beside the package.
+Imported by the fast stepping alone, after robosuite: numba compiles it once and keeps the result
+beside the package.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from capex.pose import Array
 
 
 @numba.njit(cache=True)
+# (3, nv) each: translation and rotation of the tip, then of the mount.
 def arm_torques(
-    jacobians: tuple[Array, Array, Array, Array],  # (3, nv) each: translation and rotation of the tip, then of the mount
+    jacobians: tuple[Array, Array, Array, Array],
     tip_m: Array,
     tip_R: Array,
     mount_m: Array,
@@ -33,12 +36,15 @@ def arm_torques(
     low: Array,
     high: Array,
 ) -> Array:
-    """Operational-space torques, clipped: J^T Lambda (kp e - kd (v_tip - v_mount)) + bias + null-space torques."""
+    """Operational-space torques, clipped: J^T Lambda (kp e - kd (v_tip - v_mount)) + bias +
+    null-space torques.
+    """
     last = first + len(q)
     tip_p, tip_r, mount_p, mount_r = jacobians
     J_pos, J_ori = tip_p[:, first:last].copy(), tip_r[:, first:last].copy()
     J = np.vstack((J_pos, J_ori))
-    inertia = np.asfortranarray(mass[first:last, first:last])  # the order for which robosuite's functions are compiled already
+    # The order for which robosuite's functions are compiled already.
+    inertia = np.asfortranarray(mass[first:last, first:last])
     position_error = (mount_m + np.dot(mount_R, goal_m)) - tip_m
     turn_error = orientation_error(np.dot(mount_R, goal_R), tip_R)
     slip = -(np.dot(tip_p, qvel) - np.dot(mount_p, qvel))
@@ -55,7 +61,16 @@ def arm_torques(
 
 @numba.njit(cache=True)
 def joint_torques(
-    mass: Array, q: Array, v: Array, bias: Array, first: int, goal: Array, kp: Array, kd: Array, low: Array, high: Array
+    mass: Array,
+    q: Array,
+    v: Array,
+    bias: Array,
+    first: int,
+    goal: Array,
+    kp: Array,
+    kd: Array,
+    low: Array,
+    high: Array,
 ) -> Array:
     """Torques towards joint positions, clipped: M (kp e - kd v) + bias."""
     last = first + len(q)

@@ -1,8 +1,10 @@
-"""State that lives in Python objects: RoboCasa's fixtures remember there whether a button was pressed, and for how long.
+"""State that lives in Python objects: RoboCasa's fixtures remember there whether a button was
+pressed, and for how long.
 
-`Kitchen.update_state` lets every fixture look at the simulation after each control step; a microwave's start button or a kettle's switch
-sets an attribute that no MuJoCo state holds. Those attributes are read into numbers and written back: the private ones, of fixtures with
-an `update_state` of their own, that hold a truth value, a number or nothing, or a dictionary of these.
+`Kitchen.update_state` lets every fixture look at the simulation after each control step; a
+microwave's start button or a kettle's switch sets an attribute that no MuJoCo state holds. Those
+attributes are read into numbers and written back: the private ones, of fixtures with an
+`update_state` of their own, that hold a truth value, a number or nothing, or a dictionary of these.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ class Latches:
 
     def __init__(self, env: Any):
         fixtures = getattr(env, "fixtures", {})
-        keeping = [vars(fixtures[name]) for name in sorted(fixtures) if _keeps_state(fixtures[name])]
+        keeping = [
+            vars(fixtures[name]) for name in sorted(fixtures) if _keeps_state(fixtures[name])
+        ]
         self._slots = [(attributes, path) for attributes in keeping for path in _paths(attributes)]
 
     @property
@@ -33,24 +37,39 @@ class Latches:
     @property
     def vector(self) -> Array:
         """Kind and value of every latch."""
-        numbers = [number for attributes, path in self._slots for number in _encoded(_holder(attributes, path).get(path[-1]))]
+        numbers = [
+            number
+            for attributes, path in self._slots
+            for number in _encoded(_holder(attributes, path).get(path[-1]))
+        ]
         return np.array(numbers, dtype=np.float64)
 
     @vector.setter
     def vector(self, numbers: Array) -> None:
-        for (attributes, path), (kind, value) in zip(self._slots, numbers.reshape(-1, 2).tolist(), strict=True):
+        for (attributes, path), (kind, value) in zip(
+            self._slots, numbers.reshape(-1, 2).tolist(), strict=True
+        ):
             word = _KINDS[int(kind)]
             if word != "other":
-                _holder(attributes, path)[path[-1]] = {"none": None, "bool": bool(value), "int": int(value), "float": value}[word]
+                _holder(attributes, path)[path[-1]] = {
+                    "none": None,
+                    "bool": bool(value),
+                    "int": int(value),
+                    "float": value,
+                }[word]
 
 
 def _keeps_state(fixture: Any) -> bool:
-    """Whether a class of its own, not the common base, says how its state follows the simulation."""
+    """Whether a class of its own, not the common base, says how its state follows
+    the simulation.
+    """
     owner = next((c for c in type(fixture).__mro__ if "update_state" in vars(c)), None)
     return owner is not None and owner.__name__ != "Fixture"
 
 
-def _paths(holder: MutableMapping[Any, Any], above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _paths(
+    holder: MutableMapping[Any, Any], above: tuple[Any, ...] = ()
+) -> Iterator[tuple[Any, ...]]:
     """Keys from a fixture's attributes down to each latch."""
     for key in sorted(holder, key=str):
         if not above and not str(key).startswith("_"):
@@ -62,7 +81,9 @@ def _paths(holder: MutableMapping[Any, Any], above: tuple[Any, ...] = ()) -> Ite
             yield (*above, key)
 
 
-def _holder(attributes: MutableMapping[Any, Any], path: tuple[Any, ...]) -> MutableMapping[Any, Any]:
+def _holder(
+    attributes: MutableMapping[Any, Any], path: tuple[Any, ...]
+) -> MutableMapping[Any, Any]:
     """The dictionary that holds a latch now; a fixture may replace one."""
     for key in path[:-1]:
         attributes = attributes[key]

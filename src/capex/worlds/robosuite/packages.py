@@ -1,4 +1,6 @@
-"""robosuite and RoboCasa as packages: imported when the first environment is made, quietly; one that is missing is named."""
+"""robosuite and RoboCasa as packages: imported when the first environment is made, quietly; one
+that is missing is named.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,31 @@ from capex.worlds import ROBOSUITE_INSTALL
 
 ROBOSUITE_VERSION = "1.5.2"
 # What its worlds really import, as in the extra `robosuite` of pyproject.toml.
-ROBOSUITE_IMPORTS = ("mujoco>=3.3.1,<3.10", "numba>=0.60", "opencv-python-headless>=4.9", "termcolor>=2")
+ROBOSUITE_IMPORTS = (
+    "mujoco>=3.3.1,<3.10",
+    "numba>=0.60",
+    "opencv-python-headless>=4.9",
+    "termcolor>=2",
+)
 
 
 def import_robosuite() -> Any:
-    """robosuite, without its start-up messages and its change of MUJOCO_GL; a missing package is named with the install line."""
+    """robosuite, without its start-up messages and its change of MUJOCO_GL; a missing package is
+    named with the install line.
+    """
     major, minor = (int(number) for number in mujoco.__version__.split(".")[:2])
     if (major, minor) >= (3, 10):
-        raise CapexError(f"robosuite 1.5.2 needs mujoco 3.3 to 3.9, and {mujoco.__version__} is installed; install: {ROBOSUITE_INSTALL}")
+        raise CapexError(
+            f"robosuite 1.5.2 needs mujoco 3.3 to 3.9, and {mujoco.__version__} is installed;"
+            f" install: {ROBOSUITE_INSTALL}"
+        )
     return import_quietly("robosuite", ROBOSUITE_INSTALL)
 
 
 def import_quietly(package: str, install: str) -> Any:
-    """A package of that family; one that is missing, or that refuses the versions it finds, becomes a sentence with what mends it."""
+    """A package of that family; one that is missing, or that refuses the versions it finds, becomes
+    a sentence with what mends it.
+    """
     logger = logging.getLogger("robosuite_logs")
     if _errors_only not in logger.filters:
         logger.addFilter(_errors_only)
@@ -36,9 +50,14 @@ def import_quietly(package: str, install: str) -> Any:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise CapexError(f"the world '{package}' needs the package '{error.name}', which is not installed; install: {install}") from error
+        raise CapexError(
+            f"the world '{package}' needs the package '{error.name}', which is not installed;"
+            f" install: {install}"
+        ) from error
     except AssertionError as error:  # robocasa asserts the versions of what it needs
-        raise CapexError(f"the package '{package}' refuses to start: {error}; install: {install}") from error
+        raise CapexError(
+            f"the package '{package}' refuses to start: {error}; install: {install}"
+        ) from error
     finally:
         if asked is None:
             os.environ.pop("MUJOCO_GL", None)
@@ -47,14 +66,21 @@ def import_quietly(package: str, install: str) -> Any:
 
 
 def install_commands(extra: str, constraint: Path | None = None) -> list[list[str]]:
-    """The pip commands that bring an extra: what it really imports, then the package itself without its own requirements.
+    """The pip commands that bring an extra: what it really imports, then the package itself without
+    its own requirements.
 
-    robosuite asks for mink 0.0.5, which needs numpy below 2 and serves one controller that is not used here, and leaves mujoco open to
-    versions on which its controllers fail.
+    robosuite asks for mink 0.0.5, which needs numpy below 2 and serves one controller that is not
+    used here, and leaves mujoco open to versions on which its controllers fail.
     """
     if extra != "robosuite":
         raise UnknownName("extra", extra, ["robosuite"], where=" that needs this command")
-    pip = [sys.executable, "-m", "pip", "install", *(("-c", str(constraint)) if constraint is not None else ())]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        *(("-c", str(constraint)) if constraint is not None else ()),
+    ]
     return [[*pip, *ROBOSUITE_IMPORTS], [*pip, "--no-deps", f"robosuite=={ROBOSUITE_VERSION}"]]
 
 

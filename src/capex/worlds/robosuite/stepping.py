@@ -1,12 +1,16 @@
-"""One control step of a robosuite environment: robosuite's own `env.step`, or the same controllers without the waste.
+"""One control step of a robosuite environment: robosuite's own `env.step`, or the same controllers
+without the waste.
 
-robosuite spends over 90 % of `env.step` in Python around 25 physics steps: observables, action limits and name look-ups are done again at
-each of them, every controller fetches the whole mass matrix for itself, and Jacobians are computed up to six times. The fast path lets
-robosuite's controllers take the goal, once, and then repeats their arithmetic operation by operation, through the same compiled
-functions, on arrays that are looked up once. The torques are the same to the bit, and so are the states (docs/robosuite.md).
+robosuite spends over 90 % of `env.step` in Python around 25 physics steps: observables, action
+limits and name look-ups are done again at each of them, every controller fetches the whole mass
+matrix for itself, and Jacobians are computed up to six times. The fast path lets robosuite's
+controllers take the goal, once, and then repeats their arithmetic operation by operation, through
+the same compiled functions, on arrays that are looked up once. The torques are the same to the bit,
+and so are the states (docs/robosuite.md).
 
-What the fast path leaves out: observables, rewards, and robosuite's buffers of recent forces and poses. What it knows: OSC_POSE with fixed
-gains for the arm, JOINT_POSITION for the torso, and controllers whose output is constant within a control step (gripper, base).
+What the fast path leaves out: observables, rewards, and robosuite's buffers of recent forces and
+poses. What it knows: OSC_POSE with fixed gains for the arm, JOINT_POSITION for the torso, and
+controllers whose output is constant within a control step (gripper, base).
 """
 
 from __future__ import annotations
@@ -26,7 +30,9 @@ STEPPINGS = ("fast", "original")
 
 
 class Stepping(Protocol):
-    """Applies one native action for one control step, up to the end of physics; success and contacts are read afterwards."""
+    """Applies one native action for one control step, up to the end of physics; success and
+    contacts are read afterwards.
+    """
 
     def step(self, action: Array) -> None: ...
 
@@ -45,15 +51,17 @@ class Original:
         self._env = env
 
     def step(self, action: Array) -> None:
-        """One control step; a copy goes in, because robosuite's base controller writes into its argument."""
+        """One control step; a copy goes in, because robosuite's base controller writes into its
+        argument.
+        """
         self._env.step(action.copy())
 
 
 class Fast:
     """The same control step without observables, limits and look-ups at each of its physics steps.
 
-    The state must be current when a step begins (positions, velocities, contacts: what `mj_step1` computes); robosuite's own first
-    `mj_step1` would find it unchanged.
+    The state must be current when a step begins (positions, velocities, contacts: what `mj_step1`
+    computes); robosuite's own first `mj_step1` would find it unchanged.
     """
 
     def __init__(self, env: Any):
@@ -63,10 +71,17 @@ class Fast:
         self._model, self._data = env.sim.model._model, env.sim.data._data
         self._substeps = int(env.control_timestep / env.model_timestep)
         made = [
-            MAKERS.get(name, _Constant)(self._model, self._data, controller, np.array(robot._ref_actuators_indexes_dict[name]))
+            MAKERS.get(name, _Constant)(
+                self._model,
+                self._data,
+                controller,
+                np.array(robot._ref_actuators_indexes_dict[name]),
+            )
             for name, controller in self._composite.part_controllers.items()
         ]
-        self._running: list[_Arm | _Torso] = [part for part in made if not isinstance(part, _Constant)]
+        self._running: list[_Arm | _Torso] = [
+            part for part in made if not isinstance(part, _Constant)
+        ]
         self._constant = [part for part in made if isinstance(part, _Constant)]
         self._mass = np.zeros((self._model.nv, self._model.nv))
 
@@ -101,25 +116,39 @@ class _Arm:
     """robosuite's operational-space controller between two goals."""
 
     def __init__(self, model: Any, data: Any, controller: Any, actuators: npt.NDArray[np.intp]):
-        fixed = getattr(controller, "impedance_mode", "") == "fixed" and getattr(controller, "input_ref_frame", "") == "base"
-        plain = getattr(controller, "interpolator_pos", self) is None and getattr(controller, "interpolator_ori", self) is None
+        fixed = (
+            getattr(controller, "impedance_mode", "") == "fixed"
+            and getattr(controller, "input_ref_frame", "") == "base"
+        )
+        plain = (
+            getattr(controller, "interpolator_pos", self) is None
+            and getattr(controller, "interpolator_ori", self) is None
+        )
         if not (controller.name == "OSC_POSE" and fixed and plain and controller.uncoupling):
             raise _unknown(controller)
         self._model, self._data, self._controller = model, data, controller
         self._torques = importlib.import_module("capex.worlds.robosuite.kernel").arm_torques
         self._tip = model.site(controller.ref_name).id
         self._mount = model.site(f"{controller.naming_prefix}{controller.part_name}_center").id
-        self._rides = model.body_weldid[model.site_bodyid[self._mount]] != 0  # a mount fixed to the world has no Jacobian
+        # A mount fixed to the world has no Jacobian.
+        self._rides = model.body_weldid[model.site_bodyid[self._mount]] != 0
         self._dofs = _slice(controller.qvel_index)
         self._tip_pose = data.site_xpos[self._tip], data.site_xmat[self._tip].reshape(3, 3)
         self._mount_pose = data.site_xpos[self._mount], data.site_xmat[self._mount].reshape(3, 3)
-        self._joints = data.qpos[_slice(controller.qpos_index)], data.qvel[self._dofs], data.qfrc_bias[self._dofs], data.qvel
+        self._joints = (
+            data.qpos[_slice(controller.qpos_index)],
+            data.qvel[self._dofs],
+            data.qfrc_bias[self._dofs],
+            data.qvel,
+        )
         self._ctrl = data.ctrl[_slice(actuators)]
         self._limits = _limits(model, actuators)
         self._jacobians = tuple(np.zeros((3, model.nv)) for _ in range(4))
 
     def measure(self, mass: Array) -> None:
-        """Give the controller the tip's pose and the inertia, from which it takes its goal; after a reset it keeps those it has."""
+        """Give the controller the tip's pose and the inertia, from which it takes its goal; after a
+        reset it keeps those it has.
+        """
         controller, dofs = self._controller, self._dofs
         if controller.new_update:
             controller.ref_pos[:], controller.ref_ori_mat[:] = self._tip_pose
@@ -131,7 +160,13 @@ class _Arm:
     def aim(self) -> None:
         """Take over the goal that the controller was given."""
         controller = self._controller
-        self._goal = controller.goal_pos, controller.goal_ori, controller.kp, controller.kd, controller.initial_joint
+        self._goal = (
+            controller.goal_pos,
+            controller.goal_ori,
+            controller.kp,
+            controller.kd,
+            controller.initial_joint,
+        )
 
     def run(self, mass: Array) -> None:
         """Torques for the next physics step."""
@@ -140,11 +175,20 @@ class _Arm:
         if self._rides:
             mujoco.mj_jacSite(self._model, self._data, jacobians[2], jacobians[3], self._mount)
         self._ctrl[:] = self._torques(
-            jacobians, *self._tip_pose, *self._mount_pose, mass, *self._joints, self._dofs.start, *self._goal, *self._limits
+            jacobians,
+            *self._tip_pose,
+            *self._mount_pose,
+            mass,
+            *self._joints,
+            self._dofs.start,
+            *self._goal,
+            *self._limits,
         )
 
     def leave(self) -> None:
-        """Tell the controller where the mount was at the last physics step: from there it measures its next goal."""
+        """Tell the controller where the mount was at the last physics step: from there it measures
+        its next goal.
+        """
         self._controller.update_origin(*(part.copy() for part in self._mount_pose))
         self._controller.new_update = True
 
@@ -153,17 +197,27 @@ class _Torso:
     """robosuite's joint-position controller between two goals."""
 
     def __init__(self, model: Any, data: Any, controller: Any, actuators: npt.NDArray[np.intp]):
-        if controller.name != "JOINT_POSITION" or controller.interpolator is not None or not controller.use_torque_compensation:
+        if (
+            controller.name != "JOINT_POSITION"
+            or controller.interpolator is not None
+            or not controller.use_torque_compensation
+        ):
             raise _unknown(controller)
         self._controller = controller
         self._torques = importlib.import_module("capex.worlds.robosuite.kernel").joint_torques
         self._dofs = _slice(controller.qvel_index)
-        self._joints = data.qpos[_slice(controller.qpos_index)], data.qvel[self._dofs], data.qfrc_bias[self._dofs]
+        self._joints = (
+            data.qpos[_slice(controller.qpos_index)],
+            data.qvel[self._dofs],
+            data.qfrc_bias[self._dofs],
+        )
         self._ctrl = data.ctrl[_slice(actuators)]
         self._limits = _limits(model, actuators)
 
     def measure(self, mass: Array) -> None:
-        """Give the controller the joints and the inertia, from which it takes its goal; after a reset it keeps those it has."""
+        """Give the controller the joints and the inertia, from which it takes its goal; after a
+        reset it keeps those it has.
+        """
         controller, dofs = self._controller, self._dofs
         if controller.new_update:
             controller.joint_pos = self._joints[0].copy()
@@ -178,7 +232,9 @@ class _Torso:
 
     def run(self, mass: Array) -> None:
         """Torques for the next physics step."""
-        self._ctrl[:] = self._torques(mass, *self._joints, self._dofs.start, *self._goal, *self._limits)
+        self._ctrl[:] = self._torques(
+            mass, *self._joints, self._dofs.start, *self._goal, *self._limits
+        )
 
     def leave(self) -> None:
         """Let the controller measure anew."""
@@ -186,11 +242,17 @@ class _Torso:
 
 
 class _Constant:
-    """A controller whose output is its goal, scaled, all through a control step: the gripper and the mobile base."""
+    """A controller whose output is its goal, scaled, all through a control step: the gripper and
+    the mobile base.
+    """
 
     def __init__(self, model: Any, data: Any, controller: Any, actuators: npt.NDArray[np.intp]):
         scales = getattr(controller, "use_action_scaling", True)
-        if "goal_qvel" not in vars(controller) or getattr(controller, "interpolator", None) is not None or not scales:
+        if (
+            "goal_qvel" not in vars(controller)
+            or getattr(controller, "interpolator", None) is not None
+            or not scales
+        ):
             raise _unknown(controller)
         self._controller, self._ctrl = controller, data.ctrl[_slice(actuators)]
         self._low, self._high = _limits(model, actuators)
@@ -211,7 +273,10 @@ def _slice(indices: Any) -> slice:
     """Neighbouring addresses as a slice, so that reading them copies nothing."""
     first, count = int(indices[0]), len(indices)
     if [int(i) for i in indices] != list(range(first, first + count)):
-        raise CapexError(f"the robot's joints {list(indices)} are not neighbours in the model; use stepping='original'")
+        raise CapexError(
+            f"the robot's joints {list(indices)} are not neighbours in the model; use"
+            " stepping='original'"
+        )
     return slice(first, first + count)
 
 
@@ -221,4 +286,7 @@ def _limits(model: Any, actuators: npt.NDArray[np.intp]) -> tuple[Array, Array]:
 
 
 def _unknown(controller: Any) -> CapexError:
-    return CapexError(f"the fast stepping does not know robosuite's controller {controller.name} as set up here; use stepping='original'")
+    return CapexError(
+        f"the fast stepping does not know robosuite's controller {controller.name} as set up here;"
+        " use stepping='original'"
+    )

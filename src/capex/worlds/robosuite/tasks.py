@@ -1,6 +1,8 @@
-"""The eight tasks: what a demonstrator is told, when robosuite calls it done, and how the two outer cameras and the workspace lie.
+"""The eight tasks: what a demonstrator is told, when robosuite calls it done, and how the two outer
+cameras and the workspace lie.
 
-Things are named as they are seen, by colour and shape. Places are in the base frame: the arm's mount, about 10 cm above a table top.
+Things are named as they are seen, by colour and shape. Places are in the base frame: the arm's
+mount, about 10 cm above a table top.
 """
 
 from __future__ import annotations
@@ -22,9 +24,15 @@ class Arena:
     workspace_m: tuple[Point, Point]
 
 
-TABLE = Arena((0.00, 0.65, 0.80), (0.52, 0.0, -0.03), 42.0, ((0.20, -0.45, -0.105), (0.85, 0.45, 0.55)))
-BINS = Arena((0.00, 0.75, 0.70), (0.60, 0.10, -0.02), 52.0, ((0.20, -0.45, -0.105), (0.90, 0.70, 0.55)))
-DOOR = Arena((0.05, 0.80, 1.00), (0.50, -0.10, 0.05), 50.0, ((0.20, -0.50, -0.105), (0.85, 0.45, 0.60)))
+TABLE = Arena(
+    (0.00, 0.65, 0.80), (0.52, 0.0, -0.03), 42.0, ((0.20, -0.45, -0.105), (0.85, 0.45, 0.55))
+)
+BINS = Arena(
+    (0.00, 0.75, 0.70), (0.60, 0.10, -0.02), 52.0, ((0.20, -0.45, -0.105), (0.90, 0.70, 0.55))
+)
+DOOR = Arena(
+    (0.05, 0.80, 1.00), (0.50, -0.10, 0.05), 50.0, ((0.20, -0.50, -0.105), (0.85, 0.45, 0.60))
+)
 
 
 @dataclass(frozen=True)
@@ -33,10 +41,19 @@ class Task:
 
     info: TaskInfo
     arena: Arena
-    moved: tuple[str, ...] = ()  # bodies that robosuite places in the compiled model, not in the state
+    # Bodies that robosuite places in the compiled model, not in the state.
+    moved: tuple[str, ...] = ()
 
 
-def _task(name: str, family: str, horizon: int, instruction: str, criterion: str, arena: Arena, moved: tuple[str, ...] = ()) -> Task:
+def _task(
+    name: str,
+    family: str,
+    horizon: int,
+    instruction: str,
+    criterion: str,
+    arena: Arena,
+    moved: tuple[str, ...] = (),
+) -> Task:
     return Task(TaskInfo(name, family, horizon, instruction, criterion), arena, moved)
 
 
@@ -46,7 +63,8 @@ def _to_bin(name: str, thing: str, compartment: str) -> Task:
         "Pick and place",
         800,
         f"Put the {thing} into the {compartment} compartment of the dark bin.",
-        "the thing's centre is inside its compartment, less than 10 cm above the bottom, and the tip more than 4 cm from it",
+        "the thing's centre is inside its compartment, less than 10 cm above the bottom, and the"
+        " tip more than 4 cm from it",
         BINS,
     )
 
@@ -88,7 +106,8 @@ BY_NAME: dict[str, Task] = {
             "Pick and place",
             800,
             "Put the square nut onto the brown square peg.",
-            "the nut's centre is around the peg, near the table top, and the tip more than 4 cm from it",
+            "the nut's centre is around the peg, near the table top, and the tip more than 4 cm"
+            " from it",
             TABLE,
         ),
     )

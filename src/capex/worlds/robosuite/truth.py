@@ -1,4 +1,6 @@
-"""The simulator's truth about things, in the base frame: what the expert and tests read, and no model ever sees."""
+"""The simulator's truth about things, in the base frame: what the expert and tests read, and no
+model ever sees.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Truth:
         number = self.model.geom(name).id
         box = self.model.geom_aabb[number]
         rotation = self.data.geom_xmat[number].reshape(3, 3)
-        return self.anatomy.in_base(self.data.geom_xpos[number] + rotation @ box[:3], rotation), np.array(box[3:])
+        return self.anatomy.in_base(
+            self.data.geom_xpos[number] + rotation @ box[:3], rotation
+        ), np.array(box[3:])
 
     def body(self, name: str) -> Pose:
         """Pose of a body."""

@@ -1,6 +1,8 @@
-"""Drive to a place: find it by its look, go there in legs along the front of the row, and face it squarely.
+"""Drive to a place: find it by its look, go there in legs along the front of the row, and face it
+squarely.
 
-Every leg begins with a new look. The heading turns towards the front only as far as the place stays in view.
+Every leg begins with a new look. The heading turns towards the front only as far as the place stays
+in view.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ SPOTS = 8  # of a region, about
 
 @dataclass(frozen=True)
 class Place:
-    """Where something that looks like a place belongs to it: ranges of height, depth behind the row's front; and how wide the place is.
+    """Where something that looks like a place belongs to it: ranges of height, depth behind the
+    row's front; and how wide the place is.
 
-    `offset_m` is how far to the left of its middle that look is, `largest` the share of an image above which a region is something else.
+    `offset_m` is how far to the left of its middle that look is, `largest` the share of an image
+    above which a region is something else.
     """
 
     heights_m: tuple[tuple[float, float], ...]
@@ -63,17 +67,31 @@ def drive(scene: Scene) -> Asking:
     asks = [*front.ask(scene), *(_spots(scene, name, place) if place is not None else [])]
     answers = (yield asks) if asks else {}
     edge = front.fit(answers)
-    where = _along(answers, place, edge, scene.brief.locate) if place is not None and edge is not None else None
+    where = (
+        _along(answers, place, edge, scene.brief.locate)
+        if place is not None and edge is not None
+        else None
+    )
     if edge is None or where is None:
         return _look(scene, name)
     goal = (edge.distance_m - BEFORE_M) * edge.into + where * edge.left
     leg = goal * min(1.0, DRIVE_MAX_M / max(float(np.linalg.norm(goal)), 1e-9))
     rest = (edge.distance_m + 0.2) * edge.into + where * edge.left - leg
     bearing, square = math.atan2(rest[1], rest[0]), math.atan2(edge.into[1], edge.into[0])
-    turn = float(np.clip(np.clip(square, bearing - VIEW_RAD, bearing + VIEW_RAD), -TURN_MAX_RAD, TURN_MAX_RAD))
+    turn = float(
+        np.clip(
+            np.clip(square, bearing - VIEW_RAD, bearing + VIEW_RAD), -TURN_MAX_RAD, TURN_MAX_RAD
+        )
+    )
     if float(np.linalg.norm(leg)) < STILL_M and abs(turn) < STILL_RAD:
-        return Intent(f"I stand where the {name} should be, but this is not it: turn away and look.", drive=Drive(turn_rad=2 * LOOK_RAD))
-    return Intent(f"Drive towards the {name} and turn to face it.", drive=Drive(float(leg[0]), float(leg[1]), turn))
+        return Intent(
+            f"I stand where the {name} should be, but this is not it: turn away and look.",
+            drive=Drive(turn_rad=2 * LOOK_RAD),
+        )
+    return Intent(
+        f"Drive towards the {name} and turn to face it.",
+        drive=Drive(float(leg[0]), float(leg[1]), turn),
+    )
 
 
 def _material(view: View, name: str) -> Mask:
@@ -92,24 +110,48 @@ def _material(view: View, name: str) -> Mask:
 
 
 def _regions(view: View, name: str, place: Place) -> list[Shape]:
-    """What looks like a place in a view: for a sink its faucet and its basin, else regions of its material, largest first."""
+    """What looks like a place in a view: for a sink its faucet and its basin, else regions of its
+    material, largest first.
+    """
     mask = _material(view, name)
     if name == "sink":
-        upright = [b for b in looks.bars(view, mask, 0.04) if abs(b.axes[2][1]) > 0.9 and b.centre[1] < 0.6 * view.height]
-        return [*upright[:2], *shapes(view, ndimage.binary_opening(mask, iterations=2), 0.0006, place.largest)]
-    found = shapes(view, ndimage.binary_opening(mask, iterations=max(1, view.height // 256)), 0.0003, place.largest)
+        upright = [
+            b
+            for b in looks.bars(view, mask, 0.04)
+            if abs(b.axes[2][1]) > 0.9 and b.centre[1] < 0.6 * view.height
+        ]
+        return [
+            *upright[:2],
+            *shapes(view, ndimage.binary_opening(mask, iterations=2), 0.0006, place.largest),
+        ]
+    found = shapes(
+        view,
+        ndimage.binary_opening(mask, iterations=max(1, view.height // 256)),
+        0.0003,
+        place.largest,
+    )
     on_worktop = place.heights_m[0][0] > front.EDGE_HEIGHT_M
     return [s for s in found if not on_worktop or s.centre[1] < 0.5 * view.height]
 
 
 def _spots(scene: Scene, name: str, place: Place) -> list[Feature]:
-    """A few pixels of each region; without locate_pixel the middle of the first, at the height where such a place is."""
+    """A few pixels of each region; without locate_pixel the middle of the first, at the height
+    where such a place is.
+    """
     asks = []
     for view in scene.exterior():
         regions = _regions(view, name, place)
-        spots = [p for r in regions[:REGIONS] for p in _spread(r)] if scene.brief.locate else [r.centre for r in regions[:1]]
+        spots = (
+            [p for r in regions[:REGIONS] for p in _spread(r)]
+            if scene.brief.locate
+            else [r.centre for r in regions[:1]]
+        )
         if spots:
-            asks.append(scene.feature(f"place {view.camera}", {view.camera: spots}, sum(place.heights_m[-1]) / 2))
+            asks.append(
+                scene.feature(
+                    f"place {view.camera}", {view.camera: spots}, sum(place.heights_m[-1]) / 2
+                )
+            )
     return asks
 
 
@@ -117,17 +159,28 @@ def _spread(region: Shape) -> list[Pixel]:
     """About a dozen pixels of a region, evenly spread."""
     step = max(1, round(math.sqrt(region.area / SPOTS)))
     keep = np.flatnonzero((region.rows % step == step // 2) & (region.columns % step == step // 2))
-    return [(float(region.columns[k]) + 0.5, float(region.rows[k]) + 0.5) for k in keep[:: max(1, keep.size // (2 * SPOTS))]]
+    return [
+        (float(region.columns[k]) + 0.5, float(region.rows[k]) + 0.5)
+        for k in keep[:: max(1, keep.size // (2 * SPOTS))]
+    ]
 
 
 def _along(answers: Answers, place: Place, edge: Front, locate: bool) -> float | None:
-    """How far to the left along the front a place is: the middle of the stretch as wide as it that holds most of what looks like it."""
+    """How far to the left along the front a place is: the middle of the stretch as wide as it that
+    holds most of what looks like it.
+    """
     points = [p for key, f in answers.items() if key.startswith("place ") for p in f.all()]
     if not locate:
-        points = [_at_depth(c, p, edge, sum(place.depths_m) / 2) for c in PLACED for p in answers.get(f"place {c}", Found()).all(c)]
+        points = [
+            _at_depth(c, p, edge, sum(place.depths_m) / 2)
+            for c in PLACED
+            for p in answers.get(f"place {c}", Found()).all(c)
+        ]
     near, far = place.depths_m
     right = [p for p in points if any(low < p[2] < high for low, high in place.heights_m)]
-    rows = [float(p @ edge.left) for p in right if near < float(p @ edge.into) - edge.distance_m < far]
+    rows = [
+        float(p @ edge.left) for p in right if near < float(p @ edge.into) - edge.distance_m < far
+    ]
     if not rows:
         return None
     values = np.sort(rows)
@@ -136,16 +189,26 @@ def _along(answers: Answers, place: Place, edge: Front, locate: bool) -> float |
     stretch = values[(values >= start) & (values <= start + place.width_m)]
     if locate and stretch.size < 3:
         return None
-    middle = (stretch[0] + stretch[-1]) / 2 if stretch[-1] - stretch[0] > 0.6 * place.width_m else float(stretch.mean())
+    middle = (
+        (stretch[0] + stretch[-1]) / 2
+        if stretch[-1] - stretch[0] > 0.6 * place.width_m
+        else float(stretch.mean())
+    )
     return float(middle) - place.offset_m
 
 
 def _at_depth(camera: str, point: Array, edge: Front, depth_m: float) -> Array:
-    """Where the line of sight from a guessed camera through a point is so far behind the front: bearings are seen, distances are not."""
+    """Where the line of sight from a guessed camera through a point is so far behind the front:
+    bearings are seen, distances are not.
+    """
     eye = np.array(PLACED[camera])
     way = point - eye
     closing = float(way @ edge.into)
-    return np.asarray(eye + way * (edge.distance_m + depth_m - float(eye @ edge.into)) / closing) if abs(closing) > 1e-6 else point
+    return (
+        np.asarray(eye + way * (edge.distance_m + depth_m - float(eye @ edge.into)) / closing)
+        if abs(closing) > 1e-6
+        else point
+    )
 
 
 def _look(scene: Scene, name: str) -> Intent:

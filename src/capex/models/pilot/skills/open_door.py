@@ -1,6 +1,8 @@
-"""Open a door by its upright handle: stand before it, take the handle with the hand forward, and draw it along the arc on which it swings.
+"""Open a door by its upright handle: stand before it, take the handle with the hand forward, and
+draw it along the arc on which it swings.
 
-While the handle is held the hinge follows from where the handle was taken, or from two places on the arc: nothing is remembered.
+While the handle is held the hinge follows from where the handle was taken, or from two places on
+the arc: nothing is remembered.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from capex.models.pilot.front import Front
 from capex.models.pilot.ground import Asking, Found, Intent, Move
 from capex.models.pilot.scene import Scene, line, path
 from capex.models.pilot.skills.stand import line_up
-from capex.plan import Orientation
+from capex.plan import Orientation, at
 from capex.pose import Array, tilted_forward, yaw_matrix
 
 OPEN = re.compile(r"open the (left|middle|right) cabinet", re.I)
 HANDLE_HEIGHT_M = 0.79  # of an upper cabinet
-HINGES = {"left": -1.0, "middle": 1.0, "right": -1.0}  # 1: hangs on its left; two doors with handles side by side open away from each other
+# 1: hangs on its left; two doors with handles side by side open away from each other.
+HINGES = {"left": -1.0, "middle": 1.0, "right": -1.0}
 LEAF_M = 0.30  # from hinge to handle along the door
 HANDLE_OUT_M = 0.059  # the handle before the hinge
 OPEN_RAD = 1.70
@@ -34,7 +37,8 @@ BESIDE_M = 0.12  # stand this much towards the hinge, out of the door's way
 BEFORE_M = 0.09
 PAIR_M = 0.12  # handles nearer than this belong to two doors that meet
 HANDLE_INTO_M = 0.004  # from the side of a handle that is seen to its middle
-GUESSED_INTO_M = 0.014  # where the depth is only guessed: rather too deep than too shallow, there is room behind it
+# where the depth is only guessed: rather too deep than too shallow, there is room behind it
+GUESSED_INTO_M = 0.014
 SHUT_BEHIND_M = 0.26  # from the worktop's edge to the handle of a shut door
 MOVED_M = 0.08
 ALIGNED_M = 0.015
@@ -50,8 +54,19 @@ def open_door(scene: Scene) -> Asking:
         asks = front.ask(scene)
         answers = (yield asks) if asks else {}
         return _draw(scene, side, front.fit(answers))
-    bars = {v.camera: sorted(looks.upright_handles(v)[:4], key=lambda b: b.centre[0]) for v in scene.views.values()}
-    asks = [*front.ask(scene), *matching.ask(scene, "handle", {c: [_spots(b) for b in row] for c, row in bars.items()}, HANDLE_HEIGHT_M)]
+    bars = {
+        v.camera: sorted(looks.upright_handles(v)[:4], key=lambda b: b.centre[0])
+        for v in scene.views.values()
+    }
+    asks = [
+        *front.ask(scene),
+        *matching.ask(
+            scene,
+            "handle",
+            {c: [_spots(b) for b in row] for c, row in bars.items()},
+            HANDLE_HEIGHT_M,
+        ),
+    ]
     answers = (yield asks) if asks else {}
     edge = front.fit(answers)
     into = edge.into if edge is not None else np.array([1.0, 0.0, 0.0])
@@ -63,14 +78,18 @@ def open_door(scene: Scene) -> Asking:
         return _look(scene, name)
     handle = handle + (HANDLE_INTO_M if scene.brief.locate else GUESSED_INTO_M) * into
     door = Door.through(handle, into, side, _opening(handle, edge))
-    if drive := line_up(scene, door.handle(0.0) - STAND_M * into + side * BESIDE_M * door.left, into, 0.08):
+    if drive := line_up(
+        scene, door.handle(0.0) - STAND_M * into + side * BESIDE_M * door.left, into, 0.08
+    ):
         return Intent(f"Drive in front of the {name} cabinet and face it.", drive=drive)
     return _take(scene, handle, door)
 
 
 @dataclass(frozen=True)
 class Door:
-    """A door on an upright hinge: where that is, the level direction into the cabinet, and the side that it hangs on (1: left)."""
+    """A door on an upright hinge: where that is, the level direction into the cabinet, and the side
+    that it hangs on (1: left).
+    """
 
     hinge: Array
     into: Array
@@ -84,11 +103,15 @@ class Door:
 
     @classmethod
     def between(cls, earlier: Array, now: Array, into: Array, side: float) -> Door:
-        """From two places of the handle: the hinge is the middle of the circle of the door's radius through both, on the hinge's side."""
+        """From two places of the handle: the hinge is the middle of the circle of the door's radius
+        through both, on the hinge's side.
+        """
         chord = (now - earlier)[:2]
         half = float(np.linalg.norm(chord)) / 2
         across = np.array([chord[1], -chord[0]]) / (2 * half) * side
-        flat = (now + earlier)[:2] / 2 + math.sqrt(max(LEAF_M**2 + HANDLE_OUT_M**2 - half**2, 0.0)) * across
+        flat = (now + earlier)[:2] / 2 + math.sqrt(
+            max(LEAF_M**2 + HANDLE_OUT_M**2 - half**2, 0.0)
+        ) * across
         return cls(np.array([flat[0], flat[1], now[2]]), into, side)
 
     @property
@@ -104,13 +127,18 @@ class Door:
     def angle(self, handle: Array) -> float:
         """The opening at which the handle is nearest to a place."""
         offset, shut = (handle - self.hinge)[:2], (self.handle(0.0) - self.hinge)[:2]
-        return self.side * math.atan2(float(offset[0] * shut[1] - offset[1] * shut[0]), float(offset @ shut))
+        return self.side * math.atan2(
+            float(offset[0] * shut[1] - offset[1] * shut[0]), float(offset @ shut)
+        )
 
     def arc(self, angle: float, height_m: float) -> list[Move]:
         """The handle's way from an opening on, the hand kept forward."""
         steps = max(1, math.ceil((OPEN_RAD - angle) / STEP_RAD))
         openings = [angle + (OPEN_RAD - angle) * (k + 1) / steps for k in range(steps)]
-        return [Move(np.array([*self.handle(a)[:2], height_m]), self.forward, "keep", True) for a in openings]
+        return [
+            Move(at(np.array([*self.handle(a)[:2], height_m]), self.forward), True)
+            for a in openings
+        ]
 
     @property
     def forward(self) -> Orientation:
@@ -124,7 +152,9 @@ def _spots(bar: Shape) -> list[Pixel]:
 
 
 def _handle(found: Found) -> Array | None:
-    """A handle's middle: its spots at the right height, those that fell on the door behind it left out."""
+    """A handle's middle: its spots at the right height, those that fell on the door behind it left
+    out.
+    """
     points = [p for p in found.all() if abs(p[2] - HANDLE_HEIGHT_M) < 0.14 and 0.2 < p[0] < 1.6]
     if len(points) < 2:
         return None
@@ -134,15 +164,25 @@ def _handle(found: Found) -> Array | None:
 
 
 def _named(scene: Scene, handles: Sequence[Array], name: str) -> Array | None:
-    """The handle of the left, middle or right cabinet: the last two are side by side, the first stands alone."""
-    pairs = [(a, b) for a, b in itertools.pairwise(handles) if float(np.linalg.norm((a - b)[:2])) < PAIR_M]
+    """The handle of the left, middle or right cabinet: the last two are side by side, the first
+    stands alone.
+    """
+    pairs = [
+        (a, b)
+        for a, b in itertools.pairwise(handles)
+        if float(np.linalg.norm((a - b)[:2])) < PAIR_M
+    ]
     if len(handles) >= 3:
         return handles[("left", "middle", "right").index(name)]
     if pairs:
         return None if name == "left" else pairs[-1][name == "right"]
     if len(handles) == 2 and name != "right":
         return handles[("left", "middle").index(name)]
-    goals = [np.array(w.target_cm) / 100 for w in scene.page.since_base_motion() if w.target_cm is not None]
+    goals = [
+        np.array(w.target_cm) / 100
+        for w in scene.page.since_base_motion()
+        if w.target_cm is not None
+    ]
     known = [h for h in handles if any(float(np.linalg.norm((g - h)[:2])) < 0.06 for g in goals)]
     if known:
         return known[0]
@@ -166,7 +206,15 @@ def _opening(handle: Array, edge: Front | None) -> float:
     if ahead < MOVED_M:
         return 0.0
     options = np.linspace(0.0, 1.4, 141)
-    return float(options[int(np.argmin(np.abs(LEAF_M * np.sin(options) + HANDLE_OUT_M * (np.cos(options) - 1) - ahead)))])
+    return float(
+        options[
+            int(
+                np.argmin(
+                    np.abs(LEAF_M * np.sin(options) + HANDLE_OUT_M * (np.cos(options) - 1) - ahead)
+                )
+            )
+        ]
+    )
 
 
 def _take(scene: Scene, handle: Array, door: Door) -> Intent:
@@ -177,14 +225,25 @@ def _take(scene: Scene, handle: Array, door: Door) -> Intent:
     gap = float((handle - tip) @ into)
     moves: list[Move] = []
     if scene.page.opening_m < 0.07:
-        moves.append(Move(tip, "keep", "open"))
-    if aside < (ALIGNED_M if gap > BEFORE_M - 0.02 else 2 * ALIGNED_M) and gap > -0.02 and scene.forward():
-        moves += [Move(tip, forward, "close", True)] if gap < 0.012 else line(tip, handle, forward, "close", True)
+        moves.append(Move(at(tip, "keep", "open")))
+    if (
+        aside < (ALIGNED_M if gap > BEFORE_M - 0.02 else 2 * ALIGNED_M)
+        and gap > -0.02
+        and scene.forward()
+    ):
+        moves += (
+            [Move(at(tip, forward, "close"), True)]
+            if gap < 0.012
+            else line(tip, handle, forward, "close", True)
+        )
     else:
         back = tip - max(0.0, float((tip - before) @ into)) * into
         beside = before - max(0.0, float((before - back) @ into)) * into
         way = [p for p in (back, beside) if float(np.linalg.norm(before - tip)) > 0.05]
-        moves += [*path(tip, [*way, before], forward), *line(before, handle, forward, "close", True)]
+        moves += [
+            *path(tip, [*way, before], forward),
+            *line(before, handle, forward, "close", True),
+        ]
     why = "Take the handle with the hand forward, close, and draw the door open along its arc."
     return Intent(why, (*moves, *door.arc(door.angle(handle), handle[2])))
 
@@ -202,7 +261,10 @@ def _draw(scene: Scene, side: float, edge: Front | None) -> Intent:
         door = Door.between(goals[0], tip, into, side)
     else:
         door = Door.through(tip, into, side, _opening(tip, edge))
-    return Intent("I hold the handle: draw the door further along its arc.", tuple(door.arc(door.angle(tip), tip[2])))
+    return Intent(
+        "I hold the handle: draw the door further along its arc.",
+        tuple(door.arc(door.angle(tip), tip[2])),
+    )
 
 
 def _look(scene: Scene, name: str) -> Intent:
@@ -210,5 +272,6 @@ def _look(scene: Scene, name: str) -> Intent:
     aside = 0.10 if len(scene.page.acts) and scene.page.acts[-1].number % 2 else -0.10
     goal = np.array([0.36, aside, 0.62])
     return Intent(
-        f"I do not see the handle of the {name} cabinet: move the hand aside and look.", tuple(path(scene.tip, [goal], "forward"))
+        f"I do not see the handle of the {name} cabinet: move the hand aside and look.",
+        tuple(path(scene.tip, [goal], "forward")),
     )

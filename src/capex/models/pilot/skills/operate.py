@@ -1,148 +1,43 @@
-"""Work a control with closed fingers: press a lever down, swing a handle sideways, lift a head by its bar.
+"""Work a control with closed fingers: press a lever down, swing a handle sideways, lift a head by
+its bar.
 
-Every one is the same in the end: a place from which the fingers start, a track along which they push, and another track after one that
-led to nothing. Where the sequence stands is read off the tip: on the track, in front of it, or elsewhere.
+Every one is the same in the end: a place from which the fingers start, a track along which they
+push, and another track after one that led to nothing. Where the sequence stands is read off the
+tip: on the track, in front of it, or elsewhere.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from capex.models.pilot import looks
+from capex.models.pilot import controls
 from capex.models.pilot.eyes import Shape
-from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent, Move
+from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent
 from capex.models.pilot.rig import PLACES
-from capex.models.pilot.scene import Scene, ceiling, down, line, path, spots_on
-from capex.plan import Orientation
+from capex.models.pilot.scene import Scene, down, line, spots_on
+from capex.models.pilot.skills.track import (
+    FINGER_HALF_M,
+    Track,
+    follow,
+    from_above,
+    lost,
+    stand,
+    tries,
+)
 from capex.pose import Array
 
 KETTLE = re.compile(r"turn on the (\w+) kettle", re.I)
 FAUCET = re.compile(r"(left|right) handle, the one with the (\w+) cap", re.I)
 MIXER = re.compile(r"head of the (\w+) (?:stand )?mixer", re.I)
-FINGER_HALF_M = 0.019  # half the width of the closed fingers, across
 TIP_TO_END_M = 0.0125
-DRIVES_MAX = 3
-ON_TRACK_M = 0.03
 LEVER_M = 0.10  # from a faucet handle's axis to where it is pushed
-UP_M = 0.08
 BAR_HEIGHT_M = 0.735  # of a stand mixer's bar over the mount, head down
 HEAD_M = 0.335  # from a mixer's hinge to its bar
 HEAD_RAD = 0.80
 SHELL_M = 0.065  # a kettle's radius
-
-
-@dataclass(frozen=True)
-class Track:
-    """Where closed fingers start without touching, and the points that they are then sent to, in touch."""
-
-    name: str
-    begin: Array
-    pushes: tuple[Array, ...]
-    orientation: Orientation
-    way_in: tuple[Array, ...]  # safe points before the beginning
-
-
-def stand(scene: Scene, point: Array, ahead_m: tuple[float, float, float], aside_m: float, turn_rad: float = 0.0) -> Drive | None:
-    """The drive that brings a point in front of the robot: not nearer and not farther than two bounds, else to the middle distance."""
-    if not scene.brief.base_motion or sum(w.base for w in scene.page.told) >= DRIVES_MAX:
-        return None
-    nearest, wanted, farthest = ahead_m
-    if nearest <= point[0] <= farthest and abs(point[1]) <= aside_m and abs(turn_rad) <= 0.30:
-        return None
-    ahead, left = math.cos(turn_rad) * wanted, math.sin(turn_rad) * wanted
-    forward, side = float(point[0] - ahead), float(point[1] - left)
-    shrink = min(1.0, 0.58 / max(math.hypot(forward, side), 1e-9))
-    return Drive(shrink * forward, shrink * side, float(np.clip(turn_rad, -1.5, 1.5)))
-
-
-def follow(scene: Scene, track: Track) -> Intent:
-    """Close the fingers, go where the track begins, push along it; from its end, back to before it."""
-    tip = scene.tip
-    moves: list[Move] = [Move(tip, "keep", "close")] if scene.page.opening_m > 0.01 else []
-    left = _left(track, tip)
-    if left is not None and not left:
-        out = track.way_in[-1]
-        return Intent(f"The {track.name} was pushed to the end: let go of it and look.", tuple(path(tip, [out], "keep")))
-    if left is None:
-        moves += path(tip, _approach(track, tip), track.orientation)
-        tip, left = track.begin, list(track.pushes)
-    for point in left:
-        moves += line(tip, point, track.orientation, touch=True)
-        tip = point
-    return Intent(f"Closed fingers to the {track.name}, then push along its way.", tuple(moves))
-
-
-def _left(track: Track, tip: Array) -> list[Array] | None:
-    """Which pushes are still ahead of a tip that is on the track; None when it is not on it."""
-    points = [track.begin, *track.pushes]
-    best: tuple[float, int, float] | None = None
-    for k, (a, b) in enumerate(itertools.pairwise(points)):
-        leg = b - a
-        along = float(np.clip((tip - a) @ leg / max(float(leg @ leg), 1e-9), 0.0, 1.0))
-        off = float(np.linalg.norm(tip - (a + along * leg)))
-        if best is None or off < best[0] - 1e-6:
-            best = (off, k, along)
-    if best is None or best[0] > ON_TRACK_M:
-        return None
-    _, k, along = best
-    ahead = points[k + 1 :]
-    if ahead and float(np.linalg.norm(ahead[0] - tip)) < 0.012:
-        ahead = ahead[1:]
-    return ahead
-
-
-def _approach(track: Track, tip: Array) -> list[Array]:
-    """The safe points that are still to be passed: those behind the tip are left out."""
-    points = [*track.way_in, track.begin]
-    for k in range(len(points) - 1, 0, -1):
-        leg = points[k] - points[k - 1]
-        along = float(np.clip((tip - points[k - 1]) @ leg / max(float(leg @ leg), 1e-9), 0.0, 1.0))
-        if float(np.linalg.norm(tip - (points[k - 1] + along * leg))) < 0.02:
-            return points[k:]
-    return points
-
-
-def from_above(tip: Array, begin: Array, by_m: float = UP_M) -> tuple[Array, ...]:
-    """The way to a beginning with the hand pointing down: up, over, and then down."""
-    top = max(begin[2] + 0.02, min(begin[2] + by_m, ceiling(begin)))
-    above = np.array([begin[0], begin[1], top])
-    if float(np.linalg.norm((tip - begin)[:2])) < 0.03:
-        return (above,)
-    rise = np.array([min(tip[0], max(above[0], 0.34)), tip[1], max(tip[2], top)])
-    return (rise, above)
-
-
-def tries(scene: Scene, point: Array, within_m: float = 0.07) -> int:
-    """How many pushes near a point the page shows that came to their end; the last one of a row of them counts."""
-    ended = [
-        w.status in ("finger contact", "stalled", "timeout") and w.target_cm is not None and _near(w.target_cm, point, within_m)
-        for w in scene.page.since_base_motion()
-    ]
-    return sum(ended)
-
-
-def _near(target_cm: Sequence[int], point: Array, within_m: float) -> bool:
-    return float(np.linalg.norm((np.array(target_cm) / 100 - point)[:2])) < within_m
-
-
-def lost(scene: Scene, what: str, orientation: Orientation = "keep") -> Intent:
-    """Not seen: go on with what was deferred, else out of the line of sight, somewhere else than before."""
-    last = scene.page.acts[-1].waypoints if scene.page.acts else ()
-    deferred = [np.array(w.target_cm) / 100 for w in last if w.status == "deferred" and w.target_cm is not None]
-    if deferred:
-        return Intent(f"The hand hides the {what}: go on as planned.", tuple(path(scene.tip, deferred, orientation)))
-    tip = scene.tip
-    back = np.array([max(0.32, tip[0] - 0.12), tip[1], min(tip[2] + 0.06, ceiling(tip))])
-    goals = [back, np.array([0.36, 0.12, 0.66]), np.array([0.36, -0.12, 0.66]), np.array([0.36, 0.0, 0.70])]
-    told = [np.array(w.target_cm) / 100 for w in scene.page.told[-6:] if w.target_cm is not None]
-    fresh = [g for g in goals if all(float(np.linalg.norm(g - t)) > 0.03 for t in told) and float(np.linalg.norm(g - tip)) > 0.03]
-    return Intent(f"I do not see the {what}: move the hand aside and look.", tuple(path(tip, (fresh or goals[-1:])[:1], orientation)))
 
 
 # Kettle
@@ -152,9 +47,19 @@ def press_lever(scene: Scene) -> Asking:
     """Press the red lever of the kettle of a colour down."""
     words = KETTLE.search(scene.page.instruction)
     assert words is not None
-    seen = {v.camera: s for v in scene.views.values() if (s := looks.kettle_lever(v, words[1].lower())) is not None}
-    asks = [scene.feature("lever", {c: _spread(s) for c, (s, _) in seen.items()}, 0.52)] if seen else []
-    shells = {c: spots_on(shell, (0.0, -0.4, 0.4)) for c, (_, shell) in seen.items() if c != "wrist"}
+    seen = {
+        v.camera: s
+        for v in scene.views.values()
+        if (s := controls.kettle_lever(v, words[1].lower())) is not None
+    }
+    asks = (
+        [scene.feature("lever", {c: _spread(s) for c, (s, _) in seen.items()}, 0.52)]
+        if seen
+        else []
+    )
+    shells = {
+        c: spots_on(shell, (0.0, -0.4, 0.4)) for c, (_, shell) in seen.items() if c != "wrist"
+    }
     asks += [scene.feature("shell", shells, 0.56)] if shells else []
     answers = (yield asks) if asks else {}
     lever = _lever(answers.get("lever", Found()))
@@ -163,7 +68,10 @@ def press_lever(scene: Scene) -> Asking:
     if drive := stand(scene, lever, (0.36, 0.47, 0.58), 0.20):
         return Intent("Drive so that the kettle is in front of the hand.", drive=drive)
     count = tries(scene, lever)
-    turned = _kettle_yaw(scene, answers.get("shell", Found()), lever) + (0.0, 0.0, 0.35, -0.35)[count % 4]
+    turned = (
+        _kettle_yaw(scene, answers.get("shell", Found()), lever)
+        + (0.0, 0.0, 0.35, -0.35)[count % 4]
+    )
     outwards = np.array([-math.cos(turned), -math.sin(turned), 0.0])
     aside = (0.008, 0.018, 0.0, 0.008)[count % 4]
     spot = lever + aside * outwards
@@ -173,13 +81,18 @@ def press_lever(scene: Scene) -> Asking:
 
 
 def _kettle_yaw(scene: Scene, shell: Found, lever: Array) -> float:
-    """How the kettle is turned: the wide hand must come down along its shell. The axis lies behind the seen side of the shell."""
+    """How the kettle is turned: the wide hand must come down along its shell. The axis lies behind
+    the seen side of the shell.
+    """
     axes = []
     for camera in ("left", "right"):
         front = shell.middle(camera)
         if front is not None and float(np.linalg.norm((front - lever)[:2])) < 0.20:
             sight = (front - np.array(PLACES[camera])) * (1, 1, 0)
-            axes.append(front + (SHELL_M if scene.brief.locate else 0.0) * sight / float(np.linalg.norm(sight)))
+            axes.append(
+                front
+                + (SHELL_M if scene.brief.locate else 0.0) * sight / float(np.linalg.norm(sight))
+            )
     if not axes:
         return 0.0
     inwards = np.mean(axes, axis=0) - lever
@@ -191,7 +104,9 @@ def _spread(shape: Shape) -> list[tuple[float, float]]:
 
 
 def _lever(found: Found) -> Array | None:
-    """The middle of the lever's upper side: spots that fell off it onto the worktop or the wall behind are left out."""
+    """The middle of the lever's upper side: spots that fell off it onto the worktop or the wall
+    behind are left out.
+    """
     points = [p for p in found.all() if 0.44 < p[2] < 0.62]
     if not points:
         return None
@@ -214,7 +129,7 @@ def swing_handle(scene: Scene) -> Asking:
     caps: dict[str, Shape] = {}
     ends: dict[str, Shape] = {}
     for view in scene.exterior():
-        cap, end = looks.faucet_handle(view, words[2].lower())
+        cap, end = controls.faucet_handle(view, words[2].lower())
         caps |= {view.camera: cap} if cap is not None else {}
         ends |= {view.camera: end} if end is not None else {}
     asks: list[Feature] = []
@@ -230,8 +145,14 @@ def swing_handle(scene: Scene) -> Asking:
 
 
 def _swing_on(scene: Scene, side: float) -> Intent | None:
-    """The hand hides the handle that it has come down beside: push outwards as far as a swing is long, counted from where it came down."""
-    spots = [np.array(w.target_cm) / 100 for w in scene.page.since_base_motion() if w.target_cm is not None]
+    """The hand hides the handle that it has come down beside: push outwards as far as a swing is
+    long, counted from where it came down.
+    """
+    spots = [
+        np.array(w.target_cm) / 100
+        for w in scene.page.since_base_motion()
+        if w.target_cm is not None
+    ]
     lowered = [k for k in range(1, len(spots)) if spots[k][2] < spots[k - 1][2] - 0.02]
     low = 0.49 < scene.tip[2] < 0.56 and scene.points_down() and scene.page.opening_m < 0.01
     if not low or not lowered or any(p[2] > scene.tip[2] + 0.03 for p in spots[lowered[-1] :]):
@@ -240,7 +161,10 @@ def _swing_on(scene: Scene, side: float) -> Intent | None:
     if not -0.03 < swung < 0.11:
         return None
     goal = scene.tip + np.array([-0.012, 0.05 * side, 0.0])
-    return Intent("The hand hides the handle beside it: push on outwards.", tuple(line(scene.tip, goal, "keep", touch=True)))
+    return Intent(
+        "The hand hides the handle beside it: push on outwards.",
+        tuple(line(scene.tip, goal, "keep", touch=True)),
+    )
 
 
 def _handle(answers: Answers) -> tuple[Array | None, Array | None]:
@@ -262,7 +186,9 @@ def _handle(answers: Answers) -> tuple[Array | None, Array | None]:
 
 
 def _blob(found: Found) -> Array | None:
-    """The middle of a small thing: spots that fell off it onto the worktop or the wall behind are left out."""
+    """The middle of a small thing: spots that fell off it onto the worktop or the wall behind are
+    left out.
+    """
     points = [p for p in found.all() if 0.49 < p[2] < 0.62]
     if not points:
         return None
@@ -295,11 +221,20 @@ def _handle_track(scene: Scene, pivot: Array, grip: Array, side: float) -> Track
 
 
 def lift_head(scene: Scene) -> Asking:
-    """Lift a stand mixer's head by the bar at its nose, from below, along the arc about its hinge."""
+    """Lift a stand mixer's head by the bar at its nose, from below, along the arc about
+    its hinge.
+    """
     words = MIXER.search(scene.page.instruction)
     assert words is not None
-    seen = {v.camera: s for v in scene.views.values() if (s := looks.mixer_bar(v, words[1].lower())) is not None}
-    spots = {c: [*spots_on(s, (-0.9, -0.45, 0.0, 0.45, 0.9)), s.across(-0.7), s.across(0.7)] for c, s in seen.items()}
+    seen = {
+        v.camera: s
+        for v in scene.views.values()
+        if (s := controls.mixer_bar(v, words[1].lower())) is not None
+    }
+    spots = {
+        c: [*spots_on(s, (-0.9, -0.45, 0.0, 0.45, 0.9)), s.across(-0.7), s.across(0.7)]
+        for c, s in seen.items()
+    }
     answers = (yield [scene.feature("bar", spots, BAR_HEIGHT_M)]) if seen else {}
     bar = _bar(answers.get("bar", Found()))
     if bar is None:
@@ -310,7 +245,9 @@ def lift_head(scene: Scene) -> Asking:
 
 
 def _bar(found: Found) -> Array | None:
-    """The bar's middle: the foremost of the spots at its height; its posts and the head lie behind them, the bowl below."""
+    """The bar's middle: the foremost of the spots at its height; its posts and the head lie behind
+    them, the bowl below.
+    """
     points = [p for p in found.all() if BAR_HEIGHT_M - 0.06 < p[2] < BAR_HEIGHT_M + 0.30]
     if not points:
         return None
@@ -319,27 +256,42 @@ def _bar(found: Found) -> Array | None:
     near = stack[np.linalg.norm(stack - middle, axis=1) < 0.10]
     near = near if len(near) else stack
     front = near[near[:, 0] <= float(np.percentile(near[:, 0], 30)) + 0.02]
-    return np.array([float(np.median(front[:, 0])), float(near[:, 1].mean()), float(np.median(front[:, 2]))])
+    return np.array(
+        [float(np.median(front[:, 0])), float(near[:, 1].mean()), float(np.median(front[:, 2]))]
+    )
 
 
 def _head_track(scene: Scene, bar: Array) -> Track:
     count = tries(scene, bar, 0.12)
     deeper = (0.012, 0.018, 0.006)[count % 3]
-    if float(np.linalg.norm((scene.tip - bar)[[0, 2]])) < 0.07 and abs(scene.tip[1] - bar[1]) < 0.05:
+    if (
+        float(np.linalg.norm((scene.tip - bar)[[0, 2]])) < 0.07
+        and abs(scene.tip[1] - bar[1]) < 0.05
+    ):
         bar = np.array([bar[0], scene.tip[1], bar[2]])  # anywhere under the bar is as good
         if scene.page.touching and count % 3 != 0:
             bar = scene.tip + np.array([-deeper, 0.0, 0.022])  # felt: it lies right on the fingers
     height = max(float(bar[2]), BAR_HEIGHT_M)
-    now = math.asin(min(0.7, (height - BAR_HEIGHT_M) / HEAD_M)) if height > BAR_HEIGHT_M + 0.04 else 0.0
+    now = (
+        math.asin(min(0.7, (height - BAR_HEIGHT_M) / HEAD_M))
+        if height > BAR_HEIGHT_M + 0.04
+        else 0.0
+    )
 
     def under(angle: float, gap: float) -> Array:
         """Where the tip is when it touches the bar from below at an opening, so far below."""
-        back = HEAD_M * (math.cos(now) - math.cos(angle)) + 0.028 * (math.sin(angle) - math.sin(now))
-        rise = HEAD_M * (math.sin(angle) - math.sin(now)) + 0.028 * (math.cos(angle) - math.cos(now))
+        back = HEAD_M * (math.cos(now) - math.cos(angle)) + 0.028 * (
+            math.sin(angle) - math.sin(now)
+        )
+        rise = HEAD_M * (math.sin(angle) - math.sin(now)) + 0.028 * (
+            math.cos(angle) - math.cos(now)
+        )
         return np.asarray(bar + np.array([back + deeper, 0.0, rise - 0.022 - gap]))
 
     begin = under(now, 0.028)
-    pushes = [under(now + (HEAD_RAD - now) * k / 4, -0.034 - 0.006 * min(count, 3)) for k in range(1, 5)]
+    pushes = [
+        under(now + (HEAD_RAD - now) * k / 4, -0.034 - 0.006 * min(count, 3)) for k in range(1, 5)
+    ]
     low = np.array([min(scene.tip[0], begin[0] - 0.12), begin[1], begin[2]])
     clear = np.array([low[0], scene.tip[1], scene.tip[2]])
     return Track("bar", begin, tuple(pushes), "forward", (clear, low))

@@ -1,4 +1,6 @@
-"""Pick and place: hover over the thing, look through the wrist camera, grasp across its long side, carry, lower, let go, retreat."""
+"""Pick and place: hover over the thing, look through the wrist camera, grasp across its long side,
+carry, lower, let go, retreat.
+"""
 
 from __future__ import annotations
 
@@ -7,46 +9,73 @@ import re
 
 import numpy as np
 
-from capex.models.pilot import looks
+from capex.models.pilot import looks, tableware
 from capex.models.pilot.eyes import Ellipse, Shape, View
 from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
-from capex.models.pilot.scene import Scene, ceiling, down, line, path, raised, spots_on
-from capex.plan import Orientation
+from capex.models.pilot.scene import Scene, down, line, path, spots_on
+from capex.models.pilot.skills.support import (
+    WORKTOP_M,
+    dish_feature,
+    is_dish,
+    put_where,
+    support_features,
+)
+from capex.plan import Orientation, at, ceiling, raised
 from capex.pose import Array
 
 LIFT = re.compile(r"(?:pick up|lift) the ([^.]+?)\.?$", re.I)
 PUT = re.compile(r"put the (.+?) on the (.+?)\.?$", re.I)
-PICK = re.compile(r"pick (?:up )?the (.+?)(?: from the (.+?))? and (?:place|put) it (?:in|on|onto|into|under) the (.+?)\.?$", re.I)
+PICK = re.compile(
+    r"pick (?:up )?the (.+?)(?: from the (.+?))? and (?:place|put) it (?:in|on|onto|into|under) the"
+    r" (.+?)\.?$",
+    re.I,
+)
 HOVER_M = 0.10
 LIFT_M = 0.14
 CARRY_M = 0.15
 CLEAR_M = 0.27
 ALIGNED_M = 0.022
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
-DISHES = ("plate", "pan")
-WORKTOP_M = 0.45  # above the robot's mount
 TALL = ("slice", "waffle")  # stands upright: taken near its top
 
 
 def pick_place(scene: Scene) -> Asking:
     """One decision of a pick and place task, from whatever state the page and the views show."""
     item, source, place = wanted(scene.page.instruction)
-    dishes = {v.camera: d for v in scene.exterior() if (d := looks.dish(v, place)) is not None} if _is_dish(place) else {}
-    asks = [f for f in (_dish_feature(scene, dishes), *_support_features(scene, place)) if f is not None]
+    dishes = (
+        {v.camera: d for v in scene.exterior() if (d := tableware.dish(v, place)) is not None}
+        if is_dish(place)
+        else {}
+    )
+    asks = [
+        f for f in (dish_feature(scene, dishes), *support_features(scene, place)) if f is not None
+    ]
     if scene.page.word == "holding":
         if not place:
-            return Intent(f"I hold the {item}: lift it.", tuple(line(scene.tip, raised(scene.tip, LIFT_M))))
+            return Intent(
+                f"I hold the {item}: lift it.", tuple(line(scene.tip, raised(scene.tip, LIFT_M)))
+            )
         answers = (yield asks) if asks else {}
-        return _carry(scene, item, place, _put_where(scene, place, answers))
-    seen = {v.camera: s for v in scene.exterior() if (s := _item(v, item, source, dishes)) is not None}
-    asks += [scene.feature("item", {c: spots_on(s, (0.0, -0.6, 0.6)) for c, s in seen.items()})] if seen else []
+        return _carry(scene, item, place, put_where(scene, place, answers))
+    seen = {
+        v.camera: s for v in scene.exterior() if (s := _item(v, item, source, dishes)) is not None
+    }
+    asks += (
+        [scene.feature("item", {c: spots_on(s, (0.0, -0.6, 0.6)) for c, s in seen.items()})]
+        if seen
+        else []
+    )
     wrist = _wrist_item(scene, item)
     if wrist is not None and scene.brief.locate:
         asks += _wrist_features(scene, wrist)
     answers = (yield asks) if asks else {}
-    centre = _put_where(scene, place, answers)
+    centre = put_where(scene, place, answers)
     thing = answers["item"].agreed() if "item" in answers else None
-    if thing is not None and _in_place(scene, thing, centre) and float(np.linalg.norm(scene.tip - thing)) < CLEAR_M:
+    if (
+        thing is not None
+        and _in_place(scene, thing, centre)
+        and float(np.linalg.norm(scene.tip - thing)) < CLEAR_M
+    ):
         return Intent(f"The {item} lies in place; back off.", tuple(_retreat(scene.tip)))
     return _grasp(scene, item, thing, wrist, answers)
 
@@ -61,56 +90,22 @@ def wanted(instruction: str) -> tuple[str, str, str]:
     return (words[1] if words else ""), "", ""
 
 
-def _is_dish(place: str) -> bool:
-    return any(word in DISHES for word in place.split())
-
-
-def _support_features(scene: Scene, place: str) -> list[Feature]:
-    """What a thing is to be put on: spots all over it, from every view that shows it; of a worktop, spots with room around them."""
-    if not place or _is_dish(place):
-        return []
-    if place == "counter":
-        free = {v.camera: looks.free_stone(v) for v in scene.exterior()}
-        return [scene.feature("support", {c: row for c, row in free.items() if row}, WORKTOP_M)] if any(free.values()) else []
-    seen = {v.camera: s[0] for v in scene.views.values() if (s := looks.coloured(v, place))}
-    spots = {
-        c: [*spots_on(s, (-0.6, 0.0, 0.6)), s.across(-0.6), s.across(0.6)] for c, s in seen.items() if c != "wrist" or scene.points_down()
-    }
-    return [scene.feature("support", spots)] if spots else []
-
-
-def _put_where(scene: Scene, place: str, answers: Answers) -> Array | None:
-    """Where the thing is to be let go: the dish's middle, a free spot of a worktop in easy reach, or the top of another thing."""
-    if _is_dish(place):
-        return _dish_centre(answers)
-    if place != "counter":
-        return _top(answers)
-    level = [p for p in answers.get("support", Found()).all() if abs(p[2] - WORKTOP_M) < 0.05]
-    edge = min((float(p[0]) for p in level), default=0.0)
-    reach = [p for p in level if math.hypot(p[0], p[1]) < 0.66 and p[0] > edge + 0.05]
-    return min(reach, key=lambda p: abs(float(p[0]) - edge - 0.15) + 0.5 * abs(float(p[1] - scene.tip[1])), default=None)
-
-
-def _top(answers: Answers) -> Array | None:
-    """The middle of a thing's upper face: of the spots that lie highest, those seen from above where there are any."""
-    found = answers.get("support", Found())
-    points = found.all("wrist") or found.all()
-    if not points:
-        return None
-    stack = np.stack(points)
-    high = stack[stack[:, 2] > stack[:, 2].max() - 0.015]
-    return np.asarray(high.mean(axis=0))
-
-
 def _item(view: View, item: str, source: str, dishes: dict[str, Ellipse]) -> Shape | None:
-    """The region that is most probably the thing: of its colour, not the finger pads, rather on what it lies on."""
+    """The region that is most probably the thing: of its colour, not the finger pads, rather on
+    what it lies on.
+    """
     found = looks.coloured(view, item)
     pads = looks.pads(view)
     if pads is not None:
         own = set(zip(pads.rows.tolist(), pads.columns.tolist(), strict=True))
-        found = [s for s in found if sum(p in own for p in zip(s.rows.tolist(), s.columns.tolist(), strict=True)) < 0.4 * s.area]
+        found = [
+            s
+            for s in found
+            if sum(p in own for p in zip(s.rows.tolist(), s.columns.tolist(), strict=True))
+            < 0.4 * s.area
+        ]
     if source == "plate":
-        plates = looks.plates(view)
+        plates = tableware.plates(view)
         inside = [s for s in found if any(p.contains(s.centre, 1.25) for p in plates)]
         found = inside or found
     return found[0] if found else None
@@ -129,40 +124,12 @@ def _wrist_features(scene: Scene, shape: Shape) -> list[Feature]:
     view = scene.views["wrist"]
     u, v = shape.centre
     _, across, (du, dv) = shape.axes
-    beside = [(u - k * (across * 1.25 + 14) * dv, v + k * (across * 1.25 + 14) * du) for k in (-1, 1)]
+    beside = [
+        (u - k * (across * 1.25 + 14) * dv, v + k * (across * 1.25 + 14) * du) for k in (-1, 1)
+    ]
     beside = [p for p in beside if 2 <= p[0] < view.width - 2 and 2 <= p[1] < 0.68 * view.height]
     features = [scene.feature("wrist item", {"wrist": spots_on(shape, (0.0, -0.75, 0.75))})]
     return features + ([scene.feature("wrist floor", {"wrist": beside})] if beside else [])
-
-
-def _dish_feature(scene: Scene, dishes: dict[str, Ellipse]) -> Feature | None:
-    """The rim's four extremes and the middle of the dish, a little inside the outline."""
-    if not dishes:
-        return None
-    spots = {c: [e.point(0, 0), e.point(-0.96, 0), e.point(0.96, 0), e.point(0, -0.93), e.point(0, 0.93)] for c, e in dishes.items()}
-    inside = {
-        c: [p for p in row if 1 <= p[0] < scene.views[c].width - 1 and 1 <= p[1] < scene.views[c].height - 1] for c, row in spots.items()
-    }
-    return scene.feature("dish", inside)
-
-
-def _dish_centre(answers: Answers) -> Array | None:
-    """The middle of the dish: half way between opposite rim points, both views together; spots that lie off the dish are left out."""
-    found = answers.get("dish")
-    points = found.all() if found is not None else []
-    if not points:
-        return None
-    stack = np.stack(points)
-    low = float(np.median(stack[:, 2]))
-    level = stack[np.abs(stack[:, 2] - low) < 0.05]
-    if not len(level):
-        return None
-    middle = np.median(level, axis=0)
-    near = level[np.linalg.norm(level[:, :2] - middle[:2], axis=1) < 0.17]
-    if not len(near):
-        return None
-    centre = (near.min(axis=0) + near.max(axis=0)) / 2 if len(near) >= 6 else near.mean(axis=0)
-    return np.array([centre[0], centre[1], float(near[:, 2].min())])
 
 
 def _in_place(scene: Scene, thing: Array, centre: Array | None) -> bool:
@@ -176,50 +143,78 @@ def _in_place(scene: Scene, thing: Array, centre: Array | None) -> bool:
 
 def _let_go(scene: Scene) -> bool:
     """Whether the page shows a release that ran."""
-    return any(w.gripper in ("release", "open") and w.target_cm is not None for w in scene.page.told)
+    return any(
+        w.gripper in ("release", "open") and w.target_cm is not None for w in scene.page.told
+    )
 
 
 def _empty_closes(scene: Scene) -> int:
     """How many grasps on the page closed on nothing."""
-    return sum(w.gripper in ("close", "reclose") and "finger contact" not in w.report.partition(": opening")[2] for w in scene.page.told)
+    return sum(
+        w.gripper in ("close", "reclose")
+        and "finger contact" not in w.report.partition(": opening")[2]
+        for w in scene.page.told
+    )
 
 
-def _grasp(scene: Scene, item: str, thing: Array | None, wrist: Shape | None, answers: Answers) -> Intent:
-    """Go over the thing, then down onto it, close and lift; how much of it depends on where the hand is already."""
+def _grasp(
+    scene: Scene, item: str, thing: Array | None, wrist: Shape | None, answers: Answers
+) -> Intent:
+    """Go over the thing, then down onto it, close and lift; how much of it depends on where the
+    hand is already.
+    """
     tip = scene.tip
     close_up = answers.get("wrist item", Found()).middle("wrist")
-    if close_up is not None and thing is not None and float(np.linalg.norm((close_up - thing)[:2])) > 0.09:
+    if (
+        close_up is not None
+        and thing is not None
+        and float(np.linalg.norm((close_up - thing)[:2])) > 0.09
+    ):
         close_up = None  # something else of that colour
     if close_up is None and thing is None:
         return _look_around(scene, item)
     point = close_up if close_up is not None else thing
     assert point is not None
     orientation: Orientation = "keep" if scene.points_down() else "down"
-    if wrist is not None and (wrist.elongation > 1.3 or "cube" in item) and (close_up is not None or not scene.brief.locate):
+    if (
+        wrist is not None
+        and (wrist.elongation > 1.3 or "cube" in item)
+        and (close_up is not None or not scene.brief.locate)
+    ):
         orientation = down(_long_side(scene, wrist, answers) + 0.35 * (_empty_closes(scene) // 2))
     elif _empty_closes(scene):
         orientation = down(0.6 * _empty_closes(scene))
     grasp = np.array([point[0], point[1], _grasp_height(scene, item, point, answers)])
     hover = raised(grasp, HOVER_M)
     lateral = float(np.linalg.norm((tip - grasp)[:2]))
-    opening = [Move(tip, "keep", "open")] if scene.page.opening_m < 0.07 else []
+    opening = [Move(at(tip, "keep", "open"))] if scene.page.opening_m < 0.07 else []
     if close_up is None and lateral > ALIGNED_M and tip[2] > grasp[2] + 0.03:
         # Seen from outside only: get over it first and look through the wrist camera.
         way = _over(tip, hover)
-        return Intent(f"Go over the {item} and look from above before grasping.", (*opening, *path(tip, way, orientation)))
+        return Intent(
+            f"Go over the {item} and look from above before grasping.",
+            (*opening, *path(tip, way, orientation)),
+        )
     lift = line(grasp, raised(grasp, LIFT_M))
     if lateral <= ALIGNED_M and tip[2] <= grasp[2] + 0.012:
-        return Intent(f"The fingers are around the {item}: close and lift.", (Move(grasp, "keep", "close", True), *lift))
+        return Intent(
+            f"The fingers are around the {item}: close and lift.",
+            (Move(at(grasp, "keep", "close"), True), *lift),
+        )
     if lateral <= ALIGNED_M:
         descent = line(tip, grasp, orientation, "close", True)
     else:
         over = [hover] if lateral < 0.15 and tip[2] >= hover[2] - 0.03 else _over(tip, hover)
         descent = [*path(tip, over, orientation), *line(hover, grasp, "keep", "close", True)]
-    return Intent(f"Descend onto the {item} across its long side, close, lift.", (*opening, *descent, *lift))
+    return Intent(
+        f"Descend onto the {item} across its long side, close, lift.", (*opening, *descent, *lift)
+    )
 
 
 def _long_side(scene: Scene, wrist: Shape, answers: Answers) -> float:
-    """The yaw of the thing's long axis: from its located ends, or as it lies in the wrist view, whose upper edge is the hand's front."""
+    """The yaw of the thing's long axis: from its located ends, or as it lies in the wrist view,
+    whose upper edge is the hand's front.
+    """
     ends = answers.get("wrist item", Found()).points.get("wrist", ())[1:]
     if (
         wrist.elongation >= 1.3
@@ -243,9 +238,13 @@ def _over(tip: Array, hover: Array) -> list[Array]:
 
 
 def _grasp_height(scene: Scene, item: str, point: Array, answers: Answers) -> float:
-    """Where the tip must be: around a lying thing's middle, near the top of a standing one; below what was tried in vain."""
+    """Where the tip must be: around a lying thing's middle, near the top of a standing one; below
+    what was tried in vain.
+    """
     learned = [
-        w.offset_cm[2] / 100 for w in scene.brief.references_with("close") if w.offset_cm is not None and max(map(abs, w.offset_cm)) <= 6
+        w.offset_cm[2] / 100
+        for w in scene.brief.references_with("close")
+        if w.offset_cm is not None and max(map(abs, w.offset_cm)) <= 6
     ]
     floor = answers.get("wrist floor", Found()).all("wrist")
     support = float(np.median([p[2] for p in floor])) if floor else None
@@ -253,7 +252,13 @@ def _grasp_height(scene: Scene, item: str, point: Array, answers: Answers) -> fl
     if any(word in item for word in TALL):
         depth = -float(np.median(learned)) if learned else 0.020
         return top - min(depth + 0.006 * _empty_closes(scene), 0.035)
-    depth = -float(np.median(learned)) if learned else 0.5 * (top - support) if support is not None and top - support < 0.09 else 0.025
+    depth = (
+        -float(np.median(learned))
+        if learned
+        else 0.5 * (top - support)
+        if support is not None and top - support < 0.09
+        else 0.025
+    )
     lowest = support + FINGERTIP_M if support is not None and support < top else top - 0.05
     return max(top - depth - 0.005 * _empty_closes(scene), lowest)
 
@@ -262,15 +267,23 @@ def _carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
     """Lift, bring it over the dish, lower it, let go and retreat."""
     tip = scene.tip
     if centre is None:
-        return Intent(f"I hold the {item} but do not see the {place}: move it aside and look.", tuple(_aside(scene)))
+        return Intent(
+            f"I hold the {item} but do not see the {place}: move it aside and look.",
+            tuple(_aside(scene)),
+        )
     tall = any(word in item for word in TALL)
-    hang = 0.085 if tall else 0.022 if "cube" in item else 0.035  # how far the held thing reaches below the tip
+    # How far the held thing reaches below the tip.
+    hang = 0.085 if tall else 0.022 if "cube" in item else 0.035
     learned = [
         w.offset_cm[2] / 100
         for w in scene.brief.references_with("release")
         if w.offset_cm is not None and max(map(abs, w.offset_cm[:2])) <= 9
     ]
-    above = float(np.median(learned)) if learned and not tall else hang + (0.006 if "cube" in item else 0.015)
+    above = (
+        float(np.median(learned))
+        if learned and not tall
+        else hang + (0.006 if "cube" in item else 0.015)
+    )
     target = np.array([centre[0], centre[1], centre[2] + max(above, hang)])
     over = raised(target, CARRY_M - 0.05)
     lateral = float(np.linalg.norm((tip - target)[:2]))
@@ -292,11 +305,16 @@ def _retreat(tip: Array) -> list[Move]:
 
 def _look_around(scene: Scene, item: str) -> Intent:
     """Nothing seen: the hand may be in the way."""
-    return Intent(f"I do not see the {item}: move the hand out of the way and look again.", tuple(_aside(scene)))
+    return Intent(
+        f"I do not see the {item}: move the hand out of the way and look again.",
+        tuple(_aside(scene)),
+    )
 
 
 def _aside(scene: Scene) -> list[Move]:
-    """Out of the line of sight: up first, then back, then across, each time somewhere else than the page says was tried."""
+    """Out of the line of sight: up first, then back, then across, each time somewhere else than the
+    page says was tried.
+    """
     tip = scene.tip
     up = raised(tip, 0.08)
     back = np.array([max(0.30, up[0] - 0.10), 0.6 * up[1], up[2]])
@@ -304,6 +322,12 @@ def _aside(scene: Scene) -> list[Move]:
     home = np.array([0.36, 0.0, 0.68])
     tried = [np.array(w.target_cm) / 100 for w in scene.page.told[-6:] if w.target_cm is not None]
     for goal in (up, back, across, home):
-        if float(np.linalg.norm(goal - tip)) > 0.02 and all(float(np.linalg.norm(goal - t)) > 0.02 for t in tried):
+        if float(np.linalg.norm(goal - tip)) > 0.02 and all(
+            float(np.linalg.norm(goal - t)) > 0.02 for t in tried
+        ):
             return path(tip, [goal], "keep" if scene.points_down() else "down")
-    return path(tip, [home if float(np.linalg.norm(home - tip)) > 0.05 else across], "keep" if scene.points_down() else "down")
+    return path(
+        tip,
+        [home if float(np.linalg.norm(home - tip)) > 0.05 else across],
+        "keep" if scene.points_down() else "down",
+    )

@@ -21,11 +21,17 @@ def drives(scene: Scene) -> int:
 
 
 def line_up(scene: Scene, stand: Array, into: Array, nearest_m: float) -> Drive | None:
-    """The drive to a spot on the floor, facing along `into`; None when the robot stands well enough or has tried often enough."""
+    """The drive to a spot on the floor, facing along `into`; None when the robot stands well enough
+    or has tried often enough.
+    """
     turn = math.atan2(into[1], into[0])
     if not scene.brief.base_motion or drives(scene) >= DRIVES_MAX:
         return None
     if -nearest_m <= stand[0] <= 0.05 and abs(stand[1]) <= 0.12 and abs(turn) <= 0.20:
         return None
     shrink = min(1.0, DRIVE_MAX_M / max(math.hypot(stand[0], stand[1]), 1e-9))
-    return Drive(float(shrink * stand[0]), float(shrink * stand[1]), float(np.clip(turn, -TURN_MAX_RAD, TURN_MAX_RAD)))
+    return Drive(
+        float(shrink * stand[0]),
+        float(shrink * stand[1]),
+        float(np.clip(turn, -TURN_MAX_RAD, TURN_MAX_RAD)),
+    )

@@ -1,7 +1,9 @@
-"""Swing a door or a lid: line the base up, closed fingers onto it near its free edge, then along the arc on which it travels.
+"""Swing a door or a lid: line the base up, closed fingers onto it near its free edge, then along
+the arc on which it travels.
 
-Two kinds: a door on a vertical hinge is pushed on its face beside the handle, a flap on a hinge along its lower edge is lifted and
-pushed by its bar. The angle comes from what is seen: the leaf against the front it belongs to.
+Two kinds: a door on a vertical hinge is pushed on its face beside the handle, a flap on a hinge
+along its lower edge is lifted and pushed by its bar. The angle comes from what is seen: the leaf
+against the front it belongs to.
 """
 
 from __future__ import annotations
@@ -13,206 +15,37 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.models.pilot import looks
-from capex.models.pilot.eyes import Colour, Pixel, Shape, View
-from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
+from capex.models.pilot.eyes import Pixel, Shape, View
+from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent
 from capex.models.pilot.scene import Scene, line, path
+from capex.models.pilot.skills.flap import (
+    FINGERTIP_M,
+    STAND_M,
+    close_flap,
+    draw_back,
+    shut_fingers,
+    stalls,
+)
 from capex.models.pilot.skills.stand import line_up
-from capex.plan import Orientation
-from capex.pose import Array, tilted_forward
+from capex.pose import Array
 
 CLOSE = re.compile(r"close the (.*?) ?(?:door|lid)\.?$", re.I)
 FLAPS = ("toaster oven", "oven", "dishwasher")
-STAND_M = 0.70  # from the hinge's front to the robot's mount
-FINGERTIP_M = 0.0125
 LEAF_M = 0.60  # from a fridge door's hinge to its handle, about
 HANDLE_OFF_M = 0.07  # the handle in front of the leaf's middle
 PUSH_AT_M = 0.42  # from the hinge
 PUSH_HEIGHT_M = 0.71
 THICK_M = 0.0275
-FLAP_M = 0.202  # from a toaster oven's hinge to its bar
-BAR_OFF_M = 0.037  # the bar's middle in front of the flap's middle
 
 
 def close_door(scene: Scene) -> Asking:
     """One decision of closing a door or a flap."""
     words = CLOSE.search(scene.page.instruction)
     noun = words[1] if words else ""
-    return (yield from _flap(scene) if any(noun.endswith(f) for f in FLAPS) else _door(scene))
-
-
-def _shut_fingers(scene: Scene, orientation: Orientation) -> list[Move]:
-    return [Move(scene.tip, orientation, "close")] if scene.page.opening_m > 0.01 else []
+    return (yield from close_flap(scene) if any(noun.endswith(f) for f in FLAPS) else _door(scene))
 
 
 # Flaps
-
-
-def _flap(scene: Scene) -> Asking:
-    bars = {v.camera: b for v in scene.views.values() if (b := _bar(v)) is not None}
-    asks = []
-    if bars:
-        asks.append(scene.feature("bar", {c: [b.along(f) for f in (-0.85, -0.4, 0.0, 0.4, 0.85)] for c, b in bars.items()}, 0.66))
-    stand = {c: s for c, b in bars.items() if (s := _below(scene.views[c], b))}
-    if stand:
-        asks.append(scene.feature("stand", stand, 0.60))
-    answers = (yield asks) if asks else {}
-    handle, into = _bar_pose(answers)
-    if handle is None or into is None:
-        return _draw_back(scene, "I do not see the bar of the door")
-    front = _front(answers, handle, into)
-    angle = _flap_angle(handle, into, front)
-    along, normal = _flap_directions(angle, into)
-    hinge = handle - FLAP_M * along - BAR_OFF_M * normal
-    if drive := line_up(scene, hinge - STAND_M * into, into, 0.07):
-        return Intent("Drive in front of the appliance and face it.", drive=drive)
-    heading = math.atan2(into[1], into[0])
-    orientation = tilted_forward(0.0, heading)
-    orientation = (round(orientation[0]), round(orientation[1]), round(orientation[2]))
-
-    def contact(opening: float, gap: float) -> Array:
-        along, normal = _flap_directions(opening, into)
-        extent = FINGERTIP_M * math.cos(opening) + 0.011 * math.sin(opening)
-        point = hinge + FLAP_M * along + (BAR_OFF_M + 0.007 + extent + gap) * normal
-        return np.asarray(point + 0.015 * math.sin(opening) * into)
-
-    tip = scene.tip
-    begin = contact(angle, 0.03)
-    touching = float(np.linalg.norm(tip - contact(angle, 0.0))) < 0.045
-    start = tip
-    moves = _shut_fingers(scene, orientation)
-    if _felt(scene) and angle < 0.75 and float(np.linalg.norm((tip - contact(angle, 0.0))[:2])) < 0.10 and abs(tip[1] - begin[1]) < 0.12:
-        # The fingers are caught between bar and glass: no higher, straight on.
-        gap = float((hinge - tip) @ into)
-        if _straight(scene) % 2 == 0:
-            goal = tip + max(gap + 0.01, 0.04) * into
-            return Intent("The bar stops the fingers: push straight on at this height.", tuple(line(tip, goal, orientation, touch=True)))
-        low = tip - 0.10 * into - np.array([0.0, 0.0, 0.05])
-        return Intent("That did not move it: back off below the bar and come again.", tuple(line(tip, low, orientation)))
-    if not touching:
-        back = np.array([min(tip[0], begin[0] - 0.10), tip[1], tip[2]])
-        low = np.array([back[0], begin[1], begin[2]])
-        way = [p for p in (back, low) if float(np.linalg.norm(tip - begin)) > 0.08] + [begin]
-        moves += path(tip, way, orientation)
-        start = begin
-    steps = max(1, math.ceil(angle * 0.2 / 0.05))
-    arc = [contact(angle * (1 - (k + 1) / steps), -0.02) for k in range(steps)]
-    for point in [*arc, contact(0.0, -0.045 - 0.01 * _stalls(scene))]:
-        moves += line(start, point, orientation, touch=True)
-        start = point
-    return Intent("Lift the door by its bar from below and push it shut along its arc.", tuple(moves))
-
-
-def _bar(view: View) -> Shape | None:
-    """The steel bar of a flap: long, thin, level enough, next to dark glass."""
-    glass = view.like(Colour(27, 0.52, 6, 0.09, 0.05, 0.42)) | view.grey(0.12, 0.04, 0.36)
-    best: tuple[float, Shape] | None = None
-    for bar in looks.bars(view, looks.steel(view) & ~looks.hand_zone(view)):
-        if abs(bar.axes[2][0]) < 0.5 or bar.centre[1] > 0.72 * view.height:
-            continue
-        rows = np.clip(np.concatenate([bar.rows - 8, bar.rows - 14]), 0, view.height - 1)
-        dark = float(glass[rows, np.concatenate([bar.columns, bar.columns])].mean())
-        score = bar.axes[0] * (0.2 + dark)
-        if best is None or score > best[0]:
-            best = (score, bar)
-    return best[1] if best else None
-
-
-def _below(view: View, bar: Shape) -> list[Pixel]:
-    """Pixels of the wooden stand under the appliance: down from the bar to the first wood."""
-    wood = view.like(looks.WOOD)
-    found: list[Pixel] = []
-    for fraction in (-0.5, 0.0, 0.5):
-        u, v = bar.along(fraction)
-        column = wood[int(v) + 3 : int(v) + 3 + view.height // 4, int(u)]
-        runs = np.flatnonzero(column)
-        if runs.size > 8 and column[runs[0] : runs[0] + 8].all():
-            found.append((u, int(v) + 3 + int(runs[0]) + 6.5))
-    return found
-
-
-def _bar_pose(answers: Answers) -> tuple[Array | None, Array | None]:
-    """The bar's middle, and the level direction into the appliance, square to the bar."""
-    points = [p for p in answers.get("bar", Found()).all() if 0.40 < p[2] < 1.05]
-    bar = _on_one_line(points)
-    if bar is None:
-        found = answers.get("bar", Found())
-        middle = found.agreed() if found.agreed() is not None else found.middle("wrist")
-        return (None, None) if middle is None else (middle, np.array([1.0, 0.0, 0.0]))
-    centre = bar.mean(axis=0)
-    along = np.linalg.svd((bar - centre)[:, :2])[2][0]
-    into = np.array([along[1], -along[0], 0.0]) * (1.0 if along[1] > 0 else -1.0)
-    across = np.array([-into[1], into[0], 0.0])
-    ends = (bar - centre) @ across
-    return centre + across * (float(ends.min()) + float(ends.max())) / 2, into
-
-
-def _on_one_line(points: list[Array]) -> Array | None:
-    """Those of some points that lie on one level line, the most of them; spots beside a thin bar land on what is behind it."""
-    best: list[Array] = []
-    for i, a in enumerate(points):
-        for b in points[i + 1 :]:
-            way = b - a
-            length = float(np.linalg.norm(way))
-            if not 0.08 < length < 0.35 or abs(way[2]) > 0.03 or abs(way[0]) > 0.75 * length:
-                continue
-            d = way / length
-            on = [p for p in points if float(np.linalg.norm((p - a) - ((p - a) @ d) * d)) < 0.016]
-            if len(on) > len(best) or (len(on) == len(best) and np.mean([p[0] for p in on]) < np.mean([p[0] for p in best])):
-                best = on
-    return np.stack(best) if len(best) >= 3 else None
-
-
-def _front(answers: Answers, handle: Array, into: Array) -> float | None:
-    """How far behind the bar the appliance's front is, from its stand."""
-    points = [p for p in answers.get("stand", Found()).all() if p[2] < handle[2] + 0.02]
-    gaps = [float((p - handle) @ into) for p in points]
-    gaps = [g for g in gaps if -0.02 < g < 0.32]
-    return float(np.median(gaps)) if gaps else None
-
-
-def _flap_angle(handle: Array, into: Array, front: float | None) -> float:
-    """The opening: how far the bar stands in front of where it would be when shut."""
-    if front is None:
-        return 0.8
-    options = np.linspace(0.0, 1.5, 151)
-    away = FLAP_M * np.sin(options) + BAR_OFF_M * np.cos(options)
-    return float(options[int(np.argmin(np.abs(away - front)))])
-
-
-def _flap_directions(angle: float, into: Array) -> tuple[Array, Array]:
-    """Along the flap from hinge to free edge, and its outer normal."""
-    up = np.array([0.0, 0.0, 1.0])
-    return -math.sin(angle) * into + math.cos(angle) * up, -math.cos(angle) * into - math.sin(angle) * up
-
-
-def _felt(scene: Scene) -> bool:
-    """Whether the last waypoint that ran was stopped by what the fingers felt."""
-    told = scene.page.since_base_motion()
-    return bool(told) and told[-1].status == "finger contact"
-
-
-def _straight(scene: Scene) -> int:
-    """How many of the last stops in a row came while moving on a level."""
-    count = 0
-    told = [w for w in scene.page.since_base_motion() if w.target_cm is not None]
-    for before, after in zip(reversed(told[:-1]), reversed(told[1:]), strict=True):
-        if after.status != "finger contact" or before.target_cm is None or after.target_cm is None:
-            break
-        count += abs(after.target_cm[2] - before.target_cm[2]) <= 1
-    return count
-
-
-def _stalls(scene: Scene) -> int:
-    return sum(w.status in ("finger contact", "stalled") for w in scene.page.since_base_motion())
-
-
-def _draw_back(scene: Scene, why: str) -> Intent:
-    deferred = [w for w in (scene.page.acts[-1].waypoints if scene.page.acts else ()) if w.status == "deferred" and w.target_cm is not None]
-    if deferred:
-        goals = [np.array(w.target_cm) / 100 for w in deferred]
-        return Intent(f"{why}; go on as planned.", tuple(path(scene.tip, goals, "keep")))
-    goal = scene.tip + np.array([-0.09, 0.0, 0.0])
-    return Intent(f"{why}: draw back and look.", tuple(line(scene.tip, goal, "keep")))
 
 
 # Doors
@@ -220,7 +53,9 @@ def _draw_back(scene: Scene, why: str) -> Intent:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A door as seen: its handle, the unit direction from handle to hinge, the hinge, and how far it is open."""
+    """A door as seen: its handle, the unit direction from handle to hinge, the hinge, and how far
+    it is open.
+    """
 
     hinge: Array
     along: Array  # from hinge to free edge, level
@@ -233,17 +68,29 @@ def _door(scene: Scene) -> Asking:
     handles = {v.camera: h for v in scene.exterior() if (h := _upright_bar(v)) is not None}
     asks: list[Feature] = []
     if handles:
-        asks.append(scene.feature("handle", {c: [h.along(f) for f in (0.0, -0.5, 0.5)] for c, h in handles.items()}, 0.71))
+        asks.append(
+            scene.feature(
+                "handle",
+                {c: [h.along(f) for f in (0.0, -0.5, 0.5)] for c, h in handles.items()},
+                0.71,
+            )
+        )
     faces = {v.camera: s for v in scene.exterior() if (s := _face(v, handles.get(v.camera)))}
     if faces:
         asks.append(scene.feature("face", faces, 0.71))
     drawers = {v.camera: d for v in scene.exterior() if (d := _level_bar(v)) is not None}
     if drawers:
-        asks.append(scene.feature("drawer", {c: [d.along(f) for f in (-0.9, -0.3, 0.3, 0.9)] for c, d in drawers.items()}, 0.13))
+        asks.append(
+            scene.feature(
+                "drawer",
+                {c: [d.along(f) for f in (-0.9, -0.3, 0.3, 0.9)] for c, d in drawers.items()},
+                0.13,
+            )
+        )
     answers = (yield asks) if asks else {}
     leaf = _leaf(answers)
     if leaf is None:
-        return _draw_back(scene, "I do not see the door's handle and face")
+        return draw_back(scene, "I do not see the door's handle and face")
     stand = leaf.hinge + 0.33 * _shut_direction(leaf.into, leaf.side) - STAND_M * leaf.into
     if drive := line_up(scene, stand, leaf.into, 0.10):
         return Intent("Drive in front of the door and face it.", drive=drive)
@@ -261,18 +108,23 @@ def _push(scene: Scene, leaf: Leaf) -> Intent:
     turned = math.atan2(leaf.into[1], leaf.into[0])
 
     def contact(angle: float, gap: float) -> Array:
-        """Where the tip touches the outer face at an opening, backed off by a gap along the face's normal."""
+        """Where the tip touches the outer face at an opening, backed off by a gap along the face's
+        normal.
+        """
         shut = _shut_direction(leaf.into, leaf.side)
         along = math.cos(angle) * shut - math.sin(angle) * leaf.into
         normal = -math.cos(angle) * leaf.into - math.sin(angle) * shut
         lean = angle - leaf.side * turned
-        reach = max(FINGERTIP_M * math.cos(lean) + 0.02 * abs(math.sin(lean)), -0.045 * math.cos(lean) + 0.10 * abs(math.sin(lean)))
+        reach = max(
+            FINGERTIP_M * math.cos(lean) + 0.02 * abs(math.sin(lean)),
+            -0.045 * math.cos(lean) + 0.10 * abs(math.sin(lean)),
+        )
         flat = leaf.hinge + PUSH_AT_M * along + (THICK_M + reach + gap) * normal
         return np.array([flat[0], flat[1], PUSH_HEIGHT_M])
 
     begin = contact(leaf.angle, 0.03)
     touching = float(np.linalg.norm(tip - contact(leaf.angle, 0.0))) < 0.06
-    moves = _shut_fingers(scene, "forward")
+    moves = shut_fingers(scene, "forward")
     start = tip
     if not touching:
         clear = np.array([min(tip[0], begin[0] - 0.02), tip[1], tip[2]])
@@ -281,7 +133,7 @@ def _push(scene: Scene, leaf: Leaf) -> Intent:
         start = begin
     steps = max(1, math.ceil(leaf.angle * PUSH_AT_M / 0.06))
     arc = [contact(leaf.angle * (1 - (k + 1) / steps), -0.015) for k in range(steps)]
-    for point in [*arc, contact(0.0, -0.035 - 0.01 * _stalls(scene))]:
+    for point in [*arc, contact(0.0, -0.035 - 0.01 * stalls(scene))]:
         moves += line(start, point, "forward", touch=True)
         start = point
     return Intent("Push the door on its face along its arc until it is shut.", tuple(moves))
@@ -300,7 +152,10 @@ def _level_bar(view: View) -> Shape | None:
     metal = view.grey(0.035, 0.30, 0.75)
     for bar in looks.bars(view, dark, 0.05):
         rows = np.clip(np.concatenate([bar.rows - 9, bar.rows + 9]), 0, view.height - 1)
-        if abs(bar.axes[2][1]) < 0.75 and float(metal[rows, np.concatenate([bar.columns, bar.columns])].mean()) > 0.6:
+        if (
+            abs(bar.axes[2][1]) < 0.75
+            and float(metal[rows, np.concatenate([bar.columns, bar.columns])].mean()) > 0.6
+        ):
             return bar
     return None
 
@@ -315,7 +170,11 @@ def _face(view: View, handle: Shape | None) -> list[Pixel]:
         u, v = handle.along(fraction)
         for du in (-0.22, -0.14, -0.07, 0.07, 0.14, 0.22):
             column, row = int(u + du * view.width), int(v)
-            box = metal[max(0, row - 3) : row + 4, max(0, column - 3) : column + 4] if 4 <= column < view.width - 4 else metal[:0]
+            box = (
+                metal[max(0, row - 3) : row + 4, max(0, column - 3) : column + 4]
+                if 4 <= column < view.width - 4
+                else metal[:0]
+            )
             if box.size and box.all():
                 found.append((column + 0.5, row + 0.5))
     return found
@@ -335,7 +194,8 @@ def _leaf(answers: Answers) -> Leaf | None:
         into = np.array([1.0, 0.0, 0.0])
     if along is None:
         return None
-    side = -1.0 if float(along @ np.array([into[1], -into[0], 0.0])) > 0 else 1.0  # hinge to the right of the handle
+    # Hinge to the right of the handle.
+    side = -1.0 if float(along @ np.array([into[1], -into[0], 0.0])) > 0 else 1.0
     shut = _shut_direction(into, side)
     away = -along
     angle = float(np.clip(math.atan2(-float(away @ into), float(away @ shut)), 0.0, 1.6))
@@ -359,7 +219,9 @@ def _drawer_normal(answers: Answers) -> Array | None:
 
 
 def _face_direction(handle: Array, points: list[Array], into: Array | None) -> Array | None:
-    """The level direction in which the face runs away from the handle: that of the farthest points on one straight line with it."""
+    """The level direction in which the face runs away from the handle: that of the farthest points
+    on one straight line with it.
+    """
     best: tuple[int, Array] | None = None
     for point in points:
         offset = (point - handle)[:2]
@@ -367,7 +229,11 @@ def _face_direction(handle: Array, points: list[Array], into: Array | None) -> A
         if not 0.10 < distance < 0.75:
             continue
         d = offset / distance
-        off = [abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0])) for p in points if float((p - handle)[:2] @ d) > 0.05]
+        off = [
+            abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0]))
+            for p in points
+            if float((p - handle)[:2] @ d) > 0.05
+        ]
         count = sum(o < 0.06 for o in off)
         if best is None or count > best[0]:
             best = (count, d)
@@ -375,7 +241,12 @@ def _face_direction(handle: Array, points: list[Array], into: Array | None) -> A
         return None
     d = best[1]
     line_points = np.stack(
-        [p[:2] for p in points if float((p - handle)[:2] @ d) > 0.05 and abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0])) < 0.06]
+        [
+            p[:2]
+            for p in points
+            if float((p - handle)[:2] @ d) > 0.05
+            and abs(float(d[0] * (p - handle)[1] - d[1] * (p - handle)[0])) < 0.06
+        ]
     )
     if len(line_points) >= 3 and float(np.ptp(line_points @ d)) > 0.12:
         _, _, directions = np.linalg.svd(line_points - line_points.mean(axis=0))

@@ -7,30 +7,41 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from capex.plan import Waypoint
+from capex.plan import Steps, at, line, path, raised
 from capex.pose import DOWN, FORWARD, matrix_to_euler, tilted_forward, yaw_matrix
-from capex.worlds.kitchen.expert.moves import FINGERTIP_M, LINE_UP_TRIES, at, base_pose, line, line_up, path, raised, tip_of, to_base
+from capex.worlds.kitchen.expert.moves import (
+    FINGERTIP_M,
+    LINE_UP_TRIES,
+    base_pose,
+    line_up,
+    tip_of,
+    to_base,
+)
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
 
-FINGERS_HALF_M = np.array([0.011, 0.019, FINGERTIP_M])  # half extents of the closed fingers in the tip frame
+# Half extents of the closed fingers in the tip frame.
+FINGERS_HALF_M = np.array([0.011, 0.019, FINGERTIP_M])
 GAP_M = 0.022  # between fingers and part before they touch
-PRESS_M = 0.02  # how far behind a part's surface the fingers are sent: what the arm's servo turns into force
+# how far behind a part's surface the fingers are sent: what the arm's servo turns into force
+PRESS_M = 0.02
 TOUCHING_M = 0.012
 Push = Literal["sideways", "down", "up"]
 
 
-def press(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def press(env: KitchenEnv, decision: int) -> Steps:
     """Push a button in the front of an appliance with closed fingers, then back off."""
-    facts = env.facts
-    button = facts.role("button")
+    truth = env.truth
+    button = truth.role("button")
     tip = tip_of(env)
     heading = base_pose(env)[2]
     forward = tilted_forward(0.0, -heading)  # square to the front, however the robot stands
-    face = to_base(env, facts.position(button)) - yaw_matrix(-heading) @ np.array([0.006 + FINGERTIP_M, 0, 0])
+    face = to_base(env, truth.position(button)) - yaw_matrix(-heading) @ np.array(
+        [0.006 + FINGERTIP_M, 0, 0]
+    )
     into = yaw_matrix(-heading) @ np.array([1.0, 0, 0])
-    if facts.latched:
+    if truth.latched:
         return line(tip, tip - 0.19 * into, forward)
     before = face - 0.07 * into
     aside = np.array([min(tip[0], before[0]), before[1], before[2]])
@@ -38,28 +49,41 @@ def press(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*way, *line(before, face + (0.018 + 0.004 * (decision % 3)) * into, forward)]
 
 
-def operate(env: KitchenEnv, decision: int, push: Push, to: float, stand_m: float, half_m: float = 0.009) -> list[Waypoint]:
-    """Push a part by its grip until its joint stands at a fraction of its range, with closed fingers.
+def operate(
+    env: KitchenEnv, decision: int, push: Push, to: float, stand_m: float, half_m: float = 0.009
+) -> Steps:
+    """Push a part by its grip until its joint stands at a fraction of its range, with closed
+    fingers.
 
-    Sideways and down with the hand pointing down, up with the hand pointing forward. `stand_m` is how far before the grip the robot
-    stands, `half_m` half the thickness of the grip.
+    Sideways and down with the hand pointing down, up with the hand pointing forward. `stand_m` is
+    how far before the grip the robot stands, `half_m` half the thickness of the grip.
     """
-    facts = env.facts
-    part = facts.role("part")
-    grip, now, goal = f"{part} grip", facts.joint(part), to * facts.limit(part)
-    if decision < LINE_UP_TRIES and (drive := line_up(env, facts.point(grip) - np.array([stand_m, 0, 0]), 0.05)):
+    truth = env.truth
+    part = truth.role("part")
+    grip, now, goal = f"{part} grip", truth.joint(part), to * truth.limit(part)
+    if decision < LINE_UP_TRIES and (
+        drive := line_up(env, truth.point(grip) - np.array([stand_m, 0, 0]), 0.05)
+    ):
         return drive
     heading = base_pose(env)[2]
     R_base_tip = yaw_matrix(-heading) @ (FORWARD if push == "up" else DOWN)
     hand = matrix_to_euler(R_base_tip)
-    tip, here, end = tip_of(env), to_base(env, facts.point(grip)), to_base(env, facts.point_at(grip, part, goal))
-    way = {"sideways": (end - here) * (1, 1, 0), "down": np.array([0, 0, -1.0]), "up": np.array([0, 0, 1.0])}[push]
+    tip, here, end = (
+        tip_of(env),
+        to_base(env, truth.point(grip)),
+        to_base(env, truth.point_at(grip, part, goal)),
+    )
+    way = {
+        "sideways": (end - here) * (1, 1, 0),
+        "down": np.array([0, 0, -1.0]),
+        "up": np.array([0, 0, 1.0]),
+    }[push]
     way = way / float(np.linalg.norm(way))
     reach = float(np.abs(R_base_tip.T @ way) @ FINGERS_HALF_M) + half_m
     begin = here - (reach + GAP_M) * way
     steps = max(1, math.ceil(float(np.linalg.norm(end - here)) / 0.05))
     values = [now + (goal - now) * (k + 1) / steps for k in range(steps)]
-    pushed = [to_base(env, facts.point_at(grip, part, v)) - (reach - PRESS_M) * way for v in values]
+    pushed = [to_base(env, truth.point_at(grip, part, v)) - (reach - PRESS_M) * way for v in values]
     if push == "sideways":  # the fingers stay at the height at which they touch
         pushed = [np.array([p[0], p[1], begin[2]]) for p in pushed]
     pushed.append(pushed[-1] + 0.012 * way)

@@ -7,41 +7,58 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from capex.plan import Waypoint
+from capex.plan import Steps, at, line, path
 from capex.pose import Array, tilted_forward
-from capex.worlds.kitchen.expert.moves import FINGERTIP_M, LINE_UP_TRIES, at, base_pose, is_open, line, line_up, path, tip_of, to_base
+from capex.worlds.kitchen.expert.moves import (
+    FINGERTIP_M,
+    LINE_UP_TRIES,
+    base_pose,
+    is_open,
+    line_up,
+    tip_of,
+    to_base,
+)
 from capex.worlds.kitchen.robot import ARM
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
 
 
-def close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def close_door(env: KitchenEnv, decision: int) -> Steps:
     """Push a side-hinged door shut along its arc, fingers closed and pointing forward."""
-    facts = env.facts
-    part = facts.role("part")
+    truth = env.truth
+    part = truth.role("part")
     tip = tip_of(env)
-    hinge = facts.position(part)
-    side = -1.0 if facts.model.joint(part).axis[2] > 0 else 1.0  # hinge on the robot's right: -1
+    hinge = truth.position(part)
+    side = -1.0 if truth.model.joint(part).axis[2] > 0 else 1.0  # hinge on the robot's right: -1
     yaw = base_pose(env)[2]
     radius, height, thick = 0.42, 1.16, 0.0275
-    if decision < LINE_UP_TRIES and (drive := line_up(env, hinge + np.array([-0.70, -side * 0.33, 0]), 0.08)):
+    if decision < LINE_UP_TRIES and (
+        drive := line_up(env, hinge + np.array([-0.70, -side * 0.33, 0]), 0.08)
+    ):
         return drive
 
     def contact(angle: float, gap: float) -> Array:
-        """Tip position that touches the outer face at an opening angle, backed off by a gap along the face's normal."""
-        # In the hinge's frame with the door closed along +y (mirrored for a left hinge): direction along the door and outward normal.
+        """Tip position that touches the outer face at an opening angle, backed off by a gap along
+        the face's normal.
+        """
+        # In the hinge's frame with the door closed along +y (mirrored for a left hinge): direction
+        # along the door and outward normal.
         along = np.array([-math.sin(angle), -side * math.cos(angle)])
         normal = np.array([-math.cos(angle), side * math.sin(angle)])
         lean = angle + side * yaw  # between the hand's forward and the push direction
-        reach = max(0.0125 * math.cos(lean) + 0.02 * abs(math.sin(lean)), -0.045 * math.cos(lean) + 0.10 * abs(math.sin(lean)))
+        reach = max(
+            0.0125 * math.cos(lean) + 0.02 * abs(math.sin(lean)),
+            -0.045 * math.cos(lean) + 0.10 * abs(math.sin(lean)),
+        )
         flat = hinge[:2] + radius * along + (thick + reach + gap) * normal
         return to_base(env, (flat[0], flat[1], height))
 
-    angle = facts.joint(part)
+    angle = truth.joint(part)
     begin = contact(angle, 0.03)
     fingers = [at(tip, "forward", "close")] if is_open(env) else []
-    # Lined up in front of the door first, then onto it: the hand must not sweep the door's edge sideways.
+    # Lined up in front of the door first, then onto it: the hand must not sweep the door's edge
+    # sideways.
     clear = np.array([min(tip[0], begin[0] - 0.02), tip[1], tip[2]])
     beside = np.array([clear[0], begin[1], begin[2]])
     touching = float(np.linalg.norm(tip - contact(angle, 0.0))) < 0.05
@@ -52,13 +69,15 @@ def close_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*fingers, *way, *path(tip if touching else begin, [*arc, *final], "forward")]
 
 
-def close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
-    """Lift a door that is hinged along its lower edge by its handle bar, from below, and push it shut."""
-    facts = env.facts
-    part = facts.role("part")
+def close_flap(env: KitchenEnv, decision: int) -> Steps:
+    """Lift a door that is hinged along its lower edge by its handle bar, from below, and push it
+    shut.
+    """
+    truth = env.truth
+    part = truth.role("part")
     tip = tip_of(env)
-    hinge = facts.position(part)
-    angle = facts.joint(part)
+    hinge = truth.position(part)
+    angle = truth.joint(part)
     heading = base_pose(env)[2]
     forward = tilted_forward(0.0, -heading)
     if decision < LINE_UP_TRIES and (drive := line_up(env, hinge + np.array([-0.70, 0, 0]), 0.06)):
@@ -66,7 +85,10 @@ def close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
 
     def contact(angle: float, gap: float) -> Array:
         """Tip position whose fingers touch the handle bar from outside at an opening angle."""
-        along, normal = np.array([-math.sin(angle), math.cos(angle)]), np.array([-math.cos(angle), -math.sin(angle)])
+        along, normal = (
+            np.array([-math.sin(angle), math.cos(angle)]),
+            np.array([-math.cos(angle), -math.sin(angle)]),
+        )
         extent = FINGERTIP_M * math.cos(angle) + 0.011 * math.sin(angle)
         x, z = hinge[[0, 2]] + 0.202 * along + (0.009 + 0.028 + 0.007 + extent + gap) * normal
         return to_base(env, (x + 0.015 * math.sin(angle), hinge[1], z))
@@ -82,28 +104,39 @@ def close_flap(env: KitchenEnv, decision: int) -> list[Waypoint]:
     return [*fingers, *way, *path(tip if touching else begin, [*arc, contact(0.0, -0.04)], forward)]
 
 
-def open_door(env: KitchenEnv, decision: int) -> list[Waypoint]:
-    """Take a side-hinged door by its upright handle and draw it open along its arc; the hand keeps pointing forward."""
-    facts = env.facts
-    part = facts.role("part")
-    tip, angle, grip = tip_of(env), facts.joint(part), f"{part} grip"
+def open_door(env: KitchenEnv, decision: int) -> Steps:
+    """Take a side-hinged door by its upright handle and draw it open along its arc; the hand keeps
+    pointing forward.
+    """
+    truth = env.truth
+    part = truth.role("part")
+    tip, angle, grip = tip_of(env), truth.joint(part), f"{part} grip"
     forward = tilted_forward(0.0, -base_pose(env)[2])
-    side = 1.0 if facts.model.joint(part).axis[2] < 0 else -1.0  # 1: hinge on the robot's left
+    side = 1.0 if truth.model.joint(part).axis[2] < 0 else -1.0  # 1: hinge on the robot's left
     if part in env.robot_state().arms[ARM].held:
         return path(tip, _arc(env, part, angle), forward)
-    stand = facts.point_at(grip, part, 0.0) + np.array([-0.60, side * 0.12, 0])
+    stand = truth.point_at(grip, part, 0.0) + np.array([-0.60, side * 0.12, 0])
     if decision < LINE_UP_TRIES and (drive := line_up(env, stand, 0.08)):
         return drive
-    here = to_base(env, facts.point(grip))
+    here = to_base(env, truth.point(grip))
     before = here - np.array([0.09, 0, 0])
     back = np.array([min(tip[0], before[0]), tip[1], tip[2]])
     beside = np.array([back[0], before[1], before[2]])
-    way = [at(back, forward, "open"), *path(back, [beside, before], forward), *line(before, here, forward, "close")]
+    way = [
+        at(back, forward, "open"),
+        *path(back, [beside, before], forward),
+        *line(before, here, forward, "close"),
+    ]
     return [*way, *path(here, _arc(env, part, angle), forward)]
 
 
 def _arc(env: KitchenEnv, part: str, angle: float) -> list[Array]:
     """Where a door's handle passes on its way open."""
-    goal = 0.97 * env.facts.limit(part)
+    goal = 0.97 * env.truth.limit(part)
     steps = max(1, math.ceil((goal - angle) / 0.25))
-    return [to_base(env, env.facts.point_at(f"{part} grip", part, angle + (goal - angle) * (k + 1) / steps)) for k in range(steps)]
+    return [
+        to_base(
+            env, env.truth.point_at(f"{part} grip", part, angle + (goal - angle) * (k + 1) / steps)
+        )
+        for k in range(steps)
+    ]

@@ -1,4 +1,6 @@
-"""Slide drawers and racks: out by holding their grip, with the arm and then with the base; in by pushing against it."""
+"""Slide drawers and racks: out by holding their grip, with the arm and then with the base; in by
+pushing against it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from capex.plan import BaseMotion, Waypoint
-from capex.worlds.kitchen.expert.moves import LINE_UP_TRIES, at, base_pose, down_with_yaw, line, line_up, path, raised, tip_of, to_base
+from capex.plan import BaseMotion, Steps, at, down, line, path, raised
+from capex.worlds.kitchen.expert.moves import LINE_UP_TRIES, base_pose, line_up, tip_of, to_base
 from capex.worlds.kitchen.robot import ARM
 
 if TYPE_CHECKING:
@@ -20,51 +22,76 @@ OVERSHOOT_M = 0.02
 BEFORE_GRIP_M = 0.026  # from the middle of a grip to a tip whose fingers touch it from outside
 
 
-def slide(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def slide(env: KitchenEnv, decision: int) -> Steps:
     """Out or in, as the instruction wants it."""
-    return (pull if env.facts.role("way") == "out" else push)(env, decision)
+    return (pull if env.truth.role("way") == "out" else push)(env, decision)
 
 
-def pull(env: KitchenEnv, decision: int) -> list[Waypoint]:
+def pull(env: KitchenEnv, decision: int) -> Steps:
     """Take the grip from above, draw it out as far as the arm goes, then hold it and drive back."""
-    facts = env.facts
-    part = facts.role("part")
-    grip = facts.point(f"{part} grip")
-    tip, goal = tip_of(env), to_base(env, facts.point_at(f"{part} grip", part, facts.limit(part) + OVERSHOOT_M))
+    truth = env.truth
+    part = truth.role("part")
+    grip = truth.point(f"{part} grip")
+    tip, goal = (
+        tip_of(env),
+        to_base(env, truth.point_at(f"{part} grip", part, truth.limit(part) + OVERSHOOT_M)),
+    )
     if part in env.robot_state().arms[ARM].held:
         if tip[0] > NEAREST_M + 0.05:
-            return line(tip, tip + (goal - tip) * min(1.0, (tip[0] - NEAREST_M) / max(tip[0] - goal[0], 1e-9)))
+            return line(
+                tip,
+                tip + (goal - tip) * min(1.0, (tip[0] - NEAREST_M) / max(tip[0] - goal[0], 1e-9)),
+            )
         return _drive(goal - tip)
     if decision < LINE_UP_TRIES and (drive := line_up(env, grip - np.array([STAND_M, 0, 0]), 0.10)):
         return drive
-    square, here = down_with_yaw(-base_pose(env)[2]), to_base(env, grip)
+    square, here = down(-base_pose(env)[2]), to_base(env, grip)
     above = raised(here, 0.13)
     clear = np.array([min(tip[0], above[0]), tip[1], max(tip[2], above[2])])
-    way = [at(clear, square, "open"), *path(clear, [above], square), *line(above, here, square, "close")]
+    way = [
+        at(clear, square, "open"),
+        *path(clear, [above], square),
+        *line(above, here, square, "close"),
+    ]
     return [*way, at(here + 0.08 * (goal - here) / float(np.linalg.norm(goal - here)))]
 
 
-def push(env: KitchenEnv, decision: int) -> list[Waypoint]:
-    """Lower closed fingers before the grip and push it in, as far as the arm goes, then with the base."""
-    facts = env.facts
-    part = facts.role("part")
-    grip = facts.point(f"{part} grip")
-    tip, here, end = tip_of(env), to_base(env, grip), to_base(env, facts.point_at(f"{part} grip", part, 0.0))
+def push(env: KitchenEnv, decision: int) -> Steps:
+    """Lower closed fingers before the grip and push it in, as far as the arm goes, then with the
+    base.
+    """
+    truth = env.truth
+    part = truth.role("part")
+    grip = truth.point(f"{part} grip")
+    tip, here, end = (
+        tip_of(env),
+        to_base(env, grip),
+        to_base(env, truth.point_at(f"{part} grip", part, 0.0)),
+    )
     into = (end - here) / float(np.linalg.norm(end - here))
     contact, goal = here - BEFORE_GRIP_M * into, end - (BEFORE_GRIP_M - OVERSHOOT_M) * into
     if float(np.linalg.norm(tip - contact)) < 0.03:
         if tip[0] < FARTHEST_M - 0.05:
-            return line(tip, tip + (goal - tip) * min(1.0, (FARTHEST_M - tip[0]) / max(goal[0] - tip[0], 1e-9)))
+            return line(
+                tip,
+                tip + (goal - tip) * min(1.0, (FARTHEST_M - tip[0]) / max(goal[0] - tip[0], 1e-9)),
+            )
         return _drive(goal - tip)
-    if decision < LINE_UP_TRIES and (drive := line_up(env, grip - np.array([NEAREST_M + 0.08, 0, 0]), 0.04)):
+    if decision < LINE_UP_TRIES and (
+        drive := line_up(env, grip - np.array([NEAREST_M + 0.08, 0, 0]), 0.04)
+    ):
         return drive
-    square = down_with_yaw(-base_pose(env)[2])
+    square = down(-base_pose(env)[2])
     before = contact - 0.025 * into
     above = raised(before, 0.13)
     clear = np.array([min(tip[0], above[0]), tip[1], max(tip[2], above[2])])
-    return [at(clear, square, "close"), *path(clear, [above, before], square), *line(before, contact + 0.08 * into)]
+    return [
+        at(clear, square, "close"),
+        *path(clear, [above, before], square),
+        *line(before, contact + 0.08 * into),
+    ]
 
 
-def _drive(way: np.ndarray) -> list[Waypoint]:  # type: ignore[type-arg]
+def _drive(way: np.ndarray) -> Steps:  # type: ignore[type-arg]
     """The same motion with the base; the arm holds what it holds."""
-    return [Waypoint(base=BaseMotion(float(np.clip(way[0], -0.55, 0.55)), float(np.clip(way[1], -0.2, 0.2))))]
+    return [BaseMotion(float(np.clip(way[0], -0.55, 0.55)), float(np.clip(way[1], -0.2, 0.2)))]

@@ -6,11 +6,17 @@ import functools
 
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.expert import controls as skills
-from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.machines import add_kettle
+from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Situation, draw_light, draw_posture
-from capex.worlds.kitchen.stations import HANDLE_Y_M, KNOB_ORDER, add_working_sink, add_working_stove, knob_y
+from capex.worlds.kitchen.stations import (
+    HANDLE_Y_M,
+    KNOB_ORDER,
+    add_working_sink,
+    add_working_stove,
+    knob_y,
+)
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import around, clutter, pair
 from capex.worlds.kitchen.tasks.task import Task
@@ -28,11 +34,23 @@ KETTLES: dict[str, Colour] = {
 def turn_on_microwave(draw: Draw, kitchen: Kitchen) -> Situation:
     microwave = kitchen.fixture("microwave")
     counter = kitchen.counter_under(microwave)
-    robot = (counter.x - draw.uniform(0.30, 0.44), microwave.y + draw.uniform(-0.24, 0.04), draw.uniform(-0.15, 0.15))
+    robot = (
+        counter.x - draw.uniform(0.30, 0.44),
+        microwave.y + draw.uniform(-0.24, 0.04),
+        draw.uniform(-0.15, 0.15),
+    )
     posture = draw_posture(draw, "forward")
     things = clutter(draw, kitchen, counter, 2, 1.0 if microwave.y < counter.y else -1.0)
     roles = {"button": "start button"}
-    return Situation("Press the start button on the microwave.", robot, posture, things, {}, roles, draw_light(draw))
+    return Situation(
+        "Press the start button on the microwave.",
+        robot,
+        posture,
+        things,
+        {},
+        roles,
+        draw_light(draw),
+    )
 
 
 def turn_off_stove(draw: Draw, kitchen: Kitchen) -> Situation:
@@ -42,9 +60,19 @@ def turn_off_stove(draw: Draw, kitchen: Kitchen) -> Situation:
     lit = (first, second) if draw.uniform(0, 1) < 0.6 else (first,)
     joints = {f"{burner} knob": draw.uniform(0.75, 1.10) for burner in lit}
     k = KNOB_ORDER.index(first)
-    robot = (stove.x - draw.uniform(0.48, 0.85), stove.y + knob_y(k) + draw.uniform(-0.25, 0.25), draw.uniform(-0.20, 0.20))
+    robot = (
+        stove.x - draw.uniform(0.48, 0.85),
+        stove.y + knob_y(k) + draw.uniform(-0.25, 0.25),
+        draw.uniform(-0.20, 0.20),
+    )
     posture = draw_posture(draw, "down")
-    things = clutter(draw, kitchen, kitchen.counter_beside(stove, draw.choice((1.0, -1.0))), 2, draw.choice((1.0, -1.0)))
+    things = clutter(
+        draw,
+        kitchen,
+        kitchen.counter_beside(stove, draw.choice((1.0, -1.0))),
+        2,
+        draw.choice((1.0, -1.0)),
+    )
     return Situation(
         f"Turn off the {first} burner of the stove: its knob is the {ORDINALS[k]} from the left.",
         robot,
@@ -62,12 +90,23 @@ def turn_on_faucet(draw: Draw, kitchen: Kitchen) -> Situation:
     sink = kitchen.fixture("sink")
     side = draw.choice(("left", "right"))
     y = sink.y + (HANDLE_Y_M if side == "left" else -HANDLE_Y_M)
-    robot = (sink.x - draw.uniform(0.20, 0.45), y + draw.uniform(-0.20, 0.20), draw.uniform(-0.20, 0.20))
+    robot = (
+        sink.x - draw.uniform(0.20, 0.45),
+        y + draw.uniform(-0.20, 0.20),
+        draw.uniform(-0.20, 0.20),
+    )
     posture = draw_posture(draw, "down")
-    things = clutter(draw, kitchen, kitchen.counter_beside(sink, draw.choice((1.0, -1.0))), 2, draw.choice((1.0, -1.0)))
+    things = clutter(
+        draw,
+        kitchen,
+        kitchen.counter_beside(sink, draw.choice((1.0, -1.0))),
+        2,
+        draw.choice((1.0, -1.0)),
+    )
     colour = "red" if side == "left" else "blue"
     return Situation(
-        f"Turn on the sink faucet: swing its {side} handle, the one with the {colour} cap, outwards to the {side}.",
+        f"Turn on the sink faucet: swing its {side} handle, the one with the {colour} cap, outwards"
+        f" to the {side}.",
         robot,
         posture,
         things,
@@ -81,10 +120,23 @@ def turn_on_faucet(draw: Draw, kitchen: Kitchen) -> Situation:
 def turn_on_kettle(draw: Draw, kitchen: Kitchen) -> Situation:
     """Two kettles of different colours; the instruction names one."""
     bench = kitchen.workbench
-    kettles, colour = pair(draw, bench, "kettle", KETTLES, add_kettle, front=(0.18, 0.27), apart=(0.16, 0.30), turned=0.5)
+    kettles, colour = pair(
+        draw,
+        bench,
+        "kettle",
+        KETTLES,
+        add_kettle,
+        front=(0.18, 0.27),
+        apart=(0.16, 0.30),
+        turned=0.5,
+    )
     target = kettles[0]
     assert target.place is not None
-    robot = (bench.x - draw.uniform(0.22, 0.50), target.place.y + draw.uniform(-0.25, 0.25), draw.uniform(-0.20, 0.20))
+    robot = (
+        bench.x - draw.uniform(0.22, 0.50),
+        target.place.y + draw.uniform(-0.25, 0.25),
+        draw.uniform(-0.20, 0.20),
+    )
     posture = draw_posture(draw, "down")
     things = clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), around(kettles, 0.0, 0.14))
     return Situation(

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 
+from capex.pose import PlanarPose
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.expert import doors as skills
 from capex.worlds.kitchen.expert.controls import operate
 from capex.worlds.kitchen.expert.pick_place import cover
-from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Place
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M
 from capex.worlds.kitchen.furniture import CUPBOARDS, cupboard_y
-from capex.worlds.kitchen.looks import Colour
 from capex.worlds.kitchen.machines import add_blender, add_mixer
+from capex.worlds.kitchen.materials import Colour
+from capex.worlds.kitchen.objects import LID_PLUG_M, add_lid
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Placed, Situation, draw_light, draw_posture
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import around, clutter, cupboards, pair
 from capex.worlds.kitchen.tasks.task import Task
-from capex.worlds.kitchen.things import LID_PLUG_M, add_lid
 
 FAMILY = "Doors and lids"
 LIDS: dict[str, Colour] = {
@@ -39,37 +40,70 @@ def close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
     side = -1.0 if kitchen.layout.fridge_hinge == "right" else 1.0
     angle = draw.uniform(0.35, 1.05)
     x = fridge.x - draw.uniform(0.60, 1.10)
-    y = fridge.y + side * draw.uniform(-0.18, 0.26)  # rather on the hinge's side, where the open door leaves room
+    # Rather on the hinge's side, where the open door leaves room.
+    y = fridge.y + side * draw.uniform(-0.18, 0.26)
     posture = draw_posture(draw, "forward right" if side < 0 else "forward left")
     robot = (x, y, draw.uniform(-0.45, 0.45))
     things = clutter(draw, kitchen, kitchen.counter_beside(fridge, side), 3, -side)
-    return Situation("Close the fridge door.", robot, posture, things, {"fridge door": angle}, {"part": "fridge door"}, draw_light(draw))
+    return Situation(
+        "Close the fridge door.",
+        robot,
+        posture,
+        things,
+        {"fridge door": angle},
+        {"part": "fridge door"},
+        draw_light(draw),
+    )
 
 
 def close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
     oven = kitchen.fixture("toaster oven")
     counter = kitchen.counter_under(oven)
     angle = draw.uniform(0.45, 1.25)
-    robot = (counter.x - draw.uniform(0.46, 0.85), oven.y + draw.uniform(-0.28, 0.28), draw.uniform(-0.35, 0.35))
+    robot = (
+        counter.x - draw.uniform(0.46, 0.85),
+        oven.y + draw.uniform(-0.28, 0.28),
+        draw.uniform(-0.35, 0.35),
+    )
     posture = draw_posture(draw, "forward")
     things = clutter(draw, kitchen, counter, 3, 1.0 if oven.y < counter.y else -1.0)
     joints = {"toaster oven door": angle}
-    return Situation("Close the toaster oven door.", robot, posture, things, joints, {"part": "toaster oven door"}, draw_light(draw))
+    return Situation(
+        "Close the toaster oven door.",
+        robot,
+        posture,
+        things,
+        joints,
+        {"part": "toaster oven door"},
+        draw_light(draw),
+    )
 
 
 def close_blender_lid(draw: Draw, kitchen: Kitchen) -> Situation:
     """A blender between two lids of different colours; the instruction names one."""
     bench = kitchen.workbench
-    blender = Place(bench.x + draw.uniform(0.14, 0.18), bench.y + draw.uniform(-0.12, 0.12), draw.uniform(-0.6, 0.6))
+    blender = PlanarPose(
+        bench.x + draw.uniform(0.14, 0.18),
+        bench.y + draw.uniform(-0.12, 0.12),
+        draw.uniform(-0.6, 0.6),
+    )
     colour, other = draw.shuffled(sorted(LIDS))[:2]
     side = draw.choice((1.0, -1.0))
     things = []
     for name, where in ((f"{colour} lid", side), (f"{other} lid", -side)):
-        spot = (bench.x + draw.uniform(0.10, 0.20), blender.y + where * draw.uniform(0.20, 0.29), COUNTER_HEIGHT_M + LID_PLUG_M + 0.001)
+        spot = (
+            bench.x + draw.uniform(0.10, 0.20),
+            blender.y + where * draw.uniform(0.20, 0.29),
+            COUNTER_HEIGHT_M + LID_PLUG_M + 0.001,
+        )
         build = functools.partial(add_lid, name=name, colour=LIDS[name.removesuffix(" lid")])
         things.append(Placed(name, build, spot, draw.uniform(-0.6, 0.6)))
     things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)))
-    robot = (bench.x - draw.uniform(0.19, 0.40), blender.y + draw.uniform(-0.15, 0.15), draw.uniform(-0.15, 0.15))
+    robot = (
+        bench.x - draw.uniform(0.19, 0.40),
+        blender.y + draw.uniform(-0.15, 0.15),
+        draw.uniform(-0.15, 0.15),
+    )
     posture = draw_posture(draw, "down")
     body = draw.choice(((0.75, 0.75, 0.77), (0.20, 0.20, 0.22), (0.86, 0.85, 0.80)))
     return Situation(
@@ -89,7 +123,11 @@ def open_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
     bench = kitchen.workbench
     column = draw.choice(CUPBOARDS)
     y = bench.y + cupboard_y(column, bench.width)
-    robot = (bench.x - draw.uniform(0.30, 0.75), y + draw.uniform(-0.25, 0.25), draw.uniform(-0.25, 0.25))
+    robot = (
+        bench.x - draw.uniform(0.30, 0.75),
+        y + draw.uniform(-0.25, 0.25),
+        draw.uniform(-0.25, 0.25),
+    )
     posture = draw_posture(draw, "forward")
     things = clutter(draw, kitchen, bench, 3, draw.choice((1.0, -1.0)))
     return Situation(
@@ -107,14 +145,28 @@ def open_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
 def open_mixer_head(draw: Draw, kitchen: Kitchen) -> Situation:
     """Two stand mixers of different colours; the instruction names one."""
     bench = kitchen.workbench
-    mixers, colour = pair(draw, bench, "stand mixer", MIXERS, add_mixer, front=(0.10, 0.17), apart=(0.17, 0.27), turned=0.25)
+    mixers, colour = pair(
+        draw,
+        bench,
+        "stand mixer",
+        MIXERS,
+        add_mixer,
+        front=(0.10, 0.17),
+        apart=(0.17, 0.27),
+        turned=0.25,
+    )
     target = mixers[0]
     assert target.place is not None
-    robot = (bench.x - draw.uniform(0.42, 0.75), target.place.y + draw.uniform(-0.25, 0.25), draw.uniform(-0.25, 0.25))
+    robot = (
+        bench.x - draw.uniform(0.42, 0.75),
+        target.place.y + draw.uniform(-0.25, 0.25),
+        draw.uniform(-0.25, 0.25),
+    )
     posture = draw_posture(draw, "forward")
     things = clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), around(mixers, 0.16, 0.18))
     return Situation(
-        f"Open the head of the {colour} stand mixer: lift it by the bar at its nose until it stays up.",
+        f"Open the head of the {colour} stand mixer: lift it by the bar at its nose until it"
+        " stays up.",
         robot,
         posture,
         things,
@@ -132,20 +184,33 @@ TASKS = (
             FAMILY,
             900,
             "Put the COLOUR lid on the blender jug.",
-            "lid within 4 cm of its closed place, tilted by less than 7 degrees; gripper over 15 cm from the lid",
+            "lid within 4 cm of its closed place, tilted by less than 7 degrees; gripper over 15 cm"
+            " from the lid",
         ),
         close_blender_lid,
         criteria.covered,
         skill=cover,
     ),
     Task(
-        TaskInfo("CloseFridge", FAMILY, 900, "Close the fridge door.", "every fridge door joint at most 0.005 of its range"),
+        TaskInfo(
+            "CloseFridge",
+            FAMILY,
+            900,
+            "Close the fridge door.",
+            "every fridge door joint at most 0.005 of its range",
+        ),
         close_fridge,
         criteria.closed,
         skill=skills.close_door,
     ),
     Task(
-        TaskInfo("CloseToasterOvenDoor", FAMILY, 450, "Close the toaster oven door.", "door joint at most 0.005 of its range"),
+        TaskInfo(
+            "CloseToasterOvenDoor",
+            FAMILY,
+            450,
+            "Close the toaster oven door.",
+            "door joint at most 0.005 of its range",
+        ),
         close_toaster_oven,
         criteria.closed,
         skill=skills.close_flap,
@@ -167,7 +232,8 @@ TASKS = (
             "OpenStandMixerHead",
             FAMILY,
             450,
-            "Open the head of the COLOUR stand mixer: lift it by the bar at its nose until it stays up.",
+            "Open the head of the COLOUR stand mixer: lift it by the bar at its nose until it"
+            " stays up.",
             "head joint over 0.99 of its range",
         ),
         open_mixer_head,

@@ -26,7 +26,8 @@ def navigate(draw: Draw, kitchen: Kitchen) -> Situation:
     y = goal[1] + side * draw.uniform(0.60, 1.50)
     if not kitchen.low_y - 0.4 < y < kitchen.high_y + 0.4:  # that side is the wall's
         y = goal[1] - (y - goal[1])
-    towards = 0.8 * math.atan2(goal[1] - y, 0.20 - x)  # turned towards the place, so that it is in view
+    # Turned towards the place, so that it is in view.
+    towards = 0.8 * math.atan2(goal[1] - y, 0.20 - x)
     robot = (x, y, towards + draw.uniform(-0.25, 0.25))
     posture = draw_posture(draw, "down")
     things = clutter(draw, kitchen, kitchen.workbench, 3, draw.choice((1.0, -1.0)))
@@ -49,7 +50,8 @@ TASKS = (
             FAMILY,
             450,
             "Drive to the PLACE and stop right in front of it, facing it.",
-            "base within 0.20 m of the pose before the place; cosine of the yaw error at least 0.98",
+            "base within 0.20 m of the pose before the place; cosine of the yaw error at least"
+            " 0.98",
         ),
         navigate,
         criteria.arrived,

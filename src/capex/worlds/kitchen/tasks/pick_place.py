@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 
+from capex.pose import PlanarPose
 from capex.worlds import TaskInfo
 from capex.worlds.kitchen.appliances import SLOT_FLOOR_M, SLOT_Y_M
 from capex.worlds.kitchen.expert import pick_place as skills
-from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M, Place
+from capex.worlds.kitchen.fixtures import BASIN, BASIN_FRONT_M, BURNERS, COUNTER_HEIGHT_M
+from capex.worlds.kitchen.food import FOOD, SLICES
 from capex.worlds.kitchen.furniture import (
     CUPBOARD_HINGES,
     CUPBOARDS,
@@ -20,6 +21,15 @@ from capex.worlds.kitchen.furniture import (
     cupboard_y,
 )
 from capex.worlds.kitchen.machines import COFFEE_SPOUT_X_M, COFFEE_TRAY_M, add_coffee_machine
+from capex.worlds.kitchen.objects import (
+    GROCERIES,
+    MUGS,
+    PAN_RADIUS_M,
+    PLATE_FLOOR_M,
+    PLATE_RADIUS_M,
+    add_pan,
+    add_plate,
+)
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import (
     Draw,
@@ -37,7 +47,6 @@ from capex.worlds.kitchen.situation import (
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import clutter, cupboards, drawer_counter, ledge
 from capex.worlds.kitchen.tasks.task import Task
-from capex.worlds.kitchen.things import FOOD, GROCERIES, MUGS, PAN_RADIUS_M, PLATE_FLOOR_M, PLATE_RADIUS_M, SLICES, add_pan, add_plate
 
 FAMILY = "Pick and place"
 CLEAR = "gripper over 25 cm from the object"
@@ -49,7 +58,10 @@ def counter_to_stove(draw: Draw, kitchen: Kitchen) -> Situation:
     side = draw.choice((1.0, -1.0))  # on which side of the stove the plate stands
     counter = kitchen.counter_beside(stove, side)
     burner_x, burner_y, _ = BURNERS[draw.choice(("front left", "front right"))]
-    pan_x, pan_y = stove.x + burner_x + draw.uniform(-0.02, 0.03), stove.y + burner_y + draw.uniform(-0.02, 0.02)
+    pan_x, pan_y = (
+        stove.x + burner_x + draw.uniform(-0.02, 0.03),
+        stove.y + burner_y + draw.uniform(-0.02, 0.02),
+    )
     plate_x = counter.x + draw.uniform(0.14, 0.30)
     plate_y = stove.y + side * (stove.width / 2 + draw.uniform(0.12, 0.26))
     food = draw_food(draw)
@@ -58,14 +70,27 @@ def counter_to_stove(draw: Draw, kitchen: Kitchen) -> Situation:
     things = [
         Placed("pan", add_pan, (pan_x, pan_y, COUNTER_HEIGHT_M + 0.002), draw.uniform(-0.5, 0.5)),
         Placed("plate", add_plate, (plate_x, plate_y, COUNTER_HEIGHT_M + 0.001), 0.0),
-        place_food(name, food, food_x, food_y, COUNTER_HEIGHT_M + PLATE_FLOOR_M + 0.001, draw.uniform(-1.57, 1.57)),
+        place_food(
+            name,
+            food,
+            food_x,
+            food_y,
+            COUNTER_HEIGHT_M + PLATE_FLOOR_M + 0.001,
+            draw.uniform(-1.57, 1.57),
+        ),
     ]
     clear = [(pan_x, pan_y, PAN_RADIUS_M + 0.05), (plate_x, plate_y, PLATE_RADIUS_M + 0.04)]
     things += clutter(draw, kitchen, counter, 2, -side, clear)
-    robot = (stove.x - draw.uniform(0.20, 0.30), (pan_y + plate_y) / 2 + draw.uniform(-0.10, 0.10), draw.uniform(-0.12, 0.12))
+    robot = (
+        stove.x - draw.uniform(0.20, 0.30),
+        (pan_y + plate_y) / 2 + draw.uniform(-0.10, 0.10),
+        draw.uniform(-0.12, 0.12),
+    )
     roles = {"object": name, "from": "plate", "container": "pan"}
     instruction = f"Pick the {name} from the plate and place it in the pan."
-    return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
+    return Situation(
+        instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw)
+    )
 
 
 def toaster_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
@@ -74,17 +99,26 @@ def toaster_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
     side = draw.choice((1.0, -1.0))
     slot = draw.choice((1.0, -1.0))
     piece = draw.choice(SLICES)
-    slice_x, slice_y, _ = toaster.world((draw.uniform(-0.012, 0.012), slot * SLOT_Y_M, 0.0))
-    plate_x, plate_y = counter.x + draw.uniform(0.14, 0.28), toaster.y + side * draw.uniform(0.25, 0.34)
+    slice_x, slice_y, _ = toaster.pose.apply((draw.uniform(-0.012, 0.012), slot * SLOT_Y_M, 0.0))
+    plate_x, plate_y = (
+        counter.x + draw.uniform(0.14, 0.28),
+        toaster.y + side * draw.uniform(0.25, 0.34),
+    )
     things = [
         Placed("plate", add_plate, (plate_x, plate_y, COUNTER_HEIGHT_M + 0.001), 0.0),
-        place_slice(piece, slice_x, slice_y, COUNTER_HEIGHT_M + SLOT_FLOOR_M, toaster.yaw),
+        place_slice(piece, slice_x, slice_y, COUNTER_HEIGHT_M + SLOT_FLOOR_M, toaster.pose.yaw),
     ]
     things += clutter(draw, kitchen, counter, 2, side, [(plate_x, plate_y, PLATE_RADIUS_M + 0.04)])
-    robot = (counter.x - draw.uniform(0.19, 0.27), toaster.y + side * draw.uniform(0.0, 0.14), draw.uniform(-0.12, 0.12))
+    robot = (
+        counter.x - draw.uniform(0.19, 0.27),
+        toaster.y + side * draw.uniform(0.0, 0.14),
+        draw.uniform(-0.12, 0.12),
+    )
     roles = {"object": piece.name, "from": "toaster", "container": "plate"}
     instruction = f"Pick the {piece.name} from the toaster and place it on the plate."
-    return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
+    return Situation(
+        instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw)
+    )
 
 
 def sink_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
@@ -103,10 +137,16 @@ def sink_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
         place_food(name, food, food_x, food_y, floor, draw.uniform(-0.8, 0.8)),
     ]
     things += clutter(draw, kitchen, counter, 2, -side, [(plate_x, plate_y, PLATE_RADIUS_M + 0.04)])
-    robot = (sink.x - draw.uniform(0.18, 0.26), (food_y + plate_y) / 2 + draw.uniform(-0.10, 0.10), draw.uniform(-0.12, 0.12))
+    robot = (
+        sink.x - draw.uniform(0.18, 0.26),
+        (food_y + plate_y) / 2 + draw.uniform(-0.10, 0.10),
+        draw.uniform(-0.12, 0.12),
+    )
     roles = {"object": name, "from": "sink", "container": "plate"}
     instruction = f"Pick the {name} from the sink and place it on the plate."
-    return Situation(instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw))
+    return Situation(
+        instruction, robot, draw_posture(draw, "down"), tuple(things), {}, roles, draw_light(draw)
+    )
 
 
 def coffee_setup_mug(draw: Draw, kitchen: Kitchen) -> Situation:
@@ -114,7 +154,11 @@ def coffee_setup_mug(draw: Draw, kitchen: Kitchen) -> Situation:
     bench = kitchen.workbench
     side = draw.choice((1.0, -1.0))  # on which side of the mugs the machine stands
     front = bench.x + 0.06
-    machine = Place(front + draw.uniform(0.02, 0.06), bench.y + side * draw.uniform(0.16, 0.30), draw.uniform(-0.12, 0.12))
+    machine = PlanarPose(
+        front + draw.uniform(0.02, 0.06),
+        bench.y + side * draw.uniform(0.16, 0.30),
+        draw.uniform(-0.12, 0.12),
+    )
     near = machine.y - side * draw.uniform(0.23, 0.27)
     far = near - side * draw.uniform(0.15, 0.20)
     colour, other = draw.shuffled(sorted(MUGS))[:2]
@@ -123,9 +167,12 @@ def coffee_setup_mug(draw: Draw, kitchen: Kitchen) -> Situation:
         place_mug(draw, colour, front + draw.uniform(0.06, 0.10), spots[0], LEDGE_TOP_M),
         place_mug(draw, other, front + draw.uniform(0.06, 0.12), spots[1], LEDGE_TOP_M),
     ]
-    robot = (bench.x - draw.uniform(0.32, 0.60), (machine.y + spots[0]) / 2 + draw.uniform(-0.15, 0.15), draw.uniform(-0.15, 0.15))
-    c, s = math.cos(machine.yaw), math.sin(machine.yaw)
-    place = (machine.x + c * COFFEE_SPOUT_X_M, machine.y + s * COFFEE_SPOUT_X_M, LEDGE_TOP_M + COFFEE_TRAY_M)
+    robot = (
+        bench.x - draw.uniform(0.32, 0.60),
+        (machine.y + spots[0]) / 2 + draw.uniform(-0.15, 0.15),
+        draw.uniform(-0.15, 0.15),
+    )
+    place = machine.apply((COFFEE_SPOUT_X_M, 0.0, LEDGE_TOP_M + COFFEE_TRAY_M))
     return Situation(
         f"Pick the {colour} mug and place it under the spout of the coffee machine.",
         robot,
@@ -134,13 +181,22 @@ def coffee_setup_mug(draw: Draw, kitchen: Kitchen) -> Situation:
         {},
         {"object": f"{colour} mug"},
         draw_light(draw),
-        (ledge(bench, front, 0.38), Fitted("coffee machine", functools.partial(add_coffee_machine, surface_m=LEDGE_TOP_M), machine)),
+        (
+            ledge(bench, front, 0.38),
+            Fitted(
+                "coffee machine",
+                functools.partial(add_coffee_machine, surface_m=LEDGE_TOP_M),
+                machine,
+            ),
+        ),
         {"place": place},
     )
 
 
 def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
-    """One of three cupboards stands open; something on the ledge at the front of the counter belongs in it."""
+    """One of three cupboards stands open; something on the ledge at the front of the counter
+    belongs in it.
+    """
     bench = kitchen.workbench
     column = draw.choice(CUPBOARDS)
     middle, hinge = bench.y + cupboard_y(column, bench.width), CUPBOARD_HINGES[column]
@@ -148,15 +204,20 @@ def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
     # On the side of the opening that the door's leaf does not cover.
     y = max(bench.y - 0.38, min(bench.y + 0.38, middle - hinge * draw.uniform(-0.05, 0.20)))
     aside = y - hinge * draw.uniform(0.17, 0.24)
-    aside = aside if abs(aside - bench.y) < 0.42 else middle + hinge * draw.uniform(0.34, 0.42)  # beyond the leaf
+    # Beyond the leaf.
+    aside = aside if abs(aside - bench.y) < 0.42 else middle + hinge * draw.uniform(0.34, 0.42)
     front = bench.x + 0.02
     things = [
         place_grocery(draw, name, front + draw.uniform(0.06, 0.10), y, LEDGE_TOP_M),
         place_grocery(draw, other, front + draw.uniform(0.10, 0.15), aside, LEDGE_TOP_M),
     ]
     things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), without=(name, other))
-    robot = (bench.x - draw.uniform(0.32, 0.62), (y + middle) / 2 + draw.uniform(-0.15, 0.15), draw.uniform(-0.15, 0.15))
-    low, high = (bench.world(corner) for corner in cupboard_inside(column, bench.width))
+    robot = (
+        bench.x - draw.uniform(0.32, 0.62),
+        (y + middle) / 2 + draw.uniform(-0.15, 0.15),
+        draw.uniform(-0.15, 0.15),
+    )
+    low, high = (bench.pose.apply(corner) for corner in cupboard_inside(column, bench.width))
     return Situation(
         f"Pick the {name} from the ledge and place it in the open {column} cabinet.",
         robot,
@@ -175,15 +236,24 @@ def drawer_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
     bench = kitchen.workbench
     side = draw.choice(SIDES)
     drawer = bench.y + bench.width / 4 * (1.0 if side == "left" else -1.0)
-    first, second = draw.shuffled(sorted(k.name for k in FOOD.values() if k.shape == "capsule"))[:2]  # nothing that rolls off a counter
+    # Nothing that rolls off a counter.
+    first, second = draw.shuffled(sorted(k.name for k in FOOD.values() if k.shape == "capsule"))[:2]
     end = draw.choice((1.0, -1.0))
     things = []
     for name, where in ((first, end), (second, -end)):
         x, y = bench.x - draw.uniform(0.12, 0.19), drawer + where * draw.uniform(0.085, 0.11)
-        things.append(place_food(name, draw_food(draw, [name]), x, y, DRAWER_FLOOR_M, draw.uniform(-0.45, 0.45)))
+        things.append(
+            place_food(
+                name, draw_food(draw, [name]), x, y, DRAWER_FLOOR_M, draw.uniform(-0.45, 0.45)
+            )
+        )
     things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)))
     food = things[0].position_m
-    robot = (bench.x - draw.uniform(0.52, 0.75), food[1] + draw.uniform(-0.20, 0.20), draw.uniform(-0.15, 0.15))
+    robot = (
+        bench.x - draw.uniform(0.52, 0.75),
+        food[1] + draw.uniform(-0.20, 0.20),
+        draw.uniform(-0.15, 0.15),
+    )
     return Situation(
         f"Pick the {first} from the open drawer and place it on the counter.",
         robot,
@@ -204,7 +274,8 @@ TASKS = (
             FAMILY,
             600,
             "Pick the COLOUR mug and place it under the spout of the coffee machine.",
-            f"mug within 4 cm (horizontally) and 10 cm (vertically) of the spot under the spout; {CLEAR}",
+            "mug within 4 cm (horizontally) and 10 cm (vertically) of the spot under the spout;"
+            f" {CLEAR}",
         ),
         coffee_setup_mug,
         criteria.under_dispenser,

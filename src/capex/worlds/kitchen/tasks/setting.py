@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 
-from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture, Place
+from capex.pose import PlanarPose
+from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, Fixture
 from capex.worlds.kitchen.furniture import add_cupboards, add_drawers, add_ledge
-from capex.worlds.kitchen.looks import Colour
+from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Fitted, Placed, scatter
 
@@ -22,12 +22,16 @@ def clutter(
     clear: Sequence[tuple[float, float, float]] = (),
     without: Sequence[str] = (),
 ) -> tuple[Placed, ...]:
-    """Distractors at the back of the nearer three quarters of a metre of a worktop, clear of dishes and appliances."""
+    """Distractors at the back of the nearer three quarters of a metre of a worktop, clear of dishes
+    and appliances.
+    """
     end = counter.width / 2 - 0.08
     inner = max(-end, end - 0.8)
     low, high = (inner, end) if towards > 0 else (-end, -inner)
     taken = [*clear, *kitchen.occupied]
-    return tuple(scatter(draw, counter, count, (0.40, low), (0.52, high), COUNTER_HEIGHT_M, taken, without))
+    return tuple(
+        scatter(draw, counter, count, (0.40, low), (0.52, high), COUNTER_HEIGHT_M, taken, without)
+    )
 
 
 def pair(
@@ -40,24 +44,36 @@ def pair(
     apart: tuple[float, float],
     turned: float,
 ) -> tuple[tuple[Fitted, ...], str]:
-    """Two machines of a kind side by side on a worktop, in two colours: the one that the task names, the other, and the first's colour.
+    """Two machines of a kind side by side on a worktop, in two colours: the one that the task
+    names, the other, and the first's colour.
 
-    `front` is how far behind the worktop's front they stand, `apart` how far from its middle, `turned` how far they may be turned.
+    `front` is how far behind the worktop's front they stand, `apart` how far from its middle,
+    `turned` how far they may be turned.
     """
     side = draw.choice((1.0, -1.0))
     chosen = draw.shuffled(sorted(colours))[:2]
     made = []
     for colour, where in zip(chosen, (side, -side), strict=True):
-        place = Place(bench.x + draw.uniform(*front), bench.y + where * draw.uniform(*apart), draw.uniform(-turned, turned))
+        place = PlanarPose(
+            bench.x + draw.uniform(*front),
+            bench.y + where * draw.uniform(*apart),
+            draw.uniform(-turned, turned),
+        )
         name = f"{colour} {kind}"
-        made.append(Fitted(name, functools.partial(build, name=name, colour=colours[colour]), place))
+        made.append(
+            Fitted(name, functools.partial(build, name=name, colour=colours[colour]), place)
+        )
     return tuple(made), chosen[0]
 
 
-def around(machines: Sequence[Fitted], behind_m: float, radius_m: float) -> list[tuple[float, float, float]]:
-    """Discs (x, y, radius) on a worktop that machines take up, their middles so far behind their frames."""
+def around(
+    machines: Sequence[Fitted], behind_m: float, radius_m: float
+) -> list[tuple[float, float, float]]:
+    """Discs (x, y, radius) on a worktop that machines take up, their middles so far behind their
+    frames.
+    """
     places = [m.place for m in machines if m.place is not None]
-    return [(p.x + behind_m * math.cos(p.yaw), p.y + behind_m * math.sin(p.yaw), radius_m) for p in places]
+    return [(*p.apply((behind_m, 0.0, 0.0))[:2], radius_m) for p in places]
 
 
 def cupboards(counter: Fixture) -> Fitted:
@@ -68,9 +84,15 @@ def cupboards(counter: Fixture) -> Fitted:
 
 def ledge(counter: Fixture, front: float, depth: float) -> Fitted:
     """A ledge along a counter, its front at a place in the world."""
-    return Fitted("ledge", functools.partial(add_ledge, width=counter.width - 0.04, depth=depth), Place(front, counter.y))
+    return Fitted(
+        "ledge",
+        functools.partial(add_ledge, width=counter.width - 0.04, depth=depth),
+        PlanarPose(front, counter.y),
+    )
 
 
 def drawer_counter(counter: Fixture) -> Fitted:
     """A counter with two drawers that slide, in place of one where they are only drawn."""
-    return Fitted(counter.name, functools.partial(add_drawers, name=counter.name, width=counter.width))
+    return Fitted(
+        counter.name, functools.partial(add_drawers, name=counter.name, width=counter.width)
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from capex.worlds import TaskInfo
-from capex.worlds.kitchen.facts import Facts
+from capex.worlds.kitchen.ground_truth import GroundTruth
 from capex.worlds.kitchen.scene import Kitchen
 from capex.worlds.kitchen.situation import Draw, Situation
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """One task: the row that `capex tasks` prints, what a start draws, a success rule read after every control step, for a momentary
-    event such as a button's press a latch, and the expert's skill."""
+    """One task: the row that `capex tasks` prints, what a start draws, a success rule read after
+    every control step, for a momentary event such as a button's press a latch, and the expert's
+    skill.
+    """
 
     info: TaskInfo
     compose: Callable[[Draw, Kitchen], Situation]
-    success: Callable[[Facts], bool]
-    latch: Callable[[Facts], bool] | None = None
+    success: Callable[[GroundTruth], bool]
+    latch: Callable[[GroundTruth], bool] | None = None
     skill: Skill | None = None

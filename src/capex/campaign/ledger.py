@@ -1,0 +1,212 @@
+"""The ledger: what every attempt cost, and budgets that hold because the worst case of a request is
+reserved before it is sent.
+
+One `Ledger` watches the attempts of one episode and enters them in the campaign's spend.jsonl
+(`capex.run.spend`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Protocol
+
+from capex.errors import BudgetExceeded, CapexError, Scope, dollars
+from capex.models import NO_TOKENS, Attempt, Request, Usage
+from capex.models.prices import Price, cost, worst_case
+
+
+def _exact(value: Decimal | int | float) -> Decimal:
+    return Decimal(str(value))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit in dollars. `typed` is true when the user asked for it, false for a default."""
+
+    limit: Decimal | int | float
+    scope: Scope = "episode"
+    typed: bool = False
+
+    def __post_init__(self) -> None:
+        if not (limit := _exact(self.limit)).is_finite() or limit < 0:
+            raise CapexError(
+                f"a budget of {self.limit} dollars is no limit; give a number of at least 0"
+            )
+
+    def check(self, spent: Decimal, asked: Decimal) -> None:
+        """Raise BudgetExceeded when `asked` more would exceed the limit."""
+        if spent + asked > _exact(self.limit):
+            raise BudgetExceeded(spent, _exact(self.limit), self.scope, asked)
+
+
+def budgets_for(model: str, price: Price | None, budgets: Sequence[Budget]) -> tuple[Budget, ...]:
+    """The budgets that can hold for a model: without a price, default ones fall away and typed ones
+    are refused.
+    """
+    if price is not None:
+        return tuple(budgets)
+    for budget in budgets:
+        if budget.typed:
+            raise CapexError(
+                f"a budget of {dollars(_exact(budget.limit))} per {budget.scope} cannot hold for"
+                f" {model}, which has no price; give its price in a file like the package's"
+                " prices.toml, or limit decisions or wall time instead"
+            )
+    return ()
+
+
+def attempt_cost(attempt: Attempt, price: Price | None) -> Decimal | None:
+    """Dollars that an attempt cost; None when it was or may have been billed and its usage or price
+    is not known.
+    """
+    return Decimal(0) if attempt.billed == "no" else cost(attempt.usage, price)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over attempts. Requests are attempts that returned a reply."""
+
+    requests: int = 0
+    attempts: int = 0
+    tokens: Usage = NO_TOKENS
+    known_usd: Decimal = Decimal(0)  # of the attempts whose cost is known
+    unpriced: int = 0  # billed, usage known, no price
+    missing_usage: int = 0  # billed, but no usage came back
+    unknown_billing: int = 0  # accepted perhaps, and nothing came back
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """The cost of all attempts; None as soon as that of one is not known."""
+        return (
+            None if self.unpriced or self.missing_usage or self.unknown_billing else self.known_usd
+        )
+
+    def add(self, attempt: Attempt, price: Price | None) -> Totals:
+        """The totals with one more attempt."""
+        spent = attempt_cost(attempt, price)
+        usage = attempt.usage if attempt.billed != "no" else None
+        lost = attempt.billed if attempt.usage is None else "no"
+        return Totals(
+            self.requests + attempt.replied,
+            self.attempts + 1,
+            self.tokens.plus(usage),
+            self.known_usd + (spent or 0),
+            self.unpriced + (usage is not None and spent is None),
+            self.missing_usage + (lost == "yes"),
+            self.unknown_billing + (lost == "unknown"),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For a record: cost_usd is a number, or null when it is not known; the known part stands
+        beside it.
+        """
+        counts = {
+            name: getattr(self, name)
+            for name in ("requests", "attempts", "missing_usage", "unknown_billing")
+        }
+        whole, known = self.cost_usd, None if self.unpriced else self.known_usd
+        return {
+            **counts,
+            "tokens": dict(vars(self.tokens)),
+            "cost_usd": None if whole is None else float(whole),
+            "known_cost_usd": None if known is None else float(known),
+        }
+
+
+class Spending(Protocol):
+    """Where reservations and settlements go: the campaign's `Spend`, or a desk on another machine
+    that writes it.
+    """
+
+    def reserve(
+        self,
+        usd: Decimal | None,
+        *,
+        limit: Decimal | None = None,
+        labels: Mapping[str, str | int] | None = None,
+    ) -> str:
+        """Set aside the worst case of an attempt; refuse when that would exceed the limit."""
+
+    def settle(
+        self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False
+    ) -> None:
+        """Replace a reservation with the actual cost."""
+
+
+@dataclass
+class Ledger:
+    """Watches the attempts of one episode: reserves before each send, settles after it, and keeps
+    the totals.
+
+    `budgets` are those that hold for the model (`budgets_for`). A campaign's dollar budget needs
+    the campaign's `spend`. A cost that is not known counts at its worst case against the budgets,
+    and as unknown in the totals.
+    """
+
+    price: Price | None
+    budgets: Sequence[Budget] = ()
+    spend: Spending | None = None
+    # Chain and episode, written with each reservation.
+    labels: Mapping[str, str | int] = field(default_factory=dict)
+    totals: Totals = field(default=Totals(), init=False)
+    overruns: int = field(default=0, init=False)  # attempts that cost more than their worst case
+    _held: Decimal = field(default=Decimal(0), init=False)
+    _pending: tuple[str | None, Decimal | None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.budgets and self.price is None:
+            raise ValueError("budgets need a price; ask budgets_for which ones hold")
+        limits = [_exact(b.limit) for b in self.budgets if b.scope == "campaign"]
+        if limits and self.spend is None:
+            raise ValueError("a campaign's dollar budget needs the campaign's Spend")
+        self._campaign_limit = min(limits, default=None)
+
+    def as_json(self) -> dict[str, Any]:
+        """The totals for a record, and what is held at its worst case because its cost is not
+        known, if anything is.
+        """
+        return self.totals.as_json() | ({"held_usd": float(self._held)} if self._held else {})
+
+    @property
+    def spent_usd(self) -> Decimal | None:
+        """Dollars that count against the episode's budget; None without a price."""
+        return None if self.price is None else self.totals.known_usd + self._held
+
+    def before(self, request: Request, number: int) -> None:
+        """Reserve the worst case, or raise BudgetExceeded."""
+        worst = worst_case(request, self.price)
+        if worst is not None:
+            for budget in self.budgets:
+                if budget.scope == "episode":
+                    budget.check(self.totals.known_usd + self._held, worst)
+        ticket = None
+        if self.spend is not None:
+            ticket = self.spend.reserve(worst, limit=self._campaign_limit, labels=self.labels)
+        self._held += worst or 0
+        self._pending = ticket, worst
+
+    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+        """Settle at the actual cost; where that is not known the worst case stays held."""
+        if self._pending is None:
+            raise ValueError(
+                "an attempt ended that was not announced; call before() ahead of each send"
+            )
+        (ticket, worst), self._pending = self._pending, None
+        spent = attempt_cost(attempt, self.price)
+        self.totals = self.totals.add(attempt, self.price)
+        if spent is not None and worst is not None:
+            self._held -= worst
+            self.overruns += spent > worst
+        if self.spend is not None and ticket is not None:
+            usage = attempt.usage if attempt.billed != "no" else None
+            self.spend.settle(ticket, spent, usage, reply=attempt.replied)
+
+    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+        """Count an attempt that was paid for before the episode was cut off; its reservation and
+        settlement stand in the spend already.
+        """
+        self.totals = self.totals.add(attempt, self.price)
+        if attempt_cost(attempt, self.price) is None:
+            self._held += worst_case(request, self.price) or 0

@@ -1,0 +1,265 @@
+"""A demonstration that does not replay is not a demonstration: each success is executed again and
+gets a certificate, or a reason.
+
+The recorded native actions are applied from the start, in a process that did nothing before. In a
+world whose spec promises exact replay, on the machine that recorded (equal fingerprints, apart from
+the renderer), every complete state must come again bit for bit. In such a world elsewhere, success
+must come again and the first difference is reported. In any other world the tips must stay within
+`TOLERANCE_M` as well.
+
+The certificate is written beside the record and names both files' digests: it is void once either
+has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from capex import worlds
+from capex.errors import CapexError, DamagedFile
+from capex.pose import Array
+from capex.run import load_chain, read_record
+from capex.run.jobs import run_jobs
+from capex.run.store import find_run, fingerprint, read_json, read_steps, versions, write_json
+from capex.worlds import Env, Spec, Start
+
+TOLERANCE_M = 0.02  # elsewhere: how far a tip may stray from its recorded place
+CERTIFICATE = "certificate.json"
+CERTIFIED_FILES = ("record.json", "steps.npz")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The result of executing a success again. Steps count states: 0 is the start, k the state
+    after k actions.
+    """
+
+    certified: bool
+    reason: str  # why not; empty when certified
+    rule: str  # what was asked for
+    steps: int
+    success_step: int | None  # the first step at which the task was achieved again
+    first_difference: int | None  # the first step whose complete state differed in any bit
+    largest_stray_m: float | None  # how far a tip was from its recorded place, at most
+    elsewhere: dict[str, list[Any]]  # where the fingerprints differ: [recorded, now]
+    versions: dict[str, str]
+    digests: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Certified:
+    """An episode and its certificate; `known` when it was certified before, `damaged` when it was
+    left out because it cannot be read.
+    """
+
+    episode: Path
+    certificate: Certificate
+    known: bool
+    damaged: bool = False
+
+
+def certify_run(
+    run: Path,
+    parallel: int = 1,
+    *,
+    again: bool = False,
+    tell: Callable[[int, int, Certified], None] | None = None,
+) -> list[Certified]:
+    """Certify every success of a run that has no valid certificate yet (`again`: all of them).
+
+    Each certificate is written as soon as it is known, so that an interrupted run continues.
+    `tell(done, all, latest)` reports progress. Damaged episodes come last, whether they were
+    successes or not.
+    """
+    found = find_run(run)
+    recorded_on = found.manifest.get("fingerprint", {})
+    chains = [load_chain(chain) for chain in found.chains()]
+    successes = [e.path for chain in chains for e in chain.episodes if e.record.success is True]
+    done: dict[Path, Certified] = {}
+
+    def finish(episode: Path, certificate: Certificate, known: bool, damaged: bool = False) -> None:
+        done[episode] = Certified(episode, certificate, known, damaged)
+        if tell is not None:
+            tell(len(done), len(successes), done[episode])
+
+    waiting = []
+    for episode in successes:
+        held = None if again else read_certificate(episode)
+        if held is not None:
+            finish(episode, held, known=True)
+        else:
+            waiting.append(episode)
+    jobs = [(episode, recorded_on) for episode in waiting]
+    for index, result in run_jobs(_replay_job, jobs, parallel, fresh=True):
+        episode = waiting[index]
+        if isinstance(result, DamagedFile):
+            finish(episode, _refused(str(result)), known=False, damaged=True)
+        elif isinstance(result, CapexError):
+            # Says nothing about the episode (a world that is not installed, a killed process): not
+            # kept.
+            finish(episode, _refused(f"it could not be executed: {result}"), known=False)
+        else:
+            write_json(episode / CERTIFICATE, asdict(result))
+            finish(episode, result, known=False)
+    left_out = [
+        Certified(d.path, _refused(d.reason), False, True)
+        for chain in chains
+        for d in chain.damaged
+        if d.start is not None
+    ]
+    return [*(done[episode] for episode in successes), *left_out]
+
+
+def read_certificate(episode: Path) -> Certificate | None:
+    """The certificate of an episode, or None where there is none or the files it speaks of have
+    changed since.
+    """
+    place = episode / CERTIFICATE
+    if not place.is_file():
+        return None
+    try:
+        held = read_json(place)
+        if set(held) != {f.name for f in fields(Certificate)}:
+            return None
+        return Certificate(**held) if held["digests"] == digests(episode) else None
+    except (DamagedFile, OSError):
+        return None
+
+
+def digests(episode: Path) -> dict[str, str]:
+    """SHA-256 of the files that a certificate speaks of."""
+    return {
+        name: hashlib.sha256((episode / name).read_bytes()).hexdigest() for name in CERTIFIED_FILES
+    }
+
+
+def _replay_job(job: tuple[Path, dict[str, Any]]) -> Certificate:
+    return replay(*job)
+
+
+def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
+    """Execute an episode's actions from its start and compare with what was recorded."""
+    record, steps = read_record(episode), read_steps(episode)
+    env = worlds.make(f"{record.world}:{record.task}")
+    try:
+        if impossible := _impossible(env.spec):
+            return _refused(impossible, episode)
+        env.reset(Start(record.task, record.start, record.seed))
+        if env.spec.can_save and env.save_state().header != str(steps["header"]):
+            return _refused(
+                f"it was recorded as {steps['header']}; this version of the world has"
+                f" {env.save_state().header}",
+                episode,
+            )
+        return _judge(env, episode, steps, _elsewhere(recorded_on))
+    finally:
+        env.close()
+
+
+def _impossible(spec: Spec) -> str:
+    if not spec.can_reset or spec.real_time:
+        return f"{spec.name} cannot be put back to its start by itself"
+    return f"success in {spec.name} is judged by a person" if spec.success == "operator" else ""
+
+
+def _judge(
+    env: Env, episode: Path, steps: dict[str, Any], elsewhere: dict[str, list[Any]]
+) -> Certificate:
+    exact = env.spec.exact_replay and env.spec.can_save
+    bits = exact and not elsewhere
+    actions, states, proprio = steps["actions"], steps["states"], steps["proprio"]
+    places = [k for k, name in enumerate(env.spec.state_names) if name.endswith(("_x", "_y", "_z"))]
+    first = None if not env.spec.can_save or _same_bits(env, states[0]) else 0
+    success_step, stray_m, stopped = None, 0.0, ""
+    for number, action in enumerate(actions, start=1):
+        try:
+            env.apply(action)
+        except CapexError as error:
+            stopped = f"step {number} could not be executed: {error}"
+            break
+        if first is None and env.spec.can_save and not _same_bits(env, states[number]):
+            first = number
+        if first is not None or not env.spec.can_save:
+            stray_m = max(
+                stray_m,
+                float(np.abs(env.robot_state().proprio - proprio[number])[places].max(initial=0.0)),
+            )
+        if success_step is None and env.success():
+            success_step = number
+    again = "success came again" if success_step is not None else "success did not come again"
+    differs = f"step {first} of {len(actions)} is the first that differs from the recording"
+    if stopped:
+        reason = stopped
+    elif bits and first is not None:
+        reason = f"{differs}; {again}"
+    elif success_step is None:
+        reason = again if first is None else f"{again}; {differs}"
+    elif not exact and stray_m > TOLERANCE_M:
+        reason = (
+            f"a tip strayed {100 * stray_m:.1f} cm from the recording; at most"
+            f" {100 * TOLERANCE_M:g} cm is allowed"
+        )
+    else:
+        reason = ""
+    return Certificate(
+        certified=not reason,
+        reason=reason,
+        rule=_rule(exact, bits),
+        steps=len(actions),
+        success_step=success_step,
+        first_difference=first,
+        largest_stray_m=stray_m,
+        elsewhere=elsewhere,
+        versions=versions(),
+        digests=digests(episode),
+    )
+
+
+def _rule(exact: bool, bits: bool) -> str:
+    if bits:
+        return "every state bit for bit, and success"
+    return (
+        "success again (recorded on another machine)"
+        if exact
+        else f"success again, tips within {100 * TOLERANCE_M:g} cm"
+    )
+
+
+def _same_bits(env: Env, recorded: Array) -> bool:
+    return env.save_state().vector.tobytes() == recorded.tobytes()
+
+
+def _elsewhere(recorded_on: dict[str, Any]) -> dict[str, list[Any]]:
+    """Where the recording machine's fingerprint differs from this one's; the renderer does not
+    touch physics.
+    """
+    now = fingerprint()
+    return {
+        key: [recorded_on.get(key), now[key]]
+        for key in now
+        if key != "gl" and recorded_on.get(key) != now[key]
+    }
+
+
+def _refused(reason: str, episode: Path | None = None) -> Certificate:
+    """Why there is no certificate; only one that speaks of an episode's files is kept
+    beside them.
+    """
+    return Certificate(
+        certified=False,
+        reason=reason,
+        rule="",
+        steps=0 if episode is None else len(read_steps(episode)["actions"]),
+        success_step=None,
+        first_difference=None,
+        largest_stray_m=None,
+        elsewhere={},
+        versions=versions(),
+        digests={} if episode is None else digests(episode),
+    )

@@ -1,0 +1,152 @@
+"""Pictures of an episode, re-rendered from its saved states: a strip of moments and a video.
+Nothing is simulated again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import av
+import numpy as np
+from PIL import Image as Picture
+from PIL import ImageDraw
+
+from capex import worlds
+from capex.dataset.frames import show_tick
+from capex.errors import CapexError, printable
+from capex.method.record import EpisodeRecord
+from capex.run import read_record
+from capex.run.store import Steps, read_json, read_steps
+from capex.worlds import Env, Image, Start
+
+STRIP_FRAMES = 6
+STRIP_SIZE = (256, 256)
+VIDEO_SIZE = (320, 320)
+CAPTION_HEIGHT = 22
+
+
+def read_episode(episode: Path) -> tuple[EpisodeRecord, Steps]:
+    """The record of an episode and its arrays; whatever is wrong with them as a sentence."""
+    if not (episode / "record.json").is_file():
+        raise CapexError(
+            f"{episode} is no episode: it has no record.json; give a folder such as"
+            " runs/NAME/chains/CHAIN/episodes/0000"
+        )
+    said = read_json(episode / "record.json")
+    if "world" not in said and "error" in said:
+        raise CapexError(
+            f"{episode} is an attempt that an error invalidated ({said['error']}); there is nothing"
+            " to film"
+        )
+    return read_record(episode), read_steps(episode)
+
+
+@contextlib.contextmanager
+def open_episode(episode: Path) -> Iterator[tuple[EpisodeRecord, Steps, Env]]:
+    """An episode, and its environment at the start."""
+    record, steps = read_episode(episode)
+    env = worlds.make(f"{record.world}:{record.task}")
+    try:
+        env.reset(Start(record.task, record.start, record.seed))
+        yield record, steps, env
+    finally:
+        env.close()
+
+
+def strip_ticks(last: int) -> list[int]:
+    """Moments of a strip: evenly spaced from the first state to the last."""
+    return list(dict.fromkeys(round(last * k / (STRIP_FRAMES - 1)) for k in range(STRIP_FRAMES)))
+
+
+def frames(
+    env: Env, steps: Steps, ticks: Sequence[int], size: tuple[int, int]
+) -> Iterator[dict[str, Image]]:
+    """Images of all cameras at the given ticks."""
+    for tick in ticks:
+        show_tick(env, steps, tick)
+        yield env.observe(size=size)
+
+
+def write_strip(episode: Path, out: Path) -> Path:
+    """Six moments from start to end, a row per camera, with the instruction above."""
+    with open_episode(episode) as (record, steps, env):
+        ticks = strip_ticks(len(steps["states"]) - 1)
+        columns = [
+            np.concatenate(list(images.values()), axis=0)
+            for images in frames(env, steps, ticks, STRIP_SIZE)
+        ]
+    grid = np.concatenate(columns, axis=1)
+    sheet = Picture.new("RGB", (grid.shape[1], grid.shape[0] + CAPTION_HEIGHT), "white")
+    sheet.paste(Picture.fromarray(grid), (0, CAPTION_HEIGHT))
+    result = "success" if record.success else "no success"
+    caption = (
+        f"{record.world}:{record.task} start {episode.name}  {record.instruction}  {result} after"
+        f" {record.steps} steps"
+    )
+    ImageDraw.Draw(sheet).text((6, 4), printable(caption), fill="black")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(out)
+    return out
+
+
+SHEET_TASKS = 10  # of a world with more, one start each is drawn
+SHEET_STARTS = (0, 1)
+SHEET_TILE = 224
+SHEET_HEAD = 20
+
+
+def write_sheet(world: str, folder: Path) -> Path:
+    """One picture of a world: the three views of two starts of each task with their instructions,
+    and each view at full size beside it.
+
+    Of a world with many tasks the picture holds one start each.
+    """
+    names = worlds.tasks(world)
+    drawn = SHEET_STARTS if len(names) <= SHEET_TASKS else SHEET_STARTS[:1]
+    cells = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for task in names:
+        env = worlds.make(f"{world}:{task}")
+        for index in SHEET_STARTS:
+            env.reset(Start(task, index))
+            cell = Picture.new(
+                "RGB", (SHEET_TILE * len(env.spec.cameras), SHEET_TILE + SHEET_HEAD), "white"
+            )
+            for k, (camera, image) in enumerate(env.observe().items()):
+                picture = Picture.fromarray(image)
+                picture.save(folder / f"{task}-{index}-{camera}.png")
+                cell.paste(
+                    picture.resize((SHEET_TILE, SHEET_TILE), Picture.Resampling.LANCZOS),
+                    (k * SHEET_TILE, SHEET_HEAD),
+                )
+            ImageDraw.Draw(cell).text((4, 3), f"{task} {index}: {env.instruction}", fill="black")
+            if index in drawn:
+                cells.append(cell)
+        env.close()
+    width, height = cells[0].size
+    sheet = Picture.new("RGB", (2 * width + 8, -(-len(cells) // 2) * height), "white")
+    for k, cell in enumerate(cells):
+        sheet.paste(cell, (k % 2 * (width + 8), k // 2 * height))
+    out = folder / f"{world}.png"
+    sheet.save(out)
+    return out
+
+
+def write_video(episode: Path, out: Path, *, every: int = 2) -> Path:
+    """All cameras side by side as h264 at the speed of the robot; `every` ticks one frame."""
+    with open_episode(episode) as (_, steps, env):
+        rate = round(env.spec.control_hz / every)
+        ticks = range(0, len(steps["states"]), every)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with av.open(str(out), "w") as container:
+            stream = container.add_stream("libx264", rate=rate)
+            stream.width, stream.height = VIDEO_SIZE[0] * len(env.spec.cameras), VIDEO_SIZE[1]
+            stream.pix_fmt = "yuv420p"
+            stream.options = {"crf": "23"}
+            for images in frames(env, steps, ticks, VIDEO_SIZE):
+                picture = np.concatenate(list(images.values()), axis=1)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            container.mux(stream.encode(None))
+    return out

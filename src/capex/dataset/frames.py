@@ -1,0 +1,240 @@
+"""What the frames of an episode hold: frame t is the observation of state t and the native action
+that followed it.
+
+The pictures come from the saved states, at any size; nothing is simulated again. Besides
+observation and action each frame carries what the demonstrator meant by it, under names that no
+learner takes for an input:
+
+    capex.decision    the model's decision, from 1
+    capex.waypoint    the waypoint within its plan, from 0
+    capex.phase       how many gripper commands came before
+    capex.stated      the model's confidence in the waypoint, NaN where it stated none
+    capex.calibrated  what the calibrator made of it, NaN where there is none
+    capex.label       1 reached, 0 not, -1 where nothing can be said
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capex.errors import CapexError, DamagedFile, Unsupported
+from capex.method.memory.skeleton import phase_numbers
+from capex.method.record import EpisodeRecord, Turn, WaypointRecord
+from capex.pose import Array, quaternion_xyzw
+from capex.run import read_record
+from capex.run.store import Steps, read_steps
+from capex.worlds import Env, Image, Spec, Start, State
+from capex.worlds.cache import OF_THIS_PROCESS
+
+ANNOTATIONS = {
+    "capex.decision": np.int64,
+    "capex.waypoint": np.int64,
+    "capex.phase": np.int64,
+    "capex.stated": np.float32,
+    "capex.calibrated": np.float32,
+    "capex.label": np.int64,
+}
+OUTCOMES = {"next.reward": np.float32, "next.done": np.bool_, "next.success": np.bool_}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """How pictures are made and kept: the same for datasets that are to be compared."""
+
+    size: tuple[int, int] = (256, 256)  # width, height
+    cameras: tuple[str, ...] = ()  # all of the world's, if empty
+    depth: bool = False
+    video: bool = False  # h264 instead of a PNG per frame
+    crf: int = 18  # quality of the video: 0 is lossless, 23 small
+
+    def resolve(self, spec: Spec) -> Pipeline:
+        """The same with the cameras' names, each one that the world has."""
+        cameras = self.cameras or tuple(c.name for c in spec.cameras)
+        for name in cameras:
+            spec.camera(name)
+        if self.depth and not spec.depth:
+            raise CapexError(f"{spec.name} has no depth; leave out --depth")
+        return replace(self, cameras=cameras)
+
+
+@dataclass(frozen=True)
+class Take:
+    """An episode ready to be shot: the world at its start, the record and the arrays."""
+
+    env: Env
+    record: EpisodeRecord
+    steps: Steps
+
+    @property
+    def length(self) -> int:
+        """How many frames."""
+        return len(self.steps["actions"])
+
+    @property
+    def state(self) -> Array:
+        """Proprioception before each action, (T, S)."""
+        return np.asarray(self.steps["proprio"][:-1])
+
+    @property
+    def action(self) -> Array:
+        """Native actions, (T, A)."""
+        return np.asarray(self.steps["actions"])
+
+    @property
+    def start(self) -> Start:
+        """What the world was reset to."""
+        return Start(self.record.task, self.record.start, self.record.seed)
+
+    @property
+    def start_state(self) -> State:
+        """The complete state before the first action."""
+        return State(str(self.steps["header"]), np.asarray(self.steps["states"][0]))
+
+    def pictures(self, pipeline: Pipeline) -> Iterator[dict[str, Image]]:
+        """The images of each frame in order, by camera."""
+        for frame in range(self.length):
+            show_tick(self.env, self.steps, frame)
+            yield self.env.observe(pipeline.cameras, pipeline.size)
+
+    def outcomes(self) -> dict[str, npt.NDArray[Any]]:
+        """next.reward, next.done and next.success of each frame: all zero but for the last one."""
+        last = np.arange(self.length) == self.length - 1
+        success = last & bool(self.record.success)
+        return {
+            "next.reward": success.astype(np.float32),
+            "next.done": last,
+            "next.success": success,
+        }
+
+    def annotations(self) -> dict[str, npt.NDArray[Any]]:
+        """What the demonstrator meant by each frame, by the names of ANNOTATIONS."""
+        plans = plans_of(self.record, self.steps)
+        phases = self._phases()
+        rows = []
+        for plan, waypoint in zip(
+            self.steps["decision"].tolist(), self.steps["waypoint"].tolist(), strict=True
+        ):
+            turn = plans[plan]
+            row = turn.waypoints[waypoint]
+            label = -1 if row.label is None else row.label
+            rows.append(
+                (
+                    turn.decision,
+                    waypoint,
+                    phases[turn.decision, waypoint],
+                    *_confidences(row),
+                    label,
+                )
+            )
+        columns: Sequence[Sequence[float]] = (
+            list(zip(*rows, strict=True)) if rows else [()] * len(ANNOTATIONS)
+        )
+        return {
+            name: np.array(values, dtype=kind)
+            for (name, kind), values in zip(ANNOTATIONS.items(), columns, strict=True)
+        }
+
+    def waypoints(self) -> list[dict[str, Any]]:
+        """One row per requested waypoint, executed or not, with the frames it took."""
+        plans = {
+            turn.decision: number for number, turn in enumerate(plans_of(self.record, self.steps))
+        }
+        phases = self._phases()
+        rows = []
+        for turn in self.record.turns:
+            for number, row in enumerate(turn.waypoints):
+                ticks = np.flatnonzero(
+                    (self.steps["decision"] == plans[turn.decision])
+                    & (self.steps["waypoint"] == number)
+                )
+                stated, calibrated = _confidences(row)
+                rows.append(
+                    {
+                        "decision": turn.decision,
+                        "waypoint": number,
+                        "phase": phases[turn.decision, number],
+                        "committed": number < turn.committed,
+                        "stated": None if np.isnan(stated) else stated,
+                        "calibrated": None if np.isnan(calibrated) else calibrated,
+                        "label": row.label,
+                        "status": row.status,
+                        "report": row.report,
+                        "from_frame": int(ticks[0]) if len(ticks) else None,
+                        "to_frame": int(ticks[-1]) + 1 if len(ticks) else None,
+                    }
+                )
+        return rows
+
+    def cameras_json(self, pipeline: Pipeline) -> dict[str, Any]:
+        """Intrinsics and pose of each calibrated camera at the start; a wrist camera's pose is in
+        the frame of its tip.
+        """
+        show_tick(self.env, self.steps, 0)
+        arms = self.env.robot_state().arms
+        found: dict[str, Any] = {}
+        for name in pipeline.cameras:
+            spec = self.env.spec.camera(name)
+            try:
+                model = self.env.camera_model(name, pipeline.size)
+            except Unsupported:
+                continue
+            pose, frame = model.T_base_camera, "base"
+            if spec.kind == "wrist":
+                pose, frame = arms[spec.arm].T_base_tip.inverse() @ pose, f"tip of {spec.arm}"
+            found[name] = {
+                "kind": spec.kind,
+                "size": list(pipeline.size),
+                "intrinsics": model.intrinsics.tolist(),
+                "frame": frame,
+                "position_m": [float(v) for v in pose.position_m],
+                "quaternion_xyzw": [float(v) for v in quaternion_xyzw(pose.rotation)],
+            }
+        return found
+
+    def _phases(self) -> dict[tuple[int, int], int]:
+        places = [
+            (turn.decision, number)
+            for turn in self.record.turns
+            for number in range(len(turn.waypoints))
+        ]
+        return dict(zip(places, phase_numbers(self.record), strict=True))
+
+
+def show_tick(env: Env, steps: Mapping[str, Any], tick: int) -> None:
+    """Put the environment into the state that an episode was in before its action `tick`."""
+    env.load_state(State(str(steps["header"]), steps["states"][tick]))
+
+
+def plans_of(record: EpisodeRecord, steps: Steps) -> list[Turn]:
+    """The turns whose plans the recorder counted; a turn without motion may have none."""
+    turns, count = record.turns, len(steps["plan_starts"])
+    plans = list(turns) if len(turns) == count else [t for t in turns if t.waypoints]
+    if len(plans) != count:
+        raise DamagedFile(steps.path, f"it has {count} plans, and the record {len(plans)}")
+    return plans
+
+
+def _confidences(row: WaypointRecord) -> tuple[float, float]:
+    stated, calibrated = row.waypoint.confidence, row.calibrated
+    return (np.nan if stated is None else stated, np.nan if calibrated is None else calibrated)
+
+
+def check_episode(episode: Path) -> None:
+    """DamagedFile unless an episode's record and arrays can be read and belong together."""
+    plans_of(read_record(episode), read_steps(episode))
+
+
+def open_take(episode: Path) -> Take:
+    """An episode with its world at its start."""
+    record, steps = read_record(episode), read_steps(episode)
+    if not len(steps["actions"]) or not steps["states"].shape[1]:
+        raise CapexError(f"{episode} has no saved states to make pictures from")
+    take = Take(OF_THIS_PROCESS.keep(f"{record.world}:{record.task}"), record, steps)
+    take.env.reset(take.start)
+    return take

@@ -1,0 +1,91 @@
+"""h264 video: one segment per episode and camera, written frame by frame, then joined into files
+without encoding again.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+
+from capex.worlds import Image
+
+CODEC, PIXELS = "libx264", "yuv420p"
+KEYFRAME_EVERY = 2  # learners read single frames: at most one other has to be decoded first
+# One thread, so that the bytes do not depend on the machine's cores; no B-frames, so that decoding
+# order is display order.
+OPTIONS = {"preset": "superfast", "g": str(KEYFRAME_EVERY), "bf": "0", "threads": "1"}
+
+
+class Segment:
+    """The video of one camera in one episode."""
+
+    def __init__(self, path: Path, size: tuple[int, int], fps: int, crf: int):
+        self._container = av.open(str(path), "w")
+        self._stream = self._container.add_stream(
+            CODEC, rate=fps, options=OPTIONS | {"crf": str(crf)}
+        )
+        self._stream.width, self._stream.height = size
+        self._stream.pix_fmt = PIXELS
+
+    def add(self, image: Image) -> None:
+        """The next frame."""
+        self._container.mux(self._stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
+
+
+class Joined:
+    """A file of joined segments; `frames` have been written to it."""
+
+    def __init__(self, path: Path, fps: int):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._container = av.open(str(path), "w")
+        self._stream: Any = None
+        self._fps = fps
+        self.frames = 0
+        self.size_bytes = 0
+
+    def append(self, segment: Path, frames: int) -> tuple[float, float]:
+        """Add a segment of so many frames; returns the seconds from which and to which it runs in
+        the file.
+        """
+        with av.open(str(segment)) as source:
+            stream = source.streams.video[0]
+            if self._stream is None:
+                self._stream = self._container.add_stream_from_template(stream)
+            shift = Fraction(self.frames, self._fps) / stream.time_base
+            for packet in source.demux(stream):
+                if packet.dts is None:  # the end of the stream
+                    continue
+                packet.pts += int(shift)
+                packet.dts += int(shift)
+                packet.stream = self._stream
+                self._container.mux(packet)
+        began = self.frames / self._fps
+        self.frames += frames
+        self.size_bytes += segment.stat().st_size
+        return began, self.frames / self._fps
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._container.close()
+
+
+def feature_info(size: tuple[int, int], fps: int) -> dict[str, Any]:
+    """The block that LeRobot keeps about a video feature."""
+    return {
+        "video.height": size[1],
+        "video.width": size[0],
+        "video.codec": "h264",
+        "video.pix_fmt": PIXELS,
+        "video.is_depth_map": False,
+        "video.fps": fps,
+        "video.channels": 3,
+        "has_audio": False,
+    }

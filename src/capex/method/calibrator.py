@@ -1,0 +1,131 @@
+"""The calibrator: what happened to earlier waypoints corrects what the model says about the next
+ones.
+
+    p_k = sigma(w . phi_k),    w_0 = (0, 1, 0, .., 0),
+    w   = argmin  sum_(phi, y) [log(1 + exp(w . phi)) - y w . phi]  +  |w - w_0|^2 / 2
+
+phi_k are the eight features of the paper's table, y the executor's reach labels of all earlier
+attempts at the task, successful or not. The prior is centred on believing the model: without labels
+p_k = q_k. Fitted once before each episode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from capex.method.features import FEATURES
+from capex.method.motion import norm
+from capex.pose import Array
+
+PRIOR_MEAN: tuple[float, ...] = (0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+GRADIENT_NORM = 1e-9
+ITERATIONS_MAX = 200
+ROUNDING = 1e-12  # relative: two objectives this close are equal
+
+
+@dataclass(frozen=True)
+class Calibrator:
+    """The reach predictor of one episode: eight weights, or None while there is no label, and how
+    many labels made them.
+    """
+
+    weights: tuple[float, ...] | None = None
+    labels: int = 0
+
+    @classmethod
+    def fit(cls, rows: npt.ArrayLike, labels: npt.ArrayLike) -> Calibrator:
+        """The MAP weights for features (n, 8) and reach labels (n,), each 0 or 1.
+
+        Newton's method from w_0. With phi' = phi for label 1 and -phi for label 0, m = w . phi' and
+        miss = sigma(-m),
+
+            f = sum log(1 + exp(-m)) + |w - w_0|^2 / 2,
+            g = w - w_0 - sum miss phi',    H = I + sum miss (1 - miss) phi' phi'^T
+
+        The step -H^-1 g is halved until f falls enough or, where the fall would drown in rounding,
+        until f stays and |g| falls. Since H >= I the optimum is unique, and |g| < 1e-9 puts the
+        weights within 1e-9 of it. Only exponentials of negative numbers are taken, so that
+        separable data and certain predictions are nothing special.
+
+        Plain matrix products, and so BLAS: the same rows in the same order give the same bits in
+        any process on one machine; another machine may differ in the last ones.
+        """
+        y = np.asarray(labels, dtype=np.float64)
+        phi = np.asarray(rows, dtype=np.float64)
+        if y.size == 0 and phi.size == 0:
+            return cls()
+        if y.ndim != 1 or phi.shape != (y.size, len(FEATURES)):
+            raise ValueError(
+                f"features have shape {phi.shape} and labels {y.shape}; they must be (n,"
+                f" {len(FEATURES)}) and (n,)"
+            )
+        if not np.all(np.isfinite(phi)):
+            raise ValueError(
+                "a feature is not a finite number; the calibrator can only learn from finite ones"
+            )
+        if not np.all((y == 0) | (y == 1)):
+            raise ValueError("a label is neither 0 nor 1; leave out waypoints without a label")
+        return cls(tuple(float(w) for w in _newton(phi * (2 * y - 1)[:, None])), y.size)
+
+    def predict(
+        self, rows: Sequence[Sequence[float] | None], stated: Sequence[float | None]
+    ) -> list[float | None]:
+        """The probability that each waypoint is reached, from its features and stated confidence;
+        None where it has no features.
+
+        Without labels it is the stated confidence itself, bit for bit, unclipped.
+        """
+        pairs = list(zip(rows, stated, strict=True))
+        if self.weights is None:
+            return [None if phi is None else q for phi, q in pairs]
+        w = self.weights
+        return [
+            None if phi is None else _sigmoid(math.fsum(a * b for a, b in zip(w, phi, strict=True)))
+            for phi, _ in pairs
+        ]
+
+
+def _newton(signed: Array) -> Array:
+    """The weights (8,) that minimise f, for features (n, 8) negated where the label is 0."""
+    w = np.array(PRIOR_MEAN)
+    f, g, miss = _objective(signed, w)
+    for _ in range(ITERATIONS_MAX):
+        if norm(g) < GRADIENT_NORM:
+            return w
+        H = signed.T @ (signed * (miss * (1 - miss))[:, None]) + np.eye(len(w))
+        step = np.linalg.solve(H, -g)
+        size = 1.0
+        while size > 1e-12:
+            f_new, g_new, miss_new = _objective(signed, w + size * step)
+            falls = f_new <= f + 1e-4 * size * float((g * step).sum())
+            if falls or (f_new <= f + ROUNDING * abs(f) and norm(g_new) < norm(g)):
+                break
+            size /= 2
+        else:
+            break
+        w, f, g, miss = w + size * step, f_new, g_new, miss_new
+    raise ArithmeticError(
+        f"the calibrator's fit ended with a gradient norm of {norm(g):.1e}; it needs features"
+        " nearer their usual range"
+    )
+
+
+def _objective(signed: Array, w: Array) -> tuple[float, Array, Array]:
+    """f, its gradient (8,), and the probability (n,) that w gives to the other label."""
+    margin, offset = signed @ w, w - np.array(PRIOR_MEAN)
+    small = np.exp(-np.abs(margin))
+    miss = np.where(margin >= 0, small, 1.0) / (1.0 + small)
+    f = float((np.maximum(-margin, 0.0) + np.log1p(small)).sum()) + 0.5 * float(
+        (offset * offset).sum()
+    )
+    return f, offset - signed.T @ miss, miss
+
+
+def _sigmoid(z: float) -> float:
+    small = math.exp(-abs(z))
+    return (1.0 if z >= 0 else small) / (1.0 + small)

@@ -1,0 +1,105 @@
+"""Dataclasses to JSON and back, by the annotations of their fields.
+
+A function is built once for each class, so that loading ten thousand records costs no more than
+with functions written by hand. Fields may hold dataclasses, tuples, mappings by name, one of these
+or else None or a word, and whatever JSON holds itself; a tuple of fixed length is three numbers.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+Convert = Callable[[Any], Any]
+Keys = Mapping[type, str]
+INLINE = "*"
+
+
+def encoder(cls: type, keys: Keys) -> Convert:
+    """The function that turns a value of a class into JSON.
+
+    `keys` gives the JSON keys of a class in their order, each with `=ATTRIBUTE` where that is
+    called otherwise; `*=ATTRIBUTE` puts the keys of its value in its place. A class that is not in
+    `keys` is written field by field.
+    """
+    rows = _rows(cls, keys, encoder)
+
+    def encode(value: Any) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key, name, convert in rows:
+            content = getattr(value, name)
+            if convert is not None:
+                content = convert(content)
+            if key == INLINE:
+                data |= content
+            else:
+                data[key] = content
+        return data
+
+    return encode
+
+
+def decoder(cls: type, keys: Keys) -> Convert:
+    """The way back. What cannot be read raises KeyError (a missing key), TypeError, ValueError or
+    AttributeError; numbers and texts are taken as they are.
+    """
+    rows = _rows(cls, keys, decoder)
+    check = getattr(cls, "__post_init__", None)
+
+    def decode(data: Mapping[str, Any]) -> Any:
+        made: Any = object.__new__(cls)
+        values = made.__dict__  # the __init__ of a frozen dataclass would cost more than all else
+        for key, name, convert in rows:
+            content = data if key == INLINE else data[key]
+            values[name] = content if convert is None else convert(content)
+        if check is not None:
+            check(made)
+        return made
+
+    return decode
+
+
+def _rows(
+    cls: Any, keys: Keys, build: Callable[[type, Keys], Convert]
+) -> list[tuple[str, str, Convert | None]]:
+    """Key, attribute and conversion of everything that a class writes."""
+    kinds = get_type_hints(cls)
+    words = keys[cls].split() if cls in keys else [f.name for f in fields(cls)]
+    pairs = [(key, name or key) for key, _, name in (word.partition("=") for word in words)]
+    return [(key, name, _convert(kinds.get(name), keys, build)) for key, name in pairs]
+
+
+def _convert(kind: Any, keys: Keys, build: Callable[[type, Keys], Convert]) -> Convert | None:
+    """What turns a value of a type into JSON, or back; None where it is JSON already."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        return build(kind, keys)  # type: ignore[arg-type]
+    if origin is Mapping:
+        of = _convert(parts[1], keys, build)
+        if of is None:
+            return dict if build is encoder else None
+        return lambda value: {name: of(v) for name, v in value.items()}
+    if origin is tuple:
+        whole: Convert = list if build is encoder else tuple
+        if parts[-1] is not Ellipsis:
+            return list if build is encoder else _three
+        each = _convert(parts[0], keys, build)
+        return whole if each is None else lambda value: whole([each(v) for v in value])
+    if origin in (Union, types.UnionType):
+        converts = [(part, _convert(part, keys, build)) for part in parts]
+        plain = tuple(str if get_origin(p) is Literal else p for p, c in converts if c is None)
+        for _, convert in converts:
+            if convert is not None:
+                return _unless(plain, convert)
+    return None
+
+
+def _unless(plain: tuple[type, ...], convert: Convert) -> Convert:
+    return lambda value: value if isinstance(value, plain) else convert(value)
+
+
+def _three(values: Any) -> tuple[float, float, float]:
+    x, y, z = values
+    return (float(x), float(y), float(z))

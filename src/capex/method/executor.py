@@ -1,0 +1,398 @@
+"""The executor: waypoints in, 20 Hz commands out, one Outcome with a report and a reach label per
+waypoint.
+
+Written once against the Env protocol. A waypoint is a motion of every arm that has a target,
+together, then their gripper commands; or a base motion, then gripper commands. Control returns when
+the waypoints end, or one stalls, makes contact, times out or ends the episode. Metres and radians
+inside, centimetres and degrees in reports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from capex.errors import UnknownName, Unsupported
+from capex.method.motion import (
+    REACHED_M,
+    REACHED_RAD,
+    ClampedTarget,
+    Motion,
+    Progress,
+    Status,
+    clamp_notes,
+    contact_text,
+    distance_text,
+    loose_contacts,
+    norm,
+    shorten,
+    wrap,
+)
+from capex.plan import ArmTarget, BaseMotion, Gripper, Waypoint, orientation_matrix
+from capex.pose import Array, Pose, angle_between, rotation_vector
+from capex.worlds import ArmCommand, Command, Contact, Env, RobotState
+
+DISPLACEMENT_MAX_M = 0.10
+MOTION_STEPS_MAX = 200
+LABEL_STALL_M = 0.01
+GRIPPER_STEPS_MIN, GRIPPER_STEPS_MAX = 10, 20
+# less movement than this over so many steps: the fingers have arrived
+GRIPPER_SETTLED_M, GRIPPER_SETTLED_STEPS = 0.0005, 5
+OPEN_TOLERANCE_M = 0.005
+CLOSED_BELOW_M = 0.01
+BASE_REACHED_M, BASE_REACHED_RAD = 0.005, 0.01
+BASE_GAIN_PER_S = 4.0
+
+CONTINUES: tuple[Status, ...] = ("reached", "gripper", "base")
+GRIPPER_STILL_RUNS: tuple[Status, ...] = (*CONTINUES, "stalled", "finger contact")
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One control step as subscribers see it: the native action, the robot after it, whether the
+    task is achieved, which waypoint.
+    """
+
+    action: Array
+    state: RobotState
+    success: bool | None
+    waypoint: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one waypoint. `label` is the reach label of the paper: 1, 0, or None where
+    nothing can be said.
+    """
+
+    status: Status
+    report: str
+    label: Literal[0, 1] | None
+    steps: int
+    targets: Mapping[str, ClampedTarget]
+    tips: Mapping[str, Pose]
+    position_error_m: float | None = None
+    rotation_error_rad: float | None = None
+    contacts: tuple[Contact, ...] = ()
+    # measured forward, left and turn, in the base frame at its beginning
+    base_moved: tuple[float, float, float] | None = None
+
+
+class _Ended(Exception):
+    def __init__(self, status: Status):
+        self.status: Status = status
+
+
+class Executor:
+    """Runs committed waypoints. Remembers what each hand was last told, so that "keep" and "close"
+    mean the same across plans.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        *,
+        steps_left: int | None = None,
+        subscribers: Sequence[Callable[[Tick], None]] = (),
+    ):
+        self._env, self._subscribers = env, tuple(subscribers)
+        self.steps_left = env.spec.horizon if steps_left is None else steps_left
+        self._arms = {arm.name: arm for arm in env.spec.arms}
+        self._state = env.robot_state()
+        # The sign of the last gripper command is repeated with every step. Before the first one, a
+        # gripper that stands open or shut counts as told so, and one in between is left alone.
+        self._grip = {n: self._sign_of(n, s.opening_m) for n, s in self._state.arms.items()}
+        self._last_gripper: dict[str, Gripper] = {}
+        self._told_rotation = {n: s.T_base_tip.rotation for n, s in self._state.arms.items()}
+        self._waypoint = 0
+
+    def _sign_of(self, arm: str, opening_m: float) -> float:
+        if opening_m >= self._arms[arm].max_opening_m - OPEN_TOLERANCE_M:
+            return -1.0
+        return 1.0 if opening_m < CLOSED_BELOW_M else 0.0
+
+    def execute(
+        self, waypoints: Sequence[Waypoint], deferred: Sequence[Waypoint] = ()
+    ) -> list[Outcome]:
+        """Run waypoints in order until one stops the plan. The others are reported too: not
+        executed, or deferred.
+        """
+        everything = (*waypoints, *deferred)
+        for waypoint in everything:
+            self._validate(waypoint)
+        self._state = self._env.robot_state()
+        targets = self.clamp(everything)
+        outcomes: list[Outcome] = []
+        stopped = False
+        for k, waypoint in enumerate(everything):
+            if k >= len(waypoints):
+                report = "not executed (deferred: low confidence)"
+                outcomes.append(Outcome("deferred", report, None, 0, targets[k], self._tips()))
+            elif stopped or self.steps_left <= 0:
+                left_out = Outcome(
+                    "not executed", "not executed", None, 0, targets[k], self._tips()
+                )
+                outcomes.append(left_out)
+            else:
+                self._waypoint = k
+                outcomes.append(self._run(waypoint, targets[k]))
+                stopped = outcomes[-1].status not in CONTINUES
+        return outcomes
+
+    def clamp(self, waypoints: Sequence[Waypoint]) -> list[dict[str, ClampedTarget]]:
+        """Targets as they will be sent: each at most 10 cm from the previous one (the first: from
+        the tip), inside the workspace.
+        """
+        previous = {n: s.T_base_tip.position_m for n, s in self._state.arms.items()}
+        rotation = {n: self._kept_rotation(n) for n in self._arms}
+        low, high = (np.asarray(corner) for corner in self._env.spec.workspace_m)
+        clamped = []
+        for waypoint in waypoints:
+            row = {}
+            for name, target in waypoint.targets.items():
+                if target.position_m is None:
+                    continue
+                wanted = np.asarray(target.position_m, dtype=np.float64)
+                leg = wanted - previous[name]
+                length = norm(leg)
+                shortened = length > DISPLACEMENT_MAX_M * (1 + 1e-9)
+                if shortened:
+                    wanted = previous[name] + leg * (DISPLACEMENT_MAX_M / length)
+                inside = np.clip(wanted, low, high)
+                rotation[name] = orientation_matrix(target.orientation, rotation[name])
+                row[name] = ClampedTarget(
+                    inside, rotation[name], shortened, norm(inside - wanted) > 1e-9
+                )
+                previous[name] = inside
+            clamped.append(row)
+        return clamped
+
+    def _kept_rotation(self, arm: str) -> Array:
+        """What "keep" keeps: the orientation last asked for while the hand still has it, so that
+        small errors do not add up.
+        """
+        told, now = self._told_rotation[arm], self._state.arms[arm].T_base_tip.rotation
+        return told if angle_between(told, now) <= REACHED_RAD else now
+
+    def _validate(self, waypoint: Waypoint) -> None:
+        for name in waypoint.targets:
+            if name not in self._arms:
+                raise UnknownName("arm", name, self._arms)
+        if waypoint.base is not None and self._env.spec.base is None:
+            raise Unsupported(f"{self._env.spec.name} has no mobile base; use arm waypoints only")
+
+    def _run(self, waypoint: Waypoint, targets: dict[str, ClampedTarget]) -> Outcome:
+        steps_before, began = self.steps_left, self._state
+        motion = Motion("gripper", "")
+        label: Literal[0, 1] | None = None
+        notes = clamp_notes(targets)
+        try:
+            if waypoint.base is not None:
+                motion = self._drive(waypoint.base)
+            elif targets:
+                motion = self._move(targets)
+                # before the gripper acts: what it then touches says nothing about the motion
+                label = self._label(motion, began)
+            if motion.status in GRIPPER_STILL_RUNS:
+                notes += self._act_grippers(waypoint.targets)
+        except _Ended as ended:
+            # A motion that was cut short has no label; one that had ended before its gripper
+            # command ended the episode keeps its own.
+            terminal = ended.status == "terminal"
+            text = "terminal" if terminal else "cut short: no control steps left"
+            motion = Motion(ended.status, text)
+        return Outcome(
+            status=motion.status,
+            report="; ".join(text for text in (motion.text, *notes) if text),
+            label=label,
+            steps=steps_before - self.steps_left,
+            targets=targets,
+            tips=self._tips(),
+            position_error_m=motion.errors[0] if motion.errors else None,
+            rotation_error_rad=motion.errors[1] if motion.errors else None,
+            contacts=tuple(sorted(motion.contacts, key=str)),
+            base_moved=motion.base_moved,
+        )
+
+    def _label(self, motion: Motion, began: RobotState) -> Literal[0, 1] | None:
+        if motion.status == "reached":
+            return 1
+        if motion.status in ("stalled", "finger contact"):
+            touched_anew = any(
+                loose_contacts(self._state, n) - began.arms[n].hand_contacts for n in self._arms
+            )
+            near = motion.errors is not None and motion.errors[0] <= LABEL_STALL_M
+            return 1 if near and not touched_anew else 0
+        return 0 if motion.status in ("contact", "timeout") else None
+
+    def _move(self, targets: Mapping[str, ClampedTarget]) -> Motion:
+        """Servo all targeted arms until every one is there, or the motion stops progressing,
+        touches with another part, or times out.
+        """
+        for name, target in targets.items():
+            self._told_rotation[name] = target.rotation
+        known = self._state.contacts
+        progress = Progress()
+        for _ in range(MOTION_STEPS_MAX):
+            errors = self._errors(targets)
+            if errors[0] <= REACHED_M and errors[1] <= REACHED_RAD:
+                return Motion("reached", "reached", errors)
+            progress.add(*errors)
+            if progress.stalled:
+                return self._stall(targets, errors)
+            self._step({n: self._servo(n, t) for n, t in targets.items()})
+            if fresh := self._state.contacts - known:
+                return Motion("contact", contact_text(fresh), self._errors(targets), fresh)
+        errors = self._errors(targets)
+        if errors[0] <= REACHED_M and errors[1] <= REACHED_RAD:
+            return Motion("reached", "reached", errors)
+        return Motion("timeout", f"timeout {distance_text(errors)}", errors)
+
+    def _errors(self, targets: Mapping[str, ClampedTarget]) -> tuple[float, float]:
+        """Largest position and rotation error over the targeted arms."""
+        tips = {n: self._state.arms[n].T_base_tip for n in targets}
+        position = max(norm(t.position_m - tips[n].position_m) for n, t in targets.items())
+        rotation = max(angle_between(t.rotation, tips[n].rotation) for n, t in targets.items())
+        return position, rotation
+
+    def _servo(self, arm: str, target: ClampedTarget) -> ArmCommand:
+        """Unity-gain step towards a target, shortened to what one command may carry."""
+        tip, spec = self._state.arms[arm].T_base_tip, self._arms[arm]
+        move = shorten(target.position_m - tip.position_m, spec.max_step_m)
+        turn = shorten(rotation_vector(target.rotation @ tip.rotation.T), spec.max_step_rad)
+        return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self._grip[arm])
+
+    def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
+        distance = distance_text(errors)
+        touched = frozenset[Contact]().union(*(loose_contacts(self._state, n) for n in targets))
+        if touched:
+            return Motion(
+                "finger contact", f"stopped by finger contact {distance}", errors, touched
+            )
+        limits = sorted({joint for n in targets for joint in self._state.arms[n].joints_at_limit})
+        if limits:
+            distance = f"joint limit ({', '.join(limits)}), {distance}"
+        return Motion("stalled", f"stalled{':' * bool(limits)} {distance}", errors)
+
+    def _drive(self, motion: BaseMotion) -> Motion:
+        """Drive the base by a measured amount while the arms hold their pose in the base frame."""
+        began = self._base()
+        base = self._env.spec.base
+        assert base is not None
+        c, s = math.cos(began[2]), math.sin(began[2])
+        goal_x = began[0] + c * motion.forward_m - s * motion.left_m
+        goal_y = began[1] + s * motion.forward_m + c * motion.left_m
+        goal_yaw = began[2] + motion.turn_rad
+        known = self._state.contacts
+        progress = Progress()
+        status: Status = "base"
+        text, fresh = "", frozenset[Contact]()
+        for _ in range(MOTION_STEPS_MAX):
+            x, y, yaw = self._base()
+            error = np.array([goal_x - x, goal_y - y])
+            turn = wrap(goal_yaw - yaw)
+            if norm(error) <= BASE_REACHED_M and abs(turn) <= BASE_REACHED_RAD:
+                break
+            progress.add(norm(error), abs(turn))
+            if progress.stalled:
+                status, text = "stalled", "base stalled, "
+                break
+            velocity = shorten(BASE_GAIN_PER_S * error, base.max_speed_m_s)
+            most = base.max_yaw_rate_rad_s
+            rate = max(-most, min(most, BASE_GAIN_PER_S * turn))
+            c, s = math.cos(yaw), math.sin(yaw)
+            self._step(
+                {}, (c * velocity[0] + s * velocity[1], -s * velocity[0] + c * velocity[1], rate)
+            )
+            if fresh := self._state.contacts - known:
+                status, text = "contact", f"{contact_text(fresh)}, "
+                break
+        else:
+            status, text = "timeout", "base timeout, "
+        if self.steps_left > 0:  # without a velocity: the base brakes before it is measured
+            self._step({})
+        moved = self._measured_since(began)
+        forward, left = (round(100 * v) for v in moved[:2])
+        turn = round(math.degrees(moved[2]))
+        text += f"base moved {forward} cm forward, {left} cm left, turned {turn} deg left"
+        return Motion(status, text, None, fresh, moved)
+
+    def _base(self) -> tuple[float, float, float]:
+        assert self._state.base is not None
+        return self._state.base
+
+    def _measured_since(self, began: tuple[float, float, float]) -> tuple[float, float, float]:
+        x, y, yaw = self._base()
+        c, s = math.cos(began[2]), math.sin(began[2])
+        dx, dy = x - began[0], y - began[1]
+        return (c * dx + s * dy, -s * dx + c * dy, wrap(yaw - began[2]))
+
+    def _act_grippers(self, targets: Mapping[str, ArmTarget]) -> list[str]:
+        """Run the gripper commands of all arms together; returns one note per command."""
+        notes, acting = [], {}
+        for name, target in targets.items():
+            word = target.gripper
+            if word == "keep":
+                continue
+            skipped = self._skip_reason(name, word)
+            self._last_gripper[name] = word
+            if skipped:
+                notes.append(self._named(name, f"{word} skipped ({skipped})"))
+            else:
+                acting[name] = word
+                self._grip[name] = 1.0 if word in ("close", "reclose") else -1.0
+        if acting:
+            openings: list[dict[str, float]] = []
+            for k in range(GRIPPER_STEPS_MAX):
+                openings.append({n: self._state.arms[n].opening_m for n in acting})
+                if k >= GRIPPER_STEPS_MIN:
+                    before, now = openings[-1 - GRIPPER_SETTLED_STEPS], openings[-1]
+                    if all(abs(now[n] - before[n]) < GRIPPER_SETTLED_M for n in acting):
+                        break
+                self._step({})
+            for name, word in acting.items():
+                arm = self._state.arms[name]
+                touch = ", finger contact" if arm.finger_contact else ""
+                opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm{touch}"
+                notes.append(self._named(name, f"{word}: {opening}"))
+        return notes
+
+    def _skip_reason(self, name: str, word: Gripper) -> str:
+        arm = self._state.arms[name]
+        if arm.finger_contact:
+            return ""
+        if word == "open" and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M:
+            return "already open"
+        closed_before = self._last_gripper.get(name) in ("close", "reclose")
+        if word == "close" and arm.opening_m < CLOSED_BELOW_M and closed_before:
+            return "already closed"
+        return ""
+
+    def _named(self, arm: str, text: str) -> str:
+        return text if len(self._arms) == 1 else f"{arm} {text}"
+
+    def _step(
+        self, arms: Mapping[str, ArmCommand], velocity: tuple[float, float, float] | None = None
+    ) -> None:
+        """One control step; arms without a command hold their last goal. Ends the episode on
+        success or when no step is left.
+        """
+        if self.steps_left <= 0:
+            raise _Ended("out of steps")
+        commands = {n: arms.get(n) or ArmCommand(None, gripper=self._grip[n]) for n in self._arms}
+        action = self._env.step(Command(commands, velocity))
+        self.steps_left -= 1
+        self._state = self._env.robot_state()
+        success = self._env.success()
+        tick = Tick(action, self._state, success, self._waypoint)
+        for subscriber in self._subscribers:
+            subscriber(tick)
+        if success:
+            raise _Ended("terminal")
+
+    def _tips(self) -> dict[str, Pose]:
+        return {n: s.T_base_tip for n, s in self._state.arms.items()}

@@ -1,0 +1,105 @@
+"""What accompanies an episode from outside: its limits, who counts, logs and watches it, and how
+its model is asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from capex.method.executor import Outcome, Tick
+from capex.method.observation import Observation
+from capex.models import AttemptObserver, CostObserver, Observers, Reply, Sampling
+from capex.plan import Plan
+
+DEFAULT_SAMPLING = Sampling()
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """A decision begins with this observation."""
+
+    number: int
+    observation: Observation
+
+
+@dataclass(frozen=True)
+class Replied:
+    """The model answered."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A plan was read; so many of its waypoints are trusted enough to run."""
+
+    plan: Plan
+    count: int
+    probabilities: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What became of the plan's waypoints."""
+
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The episode is over."""
+
+    end: str
+    success: bool | None
+
+
+Event = Deciding | Replied | Committed | Tick | Executed | Ended
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends an episode besides success: steps and wall time here; decisions come with the arm,
+    the horizon with the world, dollars with the ledger. A limit is looked at after each decision; a
+    step limit below the horizon may be passed within one plan, and wall time also ends a request in
+    flight.
+    """
+
+    steps: int | None = None
+    wall_s: float | None = None
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """`subscribers` are called with every event, `ledger` and `log` with every attempt at the
+    model; `template` replaces the system prompt's file.
+    """
+
+    ledger: CostObserver | None = None
+    log: AttemptObserver | None = None
+    subscribers: Sequence[Callable[[Event], object]] = ()
+    limits: Limits = NO_LIMITS
+    template: Path | None = None
+    sampling: Sampling = DEFAULT_SAMPLING
+    cache_key: str = ""
+    clock: Callable[[], float] = time.monotonic
+
+    def tell(self, event: Event) -> None:
+        """Call every subscriber."""
+        for subscriber in self.subscribers:
+            subscriber(event)
+
+    @property
+    def observer(self) -> AttemptObserver:
+        """Log and ledger as one. The ledger comes last: it sees an attempt begin last, so that what
+        it forbids is never logged as sent.
+        """
+        return Observers(*(o for o in (self.log, self.ledger) if o is not None))
+
+
+NO_HOOKS = Hooks()

@@ -1,0 +1,145 @@
+"""Memory: what earlier attempts left, and what the next episode's prompt gets of it.
+
+`skeleton.py` and `references.py` digest the record of an attempt as it comes in, `context.py` makes
+prompt text of that.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from capex.errors import CapexError
+from capex.method.features import FEATURES
+from capex.method.memory.references import REFERENCES_MAX, Reference, Source, digest
+from capex.method.memory.skeleton import Skeleton
+from capex.method.record import EpisodeRecord
+from capex.pose import Array
+
+_ROWS_AT_FIRST = 256
+
+
+class Memory:
+    """The accumulated state of one chain: calibration rows, skeleton, and the latest successes.
+
+    Attempts are digested one by one, in order, and not kept: an attempt costs what it is long,
+    however many came before. One more success than references are shown is kept, from distinct
+    starts, so that there are enough from other starts whichever start comes next.
+    """
+
+    def __init__(self) -> None:
+        self._features: Array = np.empty((_ROWS_AT_FIRST, len(FEATURES)))
+        self._labels: Array = np.empty(_ROWS_AT_FIRST)
+        self._rows = 0
+        self._skeleton = Skeleton()
+        self._successes: tuple[Reference, ...] = ()
+        self._task = ""  # WORLD:TASK, once known
+        self._frozen = False
+
+    @property
+    def attempts(self) -> int:
+        """Attempts that were added."""
+        return self._skeleton.attempts
+
+    @property
+    def labels(self) -> int:
+        """Labelled waypoints."""
+        return self._rows
+
+    @property
+    def skeleton(self) -> Skeleton:
+        """The reliability summary so far."""
+        return self._skeleton
+
+    @property
+    def successes(self) -> tuple[Reference, ...]:
+        """The latest successes from distinct starts, oldest first."""
+        return self._successes
+
+    def add(self, record: EpisodeRecord, images: Mapping[str, Source] | None = None) -> None:
+        """Learn from one more attempt. `images` holds its exterior start images by sha256; only a
+        success needs them.
+
+        An attempt that an error invalidated, or one at another task, is refused.
+        """
+        name = f"{record.world}:{record.task}"
+        if self._frozen:
+            raise CapexError(
+                "a snapshot of memory does not learn; add the attempt to the memory it was taken"
+                " from"
+            )
+        if record.error is not None:
+            raise CapexError(
+                f"start {record.start} of {name} was invalidated ({record.error}); only valid"
+                " attempts enter memory"
+            )
+        if self._task and name != self._task:
+            raise CapexError(
+                f"this memory is about {self._task}; an attempt at {name} does not belong into it"
+            )
+        reference = digest(record, images or {}) if record.success else None
+        self._append(record)
+        self._task = name
+        self._skeleton.add(record)
+        if reference is not None:
+            others = (r for r in self._successes if r.start != reference.start)
+            self._successes = (*others, reference)[-1 - REFERENCES_MAX :]
+
+    def labelled(self) -> tuple[Array, Array]:
+        """Features (n, 8) and reach labels (n,) of all labelled waypoints in the order they ran;
+        read-only views.
+        """
+        features, labels = self._features[: self._rows], self._labels[: self._rows]
+        features.flags.writeable = labels.flags.writeable = False
+        return features, labels
+
+    def snapshot(self) -> Memory:
+        """Memory as it is now, for a round of episodes: later attempts do not reach it, and it
+        refuses new ones.
+
+        Rows that exist never change, so the arrays are shared, not copied.
+        """
+        if self._frozen:
+            return self
+        frozen = Memory()
+        frozen._features, frozen._labels = self.labelled()
+        frozen._rows = self._rows
+        frozen._skeleton = copy.deepcopy(self._skeleton)
+        frozen._successes = self._successes
+        frozen._task, frozen._frozen = self._task, True
+        return frozen
+
+    def portable(self) -> Memory:
+        """A snapshot that holds its pictures, for another machine."""
+        frozen = copy.copy(self.snapshot())
+        frozen._successes = tuple(
+            replace(r, images=tuple(i.loaded() for i in r.images)) for r in self._successes
+        )
+        return frozen
+
+    def _append(self, record: EpisodeRecord) -> None:
+        rows = [
+            (w.features, w.label)
+            for t in record.turns
+            for w in t.waypoints
+            if w.features is not None and w.label is not None
+        ]
+        if wrong := {len(features) for features, _ in rows} - {len(FEATURES)}:
+            raise CapexError(
+                f"a waypoint of start {record.start} has {min(wrong)} features; the calibrator has"
+                f" {len(FEATURES)}"
+            )
+        needed = self._rows + len(rows)
+        if needed > len(self._labels):
+            # doubling: an added row costs the same on average, however many there are
+            size = max(needed, 2 * len(self._labels))
+            features, labels = np.empty((size, len(FEATURES))), np.empty(size)
+            features[: self._rows], labels[: self._rows] = self.labelled()
+            self._features, self._labels = features, labels
+        if rows:
+            self._features[self._rows : needed] = [features for features, _ in rows]
+            self._labels[self._rows : needed] = [label for _, label in rows]
+        self._rows = needed

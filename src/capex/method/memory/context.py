@@ -1,0 +1,120 @@
+"""What the prompt gets of memory: the skeleton, up to two references with their start pictures, and
+the number of labels.
+
+The filled system prompt never exceeds `prompts.SIZE_MAX` characters. What matters least goes first,
+always in whole lines:
+1. the older reference's located points that nothing is written against, and its calls from the
+   middle outwards, down to the last one;
+2. the same of the newer reference;
+3. details of the skeleton, in the order that `Skeleton.text` gives;
+4. the older reference altogether, then the newer one, then the skeleton.
+A reference that is left out takes its pictures with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from capex.errors import CapexError
+from capex.method.memory import Memory
+from capex.method.memory.references import REFERENCES_MAX, Reference, choose, text, versions
+from capex.method.presets import MethodSettings
+from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.models import Picture
+from capex.worlds import Spec
+
+
+@dataclass(frozen=True)
+class Context:
+    """Memory as one episode's prompt shows it. References and their pictures come newest first."""
+
+    skeleton_text: str = ""
+    references: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = ()  # each reference's exterior start images
+    labels: int = 0  # labelled waypoints that the calibrator was fitted on
+    system: str = field(default="", compare=False)  # the prompt filled with all this
+
+    @property
+    def references_text(self) -> str:
+        """All references as one text."""
+        return "\n".join(self.references)
+
+
+def build(
+    memory: Memory,
+    arm: MethodSettings,
+    spec: Spec,
+    start: int,
+    scene: str,
+    *,
+    weights: Sequence[float] | None = None,
+    template: Path | None = None,
+    json_form: bool = False,
+) -> Context:
+    """What memory has to say before the episode at a start, cut so that the filled system prompt is
+    not too long.
+
+    start: index of the episode's own start, never shown as a reference. scene: its surroundings; a
+    reference with an equal one is from the same kitchen. An arm without memory passes an empty
+    Memory.
+    """
+    labels = memory.labels if arm.calibrated else 0
+    chosen = choose(memory.successes, start, min(arm.references, REFERENCES_MAX))
+    numbered = [(r, number, r.scene == scene) for number, r in enumerate(chosen, start=1)]
+
+    def fill(skeleton: str = "", references: Sequence[str] = ()) -> str:
+        return system_prompt(
+            spec,
+            arm,
+            labels=labels,
+            weights=weights,
+            references="\n".join(references),
+            skeleton=skeleton,
+            template=template,
+            json_form=json_form,
+        )
+
+    room = SIZE_MAX - len(fill())
+    if room < 0:
+        raise CapexError(
+            f"the system prompt has {SIZE_MAX - room} characters without any memory; at most"
+            f" {SIZE_MAX} are allowed"
+        )
+    while True:
+        skeleton, references = _fit(memory, arm, numbered, room)
+        system = fill(skeleton, references)
+        # the headings that come with references, which only the prompt knows
+        over = len(system) - SIZE_MAX
+        if over <= 0:
+            break
+        room -= over
+    pictures = [
+        image.picture(f"Reference episode {number}, start, camera {image.camera}:")
+        for reference, number, _ in numbered[: len(references)]
+        for image in reference.images
+    ]
+    return Context(skeleton, tuple(references), tuple(pictures), labels, system)
+
+
+def _fit(
+    memory: Memory, arm: MethodSettings, numbered: Sequence[tuple[Reference, int, bool]], room: int
+) -> tuple[str, list[str]]:
+    """Skeleton and references, newest first, in at most `room` characters together, line breaks
+    between them included.
+    """
+    if not numbered:
+        return (memory.skeleton.text(room) if arm.skeleton else ""), []
+    skeleton = memory.skeleton.text() if arm.skeleton else ""
+    texts = [text(*reference) for reference in numbered]
+    for k in reversed(range(len(texts))):  # the older one first
+        rest = len(skeleton) + sum(len(t) + 1 for i, t in enumerate(texts) if i != k)
+        if cut := text(*numbered[k], limit=room - rest - 1):
+            return skeleton, [*texts[:k], cut, *texts[k + 1 :]]
+        texts[k] = list(versions(*numbered[k]))[-1]
+    left = room - sum(len(t) + 1 for t in texts)
+    details = memory.skeleton.text(left) if skeleton else ""
+    if left >= 0 and (details or not skeleton):
+        return details, texts
+    return _fit(memory, arm, numbered[:-1], room)

@@ -1,0 +1,305 @@
+"""Own-success references: what the prompt shows of an earlier success from another start.
+
+    Reference episode 1 (same kitchen): success in 4 calls, 3 of them acts
+    Located points (base cm): L1 [17,-40,54], L2 [47,-41,60]
+    Waypoints (target = located point + offset, base cm), each with the executor's report:
+    Call 2: [16,-1,63]=L1+[-1,39,9] forward close reached | [8,-5,63]=L1+[-9,35,9] reached
+
+Targets are as requested, in whole centimetres, and add up exactly as printed. A waypoint belongs to
+the nearest point that had been located by then, however far; where none had been, to the nearest
+one located later; it stands alone only if the whole attempt located nothing.
+
+Located points stay where they are in the world. When the base has moved between locating and
+acting, they are carried into the base frame of the act by the measured motion (the turns' base
+poses, or the reported motions where a turn has none), and the points are listed again in front of
+the first call in the new frame. A frame is new when the base stands more than 0.5 cm or 0.01 rad
+from where the last list was made. A base frame keeps its height.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from capex.errors import CapexError
+from capex.method.executor import BASE_REACHED_M, BASE_REACHED_RAD
+from capex.method.observation import base_text, hand_words, position_text
+from capex.method.record import EpisodeRecord, Turn, WaypointRecord
+from capex.models import Picture, pictures
+from capex.plan import ArmTarget
+from capex.pose import PlanarPose
+
+REFERENCES_MAX = 2
+
+Triple = tuple[float, float, float]
+Centimetres = tuple[int, int, int]
+Source = Path | bytes  # where a picture lies, or the PNG
+
+
+@dataclass(frozen=True)
+class StartImage:
+    """An exterior start image of a reference, read only when it is shown."""
+
+    camera: str
+    sha256: str
+    source: Source
+
+    def loaded(self) -> StartImage:
+        """The same with the PNG itself, for a machine that cannot read the file."""
+        return replace(self, source=self.picture("").png)
+
+    def picture(self, label: str) -> Picture:
+        """The image under a label; refused if it is not the one that was recorded."""
+        source, what = self.source, f"the start image of camera {self.camera}"
+        try:
+            picture = Picture(
+                label, pictures.read_png(source) if isinstance(source, Path) else source
+            )
+        except OSError as error:
+            raise CapexError(f"{what} cannot be read: {error}") from None
+        if picture.sha256 != self.sha256:
+            raise CapexError(f"{what} has sha256 {picture.sha256}; the record says {self.sha256}")
+        return picture
+
+
+@dataclass(frozen=True)
+class Call:
+    """One act of a reference: its line, the base frame it was made in, and the numbers of the
+    points it is written against.
+    """
+
+    number: int
+    line: str
+    frame: int
+    used: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A success, digested when it enters memory: small, immutable, and free of the record."""
+
+    start: int
+    scene: str
+    calls: int
+    acts: tuple[Call, ...]
+    frames: tuple[Mapping[int, Centimetres], ...]  # per base frame, the located points by number
+    images: tuple[StartImage, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A located point with the base pose it was seen from and the turn in which it was."""
+
+    number: int
+    position_m: Triple
+    base: Triple
+    turn: int
+
+
+def digest(record: EpisodeRecord, images: Mapping[str, Source]) -> Reference:
+    """What a success leaves for later prompts. `images` holds its start images by sha256."""
+    missing = [camera for camera, sha in record.images.items() if sha not in images]
+    if missing:
+        raise CapexError(
+            f"start {record.start} of {record.task} comes without the start image of"
+            f" {', '.join(missing)}; give it by its sha256"
+        )
+    poses = base_poses(record.turns)
+    points = _points(record.turns, poses)
+    frame_of, frame_poses = _frames(poses)
+    acts, used_in_frame = [], [set[int]() for _ in frame_poses]
+    calls = 0
+    for k, turn in enumerate(record.turns):
+        calls += turn.calls
+        if not turn.waypoints:
+            continue
+        frame = frame_of[k]
+        known = [p for p in points if p.turn <= k] or points
+        points_m = {p.number: carry(p.position_m, p.base, frame_poses[frame]) for p in known}
+        used: set[int] = set()
+        line = " | ".join(_waypoint_text(row, points_m, used) for row in turn.waypoints)
+        acts.append(Call(calls, f"Call {calls}: {line}", frame, frozenset(used)))
+        used_in_frame[frame] |= used
+    frames = []
+    for frame, pose in enumerate(frame_poses):
+        last = max(k for k, f in enumerate(frame_of) if f == frame)
+        shown = [p for p in points if p.turn <= last or p.number in used_in_frame[frame]]
+        frames.append({p.number: _cm(carry(p.position_m, p.base, pose)) for p in shown})
+    pictures = tuple(StartImage(camera, sha, images[sha]) for camera, sha in record.images.items())
+    return Reference(record.start, record.scene, calls, tuple(acts), tuple(frames), pictures)
+
+
+def choose(
+    successes: Sequence[Reference], exclude_start: int, limit: int = REFERENCES_MAX
+) -> tuple[Reference, ...]:
+    """The most recent successes from other starts, newest first, one for each start; `successes`
+    come oldest first.
+    """
+    chosen: dict[int, Reference] = {}
+    for reference in reversed(successes):
+        if reference.start != exclude_start and len(chosen) < limit:
+            chosen.setdefault(reference.start, reference)
+    return tuple(chosen.values())
+
+
+def text(reference: Reference, number: int, same_scene: bool, limit: int | None = None) -> str:
+    """A reference for the prompt. Where it is longer than `limit`, the first of its `versions` that
+    fits; empty if none does.
+    """
+    return next(
+        (t for t in versions(reference, number, same_scene) if limit is None or len(t) <= limit), ""
+    )
+
+
+def versions(reference: Reference, number: int, same_scene: bool) -> Iterator[str]:
+    """The reference from whole to shortest, always in whole lines.
+
+    First go the located points that no waypoint is written against, then calls from the middle
+    outwards, so that how it began and how it succeeded stay longest; the call that succeeded is
+    never left out.
+    """
+    acts = reference.acts
+    yield _render(reference, number, same_scene, len(acts), False)
+    for kept in range(len(acts), 0, -1):
+        yield _render(reference, number, same_scene, kept, True)
+
+
+def base_poses(turns: Sequence[Turn]) -> list[Triple]:
+    """Where the base stood (x, y, yaw on the floor) at each turn; turns without a pose follow the
+    measured motions.
+    """
+    pose: Triple = next((turn.base for turn in turns if turn.base is not None), (0.0, 0.0, 0.0))
+    poses = []
+    for turn in turns:
+        pose = turn.base if turn.base is not None else pose
+        poses.append(pose)
+        for row in turn.waypoints:
+            if row.base_moved is not None:
+                pose = PlanarPose(*pose) @ row.base_moved
+    return poses
+
+
+def carry(point_m: Triple, seen_from: Triple, into: Triple) -> Triple:
+    """A point given in the base frame at one base pose, in the base frame at another; poses are x,
+    y, yaw on the floor.
+    """
+    return PlanarPose(*into).inverse().apply(PlanarPose(*seen_from).apply(point_m))
+
+
+def _points(turns: Sequence[Turn], poses: Sequence[Triple]) -> list[_Point]:
+    points: list[_Point] = []
+    for k, turn in enumerate(turns):
+        for located in turn.located:
+            if located.position_m is not None:
+                points.append(_Point(len(points) + 1, located.position_m, poses[k], k))
+    return points
+
+
+def _frames(poses: Sequence[Triple]) -> tuple[list[int], list[Triple]]:
+    """For each turn the number of its base frame, and the pose of each frame."""
+    numbers: list[int] = []
+    frames: list[Triple] = []
+    for pose in poses:
+        if not frames or _apart(frames[-1], pose):
+            frames.append(pose)
+        numbers.append(len(frames) - 1)
+    return numbers, frames
+
+
+def _apart(a: Triple, b: Triple) -> bool:
+    turned = math.remainder(b[2] - a[2], math.tau)
+    return math.dist(a[:2], b[:2]) > BASE_REACHED_M or abs(turned) > BASE_REACHED_RAD
+
+
+def _cm(position_m: Triple) -> Centimetres:
+    x, y, z = (round(100 * v) for v in position_m)
+    return (x, y, z)
+
+
+def _waypoint_text(row: WaypointRecord, points_m: Mapping[int, Triple], used: set[int]) -> str:
+    """One waypoint as requested and what became of it; adds the numbers of the points it is written
+    against to `used`.
+    """
+    base = row.waypoint.base
+    parts = [base_text(base)] if base is not None else []
+    for name, target in row.waypoint.targets.items():
+        words = _target_words(target, points_m, used)
+        if words:
+            parts.append(" ".join([name, *words] if len(row.tips) > 1 else words))
+    report = " ".join(row.report.split())  # whatever a world's names hold, a call stays one line
+    return f"{' + '.join(parts)}{':' * (base is not None)} {report}".strip()
+
+
+def _target_words(target: ArmTarget, points_m: Mapping[int, Triple], used: set[int]) -> list[str]:
+    words = []
+    there_m = target.position_m
+    if there_m is not None and not points_m:
+        words.append(position_text(there_m))
+    elif there_m is not None:
+        number = min(points_m, key=lambda n: math.dist(points_m[n], there_m))
+        offset = [a - b for a, b in zip(_cm(there_m), _cm(points_m[number]), strict=True)]
+        words.append(f"{position_text(there_m)}=L{number}+{_list_text(offset)}")
+        used.add(number)
+    return words + hand_words(target)
+
+
+def _list_text(values: Sequence[int]) -> str:
+    return "[" + ",".join(str(v) for v in values) + "]"
+
+
+def _render(reference: Reference, number: int, same_scene: bool, kept: int, used_only: bool) -> str:
+    """The reference with `kept` of its calls, from both ends, and all located points or only those
+    that are used.
+    """
+    acts = reference.acts
+    first, left_out = kept // 2, len(acts) - kept
+    shown = (*acts[:first], *acts[first + left_out :])
+    kitchen = "same kitchen" if same_scene else "another kitchen"
+    lines = [
+        f"Reference episode {number} ({kitchen}): success in {_plural(reference.calls, 'call')},"
+        f" {len(acts)} of them acts"
+    ]
+    nothing_located = not any(reference.frames)
+    if nothing_located:
+        lines.append("Nothing was located. Waypoints (base cm), each with the executor's report:")
+    frame: int | None = None
+    for k, act in enumerate(shown):
+        gap = [_left_out_text(acts[first : first + left_out])] if left_out and k == first else []
+        points: list[str] = []
+        if act.frame != frame and not nothing_located:
+            used = frozenset[int]().union(*(a.used for a in shown if a.frame == act.frame))
+            points = _point_lines(
+                reference.frames[act.frame], used if used_only else None, again=frame is not None
+            )
+        lines += [*gap, *points, act.line] if k else [*points, *gap, act.line]
+        frame = act.frame
+    return "\n".join(lines)
+
+
+def _point_lines(
+    points: Mapping[int, Centimetres], used: frozenset[int] | None, again: bool
+) -> list[str]:
+    listed = ", ".join(f"L{n} {_list_text(points[n])}" for n in points if used is None or n in used)
+    if again:
+        return (
+            [f"The base has moved; located points in its new frame (base cm): {listed}"]
+            if listed
+            else ["The base has moved."]
+        )
+    where = [f"Located points (base cm): {listed}"] if listed else []
+    return [
+        *where,
+        "Waypoints (target = located point + offset, base cm), each with the executor's report:",
+    ]
+
+
+def _left_out_text(acts: Sequence[Call]) -> str:
+    if len(acts) == 1:
+        return f"(call {acts[0].number} is left out)"
+    return f"(calls {acts[0].number} to {acts[-1].number} are left out)"
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"

@@ -1,0 +1,119 @@
+"""How a motion goes on and how it ended, in numbers and in the words of reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from capex.pose import Array
+from capex.worlds import Contact, RobotState
+
+REACHED_M, REACHED_RAD = 0.008, 0.08
+STALL_WINDOW, STALL_M, STALL_RAD = 40, 0.002, 0.02
+
+Status = Literal[
+    "reached",
+    "stalled",
+    "finger contact",
+    "contact",
+    "timeout",
+    "gripper",
+    "base",
+    "terminal",
+    "out of steps",
+    "not executed",
+    "deferred",
+]
+
+
+@dataclass(frozen=True)
+class ClampedTarget:
+    """Where an arm is really sent, after shortening and projection into the workspace."""
+
+    position_m: Array
+    rotation: Array
+    shortened: bool = False
+    projected: bool = False
+
+
+@dataclass
+class Motion:
+    """How the moving part of a waypoint ended."""
+
+    status: Status
+    text: str
+    errors: tuple[float, float] | None = None
+    contacts: frozenset[Contact] = frozenset()
+    base_moved: tuple[float, float, float] | None = None
+
+
+@dataclass
+class Progress:
+    """Best errors so far, position and rotation apart; stalled when neither has improved enough
+    over the window.
+    """
+
+    position: list[float] = field(default_factory=list)
+    rotation: list[float] = field(default_factory=list)
+
+    def add(self, position_m: float, rotation_rad: float) -> None:
+        """The errors at one more step."""
+        self.position.append(min(position_m, self.position[-1]) if self.position else position_m)
+        self.rotation.append(
+            min(rotation_rad, self.rotation[-1]) if self.rotation else rotation_rad
+        )
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the motion has stopped progressing."""
+        if len(self.position) <= STALL_WINDOW:
+            return False
+        gained_m = self.position[-1 - STALL_WINDOW] - self.position[-1]
+        gained_rad = self.rotation[-1 - STALL_WINDOW] - self.rotation[-1]
+        return gained_m < STALL_M and gained_rad < STALL_RAD
+
+
+def loose_contacts(state: RobotState, arm: str) -> frozenset[Contact]:
+    """What a hand touches, other than a thing held between both fingers."""
+    held = state.arms[arm].held
+    return frozenset(c for c in state.arms[arm].hand_contacts if c.thing not in held)
+
+
+def contact_text(contacts: frozenset[Contact]) -> str:
+    """Which parts touched what."""
+    pairs = sorted(f"{c.part} on {c.thing}" if c.thing else c.part for c in contacts)
+    return f"stopped by contact ({', '.join(pairs)})"
+
+
+def distance_text(errors: tuple[float, float]) -> str:
+    """How far a motion stayed from its target; the angle only where it matters."""
+    turn = f" and {math.degrees(errors[1]):.0f} deg" if errors[1] > REACHED_RAD else ""
+    return f"{100 * errors[0]:.1f} cm{turn} from target"
+
+
+def clamp_notes(targets: Mapping[str, ClampedTarget]) -> list[str]:
+    """What clamping changed about the targets of a waypoint."""
+    notes = []
+    if any(t.shortened for t in targets.values()):
+        notes.append("shortened to 10 cm")
+    if any(t.projected for t in targets.values()):
+        notes.append("moved into the workspace")
+    return notes
+
+
+def norm(v: Array) -> float:
+    """Euclidean length."""
+    return math.sqrt(float((v * v).sum()))
+
+
+def shorten(v: Array, limit: float) -> list[float]:
+    """The vector, shortened to at most `limit`."""
+    length = norm(v)
+    return [float(c) for c in (v if length <= limit else v * (limit / length))]
+
+
+def wrap(angle: float) -> float:
+    """An angle in [-pi, pi]."""
+    return math.atan2(math.sin(angle), math.cos(angle))

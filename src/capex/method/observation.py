@@ -1,0 +1,181 @@
+"""What the model is told at a decision: one page of text and labelled images. Measured things only,
+never simulator state.
+
+Positions in whole centimetres, angles in whole degrees, openings in tenths of a centimetre, all in
+the base frame.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from capex.method.executor import OPEN_TOLERANCE_M, Outcome
+from capex.models import Picture, Text, UserMessage
+from capex.models.pictures import encode_png
+from capex.plan import ArmTarget, BaseMotion, Waypoint
+from capex.pose import Array, matrix_to_euler
+from capex.worlds import ArmState, Env
+
+EMPTY_BELOW_M = 0.003  # fingers that touch each other hold nothing
+
+
+@dataclass(frozen=True)
+class PastAct:
+    """An earlier act of this episode with the executor's report on each of its waypoints."""
+
+    number: int
+    waypoints: tuple[Waypoint, ...]
+    outcomes: tuple[Outcome, ...]
+    spent: str = ""  # why a decision passed without motion, if it did
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything a model gets to see at one decision, besides the system prompt and its memory."""
+
+    instruction: str
+    steps_left: int
+    horizon: int
+    decisions_left: int
+    arms: Mapping[str, ArmState]
+    max_opening_m: Mapping[str, float]
+    history: tuple[PastAct, ...]
+    images: Mapping[str, bytes]  # PNG by camera
+    dollars_left: str = ""
+    notes: str = ""
+
+    @property
+    def text(self) -> str:
+        """The page of text; the same bytes for the same observation."""
+        money = f" Dollars left: {self.dollars_left}." if self.dollars_left else ""
+        lines = [
+            f"Instruction: {self.instruction}",
+            (
+                f"Budget: {self.steps_left} of {self.horizon} control steps left;"
+                f" {self.decisions_left} decisions left.{money}"
+            ),
+        ]
+        several = len(self.arms) > 1
+        for name, arm in self.arms.items():
+            lines.append(
+                f"{f'Arm {name}: gripper' if several else 'Gripper'} tip"
+                f" {position_text(arm.T_base_tip.position_m)} cm, {angles_text(arm)}"
+            )
+            lines.append(
+                f"{f'Arm {name}: gripper' if several else 'Gripper'}:"
+                f" {contact_word(arm, self.max_opening_m[name])}"
+            )
+        if self.notes:
+            lines.append(f"Your notes: {self.notes}")
+        lines.append(
+            "Your last acts, oldest first:" if self.history else "Your last acts: none yet."
+        )
+        lines += [act_text(act) for act in self.history]
+        return "\n".join(lines)
+
+    @property
+    def message(self) -> UserMessage:
+        """Text first, then each image behind its label."""
+        pictures = [Picture(f"Camera {name}:", png) for name, png in self.images.items()]
+        return UserMessage((Text(self.text), *pictures))
+
+
+def observe(
+    env: Env,
+    *,
+    steps_left: int,
+    decisions_left: int,
+    history: Sequence[PastAct] = (),
+    image_size: int = 512,
+    dollars_left: str = "",
+    notes: str = "",
+) -> Observation:
+    """Look at the world: proprioception and one image per camera."""
+    state = env.robot_state()
+    images = env.observe(size=(image_size, image_size))
+    return Observation(
+        instruction=env.instruction,
+        steps_left=steps_left,
+        horizon=env.spec.horizon,
+        decisions_left=decisions_left,
+        arms=state.arms,
+        max_opening_m={a.name: a.max_opening_m for a in env.spec.arms},
+        history=tuple(history),
+        images={name: encode_png(image) for name, image in images.items()},
+        dollars_left=dollars_left,
+        notes=notes,
+    )
+
+
+def position_text(position_m: Array | tuple[float, ...]) -> str:
+    """[x,y,z] in whole centimetres."""
+    return "[" + ",".join(str(round(100 * float(v))) for v in position_m) + "]"
+
+
+def angles_text(arm: ArmState) -> str:
+    """Orientation as roll, pitch, yaw in whole degrees."""
+    roll, pitch, yaw = (round(a) + 0 for a in matrix_to_euler(arm.T_base_tip.rotation))
+    return f"roll {roll}, pitch {pitch}, yaw {yaw} deg"
+
+
+def contact_word(arm: ArmState, max_opening_m: float) -> str:
+    """open (empty), closed (empty), or holding: from the opening and whether the fingers feel
+    something.
+    """
+    opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm"
+    if arm.finger_contact and EMPTY_BELOW_M < arm.opening_m < max_opening_m - OPEN_TOLERANCE_M:
+        return f"holding ({opening}, finger contact)"
+    word = "open" if arm.opening_m >= max_opening_m / 2 else "closed"
+    return f"{word} (empty), {opening}{', finger contact' if arm.finger_contact else ''}"
+
+
+def command_text(waypoint: Waypoint, *, several: bool = False) -> str:
+    """A waypoint as requested; with `several` arms each is named."""
+    parts = [] if waypoint.base is None else [base_text(waypoint.base)]
+    for name, target in waypoint.targets.items():
+        words = [name] if several else []
+        if target.position_m is not None:
+            words.append(position_text(target.position_m))
+        parts.append(" ".join([*words, *hand_words(target)]))
+    return " + ".join(parts)
+
+
+def base_text(motion: BaseMotion) -> str:
+    """A base motion as requested."""
+    forward, left = round(100 * motion.forward_m), round(100 * motion.left_m)
+    turn = round(math.degrees(motion.turn_rad))
+    return f"base forward {forward} cm, left {left} cm, turn {turn} deg"
+
+
+def hand_words(target: ArmTarget) -> list[str]:
+    """What a target asks of the hand besides its position: orientation and gripper, unless kept."""
+    turn = target.orientation
+    words = (turn if isinstance(turn, str) else euler_text(turn), target.gripper)
+    return [word for word in words if word != "keep"]
+
+
+def waypoint_text(waypoint: Waypoint, outcome: Outcome) -> str:
+    """One waypoint as requested, and what became of it."""
+    return f"{command_text(waypoint, several=len(outcome.tips) > 1)} {outcome.report}".strip()
+
+
+def euler_text(angles: tuple[float, float, float]) -> str:
+    """Euler angles as given, whole degrees."""
+    return "euler[" + ",".join(str(round(a)) for a in angles) + "]"
+
+
+def act_text(act: PastAct) -> str:
+    """One act on one line."""
+    if act.spent:
+        return f"Act {act.number}: {act.spent}"
+    reports = " | ".join(
+        waypoint_text(w, o) for w, o in zip(act.waypoints, act.outcomes, strict=True)
+    )
+    tips = act.outcomes[-1].tips if act.outcomes else {}
+    where = ", ".join(
+        f"{f'{n} ' if len(tips) > 1 else ''}tip now {position_text(p.position_m)}"
+        for n, p in tips.items()
+    )
+    return f"Act {act.number}: {reports}" + (f" ({where})" if where else "")

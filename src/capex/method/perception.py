@@ -1,0 +1,57 @@
+"""locate_pixel: the base-frame position of the surface seen at exactly one pixel."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from capex.errors import CapexError
+from capex.pose import Array
+from capex.worlds import DepthImage, Env
+
+SENSOR_PATCH = 2  # pixels on each side, for the noisy depth of a real sensor
+
+
+class Sight:
+    """The depth that the cameras measure at one moment: taken once a camera, however many of its
+    pixels are asked for.
+    """
+
+    def __init__(self, env: Env, size: tuple[int, int]):
+        self._env, self._size = env, size
+        self._images: dict[str, DepthImage] = {}
+
+    def locate(self, camera: str, u: float, v: float) -> Array | str:
+        """Position in metres in the base frame, or a sentence: sky, out of the image, no depth.
+
+        Simulated depth is exact, so the very pixel counts: a thin handle is found. A real sensor's
+        depth is the median of a small patch.
+        """
+        if camera not in self._images:
+            try:
+                self._images[camera] = self._env.depth(camera, self._size)
+            except CapexError as error:
+                return f"No position: {error}."
+        image = self._images[camera]
+        height, width = image.depth_m.shape
+        column, row = math.floor(u), math.floor(v)
+        if not (0 <= column < width and 0 <= row < height):
+            return f"No position: pixel ({u:g}, {v:g}) lies outside the {width}x{height} image."
+        depth = float(image.depth_m[row, column])
+        if self._env.spec.real_time:
+            patch = image.depth_m[
+                max(0, row - SENSOR_PATCH) : row + SENSOR_PATCH + 1,
+                max(0, column - SENSOR_PATCH) : column + SENSOR_PATCH + 1,
+            ]
+            seen = patch[np.isfinite(patch) & (patch > 0)]
+            depth = float(np.median(seen)) if seen.size else math.inf
+        if not math.isfinite(depth) or depth <= 0:
+            return f"No position: nothing is seen at pixel ({column}, {row}) of camera {camera}."
+        return image.camera.unproject(column + 0.5, row + 0.5, depth)
+
+
+def describe(point_m: Array) -> str:
+    """A located point as the model reads it, in whole centimetres."""
+    x, y, z = (round(100 * float(c)) for c in point_m)
+    return f"[{x}, {y}, {z}]"

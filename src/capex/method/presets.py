@@ -1,0 +1,95 @@
+"""Methods of a campaign: presets of one settings object. Each ablation is a value here, never a
+branch elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from capex.errors import UnknownName
+from capex.plan import PLAN_MAX
+from capex.setting import Setting
+
+TAU = 0.5
+SILENT_DECISIONS = 3  # of the presets; the paper has no such limit
+DEFAULT_EPISODE_USD = 25.0
+
+
+class PlanSetting(Setting):
+    """Means nothing with the base prompt: one waypoint, no confidence, no memory, no grounding."""
+
+
+@dataclass(frozen=True)
+class MethodSettings:
+    """How a demonstrator is asked, trusted and reminded."""
+
+    name: str
+    prompt: str = "capex"  # which system prompt: a file of method/prompts
+    plan_max: Annotated[int, PlanSetting(1, PLAN_MAX)] = PLAN_MAX
+    """Waypoints in a plan at most (default {default})."""
+    confidence: Annotated[bool, Setting()] = True  # every waypoint must carry a stated confidence
+    # off: commit on the stated confidences
+    calibrated: Annotated[bool, PlanSetting()] = True
+    """Whether outcomes correct stated confidences."""
+    tau: Annotated[float, PlanSetting(0, 1)] = TAU
+    """Commit threshold (default {default})."""
+    locate: Annotated[bool, PlanSetting()] = True
+    """Whether locate_pixel is offered (default: where the world has depth)."""
+    base_motion: Annotated[bool, Setting()] = True
+    """Whether driving is offered (default: where the robot can)."""
+    memory: Annotated[
+        Literal["chain", "fresh", "none"], PlanSetting(kind=Literal["chain", "fresh"])
+    ] = "chain"
+    """chain: each episode sees what the ones before it left; fresh: cleared before each."""
+    skeleton: Annotated[bool, PlanSetting()] = True
+    """Whether the reliability summary is shown."""
+    references: Annotated[int, PlanSetting(0, 2)] = 2
+    """Own successes shown as references: 0, 1 or 2 (default)."""
+    # may declare the task done; always so where a person judges success
+    done: Annotated[bool, Setting()] = False
+    notes: Annotated[bool, PlanSetting()] = False
+    """Whether the model may leave itself notes (default off)."""
+    history: Annotated[int, Setting(1, 100)] = 6
+    """Past acts shown with their reports (default {default})."""
+    rounds: Annotated[int, Setting(1, 20)] = 6
+    """Model rounds a decision may take (default {default})."""
+    decisions: Annotated[int, Setting(1, 10_000)] = 80
+    """Decisions an episode may take (default {default})."""
+    silent_decisions: Annotated[int, Setting(0, 10_000)] = 0
+    """Decisions in a row without a valid tool call after which an episode has failed (default 3; 0:
+    never, as in the paper)."""
+    episode_usd: Annotated[float | None, Setting(0)] = DEFAULT_EPISODE_USD
+    """Dollars an episode may cost (default {default:g} where the model has a price)."""
+    image_size: Annotated[int, Setting(32, 2048)] = 512
+    """Side of the images in pixels (default {default})."""
+    show_dollars: Annotated[bool, Setting()] = False
+    """Whether the model is told the dollars left (default off)."""
+
+
+_OURS = MethodSettings("capex", silent_decisions=SILENT_DECISIONS)
+PRESETS: dict[str, MethodSettings] = {
+    "capex": _OURS,
+    "base": replace(
+        _OURS,
+        name="base",
+        prompt="base",
+        plan_max=1,
+        confidence=False,
+        calibrated=False,
+        locate=False,
+        memory="none",
+        skeleton=False,
+        references=0,
+        done=True,
+    ),
+    "capex-fresh": replace(_OURS, name="capex-fresh", memory="fresh"),
+    "capex-stated": replace(_OURS, name="capex-stated", calibrated=False),
+}
+
+
+def arm(name: str, **overrides: object) -> MethodSettings:
+    """A preset by name with overrides."""
+    if name not in PRESETS:
+        raise UnknownName("arm", name, PRESETS)
+    return replace(PRESETS[name], **overrides)  # type: ignore[arg-type]

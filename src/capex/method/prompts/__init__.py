@@ -1,0 +1,187 @@
+"""System prompts: text files that a person can edit, and the code that fills their <<FIELDS>>.
+
+Static text comes first and what changes between episodes comes last (settings with calibrator
+weights, references, skeleton), so that provider caches hit on the long common prefix. The same
+inputs give the same bytes.
+
+A prompt of a user's own may use our fields, or those of the paper's two listings, which write out
+the settings and fill in single values: <<N_LABELS>>, <<W: 8 floats>>, <<WORKSPACE_BOX>>
+(centimetres), <<REFERENCE EPISODES>> and <<SKELETON>>. What follows a colon says what to expect
+there and is not read. Line breaks inside a field count as spaces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from capex.errors import CapexError, UnknownName, closest_first
+from capex.method import executor as ex
+from capex.method.calibrator import PRIOR_MEAN
+from capex.method.motion import REACHED_M
+from capex.method.presets import MethodSettings
+from capex.method.tools import Interface, interface
+from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
+from capex.worlds import Spec
+
+SIZE_MAX = 18_000  # characters, however long the memory
+FIELD = re.compile(r"<<([A-Za-z][^<>]*)>>")
+
+LOCATE_EXECUTOR = (
+    " locate_pixel(camera, u, v) returns the position of the surface at that pixel of any camera;"
+    " use it to ground small or distant targets, and from the wrist view the part you are about to"
+    " touch."
+)
+LOCATE_GROUNDING = (
+    " Ground the same point from both exterior views and act on it only if they agree within a few"
+    " centimetres. A pixel beside the target lands on what is behind it: much further forward at"
+    " nearly the same height. A point further forward than everything else you measured is"
+    " background."
+)
+BASE_CAPEX = """
+BASE MOTION
+When a target lies more than about 60 cm ahead, 35 cm to the side, or lower than 10 cm below the base frame's origin, or when the arm keeps hitting the fixture around it, first use base_forward_cm, base_left_cm and base_turn_deg (left is positive) to put it 35 to 50 cm ahead. Ground the target again afterwards, since the frame has moved. The arm holds its grip while the base drives: what the arm cannot pull far enough is pulled by holding it and driving backward. A base motion stands alone in its act, without target and chunk. If the instruction asks you to go to a place or a fixture, the drive is the task: approach it in successive base motions, turn to face it, and finish in front of it within arm's reach.
+"""
+BASE_BASE = (
+    "\nbase_forward_cm, base_left_cm and base_turn_deg (left is positive, default 0) drive the base"
+    " in its own frame; any value other than zero makes the act a base motion alone, followed by"
+    " the gripper command; at most 60 cm of translation in all and 90 degrees."
+)
+FUNCTION_FORM = "Use the functions that are offered."
+BATCHING = (
+    "You may batch several locate_pixel calls, followed by at most one act; an act that depends on"
+    " their result must wait for the next round."
+)
+REFERENCES_HEAD = (
+    "\nREFERENCE EPISODES\nYour own earlier successes at this task from other starts: their start"
+    " images come with the first message; here is where you located things, the waypoints and what"
+    " the executor reported. Work out how their geometry relates to the scene before you, ground"
+    " the matching points anew, and plan for the present scene. Do not copy their coordinates.\n"
+)
+
+
+def system_prompt(
+    spec: Spec,
+    arm: MethodSettings,
+    *,
+    labels: int = 0,
+    weights: Sequence[float] | None = None,
+    references: str = "",
+    skeleton: str = "",
+    template: Path | None = None,
+    json_form: bool = False,
+) -> str:
+    """The filled system prompt of an arm in a world. `references` and `skeleton` are what memory
+    has to say, already bounded.
+    """
+    face = interface(spec, arm)
+    text = template_text(arm, template)
+    line = settings(spec, arm, face, labels, weights)
+    fields = {
+        "DISPLACEMENT_CM": f"{100 * ex.DISPLACEMENT_MAX_M:.0f}",
+        "LOCATE_EXECUTOR": LOCATE_EXECUTOR if face.locate else "",
+        "LOCATE_GROUNDING": LOCATE_GROUNDING if face.locate else "",
+        "BASE_MOTION": (
+            (BASE_BASE if arm.prompt == "base" else BASE_CAPEX) if face.base_motion else ""
+        ),
+        "REPLY_FORM": _json_form(face) if json_form else FUNCTION_FORM,
+        "BATCHING": BATCHING if face.locate else "",
+        "DONE": (
+            " and done (boolean; default false). done ends the attempt without moving"
+            if face.done
+            else ""
+        ),
+        "SETTINGS": json.dumps(line),
+        "REFERENCES": f"{REFERENCES_HEAD}{references}\n" if references else "",
+        "SKELETON": f"\n{skeleton}\n" if skeleton else "",
+        # as the paper's listings have them
+        "N_LABELS": json.dumps(labels),
+        "W": json.dumps(line.get("calibrator_weights") or PRIOR_MEAN),
+        "WORKSPACE_BOX": json.dumps(line["workspace_box_cm"]),
+        "REFERENCE EPISODES": references,
+    }
+
+    def fill(field: re.Match[str]) -> str:
+        name = " ".join(field[1].partition(":")[0].split())
+        if name not in fields:
+            known = ", ".join(f"<<{known}>>" for known in closest_first(name, sorted(fields)))
+            raise CapexError(
+                f"the prompt has a field {' '.join(field[0].split())}, which nothing fills; known"
+                f" fields: {known}"
+            )
+        return fields[name]
+
+    # One pass over the template: a field's own text is never searched for fields again.
+    return FIELD.sub(fill, text).strip() + "\n"
+
+
+def _json_form(face: Interface) -> str:
+    """How a model without function calling writes a call, in an example that this interface
+    accepts.
+    """
+    sure: dict[str, object] = {"confidence": 0.9} if face.confidence else {}
+
+    def waypoint(target: dict[str, object]) -> dict[str, object]:
+        return {**({face.arms[0]: target} if len(face.arms) > 1 else target), **sure}
+
+    act = {
+        "reasoning": "Hover over it.",
+        **waypoint({"target_cm": [40, 0, 60], "orientation": "down"}),
+    }
+    if face.plan_max > 1:
+        act["chunk"] = [waypoint({"delta_cm": [0, 0, -9], "gripper": "close"})]
+    return f"Write only {json.dumps({'calls': [{'tool': 'act', 'arguments': act}]})}."
+
+
+def template_text(arm: MethodSettings, template: Path | None = None) -> str:
+    """The unfilled prompt: a user's file, or the arm's own."""
+    if template is not None:
+        try:
+            return template.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CapexError(f"the prompt file {template} cannot be read: {error}") from None
+    packaged = resources.files(__package__) / f"{arm.prompt}.txt"
+    if not packaged.is_file():
+        raise UnknownName("prompt", arm.prompt, ("capex", "base"))
+    return packaged.read_text(encoding="utf-8")
+
+
+def settings(
+    spec: Spec, arm: MethodSettings, face: Interface, labels: int, weights: Sequence[float] | None
+) -> dict[str, object]:
+    """The harness line: only what our code honours. What changes between episodes stands last."""
+    low, high = spec.workspace_m
+    line: dict[str, object] = {
+        "history": arm.history,
+        "max_model_rounds": arm.rounds,
+        "max_displacement_cm": 100 * ex.DISPLACEMENT_MAX_M,
+        "reached_cm": 100 * REACHED_M,
+        "max_motion_steps": ex.MOTION_STEPS_MAX,
+        "max_gripper_steps": ex.GRIPPER_STEPS_MAX,
+        "plan_max": arm.plan_max,
+        "perception_tool": "locate_pixel" if face.locate else None,
+        "workspace_box_cm": [[round(100 * v) for v in low], [round(100 * v) for v in high]],
+        "gripper_max_opening_cm": (
+            {a.name: round(100 * a.max_opening_m, 1) for a in spec.arms}
+            if len(spec.arms) > 1
+            else round(100 * spec.arms[0].max_opening_m, 1)
+        ),
+        "gripper_open_tolerance_cm": 100 * ex.OPEN_TOLERANCE_M,
+        "gripper_close_threshold_cm": 100 * ex.CLOSED_BELOW_M,
+    }
+    if face.base_motion and spec.base is not None:
+        line["base_motion"] = {
+            "max_speed_m_s": spec.base.max_speed_m_s,
+            "max_yaw_rate_rad_s": spec.base.max_yaw_rate_rad_s,
+            "max_translation_m": BASE_TRANSLATION_MAX_M,
+            "max_yaw_rad": round(BASE_TURN_MAX_RAD, 2),
+        }
+    if arm.confidence:
+        line |= {"commit_threshold": arm.tau, "calibration_labels": labels}
+        line["calibrator_weights"] = (
+            [round(float(w), 3) for w in weights] if weights is not None else None
+        )
+    return line

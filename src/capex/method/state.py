@@ -1,0 +1,121 @@
+"""What an episode carries from decision to decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from capex.method.dialogue import Decision
+from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome, Tick
+from capex.method.features import features
+from capex.method.memory.references import carry
+from capex.method.observation import Observation, PastAct, observe
+from capex.method.presets import MethodSettings
+from capex.method.record import Turn
+from capex.method.recorder import Recorder
+from capex.models import CostObserver
+from capex.plan import Plan, Waypoint
+from capex.pose import Array
+from capex.worlds import Env
+
+
+class EpisodeState:
+    """The executor and the recorder of one episode, its decisions so far, and what the features
+    need of them.
+    """
+
+    def __init__(self, env: Env, arm: MethodSettings, tell: Callable[[Tick], None]):
+        self._env, self._arm = env, arm
+        self.recorder = Recorder(env)
+        self.executor = Executor(env, subscribers=[self.recorder, tell])
+        arms = env.robot_state().arms
+        self._closed = {  # by arm, whether it was last told to close
+            a.name: arms[a.name].opening_m < a.max_opening_m / 2 for a in env.spec.arms
+        }
+        self._gripper_commands = 0
+        self._located_m: Array | None = None  # the latest, in the present base frame
+        self._history: list[PastAct] = []
+        self._notes = ""
+        self.turns: list[Turn] = []
+        self.silent = 0  # decisions in a row without a valid call
+
+    @property
+    def steps(self) -> int:
+        """Control steps used so far."""
+        return self._env.spec.horizon - self.executor.steps_left
+
+    def observe(self, ledger: CostObserver | None) -> Observation:
+        """What the model gets to see now."""
+        arm, spent = self._arm, ledger.spent_usd if ledger is not None else None
+        dollars = ""
+        if arm.show_dollars and spent is not None and arm.episode_usd:
+            dollars = f"{float(arm.episode_usd) - float(spent):.2f}"
+        return observe(
+            self._env,
+            steps_left=self.executor.steps_left,
+            decisions_left=arm.decisions - len(self.turns),
+            history=self._history[-arm.history :],
+            image_size=arm.image_size,
+            dollars_left=dollars,
+            notes=self._notes,
+        )
+
+    def begin(self, decision: Decision) -> Turn:
+        """Take in a decision; returns its turn as far as it is known before any motion."""
+        self.silent = self.silent + 1 if decision.silent else 0
+        for point in decision.located:
+            if point.position_m is not None:
+                self._located_m = np.array(point.position_m)
+        act = decision.act
+        if act is not None:
+            self._notes = act.notes if self._arm.notes else ""
+        return Turn(
+            decision=len(self.turns) + 1,
+            step=self.steps,
+            calls=decision.calls,
+            waypoints=(),
+            committed=0,
+            located=decision.located,
+            base=self._env.robot_state().base,
+            reasoning=act.reasoning if act is not None and act.plan is not None else "",
+            mended=act.mended if act is not None and act.plan is not None else (),
+            spent=decision.reason,
+        )
+
+    def features(self, plan: Plan) -> list[tuple[float, ...] | None]:
+        """The features of a plan's waypoints, from where the robot is now."""
+        tips = self._env.robot_state().arms
+        return features(
+            plan.waypoints,
+            self.executor.clamp(plan.waypoints),
+            tips_m={n: a.T_base_tip.position_m for n, a in tips.items()},
+            gripper_commands=self._gripper_commands,
+            closed=self._closed,
+            located_m=self._located_m,
+        )
+
+    def execute(self, plan: Plan, count: int) -> list[Outcome]:
+        """Run the first waypoints of a plan and follow what they did to grippers and base."""
+        self.recorder.begin_plan()
+        outcomes = self.executor.execute(plan.waypoints[:count], plan.waypoints[count:])
+        for waypoint, outcome in zip(plan.waypoints, outcomes, strict=True):
+            if outcome.status in GRIPPER_STILL_RUNS:
+                self._follow_grippers(waypoint)
+            if outcome.base_moved is not None and self._located_m is not None:
+                x, y, z = (float(v) for v in self._located_m)
+                self._located_m = np.array(carry((x, y, z), (0.0, 0.0, 0.0), outcome.base_moved))
+        return outcomes
+
+    def _follow_grippers(self, waypoint: Waypoint) -> None:
+        for name, target in waypoint.targets.items():
+            if target.gripper != "keep":
+                self._gripper_commands += 1
+                self._closed[name] = target.gripper in ("close", "reclose")
+
+    def end_turn(self, turn: Turn, outcomes: Sequence[Outcome] = ()) -> None:
+        """Add a decision to those that were made."""
+        self.turns.append(turn)
+        waypoints = tuple(row.waypoint for row in turn.waypoints)
+        without_motion = "" if waypoints else turn.spent or "said done"
+        self._history.append(PastAct(turn.decision, waypoints, tuple(outcomes), without_motion))

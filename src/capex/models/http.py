@@ -1,0 +1,161 @@
+"""A model behind HTTP. A provider is a dialect: it builds the body, reads the answer and reads the
+usage; attempts, retries, limits and keys are the same for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from capex.models import (
+    Answer,
+    Attempt,
+    AttemptObserver,
+    ChatSettings,
+    Model,
+    Observers,
+    Reply,
+    Request,
+    Usage,
+    redact,
+    size,
+    wire,
+)
+from capex.models.attempts import conclude, repeat
+from capex.models.body import Failed, parse, sound
+from capex.models.retry import Policy, Sent, clip, failed, refused, retry_after_s
+
+QUOTED_CHARACTERS = 120  # of a body that is no reply, in the sentence that says so
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a provider writes and reads. `answer` is None for a body that is no reply."""
+
+    body: Callable[[str, Request], dict[str, Any]]  # of the model's name and a request
+    answer: Callable[[Mapping[str, Any]], Answer | Failed | None]
+    usage: Callable[[Mapping[str, Any]], Usage | None]
+
+
+class HttpModel(Model):
+    """A model behind a provider's wire.
+
+    With `chat_settings`, a request too long for the context is refused before sending. Observers
+    are told of it as an attempt that was not sent, so that a recorded episode meets it again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        dialect: Dialect,
+        endpoint: wire.Endpoint,
+        policy: Policy,
+        chat_settings: ChatSettings | None = None,
+        tools_in_text: bool = False,
+    ):
+        self.name, self.price_name = name, model
+        # The pilot behind a server (`capex pilot serve`) remains a stand-in.
+        self.stand_in = model.partition(":")[0] == "pilot"
+        self.chat_settings, self.tools_in_text = chat_settings, tools_in_text
+        self._dialect, self._endpoint, self._policy = dialect, endpoint, policy
+
+    def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
+        """Send a request until it is answered or the policy gives up."""
+        chat = self.chat_settings
+        if chat is not None and (refusal := _refusal(request, chat.context_tokens)):
+            return repeat(request, [refusal], observer)
+        body = sound(self.body(request))
+        policy, clock, observer = self._policy, self._policy.clock, observer or Observers()
+        limit_s = math.inf if request.deadline_s is None else request.deadline_s
+        deadline = clock.now() + min(policy.deadline_s, limit_s)
+        attempts: list[Attempt] = []
+        waited_s = 0.0
+        while True:
+            number = len(attempts) + 1
+            observer.before(request, number)
+            began = clock.now()
+            sent = self._send(body, max(0.001, min(policy.read_s, deadline - began)))
+            attempt = replace(sent.attempt, latency_s=clock.now() - began, waited_s=waited_s)
+            attempts.append(attempt)
+            observer.after(request, number, attempt)
+            if not (sent.retry and policy.allows_another(attempts)):
+                return conclude(attempts)
+            wait_s, waiting = policy.wait_s(request, number, sent.retry_after_s), clock.now()
+            if waiting + wait_s >= deadline:
+                return conclude(attempts)
+            clock.sleep(wait_s)
+            waited_s = clock.now() - waiting
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """The request as the provider takes it."""
+        return self._dialect.body(self.price_name, request)
+
+    def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
+        """The answer in a logged body, with what the provider wants sent back in the next round."""
+        answer = self._dialect.answer(body) if isinstance(body, Mapping) else None
+        return answer if isinstance(answer, Answer) else None
+
+    def _send(self, request_body: dict[str, Any], read_s: float) -> Sent:
+        response = self._endpoint.send(request_body, self._policy, read_s)
+        if isinstance(response, Sent):
+            return response
+        status, headers, body = (
+            response.status_code,
+            dict(response.headers),
+            parse(response.content),
+        )
+        readable = body if isinstance(body, Mapping) else {}
+        usage = self._dialect.usage(readable)
+        attempt = partial(
+            Attempt,
+            latency_s=0.0,
+            usage=usage,
+            http_status=status,
+            body=body,
+            headers=redact.allowed_headers(headers),
+        )
+        if not 200 <= status < 300:
+            kind, retry, billed, sentence = refused(status, body, self._endpoint.key)
+            billed = "yes" if usage else billed
+            return Sent(
+                attempt(f"http {status}", billed, kind=kind, error=sentence),
+                retry,
+                retry_after_s(headers),
+            )
+        answer = self._dialect.answer(readable)
+        if isinstance(answer, Answer):
+            return Sent(attempt("incomplete" if answer.incomplete else "ok", "yes", answer=answer))
+        billed = "yes" if usage else "unknown"
+        if answer is None:
+            sentence = (
+                f"the server answered with HTTP {status}, but its body cannot be read as a reply:"
+                f" {_quoted(response.content)}"
+            )
+            return Sent(attempt("unreadable", billed, kind="unreadable", error=sentence), True)
+        kind, retry, sentence = failed(answer.code, answer.message)
+        return Sent(
+            attempt(f"failed: {clip(answer.code)}", billed, kind=kind, error=sentence),
+            retry,
+            retry_after_s(headers),
+        )
+
+
+def _refusal(request: Request, context_tokens: int) -> Attempt | None:
+    needed, output = size.tokens(request), request.sampling.max_output_tokens
+    if needed + output <= context_tokens:
+        return None
+    sentence = (
+        f"the request has about {needed} tokens and may be answered with {output} more, which"
+        f" exceeds the context of {context_tokens}; nothing was sent (see --context-tokens)"
+    )
+    return Attempt("not sent", "no", 0.0, kind="context", error=sentence)
+
+
+def _quoted(content: bytes) -> str:
+    """The first words of a body that is no reply, for a person to recognize it by."""
+    words = clip(content[: 8 * QUOTED_CHARACTERS].decode("utf-8", errors="replace"))
+    return f"{words[:QUOTED_CHARACTERS]!r}" if words else "it is empty"

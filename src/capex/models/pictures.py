@@ -1,0 +1,71 @@
+"""Pictures as they are kept: named after the sha256 of the PNG that the model was sent, as that PNG
+or, a third smaller, as lossless WebP.
+
+A WebP is decoded and encoded again when it is read, which gives the PNG back byte for byte; whoever
+reads checks the hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image as PillowImage
+
+ImageFormat = Literal["png", "webp"]
+FORMATS: tuple[ImageFormat, ...] = get_args(ImageFormat)
+IMAGES = "images"  # the folder of an episode that holds them
+
+
+def encode_png(image: npt.NDArray[np.uint8]) -> bytes:
+    """Lossless and fast; the same pixels give the same bytes."""
+    out = io.BytesIO()
+    PillowImage.fromarray(image).save(out, format="PNG", compress_level=1)
+    return out.getvalue()
+
+
+def as_format(png: bytes, form: ImageFormat) -> bytes:
+    """A PNG in the form in which it is kept."""
+    if form == "png":
+        return png
+    out = io.BytesIO()
+    with PillowImage.open(io.BytesIO(png)) as picture:
+        picture.save(out, format="WEBP", lossless=True, method=0, quality=0)
+    return out.getvalue()
+
+
+def keep(folder: Path, png: bytes, form: ImageFormat = "png") -> Path:
+    """Write a picture into a folder once: whole, flushed, under its hash."""
+    place = folder / f"{hashlib.sha256(png).hexdigest()}.{form}"
+    if place.exists():
+        return place
+    folder.mkdir(parents=True, exist_ok=True)
+    neighbour = place.with_suffix(f".{os.getpid()}.writing")
+    with open(neighbour, "wb") as out:
+        out.write(as_format(png, form))
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(neighbour, place)
+    return place
+
+
+def find(folder: Path, sha256: str) -> Path:
+    """Where a picture lies; the place where its PNG would be when there is none."""
+    for form in FORMATS:
+        if (place := folder / f"{sha256}.{form}").is_file():
+            return place
+    return folder / f"{sha256}.png"
+
+
+def read_png(path: Path) -> bytes:
+    """A kept picture as the PNG that the model was sent."""
+    kept = path.read_bytes()
+    if path.suffix == ".png":
+        return kept
+    with PillowImage.open(io.BytesIO(kept)) as picture:
+        return encode_png(np.asarray(picture.convert("RGB")))

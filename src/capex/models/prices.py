@@ -1,0 +1,269 @@
+"""Prices: a dated table of dollars per million tokens, the exact cost of a reply, and the most that
+a request can cost.
+
+With n tokens of each kind and rates r in dollars per million,
+
+    cost = (n_fresh r_fresh + n_cached r_cached + n_write r_write + n_output r_output) / 10^6
+
+in Decimal, so that sums over a campaign are exact. What is not known is None, never 0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from capex.errors import CapexError
+from capex.models import AssistantMessage, Picture, Request, Usage, UserMessage, describe
+
+# What may follow a row's name; "-mini" is another model.
+SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest)")
+REQUEST_TOKENS = (
+    1024  # what a provider adds unseen: its own tool instructions, framing of the request
+)
+MESSAGE_TOKENS = 16  # framing of a message
+PICTURE_TOKENS = 2048  # of a picture, whatever its size
+PICTURE_CELL_PX = 16  # and one token for each cell of this side
+
+
+@dataclass(frozen=True)
+class LongContext:
+    """A request with more input tokens than `above` has all its input and output
+    rates multiplied.
+    """
+
+    above: int
+    input: Decimal
+    output: Decimal
+
+
+@dataclass(frozen=True)
+class Price:
+    """One row of the table: dollars per million tokens, where they were read and when."""
+
+    model: str
+    fresh: Decimal
+    cached: Decimal
+    cache_write: Decimal
+    output: Decimal
+    source: str
+    checked: date
+    long_context: LongContext | None = None
+
+    def rates(self, input_tokens: int) -> tuple[Decimal, Decimal, Decimal, Decimal]:
+        """Rates (fresh, cached, cache write, output) of a request with that much input."""
+        tier = self.long_context
+        if tier is None or input_tokens <= tier.above:
+            return self.fresh, self.cached, self.cache_write, self.output
+        return (
+            self.fresh * tier.input,
+            self.cached * tier.input,
+            self.cache_write * tier.input,
+            self.output * tier.output,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The row for a manifest, with exact decimals as text; `parse_price` reads it back."""
+        row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "long_context"}
+        tier = self.long_context
+        if tier is not None:
+            row["long_context"] = {
+                "above": tier.above,
+                "input": str(tier.input),
+                "output": str(tier.output),
+            }
+        return {
+            name: str(value) if isinstance(value, Decimal | date) else value
+            for name, value in row.items()
+        }
+
+
+@dataclass(frozen=True)
+class PriceTable:
+    """Rows by model name."""
+
+    rows: tuple[Price, ...]
+
+    def find(self, model: str) -> Price | None:
+        """The row of a model or of the model that it is a snapshot of, longest name first, then the
+        latest; None if there is none.
+        """
+        name = model.lower()
+        fitting = [
+            r
+            for r in self.rows
+            if name.startswith(r.model)
+            and (name == r.model or SNAPSHOT.fullmatch(name, len(r.model)))
+        ]
+        return max(fitting, key=lambda r: (len(r.model), r.checked), default=None)
+
+
+def load_prices(path: Path | None = None) -> PriceTable:
+    """The package's table; rows of a file of the same form replace those of the models that it
+    names.
+    """
+    packaged = _rows(
+        (resources.files("capex.models") / "prices.toml").read_text(encoding="utf-8"), "prices.toml"
+    )
+    if path is None:
+        return PriceTable(packaged)
+    try:
+        own = _rows(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CapexError(f"the price file {path} cannot be read: {error}") from None
+    named = {row.model for row in own}
+    return PriceTable((*own, *(row for row in packaged if row.model not in named)))
+
+
+def parse_price(row: Mapping[str, Any], where: str = "price") -> Price:
+    """A row from TOML or from a manifest. Cached and cache-write input cost as much as fresh input
+    unless the row says otherwise.
+    """
+    known = {f.name for f in fields(Price)}
+    if unknown := sorted(set(row) - known):
+        raise CapexError(
+            f"{where} has an unknown key '{unknown[0]}'; valid: {', '.join(sorted(known))}"
+        )
+    if missing := [
+        name
+        for name in ("model", "fresh", "output", "source", "checked")
+        if not row.get(name) and row.get(name) != 0
+    ]:
+        raise CapexError(
+            f"{where} lacks '{missing[0]}'; a row needs model, fresh, output, source and checked"
+        )
+    try:
+        checked = date.fromisoformat(str(row["checked"]))
+    except ValueError:
+        raise CapexError(
+            f"{where}: checked is '{row['checked']}'; write a date, for example 2026-09-22"
+        ) from None
+    rates = {
+        name: _rate(row.get(name, row["fresh"]), f"{where}: {name}")
+        for name in ("fresh", "cached", "cache_write", "output")
+    }
+    tier = row.get("long_context")
+    if tier is not None:
+        if (
+            not isinstance(tier, Mapping)
+            or set(tier) != {"above", "input", "output"}
+            or not isinstance(tier["above"], int)
+        ):
+            raise CapexError(
+                f"{where}: long_context is {tier!r}; write {{ above = 272000, input = 2, output ="
+                " 1.5 }"
+            )
+        tier = LongContext(
+            tier["above"],
+            _rate(tier["input"], f"{where}: input"),
+            _rate(tier["output"], f"{where}: output"),
+        )
+    return Price(
+        str(row["model"]).lower(),
+        source=str(row["source"]),
+        checked=checked,
+        long_context=tier,
+        **rates,
+    )
+
+
+def cost(usage: Usage | None, price: Price | None) -> Decimal | None:
+    """Dollars that a reply cost, exact to the token; None when its usage or its price is
+    not known.
+    """
+    if usage is None or price is None:
+        return None
+    if min(vars(usage).values()) < 0:
+        raise ValueError(f"token counts cannot be negative: {usage}")
+    rates = price.rates(usage.fresh + usage.cached + usage.cache_write)
+    counts = (usage.fresh, usage.cached, usage.cache_write, usage.output)
+    return sum((n * rate for n, rate in zip(counts, rates, strict=True)), Decimal(0)).scaleb(-6)
+
+
+def worst_case(request: Request, price: Price | None) -> Decimal | None:
+    """Dollars that one attempt at a request can cost at most: input at its dearest rate, output to
+    its limit. None without a price.
+    """
+    if price is None:
+        return None
+    tokens = input_bound(request)
+    *inputs, output = price.rates(tokens)
+    inputs += [price.fresh, price.cached, price.cache_write]  # in case a long context were cheaper
+    return (
+        tokens * max(inputs) + request.sampling.max_output_tokens * max(output, price.output)
+    ).scaleb(-6)
+
+
+def input_bound(request: Request) -> int:
+    """Input tokens that a request can have at most, whatever the tokenizer.
+
+    Text: a byte-level tokenizer gives at most one token per byte, and digits come close to that;
+    escaped JSON is never shorter than the text in it. Replayed items count on top of the calls and
+    the text that they repeat. Pictures: `picture_bound`.
+    """
+    text = len(json.dumps(describe(request)))
+    replayed = sum(
+        len(json.dumps(list(m.replay), default=dict))
+        for m in request.messages
+        if isinstance(m, AssistantMessage)
+    )
+    parts = [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts]
+    framing = REQUEST_TOKENS + MESSAGE_TOKENS * (
+        len(request.messages) + len(parts) + len(request.tools)
+    )
+    return (
+        text + replayed + framing + sum(picture_bound(p) for p in parts if isinstance(p, Picture))
+    )
+
+
+def picture_bound(picture: Picture) -> int:
+    """Tokens that a picture can cost at most: 2,048, and one for each 16x16 cell (3,072 for
+    512x512).
+
+    Holds for OpenAI's tiles (85 + at most 8 of 170 each) and patches (32 px, up to 2.46 tokens
+    each), Anthropic's pixels / 750 and Qwen's cells of 28 or 32 px. Known exception: gpt-4o-mini,
+    which counts a picture 33-fold.
+    """
+    if picture.png[:8] != b"\x89PNG\r\n\x1a\n" or len(picture.png) < 24:
+        raise CapexError(
+            f"the picture '{picture.label}' is not a PNG, so what it costs cannot be bounded;"
+            " encode it as PNG"
+        )
+    width, height = (int.from_bytes(picture.png[at : at + 4], "big") for at in (16, 20))
+    return PICTURE_TOKENS + -(-width // PICTURE_CELL_PX) * -(-height // PICTURE_CELL_PX)
+
+
+def _rows(text: str, where: str) -> tuple[Price, ...]:
+    try:
+        table = tomllib.loads(text, parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, InvalidOperation) as error:
+        raise CapexError(f"{where} is not TOML: {error}") from None
+    rows = table.get("price")
+    if (
+        set(table) != {"price"}
+        or not isinstance(rows, list)
+        or not all(isinstance(row, dict) for row in rows)
+    ):
+        raise CapexError(
+            f"{where} must hold [[price]] rows and nothing else; copy the form of the package's"
+            " prices.toml"
+        )
+    return tuple(parse_price(row, f"{where}, row {number}") for number, row in enumerate(rows, 1))
+
+
+def _rate(given: object, where: str) -> Decimal:
+    try:
+        rate = Decimal(str(given))
+    except InvalidOperation:
+        rate = Decimal("NaN")
+    if not rate.is_finite() or rate < 0:
+        raise CapexError(f"{where} is {given!r}; write a number of at least 0")
+    return rate

@@ -1,0 +1,1 @@
+"""What each figure shows. Functions from numbers to `Figure`; nothing here reads a run."""

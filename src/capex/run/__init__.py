@@ -1,0 +1,33 @@
+"""The run directory: the only truth. What writes it, reads it and counts it lives here."""
+
+from capex.run.reading import (
+    Damaged,
+    InvalidAttempt,
+    LoadedChain,
+    LoadedEpisode,
+    LoadedRun,
+    Origin,
+    load_chain,
+    load_run,
+    origins,
+    parts,
+    read_invalid,
+    read_record,
+    readable,
+)
+
+__all__ = [
+    "Damaged",
+    "InvalidAttempt",
+    "LoadedChain",
+    "LoadedEpisode",
+    "LoadedRun",
+    "Origin",
+    "load_chain",
+    "load_run",
+    "origins",
+    "parts",
+    "read_invalid",
+    "read_record",
+    "readable",
+]

@@ -1,0 +1,192 @@
+"""What the attempts of a chain took, every request counted once: records, invalidated attempts and
+spend.jsonl brought together.
+
+An attempt that continues a cut-off one begins with the answers that were paid for, and its record
+counts them. So an invalidated attempt that was continued counts only the time that it spent on
+something else. Whatever spend.jsonl knows and no record tells (requests in flight at a kill,
+retries of an outage) is `unrecorded`. With it, the sums over a chain equal spend.jsonl's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any
+
+from capex.models import NO_TOKENS, Usage
+from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin, parts
+from capex.run.spend import Account, Slot
+
+ZERO = Decimal(0)
+# Known, and at most: attempts that may have been billed count with their worst case.
+Dollars = tuple[Decimal, Decimal]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one attempt took, or several together."""
+
+    requests: int = 0  # that returned a reply
+    attempts: int = 0  # on the wire
+    usd: Dollars | None = (ZERO, ZERO)  # None where there is no price
+    tokens: Usage | None = None  # None where nobody kept a ledger
+    seconds: float = 0.0  # wall time without resets
+
+    def __add__(self, other: Taken) -> Taken:
+        usd = (
+            None
+            if self.usd is None or other.usd is None
+            else (self.usd[0] + other.usd[0], self.usd[1] + other.usd[1])
+        )
+        return Taken(
+            self.requests + other.requests,
+            self.attempts + other.attempts,
+            usd,
+            _sum(self.tokens, other.tokens),
+            self.seconds + other.seconds,
+        )
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing to count."""
+        return not (self.requests or self.attempts or any(self.usd or ()) or self.seconds)
+
+
+def of_episode(episode: LoadedEpisode) -> Taken:
+    """A whole attempt, answers from before it was cut off included."""
+    record = episode.record
+    return _taken(
+        {
+            "cost_usd": record.cost_usd,
+            **(record.extra.get("ledger") or {}),
+            "requests": record.requests,
+        },
+        episode.seconds,
+    )
+
+
+def of_invalid(attempt: InvalidAttempt, *, continued: bool) -> Taken:
+    """An invalidated attempt. If it was continued, its requests and the time that its answers took
+    are part of the one that did.
+    """
+    seconds = float(attempt.timing.get("episode_s", 0.0))
+    if continued:
+        return Taken(
+            tokens=NO_TOKENS,
+            seconds=max(0.0, seconds - float(attempt.timing.get("answered_s", 0.0))),
+        )
+    return _taken(attempt.record.get("ledger") or {}, seconds)
+
+
+def of_account(account: Account, seconds: float = 0.0) -> Taken:
+    """What spend.jsonl says of a start."""
+    usd = (account.settled_usd, account.total_usd) if account.priced else None
+    return Taken(account.requests, account.attempts, usd, account.tokens, seconds)
+
+
+def invalid_attempts(chain: LoadedChain) -> list[tuple[InvalidAttempt, Taken]]:
+    """The invalidated attempts of a chain with what each took by itself."""
+    last: dict[int, InvalidAttempt] = {a.index: a for a in chain.invalid}
+    finished = {e.index for e in chain.episodes}
+    return [
+        (
+            a,
+            of_invalid(
+                a,
+                continued=bool(a.record.get("continues"))
+                and (a.index in finished or last[a.index] is not a),
+            ),
+        )
+        for a in chain.invalid
+    ]
+
+
+def unrecorded(chain: LoadedChain, slots: Mapping[Slot, Account]) -> dict[int, Taken]:
+    """By start, what spend.jsonl has beyond the records; starts without a difference are
+    left out.
+    """
+    recorded = _recorded(chain)
+    found = {}
+    for (name, start), account in slots.items():
+        if name == chain.name:
+            rest = _difference(of_account(account), recorded.get(start, Taken(tokens=NO_TOKENS)))
+            if not rest.nothing:
+                found[start] = rest
+    return found
+
+
+def by_start(
+    chain: LoadedChain, slots: Mapping[Slot, Account], lineage: Sequence[Origin] = ()
+) -> dict[int, Taken]:
+    """By start, everything that its attempts took, those from before a fork included."""
+    own = parts(chain, lineage)[0]
+    return _joined(_recorded(own), unrecorded(own, slots), before_fork(chain, lineage))
+
+
+def before_fork(chain: LoadedChain, lineage: Sequence[Origin]) -> dict[int, Taken]:
+    """By start, what the attempts took that a fork began with: spend.jsonl of the fork knows
+    nothing of them.
+    """
+    return _joined(*(_recorded(part) for part in parts(chain, lineage)[1:]))
+
+
+def _recorded(chain: LoadedChain) -> dict[int, Taken]:
+    return _joined(
+        *({e.index: of_episode(e)} for e in chain.episodes),
+        *({a.index: taken} for a, taken in invalid_attempts(chain)),
+    )
+
+
+def _joined(*tables: Mapping[int, Taken]) -> dict[int, Taken]:
+    found: dict[int, Taken] = {}
+    for table in tables:
+        for start, taken in table.items():
+            found[start] = found[start] + taken if start in found else taken
+    return found
+
+
+def _taken(ledger: Mapping[str, Any], seconds: float) -> Taken:
+    """From the ledger of a record: its cost if that is known, otherwise from the known part to what
+    the rest may have cost.
+    """
+    whole, known = ledger.get("cost_usd"), ledger.get("known_cost_usd")
+    low = whole if whole is not None else known
+    usd = None
+    if low is not None:
+        exact = Decimal(str(low))
+        usd = exact, exact + Decimal(str(ledger.get("held_usd") or 0))
+    tokens = ledger.get("tokens")
+    usage = (
+        Usage(**{f.name: tokens.get(f.name, 0) for f in fields(Usage)})
+        if isinstance(tokens, Mapping)
+        else None
+    )
+    requests = int(ledger.get("requests", 0))
+    return Taken(requests, int(ledger.get("attempts", requests)), usd, usage, seconds)
+
+
+def _difference(books: Taken, records: Taken) -> Taken:
+    """What the books have beyond the records. Where the records have more (an old file that does
+    not count replies), nothing is missing.
+    """
+    usd = books.usd
+    if usd is not None and records.usd is not None:
+        low, high = max(ZERO, usd[0] - records.usd[0]), max(ZERO, usd[1] - records.usd[1])
+        usd = min(low, high), high
+    tokens = None
+    if books.tokens is not None and records.tokens is not None:
+        names = [f.name for f in fields(Usage)]
+        tokens = Usage(
+            **{n: max(0, getattr(books.tokens, n) - getattr(records.tokens, n)) for n in names}
+        )
+    return Taken(
+        max(0, books.requests - records.requests),
+        max(0, books.attempts - records.attempts),
+        usd,
+        tokens,
+    )
+
+
+def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
+    return b if a is None else a.plus(b)

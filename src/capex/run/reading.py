@@ -1,0 +1,352 @@
+"""A run directory as typed values: `capex.load_run("runs/NAME")`.
+
+Reads what is there and changes nothing, also while a campaign is still writing. A record that
+cannot be read is listed as damaged, never raised: a report on a thousand episodes does not fail on
+one.
+
+    run = capex.load_run("runs/first")
+    for episode in run.episodes:
+        print(episode.chain, episode.index, episode.record.success, episode.record.cost_usd,
+        episode.path)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from capex.errors import DamagedFile
+from capex.method.record import (
+    EpisodeRecord,
+    from_json,
+    require_count,
+    require_ledger,
+    require_number,
+)
+from capex.models.cassette import read_requests
+from capex.models.exchanges import LOG, read_log
+from capex.run.store import EPISODES, Chain, check_steps, find_run, read_json, read_steps
+
+TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
+
+
+@dataclass(frozen=True)
+class LoadedEpisode:
+    """One whole attempt: its record, its wall times, and where the rest of it lies."""
+
+    chain: str  # WORLD--TASK--ARM
+    path: Path
+    record: EpisodeRecord
+    timing: Mapping[str, Any]  # episode_s, reset_s, unix_time, ..
+
+    @property
+    def index(self) -> int:
+        """The start's index."""
+        return self.record.start
+
+    @property
+    def position(self) -> int:
+        """The place in the chain's order: what memory had seen before it."""
+        return int(self.record.extra.get("position", self.record.start))
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the attempt without its reset; 0 where it was not kept."""
+        return float(self.timing.get("episode_s", 0.0))
+
+    def steps(self) -> dict[str, Any]:
+        """The arrays of steps.npz: native actions, complete states and proprioception at 20 Hz."""
+        return read_steps(self.path)
+
+    def exchanges(self) -> Iterator[dict[str, Any]]:
+        """Every attempt at the model in order; empty for the expert, which asks none."""
+        log = self.path / LOG
+        return read_log(log) if log.is_file() else iter(())
+
+
+@dataclass(frozen=True)
+class InvalidAttempt:
+    """An attempt that a model or simulator error invalidated. It counts as no episode; what it cost
+    is in the run's spend.jsonl.
+    """
+
+    chain: str
+    path: Path
+    index: int
+    error: str
+    record: Mapping[str, Any]  # as written
+    timing: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """Something that should be readable and is not."""
+
+    path: Path
+    reason: str
+
+    @property
+    def start(self) -> int | None:
+        """The start whose episode it is; None for an attempt that counts as none anyway."""
+        return int(self.path.name) if self.path.parent.name == EPISODES else None
+
+
+@dataclass(frozen=True)
+class LoadedChain:
+    """One arm at one task: its episodes in the order in which memory saw them."""
+
+    name: str
+    world: str
+    task: str
+    arm: str
+    path: Path
+    episodes: tuple[LoadedEpisode, ...]
+    invalid: tuple[InvalidAttempt, ...]
+    damaged: tuple[Damaged, ...]
+
+    @property
+    def successes(self) -> int:
+        """Episodes that achieved the task."""
+        return sum(e.record.success is True for e in self.episodes)
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A whole run directory."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+    chains: tuple[LoadedChain, ...]
+
+    @property
+    def episodes(self) -> tuple[LoadedEpisode, ...]:
+        """All whole attempts, chain by chain."""
+        return tuple(e for c in self.chains for e in c.episodes)
+
+    @property
+    def invalid(self) -> tuple[InvalidAttempt, ...]:
+        """All invalidated attempts."""
+        return tuple(a for c in self.chains for a in c.invalid)
+
+    @property
+    def damaged(self) -> tuple[Damaged, ...]:
+        """Everything that could not be read."""
+        return tuple(d for c in self.chains for d in c.damaged)
+
+    def chain(self, world: str, task: str, arm: str) -> LoadedChain | None:
+        """The chain of an arm at a task; None when it has not begun."""
+        return next(
+            (c for c in self.chains if (c.world, c.task, c.arm) == (world, task, arm)), None
+        )
+
+
+def load_run(path: str | Path) -> LoadedRun:
+    """A run directory with all its episodes; a folder that is none is refused with a sentence."""
+    run = find_run(Path(path))
+    return LoadedRun(run.path, run.manifest, tuple(load_chain(chain) for chain in run.chains()))
+
+
+@contextlib.contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Records hold no cycles, but while thousands are made Python would search all of them for
+    some, again and again.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A run that a fork began with, as the fork's manifest tells of it; what is garbled there
+    counts as not told.
+    """
+
+    run: str
+    changed: Mapping[str, Any]  # a setting by its path, as in arms.capex.tau -> what it was
+    episodes: Mapping[str, frozenset[Any]]  # chain -> the starts of its episodes then
+    # Chain -> the folders of its invalidated attempts; None: older forks do not tell.
+    invalid: Mapping[str, frozenset[Any]] | None
+
+
+def origins(manifest: Mapping[str, Any]) -> list[Origin]:
+    """The runs that a run descends from by forks, the nearest first."""
+    found = []
+    told = manifest.get("forked_from")
+    while isinstance(told, Mapping):
+        changed = told.get("changed")
+        settings = (
+            [c for c in changed if isinstance(c, Mapping) and "name" in c]
+            if isinstance(changed, list)
+            else []
+        )
+        found.append(
+            Origin(
+                run=str(told.get("run", "another run")),
+                changed={str(c["name"]): c.get("before") for c in settings},
+                episodes=_listed(told.get("episodes"), int),
+                invalid=_listed(told["invalid"], str) if "invalid" in told else None,
+            )
+        )
+        told = told.get("forked_from")
+    return found
+
+
+def _listed(told: Any, kind: type) -> dict[str, frozenset[Any]]:
+    lists = told.items() if isinstance(told, Mapping) else ()
+    return {
+        chain: frozenset(x for x in held if type(x) is kind)
+        for chain, held in lists
+        if isinstance(held, list)
+    }
+
+
+def parts(chain: LoadedChain, lineage: Sequence[Origin]) -> list[LoadedChain]:
+    """A chain by who made its attempts: the run itself first, then those that it descends from, in
+    the order of the lineage.
+    """
+    found = []
+    for origin in lineage:
+        starts = origin.episodes.get(chain.name, frozenset())
+        names = None if origin.invalid is None else origin.invalid.get(chain.name, frozenset())
+        copied = {
+            a.path
+            for a in chain.invalid
+            if (a.index in starts if names is None else a.path.name in names)
+        }
+        own, inherited = (
+            replace(
+                chain,
+                episodes=tuple(e for e in chain.episodes if (e.index in starts) is old),
+                invalid=tuple(a for a in chain.invalid if (a.path in copied) is old),
+            )
+            for old in (False, True)
+        )
+        found.append(own)
+        chain = inherited
+    return [*found, chain]
+
+
+@_without_collecting()
+def load_chain(chain: Chain) -> LoadedChain:
+    """One chain of a run."""
+    episodes: list[LoadedEpisode] = []
+    invalid: list[InvalidAttempt] = []
+    damaged: list[Damaged] = []
+    name = chain.path.name
+    held: dict[int, int] = {}  # place -> start
+    for index in chain.finished():
+        folder = chain.episode(index)
+        try:
+            episode = _load_episode(name, folder, index)
+            check_steps(folder)
+        except DamagedFile as damage:
+            damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
+            continue
+        if (other := held.setdefault(episode.position, index)) != index:
+            damaged.append(
+                Damaged(
+                    folder, f"it stands at place {episode.position}, where start {other} stands"
+                )
+            )
+            continue
+        episodes.append(episode)
+    for folder in chain.invalid():
+        try:
+            invalid.append(read_invalid(folder))
+        except DamagedFile as damage:
+            damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
+    for log in chain.unfinished_logs():
+        if not readable(log) and log.is_file():  # its attempt may be whole by now
+            damaged.append(
+                Damaged(
+                    log,
+                    "the exchanges of a cut-off attempt cannot be read; its start is paid for"
+                    " again",
+                )
+            )
+    episodes.sort(key=lambda e: (e.position, e.index))
+    world, task, arm = (*name.split("--", 2), "", "")[:3]
+    return LoadedChain(
+        name, world, task, arm, chain.path, tuple(episodes), tuple(invalid), tuple(damaged)
+    )
+
+
+def read_record(episode: Path) -> EpisodeRecord:
+    """The record of an episode; DamagedFile where it is missing, unreadable or holds what no record
+    holds.
+    """
+    path = episode / "record.json"
+    with _damage(path):
+        return from_json(read_json(path))
+
+
+def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
+    record = read_record(folder)
+    if record.start != index:
+        raise DamagedFile(folder / "record.json", f"it tells of start {record.start}")
+    return LoadedEpisode(chain, folder, record, _read_timing(folder))
+
+
+def read_invalid(folder: Path) -> InvalidAttempt:
+    """An attempt that an error invalidated; DamagedFile like `read_record`."""
+    path = folder / "record.json"
+    with _damage(path):
+        raw = read_json(path)
+        require_count("start", raw["start"]["index"])
+        if "position" in raw:
+            require_count("position", raw["position"])
+        require_ledger(raw.get("ledger"))
+        return InvalidAttempt(
+            folder.parent.parent.name,
+            folder,
+            raw["start"]["index"],
+            str(raw["error"]),
+            raw,
+            _read_timing(folder),
+        )
+
+
+def readable(log: Path) -> bool:
+    """Whether the exchanges of an attempt can be read; a last line that a kill tore is none of
+    them.
+    """
+    try:
+        with _damage(log):
+            for recorded in read_requests(log, torn_end=True):
+                recorded.attempts()
+    except DamagedFile:
+        return False
+    return True
+
+
+def _read_timing(folder: Path) -> dict[str, Any]:
+    path = folder / "timing.json"
+    with _damage(path):
+        timing = read_json(path)
+        for name in TIMES:
+            require_number(name, timing.get(name, 0.0))
+        return timing
+
+
+@contextlib.contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Whatever is wrong with a file of an attempt, as DamagedFile."""
+    try:
+        yield
+    except OSError as error:
+        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
+    except KeyError as error:
+        raise DamagedFile(path, f"it lacks {error}") from None
+    except ValueError as error:
+        raise DamagedFile(path, str(error)) from None
+    except (TypeError, AttributeError) as error:
+        raise DamagedFile(path, f"it garbles a field ({error})") from None

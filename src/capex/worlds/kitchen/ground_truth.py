@@ -1,0 +1,135 @@
+"""What success rules and the expert may read from the simulation: joints, contacts, distances.
+Never shown to a model.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+
+import mujoco
+import numpy as np
+
+from capex.pose import Array, rotation_matrix
+
+_SIGNS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
+
+
+class GroundTruth:
+    """The physical truth of a scene. Reads derived quantities as the last control step left them;
+    changes nothing.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        roles: Mapping[str, str],
+        spots: Mapping[str, tuple[float, float, float]],
+    ):
+        self.model, self.data, self._roles, self._spots = model, data, roles, spots
+        # whether the task's momentary event (a button's press) has happened; the env keeps it with
+        # the state
+        self.latched = False
+        self._tip = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "tip")
+        self._names = [model.body(i).name for i in range(model.nbody)]
+        self._bodies = {name: i for i, name in enumerate(self._names)}
+        self._joints = {model.joint(i).name: i for i in range(model.njnt)}
+
+    def role(self, role: str) -> str:
+        """The thing or part that plays a role in the task."""
+        return self._roles[role]
+
+    def spot(self, role: str) -> Array:
+        """A place that plays a role in the task."""
+        return np.array(self._spots[role])
+
+    def joint_fraction(self, joint: str) -> float:
+        """A joint's position as a fraction of its range."""
+        low, high = self.model.jnt_range[self._joints[joint]]
+        return float((self.joint(joint) - low) / (high - low))
+
+    def joint(self, joint: str) -> float:
+        """A joint's position."""
+        return float(self.data.qpos[self.model.jnt_qposadr[self._joints[joint]]])
+
+    def position(self, body: str) -> Array:
+        """A body's position in the world."""
+        return np.array(self.data.xpos[self._bodies[body]])
+
+    def rotation(self, body: str) -> Array:
+        """A body's orientation in the world."""
+        return np.array(self.data.xmat[self._bodies[body]]).reshape(3, 3)
+
+    def point(self, site: str) -> Array:
+        """A marked point in the world."""
+        return np.array(self.data.site(site).xpos)
+
+    def point_at(self, site: str, joint: str, value: float) -> Array:
+        """Where a marked point of a hinged or sliding part would be, were its joint at another
+        value.
+        """
+        i = self._joints[joint]
+        axis, anchor, move = self.data.xaxis[i], self.data.xanchor[i], value - self.joint(joint)
+        if self.model.jnt_type[i] == mujoco.mjtJoint.mjJNT_SLIDE:
+            return np.asarray(self.point(site) + move * axis)
+        return np.asarray(anchor + rotation_matrix(move * axis) @ (self.point(site) - anchor))
+
+    def limit(self, joint: str) -> float:
+        """Where a joint's range ends; it begins at 0."""
+        return float(self.model.jnt_range[self._joints[joint]][1])
+
+    @property
+    def base(self) -> tuple[float, float, float]:
+        """x, y and yaw of the robot's base."""
+        x, y, yaw = (self.joint(name) for name in ("base_x", "base_y", "base_yaw"))
+        return x, y, yaw
+
+    def corners(self, body: str) -> Array:
+        """Corners (n,3) in the world of the boxes around the parts of a thing that can
+        be touched.
+        """
+        i = self._bodies[body]
+        first, found = int(self.model.body_geomadr[i]), []
+        for geom in range(first, first + int(self.model.body_geomnum[i])):
+            if self.model.geom_contype[geom] or self.model.geom_conaffinity[geom]:
+                centre, half = self.model.geom_aabb[geom, :3], self.model.geom_aabb[geom, 3:]
+                R = self.data.geom_xmat[geom].reshape(3, 3)
+                found.append(self.data.geom_xpos[geom] + (centre + _SIGNS * half) @ R.T)
+        return np.concatenate(found)
+
+    def tilt(self, body: str) -> float:
+        """Angle between a body's own z axis and the vertical."""
+        return math.acos(max(-1.0, min(1.0, float(self.data.xmat[self._bodies[body]][8]))))
+
+    def half_height(self, body: str) -> float:
+        """Half of the height of a thing as it lies or stands: from its first geom, a ball, capsule
+        or box.
+        """
+        geom = int(self.model.body_geomadr[self._bodies[body]])
+        size, R = self.model.geom_size[geom], self.data.geom_xmat[geom].reshape(3, 3)
+        if self.model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX:
+            return float(np.abs(R[2]) @ size)
+        return float(size[0])
+
+    def distance_xy(self, a: str, b: str) -> float:
+        """Horizontal distance between two bodies."""
+        d = self.data.xpos[self._bodies[a]] - self.data.xpos[self._bodies[b]]
+        return math.hypot(d[0], d[1])
+
+    def tip_distance(self, body: str) -> float:
+        """Distance from the gripper's tip to a body's origin."""
+        d = self.data.site_xpos[self._tip] - self.data.xpos[self._bodies[body]]
+        return math.sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2])
+
+    def touched_by(self, body: str) -> set[str]:
+        """Names of the bodies in contact with a body."""
+        i = self._bodies[body]
+        bodies = self.model.geom_bodyid[self.data.contact.geom]
+        others = np.concatenate([bodies[bodies[:, 0] == i, 1], bodies[bodies[:, 1] == i, 0]])
+        return {self._names[k] for k in others.tolist()}
+
+    def touching(self, a: str, b: str) -> bool:
+        """Whether two bodies are in contact."""
+        return b in self.touched_by(a)

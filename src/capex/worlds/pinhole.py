@@ -1,0 +1,46 @@
+"""Pinhole cameras: from points in the base frame to pixels and back, and metric depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from capex.pose import Array, Pose
+
+
+@dataclass(frozen=True)
+class CameraModel:
+    """Pinhole intrinsics (3,3) for a pixel grid whose first pixel's centre is (0.5, 0.5), and the
+    camera's pose.
+    """
+
+    intrinsics: Array
+    T_base_camera: Pose
+
+    def project(self, point_m: Array) -> tuple[float, float, float]:
+        """Pixel coordinates u (right), v (down) and depth of a base-frame point."""
+        u, v, w = self.intrinsics @ self.T_base_camera.inverse().apply(point_m)
+        return float(u / w), float(v / w), float(w)
+
+    def unproject(self, u: float, v: float, depth_m: float) -> Array:
+        """Base-frame point seen at pixel coordinates u, v at a depth along the optical axis."""
+        fx, fy, cx, cy = (
+            self.intrinsics[0, 0],
+            self.intrinsics[1, 1],
+            self.intrinsics[0, 2],
+            self.intrinsics[1, 2],
+        )
+        p = np.array([(u - cx) / fx, (v - cy) / fy, 1.0]) * depth_m
+        return self.T_base_camera.apply(p)
+
+
+@dataclass(frozen=True)
+class DepthImage:
+    """Metric depth along the optical axis (height, width), infinite where nothing is seen, with its
+    camera.
+    """
+
+    depth_m: npt.NDArray[np.float32]
+    camera: CameraModel

@@ -1,0 +1,133 @@
+"""Engines: a worker that dies, and a Ray cluster that loses a node."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from capex.campaign import events as ev
+from capex.campaign.core import Core, Turn, Waiting
+from capex.errors import CapexError
+from capex.run.spend import Spend
+from lab.campaigns import TESTS, collect, contents
+from lab.model import LabModel
+
+
+def test_a_worker_that_dies_is_replaced_and_its_attempts_continue(shm):
+    crash = shm / "crash"
+    crash.touch()
+    collect(shm / "calm", model=f"lab.model:crash={crash}x")
+    run, events = collect(shm / "run", model=f"lab.model:crash={crash}", parallel=2)
+    assert any(
+        "the worker process died (exit code 7)" in e.reason
+        for e in events
+        if isinstance(e, ev.AttemptCutOff)
+    )
+    named = {
+        k: v.replace(b"crash=" + str(crash).encode() + b"x", b"crash=" + str(crash).encode())
+        for k, v in contents(shm / "calm").items()
+    }
+    assert contents(shm / "run") == named
+    account = Spend(shm / "run/spend.jsonl").account()
+    recorded = sum(e.record.extra["ledger"]["attempts"] for e in run.episodes)
+    assert 0 < account.attempts - recorded == account.unsettled
+
+
+def test_a_worker_that_always_dies_stops_its_chain_with_a_sentence(shm):
+    with pytest.raises(
+        CapexError,
+        match=r"the worker process died \(exit code 9\) 3 times over start 0 of lab.world:deadly",
+    ):
+        collect(shm / "run", "lab.world:deadly", arm="base", starts="0:1", parallel=2)
+
+
+def test_a_script_without_a_guard_gets_a_sentence(shm):
+    script = shm / "script.py"
+    script.write_text(
+        f"import capex\ncapex.collect('lab.world:low', out='{shm}/run', model='lab.model:', starts='0:1', parallel=2)\n"
+    )
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
+    }
+    done = subprocess.run(
+        [sys.executable, script], env=env, capture_output=True, text=True, check=False
+    )
+    assert (
+        "worker processes die as they start (exit code 1); a script that calls capex.collect"
+        in done.stderr.splitlines()[-1]
+    )
+
+
+def test_a_model_object_stays_in_its_process(shm):
+    with pytest.raises(CapexError, match="a model object stays in its process"):
+        collect(shm / "run", model=LabModel(""), parallel=2)
+
+
+def test_the_clock_of_a_turn_stands_still_while_it_queues():
+    core = Core()
+    turn = Turn(core)
+    with turn:
+        before = turn.clock()
+        turn.queued_s += 100.0
+        assert turn.clock() < before - 99
+    model = LabModel("")
+    phases = []
+    turn = Turn(core, phases.append)
+    with turn:
+        assert core._free.locked()
+
+        class Looking(LabModel):
+            def complete(self, request, observer=None):
+                phases.append(core._free.locked())
+                return None
+
+        Waiting(Looking(""), turn).complete(None)
+    assert phases == ["queueing", "simulating", "waiting", False, "queueing", "simulating"]
+    assert not core._free.locked()
+    assert model.name == "lab.model:"
+
+
+def test_a_ray_cluster_that_loses_a_node_gives_the_same_records(shm):
+    small = {"num_cpus": 1, "object_store_memory": 80_000_000}
+    # Connected before there is a second node: on one machine the driver would else sit on either of them.
+    cluster = Cluster(
+        initialize_head=True, connect=True, head_node_args={**small, "include_dashboard": False}
+    )
+    try:
+        node = cluster.add_node(**small)
+        cluster.wait_for_nodes()
+        slow = {"model": "lab.model:delay=0.1"}
+        collect(shm / "calm", **slow)
+        lost = []
+
+        def watch(event, board):
+            if isinstance(event, ev.EpisodeEnded) and board.total.episodes >= 6 and not lost:
+                lost.append(node)
+                cluster.remove_node(node, allow_graceful=False)
+
+        run, events = collect(shm / "run", **slow, ray=cluster.address, watch=watch)
+        assert lost
+        assert contents(shm / "run") == contents(shm / "calm")
+        assert any(
+            "of the cluster was lost" in e.reason for e in events if isinstance(e, ev.AttemptCutOff)
+        )
+        account = Spend(shm / "run/spend.jsonl").account()
+        recorded = sum(e.record.extra["ledger"]["attempts"] for e in run.episodes)
+        assert recorded <= account.attempts <= recorded + 4
+        assert not list((shm / "run").rglob(".writing-*"))
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_a_cluster_that_is_not_there_is_a_sentence(shm):
+    with pytest.raises(CapexError, match="no cluster could be reached"):
+        collect(shm / "other", ray="127.0.0.1:1")
+    with pytest.raises(CapexError, match="is a client's address"):
+        collect(shm / "other", ray="ray://127.0.0.1:10001")

@@ -1,0 +1,334 @@
+"""Settings: flags over file over defaults, everything in the manifest, and what is impossible
+refused before the first episode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import capex
+from capex.campaign import api
+from capex.campaign.ceiling import bytes_text, ceiling
+from capex.campaign.manifest import changes
+from capex.campaign.names import parse_starts, starts_text
+from capex.campaign.settings import OPTIONS, resolve
+from capex.cli import parse
+from capex.cli.collect import Flags
+from capex.errors import CapexError
+from capex.models import Sampling
+from capex.models.prices import load_prices
+from lab.campaigns import SMALL, collect, price_file
+
+CONFIG = """
+tasks = ["lab.world:low"]
+model = "lab.model:"
+starts = "0:2"
+image-size = 32
+decisions = 3
+tau = 0.3
+effort = "low"
+arm = "eager,base"
+
+[arms.eager]
+preset = "capex"
+references = 1
+"""
+
+
+def test_flags_win_over_the_file_and_all_of_it_is_in_the_manifest(shm):
+    config = shm / "campaign.toml"
+    config.write_text(CONFIG)
+    prices = price_file(shm)
+    run = capex.collect(config=config, out=shm / "run", tau=0.8, prices=prices, seed=5)
+    settings = run.manifest["settings"]
+    assert settings["tasks"] == ["lab.world:low"]
+    assert settings["seed"] == 5
+    assert settings["sampling"] == vars(Sampling(effort="low"))
+    eager, base = settings["arms"]["eager"], settings["arms"]["base"]
+    assert (eager["tau"], eager["references"], eager["decisions"], eager["image_size"]) == (
+        0.8,
+        1,
+        3,
+        32,
+    )
+    assert (base["decisions"], base["tau"], base["plan_max"]) == (
+        3,
+        0.5,
+        1,
+    )  # tau means nothing to it
+    assert run.manifest["plan"]["starts"] == [0, 1]
+    assert run.manifest["price"]["model"] == "lab"
+    assert run.manifest["price"]["source"] == "a test"
+    assert {c.arm for c in run.chains} == {"eager", "base"}
+    assert all(e.record.seed == 5 for e in run.episodes)
+
+
+CHAT = {
+    "names": "lab.world:low",
+    "model": "chat:m@http://127.0.0.1:9/v1",
+    "arm": "base",
+    "starts": "0:1",
+    "out": Path("run"),
+}
+
+
+def test_what_a_chat_server_is_sent_stands_in_the_manifest_with_the_papers_defaults():
+    def identity(**options):
+        return resolve(**_split({**CHAT, **options})).identity
+
+    assert identity()["chat"] == {
+        "context_tokens": 32_768,
+        "temperature": 1.0,
+        "top_p": 0.95,
+        "top_k": 20,
+    }
+    said = identity(
+        context_tokens=16_000,
+        temperature=0.3,
+        top_p="server",
+        top_k="server",
+        model="chat-text:m@http://127.0.0.1:9/v1",
+    )
+    assert said["chat"] == {
+        "context_tokens": 16_000,
+        "temperature": 0.3,
+        "top_p": None,
+        "top_k": None,
+    }
+    assert said["sampling"] == vars(Sampling(temperature=0.3))
+    assert "chat" not in identity(model="pilot")
+    assert identity(model="openai:m", top_k=7, temperature="server")["sampling"] == vars(
+        Sampling(top_k=7)
+    )  # sent where it was typed
+
+
+def _split(options):
+    return {"names": options.pop("names"), "given": options}
+
+
+def test_a_chat_run_from_before_these_were_settings_still_continues():
+    wanted = resolve(**_split({**CHAT, "temperature": 0.3})).identity
+    old = {k: v for k, v in wanted.items() if k != "chat"}
+    assert changes({"settings": old}, wanted) == []
+    other = resolve(**_split({**CHAT, "temperature": 0.3, "top_k": "server"})).identity
+    assert [str(c) for c in changes({"settings": old}, other)] == [
+        "chat.top_k: 20 before, None now"
+    ]
+
+
+def test_a_run_keeps_the_price_it_began_with(shm):
+    collect(shm / "run", starts="0:1", prices=price_file(shm, fresh=10))
+    price_file(shm, fresh=20)
+    run, _ = collect(shm / "run", starts="0:1")
+    assert run.manifest["price"]["fresh"] == "10"
+    with pytest.raises(CapexError, match=r"price.fresh: '10' before, '20' now"):
+        collect(shm / "run", starts="0:1", prices=shm / "prices.toml")
+
+
+def test_a_prompt_of_ones_own_is_kept_with_the_run(shm):
+    prompt = shm / "mine.txt"
+    prompt.write_text("Drive the robot. <<SETTINGS>>")
+    run, _ = collect(shm / "run", "lab.world:low", arm="capex", starts="0:1", prompt=prompt)
+    asked = next(iter(run.episodes[0].exchanges()))["request"]["system"]
+    assert asked.startswith("Drive the robot. {")
+    assert (run.path / "prompt.txt").read_text() == prompt.read_text()
+    prompt.write_text("Another. <<SETTINGS>>")
+    with pytest.raises(CapexError, match="prompt: another text"):
+        collect(shm / "run", "lab.world:low", arm="capex", starts="0:1", prompt=prompt)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Drive. <<SPEED>>", "the prompt has a field <<SPEED>>, which nothing fills"),
+        ("x" * 18_001, "at most 18000 are allowed"),
+    ],
+)
+def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(shm, text, sentence):
+    (shm / "mine.txt").write_text(text)
+    with pytest.raises(CapexError, match=sentence):
+        collect(shm / "run", "lab.world:low", arm="capex", prompt=shm / "mine.txt")
+    assert not (shm / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"names": "lab.world:fixed", "base_motion": "on"},
+            "the robot of lab.world:fixed stands on a fixed base",
+        ),
+        ({"names": "lab.world:fixed", "locate": "on"}, "lab.world:fixed has no depth"),
+        (
+            {"episode_usd": 25},
+            r"a budget of \$25.00 per episode cannot hold for lab.model:, which has no price",
+        ),
+        ({"campaign_usd": 5}, r"a budget of \$5.00 per campaign cannot hold"),
+        ({"names": "lab.world:judged", "until_successes": 3}, "a person judges lab.world:judged"),
+        ({"starts": "0:201"}, "there is no start 200 of lab.world:low; valid: 0 to 199"),
+        ({"starts": "5:2"}, "empty or negative range"),
+        ({"arm": "capx"}, "there is no arm 'capx'; valid: capex"),
+        ({"arm": "base", "tau": 0.4}, "--tau means nothing to the arm base"),
+        ({"tau": 1.5}, "tau is 1.5; it must be a number between 0 and 1"),
+        ({"decisions": 0}, "decisions is 0; it must be a whole number between 1 and"),
+        ({"image_size": 5000}, "image_size is 5000"),
+        ({"memory": "none"}, "memory is 'none'; valid: chain, fresh"),
+        (
+            {"temperature": "hot"},
+            "temperature is 'hot'; it must be a number between 0 and 2, or the word server",
+        ),
+        ({"top_k": 0}, "top_k is 0; it must be a whole number between 1 and 1e"),
+        (
+            {"context_tokens": 9000},
+            "--context-tokens bounds what is sent to a chat: or chat-text: server, and the model is"
+            " lab.model:",
+        ),
+        (
+            {"context_tokens": 8000, "model": "chat:m@http://127.0.0.1:9/v1"},
+            "a context of 8000 tokens has no room beside an answer of up to 8000 tokens; lower"
+            " --max-output-tokens",
+        ),
+        ({"max_starts": 9}, "--max-starts 9 bounds --until-successes"),
+        ({"prompt": "nowhere.txt"}, "the prompt file nowhere.txt cannot be read: No such file"),
+        ({"prices": "nowhere.toml"}, "the price file nowhere.toml cannot be read"),
+        ({"model": "nobody"}, "there is no kind of model 'nobody'"),
+        ({"model": "nowhere.model:x"}, "names the module nowhere.model, which cannot be imported"),
+        ({"names": "nowhere.world:x"}, "named like a module, but it cannot be imported"),
+        ({"names": "lab.world:lo"}, "there is no task 'lo' in world 'lab.world'; valid: low"),
+        ({"names": ()}, "no task was named"),
+        ({"parallel": 2, "ray": "auto"}, "--parallel 2 and --ray auto are two engines"),
+        ({"tua": 0.5}, "there is no setting 'tua' of a campaign; valid: tau"),
+        ({"config": "nowhere.toml"}, "the config file nowhere.toml cannot be read: No such file"),
+        ({"out": None}, "no run directory was named; write --out runs/NAME"),
+        ({"fork": True}, "holds no run that could be branched"),
+    ],
+)
+def test_the_impossible_is_refused_before_anything_is_written(shm, options, sentence):
+    with pytest.raises(CapexError, match=sentence):
+        collect(**{"out": shm / "run", **options})
+    assert not (shm / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("arm = [", "is not TOML"),
+        ("tua = 0.5", "there is no setting 'tua'"),
+        ("arms = 3", r"must hold tables: \[arms.NAME\]"),
+        ("[arms.mine]\ntua = 1", r"there is no setting 'tua' of \[arms.mine\]"),
+        ("[arms.base]\ntau = 0.5", "cannot be the name of an arm of your own"),
+        ("[arms.mine]\npreset = 'capx'", "there is no arm 'capx'"),
+        ("starts = -1", "starts is -1"),
+        ("decisions = true", "decisions is True"),
+        ("notes = 'maybe'", "notes is 'maybe'; valid: on, off"),
+        ("model = 3", "model is 3; it must be a text"),
+        ("out = 3", "out is 3; it must be a path"),
+        ("seed = '7'", "seed is '7'; it must be a whole number between 0 and"),
+        ("campaign_usd = -1", "campaign_usd is -1; it must be a number that is not negative"),
+        ("campaign-usd = inf", "campaign_usd is inf; it must be a number"),
+        ("campaign_usd = 'much'", "campaign_usd is 'much'; it must be a number"),
+        ("until_successes = 0", "until_successes is 0; it must be a whole number of at least 1"),
+        ("effort = 'huge'", "effort is 'huge'; valid: none, minimal, low, medium, high"),
+        ("prompt = 3", "prompt is 3; it must be a path"),
+        ("[arms.mine]\ndone = 'perhaps'", "done is 'perhaps'; valid: on, off"),
+    ],
+)
+def test_a_bad_config_file_is_refused_with_a_sentence(shm, text, sentence):
+    (shm / "c.toml").write_text(text)
+    out = None if "out" in text else shm / "run"
+    with pytest.raises(CapexError, match=sentence) as refused:
+        capex.collect("lab.world:low", out=out, config=shm / "c.toml")
+    assert "pydantic" not in str(refused.value)
+
+
+def test_every_setting_is_a_flag():
+    assert [f.name for f in fields(Flags)] == list(OPTIONS)
+    assert all(s.help.endswith(".") and s.metavar for s in OPTIONS.values())
+
+
+def test_a_method_may_be_called_an_arm():
+    settings = resolve("lab.world:low", {"out": Path("run"), "method": ["base", "capex"]})
+    assert [m.name for m in settings.arms] == ["base", "capex"]
+    table = {"methods": {"eager": {"tau": 0.2}}, "method": "eager,base", "locate": False}
+    eager, base = resolve("lab.world:low", {"out": Path("run")}, table).arms
+    assert (eager.name, eager.tau, eager.locate) == ("eager", 0.2, False)
+    assert base.name == "base"
+    words = ("collect", "lab.world:low", "--method", "base")
+    assert parse(words).settings.arm == parse((*words[:2], "--arm", "base")).settings.arm == "base"
+    with pytest.raises(CapexError, match="'method' is another name of 'arm'; give one of them"):
+        resolve("lab.world:low", {"arm": "base", "method": "capex"})
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "sentence"),
+    [
+        ("--tau", "x", "--tau is 'x'; it must be a number between 0 and 1"),
+        ("--image-size", "8", "--image-size is '8'; it must be a whole number between 32 and 2048"),
+        ("--decisions", "1.5", "--decisions is '1.5'; it must be a whole number between 1 and"),
+        ("--campaign-usd", "nan", "--campaign-usd is 'nan'; it must be a number"),
+        ("--top-k", "many", "--top-k is 'many'; it must be a whole number between 1 and 1e"),
+        ("--base-motion", "None", "--base-motion is 'None'; valid: on, off"),
+        ("--starts", "x", "'x' names no starts"),
+    ],
+)
+def test_a_wrong_flag_is_named_as_it_was_typed(flag, text, sentence):
+    with pytest.raises(CapexError) as refused:
+        parse(("collect", "lab.world:low", flag, text)).given()
+    assert str(refused.value).startswith(sentence)
+
+
+def test_flags_say_the_same_as_keywords():
+    words = "--tau 0.3 --locate off --campaign-usd 7 --starts 0:2 --temperature server --seed 5"
+    given = parse(("collect", "lab.world:low", "--out", "run", *words.split())).given()
+    keywords = {"tau": 0.3, "locate": False, "campaign_usd": 7, "starts": range(2), "seed": 5}
+    keywords |= {"temperature": "server", "out": "run"}
+    assert resolve("lab.world:low", given) == resolve("lab.world:low", keywords)
+
+
+def test_starts_read_and_write():
+    assert parse_starts("0:3,7") == [0, 1, 2, 7]
+    for text in ("0:20", "3,9,4", "5,6", "1,3:7"):
+        assert starts_text(parse_starts(text)) == text
+
+
+def test_the_ceiling_is_the_smallest_of_what_bounds_it():
+    price = load_prices(None).find("gpt-6-astra")
+    said = resolve("kitchen:CloseFridge", {"out": Path("x"), "model": "openai:gpt-6-astra"})
+    assert ceiling(said, price, 20).usd == 500
+    assert "20 episodes of at most $25.00" in ceiling(said, price, 20).sentence
+    limited = resolve("kitchen:CloseFridge", {"out": Path("x"), "campaign_usd": 30.5})
+    assert ceiling(limited, price, 20, Decimal(3)).usd == Decimal("30.5")
+    assert "$3.00 of it spent or held already" in ceiling(limited, price, 20, Decimal(3)).sentence
+    assert ceiling(said, price, None).usd is None
+    assert "give --campaign-usd" in ceiling(said, price, None).sentence
+    assert ceiling(said, None, 20).usd is None
+    assert bytes_text(1_234_567) == "1.2 MB"
+
+
+def test_a_dry_run_knows_the_size_and_sends_nothing(shm):
+    class Untouched:
+        name, price_name, stand_in = "lab.model:", "lab", True
+
+        def complete(self, request, observer=None):
+            raise AssertionError("a dry run asked the model")
+
+    options = {**SMALL, "model": Untouched(), "prices": price_file(shm), "out": shm / "run"}
+    plan = api.dry_run(api.prepare("lab.world:low,high", **options))
+    assert plan.episodes == 16
+    assert plan.ceiling.usd == 16 * 25
+    assert not (shm / "run").exists()
+    run, _ = collect(shm / "run", prices=shm / "prices.toml")
+    lines = [line for e in run.episodes for line in e.exchanges()]
+    capex_sample, base_sample = plan.samples
+    first = next(iter(run.chain("lab.world", "low", "base").episodes[0].exchanges()))
+    assert base_sample.tokens == first["usage"]["fresh"]
+    assert max(line["usage"]["fresh"] for line in lines) < capex_sample.largest_bound
+    size = sum(f.stat().st_size for f in (shm / "run/chains").rglob("*") if f.is_file())
+    about, most = plan.disk
+    assert size < most
+    assert about < most
+    assert api.dry_run(api.prepare("lab.world:low,high", **options)).episodes == 0

@@ -1,0 +1,90 @@
+"""The command line as a user meets it: answers, and sentences instead of tracebacks."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from capex.cli import doctor
+
+
+def capex(*words: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "capex.cli", *words], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("tasks", "kichen"), "there is no world 'kichen'; valid: kitchen"),
+        (
+            ("check", "kitchen:CloseFidge"),
+            "there is no task 'CloseFidge' in world 'kitchen'; valid: CloseFridge",
+        ),
+        (("expert", "kitchen:CloseFridge", "--starts", "x", "--out", "run"), "'x' names no starts"),
+        (
+            ("expert", "kitchen:CloseFridge", "--starts", "10000", "--out", "run"),
+            "there is no start 10000",
+        ),
+        (("expert", "kitchen:CloseFridge", "--parallel", "0", "--out", "run"), "--parallel is 0"),
+        (("film", "nowhere"), "nowhere is no episode"),
+        (
+            ("expert", "kitchen:CloseFridge", "--starts", "0", "--out", "/proc/nope"),
+            "'/proc/nope' cannot be read or written",
+        ),
+        (("prompt", "--arm", "capx"), "there is no arm 'capx'; valid: capex"),
+        (("prompt", "--prompt", "none.txt"), "the prompt file none.txt cannot be read"),
+        (
+            ("install", "lerobot"),
+            "there is no extra 'lerobot' that needs this command; valid: robosuite",
+        ),
+        (
+            ("install", "robosuite", "--constraint", "none.txt"),
+            "there is no constraints file none.txt",
+        ),
+        (
+            ("human", "kitchen:CloseFridge", "--out", "run"),
+            "world 'kitchen' has no human demonstrations",
+        ),
+    ],
+)
+def test_a_users_mistake_gets_a_sentence(words, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = capex(*words)
+    assert out.returncode == 2
+    assert sentence in " ".join(out.stderr.split())
+    assert "Traceback" not in out.stderr + out.stdout
+
+
+def test_none_is_nothing_to_type():
+    for words in (("--base-motion", "None"), ("--seed", "None")):
+        out = capex("collect", "kitchen:CloseFridge", *words)
+        assert out.returncode == 2
+        assert "'None'" in out.stderr + out.stdout
+    assert "{None}" not in capex("export", "--help").stdout
+
+
+def test_doctor_names_every_dependency_and_every_extra_of_the_package():
+    metadata = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=]", line)[0] for line in metadata["dependencies"]}
+    assert names == set(doctor.CORE)
+    assert set(metadata["optional-dependencies"]) == set(doctor.EXTRAS) | {
+        "judges"
+    }  # which is LeRobot's without its pins, for the tests
+
+
+def test_doctor_and_tasks_answer():
+    out = capex("doctor")
+    assert out.returncode == 0, out.stdout
+    assert "rendering" in out.stdout
+    out = capex("tasks")
+    assert out.returncode == 0
+    assert "CloseFridge" in out.stdout
+    assert "PickPlaceCounterToStove" in out.stdout
+    assert "600" in out.stdout

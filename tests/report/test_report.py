@@ -1,0 +1,319 @@
+"""What the report shows: its sample, tables and files, stand-ins named everywhere, and sentences where data is missing."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import runs
+from capex import report
+from capex.errors import CapexError
+from capex.method.record import Turn
+from capex.report.cards import choose_twins, sample
+from capex.report.tables import (
+    Column,
+    Row,
+    Table,
+    group_row,
+    latex,
+    number,
+    p_value,
+    percent,
+    significant,
+)
+
+pytestmark = pytest.mark.filterwarnings(
+    "error::UserWarning"
+)  # what matplotlib says of a layout that does not fit
+
+
+@pytest.fixture(scope="module")
+def written(synthetic, tmp_path_factory):
+    """Its report."""
+    out = tmp_path_factory.mktemp("report")
+    report.write([synthetic], out)
+    return out
+
+
+def test_a_sample_spreads_over_sources_tasks_and_outcomes(synthetic):
+    found = runs.sources_of(synthetic)
+    strata = {(s.number, e.task, e.success) for s in found for e in s.episodes}
+    chosen = sample(found, len(strata))
+    assert {(s.number, e.task, e.success) for s, e in chosen} == strata
+    assert len(sample(found, 1000)) == 48
+    assert len({e.path for _, e in sample(found, 30)}) == 30
+    assert sample(found, 0) == []
+    assert sample(found, 30) == sample(found, 30)
+
+
+def test_twins_share_a_start_at_the_median_length(tmp_path):
+    run = runs.new_run(tmp_path / "r", ["capex", "base"], ["CloseFridge"], range(5))
+    for start, steps in enumerate([100, 200, 300, 400, 900]):
+        runs.commit(
+            run.chain("kitchen", "CloseFridge", "capex"), runs.record(start=start, steps=steps)
+        )
+        runs.commit(
+            run.chain("kitchen", "CloseFridge", "base"),
+            runs.record(arm="base", start=start, success=start in (1, 4)),
+        )
+    (found,) = choose_twins(runs.sources_of(run.path))
+    assert found.median_steps == 300
+    assert found.both == 2
+    assert (found.first[1].start, found.second[1].start) == (
+        1,
+        1,
+    )  # of the starts that both solved, 200 is nearest to 300
+    assert (found.first[0].arm, found.second[0].arm) == ("capex", "base")
+
+
+def test_numbers_are_shown_as_people_write_them():
+    assert [p_value(p) for p in (0.00001, 0.0016, 0.0274, 0.5, None, math.nan)] == [
+        "< 0.0001",
+        "0.0016",
+        "0.027",
+        "0.50",
+        "—",
+        "—",
+    ]
+    assert [significant(v) for v in (1234.5, 12.34, 1.234, math.inf, None)] == [
+        "1,234",
+        "12.3",
+        "1.23",
+        "∞",
+        "—",
+    ]
+    assert percent(0.125) == "12.5 %"
+
+
+def test_tables_escape_what_latex_and_csv_would_read():
+    nasty = r'a_b & 50% of $5 {x} \input{y} ~ ^ # <b>"q", z'
+    table = Table(
+        "t",
+        nasty,
+        (Column("x", "x", align="l"), Column("y", "y", number), Column(csv="z")),
+        (Row((nasty, math.inf, None)), group_row("g")),
+        (),
+    )
+    text = table.latex()
+    assert (
+        r"a\_b \& 50\% of \$5 \{x\} \textbackslash{}input\{y\} \textasciitilde{} \textasciicircum{} \# \textless{}b\textgreater{}"
+        in text
+    )
+    assert r"$\infty$" in text
+    assert latex("τ \N{MINUS SIGN} 1 ≥ …") == r"$\tau$ $-$ 1 $\ge$ \dots{}"
+    (row,) = csv.DictReader(table.csv().splitlines())
+    assert row == {"x": nasty, "y": "inf", "z": ""}
+
+
+def test_every_table_and_figure_is_written_and_names_the_stand_in(written):
+    index = json.loads((written / "report.json").read_text())
+    names = {p.relative_to(written).as_posix() for p in written.rglob("*") if p.is_file()} - {
+        "report.json"
+    }
+    assert names == set(index["files"])
+    tables = {n.split("/")[1].split(".")[0] for n in names if n.startswith("tables/")}
+    assert tables >= {
+        "headline",
+        "differences",
+        "tasks",
+        "pairs",
+        "starts",
+        "experience",
+        "medians",
+        "calibration",
+        "reliability",
+        "truncated",
+        "tau",
+        "cost",
+        "episodes",
+    }
+    figures = {n.split("/")[1] for n in names if n.startswith("figures/")}
+    assert figures >= {
+        f"{n}.{kind}"
+        for n in (
+            "success",
+            "starts",
+            "experience-1",
+            "reliability",
+            "truncated",
+            "weights-1",
+            "tau",
+            "tokens",
+        )
+        for kind in ("svg", "png")
+    }
+    for name in names:
+        if name.endswith((".csv", ".tex", ".svg")):
+            text = (written / name).read_text().lower()
+            assert "stand-in" in text, name
+        if name.endswith(".tex"):
+            assert text.count(r"\begin{tabular}") == 1
+        if name.endswith(".png"):
+            assert (written / name).read_bytes().startswith(b"\x89PNG")
+    page = (written / "report.html").read_text()
+    assert page.count("<figure") == page.count("</figure>")
+    for block in page.split("<table id=")[1:]:
+        assert "stand-in" in block.split('class="files"')[0].lower()
+    for block in page.split('<figure id="figure-')[1:]:
+        assert "stand-in" in block.split("</figure>")[0].lower()
+
+
+def test_csv_holds_the_numbers_that_the_page_shows(written, synthetic):
+    rows = {
+        r["source"]: r
+        for r in csv.DictReader((written / "tables/headline.csv").read_text().splitlines())
+    }
+    for source in runs.sources_of(synthetic):
+        row = rows[source.label]
+        solved = [bool(e.success) for e in source.episodes]
+        assert (int(row["successes"]), int(row["n"])) == (sum(solved), 16)
+        assert float(row["usd_per_success"]) == pytest.approx(
+            sum(e.cost_usd for e in source.episodes) / sum(solved)
+        )
+        assert f"{sum(solved)}/16" in (written / "report.html").read_text()
+    assert len((written / "tables/episodes.csv").read_text().splitlines()) == 1 + 48
+    starts = list(csv.DictReader((written / "tables/starts.csv").read_text().splitlines()))
+    assert len(starts) == 16
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Two starts of the base arm."""
+    path = tmp_path_factory.mktemp("small") / "run"
+    runs.campaign(path, ["CloseFridge"], ["base"], 2)
+    return path
+
+
+def test_a_report_in_the_same_folder_replaces_the_earlier_one_and_nothing_else(
+    written, small, tmp_path
+):
+    out = tmp_path / "out"
+    shutil.copytree(written, out)
+    (out / "figures" / "mine.svg").write_text("mine")
+    assert (out / "figures" / "reliability.svg").exists()
+    page = report.write([small], out, strips=0)
+    assert page == out / "report.html"
+    assert not (out / "figures" / "reliability.svg").exists()
+    assert (out / "figures" / "mine.svg").read_text() == "mine"
+    assert not list(out.rglob(".writing-*"))
+
+
+def test_bad_arguments_get_a_sentence(synthetic, tmp_path):
+    with pytest.raises(CapexError, match="is not a run directory"):
+        report.write([tmp_path], tmp_path / "out")
+    with pytest.raises(CapexError, match="no run was named"):
+        report.write([], tmp_path / "out")
+    with pytest.raises(CapexError, match="at least 0"):
+        report.write([synthetic], tmp_path / "out", strips=-1)
+    with pytest.raises(CapexError, match="is a run directory"):
+        report.write([synthetic], synthetic)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CapexError, match="is a file"):
+        report.write([synthetic], tmp_path / "file")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_run_gets_a_page_and_a_sentence(tmp_path):
+    runs.new_run(tmp_path / "empty", ["capex"], ["CloseFridge"], range(3))
+    page = report.write([tmp_path / "empty"], tmp_path / "out").read_text()
+    assert "Run empty holds no chain yet: there is nothing to report from it." in page
+    assert "There is nothing to report yet" in page
+    assert "capex at CloseFridge: 3 of 3 starts" in page
+
+
+def test_a_half_finished_run_with_a_damaged_record_and_no_success_says_all_of_it(tmp_path):
+    run = runs.new_run(tmp_path / "half", ["capex", "base"], ["CloseFridge"], range(6))
+    chain = runs.fill(run, "CloseFridge", "capex", "00000")
+    runs.fill(run, "CloseFridge", "base", "00")
+    (chain.episode(1) / "record.json").write_text('{"task": "Close')
+    torn = json.loads((chain.episode(2) / "record.json").read_text())
+    (chain.episode(2) / "record.json").write_text(json.dumps({**torn, "steps": "many"}))
+    (chain.episode(3) / "timing.json").unlink()
+    writer = chain.begin(5)
+    page = report.write([run.path], tmp_path / "out", strips=2)
+    writer.discard()
+    text = page.read_text()
+    assert (
+        "Run half is not finished. Missing: capex at CloseFridge: 4 of 6 starts; base at CloseFridge: 4 of 6 starts."
+        in text
+    )
+    assert "episodes/0001 was left out: record.json is damaged" in text
+    assert (
+        "episodes/0002 was left out: record.json is damaged: steps is &#39;many&#39;; a whole number of at least 0 is right."
+        in text
+    )
+    assert "episodes/0003 was left out: timing.json is damaged: it cannot be read" in text
+    assert "kitchen--CloseFridge--capex has 1 unfinished attempt, running now or cut off" in text
+    assert (
+        "capex · made-up (stand-in) has no success in 2 starts: what a success costs is infinite so far."
+        in text
+    )
+    assert "0/2" in text
+    assert "These runs do not have both." in text  # experience
+    assert "no image of it was kept" in text  # strips
+
+
+def test_a_run_of_invalid_attempts_alone_says_what_went_wrong(tmp_path):
+    run = runs.new_run(tmp_path / "r", ["capex"], ["CloseFridge"], [0])
+    ledger = {"requests": 0, "attempts": 3, "cost_usd": 0.0, "tokens": None}
+    note = {"start": {"index": 0, "seed": 0}, "error": "the server is down", "ledger": ledger}
+    for _ in range(2):
+        run.chain("kitchen", "CloseFridge", "capex").begin(0).commit_invalid(
+            note, {"episode_s": 1.0}, {}
+        )
+    text = report.write([run.path], tmp_path / "out").read_text()
+    assert "holds no readable episode" in text
+    assert "2 invalidated by: the server is down" in text
+    assert "is not finished" not in text
+
+
+def test_one_source_alone_has_nothing_to_pair(tmp_path):
+    run = runs.new_run(tmp_path / "r", [], ["CloseFridge"], [])
+    runs.fill(run, "CloseFridge", "expert", "11", model="expert", requests=0, cost_usd=None)
+    text = report.write([run.path], tmp_path / "out", strips=0).read_text()
+    assert "There is one source only, so there is nothing to pair." in text
+    assert "it asked no model, so there is no cost per success" in text
+    assert "No executed waypoint carries a stated confidence" in text
+
+
+def test_the_command_prints_the_page_and_refuses_with_a_sentence(small, tmp_path):
+    command = [sys.executable, "-m", "capex.cli", "report"]
+    done = subprocess.run(
+        [*command, str(small), "--out", str(tmp_path / "out"), "--strips", "0"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "out" / "report.html")
+    assert "base · made-up (stand-in) solved" in done.stdout
+    refused = subprocess.run(
+        [*command, str(tmp_path), "--out", str(tmp_path / "other")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "is not a run directory" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_models_words_reach_the_page_without_control_characters(tmp_path):
+    run = runs.new_run(tmp_path / "run", ["capex"], ["CloseFridge"], range(1))
+    hostile = "look\x1b[31m\x00 here\x9b2J \u202edesrever\u2066 & <b>bold</b>"
+    turn = Turn(1, 0, 1, (runs.waypoint((0.4, 0.0, 0.3), 0.9, 0.8, 1),), 1, reasoning=hostile)
+    chain = run.chain("kitchen", "CloseFridge", "capex")
+    runs.commit(chain, runs.record(turns=[turn], instruction=hostile))
+    assert (
+        "\\u001b" in (chain.episode(0) / "record.json").read_text()
+    )  # the record keeps what was said
+    page = report.write([run.path], tmp_path / "out", strips=1)
+    text = page.read_text()
+    assert "look[31m here2J desrever &amp; &lt;b&gt;bold" in text
+    for file in [page, *(tmp_path / "out" / "tables").iterdir()]:
+        assert all(c.isprintable() or c in "\n\t" for c in file.read_text()), file

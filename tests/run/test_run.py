@@ -1,0 +1,79 @@
+"""A run as typed values: everything readable is read, what is damaged is reported and raises nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import capex
+from capex.errors import CapexError
+from capex.method.record import EpisodeRecord
+from capex.run.store import open_run
+
+STEPS = {"actions": np.zeros((2, 12))}
+
+
+def _record(index: int, position: int, success: bool = False) -> dict:
+    record = EpisodeRecord(
+        "kitchen",
+        "CloseFridge",
+        "capex",
+        index,
+        0,
+        "script",
+        success,
+        2,
+        1,
+        None,
+        "Close it.",
+        500,
+        (),
+    )
+    return record.as_json() | {"position": position}
+
+
+def test_a_run_is_loaded_in_the_order_in_which_it_ran(tmp_path):
+    chain = open_run(tmp_path / "run", {"tau": 0.5}).chain("kitchen", "CloseFridge", "capex")
+    chain.commit(7, _record(7, 0, True), {"episode_s": 2.5}, STEPS)
+    chain.commit(2, _record(2, 1), {"episode_s": 1.5}, STEPS)
+    for _ in range(11):
+        chain.begin(3).commit_invalid(
+            {"start": {"index": 3, "seed": 0}, "error": "the server failed"}, {}, STEPS
+        )
+    run = capex.load_run(tmp_path / "run")
+    assert run.manifest["settings"] == {"tau": 0.5}
+    assert [(e.index, e.position, e.seconds) for e in run.episodes] == [(7, 0, 2.5), (2, 1, 1.5)]
+    assert run.chain("kitchen", "CloseFridge", "capex").successes == 1
+    assert run.chain("kitchen", "CloseFridge", "base") is None
+    assert run.episodes[0].steps()["actions"].shape == (2, 12)
+    assert list(run.episodes[0].exchanges()) == []
+    assert [a.path.name for a in run.invalid] == [f"0003-{n}" for n in range(1, 12)]
+    assert run.invalid[0].error == "the server failed"
+    assert run.damaged == ()
+
+
+def test_damage_is_reported_and_the_rest_is_read(tmp_path):
+    chain = open_run(tmp_path / "run", {}).chain("kitchen", "CloseFridge", "capex")
+    for index in range(4):
+        chain.commit(index, _record(index, index), {}, STEPS)
+    (chain.episode(0) / "record.json").write_text("{")
+    (chain.episode(1) / "record.json").write_text(json.dumps({"task": "CloseFridge"}))
+    (chain.episode(2) / "timing.json").unlink()
+    run = capex.load_run(tmp_path / "run")
+    assert [e.index for e in run.episodes] == [3]
+    reasons = [d.reason for d in run.damaged]
+    assert "record.json is damaged: Expecting property name" in reasons[0]
+    assert reasons[1] == "record.json is damaged: it lacks 'world'"
+    assert reasons[2] == "timing.json is damaged: it cannot be read (No such file or directory)"
+    with pytest.raises(CapexError, match="not a run directory"):
+        capex.load_run(tmp_path)
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = "import sys, capex; print(sorted({'numpy', 'mujoco', 'rich', 'openai'} & set(sys.modules)), 'load_run' in dir(capex))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split("\n")[0] == "[] True"

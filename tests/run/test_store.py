@@ -1,0 +1,113 @@
+"""The run directory: whole episodes or none, resumable, and never mixed with another run."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from capex.errors import CapexError
+from capex.run.store import Chain, find_run, open_run, read_json, read_steps
+
+STEPS = {"actions": np.arange(24.0).reshape(2, 12)}
+
+
+def test_an_episode_is_read_back_as_written(tmp_path):
+    run = open_run(tmp_path / "run", {"command": "expert"})
+    chain = run.chain("kitchen", "CloseFridge", "expert")
+    path = chain.commit(7, {"success": True, "text": "naïve"}, {"episode_s": 1.5}, STEPS)
+    assert path == tmp_path / "run/chains/kitchen--CloseFridge--expert/episodes/0007"
+    assert sorted(p.name for p in path.iterdir()) == ["record.json", "steps.npz", "timing.json"]
+    assert read_json(path / "record.json") == {"success": True, "text": "naïve"}
+    assert np.array_equal(read_steps(path)["actions"], STEPS["actions"])
+    assert chain.finished() == [7]
+    assert [c.path for c in find_run(tmp_path / "run").chains()] == [chain.path]
+    with pytest.raises(CapexError, match="written once"):
+        chain.commit(7, {}, {}, STEPS)
+
+
+def test_a_record_that_cannot_be_written_leaves_no_episode(tmp_path):
+    chain = open_run(tmp_path / "run", {}).chain("kitchen", "CloseFridge", "expert")
+    with pytest.raises(ValueError, match="JSON"):
+        chain.commit(0, {"cost_usd": float("nan")}, {}, STEPS)
+    assert chain.finished() == []
+    chain.sweep()
+    assert list(chain.episodes_path.iterdir()) == []
+
+
+def test_a_chain_has_one_owner_at_a_time(tmp_path):
+    chain = Chain(tmp_path / "chain")
+    with (
+        chain.owned(),
+        pytest.raises(CapexError, match="being written by another process"),
+        chain.owned(),
+    ):
+        pass
+    with chain.owned():
+        pass
+
+
+def test_invalid_attempts_are_kept_apart_and_counted(tmp_path):
+    chain = open_run(tmp_path / "run", {}).chain("kitchen", "CloseFridge", "expert")
+    names = [chain.begin(3).commit_invalid({"error": "x"}, {}, STEPS).name for _ in range(2)]
+    assert names == ["0003-1", "0003-2"]
+    assert len(chain.invalid(3)) == 2
+    assert chain.finished() == []
+
+
+def test_a_run_continues_with_the_same_settings_only(tmp_path):
+    open_run(tmp_path / "run", {"tau": 0.5})
+    open_run(tmp_path / "run", {"tau": 0.5})
+    with pytest.raises(CapexError, match="tau differ"):
+        open_run(tmp_path / "run", {"tau": 0.6})
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/thesis.tex").write_text("years of work")
+    with pytest.raises(CapexError, match="is not a run directory"):
+        open_run(tmp_path / "other", {})
+    with pytest.raises(CapexError, match=r"it has no manifest\.json"):
+        find_run(tmp_path / "other")
+
+
+def test_the_manifest_says_what_bits_depend_on(tmp_path):
+    manifest = open_run(tmp_path / "run", {"a": 1}, "egl").manifest
+    assert manifest["settings"] == {"a": 1}
+    assert manifest["fingerprint"]["gl"] == "egl"
+    assert {"mujoco", "numpy", "blas", "cpu_features"} <= set(manifest["fingerprint"])
+    assert manifest["versions"]["capex"]
+
+
+def _write_for_ever(path: str) -> None:
+    chain = Chain(__import__("pathlib").Path(path))
+    for index in range(100_000):
+        chain.commit(
+            index, {"index": index, "filler": "x" * 20_000}, {}, {"a": np.full(20_000, index)}
+        )
+
+
+def test_a_process_killed_at_any_moment_leaves_only_whole_episodes(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    chain = Chain(tmp_path / "chain")
+    for attempt in range(4):
+        process = context.Process(target=_write_for_ever, args=(str(tmp_path / "chain"),))
+        process.start()
+        while not chain.finished():
+            time.sleep(0.002)
+        time.sleep(0.013 * (attempt + 1))
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        finished = chain.finished()
+        assert finished
+        for index in finished:
+            assert json.loads((chain.episode(index) / "record.json").read_text())["index"] == index
+            assert np.all(read_steps(chain.episode(index))["a"] == index)
+        chain.sweep()
+        assert {p.name for p in chain.episodes_path.iterdir()} == {f"{i:04d}" for i in finished}
+        for index in finished:
+            for file in chain.episode(index).iterdir():
+                file.unlink()
+            chain.episode(index).rmdir()

@@ -1,0 +1,148 @@
+"""Rollouts of a policy in the kitchen: whom they depend on, what they leave, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import student_data
+from capex import report
+from capex.dataset import film
+from capex.errors import CapexError
+from capex.run.store import read_json, read_steps
+from capex.students import checkpoint
+from capex.students.evaluate import Rollouts, evaluate
+from capex.students.settings import make_settings
+from capex.students.tables import chain_summary
+from capex.students.train import Job, train
+
+TASK = "kitchen:TurnOnMicrowave"
+HORIZON = 10
+EPISODES = "chains/kitchen--TurnOnMicrowave--diffusion-1/episodes"
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("policy")
+    pack = student_data.write(folder / "pack", task=TASK)
+    train(
+        Job(
+            (pack,),
+            make_settings("diffusion", student_data.SMALL["diffusion"]),
+            1,
+            folder / "diffusion",
+        )
+    )
+    return folder / "diffusion"
+
+
+@pytest.fixture(scope="module")
+def rolled(policy, tmp_path_factory):
+    """Two starts, side by side in two processes."""
+    run = tmp_path_factory.mktemp("rollouts") / "run"
+    done = list(
+        evaluate(
+            Rollouts(policy, TASK, (1000, 1001), run, parallel=2, device="cpu", horizon=HORIZON)
+        )
+    )
+    assert sorted((r.index, r.steps) for r in done) == [(1000, HORIZON), (1001, HORIZON)]
+    return run
+
+
+def test_a_rollout_depends_on_nothing_but_its_start(policy, rolled, tmp_path):
+    """Alone in one process, after another start, it is the same to the last bit; what is there is not run again."""
+    for starts in ((1001,), (1000, 1001)):
+        list(
+            evaluate(
+                Rollouts(
+                    policy,
+                    TASK,
+                    starts,
+                    tmp_path / "run",
+                    parallel=1,
+                    device="cpu",
+                    horizon=HORIZON,
+                )
+            )
+        )
+    for index in ("1000", "1001"):
+        one, two = (run / EPISODES / index for run in (rolled, tmp_path / "run"))
+        assert (one / "record.json").read_bytes() == (two / "record.json").read_bytes()
+        assert np.array_equal(read_steps(one)["actions"], read_steps(two)["actions"])
+    again = Rollouts(policy, TASK, (1000, 1001), tmp_path / "run", device="cpu", horizon=HORIZON)
+    assert list(evaluate(again)) == []
+
+
+def test_a_cut_off_evaluation_says_what_it_lacks(policy, rolled, tmp_path):
+    shutil.copytree(rolled, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / EPISODES / "1001")
+    report.write([tmp_path / "run"], tmp_path / "report", strips=0)
+    assert (
+        "diffusion-1 at TurnOnMicrowave: 1 of 2 starts"
+        in read_json(tmp_path / "report" / "report.json")["notices"][0]
+    )
+
+
+def test_the_records_are_episodes_that_report_and_film_read(rolled, tmp_path):
+    record = read_json(rolled / EPISODES / "1000" / "record.json")
+    assert (record["end"], record["success"], record["horizon"]) == ("horizon", False, HORIZON)
+    assert record["student"]["policy"] == "diffusion"
+    assert record["student"]["initialisation"] == "random"
+    assert record["stand_in"]
+    assert chain_summary(rolled) == [
+        ("kitchen--TurnOnMicrowave--diffusion-1", "0/2", "0.00", "0.00 .. 0.66", "-")
+    ]
+    page = report.write([rolled], tmp_path / "report", strips=1).read_text()
+    assert "Untrained" not in page
+    table = (tmp_path / "report" / "tables" / "students.csv").read_text().splitlines()
+    assert table[1].startswith("kitchen:TurnOnMicrowave,diffusion,random,1,test,5,1,0.0,,0,2,0.0")
+    assert (tmp_path / "report" / "figures" / "students.png").stat().st_size > 5000
+    assert (
+        film.write_strip(rolled / EPISODES / "1000", tmp_path / "strip.png").stat().st_size > 5000
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"starts": (3, 4, 9)}, "2 of the starts were trained on"),
+        ({"horizon": 451}, "has 450 steps"),
+        ({"parallel": -1}, "--parallel is -1"),
+        ({"starts": (10**9,)}, "start 1000000000 does not exist"),
+        ({"name": "kitchen:TurnOnMicrowave,CloseFridge"}, "names several tasks"),
+        ({"name": "kitchen:Fly"}, "Fly"),
+        ({"arm": "../up"}, "letters and digits are right"),
+        ({"seed": 1}, "holds rollouts with other evaluation_seed"),
+        (
+            {"untrained": True, "arm": "diffusion-1"},
+            "holds rollouts with other .*untrained, weights",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_written(policy, rolled, changes, sentence):
+    before = sorted(p.name for p in (rolled / "chains").iterdir())
+    asked = {
+        "checkpoint": policy,
+        "name": TASK,
+        "starts": (1000,),
+        "out": rolled,
+        "device": "cpu",
+        "horizon": HORIZON,
+    }
+    with pytest.raises(CapexError, match=sentence):
+        list(evaluate(Rollouts(**asked | changes)))
+    assert sorted(p.name for p in (rolled / "chains").iterdir()) == before
+
+
+def test_a_policy_with_another_order_of_actions_is_refused(policy, tmp_path):
+    place = checkpoint.find(policy)
+    told = read_json(place / "policy.json")
+    told["action_names"] = [*told["action_names"][1:], told["action_names"][0]]
+    (tmp_path / "policy.json").write_text(json.dumps(told))
+    (tmp_path / "model.safetensors").write_bytes((place / "model.safetensors").read_bytes())
+    with pytest.raises(CapexError, match="the orders must agree"):
+        list(evaluate(Rollouts(tmp_path, TASK, (1000,), tmp_path / "run", device="cpu")))
+    assert not (tmp_path / "run").exists()

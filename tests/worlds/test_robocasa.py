@@ -1,0 +1,475 @@
+"""RoboCasa's adapter in parts: a small dataset in its layout, restored through the same code in robosuite's environments.
+
+RoboCasa itself is not installed here: its assets are ten gigabytes from a file host. What is run is everything but its own kitchens.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+pytest.importorskip("robosuite")
+
+import robosuite
+from robosuite.environments.manipulation.lift import Lift
+
+import capex
+from capex import worlds
+from capex.campaign.human import take_human
+from capex.errors import CapexError, StateMismatch
+from capex.method.record import from_json
+from capex.run.store import open_run, read_json, read_steps
+from capex.worlds import ArmCommand, Command, Start
+from capex.worlds.robocasa.dataset import Dataset, find_dataset, open_dataset
+from capex.worlds.robocasa.human import read_human
+from capex.worlds.robocasa.order import ENVIRONMENT, to_environment
+from capex.worlds.robocasa.restored import Recorded
+from capex.worlds.robocasa.tasks import TASKS
+from capex.worlds.robosuite.beginning import QUIET
+from capex.worlds.robosuite.env import SuiteEnv
+from capex.worlds.robosuite.robots import MOBILE
+
+ROOT = Path(__file__).parents[2]
+STORED = {  # the order of RoboCasa's own datasets: the base first
+    "base_motion": (0, 4),
+    "control_mode": (4, 5),
+    "end_effector_position": (5, 8),
+    "end_effector_rotation": (8, 11),
+    "gripper_close": (11, 12),
+}
+AS_STORED = [7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 6]  # the environment's numbers in that order
+KITCHENS = [(7, 7), (1, 1), (7, 7), (7, 3)]
+STEPS = 6
+
+
+class Fixture:
+    """The common base, as in RoboCasa: it keeps no state."""
+
+    def __init__(self) -> None:
+        self._size = 1.0
+
+    def update_state(self, env: Any) -> None:
+        return
+
+
+class Button(Fixture):
+    """Switched on by a closed gripper, for a while; remembers it where no MuJoCo state does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turned_on = False
+        self._steps_on = 0
+        self._since: float | None = None
+        self._slots = {0: {"lever": 0.0}}
+
+    def update_state(self, env: Any) -> None:
+        left, right = (
+            float(env.sim.data.get_joint_qpos(f"gripper0_right_finger_joint{i}")) for i in (1, 2)
+        )
+        self._slots = {0: {"lever": left - right}}
+        if (
+            env.timestep and left - right < 0.01 and not self._turned_on
+        ):  # before its first step a robosuite gripper stands closed
+            self._turned_on, self._since = True, float(env.sim.data.time)
+        self._steps_on += self._turned_on
+
+
+class LatchedLift(Lift):  # registered with robosuite by its metaclass, as RoboCasa's kitchens are
+    """A robosuite environment with fixtures: done when the button is on and the gripper open again."""
+
+    def _load_model(self) -> None:
+        super()._load_model()
+        self.fixtures = {"wall": Fixture(), "button": Button()}
+
+    def _post_action(self, action: Any) -> Any:
+        told = super()._post_action(action)
+        self.update_state()
+        return told
+
+    def update_state(self) -> None:
+        super().update_state()
+        for fixture in self.fixtures.values():
+            fixture.update_state(self)
+
+    def _check_success(self) -> bool:
+        return (
+            self.fixtures["button"]._turned_on and self.fixtures["button"]._slots[0]["lever"] > 0.05
+        )
+
+
+def record(folder: Path) -> tuple[Path, list[np.ndarray]]:
+    """Four short demonstrations in RoboCasa's layout, and their actions in the environment's order."""
+    path = folder / "v1.0" / "target" / "atomic" / "TurnOnMicrowave" / "20250813" / "lerobot"
+    kwargs = {
+        "robots": "PandaOmron",
+        "controller_configs": MOBILE.controllers(robosuite),
+        "control_freq": 20,
+    }
+    (path / "meta").mkdir(parents=True)
+    (path / "extras").mkdir()
+    (path / "data" / "chunk-000").mkdir(parents=True)
+    spans = {
+        name: {"original_key": "action", "start": start, "end": end}
+        for name, (start, end) in STORED.items()
+    }
+    (path / "meta" / "modality.json").write_text(json.dumps({"action": spans}))
+    told = {
+        "env_args": {
+            "env_name": "LatchedLift",
+            "type": 1,
+            "env_version": "1.5.2",
+            "env_kwargs": {"env_name": "LatchedLift", **kwargs},
+        }
+    }
+    (path / "extras" / "dataset_meta.json").write_text(json.dumps(told))
+    rng, taken = np.random.default_rng(5), []
+    for episode, (layout, style) in enumerate(KITCHENS):
+        env = robosuite.make("LatchedLift", seed=episode, **json.loads(json.dumps(kwargs)), **QUIET)
+        actions = rng.uniform(-0.5, 0.5, (STEPS, 12))
+        actions[:, 11] = -1.0
+        states = []
+        for action in actions:
+            states.append(env.sim.get_state().flatten())
+            env.step(action.copy())
+        extras = path / "extras" / f"episode_{episode:06d}"
+        extras.mkdir()
+        np.savez_compressed(extras / "states.npz", states=np.array(states))
+        (extras / "model.xml.gz").write_bytes(gzip.compress(env.model.get_xml().encode()))
+        meta = {"layout_id": layout, "style_id": style, "lang": f"Press the button ({episode})."}
+        (extras / "ep_meta.json").write_text(json.dumps(meta))
+        table = pa.table({"action": actions[:, AS_STORED].tolist()})
+        parquet.write_table(table, path / "data" / "chunk-000" / f"episode_{episode:06d}.parquet")
+        taken.append(actions)
+        env.close()
+    return path, taken
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[np.ndarray]]:
+    path, actions = record(tmp_path_factory.mktemp("datasets"))
+    return open_dataset(path), actions
+
+
+def make(dataset: Dataset, stepping: str = "fast") -> SuiteEnv:
+    views = {"left": "frontview", "right": "agentview", "wrist": "robot0_eye_in_hand"}
+    starts = Recorded(robosuite, dataset, 7, 7, views)
+    workspace = ((0.2, -0.4, -0.1), (0.8, 0.4, 0.5))
+    return SuiteEnv(
+        "robocasa",
+        TASKS["TurnOnMicrowave"],
+        MOBILE,
+        starts,
+        workspace,
+        stepping=stepping,
+        sites=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def env(recorded: tuple[Dataset, list[np.ndarray]]) -> Iterator[SuiteEnv]:
+    made = make(recorded[0])
+    yield made
+    made.close()
+
+
+def squeeze(env: SuiteEnv, gripper: float, ticks: int = 12) -> None:
+    for _ in range(ticks):
+        env.step(Command({"arm": ArmCommand(gripper=gripper)}))
+
+
+def test_the_papers_tasks_and_horizons() -> None:
+    assert len(TASKS) == 18
+    assert {name: TASKS[name].horizon for name in ("CoffeeSetupMug", "CloseFridge", "OpenCabinet", "NavigateKitchen")} == {
+        "CoffeeSetupMug": 600, "CloseFridge": 900, "OpenCabinet": 1050, "NavigateKitchen": 450,
+    }  # fmt: skip
+    assert worlds.tasks("robocasa") is TASKS
+
+
+def test_starts_are_the_demonstrations_in_the_papers_kitchen(
+    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv
+) -> None:
+    dataset, _ = recorded
+    assert dataset.episodes == (0, 1, 2, 3)
+    assert env.spec.starts == 2
+    for index, episode in enumerate((0, 2)):
+        env.reset(Start("TurnOnMicrowave", index))
+        assert env.instruction == f"Press the button ({episode})."
+        assert env.scene == "layout 7, style 7"
+        given = worlds.model_file(env)
+        assert given is not None
+        flat = env.save_state().vector[: given.state_size]
+        assert np.allclose(flat, dataset.states(episode)[0], atol=1e-12)
+        assert given.env_args == dataset.env_args
+        assert given.xml == dataset.model_xml(episode)
+        assert given.episode_meta == dataset.meta(episode)
+        assert json.loads(env.save_state().header)["demonstration"] == episode
+        assert not env.success()
+    assert dataset.starts(7, None) == (0, 2, 3)
+    assert find_dataset(dataset.path.parents[5], "TurnOnMicrowave").path == dataset.path
+    with pytest.raises(CapexError, match="4 demonstrations, none in layout 9"):
+        dataset.starts(9, 9)
+    with pytest.raises(CapexError, match="download it: python -m robocasa"):
+        find_dataset(dataset.path.parents[5], "CloseFridge")
+    with pytest.raises(CapexError, match="starts are 0 to 1"):
+        env.reset(Start("TurnOnMicrowave", 2))
+
+
+def test_restoring_repeats_to_the_bit_and_the_fast_step_too(
+    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv
+) -> None:
+    dataset, actions = recorded
+    ends = []
+    for tried in (env, env, make(dataset, "original")):
+        tried.reset(Start("TurnOnMicrowave", 1))
+        for action in actions[2]:
+            tried.apply(action)
+        ends.append(tried.save_state().vector)
+    assert np.array_equal(ends[0], ends[1])
+    assert np.array_equal(ends[0], ends[2])
+
+
+def test_latches_are_saved_with_the_state(env: SuiteEnv) -> None:
+    env.reset(Start("TurnOnMicrowave", 0))
+    before = env.save_state()
+    squeeze(env, 1.0)
+    on = env.save_state()
+    button = env.beginning.env.fixtures["button"]
+    kept = (button._turned_on, button._steps_on, button._since)
+    assert kept[0]
+    squeeze(env, -1.0, 14)
+    assert env.success()
+    done, later = env.save_state(), button._steps_on
+    env.load_state(before)
+    assert (button._turned_on, button._steps_on, button._since) == (False, 0, None)
+    assert not env.success()
+    squeeze(env, -1.0)
+    assert not env.success()  # nothing was pressed
+    env.load_state(on)
+    assert (button._turned_on, button._steps_on, button._since) == kept
+    squeeze(env, -1.0, 14)
+    assert np.array_equal(env.save_state().vector, done.vector)
+    assert button._steps_on == later
+    assert env.success()
+
+
+def test_a_flat_state_of_others_is_shown_or_refused(
+    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv
+) -> None:
+    env.reset(Start("TurnOnMicrowave", 0))
+    state = recorded[0].states(0)[3]
+    env.show(state)
+    assert np.allclose(env.save_state().vector[: len(state)], state, atol=1e-12)
+    with pytest.raises(StateMismatch, match="finite numbers"):
+        env.show(state[:-1])
+
+
+def test_orders_are_converted_by_name() -> None:
+    actions = np.arange(24.0).reshape(2, 12)
+    stored = actions[:, AS_STORED]
+    assert np.array_equal(to_environment(stored, STORED), actions)
+    assert np.array_equal(
+        to_environment(actions, ENVIRONMENT), actions
+    )  # a dataset that was put up again arm first
+    with pytest.raises(CapexError, match="overlap or leave gaps"):
+        to_environment(actions, STORED | {"gripper_close": (10, 11)})
+    with pytest.raises(CapexError, match="made of"):
+        to_environment(actions, {"base_motion": (0, 12)})
+
+
+def test_a_human_demonstration_becomes_an_episode(
+    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv, tmp_path: Path
+) -> None:
+    dataset, actions = recorded
+    assert np.allclose(read_human(dataset, 2).actions, actions[2])
+    chain = open_run(tmp_path / "run", {}).chain("robocasa", "TurnOnMicrowave", "human")
+    result = take_human(env, 1, chain)
+    kept, steps = from_json(read_json(result.path / "record.json")), read_steps(result.path)
+    assert (kept.arm, kept.start, kept.success, kept.instruction) == (
+        "human",
+        1,
+        False,
+        "Press the button (2).",
+    )
+    assert np.allclose(steps["actions"], actions[2])
+    recorded_states = dataset.states(2)
+    assert steps["states"].shape[0] == STEPS + 1
+    assert np.allclose(
+        steps["states"][:STEPS, : recorded_states.shape[1]], recorded_states, atol=1e-12
+    )
+    with pytest.raises(CapexError, match="no human demonstrations"):
+        take_human(worlds.make("robosuite:Lift"), 0, chain)
+
+
+def test_no_environment_reads_what_the_person_did() -> None:
+    """Only the module that takes human demonstrations into runs imports them, and nothing on a model's way imports that."""
+    importing: dict[str, set[str]] = {}
+    for path in Path(capex.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for name in (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            ):
+                importing.setdefault(name, set()).add(
+                    path.relative_to(Path(capex.__file__).parent).as_posix()
+                )
+    assert importing["capex.worlds.robocasa.human"] == {"worlds/robocasa/__init__.py"}
+    assert importing["capex.campaign.human"] == {"cli/human.py"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("extras/dataset_meta.json", "{", "damaged"),
+        ("extras/dataset_meta.json", "[]", "no JSON object"),
+        ("extras/dataset_meta.json", "{}", "no env_args"),
+        ("meta/modality.json", "{}", "names no action"),
+    ],
+)
+def test_damaged_datasets_are_refused(
+    name: str, content: str, sentence: str, tmp_path: Path
+) -> None:
+    for folder in ("extras", "meta"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "extras" / "dataset_meta.json").write_text("{}")
+    (tmp_path / name).write_text(content)
+    dataset = open_dataset(tmp_path)
+    with pytest.raises(CapexError, match=sentence):
+        _ = dataset.action_order if "modality" in name else dataset.env_args
+    with pytest.raises(CapexError, match="is no RoboCasa dataset"):
+        open_dataset(tmp_path / "elsewhere")
+
+
+def doctor(path: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT / "src")])}
+    code = "from capex.worlds.robocasa.needs import examine_needs\nfor n in examine_needs(): print(n.what, n.there, n.found, n.fix, sep='|')"
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> None:
+    bare = dict(line.split("|", 1) for line in doctor(tmp_path).splitlines())
+    assert bare["robosuite from source"].startswith("False|")
+    assert "lacks load_model_on_init" in bare["robosuite from source"]
+    assert "git clone https://github.com/robocasa/robocasa" in bare["robocasa 1.0.1"]
+    assert bare["human datasets"].startswith("False|0 of 18 tasks")
+    assert "--tasks CoffeeSetupMug" in bare["human datasets"]
+    files = {
+        "robosuite/environments/base.py": "load_model_on_init = True",
+        "robosuite/controllers/parts/controller_factory.py": "'JOINT_VELOCITY_LEGACY'",
+        "robosuite/__init__.py": "",
+        "robocasa/__init__.py": '__version__ = "1.0.1"',
+        "robocasa/macros_private.py": f"DATASET_BASE_PATH = {str(tmp_path / 'data')!r}",
+        "data/v1.0/target/atomic/CloseFridge/20250816/lerobot/extras/dataset_meta.json": "{}",
+        **{
+            f"robocasa/models/assets/{folder}/a": ""
+            for folder in (
+                "textures",
+                "generative_textures",
+                "fixtures/microwaves",
+                "objects/lightwheel",
+            )
+        },
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    mended = dict(line.split("|", 1) for line in doctor(tmp_path).splitlines())
+    assert mended["robosuite from source"].startswith("True|")
+    assert mended["robocasa 1.0.1"].startswith("True|")
+    assert mended["assets (about 10 GB)"].endswith("download_kitchen_assets --type objs_objaverse")
+    assert mended["human datasets"].startswith("False|1 of 18 tasks")
+
+
+def test_the_doctors_lines_can_be_copied() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "capex.cli", "doctor", "--world", "robocasa"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1
+    assert (
+        "git clone https://github.com/robocasa/robocasa && pip install --no-deps -e robocasa"
+        in told.stdout.splitlines()
+    )
+
+
+def test_a_world_that_is_not_installed_says_so() -> None:
+    with pytest.raises(
+        CapexError, match=r"needs the package 'robocasa'.*capex doctor --world robocasa"
+    ):
+        worlds.make("robocasa:CloseFridge")
+
+
+@pytest.fixture(scope="module")
+def checker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "check_robocasa_source", ROOT / "scripts" / "check_robocasa_source.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_source_check_finds_what_robosuite_has_and_what_it_lacks(
+    checker: ModuleType, tmp_path: Path
+) -> None:
+    """On the installed robosuite: all that is used of its controllers is there, and only what its source adds is missing."""
+    installed = Path(robosuite.__file__).parents[1]
+    source = checker.Source([installed])
+    found = dict(checker.check_uses(source))
+    theirs = {
+        line: fine
+        for line, fine in found.items()
+        if not line.startswith(("Kitchen.", "LegacyMobileBase"))
+    }
+    assert len(theirs) > 25
+    assert all(theirs.values()), [line for line, fine in theirs.items() if not fine]
+    assert not found["LegacyMobileBaseJointVelocityController.set_goal(1 arguments)"]
+    controller = tmp_path / "robosuite" / "osc.py"
+    controller.parent.mkdir()
+    text = (installed / "robosuite" / "controllers" / "parts" / "arm" / "osc.py").read_text()
+    controller.write_text(
+        text.replace(
+            "def update_origin(self, origin_pos, origin_ori)", "def update_origin(self, origin)"
+        )
+    )
+    changed = dict(checker.check_uses(checker.Source([tmp_path])))
+    assert not changed["OperationalSpaceController.update_origin(2 arguments)"]
+    assert checker.main([tmp_path / "robosuite"]) == 2
+
+
+def test_the_source_check_reads_signatures(checker: ModuleType) -> None:
+    function = ast.parse("def f(self, a, b=1, *, c=2): ...").body[0]
+    fits = [
+        ((1, ()), True),
+        ((2, ()), True),
+        ((0, ("a",)), True),
+        ((1, ("c",)), True),
+        ((0, ()), False),
+        ((3, ()), False),
+        ((1, ("d",)), False),
+    ]
+    for (positional, keywords), expected in fits:
+        assert checker.accepts(function, positional, keywords, bound=True) is expected
