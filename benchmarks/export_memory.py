@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from capex.campaign.expert import run_expert
+from capex.campaign.api import demonstrate
 from capex.dataset import Filters, Pipeline, export_run
 
 COUNTS = (3, 12, 48)
@@ -48,7 +48,7 @@ def main() -> None:
         table.add_column(column, justify="right")
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
-        list(run_expert("kitchen:TurnOnMicrowave", STARTS, Path(folder) / "run"))
+        demonstrate("expert", "kitchen:TurnOnMicrowave", starts=STARTS, out=Path(folder) / "run")
         for count in COUNTS:
             ours, theirs = context.Pipe()
             arguments = (

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from capex.campaign.expert import run_expert
+from capex.campaign.api import demonstrate
 from capex.dataset import Filters, Pipeline
 from capex.dataset.features import Layout
 from capex.dataset.frames import Take, open_take
@@ -37,7 +37,7 @@ Shot = tuple[Candidate, Take, list[dict[str, Image]]]
 
 def shoot(episodes: int, folder: Path) -> list[Shot]:
     """Episodes with all their pictures in memory."""
-    list(run_expert(f"kitchen:{TASK}", range(episodes), folder))
+    demonstrate("expert", f"kitchen:{TASK}", starts=range(episodes), out=folder)
     shots = []
     for attempt in select("bench", find_attempts(folder), Filters(uncertified=True)).attempts:
         take = open_take(attempt.episode)

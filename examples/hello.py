@@ -3,7 +3,8 @@ scripted. `python examples/hello.py`
 """
 
 from capex import worlds
-from capex.method.demonstrator import Committed, Deciding, Event, Executed, Hooks, run_episode
+from capex.method.demonstrator import run_episode
+from capex.method.hooks import Committed, Deciding, Event, Executed, Hooks
 from capex.method.memory import Memory
 from capex.method.presets import arm
 from capex.models.scripted import Scripted

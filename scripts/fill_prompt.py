@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 
 from capex import worlds
-from capex.campaign.chain import chain_order, load_memory
+from capex.campaign.chain import ChainPlan
 from capex.method.calibrator import Calibrator
 from capex.method.memory import Memory
 from capex.method.memory.context import build
@@ -68,8 +68,9 @@ def main() -> None:
         fill(env, arm(name), Memory(), given.file, "before the first episode")
     if given.run is not None:
         chain = find_run(given.run).chain(env.spec.world, env.spec.task, "capex")
-        done = chain_order(chain)
-        fill(env, arm("capex"), load_memory(chain, done), given.file, f"after {len(done)} episodes")
+        plan = ChainPlan(chain, [])
+        done = len(plan.loaded.episodes)
+        fill(env, arm("capex"), plan.memory, given.file, f"after {done} episodes")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 
 from capex import worlds
-from capex.campaign.alone import run_chain
-from capex.campaign.expert import run_expert
-from capex.method.presets import arm
+from capex.campaign.api import demonstrate
+from capex.campaign.attempt import AttemptJob, AttemptOutcome, Work, run_attempt
+from capex.campaign.chain import ChainPlan
+from capex.method.demonstrator import ModelDemonstrator
+from capex.method.presets import MethodSettings, arm
+from capex.models import Model
 from capex.models.scripted import Scripted
-from capex.run.store import open_run
+from capex.run.store import Chain, open_run
+from capex.worlds import Env
 
 TASK = "TurnOnMicrowave"
 REPLIES = json.loads((Path(__file__).parent / "golden" / "microwave_replies.json").read_text())
@@ -19,15 +23,27 @@ HOP = [("act", {"reasoning": "a hop", "delta_cm": [0, 0, 2], "confidence": 0.9})
 
 def expert_run(path: Path, starts: list[int]) -> Path:
     """The expert presses the microwave's button."""
-    assert all(result.success for result in run_expert(f"kitchen:{TASK}", starts, path))
+    run = demonstrate("expert", f"kitchen:{TASK}", starts=starts, out=path)
+    assert all(episode.record.success for episode in run.episodes)
     return path
+
+
+def attempt(
+    env: Env, model: Model, method: MethodSettings, chain: Chain, start: int, subscribers=()
+) -> AttemptOutcome:
+    """One attempt at the next slot of a chain, with what the chain remembers."""
+    plan = ChainPlan(chain, [start], remembers=method.memory == "chain")
+    (slot,) = plan.ready()
+    job = AttemptJob(chain, env.spec.name, method, slot, plan.memory)
+    who = ModelDemonstrator(model, method)
+    return run_attempt(env, who, Work(), job, subscribers=subscribers)
 
 
 def model_run(path: Path) -> Path:
     """A scripted model: start 0 succeeds, start 1 fails after two hops."""
     chain = open_run(path, {"arm": "capex", "model": "script"}).chain("kitchen", TASK, "capex")
     env = worlds.make(f"kitchen:{TASK}")
-    list(run_chain(env, Scripted(REPLIES), arm("capex"), chain, [0]))
-    list(run_chain(env, Scripted([HOP] * 2), arm("capex", decisions=2), chain, [1]))
+    attempt(env, Scripted(REPLIES), arm("capex"), chain, 0)
+    attempt(env, Scripted([HOP] * 2), arm("capex", decisions=2), chain, 1)
     env.close()
     return path

@@ -96,7 +96,7 @@ def test_until_successes_goes_on_over_further_starts(shm):
 
 def test_a_fast_chain_does_not_leave_its_arm_behind(undisturbed, shm):
     _, events = collect(shm / "run", slots=1)
-    order = [(e.position, e.chain) for e in events if isinstance(e, ev.EpisodeEnded)]
+    order = [(e.summary.position, e.chain) for e in events if isinstance(e, ev.EpisodeEnded)]
     assert [position for position, _ in order] == sorted(position for position, _ in order)
     assert len({chain for _, chain in order[:4]}) == 4
 

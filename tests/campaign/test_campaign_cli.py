@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from capex.campaign import events as ev
-from capex.campaign.board import Board, Line
+from capex.campaign.board import Board, ChainLine
 from capex.campaign.driver import live_note
 from capex.campaign.status import read_status
 from capex.cli import _after_interrupt
@@ -29,10 +29,13 @@ from capex.cli.export import Certify, Export
 from capex.cli.look import Check
 from capex.cli.progress import duration, forecast_sentence, sentence, table, watching
 from capex.cli.report import Report
+from capex.run import LoadedEpisode
 from capex.run.stats import wilson
 from capex.run.store import write_json
+from capex.run.summary import summarize
 from lab.campaigns import cli, collect, flags, price_file
 from lab.model import LabModel
+from runs import record
 
 
 def _text(thing) -> str:
@@ -210,10 +213,12 @@ def test_status_of_a_campaign_that_runs_elsewhere_that_died_and_that_paused(shm)
 def test_the_forecast_joins_both_uncertainties():
     def end(board: Board, chain: str, success: bool, cost: float | None) -> None:
         start = board.lines[chain].episodes
-        board(ev.EpisodeEnded(chain, start, start, success, "", 1, 1, 1, cost, 10.0, ""))
+        made = record("task", "capex", start, success=success, requests=1, cost_usd=cost)
+        summary = summarize(LoadedEpisode(chain, Path(), made, {"episode_s": 10.0}))
+        board(ev.EpisodeEnded(chain, summary))
 
     board = Board()
-    board.lines["a"] = Line("a", wanted=20)
+    board.lines["a"] = ChainLine("a", wanted=20)
     for success, cost in ((True, 1.0), (False, 2.0)):
         end(board, "a", success, cost)
     assert board.forecast() is None
@@ -226,12 +231,12 @@ def test_the_forecast_joins_both_uncertainties():
     assert forecast.rest_usd == pytest.approx(34.0)
     assert forecast.rest_usd_low == pytest.approx(17 * (2 - 1.959964 / math.sqrt(3)))
     assert "$3.00 a success (95 %:" in forecast_sentence(forecast)
-    board.lines["b"] = Line("b", wanted=3)
+    board.lines["b"] = ChainLine("b", wanted=3)
     for _ in range(3):
         end(board, "b", False, None)
     assert board.forecast().usd_per_success is None
     failing = Board()
-    failing.lines["c"] = Line("c", wanted=9)
+    failing.lines["c"] = ChainLine("c", wanted=9)
     for _ in range(4):
         end(failing, "c", False, 0.5)
     assert "at least $" in forecast_sentence(failing.forecast())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import capex
-from capex.campaign import api
+from capex.campaign import prepare
 from capex.campaign.ceiling import bytes_text, ceiling
 from capex.campaign.manifest import changes
 from capex.campaign.names import parse_starts, starts_text
@@ -252,9 +252,9 @@ def test_every_setting_is_a_flag():
 
 def test_a_method_may_be_called_an_arm():
     settings = resolve("lab.world:low", {"out": Path("run"), "method": ["base", "capex"]})
-    assert [m.name for m in settings.arms] == ["base", "capex"]
+    assert [m.name for m in settings.methods] == ["base", "capex"]
     table = {"methods": {"eager": {"tau": 0.2}}, "method": "eager,base", "locate": False}
-    eager, base = resolve("lab.world:low", {"out": Path("run")}, table).arms
+    eager, base = resolve("lab.world:low", {"out": Path("run")}, table).methods
     assert (eager.name, eager.tau, eager.locate) == ("eager", 0.2, False)
     assert base.name == "base"
     words = ("collect", "lab.world:low", "--method", "base")
@@ -317,7 +317,7 @@ def test_a_dry_run_knows_the_size_and_sends_nothing(shm):
             raise AssertionError("a dry run asked the model")
 
     options = {**SMALL, "model": Untouched(), "prices": price_file(shm), "out": shm / "run"}
-    plan = api.dry_run(api.prepare("lab.world:low,high", **options))
+    plan = prepare.dry_run(prepare.prepare("lab.world:low,high", **options))
     assert plan.episodes == 16
     assert plan.ceiling.usd == 16 * 25
     assert not (shm / "run").exists()
@@ -331,4 +331,4 @@ def test_a_dry_run_knows_the_size_and_sends_nothing(shm):
     about, most = plan.disk
     assert size < most
     assert about < most
-    assert api.dry_run(api.prepare("lab.world:low,high", **options)).episodes == 0
+    assert prepare.dry_run(prepare.prepare("lab.world:low,high", **options)).episodes == 0

@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 
 from capex import worlds
-from capex.campaign.alone import run_chain
-from capex.campaign.chain import chain_order, load_memory
+from capex.campaign.api import collect
+from capex.campaign.chain import ChainPlan
 from capex.campaign.ledger import Budget, Ledger
-from capex.errors import BudgetExceeded, CapexError
-from capex.method.demonstrator import Hooks, Limits, run_episode
+from capex.errors import CapexError
+from capex.method.demonstrator import run_episode
+from capex.method.hooks import Hooks, Limits
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import arm
@@ -30,9 +31,11 @@ from capex.method.record import from_json
 from capex.models import ModelError, Picture
 from capex.models.prices import load_prices
 from capex.models.scripted import Scripted
+from capex.run import load_chain
 from capex.run.spend import Spend
-from capex.run.store import Chain, read_json, read_steps
+from capex.run.store import Chain, Run, read_json, read_steps
 from capex.worlds import Start
+from demos import attempt
 from toy import Toy, ToyEnv
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -70,9 +73,7 @@ def _golden(name: str, text: str, tolerance: float) -> None:
 def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave, tmp_path):
     chain = Chain(tmp_path / f"kitchen--{TASK}--capex")
     events = []
-    (result,) = run_chain(
-        microwave, Scripted(REPLIES), arm("capex"), chain, [0], subscribers=[events.append]
-    )
+    result = attempt(microwave, Scripted(REPLIES), arm("capex"), chain, 0, [events.append])
     assert result.success
     record = read_json(result.path / "record.json")
     reports = [w["report"] for t in record["turns"] for w in t["waypoints"]]
@@ -97,7 +98,7 @@ def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave,
         "Ended",
     }
 
-    memory = load_memory(chain, [0])
+    memory = ChainPlan(chain, []).memory
     assert memory.labels == sum(
         w["label"] is not None for t in record["turns"] for w in t["waypoints"]
     )
@@ -128,12 +129,8 @@ def test_the_next_episode_is_calibrated_and_sees_its_references(microwave, tmp_p
             seen.append(request)
             return super().complete(request, observer)
 
-    list(
-        run_chain(
-            microwave, Watching([*REPLIES, *[HOP] * 3]), arm("capex", decisions=8), chain, [0]
-        )
-    )
-    list(run_chain(microwave, Watching([HOP] * 3), arm("capex", decisions=3), chain, [0, 1]))
+    attempt(microwave, Watching([*REPLIES, *[HOP] * 3]), arm("capex", decisions=8), chain, 0)
+    attempt(microwave, Watching([HOP] * 3), arm("capex", decisions=3), chain, 1)
     last = seen[-1]
     pictures = [p for p in last.messages[0].parts if isinstance(p, Picture)]
     assert (
@@ -159,8 +156,8 @@ def test_the_next_episode_is_calibrated_and_sees_its_references(microwave, tmp_p
 )
 def test_each_ablation_is_a_setting(microwave, tmp_path, name, labels, calibrated):
     chain = Chain(tmp_path / name)
-    list(run_chain(microwave, Scripted([*REPLIES, *[HOP] * 2]), arm(name), chain, [0]))
-    list(run_chain(microwave, Scripted([HOP] * 2), arm(name, decisions=2), chain, [0, 1]))
+    attempt(microwave, Scripted([*REPLIES, *[HOP] * 2]), arm(name), chain, 0)
+    attempt(microwave, Scripted([HOP] * 2), arm(name, decisions=2), chain, 1)
     record = read_json(chain.episode(1) / "record.json")
     assert (record["labels_before"] > 0) is labels
     assert (record["turns"][0]["waypoints"][0]["calibrated"] != 0.9) is calibrated
@@ -273,35 +270,37 @@ def test_budgets_and_limits_end_an_episode(microwave):
     assert episode.record.extra["ledger"]["attempts"] == 2
 
 
-def test_a_model_error_invalidates_the_attempt_which_is_rerun_once(microwave, tmp_path):
-    chain = Chain(tmp_path / "chain")
+def _collect(out, replies, starts, **options):
+    model = replies if isinstance(replies, Scripted) else Scripted(replies)
+    return collect(f"kitchen:{TASK}", model=model, starts=starts, out=out, **options)
+
+
+def _chain(out: Path) -> Chain:
+    return Run(out).chain("kitchen", TASK, "capex")
+
+
+def test_a_model_error_invalidates_the_attempt_which_is_rerun_once(tmp_path):
+    chain = _chain(tmp_path / "run")
     with pytest.raises(ModelError, match="no reply left"):
-        list(run_chain(microwave, Scripted([HOP]), arm("capex", decisions=3), chain, [0]))
+        _collect(tmp_path / "run", [HOP], [0], decisions=3)
     assert chain.finished() == []
     assert len(chain.invalid(0)) == 2
     assert "no reply left" in read_json(chain.path / "invalid" / "0000-1" / "record.json")["error"]
-    assert [
-        r.index
-        for r in run_chain(microwave, Scripted([HOP] * 3), arm("capex", decisions=3), chain, [0])
-    ] == [0]
-    assert load_memory(chain, [0]).labels == 3  # the invalid attempts left no label
+    run = _collect(tmp_path / "run", [HOP] * 3, [0], decisions=3, retry_invalid=True)
+    assert [e.index for e in run.episodes] == [0]
+    assert ChainPlan(chain, []).memory.labels == 3  # the invalid attempts left no label
 
 
 def _run_for_ever(path: str) -> None:
-    env = worlds.make(f"kitchen:{TASK}")
-    list(
-        run_chain(
-            env, Scripted([HOP] * 4000), arm("capex", decisions=3), Chain(Path(path)), range(1000)
-        )
-    )
+    _collect(Path(path), [HOP] * 4000, range(1000), decisions=3)
 
 
 def test_a_chain_killed_at_random_moments_stays_whole_and_continues(tmp_path):
     context, rng = multiprocessing.get_context("spawn"), random.Random(5)
-    chain = Chain(tmp_path / "chain")
+    chain = _chain(tmp_path / "run")
     for _ in range(5):
         already = len(chain.finished())
-        process = context.Process(target=_run_for_ever, args=(str(chain.path),))
+        process = context.Process(target=_run_for_ever, args=(str(tmp_path / "run"),))
         process.start()
         while len(chain.finished()) <= already:
             assert process.is_alive()
@@ -315,17 +314,9 @@ def test_a_chain_killed_at_random_moments_stays_whole_and_continues(tmp_path):
             record = from_json(read_json(chain.episode(index) / "record.json"))
             assert read_steps(chain.episode(index))["actions"].shape[0] == record.steps
             assert record.turns
-    undisturbed = Chain(tmp_path / "undisturbed")
+    undisturbed = _chain(tmp_path / "undisturbed")
     count = min(len(finished), 6)
-    list(
-        run_chain(
-            worlds.make(f"kitchen:{TASK}"),
-            Scripted([HOP] * 60),
-            arm("capex", decisions=3),
-            undisturbed,
-            range(count),
-        )
-    )
+    _collect(tmp_path / "undisturbed", [HOP] * 60, range(count), decisions=3)
     for index in range(count):
         for file in ("record.json", "steps.npz"):
             assert (undisturbed.episode(index) / file).read_bytes() == (
@@ -333,49 +324,41 @@ def test_a_chain_killed_at_random_moments_stays_whole_and_continues(tmp_path):
             ).read_bytes()
 
 
-def test_a_spent_campaign_ends_the_chain_and_leaves_the_start_for_later(microwave, tmp_path):
-    chain, price = Chain(tmp_path / "chain"), load_prices(None).find("gpt-6-astra")
-    spend = Spend(tmp_path / "spend.jsonl")
-    with pytest.raises(BudgetExceeded, match="campaign"):
-        list(
-            run_chain(
-                microwave,
-                Scripted([HOP] * 20),
-                arm("capex", decisions=2),
-                chain,
-                range(20),
-                price=price,
-                campaign_usd=1.0,
-                spend=spend,
-            )
-        )
+def test_a_spent_campaign_ends_the_chain_and_leaves_the_start_for_later(tmp_path):
+    class Priced(Scripted):
+        price_name = "gpt-6-astra"
+
+    chain, model, events = _chain(tmp_path / "run"), Priced([HOP] * 20), []
+    told = lambda event, board: events.append(event)  # noqa: E731
+    _collect(tmp_path / "run", model, range(20), decisions=2, campaign_usd=1.0, watch=told)
+    assert events[-1].why == "out of budget"
+    spend = Spend(tmp_path / "run" / "spend.jsonl")
     assert len(chain.finished()) < 20
     assert all(
         read_json(chain.episode(i) / "record.json")["decisions"] == 2 for i in chain.finished()
     )
     assert spend.total() <= 1
     with pytest.raises(CapexError, match="price"):
-        list(run_chain(microwave, Scripted([HOP]), arm("capex", episode_usd=3.0), chain, [0]))
+        _collect(tmp_path / "other", [HOP], [0], episode_usd=3.0)
 
 
 def test_more_starts_extend_a_chain_with_all_it_remembers(microwave, tmp_path):
     chain = Chain(tmp_path / "chain")
     settings = arm("capex", decisions=2)
-    list(run_chain(microwave, Scripted([HOP] * 4), settings, chain, [5, 2]))
-    list(run_chain(microwave, Scripted([HOP] * 2), settings, chain, [9]))
-    assert chain_order(chain) == [5, 2, 9]
+    for start in (5, 2, 9):
+        attempt(microwave, Scripted([HOP] * 2), settings, chain, start)
+    assert [e.index for e in load_chain(chain).episodes] == [5, 2, 9]
     assert read_json(chain.episode(9) / "record.json")["labels_before"] == 4
 
 
-def test_errors_that_will_not_pass_are_not_repeated(microwave, tmp_path):
+def test_errors_that_will_not_pass_are_not_repeated(tmp_path):
     class Locked(Scripted):
         def complete(self, request, observer=None):
             raise ModelError("authentication", "the key is not valid")
 
-    chain = Chain(tmp_path / "chain")
     with pytest.raises(ModelError, match="not valid"):
-        list(run_chain(microwave, Locked([]), arm("capex"), chain, [0]))
-    assert len(chain.invalid(0)) == 1
+        _collect(tmp_path / "run", Locked([]), [0])
+    assert len(_chain(tmp_path / "run").invalid(0)) == 1
 
 
 def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monkeypatch):
@@ -392,15 +375,8 @@ def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monke
             },
         )
     ]
-    list(
-        run_chain(
-            microwave,
-            Scripted([reply] * 2),
-            arm("capex", decisions=2),
-            Chain(tmp_path / "chain"),
-            [0],
-        )
-    )
+    chain = Chain(tmp_path / "chain")
+    attempt(microwave, Scripted([reply] * 2), arm("capex", decisions=2), chain, 0)
     files = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert len(files) > 5
     assert not [p for p in files if canary.encode() in p.read_bytes()]

@@ -18,7 +18,8 @@ import capex.models.pilot
 from capex import models, worlds
 from capex.campaign.ledger import Ledger
 from capex.errors import CapexError
-from capex.method.demonstrator import Committed, Hooks, Replied, run_episode
+from capex.method.demonstrator import run_episode
+from capex.method.hooks import Committed, Hooks, Replied
 from capex.method.memory import Memory
 from capex.method.observation import encode_png
 from capex.method.presets import arm

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from capex import worlds
-from capex.campaign.expert import run_expert
+from capex.campaign.api import demonstrate
+from capex.campaign.events import EpisodeEnded
 from capex.campaign.names import parse_names, parse_starts
+from capex.campaign.status import read_status
 from capex.dataset.film import write_strip, write_video
 from capex.errors import CapexError
 from capex.run.store import find_run, read_json, read_steps
@@ -19,9 +21,9 @@ TASKS = sorted(worlds.tasks("kitchen"))
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     out = tmp_path_factory.mktemp("expert") / "run"
-    results = list(run_expert("kitchen:all", [1], out))
-    list(run_expert("kitchen:CloseFridge,PickPlaceCounterToStove", [0, 2], out))
-    return out, results
+    first = demonstrate("expert", "kitchen:all", starts=[1], out=out)
+    demonstrate("expert", "kitchen:CloseFridge,PickPlaceCounterToStove", starts=[0, 2], out=out)
+    return out, [episode.record for episode in first.episodes]
 
 
 def test_every_task_is_solved(run):
@@ -77,12 +79,19 @@ def test_recorded_native_actions_replay_bit_for_bit_to_success(run, task):
 def test_a_run_resumes_and_does_not_depend_on_the_number_of_processes(run, tmp_path):
     out, _ = run
     name = "kitchen:CloseFridge"
-    assert [r.index for r in run_expert(name, [1], tmp_path / "other")] == [1]
-    again = list(run_expert(name, [0, 1, 2], tmp_path / "other", parallel=2))
-    assert sorted(r.index for r in again) == [0, 2]
+    other, ended = tmp_path / "other", []
+
+    def watch(event, board):
+        if isinstance(event, EpisodeEnded):
+            ended.append(event.summary.start)
+
+    demonstrate("expert", name, starts=[1], out=other, watch=watch)
+    demonstrate("expert", name, starts=[0, 1, 2], out=other, parallel=2, watch=watch)
+    assert (ended[:1], sorted(ended[1:])) == ([1], [0, 2])
+    assert read_status(other).state == "finished"
     for index in (0, 1, 2):
         one = find_run(out).chain("kitchen", "CloseFridge", "expert").episode(index)
-        two = find_run(tmp_path / "other").chain("kitchen", "CloseFridge", "expert").episode(index)
+        two = find_run(other).chain("kitchen", "CloseFridge", "expert").episode(index)
         for file in ("record.json", "steps.npz"):
             assert (one / file).read_bytes() == (two / file).read_bytes()
 
@@ -122,4 +131,4 @@ def test_task_lists_are_read():
     with pytest.raises(CapexError, match="names no task"):
         parse_names("kitchen:")
     with pytest.raises(CapexError, match="has no expert"):
-        list(run_expert("robocasa:CloseFridge", [0], None))
+        demonstrate("expert", "robocasa:CloseFridge", starts=[0], out="nowhere")

@@ -15,7 +15,7 @@ pytest.importorskip("robosuite")
 import robosuite
 
 from capex import worlds
-from capex.campaign.expert import run_expert
+from capex.campaign.api import demonstrate
 from capex.errors import CapexError
 from capex.method.executor import Executor
 from capex.plan import ArmTarget, Waypoint
@@ -137,6 +137,6 @@ def test_the_example_is_made_without_capex() -> None:
 def test_a_demonstration_succeeds_in_a_plain_environment_at_the_same_step(
     name: str, example: ModuleType, tmp_path: Path
 ) -> None:
-    (result,) = run_expert(name, [2], tmp_path / "run")
-    assert result.success
-    assert example.replay(result.path) == result.steps
+    (episode,) = demonstrate("expert", name, starts=[2], out=tmp_path / "run").episodes
+    assert episode.record.success
+    assert example.replay(episode.path) == episode.record.steps

@@ -1,7 +1,7 @@
 """One attempt: an episode run and written into its chain, or kept apart as invalid, or cut off.
 
 This is what workers do, in whatever process or machine they are: `Work` is what all attempts of a
-campaign share, `Job` names one of them.
+campaign share, `AttemptJob` names one of them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-from capex.campaign.chain import Place
-from capex.campaign.core import Core, Stopped, Turn, Waiting
+from capex.campaign.chain import Slot
+from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged
-from capex.method.demonstrator import (
+from capex.method.episode import Demonstrator
+from capex.method.hooks import (
     DEFAULT_SAMPLING,
     NO_LIMITS,
     Deciding,
@@ -27,7 +27,6 @@ from capex.method.demonstrator import (
     Hooks,
     Limits,
     Replied,
-    run_episode,
 )
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
@@ -38,8 +37,9 @@ from capex.models.exchanges import ExchangeLog
 from capex.models.pictures import ImageFormat
 from capex.models.prices import Price
 from capex.models.redact import scrub
-from capex.run import readable
+from capex.run import LoadedEpisode, readable
 from capex.run.store import Chain
+from capex.run.summary import Summary, summarize
 from capex.worlds import Env, Start
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
@@ -64,7 +64,7 @@ class Work:
     """What all attempts of a campaign share."""
 
     price: Price | None = None
-    typed_usd: bool = False  # whether the user asked for the arms' dollar limits
+    typed_usd: bool = False  # whether the user asked for the methods' dollar limits
     campaign_usd: Decimal | None = None
     limits: Limits = NO_LIMITS
     sampling: Sampling = DEFAULT_SAMPLING
@@ -73,41 +73,25 @@ class Work:
     images: ImageFormat = "png"
     keep_all_images: bool = True
 
-    def budgets(self, model: Model, arm: MethodSettings) -> tuple[Budget, ...]:
-        """The dollar budgets that hold; one that was typed for a model without a price
-        is refused.
-        """
-        wanted = []
-        if arm.episode_usd is not None:
-            wanted.append(Budget(Decimal(str(arm.episode_usd)), "episode", typed=self.typed_usd))
+    def budgets(self, model: str, method: MethodSettings) -> tuple[Budget, ...]:
+        """The dollar budgets that hold; one typed for a model without a price is refused."""
+        budgets = []
+        if method.episode_usd is not None:
+            budgets.append(Budget(Decimal(str(method.episode_usd)), "episode", self.typed_usd))
         if self.campaign_usd is not None:
-            wanted.append(Budget(self.campaign_usd, "campaign", typed=True))
-        return budgets_for(model.name, self.price, wanted)
+            budgets.append(Budget(self.campaign_usd, "campaign", typed=True))
+        return budgets_for(model, self.price, budgets)
 
 
 @dataclass(frozen=True)
-class Job:
-    """One place of a chain with the memory that it is shown."""
+class AttemptJob:
+    """One slot of a chain with the memory that it is shown."""
 
     chain: Chain
     name: str  # WORLD:TASK
-    arm: MethodSettings
-    place: Place
+    method: MethodSettings
+    slot: Slot
     memory: Memory = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """An episode was written."""
-
-    success: bool | None
-    end: str
-    steps: int
-    decisions: int
-    requests: int
-    cost_usd: float | None
-    seconds: float
-    path: Path
 
 
 @dataclass(frozen=True)
@@ -133,7 +117,8 @@ class CutOff:
     error: CapexError | None = None
 
 
-Outcome = Finished | Invalid | CutOff
+# A summary: the episode was written.
+AttemptOutcome = Summary | Invalid | CutOff
 
 
 @dataclass(frozen=True)
@@ -149,105 +134,84 @@ class Moved:
 
 def run_attempt(
     env: Env,
-    model: Model,
+    demonstrator: Demonstrator,
     work: Work,
-    job: Job,
+    job: AttemptJob,
     *,
     spend: Spending | None = None,
     core: Core | None = None,
     tell: Callable[[Moved], None] | None = None,
     subscribers: Sequence[Callable[[Event], object]] = (),
     clock: Callable[[], float] | None = None,
-) -> Outcome:
-    """Run one attempt and write it into its chain. The clock is that of the attempt's turn on its
-    core, unless another is given.
+) -> AttemptOutcome:
+    """Run one attempt and write it into its chain. The clock is that of its lease of the core,
+    unless another is given.
     """
-    chain, place, arm = job.chain, job.place, job.arm
-    ledger = Ledger(
-        work.price,
-        work.budgets(model, arm),
-        spend,
-        {"chain": chain.path.name, "episode": place.start},
-    )
+    chain, slot = job.chain, job.slot
+    labels: dict[str, str | int] = {"chain": chain.path.name, "episode": slot.start}
+    ledger = Ledger(work.price, work.budgets(demonstrator.name, job.method), spend, labels)
     progress = _Progress(ledger, tell)
-    turn = Turn(core or Core(), progress.phase)
-    if (paid := chain.unfinished(place.start)).is_file() and readable(paid):
-        model = Continued(model, paid, turn.replay)
-    with turn:
-        writer = chain.begin(place.start)
-        log = _Guarded(
-            ExchangeLog(writer.folder, model, work.images if work.keep_all_images else None), turn
+    lease = Lease(core or Core(), progress.phase)
+    paid = chain.unfinished(slot.start)
+    resumed = demonstrator.model is not None and paid.is_file() and readable(paid)
+
+    def around(model: Model) -> Model:
+        return Waiting(Continued(model, paid, lease.replay) if resumed else model, lease)
+
+    with lease:
+        writer = chain.begin(slot.start)
+        images = work.images if work.keep_all_images else None
+        log = _Guarded(ExchangeLog(writer.folder, demonstrator.model, images), lease)
+        began = lease.clock()
+        hooks = Hooks(
+            ledger=ledger,
+            log=log,
+            limits=work.limits,
+            subscribers=(lease.check, progress, *subscribers),
+            template=work.template,
+            sampling=work.sampling,
+            cache_key=chain.path.name,
+            clock=clock or lease.clock,
+            around=around,
         )
-        began = turn.clock()
+        start = Start(env.spec.task, slot.start, work.seed)
         try:
-            hooks = Hooks(
-                ledger=ledger,
-                log=log,
-                limits=work.limits,
-                subscribers=(turn.check, progress, *subscribers),
-                template=work.template,
-                sampling=work.sampling,
-                cache_key=chain.path.name,
-                clock=clock or turn.clock,
-            )
-            start = Start(env.spec.task, place.start, work.seed)
-            episode = run_episode(env, start, Waiting(model, turn), arm, job.memory, hooks)
+            episode = demonstrator.attempt(env, start, job.memory, hooks)
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
             # What a model writes may quote a key it was shown by mistake: scrubbed before it is
             # written, and remembered as written.
-            record = from_json(scrub(episode.record.as_json() | {"position": place.position}))
+            record = from_json(scrub(episode.record.as_json() | {"position": slot.position}))
             timing = {
                 "episode_s": episode.seconds,
                 "reset_s": episode.reset_s,
                 "unix_time": time.time(),
+                "queued_s": lease.queued_s,
+                "model_s": lease.model_s,
             }
-            waits = {"queued_s": turn.queued_s, "model_s": turn.model_s}
-            path = writer.commit(record.as_json(), timing | waits, episode.steps)
-            turns = len(record.turns)
-            return Finished(
-                record.success,
-                record.end,
-                record.steps,
-                turns,
-                record.requests,
-                record.cost_usd,
-                episode.seconds,
-                path,
-            )
+            path = writer.commit(record.as_json(), timing, episode.steps)
+            return summarize(LoadedEpisode(chain.path.name, path, record, timing))
         except (ModelError, PhysicsDiverged) as error:
-            kind = error.kind if isinstance(error, ModelError) else ""
-            lasting, counts = kind in LASTING, not kind or log.answers > 0
-            seconds = turn.clock() - began
+            lasting, counts, continues = _weigh(error, log.answers)
+            seconds = lease.clock() - began
             if not counts and not lasting:  # the model is down: nothing was tried
                 writer.cut_off()
                 return Invalid(error, lasting, counts, seconds, None)
-            continues = bool(kind) and kind not in OWN_FAULT
-            note: dict[str, Any] = {
+            note = {
                 "task": env.spec.task,
-                "arm": arm.name,
-                "start": {"index": place.start, "seed": work.seed},
-            }
-            note |= {
-                "model": model.name,
+                "arm": job.method.name,
+                "start": {"index": slot.start, "seed": work.seed},
+                "model": demonstrator.name,
                 "error": str(error),
                 "counts": counts,
                 "continues": continues,
-                "position": place.position,
+                "position": slot.position,
+                "ledger": ledger.as_json(),
             }
-            note |= {"ledger": ledger.as_json()}
-            times = {
-                "episode_s": seconds,
-                "unix_time": time.time(),
-                "answered_s": progress.answered_s,
-            }
-            return Invalid(
-                error,
-                lasting,
-                counts,
-                seconds,
-                writer.commit_invalid(scrub(note), times, {}, continues=continues),
-            )
+            times = {"episode_s": seconds, "unix_time": time.time()}
+            times |= {"answered_s": progress.answered_s}
+            path = writer.commit_invalid(scrub(note), times, {}, continues=continues)
+            return Invalid(error, lasting, counts, seconds, path)
         except BudgetExceeded as spent:
             writer.cut_off()
             return CutOff(str(spent), spent)
@@ -259,29 +223,37 @@ def run_attempt(
             raise
 
 
+def _weigh(error: ModelError | PhysicsDiverged, answers: int) -> tuple[bool, bool, bool]:
+    """Whether an error is lasting, whether its attempt counts, and whether the next continues it;
+    `answers` the model had given.
+    """
+    kind = error.kind if isinstance(error, ModelError) else ""
+    return kind in LASTING, not kind or answers > 0, bool(kind) and kind not in OWN_FAULT
+
+
 class _Guarded:
     """An exchange log that writes nothing more once the campaign has stopped: its folder may be
     gone.
     """
 
-    def __init__(self, log: AttemptObserver, turn: Turn):
-        self._log, self._turn = log, turn
+    def __init__(self, log: AttemptObserver, lease: Lease):
+        self._log, self._lease = log, lease
         self.answers = 0  # that the model gave to this attempt
 
     def before(self, request: Request, number: int) -> None:
         """About to send."""
-        self._turn.check()
+        self._lease.check()
         self._log.before(request, number)
 
     def after(self, request: Request, number: int, attempt: Attempt) -> None:
         """An attempt ended."""
-        self._turn.check()
+        self._lease.check()
         self.answers += attempt.answer is not None
         self._log.after(request, number, attempt)
 
     def again(self, request: Request, number: int, attempt: Attempt) -> None:
         """An attempt made before."""
-        self._turn.check()
+        self._lease.check()
         self._log.again(request, number, attempt)
 
 

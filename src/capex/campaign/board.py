@@ -16,15 +16,16 @@ from decimal import Decimal
 from capex.campaign import events as ev
 from capex.run import LoadedChain, Origin
 from capex.run.accounts import Taken, before_fork, by_start, of_account
-from capex.run.spend import Account, Slot, Spend
+from capex.run.spend import Account, ChainStart, Spend
 from capex.run.stats import wilson
+from capex.run.summary import Summary
 
 FORECAST_AFTER = 3
 Z = 1.959964  # of a 95 % interval
 
 
 @dataclass
-class Line:
+class ChainLine:
     """One chain, or all of them together."""
 
     chain: str
@@ -106,11 +107,13 @@ class Board:
         """`spend`: the campaign's spend.jsonl, which knows what attempts cost that left no record.
         `lineage`: what it was forked from.
         """
-        self.lines: dict[str, Line] = {}
+        self.lines: dict[str, ChainLine] = {}
         self.began = time.monotonic()
         self.given_hours_left: float | None = None  # what a driver elsewhere says
         self._spend, self._lineage = spend, lineage
-        self._inherited: dict[Slot, Taken] = {}  # what the attempts took that a fork began with
+        self._inherited: dict[
+            ChainStart, Taken
+        ] = {}  # what the attempts took that a fork began with
         # Of this command: what time left goes by.
         self._fresh_episodes, self._fresh_seconds = (0, 0.0)
         slots = self._slots()
@@ -123,10 +126,10 @@ class Board:
         wanted: int | None = None,
         until: int | None = None,
         *,
-        slots: Mapping[Slot, Account] | None = None,
+        slots: Mapping[ChainStart, Account] | None = None,
     ) -> None:
         """A chain as the run directory holds it."""
-        line = self.lines[chain.name] = Line(chain.name, wanted, until)
+        line = self.lines[chain.name] = ChainLine(chain.name, wanted, until)
         for episode in chain.episodes:
             line.add(episode.index, episode.record.success, episode.record.steps)
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
@@ -135,11 +138,11 @@ class Board:
             (chain.name, start): taken for start, taken in before_fork(chain, self._lineage).items()
         }
 
-    def _slots(self) -> Mapping[Slot, Account]:
+    def _slots(self) -> Mapping[ChainStart, Account]:
         return {} if self._spend is None else self._spend.slots()
 
     def _over(
-        self, line: Line, start: int, seconds: float = 0.0, ended: ev.EpisodeEnded | None = None
+        self, line: ChainLine, start: int, seconds: float = 0.0, ended: Summary | None = None
     ) -> None:
         """An attempt at a start is over: its start took what spend.jsonl says, or, without one,
         what the event says.
@@ -169,10 +172,11 @@ class Board:
         elif isinstance(event, ev.EpisodeMoved):
             line.now[event.start] = event
         elif isinstance(event, ev.EpisodeEnded):
-            line.add(event.start, event.success, event.steps)
-            self._over(line, event.start, event.seconds, event)
+            ended = event.summary
+            line.add(ended.start, ended.success, ended.steps)
+            self._over(line, ended.start, ended.seconds, ended)
             self._fresh_episodes += 1
-            self._fresh_seconds += event.seconds
+            self._fresh_seconds += ended.seconds
         elif isinstance(event, ev.AttemptInvalid):
             line.invalid += event.then == "recorded as invalid"
             self._over(line, event.start)
@@ -184,9 +188,9 @@ class Board:
             line.state = f"stopped: {event.error}" if event.error else f"done: {event.why}"
 
     @property
-    def total(self) -> Line:
+    def total(self) -> ChainLine:
         """All chains together."""
-        total = Line("total")
+        total = ChainLine("total")
         for line in self.lines.values():
             for name in ("episodes", "successes", "judged", "invalid", "steps"):
                 setattr(total, name, getattr(total, name) + getattr(line, name))

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from capex import worlds
 from capex.campaign.attempt import Work
+from capex.campaign.demonstrators import WITHOUT_MODEL
 from capex.campaign.settings import Settings
-from capex.method.demonstrator import Hooks, run_episode
+from capex.method.demonstrator import run_episode
+from capex.method.hooks import Hooks
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.method.prompts import SIZE_MAX
@@ -73,7 +75,7 @@ class Keyless(Model):
 
 @dataclass(frozen=True)
 class Sample:
-    """The first request of an arm in a world, and what can be said of those that follow."""
+    """The first request of a method in a world, and what can be said of those that follow."""
 
     world: str
     arm: str
@@ -87,32 +89,32 @@ class Sample:
 
 
 def sample(
-    settings: Settings, work: Work, model: Model, arm: MethodSettings, world: str, task: str
+    settings: Settings, work: Work, model: Model, method: MethodSettings, world: str, task: str
 ) -> Sample:
-    """Look at the first start of a task as an arm would, and ask nobody."""
+    """Look at the first start of a task as a method would, and ask nobody."""
     env = worlds.make(f"{world}:{task}")
     asking = _Asking(model)
     try:
         start = Start(task, settings.starts[0], settings.seed)
         hooks = Hooks(template=work.template, sampling=work.sampling)
-        run_episode(env, start, asking, arm, Memory(), hooks)
+        run_episode(env, start, asking, method, Memory(), hooks)
     except ModelError:
         pass
     finally:
         per_step = _step_bytes(env)
         env.close()
     assert asking.request is not None
-    rounds = [_grown(asking.request, arm, number) for number in range(arm.rounds)]
+    rounds = [_grown(asking.request, method, number) for number in range(method.rounds)]
     worst = [worst_case(r, work.price) for r in rounds]
     decision = None if work.price is None else sum((w for w in worst if w is not None), Decimal(0))
     return Sample(
         world=world,
-        arm=arm.name,
+        arm=method.name,
         tokens=size.tokens(asking.request),
         first_bound=input_bound(asking.request),
         largest_bound=max(input_bound(r) for r in rounds),
         first_usd=worst_case(asking.request, work.price),
-        episode_usd=None if decision is None else decision * arm.decisions,
+        episode_usd=None if decision is None else decision * method.decisions,
         image_bytes=sum(
             len(pictures.as_format(p.png, work.images)) for p in _pictures(asking.request)
         ),
@@ -120,10 +122,10 @@ def sample(
     )
 
 
-def _grown(request: Request, arm: MethodSettings, number: int) -> Request:
+def _grown(request: Request, method: MethodSettings, number: int) -> Request:
     """The request as large as it can become: full memory, and so many rounds before it."""
-    system = request.system.ljust(SIZE_MAX) if arm.memory == "chain" else request.system
-    shown = _pictures(request)[: 2 * arm.references] if arm.memory == "chain" else []
+    system = request.system.ljust(SIZE_MAX) if method.memory == "chain" else request.system
+    shown = _pictures(request)[: 2 * method.references] if method.memory == "chain" else []
     said = AssistantMessage((ToolCall("call", "act", "x" * request.sampling.max_output_tokens),))
     answered = ToolResult("call", "x" * RESULT_CHARACTERS)
     return replace(
@@ -169,10 +171,11 @@ def ceiling(
     """The most that so many more episodes can cost beside what the run has spent; None where
     nothing bounds it.
     """
+    if settings.model in WITHOUT_MODEL:
+        return Ceiling(None, "no model is asked")
     if price is None:
-        return Ceiling(
-            None, f"{settings.model} has no price: dollars are not counted and not limited"
-        )
+        words = f"{settings.model} has no price: dollars are not counted and not limited"
+        return Ceiling(None, words)
     each = expected_usd(settings, price)
     expected = None if episodes is None else episodes * each
     source = "by what the paper's attempts cost" + (
@@ -183,7 +186,7 @@ def ceiling(
         if expected is None
         else f"about ${expected:.2f} ({source})"
     )
-    budgets = [arm.episode_usd for arm in settings.arms]
+    budgets = [m.episode_usd for m in settings.methods]
     per_episode = None if None in budgets else max(Decimal(str(b)) for b in budgets)
     bounds = []
     if episodes is not None and per_episode is not None:
@@ -209,11 +212,11 @@ def expected_usd(settings: Settings, price: Price) -> Decimal:
     """
     scale = (price.fresh / PAPER_FRESH + price.output / PAPER_OUTPUT) / 2
     costs = [
-        scale * (PAPER_BASE_USD if arm.prompt == "base" else PAPER_USD) for arm in settings.arms
+        scale * (PAPER_BASE_USD if m.prompt == "base" else PAPER_USD) for m in settings.methods
     ]
     budgets = [
-        cost if arm.episode_usd is None else Decimal(str(arm.episode_usd))
-        for arm, cost in zip(settings.arms, costs, strict=True)
+        cost if m.episode_usd is None else Decimal(str(m.episode_usd))
+        for m, cost in zip(settings.methods, costs, strict=True)
     ]
     return sum(map(min, costs, budgets), Decimal(0)) / len(costs)
 
@@ -236,9 +239,9 @@ def disk_bytes(
     """
     typical = most = 0.0
     for s in samples:
-        arm = next(a for a in settings.arms if a.name == s.arm)
+        method = next(m for m in settings.methods if m.name == s.arm)
         looks, looks_most = (
-            (TYPICAL_REQUESTS, arm.decisions) if settings.keep_images == "all" else (0, 0)
+            (TYPICAL_REQUESTS, method.decisions) if settings.keep_images == "all" else (0, 0)
         )
         typical += (
             (looks + 1) * s.image_bytes
@@ -247,7 +250,7 @@ def disk_bytes(
         )
         most += (
             (looks_most + 1) * s.image_bytes
-            + arm.decisions * arm.rounds * RECORD_BYTES_PER_REQUEST
+            + method.decisions * method.rounds * RECORD_BYTES_PER_REQUEST
             + horizon * s.step_bytes
         )
     return episodes * typical / len(samples), episodes * most / len(samples)

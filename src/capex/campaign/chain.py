@@ -1,13 +1,13 @@
-"""A chain: one arm at one task, start after start. Which start comes next, at which place, and what
-memory it sees.
+"""A chain: one method at one task, start after start. Which start comes next, in which slot, and
+what memory it sees.
 
-Places are numbered from 0 in the order of the starts. They fall into rounds of `round_size`; the
-episodes of a round all see memory as it was when the round began: what the places before the round
-left, and nothing else. So a record depends on its place alone, never on how many workers there
-were, who finished first, or how often the campaign was killed. A round size of 1 is the paper's
+Slots are numbered from 0 in the order of the starts. They fall into rounds of `round_size`; the
+episodes of a round all see memory as it was when the round began: what the slots before the round
+left, and nothing else. So a record depends on its slot alone, never on how many workers there were,
+who finished first, or how often the campaign was killed. A round size of 1 is the paper's
 algorithm.
 
-A damaged episode keeps a place of its own, so that the others keep theirs, and leaves nothing to
+A damaged episode keeps a slot of its own, so that the others keep theirs, and leaves nothing to
 memory.
 """
 
@@ -17,6 +17,7 @@ import contextlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from capex.errors import DamagedFile
 from capex.method.memory import Memory
@@ -29,8 +30,8 @@ ATTEMPTS = 2  # an invalidated attempt is rerun once
 
 
 @dataclass(frozen=True)
-class Place:
-    """A start at its place in the chain."""
+class Slot:
+    """A start at its place in the chain's order."""
 
     start: int
     position: int
@@ -38,9 +39,7 @@ class Place:
 
 @dataclass(frozen=True)
 class _Settled:
-    """What became of a place: an episode's record, or nothing where its start was recorded as
-    invalid or its episode is damaged.
-    """
+    """An episode's record; None where its start was recorded as invalid or it is damaged."""
 
     start: int
     record: EpisodeRecord | None
@@ -63,7 +62,7 @@ class ChainPlan:
         max_starts: int | None = None,
         retry_invalid: bool = False,
     ):
-        """`remembers`: whether the arm is shown memory. `further`: with `until_successes`, starts
+        """`remembers`: the method is shown memory. `further`: with `until_successes`, starts
         below this number follow those given.
         """
         self.chain, self._round_size, self._remembers = chain, round_size, remembers
@@ -73,9 +72,9 @@ class ChainPlan:
         held = {s.start for s in self._settled.values()}
         beyond = range(max(starts, default=-1) + 1, further) if until_successes is not None else ()
         self._free = deque(i for i in (*starts, *beyond) if i not in held)
-        self._places: dict[int, int] = {p: s.start for p, s in self._settled.items()}
+        self._starts: dict[int, int] = {p: s.start for p, s in self._settled.items()}
         self._last_held = max(self._settled, default=-1)
-        self._base = 0  # first place of the present round
+        self._base = 0  # first slot of the present round
         self._running: set[int] = set()
         self._memory, self._snapshot = Memory(), Memory().snapshot()
         self._learned_successes = 0
@@ -93,7 +92,7 @@ class ChainPlan:
 
     @property
     def running(self) -> int:
-        """Places that are being run."""
+        """Slots that are being run."""
         return len(self._running)
 
     @property
@@ -105,71 +104,66 @@ class ChainPlan:
 
     @property
     def invalid(self) -> int:
-        """Starts that are recorded as invalid, or whose episodes are damaged: they have no record
-        and are not run.
-        """
+        """Starts without a record that are not run: recorded as invalid, or damaged."""
         return sum(s.record is None for s in self._settled.values())
 
-    def ready(self) -> list[Place]:
-        """The places of the present round that may run now, in order."""
+    def ready(self) -> list[Slot]:
+        """The slots of the present round that may run now, in order."""
         if self._reached():
             return []
         open_ = [p for p in self._round() if p not in self._settled and p not in self._running]
-        return [Place(self._places[p], p) for p in open_]
+        return [Slot(self._starts[p], p) for p in open_]
 
-    def begin(self, place: Place) -> None:
-        """A place is being run."""
-        self._running.add(place.position)
+    def begin(self, slot: Slot) -> None:
+        """It is being run."""
+        self._running.add(slot.position)
 
-    def drop(self, place: Place) -> None:
+    def drop(self, slot: Slot) -> None:
         """Its run came to nothing; it may run again."""
-        self._running.discard(place.position)
+        self._running.discard(slot.position)
 
-    def settle(self, place: Place) -> EpisodeRecord:
+    def settle(self, slot: Slot) -> EpisodeRecord:
         """Its episode is in the run directory."""
-        record = read_record(self.chain.episode(place.start))
-        self._running.discard(place.position)
-        self._settled[place.position] = _Settled(place.start, record)
+        record = read_record(self.chain.episode(slot.start))
+        self._running.discard(slot.position)
+        self._settled[slot.position] = _Settled(slot.start, record)
         self._advance()
         return record
 
-    def give_up(self, place: Place) -> None:
+    def give_up(self, slot: Slot) -> None:
         """Its start is recorded as invalid."""
-        self._running.discard(place.position)
-        self._settled[place.position] = _Settled(place.start, None)
+        self._running.discard(slot.position)
+        self._settled[slot.position] = _Settled(slot.start, None)
         self._advance()
 
     def remaining(self) -> int | None:
         """Starts still to run, those running included; None where successes decide."""
         if self._until is not None:
             return None
-        return len(self._free) + sum(p not in self._settled for p in self._places)
+        return len(self._free) + sum(p not in self._settled for p in self._starts)
 
     def _reached(self) -> bool:
         return self._until is not None and self._learned_successes >= self._until
 
     def _round(self) -> list[int]:
-        """The places of the present round that have a start."""
-        found = []
+        """The positions of the present round that have a start."""
+        positions = []
         for position in range(self._base, self._base + self._round_size):
-            more = self._free and (self._max_starts is None or len(self._places) < self._max_starts)
-            if position not in self._places and more:
-                self._places[position] = self._free.popleft()
-            if position in self._places:
-                found.append(position)
-        return found
+            more = self._free and (self._max_starts is None or len(self._starts) < self._max_starts)
+            if position not in self._starts and more:
+                self._starts[position] = self._free.popleft()
+            if position in self._starts:
+                positions.append(position)
+        return positions
 
     def _advance(self) -> None:
-        """Let memory learn from every round that is over, in order, and freeze it for the
-        next one.
-        """
+        """Let memory learn from every finished round, in order, and freeze it for the next."""
         while not self._reached():
-            places = self._round()
-            if any(p not in self._settled for p in places) or (
-                not places and self._base > self._last_held
-            ):
+            positions = self._round()
+            over = not positions and self._base > self._last_held
+            if over or any(p not in self._settled for p in positions):
                 break
-            for position in places:
+            for position in positions:
                 self._learn(self._settled[position])
             self._base += self._round_size
         self._snapshot = self._memory.snapshot() if self._remembers else Memory().snapshot()
@@ -179,36 +173,36 @@ class ChainPlan:
             return
         self._learned_successes += settled.record.success is True
         if self._remembers:
-            folder = self.chain.episode(settled.start) / pictures.IMAGES
-            self._memory.add(
-                settled.record,
-                {sha: pictures.find(folder, sha) for sha in settled.record.images.values()},
-            )
+            learn(self._memory, settled.record, self.chain.episode(settled.start))
+
+
+def learn(memory: Memory, record: EpisodeRecord, episode_dir: Path) -> None:
+    """Add an episode to memory, its start images as files."""
+    folder = episode_dir / pictures.IMAGES
+    memory.add(record, {sha: pictures.find(folder, sha) for sha in record.images.values()})
 
 
 def _settled(
     chain: Chain, loaded: LoadedChain, starts: Sequence[int], retry_invalid: bool
 ) -> dict[int, _Settled]:
-    """What the run directory holds, by place."""
-    found = {e.position: _Settled(e.index, e.record) for e in loaded.episodes}
+    """What the run directory holds, by position."""
+    settled = {e.position: _Settled(e.index, e.record) for e in loaded.episodes}
     for episode in loaded.episodes:
         chain.forget_unfinished(episode.index)
-    for start, place in _recorded_invalid(loaded).items() if not retry_invalid else ():
-        found.setdefault(place, _Settled(start, None))
-    usual = {start: place for place, start in enumerate(starts)}
-    for start in sorted(
-        (d.start for d in loaded.damaged if d.start is not None),
-        key=lambda s: (usual.get(s, len(usual)), s),
-    ):
-        free = next(p for p in range(len(found) + 1) if p not in found)
+    for start, position in _recorded_invalid(loaded).items() if not retry_invalid else ():
+        settled.setdefault(position, _Settled(start, None))
+    usual = {start: position for position, start in enumerate(starts)}
+    damaged = (d.start for d in loaded.damaged if d.start is not None)
+    for start in sorted(damaged, key=lambda s: (usual.get(s, len(usual)), s)):
+        free = next(p for p in range(len(settled) + 1) if p not in settled)
         # Where its start stands among those given, unless another stands there.
-        place = usual.get(start, free)
-        found[free if place in found else place] = _Settled(start, None)
-    return found
+        position = usual.get(start, free)
+        settled[free if position in settled else position] = _Settled(start, None)
+    return settled
 
 
 def _recorded_invalid(loaded: LoadedChain) -> dict[int, int]:
-    """Starts whose attempts are used up, with their places."""
+    """Starts whose attempts are used up, with their positions."""
     counted: dict[int, list[int]] = {}
     held = {e.index for e in loaded.episodes} | {d.start for d in loaded.damaged}
     for attempt in loaded.invalid:
@@ -216,7 +210,7 @@ def _recorded_invalid(loaded: LoadedChain) -> dict[int, int]:
             counted.setdefault(attempt.index, []).append(
                 attempt.record.get("position", attempt.index)
             )
-    return {start: places[-1] for start, places in counted.items() if len(places) >= ATTEMPTS}
+    return {start: at[-1] for start, at in counted.items() if len(at) >= ATTEMPTS}
 
 
 def counted_attempts(chain: Chain, start: int) -> int:
@@ -228,21 +222,6 @@ def counted_attempts(chain: Chain, start: int) -> int:
         with contextlib.suppress(DamagedFile):
             count += bool(read_invalid(folder).record.get("counts"))
     return count
-
-
-def load_memory(chain: Chain, indices: Sequence[int]) -> Memory:
-    """What the whole episodes of a chain left, in the order in which they ran."""
-    memory = Memory()
-    for index in indices:
-        record = read_record(chain.episode(index))
-        folder = chain.episode(index) / pictures.IMAGES
-        memory.add(record, {sha: pictures.find(folder, sha) for sha in record.images.values()})
-    return memory
-
-
-def chain_order(chain: Chain) -> list[int]:
-    """The starts that a chain holds, in the order in which they ran."""
-    return [episode.index for episode in load_chain(chain).episodes]
 
 
 def silent_sentence(name: str, record: EpisodeRecord) -> str:

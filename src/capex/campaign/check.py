@@ -46,42 +46,40 @@ def refuse_the_impossible(
     settings: Settings, specs: Mapping[tuple[str, str], Spec], model: Model, price: Price | None
 ) -> None:
     """One sentence about the first thing that cannot be had."""
-    for arm in settings.arms:
-        work_of(settings, price).budgets(model, arm)
-    wanted = {arm.name: arm for arm in settings.arms}
+    for method in settings.methods:
+        work_of(settings, price).budgets(model.name, method)
     for (world, task), spec in specs.items():
-        for name, arm in wanted.items():
-            if arm.base_motion and "base_motion" in settings.typed and spec.base is None:
+        for method in settings.methods:
+            if method.base_motion and "base_motion" in settings.typed and spec.base is None:
                 raise CapexError(
                     f"--base-motion on: the robot of {world}:{task} stands on a fixed base; leave"
                     " it out or collect elsewhere"
                 )
             if settings.prompt is not None:  # its fields and its size
-                build(
-                    Memory(),
-                    arm,
-                    spec,
-                    0,
-                    "",
-                    template=settings.prompt,
-                    json_form=model.tools_in_text,
-                )
-            if arm.locate and "locate" in settings.typed and not spec.depth:
+                text, as_json = settings.prompt, model.tools_in_text
+                build(Memory(), method, spec, 0, "", template=text, json_form=as_json)
+            if method.locate and "locate" in settings.typed and not spec.depth:
                 raise CapexError(
-                    f"--locate on: {world}:{task} has no depth, so arm {name} cannot locate pixels;"
-                    " leave it out"
+                    f"--locate on: {world}:{task} has no depth, so arm {method.name} cannot locate"
+                    " pixels; leave it out"
                 )
         if spec.success == "operator" and settings.until_successes is not None:
             raise CapexError(
                 f"--until-successes: a person judges {world}:{task} afterwards, so successes cannot"
                 " be counted; name --starts"
             )
-        if (last := max(settings.starts)) >= spec.starts:
-            raise CapexError(
-                f"there is no start {last} of {world}:{task}; valid: 0 to {spec.starts - 1}"
-            )
+    refuse_starts(settings, specs)
     if settings.max_starts is not None and settings.until_successes is None:
         raise CapexError(
             f"--max-starts {settings.max_starts} bounds --until-successes, which was not given;"
             " name --starts instead"
         )
+
+
+def refuse_starts(settings: Settings, specs: Mapping[tuple[str, str], Spec]) -> None:
+    """One sentence about the first start that a world does not have."""
+    for (world, task), spec in specs.items():
+        if (last := max(settings.starts)) >= spec.starts:
+            raise CapexError(
+                f"there is no start {last} of {world}:{task}; valid: 0 to {spec.starts - 1}"
+            )

@@ -39,7 +39,7 @@ class Core:
 
 
 @dataclass
-class Turn:
+class Lease:
     """One episode's use of a core. Its clock stands still while the episode queues for the core,
     and runs on by what the model took when an answer comes from the log of a cut-off attempt: wall
     times, and what ends by them, depend neither on how many episodes share the core nor on how
@@ -52,7 +52,7 @@ class Turn:
     model_s: float = 0.0
     replayed_s: float = 0.0  # of model_s, what was waited for before this attempt
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> Lease:
         self._take()
         return self
 
@@ -85,21 +85,21 @@ class Turn:
 class Waiting(Wrapped):
     """A model for an episode that shares its core: the core is free while it thinks."""
 
-    def __init__(self, model: Model, turn: Turn):
+    def __init__(self, model: Model, lease: Lease):
         super().__init__(model)
-        self._turn = turn
+        self._lease = lease
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Ask with the core given away, unless the model computes on it."""
-        turn = self._turn
-        turn.check()
+        lease = self._lease
+        lease.check()
         if self.computes_here:
             return self._model.complete(request, observer)
-        turn.core.give()
-        turn.phase("waiting")
-        asked, replayed_s = time.monotonic(), turn.replayed_s
+        lease.core.give()
+        lease.phase("waiting")
+        asked, replayed_s = time.monotonic(), lease.replayed_s
         try:
             return self._model.complete(request, observer)
         finally:
-            turn.model_s += time.monotonic() - asked + turn.replayed_s - replayed_s
-            turn._take()
+            lease.model_s += time.monotonic() - asked + lease.replayed_s - replayed_s
+            lease._take()

@@ -1,8 +1,8 @@
-"""The loop of a campaign: hands out places of its chains, hears what became of them, and knows when
+"""The loop of a campaign: hands out slots of its chains, hears what became of them, and knows when
 to stop.
 
 The driver owns the chains; workers only run attempts. Chains advance side by side, the one that is
-furthest behind first, so that arms stay comparable at any moment. What a place is shown does not
+furthest behind first, so that methods stay comparable at any moment. What a slot is shown does not
 depend on any of this.
 """
 
@@ -18,19 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign import events as ev
-from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved
+from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Moved
 from capex.campaign.board import FORECAST_AFTER, Board
-from capex.campaign.chain import ChainPlan, Place, counted_attempts, silent_sentence
-from capex.campaign.engines import Engine, Failed, Lost, Said
+from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sentence
+from capex.campaign.engines import Engine, Failed, Lost, Message
 from capex.campaign.patience import Patience
 from capex.errors import CapexError
 from capex.method.presets import MethodSettings
 from capex.run.store import Chain, write_json
+from capex.run.summary import Summary
 
 LIVE = "live.json"
 HEARTBEAT_S = 2.0
 POLL_S = 0.25
-LOSSES = 3  # workers that may die over one place before its chain stops
+LOSSES = 3  # workers that may die over one slot before its chain stops
 Tell = Callable[[ev.Event], None]
 
 
@@ -40,7 +41,7 @@ class ChainRun:
 
     chain: Chain
     name: str  # WORLD:TASK
-    arm: MethodSettings
+    method: MethodSettings
     plan: ChainPlan
     patience: Patience
     retry_invalid: bool = False
@@ -63,8 +64,8 @@ class ChainRun:
 
 
 @dataclass
-class Wish:
-    """What the user wants of a running campaign; signal handlers write it."""
+class StopRequest:
+    """Whether the user wants a running campaign to stop; signal handlers write it."""
 
     stop: bool = False
     at_once: bool = False
@@ -74,7 +75,7 @@ class Wish:
 @dataclass(frozen=True)
 class _Running:
     run: ChainRun
-    place: Place
+    slot: Slot
 
 
 class Driver:
@@ -90,13 +91,8 @@ class Driver:
         *,
         hours: float | None = None,
     ):
-        self._path, self._chains, self._engine, self._board, self._tell_others = (
-            path,
-            chains,
-            engine,
-            board,
-            tell,
-        )
+        self._path, self._chains, self._engine = path, chains, engine
+        self._board, self._tell_others = board, tell
         self._deadline = None if hours is None else time.monotonic() + 3600 * hours
         self._running: dict[int, _Running] = {}
         self._ticket = 0
@@ -106,20 +102,20 @@ class Driver:
         self.stopping = ""
         self._spent = False  # whether the campaign's dollars ended a chain
 
-    def run(self, wish: Wish) -> None:
-        """Until everything is done, or the wish is to stop."""
+    def run(self, request: StopRequest) -> None:
+        """Until everything is done, or it is asked to stop."""
         try:
-            while not wish.at_once:
-                self._look_at_the_clock(wish)
+            while not request.at_once:
+                self._look_at_the_clock(request)
                 self._hand_out()
                 if not self._running and not self._paused():
                     break
-                said = self._engine.next(self._patience_s())
-                if said is not None:
-                    self._hear(said)
+                message = self._engine.next(self._patience_s())
+                if message is not None:
+                    self._hear(message)
                 self._live()
-            if wish.at_once:
-                self._stop_at_once(wish.reason)
+            if request.at_once:
+                self._stop_at_once(request.reason)
         except BaseException:
             self._engine.stop()
             raise
@@ -134,11 +130,11 @@ class Driver:
             return "stopped"
         return "out of budget" if self._spent else "finished"
 
-    def _look_at_the_clock(self, wish: Wish) -> None:
+    def _look_at_the_clock(self, request: StopRequest) -> None:
         if self._deadline is not None and time.monotonic() >= self._deadline and not self.stopping:
             self._finish_what_runs("the campaign's hours are over")
-        if wish.stop and not self.stopping:
-            self._finish_what_runs(wish.reason)
+        if request.stop and not self.stopping:
+            self._finish_what_runs(request.reason)
 
     def _finish_what_runs(self, reason: str) -> None:
         self.stopping = reason
@@ -148,39 +144,30 @@ class Driver:
         """Submit what may run, furthest behind first, while there are slots."""
         while not self.stopping and len(self._running) < self._engine.slots:
             ready = [
-                (place.position, order, run, place)
+                (slot.position, order, run, slot)
                 for order, run in enumerate(self._chains)
-                for place in self._ready(run)
+                for slot in self._ready(run)
             ]
             if not ready:
                 break
-            *_, run, place = min(ready, key=lambda r: r[:2])
+            *_, run, slot = min(ready, key=lambda r: r[:2])
             self._ticket += 1
-            run.plan.begin(place)
-            self._running[self._ticket] = _Running(run, place)
+            run.plan.begin(slot)
+            self._running[self._ticket] = _Running(run, slot)
             self._tell(
-                ev.EpisodeBegan(run.key, place.start, place.position, run.attempts(place.start) + 1)
+                ev.EpisodeBegan(run.key, slot.start, slot.position, run.attempts(slot.start) + 1)
             )
-            self._engine.submit(
-                self._ticket, Job(run.chain, run.name, run.arm, place, run.plan.memory)
-            )
+            job = AttemptJob(run.chain, run.name, run.method, slot, run.plan.memory)
+            self._engine.submit(self._ticket, job)
         for run in self._chains:
             if not run.ended and run.plan.done and not self.stopping:
-                self._end(
-                    run,
-                    (
-                        "every start has run"
-                        if run.plan.remaining() is not None
-                        else f"{run.plan.successes} successes"
-                    ),
-                )
+                counted = f"{run.plan.successes} successes"
+                whole = run.plan.remaining() is not None
+                self._end(run, "every start has run" if whole else counted)
 
-    def _ready(self, run: ChainRun) -> list[Place]:
-        if (
-            run.ended
-            or time.monotonic() < run.resume_at
-            or (run.patience.wary and run.plan.running)
-        ):
+    def _ready(self, run: ChainRun) -> list[Slot]:
+        paused = time.monotonic() < run.resume_at
+        if run.ended or paused or (run.patience.wary and run.plan.running):
             return []
         return run.plan.ready()
 
@@ -191,57 +178,37 @@ class Driver:
         waits = [run.resume_at - time.monotonic() for run in self._chains if not run.ended]
         return max(0.0, min([POLL_S, *(w for w in waits if w > 0)]))
 
-    def _hear(self, said: Said) -> None:
-        job, what = self._running[said.ticket], said.what
-        run, place = job.run, job.place
+    def _hear(self, message: Message) -> None:
+        job, what = self._running[message.ticket], message.what
+        run, slot = job.run, job.slot
         if isinstance(what, Moved):
-            self._tell(
-                ev.EpisodeMoved(
-                    run.key,
-                    place.start,
-                    what.phase,
-                    what.decision,
-                    what.steps,
-                    what.requests,
-                    what.cost_usd,
-                )
-            )
+            self._tell(ev.EpisodeMoved(run.key, slot.start, **vars(what)))
             return
-        del self._running[said.ticket]
-        if isinstance(what, Finished):
-            self._finished(run, place, what)
+        del self._running[message.ticket]
+        if isinstance(what, Summary):
+            self._finished(run, slot, what)
         elif isinstance(what, Invalid):
-            self._invalid(run, place, what)
+            self._invalid(run, slot, what)
         elif isinstance(what, CutOff):
-            run.plan.drop(place)
-            self._tell(ev.AttemptCutOff(run.key, place.start, what.why))
+            run.plan.drop(slot)
+            self._tell(ev.AttemptCutOff(run.key, slot.start, what.why))
             if what.error is not None:
                 self._spent = True
                 self._end(run, what.why)
         elif isinstance(what, Lost):
-            self._lost(run, place, what)
+            self._lost(run, slot, what)
         else:
-            run.plan.drop(place)
+            run.plan.drop(slot)
             self.failures.append(what)
-            self._tell(ev.AttemptCutOff(run.key, place.start, what.sentence))
+            self._tell(ev.AttemptCutOff(run.key, slot.start, what.sentence))
             self._end(run, "failed", what.sentence)
             if isinstance(what.error, OSError) and not self.stopping:
                 self._finish_what_runs("the disk failed")
 
-    def _finished(self, run: ChainRun, place: Place, what: Finished) -> None:
-        record = run.plan.settle(place)
+    def _finished(self, run: ChainRun, slot: Slot, what: Summary) -> None:
+        record = run.plan.settle(slot)
         verdict = run.patience.judge(what, 0)
-        values = (
-            what.success,
-            what.end,
-            what.steps,
-            what.decisions,
-            what.requests,
-            what.cost_usd,
-            what.seconds,
-            str(what.path),
-        )
-        self._tell(ev.EpisodeEnded(run.key, place.start, place.position, *values))
+        self._tell(ev.EpisodeEnded(run.key, what))
         if verdict.step == "stop" and not run.ended:
             sentence = silent_sentence(run.name, record)
             self.failures.append(CapexError(sentence))
@@ -250,19 +217,18 @@ class Driver:
             self._forecast_told = True
             self._tell(forecast)
 
-    def _invalid(self, run: ChainRun, place: Place, what: Invalid) -> None:
-        run.counted[place.start] = run.attempts(place.start) + what.counts
+    def _invalid(self, run: ChainRun, slot: Slot, what: Invalid) -> None:
+        run.counted[slot.start] = run.attempts(slot.start) + what.counts
         # By an attempt of the same round: this one says no more than that.
         paused = time.monotonic() < run.resume_at
-        verdict = run.patience.judge(what, run.counted[place.start], paused=paused)
-        then = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}[
-            verdict.step
-        ]
-        self._tell(ev.AttemptInvalid(run.key, place.start, str(what.error), then, what.counts))
+        verdict = run.patience.judge(what, run.counted[slot.start], paused=paused)
+        words = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}
+        then = words[verdict.step]
+        self._tell(ev.AttemptInvalid(run.key, slot.start, str(what.error), then, what.counts))
         if verdict.step == "give up":
-            run.plan.give_up(place)
+            run.plan.give_up(slot)
         else:
-            run.plan.drop(place)
+            run.plan.drop(slot)
         if verdict.step == "stop":
             self.failures.append(what.error)
             self._end(run, "the model refuses", str(what.error))
@@ -270,13 +236,13 @@ class Driver:
             run.resume_at = time.monotonic() + verdict.pause_s
             self._tell(ev.ChainPaused(run.key, verdict.pause_s, str(what.error)))
 
-    def _lost(self, run: ChainRun, place: Place, what: Lost) -> None:
+    def _lost(self, run: ChainRun, slot: Slot, what: Lost) -> None:
         run.chain.sweep()
-        run.plan.drop(place)
-        run.losses[place.start] = run.losses.get(place.start, 0) + 1
-        self._tell(ev.AttemptCutOff(run.key, place.start, what.reason))
-        if run.losses[place.start] >= LOSSES:
-            sentence = f"{what.reason} {LOSSES} times over start {place.start} of {run.name}"
+        run.plan.drop(slot)
+        run.losses[slot.start] = run.losses.get(slot.start, 0) + 1
+        self._tell(ev.AttemptCutOff(run.key, slot.start, what.reason))
+        if run.losses[slot.start] >= LOSSES:
+            sentence = f"{what.reason} {LOSSES} times over start {slot.start} of {run.name}"
             self.failures.append(CapexError(sentence))
             self._end(run, "failed", sentence)
 
@@ -289,12 +255,12 @@ class Driver:
         self.stopping = reason
         self._tell(ev.Stopping(True, len(self._running), reason))
         self._engine.stop()
-        while (said := self._engine.next(0.0)) is not None:
-            if said.ticket in self._running and isinstance(said.what, Finished):
-                self._hear(said)
+        while (message := self._engine.next(0.0)) is not None:
+            if message.ticket in self._running and isinstance(message.what, Summary):
+                self._hear(message)
         for job in self._running.values():
             job.run.chain.sweep(everything=True)
-            self._tell(ev.AttemptCutOff(job.run.key, job.place.start, reason))
+            self._tell(ev.AttemptCutOff(job.run.key, job.slot.start, reason))
         self._running.clear()
 
     def _tell(self, event: ev.Event) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from capex.run.summary import Summary
+
 
 @dataclass(frozen=True)
 class CampaignBegan:
@@ -57,16 +59,7 @@ class EpisodeEnded:
     """An episode is in the run directory."""
 
     chain: str
-    start: int
-    position: int
-    success: bool | None
-    end: str
-    steps: int
-    decisions: int
-    requests: int
-    cost_usd: float | None
-    seconds: float
-    path: str
+    summary: Summary
 
 
 @dataclass(frozen=True)
@@ -162,9 +155,18 @@ Event = (
 )
 
 
+# Of an episode that ended.
+TOLD = (
+    *("start", "position", "success", "end", "steps", "decisions", "requests", "cost_usd"),
+    *("seconds", "path"),
+)
+
+
 def as_json(event: Event, unix_time: float) -> dict[str, Any]:
     """An event for machines."""
     values = {f.name: getattr(event, f.name) for f in fields(event)}
+    if isinstance(event, EpisodeEnded):
+        values = {"chain": event.chain} | {name: getattr(event.summary, name) for name in TOLD}
     plain = {
         k: str(v) if isinstance(v, Path) else list(v) if isinstance(v, tuple) else v
         for k, v in values.items()

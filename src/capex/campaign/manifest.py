@@ -18,7 +18,16 @@ from capex.errors import CapexError
 from capex.models import ChatSettings
 from capex.models.prices import Price, parse_price
 from capex.run import origins
-from capex.run.store import EPISODES, TEMPORARY, Run, create_run, find_run, fingerprint, write_json
+from capex.run.store import (
+    EPISODES,
+    TEMPORARY,
+    Run,
+    create_run,
+    find_run,
+    fingerprint,
+    open_run,
+    write_json,
+)
 
 OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
 
@@ -83,6 +92,18 @@ def open_campaign(
     )
 
 
+def open_without_model(settings: Settings, *, stand_in: bool, gl_backend: str) -> Run:
+    """The run directory of a demonstrator that asks no model; more tasks and starts may be added to
+    it, from the same worlds.
+    """
+    worlds = sorted({world for world, _ in settings.tasks})
+    run = open_run(settings.out, {"command": settings.model, "worlds": worlds}, gl_backend)
+    manifest = {**run.manifest, "plan": settings.plan, "stand_in": stand_in}
+    if manifest != run.manifest:
+        write_json(run.path / "manifest.json", manifest)
+    return run
+
+
 def moved_from(run: Run, gl_backend: str) -> str:
     """What is not as it was where the run began, as a sentence; nothing when bits can be expected
     to be the same.
@@ -116,9 +137,9 @@ def changes(
     found: list[Change] = []
     for name in sorted({*held, *wanted} - set(OPEN_LISTS)):
         found += _differences(name, held.get(name), wanted.get(name))
-    for name, arm in sorted(wanted["arms"].items()):
+    for name, method in sorted(wanted["arms"].items()):
         if name in held.get("arms", {}):
-            found += _differences(f"arms.{name}", held["arms"][name], arm)
+            found += _differences(f"arms.{name}", held["arms"][name], method)
     if price is not None and manifest.get("price") != price:
         found += _differences("price", manifest.get("price"), price)
     return found
@@ -177,11 +198,9 @@ def _fork(
         episodes: dict[str, list[int]] = {}
         invalid: dict[str, list[str]] = {}
         for world, task in settings.tasks:
-            for arm in settings.arms:
-                source, target = (
-                    run.chain(world, task, arm.name),
-                    Run(scratch).chain(world, task, arm.name),
-                )
+            for method in settings.methods:
+                source = run.chain(world, task, method.name)
+                target = Run(scratch).chain(world, task, method.name)
                 for kind in ("episodes", "invalid"):
                     for folder in (source.path / kind).glob("[0-9]*"):
                         shutil.copytree(

@@ -22,9 +22,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from capex.campaign.attempt import Finished, Invalid
+from capex.campaign.attempt import Invalid
 from capex.campaign.chain import ATTEMPTS
 from capex.models import ModelError
+from capex.run.summary import Summary
 
 SILENT_EPISODES = 3  # that may end because the model calls nothing, before its chain stops
 
@@ -73,11 +74,11 @@ class Patience:
         self._silent += end == "silent"
         self._spoke = self._spoke or end != "silent"
 
-    def judge(self, outcome: Finished | Invalid, counted: int, *, paused: bool = False) -> Verdict:
+    def judge(self, outcome: Summary | Invalid, counted: int, *, paused: bool = False) -> Verdict:
         """The next step; `counted` are the invalidated attempts at this start that count, this one
         included. A paused chain stays so.
         """
-        if isinstance(outcome, Finished):
+        if isinstance(outcome, Summary):
             self.failures = 0
             self._hear(outcome.end)
             return Verdict("stop" if self.wary else "go on")

@@ -20,10 +20,11 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from capex import worlds
-from capex.campaign.attempt import CutOff, Finished, Job, Work, run_attempt
-from capex.campaign.chain import Place
+from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attempt
+from capex.campaign.chain import Slot, learn
+from capex.campaign.demonstrators import demonstrator
 from capex.errors import CapexError, DamagedFile
-from capex.method.demonstrator import Limits
+from capex.method.hooks import Limits
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.models import (
@@ -172,7 +173,7 @@ def _work(run: LoadedRun) -> Work:
 
 
 def _replay_chain(
-    run: LoadedRun, chain: LoadedChain, arm: MethodSettings, blind: bool
+    run: LoadedRun, chain: LoadedChain, method: MethodSettings, blind: bool
 ) -> Iterator[Replayed]:
     work, round_size = _work(run), run.manifest["settings"]["round_size"]
     before = {
@@ -189,20 +190,13 @@ def _replay_chain(
                 following is not None
                 and following.position < episode.position // round_size * round_size
             ):
-                if arm.memory == "chain":
-                    folder = following.path / pictures.IMAGES
-                    memory.add(
-                        following.record,
-                        {
-                            sha: pictures.find(folder, sha)
-                            for sha in following.record.images.values()
-                        },
-                    )
+                if method.memory == "chain":
+                    learn(memory, following.record, following.path)
                 following = next(learned, None)
             if episode.index in before:
                 yield Replayed(episode.path, skipped="from before the run was branched")
                 continue
-            if lost := _forgotten(chain, arm, episode.position // round_size * round_size):
+            if lost := _forgotten(chain, method, episode.position // round_size * round_size):
                 yield Replayed(
                     episode.path,
                     damaged=f"the memory that it saw cannot be made again: {lost} is damaged",
@@ -210,7 +204,7 @@ def _replay_chain(
                 continue
             env = env or worlds.make(f"{chain.world}:{chain.task}")
             try:
-                found = _difference(episode, env, arm, work, memory.snapshot(), blind)
+                found = _difference(episode, env, method, work, memory.snapshot(), blind)
             except DamagedFile as damage:
                 yield Replayed(
                     episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}"
@@ -226,19 +220,24 @@ def _replay_chain(
             env.close()
 
 
-def _forgotten(chain: LoadedChain, arm: MethodSettings, place: int) -> str:
+def _forgotten(chain: LoadedChain, method: MethodSettings, place: int) -> str:
     """The damaged episode that stood before a place, as far as one can tell, if memory would have
     to know it.
     """
     lost = [d.path.name for d in chain.damaged if d.start is not None]
-    if not lost or arm.memory != "chain":
+    if not lost or method.memory != "chain":
         return ""
     held = {e.position for e in chain.episodes} | {a.record.get("position") for a in chain.invalid}
     return f"episode {lost[0]}" if any(p not in held for p in range(place)) else ""
 
 
 def _difference(
-    episode: LoadedEpisode, env: Env, arm: MethodSettings, work: Work, memory: Memory, blind: bool
+    episode: LoadedEpisode,
+    env: Env,
+    method: MethodSettings,
+    work: Work,
+    memory: Memory,
+    blind: bool,
 ) -> str:
     """Run one episode again in a scratch folder and compare."""
     record, steps_was = episode.record, read_steps(episode.path)
@@ -248,11 +247,12 @@ def _difference(
         work = replace(work, limits=replace(work.limits, wall_s=0.5))
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         chain = Chain(Path(folder) / episode.chain)
-        job = Job(chain, env.spec.name, arm, Place(episode.index, episode.position), memory)
-        outcome = run_attempt(env, recording, work, job, clock=clock)
+        slot = Slot(episode.index, episode.position)
+        job = AttemptJob(chain, env.spec.name, method, slot, memory)
+        outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why
-        if not isinstance(outcome, Finished):
+        if isinstance(outcome, Invalid):
             return str(outcome.error)
         was, now = read_json(episode.path / "record.json"), read_json(outcome.path / "record.json")
         if blind:

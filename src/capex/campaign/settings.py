@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
 from capex.errors import CapexError, UnknownName
-from capex.method.demonstrator import Limits
+from capex.method.hooks import Limits
 from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, arm
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
@@ -71,7 +71,7 @@ class Settings:
     """A campaign: every setting that is not a method's, and what was resolved from them."""
 
     tasks: tuple[tuple[str, str], ...]  # (world, task)
-    arms: tuple[MethodSettings, ...]
+    methods: tuple[MethodSettings, ...]
     typed: frozenset[str] = frozenset()  # the settings that the user gave, wherever
     chat: ChatSettings | None = None  # of a chat: model
     arm: Annotated[str, Setting(metavar="NAME[,NAME..]", read=_names)] = "capex"
@@ -163,7 +163,7 @@ class Settings:
             **({} if self.chat is None else {"chat": asdict(self.chat)}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],
-            "arms": {method.name: _identity(method) for method in self.arms},
+            "arms": {method.name: _identity(method) for method in self.methods},
         }
 
     def as_begun(self, manifest: Mapping[str, Any]) -> Settings:
@@ -178,9 +178,9 @@ class Settings:
             replace(method, silent_decisions=0)
             if method.name in without and method.silent_decisions == SILENT_DECISIONS
             else method
-            for method in self.arms
+            for method in self.methods
         )
-        return replace(self, arms=tuple(methods))
+        return replace(self, methods=tuple(methods))
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def resolve(
         )
     settings = Settings(
         tasks=tuple(parse_names(listed)),
-        arms=methods,
+        methods=methods,
         typed=frozenset(said),
         **{name: value for name, value in said.items() if name in CAMPAIGN},
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.board import Board, Line
+from capex.campaign.board import Board, ChainLine
 from capex.campaign.ceiling import bytes_text
 from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
 from capex.errors import CapexError
@@ -24,7 +24,7 @@ FRESH_S = 10 * HEARTBEAT_S
 
 
 @dataclass(frozen=True)
-class Status:
+class CampaignStatus:
     """The board of a run, and what else there is to say."""
 
     run: LoadedRun
@@ -37,7 +37,8 @@ class Status:
     @property
     def note(self) -> str:
         """One line under the table."""
-        words = [f"model {self.run.manifest.get('settings', {}).get('model', 'expert')}"]
+        settings = self.run.manifest.get("settings", {})
+        words = [f"model {settings.get('model', settings.get('command', 'expert'))}"]
         if self.run.manifest.get("stand_in"):
             words[0] += " (a stand-in)"
         if self.account is not None:
@@ -96,7 +97,7 @@ class Status:
         }
 
 
-def read_status(path: Path) -> Status:
+def read_status(path: Path) -> CampaignStatus:
     """Read everything there is; nothing is changed."""
     run = load_run(path)
     spend = Spend(run.path / SPEND)
@@ -114,7 +115,7 @@ def read_status(path: Path) -> Status:
             line.wanted = None if line.until is not None else len(held | set(plan["starts"]))
     account = spend.account() if spend.path.is_file() else None
     size = sum(f.stat().st_size for f in run.path.rglob("*") if f.is_file())
-    return Status(
+    return CampaignStatus(
         run, board, live is not None, _state(board, live, planned=bool(plan)), account, size
     )
 
@@ -139,8 +140,7 @@ def _live(path: Path) -> dict[str, Any] | None:
 def _state(board: Board, live: dict[str, Any] | None, *, planned: bool) -> str:
     if live is not None:
         return f"running on {live['host']} (process {live['process']})"
-    # The expert, a person, a student: nobody wrote down how many starts there are to be.
-    if not planned:
+    if not planned:  # a student: nobody wrote down how many starts there are to be
         return "not running"
     left = [line.left for line in board.lines.values()]
     return (
@@ -150,7 +150,7 @@ def _state(board: Board, live: dict[str, Any] | None, *, planned: bool) -> str:
     )
 
 
-def _line_json(line: Line) -> dict[str, Any]:
+def _line_json(line: ChainLine) -> dict[str, Any]:
     low, high = line.interval
     each = line.usd_per_success
     return {

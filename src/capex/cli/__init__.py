@@ -14,9 +14,8 @@ from tyro.conf import DisallowNone, subcommand
 from capex.cli.collect import Collect, Repair, Replay, Status
 from capex.cli.console import errors
 from capex.cli.demo import Demo
-from capex.cli.expert import Expert
+from capex.cli.expert import Expert, Human
 from capex.cli.export import Certify, Export
-from capex.cli.human import Human
 from capex.cli.install import Install
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import Pilot

@@ -19,7 +19,7 @@ from capex.cli.console import console, errors
 from capex.setting import Setting
 
 if TYPE_CHECKING:
-    from capex.campaign.api import DryRun
+    from capex.campaign.prepare import DryRun
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
@@ -74,13 +74,13 @@ class Collect:
 
     def run(self) -> int:
         """Check, run, and say how it went."""
-        from capex.campaign import api
+        from capex.campaign import api, prepare
         from capex.cli.progress import watching
 
         given = self.given()
         if self.dry_run:
             print_dry_run(
-                api.dry_run(api.prepare(self.names, config=self.config, dry=True, **given)),
+                prepare.dry_run(prepare.prepare(self.names, config=self.config, dry=True, **given)),
                 self.json_events,
             )
             return 0
@@ -143,11 +143,11 @@ def print_dry_run(plan: DryRun, as_json: bool) -> None:
     further = (
         f", then further ones until {s.until_successes} successes" if s.until_successes else ""
     )
-    product = f"{len(s.tasks)} tasks x {len(s.arms)} arms x {len(s.starts)} starts"
+    product = f"{len(s.tasks)} tasks x {len(s.methods)} arms x {len(s.starts)} starts"
     rows = {
         "run directory": "none named" if s.out == NOWHERE else str(s.out),
         "tasks": ", ".join(f"{w}:{t}" for w, t in s.tasks),
-        "arms": ", ".join(a.name for a in s.arms),
+        "arms": ", ".join(a.name for a in s.methods),
         "model": s.model,
         "starts": starts_text(s.starts) + further,
         "episodes to run": (

@@ -1,29 +1,19 @@
-"""`capex expert`."""
+"""`capex expert` and `capex human`: campaigns that ask no model."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median_high
 from typing import Annotated
 
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from capex.campaign.alone import EpisodeResult
-from capex.campaign.expert import run_expert
 from capex.campaign.names import parse_names, parse_starts
+from capex.cli.collect import Flag
 from capex.cli.console import console
+from capex.run import LoadedRun
 
 
 @dataclass(frozen=True)
@@ -38,85 +28,74 @@ class Expert:
     """Start indices: 0:20, 7 or 1,4,9."""
     parallel: int = 1
     """Processes; the records do not depend on it."""
+    ray: str | None = None
+    """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra `ray`)."""
+    retry_invalid: Flag = False
+    """Try starts again that were recorded as invalid."""
+    json_events: Flag = False
+    """Print one JSON object per event instead of a display."""
 
     def run(self) -> int:
         """Run what the run directory does not hold yet, and print a table of it all."""
-        results = _watch(self.names, parse_starts(self.starts), self.out, self.parallel)
-        failed = [r for r in results if r.note]
-        for r in failed:
-            console.print(
-                f"[yellow]invalid[/] {r.world}:{r.task} start {r.index}: {escape(r.note)}"
-            )
+        engine = {"parallel": self.parallel} | ({"ray": self.ray} if self.ray is not None else {})
+        run = _demonstrate("expert", self, self.json_events, retry=self.retry_invalid, **engine)
+        if not self.json_events:
+            console.print(_results(run, self.names, set(parse_starts(self.starts))))
         return 0
 
 
-def _watch(names: str, starts: list[int], out: Path, parallel: int) -> list[EpisodeResult]:
-    """Run the expert with a progress bar and print the table of successes over everything the run
-    now holds.
+@dataclass(frozen=True)
+class Human:
+    """Takes the recorded human demonstrations of starts into a run, to be exported beside a
+    demonstrator's from the same starts.
     """
-    from capex.worlds import render
 
-    total = len(parse_names(names)) * len(starts)
-    backend = f"{render.backend()}: {render.renderer_name()}"
-    results: list[EpisodeResult] = []
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("expert", total=total)
-        for result in run_expert(names, starts, out, parallel=parallel, gl_backend=backend):
-            results.append(result)
-            solved = sum(bool(r.success) for r in results)
-            progress.update(
-                bar,
-                advance=1,
-                description=(
-                    f"expert {solved}/{len(results)} solved, last {result.task} {result.index}"
-                ),
-            )
-        progress.update(bar, completed=total)
-    _print_results(names, starts, out)
-    return results
+    names: Positional[Annotated[str, arg(metavar="robocasa:TASK[,TASK..|all]")]]
+    """Which tasks."""
+    out: Path
+    """Run directory; the same command again continues it."""
+    starts: str = "0:20"
+    """Start indices: 0:20, 7 or 1,4,9."""
+
+    def run(self) -> int:
+        """Take what the run does not hold yet."""
+        _demonstrate("human", self)
+        return 0
 
 
-def _print_results(names: str, starts: Iterable[int], out: Path) -> None:
-    from capex.campaign.repair import left_out_sentence
-    from capex.run import Damaged, load_chain
-    from capex.run.store import find_run
+def _demonstrate(
+    who: str,
+    command: Expert | Human,
+    json_events: bool = False,
+    *,
+    retry: bool = False,
+    **engine: int | str,
+) -> LoadedRun:
+    from capex.campaign.api import demonstrate
+    from capex.cli.progress import watching
 
-    run = find_run(out)
-    wanted = set(starts)
-    damaged: list[Damaged] = []
-    table = Table(title=f"{out}: expert")
+    with watching(console, json_events) as watch:
+        return demonstrate(
+            who,
+            command.names,
+            out=command.out,
+            retry_invalid=retry,
+            watch=watch,
+            starts=command.starts,
+            **engine,
+        )
+
+
+def _results(run: LoadedRun, names: str, starts: set[int]) -> Table:
+    table = Table(title=f"{run.path}: expert")
     for column in ("task", "success", "median steps", "median decisions"):
         table.add_column(column, justify="left" if column == "task" else "right")
     for world, task in parse_names(names):
         chain = run.chain(world, task, "expert")
-        rows: dict[str, list[int]] = defaultdict(list)
-        solved = total = 0
-        loaded = load_chain(chain)
-        damaged += list(loaded.damaged)
-        for episode in loaded.episodes:
-            if episode.index not in wanted:
-                continue
-            total += 1
-            solved += bool(episode.record.success)
-            rows["steps"].append(episode.record.steps)
-            rows["decisions"].append(len(episode.record.turns))
-        table.add_row(
-            task,
-            f"{solved}/{total}",
-            *(
-                str(sorted(rows[k])[len(rows[k]) // 2]) if rows[k] else ""
-                for k in ("steps", "decisions")
-            ),
-        )
-    console.print(table)
-    if damaged:
-        console.print(
-            left_out_sentence(run, damaged), markup=False, highlight=False, soft_wrap=True
-        )
+        episodes = chain.episodes if chain is not None else ()
+        records = [e.record for e in episodes if e.index in starts]
+        counts = [[r.steps for r in records], [r.decisions for r in records]]
+        solved = sum(r.success is True for r in records)
+        medians = (str(median_high(c)) if c else "" for c in counts)
+        table.add_row(task, f"{solved}/{len(records)}", *medians)
+    return table

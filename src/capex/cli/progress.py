@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from capex.campaign import events as ev
-from capex.campaign.board import Board, Line
+from capex.campaign.board import Board, ChainLine
 from capex.campaign.events import as_json
 
 Watch = Callable[[ev.Event, Board], None]
@@ -131,7 +131,7 @@ def table(board: Board, title: str, note: str = "") -> Table:
     return grid
 
 
-def _cells(line: Line, one_world: bool) -> dict[str, str]:
+def _cells(line: ChainLine, one_world: bool) -> dict[str, str]:
     """What the columns say about a chain."""
     low, high = line.interval
     now = sorted(line.now.values(), key=lambda m: m.start)[:3]
@@ -161,7 +161,7 @@ def _cells(line: Line, one_world: bool) -> dict[str, str]:
     }
 
 
-def per_success(line: Line) -> str:
+def per_success(line: ChainLine) -> str:
     """Dollars a success, where they are known."""
     value = line.usd_per_success
     return "" if value is None else span(*value)
@@ -197,17 +197,12 @@ def sentence(event: ev.Event, board: Board) -> str:
                 f" {event.ceiling}{warning}"
             )
         case ev.EpisodeEnded():
-            line = board.lines[event.chain]
-            verdict = {True: "success", False: f"no success ({event.end})", None: "to be judged"}[
-                event.success
-            ]
-            cost = "" if event.cost_usd is None else f", ${event.cost_usd:.2f}"
-            counts = (
-                f"{event.steps} steps, {event.decisions} decisions, {event.requests}"
-                f" requests{cost}, {event.seconds:.0f} s"
-            )
+            line, e = board.lines[event.chain], event.summary
+            words = {True: "success", False: f"no success ({e.end})", None: "to be judged"}
+            cost = "" if e.cost_usd is None else f", ${e.cost_usd:.2f}"
             return (
-                f"{event.chain} start {event.start}: {verdict}, {counts};"
+                f"{event.chain} start {e.start}: {words[e.success]}, {e.steps} steps, {e.decisions}"
+                f" decisions, {e.requests} requests{cost}, {e.seconds:.0f} s;"
                 f" {line.successes}/{line.judged} so far"
             )
         case ev.AttemptInvalid():

@@ -151,7 +151,7 @@ class Evaluate:
                 )
 
             for rollout in evaluate(job, show):
-                done, solved = done + 1, solved + rollout.success
+                done, solved = done + 1, solved + (rollout.success is True)
                 progress.update(bar, advance=1)
             progress.update(bar, completed=len(starts))
         table = Table(title=str(self.out))

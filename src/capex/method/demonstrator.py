@@ -1,10 +1,10 @@
 """One episode: the paper's algorithm. Observe, query until a plan, calibrate, commit, execute,
 label, report; until an end is reached.
 
-The base arm and every ablation run through the same lines with other settings. A model or simulator
-error invalidates the attempt and leaves as an exception; everything else is a result, also a
-decision in which the model talks until its context is full. Memory comes in as it was before the
-episode and is not touched.
+The base method and every ablation run through the same lines with other settings. A model or
+simulator error invalidates the attempt and leaves as an exception; everything else is a result,
+also a decision in which the model talks until its context is full. Memory comes in as it was before
+the episode and is not touched.
 """
 
 from __future__ import annotations
@@ -18,64 +18,46 @@ from capex.errors import BudgetExceeded
 from capex.method.calibrator import Calibrator
 from capex.method.commit import committed
 from capex.method.dialogue import Dialogue, TimeOver
-from capex.method.hooks import (
-    DEFAULT_SAMPLING,
-    NO_HOOKS,
-    NO_LIMITS,
-    Committed,
-    Deciding,
-    Ended,
-    Event,
-    Executed,
-    Hooks,
-    Limits,
-    Replied,
-)
+from capex.method.episode import Episode
+from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks, Limits
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import MethodSettings
-from capex.method.record import EpisodeRecord, record_episode, record_waypoints
+from capex.method.record import record_episode, record_waypoints
 from capex.method.state import EpisodeState
 from capex.models import Model, with_defaults
-from capex.pose import Array
 from capex.worlds import Env, Start
-
-__all__ = [
-    "DEFAULT_SAMPLING",
-    "NO_LIMITS",
-    "Committed",
-    "Deciding",
-    "Ended",
-    "Episode",
-    "Event",
-    "Executed",
-    "Hooks",
-    "Limits",
-    "Replied",
-    "run_episode",
-]
 
 SILENT = "{} decisions in a row without a valid tool call"
 
 
 @dataclass(frozen=True)
-class Episode:
-    """The result of an attempt: its record, the arrays of its steps, and the start images
-    by hash.
-    """
+class ModelDemonstrator:
+    """A model that is asked by a method."""
 
-    record: EpisodeRecord
-    steps: Mapping[str, Array]
-    pictures: Mapping[str, bytes]
-    seconds: float  # without the reset
-    reset_s: float
+    model: Model
+    method: MethodSettings
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+        return self.model.name
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether the model is one."""
+        return self.model.stand_in
+
+    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
+        """One episode by the paper's algorithm."""
+        return run_episode(env, start, hooks.around(self.model), self.method, memory, hooks)
 
 
 def run_episode(
     env: Env,
     start: Start,
     model: Model,
-    arm: MethodSettings,
+    method: MethodSettings,
     memory: Memory,
     hooks: Hooks = NO_HOOKS,
 ) -> Episode:
@@ -83,11 +65,11 @@ def run_episode(
     asked = hooks.clock()
     env.reset(start)
     began = hooks.clock()
-    state = EpisodeState(env, arm, hooks.tell)
-    trust = Calibrator.fit(*memory.labelled()) if arm.calibrated else Calibrator(None)
+    state = EpisodeState(env, method, hooks.tell)
+    trust = Calibrator.fit(*memory.labelled()) if method.calibrated else Calibrator(None)
     context = build(
         memory,
-        arm,
+        method,
         env.spec,
         start.index,
         env.scene,
@@ -97,7 +79,7 @@ def run_episode(
     )
     wall_s = hooks.limits.wall_s
     until = math.inf if wall_s is None else began + wall_s
-    dialogue = Dialogue(env, model, arm, context.system, hooks, until)
+    dialogue = Dialogue(env, model, method, context.system, hooks, until)
     images: Mapping[str, bytes] = {}  # at the start
     end = ""
     while not end:
@@ -122,15 +104,15 @@ def run_episode(
         else:
             rows = state.features(plan)
             trusted: list[float | None] = [None] * len(rows)
-            if arm.confidence:
+            if method.confidence:
                 trusted = trust.predict(rows, [w.confidence for w in plan.waypoints])
-            count = committed(trusted, arm.tau)
+            count = committed(trusted, method.tau)
             hooks.tell(Committed(plan, count, tuple(trusted)))
             outcomes = state.execute(plan, count)
             hooks.tell(Executed(tuple(outcomes)))
             labelled = record_waypoints(plan.waypoints, outcomes, trusted, rows)
             state.end_turn(replace(turn, waypoints=labelled, committed=count), outcomes)
-        end = end or _ended(env, arm, state, hooks.limits, hooks.clock() - began)
+        end = end or _ended(env, method, state, hooks.limits, hooks.clock() - began)
     success = env.success()
     hooks.tell(Ended(end, success))
     totals = hooks.ledger.as_json() if hooks.ledger is not None else {}
@@ -145,7 +127,7 @@ def run_episode(
         env,
         start,
         images,
-        arm=arm.name,
+        arm=method.name,
         model=model.name,
         stand_in=model.stand_in,
         success=success,
@@ -161,16 +143,16 @@ def run_episode(
 
 
 def _ended(
-    env: Env, arm: MethodSettings, state: EpisodeState, limits: Limits, elapsed_s: float
+    env: Env, method: MethodSettings, state: EpisodeState, limits: Limits, elapsed_s: float
 ) -> str:
     """Why the episode is over, or nothing."""
     if env.success():
         return "success"
     if state.executor.steps_left <= 0:
         return "horizon"
-    if arm.silent_decisions and state.silent >= arm.silent_decisions:
+    if method.silent_decisions and state.silent >= method.silent_decisions:
         return "silent"
-    if len(state.turns) >= arm.decisions:
+    if len(state.turns) >= method.decisions:
         return "decisions"
     if limits.steps is not None and state.steps >= limits.steps:
         return "steps"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from capex.method.executor import Outcome, Tick
 from capex.method.observation import Observation
-from capex.models import AttemptObserver, CostObserver, Observers, Reply, Sampling
+from capex.models import AttemptObserver, CostObserver, Model, Observers, Reply, Sampling
 from capex.plan import Plan
 
 DEFAULT_SAMPLING = Sampling()
@@ -61,10 +61,10 @@ Event = Deciding | Replied | Committed | Tick | Executed | Ended
 
 @dataclass(frozen=True)
 class Limits:
-    """What ends an episode besides success: steps and wall time here; decisions come with the arm,
-    the horizon with the world, dollars with the ledger. A limit is looked at after each decision; a
-    step limit below the horizon may be passed within one plan, and wall time also ends a request in
-    flight.
+    """What ends an episode besides success: steps and wall time here; decisions come with the
+    method, the horizon with the world, dollars with the ledger. A limit is looked at after each
+    decision; a step limit below the horizon may be passed within one plan, and wall time also ends
+    a request in flight.
     """
 
     steps: int | None = None
@@ -77,7 +77,7 @@ NO_LIMITS = Limits()
 @dataclass(frozen=True)
 class Hooks:
     """`subscribers` are called with every event, `ledger` and `log` with every attempt at the
-    model; `template` replaces the system prompt's file.
+    model; `template` replaces the system prompt's file; `around` wraps the model for this attempt.
     """
 
     ledger: CostObserver | None = None
@@ -88,6 +88,7 @@ class Hooks:
     sampling: Sampling = DEFAULT_SAMPLING
     cache_key: str = ""
     clock: Callable[[], float] = time.monotonic
+    around: Callable[[Model], Model] = lambda model: model
 
     def tell(self, event: Event) -> None:
         """Call every subscriber."""

@@ -217,17 +217,19 @@ def record_episode(
     """
     spec = env.spec
     exterior = {camera.name for camera in spec.cameras if camera.kind == "exterior"}
-    return EpisodeRecord(
-        world=spec.world,
-        task=spec.task,
-        start=start.index,
-        seed=start.seed,
-        instruction=env.instruction,
-        horizon=spec.horizon,
-        scene=env.scene,
-        images={n: hashlib.sha256(p).hexdigest() for n, p in images.items() if n in exterior},
-        **known,
-    )
+    of_world: dict[str, Any] = {
+        "world": spec.world,
+        "task": spec.task,
+        "start": start.index,
+        "seed": start.seed,
+        "instruction": env.instruction,
+        "horizon": spec.horizon,
+        "scene": env.scene,
+        "images": {n: hashlib.sha256(p).hexdigest() for n, p in images.items() if n in exterior},
+        "requests": 0,
+        "cost_usd": None,
+    }
+    return EpisodeRecord(**(of_world | known))
 
 
 def record_waypoints(

@@ -25,8 +25,8 @@ class EpisodeState:
     need of them.
     """
 
-    def __init__(self, env: Env, arm: MethodSettings, tell: Callable[[Tick], None]):
-        self._env, self._arm = env, arm
+    def __init__(self, env: Env, method: MethodSettings, tell: Callable[[Tick], None]):
+        self._env, self._method = env, method
         self.recorder = Recorder(env)
         self.executor = Executor(env, subscribers=[self.recorder, tell])
         arms = env.robot_state().arms
@@ -47,16 +47,16 @@ class EpisodeState:
 
     def observe(self, ledger: CostObserver | None) -> Observation:
         """What the model gets to see now."""
-        arm, spent = self._arm, ledger.spent_usd if ledger is not None else None
+        method, spent = self._method, ledger.spent_usd if ledger is not None else None
         dollars = ""
-        if arm.show_dollars and spent is not None and arm.episode_usd:
-            dollars = f"{float(arm.episode_usd) - float(spent):.2f}"
+        if method.show_dollars and spent is not None and method.episode_usd:
+            dollars = f"{float(method.episode_usd) - float(spent):.2f}"
         return observe(
             self._env,
             steps_left=self.executor.steps_left,
-            decisions_left=arm.decisions - len(self.turns),
-            history=self._history[-arm.history :],
-            image_size=arm.image_size,
+            decisions_left=method.decisions - len(self.turns),
+            history=self._history[-method.history :],
+            image_size=method.image_size,
             dollars_left=dollars,
             notes=self._notes,
         )
@@ -69,7 +69,7 @@ class EpisodeState:
                 self._located_m = np.array(point.position_m)
         act = decision.act
         if act is not None:
-            self._notes = act.notes if self._arm.notes else ""
+            self._notes = act.notes if self._method.notes else ""
         return Turn(
             decision=len(self.turns) + 1,
             step=self.steps,

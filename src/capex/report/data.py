@@ -14,7 +14,7 @@ from capex.report.forks import leave_out_copies, lineage, number_of
 from capex.report.rows import RunData, RunInfo, cost_row, episode_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
 from capex.run.accounts import invalid_attempts, unrecorded
-from capex.run.spend import Account, Slot, Spend
+from capex.run.spend import Account, ChainStart, Spend
 from capex.run.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
 
 
@@ -98,7 +98,7 @@ def _being_written(chain: Chain) -> int:
     )
 
 
-def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[Slot, Account]:
+def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[ChainStart, Account]:
     try:
         return Spend(run.path / SPEND).slots()
     except CapexError as error:
@@ -107,7 +107,7 @@ def _slots(run: Run, info: RunInfo, problems: list[str]) -> Mapping[Slot, Accoun
 
 
 def _add(
-    chain: LoadedChain, run: int, slots: Mapping[Slot, Account], data: RunData
+    chain: LoadedChain, run: int, slots: Mapping[ChainStart, Account], data: RunData
 ) -> list[Damaged]:
     """Take a chain's rows in; returns what could not be read."""
     damaged = []

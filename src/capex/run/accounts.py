@@ -16,7 +16,7 @@ from typing import Any
 
 from capex.models import NO_TOKENS, Usage
 from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin, parts
-from capex.run.spend import Account, Slot
+from capex.run.spend import Account, ChainStart
 
 ZERO = Decimal(0)
 # Known, and at most: attempts that may have been billed count with their worst case.
@@ -102,7 +102,7 @@ def invalid_attempts(chain: LoadedChain) -> list[tuple[InvalidAttempt, Taken]]:
     ]
 
 
-def unrecorded(chain: LoadedChain, slots: Mapping[Slot, Account]) -> dict[int, Taken]:
+def unrecorded(chain: LoadedChain, slots: Mapping[ChainStart, Account]) -> dict[int, Taken]:
     """By start, what spend.jsonl has beyond the records; starts without a difference are
     left out.
     """
@@ -117,7 +117,7 @@ def unrecorded(chain: LoadedChain, slots: Mapping[Slot, Account]) -> dict[int, T
 
 
 def by_start(
-    chain: LoadedChain, slots: Mapping[Slot, Account], lineage: Sequence[Origin] = ()
+    chain: LoadedChain, slots: Mapping[ChainStart, Account], lineage: Sequence[Origin] = ()
 ) -> dict[int, Taken]:
     """By start, everything that its attempts took, those from before a fork included."""
     own = parts(chain, lineage)[0]

@@ -80,7 +80,7 @@ class Account:
         )
 
 
-Slot = tuple[str, int]  # a start of a chain: the chain's name and the start's index
+ChainStart = tuple[str, int]  # a start of a chain: the chain's name and the start's index
 
 
 class Spend:
@@ -97,9 +97,9 @@ class Spend:
         self.path = path
         self._guard = threading.Lock()
         self._read = 0  # bytes of whole lines taken into the account
-        self._open: dict[str, tuple[Decimal | None, Slot | None]] = {}
+        self._open: dict[str, tuple[Decimal | None, ChainStart | None]] = {}
         self._account = Account()
-        self._slots: dict[Slot, Account] = {}
+        self._slots: dict[ChainStart, Account] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Spend, (self.path,)
@@ -149,7 +149,7 @@ class Spend:
         """
         return self.account().total_usd
 
-    def slots(self) -> Mapping[Slot, Account]:
+    def slots(self) -> Mapping[ChainStart, Account]:
         """The same for each start of each chain."""
         self.account()
         return self._slots

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,19 @@ from typing import Any
 from capex import worlds
 from capex.campaign.names import parse_names
 from capex.errors import CapexError
+from capex.method.episode import Episode
+from capex.method.hooks import Ended, Hooks
+from capex.method.memory import Memory
+from capex.models import Model
 from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run
+from capex.run.summary import Summary
 from capex.students import checkpoint
 from capex.students.policy import EpisodeMemory, Policy, make_policy
-from capex.students.rollouts import RolloutPlan, Simulators
+from capex.students.rollouts import Rollout, RolloutPlan, Simulators
 from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
-from capex.worlds import Spec
+from capex.worlds import Env, Spec, Start
 
 SLOTS = 64  # episodes that advance together at most
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
@@ -51,52 +56,55 @@ class Rollouts:
     horizon: int = 0  # control steps of a rollout; 0: the task's own
 
 
-@dataclass(frozen=True)
-class Rollout:
-    """How one episode went."""
-
-    index: int
-    success: bool
-    steps: int
-    path: Path
-
-
 def evaluate(
     job: Rollouts, rounds: Callable[[int, int], None] = lambda left, steps: None
-) -> Iterator[Rollout]:
+) -> Iterator[Summary]:
     """Run what the run directory does not hold yet, yielding each episode as it is written.
     `rounds` hears of every round.
     """
     place, spec, world = _opened(job)
-    student = describe(job, place, spec, job.horizon or world.horizon)
+    about = describe(job, place, spec, job.horizon or world.horizon)
     chain = open_run(job.out, {"command": "evaluate"}).chain(
         world.world, world.task, arm_of(job, spec)
     )
     with chain.owned():
         chain.sweep()
-        _same_student(chain, student)
+        _same_student(chain, about)
         chain.ask(job.starts)
         todo = _left(job, chain)
         if not todo:
             return
         policy = _load(job, place, spec)
         processes = job.parallel or os.cpu_count() or 1
-        plan = RolloutPlan(
-            name=job.name,
-            chain=chain.path,
-            arm=arm_of(job, spec),
-            model=f"student:{spec.policy}",
-            cameras=spec.cameras,
-            size=spec.image_size,
-            horizon=job.horizon or world.horizon,
-            stand_in=bool(spec.training.get("stand_in")),
-            student=student,
-        )
+        plan = _rollout_plan(job, spec, chain.path, about)
         size = min(SLOTS, SLOTS_OF_A_PROCESS * processes)
         for first in range(0, len(todo), size):
             starts = todo[first : first + size]
             with Simulators(plan, len(starts), min(processes, len(starts))) as simulators:
                 yield from _advance(policy, simulators, starts, job.seed, world.state_names, rounds)
+
+
+def student(job: Rollouts) -> Student:
+    """The policy of an evaluation as a demonstrator."""
+    folder, spec, world = _opened(job)
+    about = describe(job, folder, spec, job.horizon or world.horizon)
+    return Student(_load(job, folder, spec), _rollout_plan(job, spec, job.out, about), job.seed)
+
+
+def _rollout_plan(
+    job: Rollouts, spec: PolicySpec, chain: Path, about: Mapping[str, Any]
+) -> RolloutPlan:
+    return RolloutPlan(
+        name=job.name,
+        chain=chain,
+        arm=arm_of(job, spec),
+        model=f"student:{spec.policy}",
+        cameras=spec.cameras,
+        size=spec.image_size,
+        horizon=about["horizon"],
+        stand_in=bool(spec.training.get("stand_in")),
+        student=about,
+    )
 
 
 def missing(job: Rollouts) -> list[int]:
@@ -227,6 +235,47 @@ def _same_student(chain: Chain, student: dict[str, Any]) -> None:
             )
 
 
+@dataclass(frozen=True)
+class Student:
+    """A trained policy as a demonstrator, one episode at a time; `evaluate` runs many at once."""
+
+    policy: Policy
+    plan: RolloutPlan
+    seed: int = 0
+    model: Model | None = None
+
+    @property
+    def name(self) -> str:
+        """As records name it."""
+        return self.plan.model
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether its demonstrations came from a stand-in."""
+        return self.plan.stand_in
+
+    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
+        """Act until success or the horizon."""
+        rollout, acting = (
+            Rollout(env, self.plan, start),
+            self.policy.begin(seed=_seed(self.seed, start.index)),
+        )
+        size = (self.plan.size, self.plan.size)
+        while True:
+            views = env.observe(self.plan.cameras, size) if acting.wants_images() else {}
+            state = dict(zip(env.spec.state_names, env.robot_state().proprio, strict=True))
+            seen = {"images": views, "state": state, "instruction": env.instruction}
+            (action,) = self.policy.act_many([acting], [seen])
+            if (episode := rollout.apply(action)) is not None:
+                hooks.tell(Ended(episode.record.end, episode.record.success))
+                return episode
+
+
+def _seed(seed: int, start: int) -> int:
+    """Of an episode, from the evaluation's and its start."""
+    return seed * 1_000_003 + start
+
+
 def _advance(
     policy: Policy,
     simulators: Simulators,
@@ -234,11 +283,11 @@ def _advance(
     seed: int,
     state_names: Sequence[str],
     rounds: Callable[[int, int], None],
-) -> Iterator[Rollout]:
+) -> Iterator[Summary]:
     """Advance episodes, one in each slot, until all are over."""
     seen = simulators.begin(dict(enumerate(starts)))
     memories: dict[int, EpisodeMemory] = {
-        slot: policy.begin(seed=seed * 1_000_003 + index) for slot, index in enumerate(starts)
+        slot: policy.begin(seed=_seed(seed, index)) for slot, index in enumerate(starts)
     }
     steps = 0
     while memories:
@@ -254,8 +303,8 @@ def _advance(
         show = {slot for slot, memory in memories.items() if memory.wants_images()}
         seen |= simulators.step(dict(zip(memories, actions, strict=True)), show)
         steps += 1
-        for slot in [slot for slot in memories if seen[slot].over]:
-            del memories[slot]
-            end = seen[slot]
-            yield Rollout(starts[slot], end.success, end.steps, Path(end.path))
+        for slot in list(memories):
+            if (ended := seen[slot].ended) is not None:
+                del memories[slot]
+                yield ended
         rounds(len(memories), steps)

@@ -19,11 +19,13 @@ import numpy.typing as npt
 
 from capex import worlds
 from capex.errors import CapexError, PhysicsDiverged
+from capex.method.episode import Episode
 from capex.method.executor import Tick
-from capex.method.record import EpisodeRecord
+from capex.method.record import record_episode
 from capex.method.recorder import Recorder
-from capex.run import jobs
+from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain
+from capex.run.summary import Summary, summarize
 from capex.worlds import Env, Start
 
 Action = npt.NDArray[np.float64]
@@ -50,69 +52,55 @@ class RolloutPlan:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a slot shows after a step: proprioception; when the episode is over, how it ended."""
+    """What a slot shows after a step; when the episode is over, how it ended."""
 
     proprio: npt.NDArray[np.float64]
     instruction: str
-    over: bool = False
-    success: bool = False
-    steps: int = 0
-    path: str = ""
+    ended: Summary | None = None
 
 
-class Slot:
-    """One episode in progress."""
+class Rollout:
+    """One episode in progress: actions in, an Episode when it is over."""
 
-    def __init__(self, env: Env, plan: RolloutPlan, index: int):
-        self.env, self.plan, self.index = env, plan, index
-        self.began = time.perf_counter()
-        self.start = Start(env.spec.task, index)
-        env.reset(self.start)
-        self.recorder = Recorder(env)
-        self.recorder.begin_plan()
-        self.steps, self.error = 0, ""
+    def __init__(self, env: Env, plan: RolloutPlan, start: Start):
+        self.env, self._plan, self._start = env, plan, start
+        asked = time.perf_counter()
+        env.reset(start)
+        self._began = time.perf_counter()
+        self._reset_s = self._began - asked
+        self._recorder = Recorder(env)
+        self._recorder.begin_plan()
+        self._steps = 0
 
-    def apply(self, action: Action) -> Seen:
-        """One control step; the last one writes the episode."""
-        success = False
+    def apply(self, action: Action) -> Episode | None:
+        """One control step; the last one returns the episode."""
+        success, error = False, None
         try:
             self.env.apply(action)
             success = bool(self.env.success())
-            self.recorder(Tick(action, self.env.robot_state(), success, 0))
+            self._recorder(Tick(action, self.env.robot_state(), success, 0))
         except PhysicsDiverged as diverged:
-            self.error = str(diverged)
-        self.steps += 1
-        over = success or bool(self.error) or self.steps >= self.plan.horizon
-        path = str(self.commit(success)) if over else ""
-        return Seen(
-            self.env.robot_state().proprio, self.env.instruction, over, success, self.steps, path
-        )
-
-    def commit(self, success: bool) -> Path:
-        """Write the episode whole."""
-        spec, plan = self.env.spec, self.plan
-        record = EpisodeRecord(
-            world=spec.world,
-            task=spec.task,
-            arm=plan.arm,
-            start=self.index,
-            seed=self.start.seed,
-            model=plan.model,
+            error = str(diverged)
+        self._steps += 1
+        if not (success or error or self._steps >= self._plan.horizon):
+            return None
+        record = record_episode(
+            self.env,
+            self._start,
+            {},
+            arm=self._plan.arm,
+            model=self._plan.model,
             success=success,
-            steps=self.steps,
-            requests=0,
-            cost_usd=None,
-            instruction=self.env.instruction,
-            horizon=plan.horizon,
+            steps=self._steps,
+            horizon=self._plan.horizon,
             turns=(),
-            scene=self.env.scene,
-            end="success" if success else "error" if self.error else "horizon",
-            error=self.error or None,
-            stand_in=plan.stand_in,
-            extra={"student": dict(plan.student)},
+            end="success" if success else "error" if error else "horizon",
+            error=error,
+            stand_in=self._plan.stand_in,
+            extra={"student": dict(self._plan.student)},
         )
-        timing = {"episode_s": time.perf_counter() - self.began, "unix_time": time.time()}
-        return Chain(plan.chain).commit(self.index, record.as_json(), timing, self.recorder.steps)
+        seconds = time.perf_counter() - self._began
+        return Episode(record, self._recorder.steps, {}, seconds, self._reset_s)
 
 
 @dataclass
@@ -123,7 +111,7 @@ class Simulation:
     images: Path  # memory-mapped (slots, cameras, size, size, 3)
     slots: int
     _envs: dict[int, Env] = field(default_factory=dict)
-    _episodes: dict[int, Slot] = field(default_factory=dict)
+    _rollouts: dict[int, Rollout] = field(default_factory=dict)
 
     def __call__(self, message: tuple[Any, ...]) -> dict[int, Seen]:
         method, *arguments = message
@@ -135,16 +123,31 @@ class Simulation:
         seen = {}
         for slot, index in starts.items():
             env = self._envs[slot] = self._envs.get(slot) or worlds.make(self.plan.name)
-            self._episodes[slot] = Slot(env, self.plan, index)
+            self._rollouts[slot] = Rollout(env, self.plan, Start(env.spec.task, index))
             seen[slot] = Seen(env.robot_state().proprio, env.instruction)
         self._show(starts)
         return seen
 
     def step(self, actions: Mapping[int, Action], show: Container[int]) -> dict[int, Seen]:
         """One control step of each slot; those in `show` that are not over are shown."""
-        seen = {slot: self._episodes[slot].apply(action) for slot, action in actions.items()}
-        self._show(slot for slot in seen if slot in show and not seen[slot].over)
+        seen = {}
+        for slot, action in actions.items():
+            episode, env = self._rollouts[slot].apply(action), self._envs[slot]
+            ended = None if episode is None else self._commit(episode)
+            seen[slot] = Seen(env.robot_state().proprio, env.instruction, ended)
+        self._show(slot for slot in seen if slot in show and seen[slot].ended is None)
         return seen
+
+    def _commit(self, episode: Episode) -> Summary:
+        """Write an episode whole."""
+        chain, record = Chain(self.plan.chain), episode.record
+        timing = {
+            "episode_s": episode.seconds,
+            "reset_s": episode.reset_s,
+            "unix_time": time.time(),
+        }
+        path = chain.commit(record.start, record.as_json(), timing, episode.steps)
+        return summarize(LoadedEpisode(chain.path.name, path, record, timing))
 
     def _show(self, slots: Iterable[int]) -> None:
         cameras, size = self.plan.cameras, (self.plan.size, self.plan.size)

@@ -211,7 +211,7 @@ def _there(work: Callable[[Any], Any], job: Any) -> Future[Any]:
 
 
 def _evaluated(job: Rollouts) -> str:
-    solved = [r.success for r in evaluate(job)]
+    solved = [r.success is True for r in evaluate(job)]
     return f"{job.name}: {sum(solved)} of {len(solved)} starts solved"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from capex.campaign.attempt import Job, Moved, Outcome, Work
+from capex.campaign.attempt import AttemptJob, AttemptOutcome, Moved, Work
 from capex.models import ChatSettings, Model
 
 EPISODES_PER_CORE = 16  # that share a core while their models think
@@ -17,16 +17,13 @@ EPISODES_OF_A_BUSY_CORE = 2  # where the model computes on it
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker is told once: the work, the model by name (or itself, where everything stays in
-    this process), the campaign's spend.
-
-    `chat` is for a chat: model that is given by name.
-    """
+    """What a worker is told once: the work, who is asked, the campaign's spend."""
 
     work: Work
+    # A model by name, or itself where everything stays in this process, or who asks no model.
     model: str | Model
     spend: Path
-    chat: ChatSettings | None = None
+    chat: ChatSettings | None = None  # of a chat: model that is given by name
 
 
 @dataclass(frozen=True)
@@ -48,11 +45,11 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a worker says about a job."""
+class Message:
+    """What a worker tells the driver about a job."""
 
     ticket: int
-    what: Moved | Outcome | Failed | Lost
+    what: Moved | AttemptOutcome | Failed | Lost
 
 
 class Engine(Protocol):
@@ -61,11 +58,11 @@ class Engine(Protocol):
     @property
     def slots(self) -> int: ...
 
-    def submit(self, ticket: int, job: Job) -> None:
+    def submit(self, ticket: int, job: AttemptJob) -> None:
         """Begin an attempt."""
 
-    def next(self, timeout_s: float) -> Said | None:
-        """The next thing a worker says, None after the timeout."""
+    def next(self, timeout_s: float) -> Message | None:
+        """The next message, None after the timeout."""
 
     def stop(self) -> None:
         """Stop at once: attempts under way are cut off."""

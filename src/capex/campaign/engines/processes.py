@@ -17,13 +17,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from capex.campaign.attempt import Job, Moved
-from capex.campaign.engines import Lost, Said, Setup
+from capex.campaign.attempt import AttemptJob, Moved
+from capex.campaign.engines import Lost, Message, Setup
 from capex.campaign.engines.threads import Threads
 from capex.errors import CapexError
 from capex.run.jobs import ending, spawn
 
-STILLBORN = 1
+SILENT_DEATHS = 1  # processes in a row that may die without a word
 ADVICE = (
     'a script that calls capex.collect with parallel must do so under `if __name__ == "__main__":`'
 )
@@ -43,25 +43,25 @@ class Processes:
     def __init__(self, setup: Setup, count: int, slots: int):
         self.slots = slots
         self._setup = setup
-        self._said: deque[Said] = deque()
-        self._stillborn = 0  # processes in a row that died without a word
+        self._messages: deque[Message] = deque()
+        self._silent_deaths = 0
         self._stopped = False
         self._workers = [self._spawn() for _ in range(count)]
 
-    def submit(self, ticket: int, job: Job) -> None:
+    def submit(self, ticket: int, job: AttemptJob) -> None:
         """Begin an attempt in the process with the fewest."""
         worker = min(self._workers, key=lambda w: len(w.tickets))
         worker.tickets.add(ticket)
         with contextlib.suppress(OSError):  # it has just died; `next` will find out
             worker.pipe.send((ticket, job))
 
-    def next(self, timeout_s: float) -> Said | None:
-        """The next thing a process says, or that one has died."""
-        if not self._said:
+    def next(self, timeout_s: float) -> Message | None:
+        """The next message, or that a process has died."""
+        if not self._messages:
             ready = set(wait([w.pipe for w in self._workers], timeout=max(0.0, timeout_s)))
             for worker in [w for w in self._workers if w.pipe in ready]:
                 self._hear(worker)
-        return self._said.popleft() if self._said else None
+        return self._messages.popleft() if self._messages else None
 
     def stop(self) -> None:
         """Cut off every attempt by ending the processes; what they had written is swept by the
@@ -89,26 +89,26 @@ class Processes:
 
     def _hear(self, worker: _Worker) -> None:
         try:
-            said: Said = worker.pipe.recv()
+            message: Message = worker.pipe.recv()
         except (EOFError, OSError):
             ended = ending(worker.process)
             worker.pipe.close()
             self._workers.remove(worker)
             if self._stopped:
                 return
-            self._stillborn = 0 if worker.spoke else self._stillborn + 1
-            if self._stillborn > STILLBORN:
+            self._silent_deaths = 0 if worker.spoke else self._silent_deaths + 1
+            if self._silent_deaths > SILENT_DEATHS:
                 raise CapexError(
                     f"worker processes die as they start ({ended}); {ADVICE}"
                 ) from None
             reason = f"the worker process died ({ended})"
-            self._said += [Said(ticket, Lost(reason)) for ticket in sorted(worker.tickets)]
+            self._messages += [Message(ticket, Lost(reason)) for ticket in sorted(worker.tickets)]
             self._workers.append(self._spawn())
             return
         worker.spoke = True
-        if not isinstance(said.what, Moved):
-            worker.tickets.discard(said.ticket)
-        self._said.append(said)
+        if not isinstance(message.what, Moved):
+            worker.tickets.discard(message.ticket)
+        self._messages.append(message)
 
 
 def serve(pipe: Connection, setup: Setup) -> None:
@@ -117,18 +117,18 @@ def serve(pipe: Connection, setup: Setup) -> None:
     threading.Thread(target=_report, args=(pipe, engine), daemon=True).start()
     while True:
         try:
-            message: Any = pipe.recv()
+            submitted: Any = pipe.recv()
         except (EOFError, OSError):
             # In mid-request if need be: an attempt that outlived its driver would be paid for
             # nothing.
             os._exit(0)
-        engine.submit(*message)
+        engine.submit(*submitted)
 
 
 def _report(pipe: Connection, engine: Threads) -> None:
     while True:
-        if (said := engine.next(1.0)) is not None:
+        if (message := engine.next(1.0)) is not None:
             try:
-                pipe.send(said)
+                pipe.send(message)
             except OSError:
                 os._exit(0)

@@ -11,6 +11,7 @@ driver's, not Ray's: it knows what the chain has learned since.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -22,35 +23,34 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from capex import models
-from capex.campaign.attempt import CutOff, Finished, Invalid, Job, Moved, Outcome, run_attempt
-from capex.campaign.engines import Failed, Lost, Said, Setup
+from capex.campaign.attempt import AttemptJob, AttemptOutcome, CutOff, Invalid, Moved, run_attempt
+from capex.campaign.demonstrators import answering, demonstrator
+from capex.campaign.engines import Failed, Lost, Message, Setup
 from capex.errors import CapexError
 from capex.models import ChatSettings, Model, Usage
 from capex.run.cluster import Cluster, import_ray
 from capex.run.spend import Spend
 from capex.run.store import EXCHANGE_TIMES, EXCHANGES, TEMPORARY, Chain
+from capex.run.summary import Summary
 from capex.worlds.cache import OF_THIS_PROCESS
 
 CPUS = 0.25  # of a core that an attempt counts as: most of its time it waits for its model
-TAKE_S = 0.3  # how often the driver asks the desk for news
+TAKE_S = 0.3  # how often the driver asks its actor for news
 
 
 @dataclass(frozen=True)
-class Parcel:
+class PackedAttempt:
     """An attempt on its way to the driver: what became of it, its files, and the exchanges that it
     leaves unfinished.
     """
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     files: Mapping[str, bytes]
     unfinished: tuple[bytes, bytes | None] | None
 
 
-class Desk:
-    """What sits beside the driver: spends, and takes news and exchanges from attempts on other
-    nodes.
-    """
+class DriverActor:
+    """What runs beside the driver: spends, and takes news and exchanges from attempts elsewhere."""
 
     def __init__(self, spend: Path):
         self._spend = Spend(spend)
@@ -107,10 +107,10 @@ class Desk:
 
 
 @dataclass(frozen=True)
-class _AtTheDesk:
+class _RemoteSpend:
     """The campaign's spend as an attempt on another node sees it."""
 
-    desk: Any
+    actor: Any
 
     def reserve(
         self,
@@ -119,7 +119,7 @@ class _AtTheDesk:
         limit: Decimal | None = None,
         labels: Mapping[str, str | int] | None = None,
     ) -> str:
-        answer: str | CapexError = import_ray().get(self.desk.reserve.remote(usd, limit, labels))
+        answer: str | CapexError = import_ray().get(self.actor.reserve.remote(usd, limit, labels))
         if isinstance(answer, CapexError):
             raise answer
         return answer
@@ -127,14 +127,11 @@ class _AtTheDesk:
     def settle(
         self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False
     ) -> None:
-        import_ray().get(self.desk.settle.remote(ticket, usd, usage, reply))
-
-
-_kept: dict[str, Any] = {}  # a worker process keeps its model from task to task
+        import_ray().get(self.actor.settle.remote(ticket, usd, usage, reply))
 
 
 @dataclass(frozen=True)
-class Luggage:
+class TaskSetup:
     """What every task takes along: the setup, a prompt of the user's own, and where the driver
     finds its modules.
     """
@@ -146,24 +143,25 @@ class Luggage:
 
 def attempt_elsewhere(
     ticket: int,
-    luggage: Luggage,
-    job: Job,
+    given: TaskSetup,
+    job: AttemptJob,
     unfinished: tuple[bytes, bytes | None] | None,
-    desk: Any,
-) -> Parcel:
+    actor: Any,
+) -> PackedAttempt:
     """Run one attempt in a scratch folder of this node and pack it."""
-    sys.path += [p for p in luggage.path if p not in sys.path and os.path.isdir(p)]
-    setup, template = luggage.setup, luggage.template
+    sys.path += [p for p in given.path if p not in sys.path and os.path.isdir(p)]
+    setup, template = given.setup, given.template
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         here = Chain(Path(folder) / job.chain.path.name)
         here.path.mkdir()
         if unfinished is not None:
-            here.leave(job.place.start, *unfinished)
+            here.leave(job.slot.start, *unfinished)
         work = setup.work
         if template is not None:
             work = replace(work, template=Path(folder) / "prompt.txt")
             (Path(folder) / "prompt.txt").write_text(template, encoding="utf-8")
-        model, env = _model(str(setup.model), setup.chat), OF_THIS_PROCESS.keep(job.name)
+        who = demonstrator(_asked(str(setup.model), setup.chat), job.method)
+        env = OF_THIS_PROCESS.keep(job.name)
         sent = {EXCHANGE_TIMES: 0, EXCHANGES: 0}
 
         def tell(moved: Moved) -> None:
@@ -174,10 +172,10 @@ def attempt_elsewhere(
                         lines.seek(done)
                         fresh[name] = lines.read()
             sent.update({name: sent[name] + len(lines) for name, lines in fresh.items()})
-            desk.moved.remote(ticket, moved, job.chain, job.place.start, fresh)
+            actor.moved.remote(ticket, moved, job.chain, job.slot.start, fresh)
 
         outcome = run_attempt(
-            env, model, work, replace(job, chain=here), spend=_AtTheDesk(desk), tell=tell
+            env, who, work, replace(job, chain=here), spend=_RemoteSpend(actor), tell=tell
         )
         path = None if isinstance(outcome, CutOff) else outcome.path
         files = (
@@ -189,20 +187,19 @@ def attempt_elsewhere(
             if path
             else {}
         )
-        return Parcel(outcome, files, here.left(job.place.start))
+        return PackedAttempt(outcome, files, here.left(job.slot.start))
 
 
-def _model(name: str, chat: ChatSettings | None) -> Model:
-    if _kept.get("model name") != (name, chat):
-        _kept.update({"model": models.make(name, chat), "model name": (name, chat)})
-    model: Model = _kept["model"]
-    return model
+@functools.lru_cache(maxsize=1)
+def _asked(name: str, chat: ChatSettings | None) -> str | Model:
+    """Who is asked; a worker process keeps its model from task to task."""
+    return answering(name, chat)
 
 
 @dataclass(frozen=True)
 class _Sent:
     ticket: int
-    job: Job
+    job: AttemptJob
 
 
 class RayCluster:
@@ -216,7 +213,9 @@ class RayCluster:
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        self._desk = ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote(setup.spend)
+        self._actor = ray.remote(num_cpus=0, scheduling_strategy=here)(DriverActor).remote(
+            setup.spend
+        )
         # As in the other engines.
         threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1))}
         options = {
@@ -229,38 +228,38 @@ class RayCluster:
         template = (
             None if setup.work.template is None else setup.work.template.read_text(encoding="utf-8")
         )
-        self._luggage = ray.put(
-            Luggage(
+        self._task_setup = ray.put(
+            TaskSetup(
                 replace(setup, work=replace(setup.work, template=None)), template, tuple(sys.path)
             )
         )
         self._sent: dict[Any, _Sent] = {}
-        self._said: deque[Said] = deque()
+        self._messages: deque[Message] = deque()
 
-    def submit(self, ticket: int, job: Job) -> None:
+    def submit(self, ticket: int, job: AttemptJob) -> None:
         """Begin an attempt somewhere in the cluster."""
         sent = replace(job, memory=job.memory.portable())
-        left = job.chain.left(job.place.start)
-        self._sent[self._task.remote(ticket, self._luggage, sent, left, self._desk)] = _Sent(
+        left = job.chain.left(job.slot.start)
+        self._sent[self._task.remote(ticket, self._task_setup, sent, left, self._actor)] = _Sent(
             ticket, job
         )
 
-    def next(self, timeout_s: float) -> Said | None:
-        """The next thing an attempt says, or that its node is lost."""
-        if not self._said:
+    def next(self, timeout_s: float) -> Message | None:
+        """The next message of an attempt, or that its node is lost."""
+        if not self._messages:
             ready, _ = (
                 self._ray.wait(list(self._sent), num_returns=1, timeout=min(timeout_s, TAKE_S))
                 if self._sent
                 else ([], [])
             )
             under_way = {s.ticket for s in self._sent.values()}
-            self._said += [
-                Said(ticket, moved)
-                for ticket, moved in self._ray.get(self._desk.take.remote())
+            self._messages += [
+                Message(ticket, moved)
+                for ticket, moved in self._ray.get(self._actor.take.remote())
                 if ticket in under_way
             ]
-            self._said += [self._unpack(ref) for ref in ready]
-        return self._said.popleft() if self._said else None
+            self._messages += [self._unpack(ref) for ref in ready]
+        return self._messages.popleft() if self._messages else None
 
     def stop(self) -> None:
         """Cut off every attempt; what it had sent is kept."""
@@ -271,40 +270,40 @@ class RayCluster:
 
     def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
-        self._ray.kill(self._desk)
+        self._ray.kill(self._actor)
         self._cluster.close()
 
-    def _unpack(self, ref: Any) -> Said:
+    def _unpack(self, ref: Any) -> Message:
         """Write an attempt that came back into its chain."""
         sent = self._sent.pop(ref)
         job = sent.job
         try:
-            parcel: Parcel = self._ray.get(ref)
+            packed: PackedAttempt = self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:
             self._forget(sent, keep=True)
             cause = error.cause if isinstance(error.cause, Exception) else RuntimeError(str(error))
-            return Said(sent.ticket, Failed(str(cause), str(error), cause))
+            return Message(sent.ticket, Failed(str(cause), str(error), cause))
         except self._ray.exceptions.RayError as error:
             self._forget(sent, keep=True)
-            return Said(
+            return Message(
                 sent.ticket,
                 Lost(f"a node or a worker of the cluster was lost ({type(error).__name__})"),
             )
-        outcome = parcel.outcome
-        if isinstance(outcome, Finished | Invalid) and outcome.path is not None:
-            writer = job.chain.begin(job.place.start)
+        outcome = packed.outcome
+        if isinstance(outcome, Summary | Invalid) and outcome.path is not None:
+            writer = job.chain.begin(job.slot.start)
             try:
                 place = writer.adopt(
-                    parcel.files, invalid=isinstance(outcome, Invalid), unfinished=parcel.unfinished
+                    packed.files, invalid=isinstance(outcome, Invalid), unfinished=packed.unfinished
                 )
             except BaseException:
                 writer.discard()
                 raise
             outcome = replace(outcome, path=place)
         self._forget(sent, keep=isinstance(outcome, CutOff) or outcome.path is None)
-        return Said(sent.ticket, outcome)
+        return Message(sent.ticket, outcome)
 
     def _forget(self, sent: _Sent, *, keep: bool) -> None:
         self._ray.get(
-            self._desk.forget.remote(sent.ticket, sent.job.chain, sent.job.place.start, keep)
+            self._actor.forget.remote(sent.ticket, sent.job.chain, sent.job.slot.start, keep)
         )

@@ -8,10 +8,10 @@ import queue
 import threading
 import traceback
 
-from capex import models
-from capex.campaign.attempt import Job, run_attempt
+from capex.campaign.attempt import AttemptJob, run_attempt
 from capex.campaign.core import Core, Stopped
-from capex.campaign.engines import EPISODES_PER_CORE, Failed, Said, Setup
+from capex.campaign.demonstrators import answering, demonstrator
+from capex.campaign.engines import EPISODES_PER_CORE, Failed, Message, Setup
 from capex.campaign.ledger import Spending
 from capex.models import Model
 from capex.run.spend import Spend
@@ -29,27 +29,27 @@ class Threads:
         self._setup, self._spend = setup, spend if spend is not None else Spend(setup.spend)
         self._core = Core()
         self._envs = Environments(slots)
-        self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._model: Model | None = None
+        self._answering: str | Model | None = None
         self._making = threading.Lock()
 
-    def submit(self, ticket: int, job: Job) -> None:
+    def submit(self, ticket: int, job: AttemptJob) -> None:
         """Begin an attempt."""
         self._threads = [t for t in self._threads if t.is_alive()]
         thread = threading.Thread(
             target=self._run,
             args=(ticket, job),
-            name=f"capex {job.chain.path.name} {job.place.start}",
+            name=f"capex {job.chain.path.name} {job.slot.start}",
             daemon=True,
         )
         self._threads.append(thread)
         thread.start()
 
-    def next(self, timeout_s: float) -> Said | None:
-        """The next thing an attempt says."""
+    def next(self, timeout_s: float) -> Message | None:
+        """The next message of an attempt."""
         with contextlib.suppress(queue.Empty):
-            return self._said.get(timeout=max(0.0, timeout_s))
+            return self._messages.get(timeout=max(0.0, timeout_s))
         return None
 
     def stop(self) -> None:
@@ -64,36 +64,28 @@ class Threads:
         """Free the environments."""
         self._envs.close()
 
-    def _run(self, ticket: int, job: Job) -> None:
+    def _run(self, ticket: int, job: AttemptJob) -> None:
         try:
-            model, env = self._make_model(), self._envs.take(job.name)
-            tell = lambda moved: self._said.put(Said(ticket, moved))  # noqa: E731
+            who, env = demonstrator(self._asked(), job.method), self._envs.take(job.name)
+            tell = lambda moved: self._messages.put(Message(ticket, moved))  # noqa: E731
             outcome = run_attempt(
-                env, model, self._setup.work, job, spend=self._spend, core=self._core, tell=tell
+                env, who, self._setup.work, job, spend=self._spend, core=self._core, tell=tell
             )
             self._envs.give(env)
-            self._said.put(Said(ticket, outcome))
+            self._messages.put(Message(ticket, outcome))
         except Stopped:
             return
         except BaseException as error:
             # Told to the driver, which stops the chain and raises it in the end.
-            self._said.put(
-                Said(
-                    ticket,
-                    Failed(
-                        str(error) or type(error).__name__, traceback.format_exc(), _sendable(error)
-                    ),
-                )
-            )
+            sentence = str(error) or type(error).__name__
+            failed = Failed(sentence, traceback.format_exc(), _sendable(error))
+            self._messages.put(Message(ticket, failed))
 
-    def _make_model(self) -> Model:
+    def _asked(self) -> str | Model:
         with self._making:
-            if self._model is None:
-                given = self._setup.model
-                self._model = (
-                    models.make(given, self._setup.chat) if isinstance(given, str) else given
-                )
-            return self._model
+            if self._answering is None:
+                self._answering = answering(self._setup.model, self._setup.chat)
+            return self._answering
 
 
 def _sendable(error: BaseException) -> Exception:

@@ -1,0 +1,202 @@
+"""Runs a campaign whose run directory is open: its chains, its engine, its driver; signals in,
+events out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+
+from capex.campaign import ceiling as ce
+from capex.campaign import events as ev
+from capex.campaign.board import Board
+from capex.campaign.chain import ChainPlan
+from capex.campaign.driver import ChainRun, Driver, StopRequest
+from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
+from capex.campaign.manifest import moved_from
+from capex.campaign.patience import Patience, Pauses
+from capex.campaign.repair import left_out_sentence
+from capex.campaign.settings import Settings
+from capex.errors import CapexError
+from capex.run import LoadedRun, load_run, origins
+from capex.run.spend import Spend
+from capex.run.store import Run
+from capex.worlds import Spec
+
+Watch = Callable[[ev.Event, Board], None]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Everything that running a campaign takes."""
+
+    run: Run
+    settings: Settings
+    specs: Mapping[tuple[str, str], Spec]  # by (world, task)
+    setup: Setup
+    stand_in: bool
+    computes_here: bool  # whether who demonstrates keeps a core busy
+    retry_invalid: bool = False
+    pauses: Pauses = field(default_factory=Pauses)
+
+
+def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
+    """Run what the run directory lacks and return what it then holds. What failed is raised after
+    everything else has run; Ctrl-C raises KeyboardInterrupt once the store is whole.
+    """
+    run, settings, price = campaign.run, campaign.settings, campaign.setup.work.price
+    spend = Spend(campaign.setup.spend)
+    with contextlib.ExitStack() as stack:
+        board = Board(spend=spend, lineage=origins(run.manifest))
+        chains = _chains(campaign, board, stack)
+
+        def tell(event: ev.Event) -> None:
+            if watch is not None:
+                watch(event, board)
+
+        todo = [c.plan.remaining() for c in chains]
+        left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
+        most = ce.ceiling(settings, price, left, spend.total())
+        damaged = [d for c in chains for d in c.plan.loaded.damaged]
+        warnings = (moved_from(run, gl_backend()), left_out_sentence(run, damaged))
+        tell(
+            ev.CampaignBegan(
+                run=str(run.path),
+                model=settings.model,
+                stand_in=campaign.stand_in,
+                chains=tuple(c.key for c in chains),
+                episodes=left,
+                ceiling_usd=None if most.usd is None else float(most.usd),
+                ceiling=most.sentence,
+                warning="\n".join(w for w in warnings if w),
+                expected_usd=None if most.expected_usd is None else float(most.expected_usd),
+            )
+        )
+        request = stack.enter_context(_interrupts())
+        failures: list[Failed | CapexError] = []
+        why = "finished"
+        if left != 0:
+            engine = _engine(campaign, settings.round_size * len(chains))
+            stack.callback(engine.close)
+            driver = Driver(run.path, chains, engine, board, tell, hours=settings.campaign_hours)
+            driver.run(request)
+            failures, why = driver.failures, "interrupted" if request.stop else driver.why
+        spent = None if price is None else float(spend.total())
+        tell(ev.CampaignEnded(str(run.path), why, board.total.episodes, spent))
+    if failures:
+        raise _as_error(failures, run)
+    if request.stop:
+        raise KeyboardInterrupt
+    return load_run(run.path)
+
+
+def gl_backend() -> str:
+    """For the fingerprint: what draws; empty where nothing does."""
+    try:
+        from capex.worlds import render
+
+        return f"{render.backend()}: {render.renderer_name()}"
+    except CapexError:
+        return ""
+
+
+def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> list[ChainRun]:
+    """The chains of the campaign, owned and swept; what they hold already goes onto the board."""
+    settings, retry_invalid = campaign.settings, campaign.retry_invalid
+    chains = []
+    for (world, task), spec in campaign.specs.items():
+        for method in settings.methods:
+            chain = campaign.run.chain(world, task, method.name)
+            stack.enter_context(chain.owned())
+            chain.sweep(everything=True)
+            plan = ChainPlan(
+                chain,
+                settings.starts,
+                round_size=settings.round_size,
+                remembers=method.memory == "chain",
+                until_successes=settings.until_successes,
+                further=spec.starts,
+                max_starts=settings.max_starts,
+                retry_invalid=retry_invalid,
+            )
+            patience = Patience(campaign.pauses, (e.record.end for e in plan.loaded.episodes))
+            chains.append(ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid))
+            remaining = plan.remaining()
+            board.add_chain(plan.loaded, None, settings.until_successes)
+            line = board.lines[chain.path.name]
+            line.wanted = None if remaining is None else line.episodes + plan.invalid + remaining
+    return chains
+
+
+def _engine(campaign: Campaign, useful: int) -> Engine:
+    """The engine that was asked for, with slots for as many as may be of use. One who computes here
+    leaves its core to nobody, so few episodes share one.
+    """
+    settings, setup = campaign.settings, campaign.setup
+    processes = min(settings.parallel, useful)
+    each = EPISODES_OF_A_BUSY_CORE if campaign.computes_here else EPISODES_PER_CORE
+    if settings.ray is not None:
+        from capex.campaign.engines.ray import RayCluster
+
+        return RayCluster(setup, settings.ray, settings.slots)
+    if settings.parallel > 1:
+        from capex.campaign.engines.processes import Processes
+
+        return Processes(setup, processes, settings.slots or processes * each)
+    from capex.campaign.engines.threads import Threads
+
+    return Threads(setup, settings.slots or each)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[StopRequest]:
+    """Ctrl-C once: finish what runs; twice, or SIGTERM: cut it off. Outside the main thread signals
+    stay as they are.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        request.at_once = request.stop or number == signal.SIGTERM
+        request.stop, request.reason = True, "interrupted"
+
+    before = {s: signal.signal(s, interrupted) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def _as_error(failures: Sequence[Failed | CapexError], run: Run) -> Exception:
+    """What to raise for what failed: one sentence for what a user can mend, the error itself for
+    what nobody expected.
+    """
+    first = failures[0]
+    if isinstance(first, Failed) and not isinstance(first.error, CapexError | OSError):
+        first.error.add_note(first.trace)
+        return first.error
+    sentences = []
+    for failure in failures:
+        error = failure.error if isinstance(failure, Failed) else failure
+        if isinstance(error, OSError):
+            why = os.strerror(error.errno) if error.errno else error
+            reason = "is full" if error.errno == errno.ENOSPC else f"failed ({why})"
+            sentences.append(
+                f"the disk that holds {run.path} {reason}; what was finished is kept: make room and"
+                " give the same command again"
+            )
+        else:
+            sentences.append(str(error))
+    unique = list(dict.fromkeys(sentences))
+    if len(unique) == 1 and isinstance(first, CapexError):
+        return first
+    return CapexError("; ".join(unique))

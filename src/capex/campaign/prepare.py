@@ -1,0 +1,180 @@
+"""Before the first episode: settings resolved, the model made, the impossible refused, the cost
+asked about. Nothing is written and nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from capex import models
+from capex.campaign import ceiling as ce
+from capex.campaign.check import refuse_the_impossible, specs_of, work_of
+from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
+from capex.errors import CapexError
+from capex.models import Model, ModelError, with_defaults
+from capex.models.prices import Price, load_prices, parse_price
+from capex.run.spend import Spend
+from capex.run.store import SPEND, Run, find_run
+from capex.worlds import Spec
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A campaign that has passed every check; nothing was written and nothing sent."""
+
+    settings: Settings
+    model: Model
+    price: Price | None
+    specs: Mapping[tuple[str, str], Spec]
+
+
+def prepare(
+    names: str | Sequence[str] = (),
+    *,
+    config: str | Path | None = None,
+    model: str | Model | None = None,
+    dry: bool = False,
+    **options: Any,
+) -> Prepared:
+    """Resolve settings and refuse the impossible. `dry`: nothing will be sent or written, so
+    neither a key nor `out` is needed.
+    """
+    file = read_config(Path(config)) if config is not None else None
+    named = model if isinstance(model, str) or model is None else model.name
+    settings = _as_begun(resolve(names, {**options, "model": named}, file, dry=dry))
+    if isinstance(model, str) or model is None:
+        asked = _make(settings, dry)
+    else:  # it brings its own chat settings
+        asked = with_defaults(model)
+        if "context_tokens" in settings.typed:
+            raise CapexError(
+                "--context-tokens is for a model given by name; give it to the model object itself"
+            )
+        if settings.parallel > 1 or settings.ray is not None:
+            raise CapexError(
+                "a model object stays in its process; give the model by name to run in several"
+            )
+        settings = replace(settings, chat=asked.chat_settings)
+    price = _held_price(settings) or load_prices(settings.prices).find(asked.price_name)
+    specs = specs_of(settings)
+    refuse_the_impossible(settings, specs, asked, price)
+    return Prepared(settings, asked, price, specs)
+
+
+def _make(settings: Settings, dry: bool) -> Model:
+    """The named model; one that only lacks its key will do where nothing is sent."""
+    try:
+        return models.make(settings.model, settings.chat)
+    except ModelError as error:
+        if not dry or error.kind != "authentication":
+            raise
+        return ce.Keyless(settings.model)
+
+
+def _as_begun(settings: Settings) -> Settings:
+    """The settings as the run that is continued, if there is one, takes them."""
+    begun = (settings.out / "manifest.json").is_file()
+    return settings.as_begun(find_run(settings.out).manifest) if begun else settings
+
+
+def _held_price(settings: Settings) -> Price | None:
+    """The price row that a run began with: it holds to the end, unless the user brings another."""
+    if "prices" in settings.typed or not (settings.out / "manifest.json").is_file():
+        return None
+    row = find_run(settings.out).manifest.get("price")
+    where = f"the price in {settings.out / 'manifest.json'}"
+    return None if row is None else parse_price(row, where)
+
+
+def ask_before_spending(ready: Prepared, confirm: Callable[[str], bool] | None) -> None:
+    """Refuse a campaign that may cost more than $25 unless somebody says yes. A stand-in bills
+    nobody.
+    """
+    if ready.model.stand_in:
+        return
+    cost = ce.ask_first(ready.settings, ready.price, *still_to_run(ready.settings))
+    if cost and (confirm is None or not confirm(cost)):
+        advice = (
+            "set a budget with --campaign-usd, or agree with --yes (in Python: campaign_usd=.. or"
+            " yes=True)"
+        )
+        raise CapexError(f"this campaign costs {cost}; nothing was sent: {advice}")
+
+
+def still_to_run(settings: Settings) -> tuple[int | None, Decimal]:
+    """How many episodes the run lacks, as far as its folders tell (None where successes decide),
+    and what it has spent.
+    """
+    done, spent = 0, Decimal(0)
+    if (settings.out / "manifest.json").is_file():
+        starts, run = set(settings.starts), Run(settings.out)
+        chains = [run.chain(w, t, m.name) for w, t in settings.tasks for m in settings.methods]
+        done = sum(len(starts & set(c.finished())) for c in chains)
+        spent = Spend(settings.out / SPEND).total()
+    count = len(settings.tasks) * len(settings.methods) * len(settings.starts)
+    return None if settings.until_successes is not None else count - done, spent
+
+
+def refuse_small_budgets(ready: Prepared) -> None:
+    """Budgets that were typed must cover at least one request."""
+    settings, limit = ready.settings, ready.settings.campaign_usd
+    if ready.price is None or not {"campaign_usd", "episode_usd"} & settings.typed:
+        return
+    world, task = settings.tasks[0]
+    work = work_of(settings, ready.price)
+    first_usd = {
+        method.name: ce.sample(settings, work, ready.model, method, world, task).first_usd
+        or Decimal(0)
+        for method in settings.methods
+    }
+    spent = Spend(settings.out / SPEND).total() if (settings.out / SPEND).is_file() else Decimal(0)
+    least = min(first_usd.values())
+    if limit is not None and spent + least > limit:
+        already = f" and ${spent:.2f} are spent or held" if spent else ""
+        raise CapexError(
+            f"the campaign's budget of ${limit:.2f} covers no request: the next may cost"
+            f" ${least:.2f}{already}; raise it"
+        )
+    for method in settings.methods:
+        first, most = first_usd[method.name], method.episode_usd
+        if most is not None and first > Decimal(str(most)):
+            raise CapexError(
+                f"a budget of ${most:.2f} per episode covers no request of arm {method.name}: its"
+                f" first may cost ${first:.2f}; raise it"
+            )
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What `--dry-run` says."""
+
+    settings: Settings
+    episodes: int | None
+    samples: tuple[ce.Sample, ...]
+    ceiling: ce.Ceiling
+    disk: tuple[float, float] | None  # bytes: about, at most
+    free_bytes: float
+
+
+def dry_run(ready: Prepared) -> DryRun:
+    """The plan, the requests' size in tokens, the ceiling and the disk it takes; nothing is sent
+    and nothing written.
+    """
+    settings = ready.settings
+    work = work_of(settings, ready.price)
+    worlds_seen = dict(reversed(settings.tasks))  # the prompt depends on the world, not on the task
+    samples = [
+        ce.sample(settings, work, ready.model, method, w, t)
+        for w, t in worlds_seen.items()
+        for method in settings.methods
+    ]
+    episodes, spent = still_to_run(settings)
+    horizon = max(spec.horizon for spec in ready.specs.values())
+    free = ce.free_bytes(Path() if settings.out == NOWHERE else settings.out)
+    disk = None if episodes is None else ce.disk_bytes(settings, samples, episodes, horizon)
+    most = ce.ceiling(settings, ready.price, episodes, spent)
+    return DryRun(settings, episodes, tuple(samples), most, disk, free)
