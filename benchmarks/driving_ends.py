@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from capex.run.store import find_run, read_steps
+from capex.run.steps import read_steps
+from capex.run.store import find_run
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from capex.dataset.features import Layout
 from capex.dataset.frames import Take, open_take
 from capex.dataset.lerobot import Joiner, ShardJob, write_shard
 from capex.dataset.selection import Candidate, find_attempts, select
-from capex.run.store import write_json
+from capex.run.files import write_json
 from capex.worlds import Image
 
 TASK = "PickPlaceCounterToStove"

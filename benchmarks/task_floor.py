@@ -19,7 +19,9 @@ import numpy.typing as npt
 from capex import worlds
 from capex.campaign.names import parse_starts
 from capex.errors import PhysicsDiverged
-from capex.run.store import find_run, read_json, read_steps
+from capex.run.files import read_json
+from capex.run.steps import read_steps
+from capex.run.store import find_run
 from capex.worlds import Env, Start
 
 HELD = 8  # steps

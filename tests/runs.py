@@ -20,7 +20,8 @@ from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecor
 from capex.plan import ArmTarget, Waypoint
 from capex.report.data import load
 from capex.report.sources import Source, group
-from capex.run.store import Chain, Run, open_run, write_json
+from capex.run.files import write_json
+from capex.run.store import Chain, Run, open_run
 
 TASKS = ["CloseFridge", "PickPlaceCounterToStove"]
 ARMS = ["capex", "base", "capex-fresh"]

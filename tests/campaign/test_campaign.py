@@ -15,8 +15,9 @@ import capex
 from capex.campaign import events as ev
 from capex.campaign.chain import ChainPlan
 from capex.errors import CapexError
+from capex.run.files import read_json, write_json
 from capex.run.spend import Spend
-from capex.run.store import Chain, open_run, read_json, write_json
+from capex.run.store import Chain, open_run
 from conftest import MEMORY
 from lab.campaigns import cli, collect, contents, flags, kinds
 

@@ -30,8 +30,8 @@ from capex.cli.look import Check
 from capex.cli.progress import duration, forecast_sentence, sentence, table, watching
 from capex.cli.report import Report
 from capex.run import LoadedEpisode
+from capex.run.files import write_json
 from capex.run.stats import wilson
-from capex.run.store import write_json
 from capex.run.summary import summarize
 from lab.campaigns import cli, collect, flags, price_file
 from lab.model import LabModel

@@ -28,8 +28,9 @@ from capex.errors import CapexError
 from capex.models import ModelError, Request, Text, UserMessage, openai_chat
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
+from capex.run.files import read_json, write_json
 from capex.run.spend import Spend
-from capex.run.store import Chain, read_json, write_json
+from capex.run.store import Chain
 from lab.campaigns import cli, collect, contents, flags, kinds, price_file
 from lab.model import LabModel, waypoints
 from wire_server import Turn, WireServer

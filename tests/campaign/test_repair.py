@@ -21,7 +21,8 @@ from capex.report import write as write_report
 from capex.report.data import load
 from capex.run import load_chain
 from capex.run.spend import Spend
-from capex.run.store import Chain, read_steps
+from capex.run.steps import read_steps
+from capex.run.store import Chain
 from lab.campaigns import cli, collect, contents, price_file
 
 NAMES, STARTS = "lab.world:high", 9

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from capex.dataset import certify_run, read_certificate
-from capex.run.store import open_run, read_json, read_steps, write_json
+from capex.run.files import read_json, write_json
+from capex.run.steps import read_steps
+from capex.run.store import open_run
 from demos import TASK
 from lab.campaigns import collect
 

@@ -29,7 +29,8 @@ from capex.errors import CapexError
 from capex.method.record import from_json
 from capex.models import pictures
 from capex.pose import Pose
-from capex.run.store import read_json, read_steps
+from capex.run.files import read_json
+from capex.run.steps import read_steps
 from capex.worlds import CameraModel, Start, State
 from capex.worlds.cache import OF_THIS_PROCESS
 from demos import TASK

@@ -11,7 +11,7 @@ import pytest
 
 from capex import worlds
 from capex.dataset import Filters, Pipeline, export_run
-from capex.run.store import read_steps
+from capex.run.steps import read_steps
 from capex.worlds import Start, State
 from demos import TASK
 

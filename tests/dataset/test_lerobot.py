@@ -17,7 +17,8 @@ import pytest
 from PIL import Image as Picture
 
 from capex.dataset import Filters, Pipeline, export_run
-from capex.run.store import read_json, read_steps
+from capex.run.files import read_json
+from capex.run.steps import read_steps
 from demos import TASK
 
 if importlib.util.find_spec("lerobot") is None:

@@ -32,8 +32,10 @@ from capex.models import ModelError, Picture
 from capex.models.prices import load_prices
 from capex.models.scripted import Scripted
 from capex.run import load_chain
+from capex.run.files import read_json
 from capex.run.spend import Spend
-from capex.run.store import Chain, Run, read_json, read_steps
+from capex.run.steps import read_steps
+from capex.run.store import Chain, Run
 from capex.worlds import Start
 from demos import attempt
 from toy import Toy, ToyEnv

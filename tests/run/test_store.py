@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from capex.errors import CapexError
-from capex.run.store import Chain, find_run, open_run, read_json, read_steps
+from capex.run.files import read_json
+from capex.run.steps import read_steps
+from capex.run.store import Chain, find_run, open_run
 
 STEPS = {"actions": np.arange(24.0).reshape(2, 12)}
 

@@ -12,7 +12,8 @@ import student_data
 from capex import report
 from capex.dataset import film
 from capex.errors import CapexError
-from capex.run.store import read_json, read_steps
+from capex.run.files import read_json
+from capex.run.steps import read_steps
 from capex.students import checkpoint
 from capex.students.evaluate import Rollouts, evaluate
 from capex.students.settings import make_settings

@@ -18,7 +18,7 @@ import demos
 import student_data
 from capex.dataset import Filters, Pipeline, export_run
 from capex.errors import CapexError, UnknownName
-from capex.run.store import read_steps
+from capex.run.steps import read_steps
 from capex.students import checkpoint, curves, data
 from capex.students.batches import Batches, Order
 from capex.students.policy import load_policy

@@ -12,7 +12,9 @@ from capex.campaign.names import parse_names, parse_starts
 from capex.campaign.status import read_status
 from capex.dataset.film import write_strip, write_video
 from capex.errors import CapexError
-from capex.run.store import find_run, read_json, read_steps
+from capex.run.files import read_json
+from capex.run.steps import read_steps
+from capex.run.store import find_run
 from capex.worlds import Start
 
 TASKS = sorted(worlds.tasks("kitchen"))

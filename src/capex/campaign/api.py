@@ -33,7 +33,8 @@ from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import UnknownName
 from capex.models import Model
 from capex.run import LoadedRun
-from capex.run.store import PROMPT, SPEND, Run, write_bytes
+from capex.run.files import write_bytes
+from capex.run.store import PROMPT, SPEND, Run
 
 
 def collect(

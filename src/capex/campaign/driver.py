@@ -25,7 +25,8 @@ from capex.campaign.engines import Engine, Failed, Lost, Message
 from capex.campaign.patience import Patience
 from capex.errors import CapexError
 from capex.method.presets import MethodSettings
-from capex.run.store import Chain, write_json
+from capex.run.files import write_json
+from capex.run.store import Chain
 from capex.run.summary import Summary
 
 LIVE = "live.json"

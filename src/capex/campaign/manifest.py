@@ -18,16 +18,9 @@ from capex.errors import CapexError
 from capex.models import ChatSettings
 from capex.models.prices import Price, parse_price
 from capex.run import origins
-from capex.run.store import (
-    EPISODES,
-    TEMPORARY,
-    Run,
-    create_run,
-    find_run,
-    fingerprint,
-    open_run,
-    write_json,
-)
+from capex.run.files import TEMPORARY, write_json
+from capex.run.machine import fingerprint
+from capex.run.store import EPISODES, Run, create_run, find_run, open_run
 
 OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
 

@@ -23,7 +23,8 @@ from capex.campaign.names import starts_text
 from capex.campaign.settings import resolve
 from capex.errors import CapexError, DamagedFile
 from capex.run import Damaged, load_chain, readable
-from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run, read_steps
+from capex.run.steps import read_steps
+from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run
 
 
 @dataclass(frozen=True)

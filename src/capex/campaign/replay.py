@@ -43,7 +43,10 @@ from capex.models.cassette import first_difference, read_requests
 from capex.models.exchanges import LOG
 from capex.models.prices import parse_price
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
-from capex.run.store import PROMPT, Chain, fingerprint, read_json, read_steps
+from capex.run.files import read_json
+from capex.run.machine import fingerprint
+from capex.run.steps import read_steps
+from capex.run.store import PROMPT, Chain
 from capex.worlds import Env
 
 

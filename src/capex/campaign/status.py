@@ -17,8 +17,9 @@ from capex.campaign.ceiling import bytes_text
 from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
 from capex.errors import CapexError
 from capex.run import LoadedRun, load_run, origins
+from capex.run.files import read_json
 from capex.run.spend import Account, Spend
-from capex.run.store import SPEND, Run, read_json
+from capex.run.store import SPEND, Run
 
 FRESH_S = 10 * HEARTBEAT_S
 

@@ -27,7 +27,7 @@ class Report:
     def run(self) -> int:
         """Write the report, print what it says first, and where it is."""
         from capex import report
-        from capex.run.store import read_json
+        from capex.run.files import read_json
 
         with console.status("reading, counting, drawing"):
             page = report.write(self.runs, self.out, strips=self.strips)

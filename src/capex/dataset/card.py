@@ -13,7 +13,8 @@ from pathlib import Path
 from capex.dataset.film import write_strip
 from capex.dataset.frames import Pipeline
 from capex.dataset.selection import Candidate, Selection, left_out_csv, summary
-from capex.run.store import versions, write_bytes
+from capex.run.files import write_bytes
+from capex.run.machine import versions
 from capex.worlds import Spec
 
 STAND_INS = {

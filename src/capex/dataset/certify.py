@@ -25,8 +25,11 @@ from capex import worlds
 from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
 from capex.run import load_chain, read_record
+from capex.run.files import read_json, write_json
 from capex.run.jobs import run_jobs
-from capex.run.store import find_run, fingerprint, read_json, read_steps, versions, write_json
+from capex.run.machine import fingerprint, versions
+from capex.run.steps import read_steps
+from capex.run.store import find_run
 from capex.worlds import Env, Spec, Start
 
 TOLERANCE_M = 0.02  # elsewhere: how far a tip may stray from its recorded place

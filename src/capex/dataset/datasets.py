@@ -27,7 +27,7 @@ from capex.dataset.selection import (
     summary,
 )
 from capex.errors import CapexError
-from capex.run.store import whole_folder, write_bytes
+from capex.run.files import whole_folder, write_bytes
 from capex.worlds import Spec
 
 Format = Literal["lerobot", "hdf5"]

@@ -18,7 +18,8 @@ from capex.dataset.frames import show_tick
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord
 from capex.run import read_record
-from capex.run.store import Steps, read_json, read_steps
+from capex.run.files import read_json
+from capex.run.steps import StepArrays, read_steps
 from capex.worlds import Env, Image, Start
 
 STRIP_FRAMES = 6
@@ -27,7 +28,7 @@ VIDEO_SIZE = (320, 320)
 CAPTION_HEIGHT = 22
 
 
-def read_episode(episode: Path) -> tuple[EpisodeRecord, Steps]:
+def read_episode(episode: Path) -> tuple[EpisodeRecord, StepArrays]:
     """The record of an episode and its arrays; whatever is wrong with them as a sentence."""
     if not (episode / "record.json").is_file():
         raise CapexError(
@@ -44,7 +45,7 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, Steps]:
 
 
 @contextlib.contextmanager
-def open_episode(episode: Path) -> Iterator[tuple[EpisodeRecord, Steps, Env]]:
+def open_episode(episode: Path) -> Iterator[tuple[EpisodeRecord, StepArrays, Env]]:
     """An episode, and its environment at the start."""
     record, steps = read_episode(episode)
     env = worlds.make(f"{record.world}:{record.task}")
@@ -61,7 +62,7 @@ def strip_ticks(last: int) -> list[int]:
 
 
 def frames(
-    env: Env, steps: Steps, ticks: Sequence[int], size: tuple[int, int]
+    env: Env, steps: StepArrays, ticks: Sequence[int], size: tuple[int, int]
 ) -> Iterator[dict[str, Image]]:
     """Images of all cameras at the given ticks."""
     for tick in ticks:

@@ -28,7 +28,7 @@ from capex.method.memory.skeleton import phase_numbers
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.pose import Array, quaternion_xyzw
 from capex.run import read_record
-from capex.run.store import Steps, read_steps
+from capex.run.steps import StepArrays, read_steps
 from capex.worlds import Env, Image, Spec, Start, State
 from capex.worlds.cache import OF_THIS_PROCESS
 
@@ -69,7 +69,7 @@ class Take:
 
     env: Env
     record: EpisodeRecord
-    steps: Steps
+    steps: StepArrays
 
     @property
     def length(self) -> int:
@@ -211,7 +211,7 @@ def show_tick(env: Env, steps: Mapping[str, Any], tick: int) -> None:
     env.load_state(State(str(steps["header"]), steps["states"][tick]))
 
 
-def plans_of(record: EpisodeRecord, steps: Steps) -> list[Turn]:
+def plans_of(record: EpisodeRecord, steps: StepArrays) -> list[Turn]:
     """The turns whose plans the recorder counted; a turn without motion may have none."""
     turns, count = record.turns, len(steps["plan_starts"])
     plans = list(turns) if len(turns) == count else [t for t in turns if t.waypoints]

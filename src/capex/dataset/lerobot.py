@@ -43,7 +43,7 @@ from capex.dataset.statistics import (
     describe_images,
     empty_histogram,
 )
-from capex.run.store import write_json
+from capex.run.files import write_json
 from capex.worlds import Image
 
 EPISODES_AT_ONCE = 100  # rows of meta/episodes that are written together

@@ -22,7 +22,8 @@ from capex.report.figures import files
 from capex.report.page import render
 from capex.report.sections import build, episodes_table
 from capex.report.sources import group
-from capex.run.store import versions, write_bytes, write_json
+from capex.run.files import write_bytes, write_json
+from capex.run.machine import versions
 
 PAGE, INDEX = "report.html", "report.json"
 

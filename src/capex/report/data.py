@@ -14,8 +14,9 @@ from capex.report.forks import leave_out_copies, lineage, number_of
 from capex.report.rows import RunData, RunInfo, cost_row, episode_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
 from capex.run.accounts import invalid_attempts, unrecorded
+from capex.run.files import TEMPORARY, read_json
 from capex.run.spend import Account, ChainStart, Spend
-from capex.run.store import SPEND, TEMPORARY, Chain, Run, find_run, read_json
+from capex.run.store import SPEND, Chain, Run, find_run
 
 
 def load(paths: Sequence[Path]) -> RunData:

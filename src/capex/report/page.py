@@ -30,7 +30,7 @@ from capex.report.sections import Section
 from capex.report.sources import Source
 from capex.report.strips import fate
 from capex.report.tables import number, stand_in_sentence
-from capex.run.store import versions
+from capex.run.machine import versions
 
 LEGEND = (  # svg class, what is drawn, what it means
     ("plan", '<circle class="done" cx="6" cy="6" r="4.2"/>', "waypoint run"),

@@ -24,7 +24,7 @@ from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log
 from capex.pose import Array
 from capex.report.rows import EpisodeRow
-from capex.run.store import read_steps
+from capex.run.steps import read_steps
 from capex.worlds import CameraModel, Env, Image, Spec, Start
 from capex.worlds.cache import Environments
 

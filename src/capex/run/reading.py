@@ -29,7 +29,9 @@ from capex.method.record import (
 )
 from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
-from capex.run.store import EPISODES, Chain, check_steps, find_run, read_json, read_steps
+from capex.run.files import read_json
+from capex.run.steps import check_steps, read_steps
+from capex.run.store import EPISODES, Chain, find_run
 
 TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
 

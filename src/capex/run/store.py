@@ -17,42 +17,37 @@ records of two runs compare byte for byte.
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import json
 import os
-import platform
 import re
 import shutil
-import subprocess
-import time
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-try:
-    import fcntl
-except ImportError:  # Windows: a run then has no guard against a second process
-    fcntl = None  # type: ignore[assignment]
-
-from capex.errors import CapexError, DamagedFile
+from capex.errors import CapexError
 from capex.pose import Array
+from capex.run.files import (
+    TEMPORARY,
+    alive,
+    bytes_of,
+    flush_folder,
+    lock,
+    read_json,
+    write_bytes,
+    write_json,
+)
+from capex.run.machine import fingerprint, revision, versions
+from capex.run.steps import STEPS
 
-TEMPORARY = ".writing-"
 EXCHANGES, EXCHANGE_TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
 WRITERS = ".writers"
-EPISODES, STEPS = "episodes", "steps.npz"
-# how the last record of a zip archive begins: its last 22 bytes, as numpy writes it without a
-# comment
-ARCHIVE_END = b"PK\x05\x06"
-ARCHIVE_END_BYTES = 22
+EPISODES = "episodes"
 ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
 
 
@@ -80,25 +75,23 @@ class Chain:
         )
 
     def ask(self, starts: Iterable[int]) -> None:
-        """Remember starts that are to be run, so that a cut-off run shows what it lacks: successes
-        end first and would flatter it.
-        """
+        """Remember starts to run: a cut-off run shows what it lacks, since successes end first."""
         write_json(self.path / ASKED, {"starts": sorted({*self.asked(), *starts})})
 
     def asked(self) -> set[int]:
         """Every start that was asked for, where that is known."""
-        place = self.path / ASKED
-        if not place.is_file():
+        asked_file = self.path / ASKED
+        if not asked_file.is_file():
             return set()
-        starts = read_json(place).get("starts")
+        starts = read_json(asked_file).get("starts")
         if not isinstance(starts, list) or not all(isinstance(i, int) for i in starts):
             raise CapexError(
-                f"{place} does not hold a list of starts; delete it and run the command again"
+                f"{asked_file} does not hold a list of starts; delete it and run the command again"
             )
         return set(starts)
 
     def begin(self, index: int) -> EpisodeWriter:
-        """A place to write an episode into; it comes to exist only when the writer commits."""
+        """Begin to write an episode; it comes to exist only when the writer commits."""
         return EpisodeWriter(self, index)
 
     def commit(
@@ -112,19 +105,14 @@ class Chain:
         return self.begin(index).commit(record, timing, steps)
 
     def invalid(self, index: int | None = None) -> list[Path]:
-        """The folders of attempts that an error has invalidated, at one start or at all of them,
-        oldest first.
-        """
+        """The folders of invalidated attempts, at one start or at all of them, oldest first."""
         folder = self.path / "invalid"
-        names = (
-            {p: re.fullmatch(r"(\d+)-(\d+)", p.name) for p in folder.iterdir()}
-            if folder.is_dir()
-            else {}
-        )
+        if not folder.is_dir():
+            return []
+        names = {p: re.fullmatch(r"(\d+)-(\d+)", p.name) for p in folder.iterdir()}
         numbers = {p: (int(m[1]), int(m[2])) for p, m in names.items() if m}
-        return [
-            p for p in sorted(numbers, key=lambda p: numbers[p]) if index in (None, numbers[p][0])
-        ]
+        oldest_first = sorted(numbers, key=lambda p: numbers[p])
+        return [p for p in oldest_first if index in (None, numbers[p][0])]
 
     def moved_aside(self) -> list[Path]:
         """The damaged attempts that `capex repair` took out of the chain."""
@@ -137,18 +125,13 @@ class Chain:
         """
         folder = self.path / "damaged"
         folder.mkdir(exist_ok=True)
-        place = _free_place(
-            folder,
-            (
-                attempt.name
-                if attempt.parent == self.episodes_path
-                else f"{attempt.parent.name}-{attempt.name}"
-            ),
-        )
-        os.rename(attempt, place)
-        _flush_folder(attempt.parent)
-        _flush_folder(folder)
-        return place
+        whole = attempt.parent == self.episodes_path
+        name = attempt.name if whole else f"{attempt.parent.name}-{attempt.name}"
+        aside = _next_numbered(folder, name)
+        os.rename(attempt, aside)
+        flush_folder(attempt.parent)
+        flush_folder(folder)
+        return aside
 
     @contextlib.contextmanager
     def owned(self) -> Iterator[None]:
@@ -160,13 +143,13 @@ class Chain:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / ".owner", "a", encoding="ascii") as owner:
-            if not _lock(owner):
+            if not lock(owner):
                 raise CapexError(
                     f"{self.path} is being written by another process; wait for it or choose"
                     " another --out"
                 )
             with open(self.path / WRITERS, "a", encoding="ascii") as writers:
-                if not _lock(writers, patience_s=ORPHANS_S):
+                if not lock(writers, patience_s=ORPHANS_S):
                     raise CapexError(
                         f"{self.path} is still being written by a worker of a killed command; wait"
                         " for its end"
@@ -185,24 +168,20 @@ class Chain:
 
     def leave(self, index: int, exchanges: bytes, times: bytes | None) -> None:
         """Leave exchanges for the next attempt at a start."""
-        place = self.unfinished(index)
-        place.parent.mkdir(exist_ok=True)
+        log = self.unfinished(index)
+        log.parent.mkdir(exist_ok=True)
         if times is None:  # those of other exchanges would be taken for theirs
-            place.with_suffix(".times").unlink(missing_ok=True)
+            log.with_suffix(".times").unlink(missing_ok=True)
         else:
-            write_bytes(place.with_suffix(".times"), times)
-        write_bytes(place, exchanges)
+            write_bytes(log.with_suffix(".times"), times)
+        write_bytes(log, exchanges)
 
     def left(self, index: int) -> tuple[bytes, bytes | None] | None:
         """The exchanges left for the next attempt at a start with their times; None where there are
         none.
         """
-        place = self.unfinished(index)
-        return (
-            (place.read_bytes(), _bytes_of(place.with_suffix(".times")))
-            if place.is_file()
-            else None
-        )
+        log = self.unfinished(index)
+        return (log.read_bytes(), bytes_of(log.with_suffix(".times"))) if log.is_file() else None
 
     def forget_unfinished(self, index: int) -> None:
         """An attempt at the start is whole: nothing is left to continue."""
@@ -220,29 +199,25 @@ class Chain:
             self.episodes_path.glob(f"{TEMPORARY}*") if self.episodes_path.is_dir() else ()
         ):
             process, _, index = leftover.name[len(TEMPORARY) :].partition("-")
-            if everything or not _alive(int(process or 0)):
+            if everything or not alive(int(process or 0)):
                 if index.isdigit():
                     self.keep_exchanges(leftover, int(index))
                 shutil.rmtree(leftover, ignore_errors=True)
 
     def keep_exchanges(self, folder: Path, index: int) -> None:
-        """Keep the exchanges of an attempt that ends here unfinished, unless an earlier one had got
-        further.
-        """
-        log, place = folder / EXCHANGES, self.unfinished(index)
-        if not log.is_file() or (place.is_file() and place.stat().st_size >= log.stat().st_size):
+        """Keep the exchanges of an unfinished attempt, unless an earlier one had got further."""
+        log, kept = folder / EXCHANGES, self.unfinished(index)
+        if not log.is_file() or (kept.is_file() and kept.stat().st_size >= log.stat().st_size):
             return
-        place.parent.mkdir(exist_ok=True)
+        kept.parent.mkdir(exist_ok=True)
         if (times := folder / EXCHANGE_TIMES).is_file():
-            os.replace(times, place.with_suffix(".times"))
-        os.replace(log, place)
-        _flush_folder(place.parent)
+            os.replace(times, kept.with_suffix(".times"))
+        os.replace(log, kept)
+        flush_folder(kept.parent)
 
 
 class EpisodeWriter:
-    """A temporary folder beside an episode's place. Logs may stream into `folder`; one rename makes
-    the episode exist.
-    """
+    """A temporary folder that logs may stream into; one rename makes the episode exist."""
 
     def __init__(self, chain: Chain, index: int):
         self._chain, self._index = chain, index
@@ -252,15 +227,13 @@ class EpisodeWriter:
         self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
         shutil.rmtree(self.folder, ignore_errors=True)
         self._hold = open(chain.path / WRITERS, "a", encoding="ascii")  # noqa: SIM115  until the episode is written or dropped
-        _lock(self._hold, shared=True)
+        lock(self._hold, shared=True)
         self.folder.mkdir()
 
     def commit(
         self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]
     ) -> Path:
-        """Finish the episode: flush everything, then rename. The rename is the only moment at which
-        it comes to exist.
-        """
+        """Finish the episode: flush everything, then rename."""
         return self._finish(self._chain.episode(self._index), record, timing, steps)
 
     def commit_invalid(
@@ -274,17 +247,19 @@ class EpisodeWriter:
         """Keep an attempt that an error invalidated, apart from the episodes. `continues`: the next
         one begins with its exchanges.
         """
-        place = self._finish(self._invalid_place(), record, timing, steps)
-        if continues and (place / EXCHANGES).is_file():
+        attempt_dir = self._finish(self._invalid_dir(), record, timing, steps)
+        if continues and (attempt_dir / EXCHANGES).is_file():
             self._chain.leave(
-                self._index, (place / EXCHANGES).read_bytes(), _bytes_of(place / EXCHANGE_TIMES)
+                self._index,
+                (attempt_dir / EXCHANGES).read_bytes(),
+                bytes_of(attempt_dir / EXCHANGE_TIMES),
             )
-        return place
+        return attempt_dir
 
-    def _invalid_place(self) -> Path:
+    def _invalid_dir(self) -> Path:
         folder = self._chain.path / "invalid"
         folder.mkdir(parents=True, exist_ok=True)
-        return _free_place(folder, f"{self._index:04d}")
+        return _next_numbered(folder, f"{self._index:04d}")
 
     def adopt(
         self,
@@ -293,16 +268,16 @@ class EpisodeWriter:
         invalid: bool = False,
         unfinished: tuple[bytes, bytes | None] | None = None,
     ) -> Path:
-        """Take over an attempt that was written on another machine: its files by their names, and
-        what it leaves unfinished.
-        """
+        """Take over an attempt written on another machine: files by name, and what it leaves."""
         for name, content in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_bytes(self.folder / name, content)
-        place = self._rename(self._invalid_place() if invalid else self._chain.episode(self._index))
+        attempt_dir = self._rename(
+            self._invalid_dir() if invalid else self._chain.episode(self._index)
+        )
         if unfinished is not None:
             self._chain.leave(self._index, *unfinished)
-        return place
+        return attempt_dir
 
     def discard(self) -> None:
         """Drop what was written so far."""
@@ -317,7 +292,7 @@ class EpisodeWriter:
 
     def _finish(
         self,
-        place: Path,
+        attempt_dir: Path,
         record: Mapping[str, Any],
         timing: Mapping[str, Any],
         steps: Mapping[str, Array],
@@ -328,17 +303,17 @@ class EpisodeWriter:
             np.savez_compressed(out, allow_pickle=False, **steps)
             out.flush()
             os.fsync(out.fileno())
-        return self._rename(place)
+        return self._rename(attempt_dir)
 
-    def _rename(self, place: Path) -> Path:
+    def _rename(self, attempt_dir: Path) -> Path:
         """The moment at which the attempt comes to exist; everything in it is on disk before."""
         for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
-            _flush_folder(folder)
-        os.rename(self.folder, place)
-        _flush_folder(place.parent)
+            flush_folder(folder)
+        os.rename(self.folder, attempt_dir)
+        flush_folder(attempt_dir.parent)
         self._chain.forget_unfinished(self._index)
         self._hold.close()
-        return place
+        return attempt_dir
 
 
 @dataclass(frozen=True)
@@ -392,7 +367,7 @@ def create_run(path: Path, fields: Mapping[str, Any], gl_backend: str = "") -> R
     path.mkdir(parents=True, exist_ok=True)
     made_by = {
         "versions": versions(),
-        "revision": _revision(),
+        "revision": revision(),
         "fingerprint": fingerprint(gl_backend),
     }
     write_json(path / "manifest.json", {**fields, **made_by})
@@ -409,171 +384,7 @@ def find_run(path: Path) -> Run:
     return Run(path)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file; a damaged one is refused with a sentence."""
-    try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DamagedFile(path, str(error)) from None
-    except RecursionError:
-        raise DamagedFile(path, "it is nested too deeply") from None
-    if not isinstance(loaded, dict):
-        raise DamagedFile(path, "it holds no JSON object")
-    return loaded
-
-
-class Steps(dict[str, Any]):
-    """The arrays of a steps.npz by name; one that it lacks is DamagedFile, not KeyError."""
-
-    def __init__(self, path: Path, arrays: Mapping[str, Any]):
-        super().__init__(arrays)
-        self.path = path
-
-    def __missing__(self, name: str) -> Any:
-        raise DamagedFile(self.path, f"it has no '{name}'")
-
-
-def read_steps(episode: Path) -> Steps:
-    """The arrays of an episode's steps.npz, each checked against its checksum; DamagedFile where
-    they cannot be read or do not fit.
-    """
-    path = episode / STEPS
-    try:
-        with open(path, "rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DamagedFile(path, "it is no archive of arrays")
-            steps = Steps(path, {name: archive[name] for name in archive.files})
-    except OSError as error:
-        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
-    except (
-        ValueError,
-        KeyError,
-        EOFError,
-        RuntimeError,
-        MemoryError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise DamagedFile(
-            path, f"its arrays cannot be read ({str(error) or type(error).__name__})"
-        ) from None
-    ticks = steps["actions"].shape[0] if "actions" in steps and steps["actions"].ndim else 0
-    fitting = {
-        "actions": (2, ticks),
-        "states": (2, ticks + 1),
-        "proprio": (2, ticks + 1),
-        "decision": (1, ticks),
-        "waypoint": (1, ticks),
-    }
-    for name, (dimensions, rows) in fitting.items():
-        if name in steps and (steps[name].ndim != dimensions or len(steps[name]) != rows):
-            raise DamagedFile(
-                path,
-                f"'{name}' has the shape {steps[name].shape}, which does not fit {ticks} actions",
-            )
-    return steps
-
-
-def check_steps(episode: Path) -> None:
-    """Refuse a steps.npz that is missing or was cut short: a look at its last bytes, cheap enough
-    for every episode of a run.
-    """
-    path = episode / STEPS
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - ARCHIVE_END_BYTES))
-            whole = file.read().startswith(ARCHIVE_END)
-    except OSError as error:
-        raise DamagedFile(path, f"it cannot be read ({error.strerror or error})") from None
-    if not whole:
-        raise DamagedFile(
-            path, f"its {size} bytes are not a whole archive" if size else "it is empty"
-        )
-
-
-def _bytes_of(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file whole. A lone surrogate in a model's text stays what it is in JSON: an
-    escape.
-    """
-    write_bytes(
-        path,
-        (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(
-            "utf-8", "backslashreplace"
-        ),
-    )
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole: into a neighbour, flushed, then renamed."""
-    neighbour = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
-    try:
-        with open(neighbour, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(neighbour, path)
-    except BaseException:
-        neighbour.unlink(missing_ok=True)
-        raise
-    _flush_folder(path.parent)
-
-
-@contextlib.contextmanager
-def whole_folder(place: Path) -> Iterator[Path]:
-    """A folder to write into that takes its place in one rename, flushed, when the block ends well;
-    otherwise nothing is left of it.
-
-    What killed processes left half-written beside it is removed first.
-    """
-    if place.exists():
-        raise CapexError(f"{place} exists already; choose another --out or remove it")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in place.parent.glob(f"{TEMPORARY}*-{place.name}"):
-        if not _alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
-            shutil.rmtree(leftover, ignore_errors=True)
-    folder = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
-    folder.mkdir()
-    try:
-        yield folder
-        for path in folder.rglob("*"):
-            if path.is_dir():
-                _flush_folder(path)
-            else:
-                with open(path, "rb") as written:
-                    os.fsync(written.fileno())
-        _flush_folder(folder)
-        os.rename(folder, place)
-        _flush_folder(place.parent)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _lock(file: IO[str], *, shared: bool = False, patience_s: float = 0.0) -> bool:
-    """Lock a file until it is closed, by the kernel if need be; False if another process
-    holds it.
-    """
-    if fcntl is None:
-        return True
-    until = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.05)
-        else:
-            return True
-
-
-def _free_place(folder: Path, name: str) -> Path:
+def _next_numbered(folder: Path, name: str) -> Path:
     """NAME-1, or the number after the last one in the folder."""
     numbers = [
         int(m[1])
@@ -581,74 +392,3 @@ def _free_place(folder: Path, name: str) -> Path:
         if (m := re.fullmatch(rf"{re.escape(name)}-(\d+)", p.name))
     ]
     return folder / f"{name}-{max(numbers, default=0) + 1}"
-
-
-def _alive(process: int) -> bool:
-    if process <= 0 or process == os.getpid():
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _flush_folder(folder: Path) -> None:
-    if os.name == "nt":  # Windows cannot open a folder for flushing; its rename is durable enough
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def versions() -> dict[str, str]:
-    """Versions of this package and of what its results depend on."""
-    found = {"python": platform.python_version()}
-    for package in ("capex", "mujoco", "numpy"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
-
-
-def fingerprint(gl_backend: str = "") -> dict[str, Any]:
-    """What bit-exactness depends on besides the code: two runs are comparable bit for bit only
-    where these agree.
-    """
-    build: Any = np.show_config(mode="dicts")
-    blas = build.get("Build Dependencies", {}).get("blas", {})
-    features = build.get("SIMD Extensions", {}).get("found", [])
-    return {
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "mujoco": metadata.version("mujoco"),
-        "numpy": np.__version__,
-        "blas": f"{blas.get('name', '?')} {blas.get('version', '?')}",
-        "cpu_features": list(features),
-        "libm": ctypes.util.find_library("m") or "",
-        "gl": gl_backend,
-    }
-
-
-def _revision() -> str | None:
-    """The git revision of the code, when it runs from a checkout."""
-    try:
-        here = Path(__file__).resolve().parent
-        git = ["git", "-C", str(here)]
-        tracked = subprocess.run(
-            [*git, "ls-files", "--error-unmatch", "store.py"],
-            capture_output=True,
-            timeout=10,
-            check=False,
-        )
-        if tracked.returncode != 0:  # installed somewhere inside another repository
-            return None
-        out = subprocess.run(
-            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return out.stdout.strip() or None

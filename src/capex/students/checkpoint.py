@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from capex.errors import CapexError
-from capex.run.store import TEMPORARY, read_json, whole_folder, write_json
+from capex.run.files import TEMPORARY, read_json, whole_folder, write_json
 from capex.students.spec import PolicySpec
 from capex.students.trainer import Trainer
 

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from capex.run.store import write_bytes
+from capex.run.files import write_bytes
 
 
 class Curve:

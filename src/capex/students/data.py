@@ -24,7 +24,7 @@ import numpy.typing as npt
 from PIL import Image as Picture
 
 from capex.errors import CapexError
-from capex.run.store import read_json, write_json
+from capex.run.files import read_json, write_json
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from capex.errors import CapexError
-from capex.run.store import read_json
+from capex.run.files import read_json
 from capex.students.data import Demonstration, decode_pngs
 
 PICTURES = "observation.images."

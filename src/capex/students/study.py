@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from capex.errors import CapexError
 from capex.run.cluster import Cluster
+from capex.run.files import read_json, write_json
 from capex.run.jobs import Lane, WorkerDied
-from capex.run.store import read_json, write_json
 from capex.students import checkpoint, data
 from capex.students.evaluate import Rollouts, evaluate, missing
 from capex.students.settings import ActSettings

@@ -6,8 +6,9 @@ import statistics
 from pathlib import Path
 
 from capex.run import load_chain
+from capex.run.files import write_bytes
 from capex.run.stats import wilson
-from capex.run.store import find_run, write_bytes
+from capex.run.store import find_run
 
 
 def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from capex.errors import CapexError
-from capex.run.store import read_json, versions, write_json
+from capex.run.files import read_json, write_json
+from capex.run.machine import versions
 from capex.students import checkpoint, curves, data, language, normalizer
 from capex.students.act import ACT
 from capex.students.batches import Batches

@@ -1,0 +1,139 @@
+"""Files written whole or not at all, read with a sentence for what is damaged, and locked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+try:
+    import fcntl
+except ImportError:  # Windows: a run then has no guard against a second process
+    fcntl = None  # type: ignore[assignment]
+
+from capex.errors import CapexError, DamagedFile
+
+TEMPORARY = ".writing-"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file; a damaged one is refused with a sentence."""
+    try:
+        loaded = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DamagedFile(path, str(error)) from None
+    except RecursionError:
+        raise DamagedFile(path, "it is nested too deeply") from None
+    if not isinstance(loaded, dict):
+        raise DamagedFile(path, "it holds no JSON object")
+    return loaded
+
+
+def bytes_of(path: Path) -> bytes | None:
+    """What a file holds; None where there is none."""
+    return path.read_bytes() if path.is_file() else None
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file whole. A lone surrogate in a model's text stays what it is in JSON: an
+    escape.
+    """
+    write_bytes(
+        path,
+        (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(
+            "utf-8", "backslashreplace"
+        ),
+    )
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole: into a neighbour, flushed, then renamed."""
+    neighbour = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        with open(neighbour, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(neighbour, path)
+    except BaseException:
+        neighbour.unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
+
+
+@contextlib.contextmanager
+def whole_folder(place: Path) -> Iterator[Path]:
+    """A folder to write into that takes its place in one rename, flushed, when the block ends well;
+    otherwise nothing is left of it.
+
+    What killed processes left half-written beside it is removed first.
+    """
+    if place.exists():
+        raise CapexError(f"{place} exists already; choose another --out or remove it")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in place.parent.glob(f"{TEMPORARY}*-{place.name}"):
+        if not alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
+            shutil.rmtree(leftover, ignore_errors=True)
+    folder = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
+    folder.mkdir()
+    try:
+        yield folder
+        for path in folder.rglob("*"):
+            if path.is_dir():
+                flush_folder(path)
+            else:
+                with open(path, "rb") as written:
+                    os.fsync(written.fileno())
+        flush_folder(folder)
+        os.rename(folder, place)
+        flush_folder(place.parent)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def lock(file: IO[str], *, shared: bool = False, patience_s: float = 0.0) -> bool:
+    """Lock a file until it is closed, by the kernel if need be; False if another process
+    holds it.
+    """
+    if fcntl is None:
+        return True
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
+
+
+def alive(process: int) -> bool:
+    """Whether another process of this number runs."""
+    if process <= 0 or process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def flush_folder(folder: Path) -> None:
+    """Make renames in a folder durable."""
+    if os.name == "nt":  # Windows cannot open a folder for flushing; its rename is durable enough
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
