@@ -1,13 +1,15 @@
-"""Campaigns: which episodes to run, where, and what to do when something fails. `capex.collect` is
-in `api.py`.
+"""Campaigns: which episodes to run, where, and what to do when something fails.
 
-settings.py   what a user may say, by flag, in a file or in Python        chain.py      starts,
-places, rounds, memory manifest.py   the run's manifest: created, extended, branched
-attempt.py    one attempt, written into its chain check.py      refusals before the first episode,
-the ceiling, the size    patience.py   what a chain does after a failure engines/      threads,
-processes, Ray                                     core.py       one simulates while the others wait
-driver.py     the loop over all chains                                    board.py      where a
-campaign stands, for people events.py     what the driver says
-replay.py     re-runs a campaign from its exchanges alone.py      one chain in this thread
-expert.py     campaigns of the privileged expert
+    api            collect and demonstrate, for Python and the command line
+    settings       what a user may say, by flag, in a file or in Python
+    prepare        settings resolved, the impossible refused, the cost asked about
+    manifest       the run's manifest: created, extended, branched
+    conduct        runs a campaign: chains, engine, driver, signals
+    chain          starts, slots, rounds, memory
+    demonstrators  who demonstrates: a model with its method, the expert, a person
+    attempt        one attempt, written into its chain
+    driver         the loop over all chains; patience: what a chain does after a failure
+    engines/       threads, processes, Ray; core: one simulates while the others wait
+    events, board  what the driver says, and where a campaign stands
+    replay         runs a campaign again from its exchanges
 """

@@ -14,11 +14,11 @@ from tyro.conf import DisallowNone, subcommand
 from capex.cli.collect import Collect, Repair, Replay, Status
 from capex.cli.console import errors
 from capex.cli.demo import Demo
-from capex.cli.expert import Expert, Human
+from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
 from capex.cli.install import Install
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
-from capex.cli.pilot import Pilot
+from capex.cli.pilot import PilotCommand
 from capex.cli.report import Report
 from capex.cli.students import Evaluate, PolicyCommand, Study, Train
 from capex.errors import CapexError
@@ -32,7 +32,7 @@ Command = (
     | Annotated[Status, subcommand("status")]
     | Annotated[Replay, subcommand("replay")]
     | Annotated[Repair, subcommand("repair")]
-    | Annotated[Expert, subcommand("expert")]
+    | Annotated[ExpertCommand, subcommand("expert")]
     | Annotated[Certify, subcommand("certify")]
     | Annotated[Export, subcommand("export")]
     | Annotated[Train, subcommand("train")]
@@ -43,14 +43,14 @@ Command = (
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Check, subcommand("check")]
     | Annotated[Film, subcommand("film")]
-    | Annotated[Pilot, subcommand("pilot")]
-    | Annotated[Human, subcommand("human")]
+    | Annotated[PilotCommand, subcommand("pilot")]
+    | Annotated[HumanCommand, subcommand("human")]
     | Annotated[Install, subcommand("install")]
 )
 
 
 # Commands that go on where they were when given again.
-CONTINUE = (Demo, Collect, Expert, Human, Certify, Repair, Train, Evaluate, Study)
+CONTINUE = (Demo, Collect, ExpertCommand, HumanCommand, Certify, Repair, Train, Evaluate, Study)
 
 
 def _after_interrupt(command: object) -> str:

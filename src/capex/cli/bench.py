@@ -28,7 +28,7 @@ BLOCK = 4  # control steps timed together: short enough that physics alone has n
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One measurement with the limit we promise, if there is one."""
 
     what: str
@@ -38,15 +38,15 @@ class Row:
     holds: bool | None = None
 
 
-def run() -> list[Row]:
+def run() -> list[BenchRow]:
     """All measurements. robosuite comes last: it fills the process with its own memory."""
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     for task in worlds.tasks("kitchen"):
         step_ms, ratio = _step_ratio(task)
         bound = 2.0 if task == "PickPlaceCounterToStove" else 2.5
-        rows.append(Row(f"control step of {task}", step_ms, "ms"))
+        rows.append(BenchRow(f"control step of {task}", step_ms, "ms"))
         rows.append(
-            Row(
+            BenchRow(
                 "  over its 25 bare mj_step calls", ratio, "x", f"at most {bound:g}", ratio <= bound
             )
         )
@@ -91,7 +91,7 @@ def _step_ratio(task: str) -> tuple[float, float]:
     )
 
 
-def _robosuite_row() -> list[Row]:
+def _robosuite_row() -> list[BenchRow]:
     """robosuite's step over ours, taking turns so that both meet the same load of the machine."""
     if importlib.util.find_spec("robosuite") is None:
         return []
@@ -123,7 +123,7 @@ def _robosuite_row() -> list[Row]:
     ours.close()
     ratio = statistics.median(times[0][5:]) / statistics.median(times[1][5:])
     return [
-        Row(
+        BenchRow(
             "robosuite's env.step (Lift, PandaOmron) over ours",
             ratio,
             "x",
@@ -133,7 +133,7 @@ def _robosuite_row() -> list[Row]:
     ]
 
 
-def _rendering_and_reset() -> list[Row]:
+def _rendering_and_reset() -> list[BenchRow]:
     task = "PickPlaceCounterToStove"
     env = worlds.make(f"kitchen:{task}")
     start = Start(task, 0)
@@ -147,14 +147,14 @@ def _rendering_and_reset() -> list[Row]:
     memory = _resident_mb()
     env.close()
     rows = [
-        Row("three 512x512 RGB images", images, "ms", "at most 80", images <= 80),
-        Row("one 512x512 depth image", depth, "ms", "at most 25", depth <= 25),
-        Row("reset to a cached start", cached, "ms", "at most 500", cached <= 500),
-        Row("reset to a new start", fresh, "ms"),
+        BenchRow("three 512x512 RGB images", images, "ms", "at most 80", images <= 80),
+        BenchRow("one 512x512 depth image", depth, "ms", "at most 25", depth <= 25),
+        BenchRow("reset to a cached start", cached, "ms", "at most 500", cached <= 500),
+        BenchRow("reset to a new start", fresh, "ms"),
     ]
     if memory is not None:
         rows.append(
-            Row("memory of a process with one env", memory, "MB", "below 400", memory < 400)
+            BenchRow("memory of a process with one env", memory, "MB", "below 400", memory < 400)
         )
     return rows
 
@@ -171,7 +171,7 @@ def _resident_mb() -> float | None:
     return None
 
 
-def print_rows(rows: list[Row], console: Console) -> None:
+def print_rows(rows: list[BenchRow], console: Console) -> None:
     """The table of the README."""
     table = Table(title="capex bench")
     for column in ("what", "measured", "promised", ""):

@@ -17,7 +17,7 @@ from capex.run import LoadedRun
 
 
 @dataclass(frozen=True)
-class Expert:
+class ExpertCommand:
     """Demonstrations by the privileged expert, the stand-in for the human source."""
 
     names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
@@ -45,7 +45,7 @@ class Expert:
 
 
 @dataclass(frozen=True)
-class Human:
+class HumanCommand:
     """Takes the recorded human demonstrations of starts into a run, to be exported beside a
     demonstrator's from the same starts.
     """
@@ -65,7 +65,7 @@ class Human:
 
 def _demonstrate(
     who: str,
-    command: Expert | Human,
+    command: ExpertCommand | HumanCommand,
     json_events: bool = False,
     *,
     retry: bool = False,

@@ -11,7 +11,7 @@ from capex.cli.console import console
 
 
 @dataclass(frozen=True)
-class Pilot:
+class PilotCommand:
     """The built-in stand-in as a server on this machine, on the OpenAI Responses and Chat
     Completions wires.
     """
