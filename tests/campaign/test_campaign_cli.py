@@ -113,6 +113,17 @@ def test_without_a_terminal_a_dear_campaign_asks_for_a_budget(shm):
     assert not (shm / "run").exists()
 
 
+def test_a_model_that_bills_and_has_no_price_needs_a_yes(shm):
+    words = ["collect", "lab.world:low", "--model", "openai:unheard-of", "--out", str(shm / "run")]
+    process = cli(*words, env={**os.environ, "OPENAI_API_KEY": "none"}, stdin=subprocess.DEVNULL)
+    _, errors = process.communicate()
+    said = " ".join(errors.split())
+    assert process.returncode == 2
+    assert "openai:unheard-of has no price" in said
+    assert "give its price with --prices, or agree with --yes" in said
+    assert not (shm / "run").exists()
+
+
 def test_on_a_terminal_a_dear_campaign_asks_for_a_yes(shm):
     """Typed on a real pseudo-terminal: no leaves everything as it was."""
     leader, follower = pty.openpty()

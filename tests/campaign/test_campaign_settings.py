@@ -306,6 +306,8 @@ def test_the_ceiling_is_the_smallest_of_what_bounds_it():
     assert ceiling(said, price, None).usd is None
     assert "give --campaign-usd" in ceiling(said, price, None).sentence
     assert ceiling(said, None, 20).usd is None
+    bounded = {"out": Path("x"), "model": "pilot", "until_successes": 3, "max_starts": 7}
+    assert ceiling(resolve("kitchen:CloseFridge", bounded), price, None).usd == 175
     assert bytes_text(1_234_567) == "1.2 MB"
 
 

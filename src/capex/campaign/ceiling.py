@@ -37,6 +37,7 @@ from capex.models import (
 from capex.models.prices import Price, input_bound, worst_case
 from capex.worlds import Env, Start
 
+BILLING = ("openai", "anthropic")  # providers whose every model costs something
 UNASKED_USD = Decimal(25)  # that a campaign may cost without a yes or a budget
 # And its dollars per million tokens.
 PAPER_MODEL, PAPER_FRESH, PAPER_OUTPUT = ("gpt-6-astra", Decimal(10), Decimal(50))
@@ -188,11 +189,13 @@ def ceiling(
     )
     budgets = [m.episode_usd for m in settings.methods]
     per_episode = None if None in budgets else max(Decimal(str(b)) for b in budgets)
+    most_episodes = episodes
+    if most_episodes is None and settings.max_starts is not None:
+        most_episodes = len(settings.tasks) * len(settings.methods) * settings.max_starts
     bounds = []
-    if episodes is not None and per_episode is not None:
-        bounds.append(
-            (spent + episodes * per_episode, f"{episodes} episodes of at most ${per_episode:.2f}")
-        )
+    if most_episodes is not None and per_episode is not None:
+        words = f"{most_episodes} episodes of at most ${per_episode:.2f}"
+        bounds.append((spent + most_episodes * per_episode, words))
     if settings.campaign_usd is not None:
         bounds.append((settings.campaign_usd, "the campaign's budget"))
     if not bounds:
@@ -225,9 +228,11 @@ def ask_first(settings: Settings, price: Price | None, episodes: int | None, spe
     """Why a campaign needs a yes before it begins: what is left to run may cost more than $25, and
     the user set no budget for it.
     """
-    if price is None or settings.campaign_usd is not None or episodes == 0:
+    if settings.campaign_usd is not None or episodes == 0:
         return ""
     most = ceiling(settings, price, episodes, spent)
+    if price is None:  # a server of one's own bills nobody
+        return most.sentence if settings.model.partition(":")[0] in BILLING else ""
     return "" if most.usd is not None and most.usd - spent <= UNASKED_USD else most.sentence
 
 

@@ -102,6 +102,9 @@ def ask_before_spending(ready: Prepared, confirm: Callable[[str], bool] | None) 
             "set a budget with --campaign-usd, or agree with --yes (in Python: campaign_usd=.. or"
             " yes=True)"
         )
+        if ready.price is None:
+            advice = "give its price with --prices, or agree with --yes (in Python: yes=True)"
+            raise CapexError(f"{cost}; nothing was sent: {advice}")
         raise CapexError(f"this campaign costs {cost}; nothing was sent: {advice}")
 
 

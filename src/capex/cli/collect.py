@@ -105,7 +105,8 @@ class Collect:
 
 def _confirm(cost: str) -> bool:
     """Ask the person at the terminal; anything but a yes is none."""
-    console.print(f"This campaign costs {cost}.", markup=False, highlight=False, soft_wrap=True)
+    words = f"This campaign costs {cost}." if "$" in cost else f"{cost}."
+    console.print(words, markup=False, highlight=False, soft_wrap=True)
     try:
         return console.input("Begin? Type yes: ").strip().lower() in ("y", "yes")
     except EOFError:
