@@ -82,10 +82,6 @@ class Demonstrations:
         rows = np.concatenate([np.arange(e.begin, e.end) for e in self.episodes])
         return self.states[rows], self.actions[rows]
 
-    def image_bytes(self) -> int:
-        """What the images take on a device."""
-        return sum(i.size for i in self.images)
-
 
 def load(
     datasets: Sequence[Path],
@@ -105,8 +101,7 @@ def load(
     if not datasets:
         raise CapexError("no dataset was given; name one folder or several")
     packs = [open_pack(path) for path in datasets]
-    if task or only:
-        packs = [replace(p, episodes=_chosen(p.episodes, task, only)) for p in packs]
+    packs = [replace(p, episodes=_chosen(p, task, only)) for p in packs]
     if drop_still:
         packs = [_moving(p) for p in packs]
     first = packs[0]
@@ -225,16 +220,15 @@ def _read_pack(folder: Path) -> Demonstrations:
     )
 
 
-def _chosen(
-    episodes: Sequence[Demonstration], task: str, only: Sequence[int]
-) -> tuple[Demonstration, ...]:
-    mine = [e for e in episodes if not task or f"{e.world}:{e.task}" == task]
-    if not only:
-        return tuple(mine)
-    first: dict[int, Demonstration] = {}
-    for e in mine:
-        first.setdefault(e.start, e)
-    return tuple(first[start] for start in only if start in first)
+def of_task(pack: Demonstrations, task: str) -> tuple[Demonstration, ...]:
+    """The demonstrations of one WORLD:TASK; all of them when it is empty."""
+    return tuple(e for e in pack.episodes if task in ("", f"{e.world}:{e.task}"))
+
+
+def _chosen(pack: Demonstrations, task: str, only: Sequence[int]) -> tuple[Demonstration, ...]:
+    candidates = of_task(pack, task)
+    first = {e.start: e for e in reversed(candidates)}
+    return tuple(first[start] for start in only if start in first) if only else candidates
 
 
 def _joined(packs: Sequence[Demonstrations]) -> Demonstrations:
