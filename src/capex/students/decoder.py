@@ -32,9 +32,7 @@ if AVAILABLE:
         INPUTS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, TOKENS: tl.constexpr,
         NORM: tl.constexpr, GELU: tl.constexpr, RESIDUAL: tl.constexpr,
     ):  # fmt: skip
-        """Some columns of residual + gelu(norm(x) W^T + b) for one trajectory; each part but the
-        product is optional.
-        """
+        """Some columns of residual + gelu(norm(x) W^T + b); all but the product is optional."""
         row = tl.arange(0, TOKENS)[:, None]
         column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         here, wanted = row < length, column < outputs
@@ -119,9 +117,7 @@ def usable(model: Denoiser, noisy: Tensor) -> bool:
 
 
 def estimate(model: Denoiser, noisy: Tensor, memory: Tensor) -> Tensor:
-    """`Denoiser.estimate` on a few trajectories: noisy (B, horizon, A), memory (layers, 2, B,
-    heads, tokens, D/heads).
-    """
+    """Noise in (B, horizon, A) trajectories; memory (layers, 2, B, heads, tokens, D/heads)."""
     x = model.input_emb(noisy) + model.pos_emb
     mask = model.get_buffer("memory_mask")
     for layer, held in zip(model.decoder, memory, strict=True):

@@ -1,5 +1,4 @@
-"""The training step as one CUDA graph: what takes hundreds of kernel launches from Python becomes a
-single one.
+"""The training step as one CUDA graph: one launch from Python instead of hundreds.
 
 Several trainings can share a graph. Each is a branch of it, so that on a large GPU the small
 kernels of one fill the gaps of the others.
@@ -16,7 +15,7 @@ from torch import Tensor
 WARM_UP_STEPS = 3
 
 
-class Steps(Protocol):
+class Steppable(Protocol):
     """What is stepped: the same work each time, on the same tensors."""
 
     def prepare(self, step: int) -> None:
@@ -33,14 +32,15 @@ class Steps(Protocol):
 
 
 class Stepper:
-    """Steps one training or several: captured once and replayed on a CUDA device, called as they
-    are elsewhere.
+    """Steps one training or several; on a CUDA device captured once and replayed.
 
-    Warming up changes tensors, so they are put back, as is the random generator: a captured run and
-    a plain one see the same numbers.
+    Warming up changes tensors and the random generator, so they are put back: a captured run and a
+    plain one see the same numbers.
     """
 
-    def __init__(self, trainings: Sequence[Steps], device: torch.device, *, graphed: bool = True):
+    def __init__(
+        self, trainings: Sequence[Steppable], device: torch.device, *, graphed: bool = True
+    ):
         self._trainings, self._device = trainings, device
         others = trainings[1:] if device.type == "cuda" else ()
         self._streams = [torch.cuda.Stream(device) for _ in others]  # type: ignore[no-untyped-call]
@@ -89,8 +89,7 @@ class Stepper:
                 self._forget()
                 self._all()
         torch.cuda.current_stream(self._device).wait_stream(side)
-        # the graph's own gradients are allocated while it is captured, and written anew by each
-        # replay
+        # The graph's own gradients are allocated during capture, and written anew by each replay.
         self._forget()
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):

@@ -39,6 +39,11 @@ class PolicySpec:
         """act or diffusion."""
         return self.settings.policy
 
+    def instruction_row(self, text: str) -> int:
+        """Where its embedding is: unknown instructions share the last row."""
+        known = self.instructions
+        return known.index(text) if text in known else len(known)
+
     def network(self) -> nn.Module:
         """A freshly initialised network of this shape."""
         state, action = len(self.state_names), len(self.action_names)
