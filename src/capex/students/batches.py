@@ -40,11 +40,11 @@ class Order:
     def rows(self, first: int, count: int) -> Rows:
         """Frame indices (count, batch) of the steps first .. first + count - 1."""
         n = len(self._windows)
-        places = np.arange(first * self._batch, (first + count) * self._batch)
-        out = np.empty(len(places), dtype=np.int64)
-        for k in range(int(places[0]) // n, int(places[-1]) // n + 1):
-            inside = places // n == k
-            out[inside] = self._pass(k)[places[inside] % n]
+        drawn = np.arange(first * self._batch, (first + count) * self._batch)
+        out = np.empty(len(drawn), dtype=np.int64)
+        for k in range(int(drawn[0]) // n, int(drawn[-1]) // n + 1):
+            inside = drawn // n == k
+            out[inside] = self._pass(k)[drawn[inside] % n]
         return out.reshape(count, self._batch)
 
     def _pass(self, k: int) -> Rows:
@@ -58,9 +58,8 @@ class DeviceImages:
     """All images on the device; a step gathers its own."""
 
     def __init__(self, demonstrations: Demonstrations, device: torch.device):
-        self._frames = torch.cat(
-            [torch.from_numpy(np.array(i)).to(device) for i in demonstrations.images]
-        )
+        images = [torch.from_numpy(np.array(i)).to(device) for i in demonstrations.images]
+        self._frames = torch.cat(images)
 
     def prepare(self, step: int) -> None:
         """Nothing to do: everything is there."""

@@ -131,18 +131,18 @@ def require_fit(where: str, spec: PolicySpec, weights: Mapping[str, Tensor]) -> 
     """Refuse weights that do not fit the spec's network, before any memory is taken for it."""
     try:
         with torch.device("meta"):
-            wanted = {name: tuple(t.shape) for name, t in spec.network().state_dict().items()}
+            needed = {name: tuple(t.shape) for name, t in spec.network().state_dict().items()}
     except RuntimeError as error:
         raise CapexError(
             f"{where}: no network of this description can be built ({error}); use another"
             " checkpoint"
         ) from None
     given = {name: tuple(t.shape) for name, t in weights.items()}
-    for name in sorted({*wanted, *given}):
-        if given.get(name) != wanted.get(name):
+    for name in sorted({*needed, *given}):
+        if given.get(name) != needed.get(name):
             there, right = (
                 "x".join(map(str, s[name])) or "a number" if name in s else "missing"
-                for s in (given, wanted)
+                for s in (given, needed)
             )
             raise CapexError(
                 f"{where}: the weights do not fit the network; '{name}' is {there} in the file and"

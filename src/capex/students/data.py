@@ -27,11 +27,11 @@ from capex.run.store import read_json, write_json
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"
-# Actions that say how things shall be; the others say how fast they move.
+# Actions that command a state; the others are speeds.
 COMMANDS = ("gripper", "mode")
 # A waiting demonstrator commands and measures less than these.
-STILL_ACTION, STILL_STATE = (0.02, 1e-3)
-# where the robot stands on the floor is not an input: the paper's students see the arm only
+STILL_ACTION, STILL_STATE = 0.02, 1e-3
+# Where the robot stands on the floor is not an input: the paper's students see the arm only
 HIDDEN_STATE = "base_"
 
 

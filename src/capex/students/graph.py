@@ -7,28 +7,12 @@ kernels of one fill the gaps of the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
-from torch import Tensor
+
+from capex.students.trainer import Trainer
 
 WARM_UP_STEPS = 3
-
-
-class Steppable(Protocol):
-    """What is stepped: the same work each time, on the same tensors."""
-
-    def prepare(self, step: int) -> None:
-        """What must be done before a step, outside the graph."""
-
-    def one(self) -> None:
-        """One step."""
-
-    def forget(self) -> None:
-        """Drop the gradients of the last step."""
-
-    def state_tensors(self) -> list[Tensor]:
-        """Every tensor that a step changes."""
 
 
 class Stepper:
@@ -38,9 +22,7 @@ class Stepper:
     plain one see the same numbers.
     """
 
-    def __init__(
-        self, trainings: Sequence[Steppable], device: torch.device, *, graphed: bool = True
-    ):
+    def __init__(self, trainings: Sequence[Trainer], device: torch.device, *, graphed: bool = True):
         self._trainings, self._device = trainings, device
         others = trainings[1:] if device.type == "cuda" else ()
         self._streams = [torch.cuda.Stream(device) for _ in others]  # type: ignore[no-untyped-call]
@@ -94,6 +76,6 @@ class Stepper:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._all()
-        for tensor, held in zip(state, before, strict=True):
-            tensor.copy_(held)
+        for tensor, value in zip(state, before, strict=True):
+            tensor.copy_(value)
         torch.cuda.set_rng_state(generator, self._device)

@@ -271,10 +271,8 @@ class _Fused(torch.autograd.Function):
         most = {"MAX": max(2, triton.next_power_of_2(chunks))}
         flags = {"SHORTCUT": shortcut is not None, "RELU": relu, "FILM": film}
         y = torch.empty_like(x)
-        sums, moments = (
-            x.new_empty((groups, chunks, 2), dtype=torch.float32),
-            x.new_empty((groups, 2), dtype=torch.float32),
-        )
+        sums = x.new_empty((groups, chunks, 2), dtype=torch.float32)
+        moments = x.new_empty((groups, 2), dtype=torch.float32)
         _sums[(groups, chunks)](x, sums, pixels, channels, chunks, **sizes)
         given = (x, other, weight, bias, scale, shift, sums, y, moments)
         count = (pixels, channels, chunks)

@@ -76,7 +76,7 @@ class TrainingProgress:
     steps_per_s: float
 
 
-Report = Callable[[TrainingProgress], None]
+OnProgress = Callable[[TrainingProgress], None]
 Announce = Callable[[str], None]
 
 
@@ -84,13 +84,13 @@ def _ignore(_: object) -> None:
     """For callers who want no news."""
 
 
-def train(job: TrainingJob, report: Report = _ignore, announce: Announce = _ignore) -> Path:
+def train(job: TrainingJob, report: OnProgress = _ignore, announce: Announce = _ignore) -> Path:
     """Train or continue; returns the last checkpoint."""
     return train_together([job], report, announce)[0]
 
 
 def train_together(
-    jobs: Sequence[TrainingJob], report: Report = _ignore, announce: Announce = _ignore
+    jobs: Sequence[TrainingJob], report: OnProgress = _ignore, announce: Announce = _ignore
 ) -> list[Path]:
     """Several trainings of equal length side by side on one device, as branches of one graph.
     Those at different steps run one by one.
@@ -169,7 +169,7 @@ def _begin(job: TrainingJob, device: torch.device, announce: Announce) -> Runnin
 
 
 def _run(
-    running: Sequence[Running], stepper: Stepper, first: int, report: Report, announce: Announce
+    running: Sequence[Running], stepper: Stepper, first: int, report: OnProgress, announce: Announce
 ) -> list[Path]:
     job, parts = running[0].job, running[0].trainer.parts
     lines = [curves.Curve(r.job.out / "curve.csv", parts, first) for r in running]
@@ -265,7 +265,7 @@ def describe(
 
 
 def _give_language(job: TrainingJob, spec: PolicySpec, net: torch.nn.Module) -> None:
-    """Put given embeddings in their place; the row for any other instruction is their mean."""
+    """Use the given embeddings; the row for any other instruction is their mean."""
     if job.instructions is not None and isinstance(net, Diffusion):
         given = language.read(job.instructions, spec.instructions, net.settings.language)
         vectors = torch.from_numpy(given)
