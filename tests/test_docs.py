@@ -108,11 +108,13 @@ def _dataset(path: Path, demos: Path) -> None:
 def _policy(path: Path, demos: Path) -> None:
     import student_data
     from capex.students.settings import make_settings
-    from capex.students.train import Job, train
+    from capex.students.train import TrainingJob, train
 
     path.mkdir(parents=True)
     pack = student_data.write(path.parent / "pack")
-    train(Job((pack,), make_settings("act", student_data.SMALL["act"]), 1, path, device="cpu"))
+    train(
+        TrainingJob((pack,), make_settings("act", student_data.SMALL["act"]), 1, path, device="cpu")
+    )
 
 
 READ: dict[str, Callable[[Path, Path], None]] = {

@@ -20,7 +20,7 @@ from capex.students import data
 from capex.students.device import choose_device, prepare, working_dtype
 from capex.students.policy import load_policy
 from capex.students.settings import make_settings
-from capex.students.train import Job, train
+from capex.students.train import TrainingJob, train
 
 ROOT = Path(__file__).parents[2]
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -79,7 +79,7 @@ def test_a_cpu_computes_in_float32(tmp_path):
     with pytest.raises(
         CapexError, match=r"setting precision is bf16 and the device is a CPU.*precision=fp32"
     ):
-        train(Job((pack,), settings, 2, tmp_path / "out", device="cpu"))
+        train(TrainingJob((pack,), settings, 2, tmp_path / "out", device="cpu"))
     assert not (tmp_path / "out").exists()
 
 
@@ -102,7 +102,7 @@ def test_no_operation_of_a_training_or_a_policy_sees_bfloat16_on_a_cpu(tmp_path,
     pack = student_data.write(tmp_path / "pack")
     with Types() as types:
         out = train(
-            Job(
+            TrainingJob(
                 (pack,),
                 make_settings(policy, student_data.SMALL[policy]),
                 2,
@@ -147,12 +147,12 @@ from capex.students.evaluate import Rollouts, evaluate
 from capex.students.policy import load_policy
 from capex.students.serve import serve
 from capex.students.settings import make_settings
-from capex.students.train import Job, train
+from capex.students.train import TrainingJob, train
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     pack = student_data.write(folder / "pack", task="kitchen:TurnOnMicrowave")
-    train(Job((pack,), make_settings("act", student_data.SMALL["act"]), 1, folder / "act", device="cpu"), announce=print)
+    train(TrainingJob((pack,), make_settings("act", student_data.SMALL["act"]), 1, folder / "act", device="cpu"), announce=print)
     (rollout,) = evaluate(Rollouts(folder / "act", "kitchen:TurnOnMicrowave", (1000,), folder / "run", parallel=1, device="cpu", horizon=1))
     with serve(load_policy(folder / "act", "cpu")):
         print("served after", rollout.steps, "step")

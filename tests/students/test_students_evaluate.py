@@ -18,7 +18,7 @@ from capex.students import checkpoint
 from capex.students.evaluate import Rollouts, evaluate
 from capex.students.settings import make_settings
 from capex.students.tables import chain_summary
-from capex.students.train import Job, train
+from capex.students.train import TrainingJob, train
 
 TASK = "kitchen:TurnOnMicrowave"
 HORIZON = 10
@@ -30,7 +30,7 @@ def policy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("policy")
     pack = student_data.write(folder / "pack", task=TASK)
     train(
-        Job(
+        TrainingJob(
             (pack,),
             make_settings("diffusion", student_data.SMALL["diffusion"]),
             1,

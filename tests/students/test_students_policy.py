@@ -22,7 +22,7 @@ from capex.students import data
 from capex.students.policy import load_policy
 from capex.students.serve import serve
 from capex.students.settings import make_settings
-from capex.students.train import Job, train
+from capex.students.train import TrainingJob, train
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "run_policy.py"
 
@@ -35,7 +35,11 @@ def pack(tmp_path_factory):
 @pytest.fixture(scope="module", params=["act", "diffusion"])
 def trained(request, pack, tmp_path_factory):
     out = tmp_path_factory.mktemp("trained") / request.param
-    train(Job((pack,), make_settings(request.param, student_data.SMALL[request.param]), 3, out))
+    train(
+        TrainingJob(
+            (pack,), make_settings(request.param, student_data.SMALL[request.param]), 3, out
+        )
+    )
     return out
 
 

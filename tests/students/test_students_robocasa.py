@@ -13,7 +13,7 @@ from capex.errors import CapexError
 from capex.students import data, robocasa
 from capex.students.diffusion import Diffusion
 from capex.students.settings import DiffusionSettings
-from capex.students.train import Job, describe
+from capex.students.train import TrainingJob, describe
 
 ORDER = ("robot0_eye_in_hand_image", "robot0_agentview_left_image", "robot0_agentview_right_image", "robot0_base_to_eef_pos",
          "robot0_base_to_eef_quat", "robot0_gripper_qpos", "lang_emb")  # fmt: skip
@@ -105,10 +105,10 @@ def released(tmp_path_factory):
 
 
 def test_the_released_layout_fills_our_network_and_nothing_runs(released):
-    loaded = robocasa.read(released, DiffusionSettings(), ("left", "right", "wrist"))
+    weights, normalizer = robocasa.read(released, DiffusionSettings(), ("left", "right", "wrist"))
     assert not (released.parent / "ran").exists()
     net = shapes()
-    missing, unexpected = net.load_state_dict(loaded.weights, strict=False, assign=True)
+    missing, unexpected = net.load_state_dict(weights, strict=False, assign=True)
     assert (missing, unexpected) == (["instructions.weight"], [])
     assert [float(net.cameras[k].backbone.conv1.weight.detach().mean()) for k in range(3)] == [
         2.0,
@@ -117,12 +117,12 @@ def test_the_released_layout_fills_our_network_and_nothing_runs(released):
     ]  # the wrist comes first there
     columns = net.model.cond_obs_emb.weight[0].detach()
     assert [float(columns[k]) for k in (0, 64, 128, 192, 201)] == [64.0, 128.0, 0.0, 192.0, 201.0]
-    assert loaded.normalizer.state.scale.tolist() == [2.0] * 9
+    assert normalizer.state.scale.tolist() == [2.0] * 9
 
 
 def test_a_training_begins_from_the_released_file(released, tmp_path):
     pack = student_data.write(tmp_path / "pack")
-    job = Job((pack,), DiffusionSettings(), 1, tmp_path / "out", init=released)
+    job = TrainingJob((pack,), DiffusionSettings(), 1, tmp_path / "out", init=released)
     spec, weights = describe(job, data.load([pack], window=10))
     assert spec.initialisation == "fine-tuned from epoch=0500.ckpt"
     assert spec.normalizer.action.scale.tolist() == [2.0] * 12

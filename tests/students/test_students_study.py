@@ -83,12 +83,12 @@ def test_every_combination_is_planned_once_and_constant_rates_are_trained_once(f
     slow = [t for t in found if t.job.labels["policy"] == "slow"]
     assert len(act) == 2 * 2  # seeds and sources; both budgets on the way
     assert len(slow) == 2 * 2 * 2  # half a cosine ends at its budget
-    assert [budget for budget, _ in act[0].rollouts] == [2, 4, 4]
-    assert act[0].rollouts[-1][1].arm == "act-untrained"
+    assert [int(r.checkpoint.name) for r in act[0].rollouts] == [2, 4, 4]
+    assert act[0].rollouts[-1].arm == "act-untrained"
     assert {t.job.only for t in found} == {(0, 1, 2)}  # the starts that both sources have
-    names = [job.arm for t in found for _, job in t.rollouts]
+    names = [job.arm for t in found for job in t.rollouts]
     assert len(names) == len(set(names)) == 2 * 2 * 2 * 2 + 2
-    assert {job.starts for t in found for _, job in t.rollouts} == {(1000, 1001)}
+    assert {job.starts for t in found for job in t.rollouts} == {(1000, 1001)}
 
 
 @pytest.mark.parametrize(

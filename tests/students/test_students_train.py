@@ -24,7 +24,7 @@ from capex.students.batches import Batches, Order
 from capex.students.policy import load_policy
 from capex.students.resnet import ResNet18
 from capex.students.settings import ActSettings, DiffusionSettings, make_settings, parse_changes
-from capex.students.train import Job, describe, train, train_together
+from capex.students.train import TrainingJob, describe, train, train_together
 from capex.students.trainer import Trainer
 
 
@@ -37,7 +37,7 @@ def job(pack, out, policy="act", steps=6, **changes):
     settings = {
         k: changes.pop(k) for k in list(changes) if k in (*student_data.SMALL[policy], "still")
     }
-    return Job(
+    return TrainingJob(
         (pack,),
         make_settings(policy, student_data.SMALL[policy] | settings),
         steps,
@@ -71,7 +71,7 @@ def test_a_small_act_learns_five_demonstrations_by_heart(tmp_path):
         "warmup": 50,
     }
     train(
-        Job(
+        TrainingJob(
             (pack,),
             make_settings("act", settings),
             250,
@@ -333,10 +333,10 @@ def test_instructions_come_from_a_file_or_are_learned(pack, tmp_path):
 def test_fine_tuning_begins_from_a_policy_trained_on_several_datasets(pack, tmp_path):
     more = student_data.write(tmp_path / "more", episodes=2, task="toy:Stay")
     settings = make_settings("diffusion", student_data.SMALL["diffusion"])
-    first = train(Job((pack, more), settings, 3, tmp_path / "first"))
+    first = train(TrainingJob((pack, more), settings, 3, tmp_path / "first"))
     plain = make_settings("diffusion", {"batch": 4, "warmup": 2})  # sizes come from the checkpoint
     tuned = train(
-        Job((more,), plain, 1, tmp_path / "tuned", init=tmp_path / "first", task="toy:Stay")
+        TrainingJob((more,), plain, 1, tmp_path / "tuned", init=tmp_path / "first", task="toy:Stay")
     )
     spec, weights = checkpoint.load_policy_files(tuned)
     assert spec.initialisation == "fine-tuned from a policy of ours (3 steps)"

@@ -78,16 +78,15 @@ class Train:
         """Train with a progress bar and say where the policy is."""
         require_torch()
         from capex.students.settings import make_settings, parse_changes
-        from capex.students.train import Job, train
-        from capex.students.train import Progress as Now
+        from capex.students.train import TrainingJob, TrainingProgress, train
 
         settings = make_settings(self.policy, parse_changes(self.set))
         same = {k: v for k, v in vars(self).items() if k not in ("policy", "set")}
-        job = Job(settings=settings, **same)
+        job = TrainingJob(settings=settings, **same)
         with Progress(*COLUMNS, console=console) as progress:
             bar = progress.add_task(f"{self.policy}: reading", total=self.steps)
 
-            def show(now: Now) -> None:
+            def show(now: TrainingProgress) -> None:
                 losses = "  ".join(f"{k} {v:.4g}" for k, v in now.losses.items())
                 progress.update(
                     bar,

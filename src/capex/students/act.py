@@ -15,6 +15,7 @@ weights go either way.
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import NamedTuple
 
 import torch
@@ -27,20 +28,16 @@ from capex.students.settings import ActSettings
 
 
 class ActBatch(NamedTuple):
-    """Normalised inputs: images (B, cameras, 3, H, W), state (B, S), actions (B, chunk, A), padding
-    (B, chunk) bool.
-    """
+    """Normalised inputs."""
 
-    images: Tensor
-    state: Tensor
-    actions: Tensor
-    padding: Tensor
+    images: Tensor  # (B, cameras, 3, H, W)
+    state: Tensor  # (B, S)
+    actions: Tensor  # (B, chunk, A)
+    padding: Tensor  # (B, chunk) bool
 
 
 class FeedForward(nn.Module):
-    """The second half of a transformer layer's parameters; kept in the layer itself so that names
-    match.
-    """
+    """The second half of a transformer layer, a base of the layer so that parameter names match."""
 
     def __init__(self, settings: ActSettings):
         super().__init__()
@@ -60,9 +57,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(FeedForward):
-    """Self-attention with positions added to queries and keys, then feed-forward; normalised after
-    each.
-    """
+    """Self-attention, positions added to queries and keys, then feed-forward; norms after each."""
 
     def __init__(self, settings: ActSettings):
         super().__init__(settings)
@@ -91,9 +86,8 @@ class DecoderLayer(FeedForward):
         """x (B, chunk, D), memory (B, L, D) and the same with its positions added."""
         placed = x + query_position
         x = self.norm1(x + self.drop(self.self_attn(placed, placed, x)))
-        x = self.norm2(
-            x + self.drop(self.multihead_attn(x + query_position, placed_memory, memory))
-        )
+        attended = self.multihead_attn(x + query_position, placed_memory, memory)
+        x = self.norm2(x + self.drop(attended))
         x = self.norm3(x + self.drop(self.feed(x)))
         return x
 
@@ -160,9 +154,7 @@ class ACT(nn.Module):
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, images: Tensor, state: Tensor) -> Tensor:
-        """Images (B, cameras, 3, H, W) and state (B, S), normalised -> actions (B, chunk, A),
-        normalised. The latent is zero.
-        """
+        """Images (B, cameras, 3, H, W), state (B, S) -> actions (B, chunk, A), all normalised."""
         return self.decode(images, state, state.new_zeros(len(state), self.settings.latent))
 
     def decode(self, images: Tensor, state: Tensor, latent: Tensor) -> Tensor:
@@ -172,26 +164,18 @@ class ACT(nn.Module):
         images, state, latent = images.to(dtype), state.to(dtype), latent.to(dtype)
         # (B cameras, D, h, w).
         features = self.encoder_img_feat_input_proj(self.backbone(images.flatten(0, 1)))
-        # (h w, D).
-        grid = sine_grid(
-            features.shape[1], features.shape[2], features.shape[3], features.device
-        ).to(dtype)
+        _, dim, height, width = features.shape
+        grid = sine_grid(dim, height, width, features.device).to(dtype)  # (h w, D)
         # (B, cameras h w, D).
         features = features.flatten(2).transpose(1, 2).unflatten(0, (batch, cameras)).flatten(1, 2)
-        latent_token, state_token = (
-            self.encoder_latent_input_proj(latent),
-            self.encoder_robot_state_input_proj(state),
-        )
-        tokens = torch.cat([latent_token[:, None], state_token[:, None], features], dim=1)
-        position = torch.cat([self.encoder_1d_feature_pos_embed.weight, grid.repeat(cameras, 1)])[
-            None
-        ]
-        memory = self.encoder(tokens, position)
+        latent_token = self.encoder_latent_input_proj(latent)[:, None]
+        state_token = self.encoder_robot_state_input_proj(state)[:, None]
+        tokens = torch.cat([latent_token, state_token, features], dim=1)
+        position = torch.cat([self.encoder_1d_feature_pos_embed.weight, grid.repeat(cameras, 1)])
+        memory = self.encoder(tokens, position[None])
         queries = self.decoder_pos_embed.weight[None]
-        decoded = self.decoder(
-            torch.zeros_like(queries).expand(batch, -1, -1), queries, memory, position
-        )
-        actions: Tensor = self.action_head(decoded)
+        blank = torch.zeros_like(queries).expand(batch, -1, -1)
+        actions: Tensor = self.action_head(self.decoder(blank, queries, memory, position[None]))
         return actions
 
     def infer(self, state: Tensor, actions: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,21 +183,14 @@ class ACT(nn.Module):
         batch, dtype = len(state), self.action_head.weight.dtype
         state, actions = state.to(dtype), actions.to(dtype)
         cls = self.vae_encoder_cls_embed.weight[None].expand(batch, -1, -1)
-        tokens = [
-            cls,
-            self.vae_encoder_robot_state_input_proj(state)[:, None],
-            self.vae_encoder_action_input_proj(actions),
-        ]
+        state_token = self.vae_encoder_robot_state_input_proj(state)[:, None]
+        tokens = torch.cat([cls, state_token, self.vae_encoder_action_input_proj(actions)], dim=1)
         # (B, 2 + chunk).
         visible = torch.cat([padding.new_zeros(batch, 2), padding], dim=1).logical_not()
-        encoded = self.vae_encoder(
-            torch.cat(tokens, dim=1),
-            self.get_buffer("vae_encoder_pos_enc").to(dtype),
-            visible[:, None, None],
-        )
-        mean, log_variance = (
-            self.vae_encoder_latent_output_proj(encoded[:, 0]).float().chunk(2, dim=1)
-        )
+        position = self.get_buffer("vae_encoder_pos_enc").to(dtype)
+        encoded = self.vae_encoder(tokens, position, visible[:, None, None])
+        moments = self.vae_encoder_latent_output_proj(encoded[:, 0]).float()
+        mean, log_variance = moments.chunk(2, dim=1)
         return mean, log_variance
 
     def loss(self, batch: ActBatch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -227,32 +204,27 @@ class ACT(nn.Module):
 
 
 class Ensembler:
-    """Temporal ensembling: a step's action is the weighted mean of every chunk's prediction for it,
-    w_i = exp(-c i), i = 0 the oldest.
+    """A step's action is the mean of all chunks' predictions for it, weighted w_i = exp(-c i) with
+    i = 0 for the oldest.
     """
 
     def __init__(self, coefficient: float, chunk: int):
-        self._coefficient, self._chunk = coefficient, chunk
-        self._chunks: list[Tensor] = []  # newest last, each (chunk, A)
+        self._coefficient = coefficient
+        self._chunks: deque[Tensor] = deque(maxlen=chunk)  # newest last, each (chunk, A)
 
     def update(self, actions: Tensor) -> Tensor:
         """Take a new chunk (chunk, A), give this step's action (A)."""
-        self._chunks = (
-            [*self._chunks[-(self._chunk - 1) :], actions] if self._chunk > 1 else [actions]
-        )
+        self._chunks.append(actions)
         ages = range(len(self._chunks) - 1, -1, -1)
         # Oldest first.
         predictions = torch.stack([c[age] for c, age in zip(self._chunks, ages, strict=True)])
-        weights = torch.exp(
-            -self._coefficient * torch.arange(len(predictions), dtype=predictions.dtype)
-        )
+        ranks = torch.arange(len(predictions), dtype=predictions.dtype)
+        weights = torch.exp(-self._coefficient * ranks)
         return (predictions * weights[:, None]).sum(0) / weights.sum()
 
 
 def sine_positions(length: int, dim: int) -> Tensor:
-    """Sine positions (length, dim): sin and cos interleaved, wavelengths from 2 pi to 10000 *
-    2 pi.
-    """
+    """Sine positions (length, dim): sin and cos interleaved, wavelengths 2 pi to 10000 * 2 pi."""
     exponent = 2 * (torch.arange(dim, dtype=torch.float64) // 2) / dim
     angle = torch.arange(length, dtype=torch.float64)[:, None] / 10000**exponent
     angle[:, 0::2], angle[:, 1::2] = angle[:, 0::2].sin(), angle[:, 1::2].cos()
@@ -260,9 +232,7 @@ def sine_positions(length: int, dim: int) -> Tensor:
 
 
 def sine_grid(dim: int, height: int, width: int, device: torch.device) -> Tensor:
-    """2-D sine positions (height * width, dim): rows in the first half of the channels, columns in
-    the second, both over (0, 2 pi].
-    """
+    """2-D sine positions (height * width, dim) over (0, 2 pi]: rows, then columns, half each."""
     half = dim // 2
     frequency = 10000 ** (2 * (torch.arange(half, dtype=torch.float32, device=device) // 2) / half)
 

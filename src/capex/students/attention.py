@@ -1,6 +1,4 @@
-"""Multi-head attention and feed-forward layers shared by both policies, with the parameter names of
-torch's own modules.
-"""
+"""Multi-head attention for both policies, with the parameter names of torch's own module."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ from torch import Tensor, nn
 
 
 class Attention(nn.Module):
-    """softmax(Q K^T / sqrt(d)) V per head. One packed input matrix, as in nn.MultiheadAttention;
-    batch first.
-    """
+    """softmax(Q K^T / sqrt(d)) V per head; one packed input matrix, batch first."""
 
     def __init__(self, dim: int, heads: int, dropout: float):
         super().__init__()
@@ -24,9 +20,7 @@ class Attention(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """Queries (0), keys (1) and values (2) of x (B, L, D), those from first to last: each (B,
-        heads, L, D/heads), in one product.
-        """
+        """Of queries, keys, values (0, 1, 2), first to last: each (B, heads, L, D/heads)."""
         rows = slice(first * self.dim, (last + 1) * self.dim)
         out = F.linear(x, self.in_proj_weight[rows], self.in_proj_bias[rows])
         split = out.view(*x.shape[:2], last + 1 - first, self.heads, -1)
@@ -38,14 +32,8 @@ class Attention(nn.Module):
         """(B, L, D) from projected q, k, v. The mask broadcasts to (B, heads, Q, K): True where
         attention is allowed, or what is added.
         """
-        out = F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            attn_mask=mask,
-            dropout_p=self.dropout if self.training else 0.0,
-            is_causal=causal,
-        )
+        dropout = self.dropout if self.training else 0.0
+        out = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
         attended: Tensor = self.out_proj(out.transpose(1, 2).flatten(2))
         return attended
 
@@ -57,9 +45,7 @@ class Attention(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """query (B, Q, D), key and value (B, K, D). Inputs that are the same tensor are projected
-        together.
-        """
+        """query (B, Q, D), key and value (B, K, D). The same tensor is projected once."""
         if query is key and key is value:
             q, k, v = self.project(query, 0, 2)
         elif query is key:
@@ -67,9 +53,6 @@ class Attention(nn.Module):
         elif key is value:
             (q,), (k, v) = self.project(query, 0, 0), self.project(key, 1, 2)
         else:
-            (q,), (k,), (v,) = (
-                self.project(query, 0, 0),
-                self.project(key, 1, 1),
-                self.project(value, 2, 2),
-            )
+            (q,), (k,) = self.project(query, 0, 0), self.project(key, 1, 1)
+            (v,) = self.project(value, 2, 2)
         return self.attend(q, k, v, mask, causal)

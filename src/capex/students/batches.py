@@ -1,8 +1,7 @@
 """Training batches: indices, gathering, cropping and normalising, all on the device; images live
 there as uint8 when they fit.
 
-What a step reads is a function of (seed, step) alone, so that a resumed run sees the same batches,
-on any device.
+What a step reads depends on (seed, step) alone, so that a resumed run sees the same batches.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ PREFETCH = 4  # batches read ahead from disk
 
 
 class Order:
-    """Which frames each step trains on: the windows of all episodes, shuffled anew for each pass
-    over them.
-    """
+    """Which frames each step trains on: all episodes' windows, shuffled anew for each pass."""
 
     def __init__(self, demonstrations: Demonstrations, last_step: int, batch: int, seed: int):
         ends = [(e.begin, max(e.begin + 1, e.end - last_step + 1)) for e in demonstrations.episodes]
@@ -43,11 +40,11 @@ class Order:
     def rows(self, first: int, count: int) -> Rows:
         """Frame indices (count, batch) of the steps first .. first + count - 1."""
         n = len(self._windows)
-        places = np.arange(first * self._batch, (first + count) * self._batch)
-        out = np.empty(len(places), dtype=np.int64)
-        for k in range(int(places[0]) // n, int(places[-1]) // n + 1):
-            inside = places // n == k
-            out[inside] = self._pass(k)[places[inside] % n]
+        drawn = np.arange(first * self._batch, (first + count) * self._batch)
+        out = np.empty(len(drawn), dtype=np.int64)
+        for k in range(int(drawn[0]) // n, int(drawn[-1]) // n + 1):
+            inside = drawn // n == k
+            out[inside] = self._pass(k)[drawn[inside] % n]
         return out.reshape(count, self._batch)
 
     def _pass(self, k: int) -> Rows:
@@ -61,9 +58,8 @@ class DeviceImages:
     """All images on the device; a step gathers its own."""
 
     def __init__(self, demonstrations: Demonstrations, device: torch.device):
-        self._frames = torch.cat(
-            [torch.from_numpy(np.array(i)).to(device) for i in demonstrations.images]
-        )
+        images = [torch.from_numpy(np.array(i)).to(device) for i in demonstrations.images]
+        self._frames = torch.cat(images)
 
     def prepare(self, step: int) -> None:
         """Nothing to do: everything is there."""
@@ -87,9 +83,7 @@ class DeviceImages:
 
 
 class MappedImages:
-    """Images stay in their memory-mapped files; a thread reads the next batches while the device
-    works on this one.
-    """
+    """Images stay in memory-mapped files; a thread reads ahead while the device works."""
 
     def __init__(
         self,
@@ -100,13 +94,8 @@ class MappedImages:
         batch: int,
         device: torch.device,
     ):
-        self._maps, self._order, self._offsets, self._begins = (
-            demonstrations.images,
-            order,
-            offsets.cpu().numpy(),
-            begins,
-        )
-        self._places = demonstrations.rows
+        self._maps, self._frame_rows = demonstrations.images, demonstrations.rows
+        self._order, self._offsets, self._begins = order, offsets.cpu().numpy(), begins
         self._firsts = np.cumsum([0, *(len(i) for i in demonstrations.images)])
         shape = (batch, len(self._offsets), *demonstrations.images[0].shape[1:])
         self._buffer = torch.zeros(shape, dtype=torch.uint8, device=device)
@@ -120,8 +109,8 @@ class MappedImages:
         if self._thread is None:
             self._thread = threading.Thread(target=self._read, args=(step,), daemon=True)
             self._thread.start()
-        held, images = self._ready.get()
-        assert held == step, f"batch {held} was read ahead for step {step}"
+        ready, images = self._ready.get()
+        assert ready == step, f"batch {ready} was read ahead for step {step}"
         self._buffer.copy_(images, non_blocking=True)
 
     def gather(self, frames: Tensor) -> Tensor:
@@ -151,14 +140,13 @@ class MappedImages:
     def _read(self, step: int) -> None:
         while not self._stop.is_set():
             rows = self._order.rows(step, 1)[0]
-            frames = self._places[
-                np.maximum(rows[:, None] + self._offsets, self._begins[rows][:, None])
-            ]
+            looked = np.maximum(rows[:, None] + self._offsets, self._begins[rows][:, None])
+            frames = self._frame_rows[looked]
             batch = torch.empty(self._shape, dtype=torch.uint8, pin_memory=self._pinned)
             view = batch.numpy()
-            for place in np.ndindex(*frames.shape):
-                k = int(np.searchsorted(self._firsts, frames[place], side="right")) - 1
-                view[place] = self._maps[k][frames[place] - self._firsts[k]]
+            for at in np.ndindex(*frames.shape):
+                k = int(np.searchsorted(self._firsts, frames[at], side="right")) - 1
+                view[at] = self._maps[k][frames[at] - self._firsts[k]]
             while not self._stop.is_set():
                 try:
                     self._ready.put((step, batch), timeout=0.1)
@@ -169,9 +157,7 @@ class MappedImages:
 
 
 class Batches:
-    """Everything a training step reads. `load` may run inside a CUDA graph: it reads the step from
-    the device.
-    """
+    """Everything a training step reads. `load` may run inside a CUDA graph."""
 
     def __init__(
         self,
@@ -188,39 +174,31 @@ class Batches:
         ends, words = np.zeros_like(begins), np.zeros_like(begins)
         for e in demonstrations.episodes:
             begins[e.begin : e.end], ends[e.begin : e.end] = e.begin, e.end
-            words[e.begin : e.end] = (
-                spec.instructions.index(e.instruction)
-                if e.instruction in spec.instructions
-                else len(spec.instructions)
-            )
+            words[e.begin : e.end] = spec.instruction_row(e.instruction)
         self._begins, self._ends, self._words = (
             torch.from_numpy(v).to(device) for v in (begins, ends, words)
         )
         normalizer = spec.normalizer
         self._states = torch.from_numpy(normalizer.state_in(demonstrations.states)).to(device)
         self._actions = torch.from_numpy(normalizer.action.apply(demonstrations.actions)).to(device)
-        self._scale, self._offset = (
-            torch.from_numpy(v).to(device)
-            for v in (normalizer.image.scale, normalizer.image.offset)
-        )
+        self._scale = torch.from_numpy(normalizer.image.scale).to(device)
+        self._offset = torch.from_numpy(normalizer.image.offset).to(device)
         self._looks = torch.tensor(settings.observation_steps, device=device)
         self._acts = torch.tensor(settings.action_steps, device=device)
         self._size, self._cameras = demonstrations.size, len(demonstrations.cameras)
-        self._places = torch.from_numpy(demonstrations.rows).to(device)
-        self.images: DeviceImages | MappedImages = (
-            DeviceImages(demonstrations, device)
-            if on_device
-            else MappedImages(
+        self._frame_rows = torch.from_numpy(demonstrations.rows).to(device)
+        self.images: DeviceImages | MappedImages
+        if on_device:
+            self.images = DeviceImages(demonstrations, device)
+        else:
+            self.images = MappedImages(
                 demonstrations, self.order, self._looks, begins, settings.batch, device
             )
-        )
         self._rows = torch.zeros((ROWS_AHEAD, settings.batch), dtype=torch.int64, device=device)
         self._sent = -1
 
     def prepare(self, step: int) -> None:
-        """Before a step, outside any graph: send indices ahead of it and, when they do not live
-        there, its images.
-        """
+        """Before a step, outside any graph: send its indices and images, where they are missing."""
         block = step // ROWS_AHEAD
         if block != self._sent:
             self._rows.copy_(torch.from_numpy(self.order.rows(block * ROWS_AHEAD, ROWS_AHEAD)))
@@ -241,22 +219,16 @@ class Batches:
         return DiffusionBatch(images, states, self._words[now], actions)
 
     def _normalised(self, frames: Tensor) -> Tensor:
-        """(B, steps) frame indices -> (B, steps, cameras, 3, H, W) float, a random crop of each
-        image where the settings ask for it.
-        """
-        crop = self._settings.crop
+        """(B, steps) frame indices -> (B, steps, cameras, 3, H, W) float, cropped at random."""
+        crop, stored = self._settings.crop, self._frame_rows[frames]
         if 0 < crop < self._size:
-            corner = torch.randint(
-                0, self._size - crop + 1, (2, *frames.shape, self._cameras), device=self._device
-            )
-            across = torch.arange(crop, device=self._device)
-            raw = self.images.crop(
-                self._places[frames], corner[0][..., None] + across, corner[1][..., None] + across
-            )
+            shape = (2, *frames.shape, self._cameras)
+            corner = torch.randint(0, self._size - crop + 1, shape, device=self._device)
+            rows, columns = corner[..., None] + torch.arange(crop, device=self._device)
+            raw = self.images.crop(stored, rows, columns)
         else:
-            raw = self.images.gather(self._places[frames])
-        # Stored with colours last, which is the memory order convolutions are fastest in: a
-        # permuted view, no copy.
+            raw = self.images.gather(stored)
+        # A permuted view, no copy: convolutions are fastest with colours last in memory.
         return (raw * self._scale + self._offset).permute(0, 1, 2, 5, 3, 4)
 
     def close(self) -> None:

@@ -26,16 +26,20 @@ from capex.students.spec import PolicySpec
 from capex.students.trainer import Trainer
 
 FOLDER = "checkpoints"
+# What a training must find unchanged in its datasets to be continued.
+SAME = ("cameras", "image_size", "state_names", "action_names", "normalizer", "instructions")
+SAME_TRAINING = ("episodes", "frames", "starts")
+# What reading a damaged or foreign file may raise.
+FAULTS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, OSError)
 
 
 def save(
     out: Path, step: int, trainer: Trainer, spec: PolicySpec, extra: Mapping[str, Any]
 ) -> Path:
     """Write the checkpoint of a step."""
-    place = out / FOLDER / f"{step:06d}"
-    if place.exists():
-        return place
-    with whole_folder(place) as folder:
+    if (path := path_of(out, step)).exists():
+        return path
+    with whole_folder(path) as folder:
         write_json(folder / "policy.json", spec.as_json())
         _save(folder / "model.safetensors", trainer.weights())
         tensors = {f"state.{k}": t for k, t in enumerate(trainer.state_tensors())}
@@ -44,59 +48,38 @@ def save(
             tensors["generator.cuda"] = torch.cuda.get_rng_state(trainer.device)
         _save(folder / "training.safetensors", tensors)
         write_json(folder / "training.json", {"step": step, **extra})
-    return place
+    return path
 
 
-def restore(place: Path, trainer: Trainer) -> None:
-    """Put a trainer where the checkpoint was; weights, moments, counters and random generators
-    continue as if nothing had happened.
-    """
-    held = load_tensors(place / "training.safetensors")
-    tensors = trainer.state_tensors()
-    for k, tensor in enumerate(tensors):
-        found = held.get(f"state.{k}")
-        if found is None or found.shape != tensor.shape:
+def restore(path: Path, trainer: Trainer) -> None:
+    """Set weights, moments, counters and random generators to those of the checkpoint."""
+    saved = load_tensors(path / "training.safetensors")
+    for k, tensor in enumerate(trainer.state_tensors()):
+        value = saved.get(f"state.{k}")
+        if value is None or value.shape != tensor.shape:
             raise CapexError(
-                f"{place} does not belong to this training: its state differs; choose another --out"
+                f"{path} does not belong to this training: its state differs; choose another --out"
             )
-        tensor.copy_(found)
-    torch.set_rng_state(held["generator.cpu"])
-    if trainer.device.type == "cuda" and "generator.cuda" in held:
-        torch.cuda.set_rng_state(held["generator.cuda"], trainer.device)
+        tensor.copy_(value)
+    torch.set_rng_state(saved["generator.cpu"])
+    if trainer.device.type == "cuda" and "generator.cuda" in saved:
+        torch.cuda.set_rng_state(saved["generator.cuda"], trainer.device)
 
 
-def require_same(place: Path, spec: PolicySpec) -> None:
-    """Refuse to continue on other data: what the checkpoint was trained on must be what is there
-    now.
-    """
-    held, now = read_spec(place).as_json(), json.loads(json.dumps(spec.as_json()))
-    same = all(
-        held[k] == now[k]
-        for k in (
-            "cameras",
-            "image_size",
-            "state_names",
-            "action_names",
-            "normalizer",
-            "instructions",
-        )
-    )
-    if not same or any(
-        held["training"].get(k) != now["training"].get(k) for k in ("episodes", "frames", "starts")
-    ):
+def require_same(path: Path, spec: PolicySpec) -> None:
+    """Refuse to continue on other data than the checkpoint was trained on."""
+    old, new = (json.loads(json.dumps(s.as_json())) for s in (read_spec(path), spec))
+    changed = [k for k in SAME if old[k] != new[k]]
+    changed += [k for k in SAME_TRAINING if old["training"].get(k) != new["training"].get(k)]
+    if changed:
         raise CapexError(
-            f"the dataset has changed since {place} was written; train into another --out"
+            f"the dataset has changed since {path} was written; train into another --out"
         )
 
 
 def steps(out: Path) -> list[int]:
     """Steps with a whole checkpoint, in order."""
-    folder = out / FOLDER
-    return (
-        sorted(int(p.name) for p in folder.iterdir() if re.fullmatch(r"\d{6,}", p.name))
-        if folder.is_dir()
-        else []
-    )
+    return sorted(int(p.name) for p in (out / FOLDER).glob("*") if re.fullmatch(r"\d{6,}", p.name))
 
 
 def path_of(out: Path, step: int) -> Path:
@@ -105,9 +88,7 @@ def path_of(out: Path, step: int) -> Path:
 
 
 def prune(out: Path, keep: Sequence[int]) -> None:
-    """Remove what newer checkpoints replace: whole folders, or only the training state of those in
-    `keep`. Also half-written ones.
-    """
+    """Remove older and half-written checkpoints; of those in `keep`, only the training state."""
     for leftover in (out / FOLDER).glob(f"{TEMPORARY}*"):
         shutil.rmtree(leftover, ignore_errors=True)
     for step in steps(out)[:-1]:
@@ -122,19 +103,19 @@ def find(path: Path) -> Path:
     """The checkpoint that a user's path names: itself, or the last one of a training folder."""
     if (path / "policy.json").is_file() and (path / "model.safetensors").is_file():
         return path
-    held = steps(path)
-    if not held:
+    written = steps(path)
+    if not written:
         raise CapexError(
             f"{path} holds no policy; give the folder that `capex train --out` named, or one of its"
             " checkpoints"
         )
-    return path_of(path, held[-1])
+    return path_of(path, written[-1])
 
 
 def load_policy_files(path: Path) -> tuple[PolicySpec, dict[str, Tensor]]:
     """The spec and the deployed weights of a checkpoint."""
-    place = find(path)
-    return read_spec(place), load_tensors(place / "model.safetensors")
+    path = find(path)
+    return read_spec(path), load_tensors(path / "model.safetensors")
 
 
 def load_network(path: Path) -> tuple[PolicySpec, nn.Module]:
@@ -147,23 +128,21 @@ def load_network(path: Path) -> tuple[PolicySpec, nn.Module]:
 
 
 def require_fit(where: str, spec: PolicySpec, weights: Mapping[str, Tensor]) -> None:
-    """Refuse weights that are not those of the network that the spec describes, before any memory
-    is taken for it.
-    """
+    """Refuse weights that do not fit the spec's network, before any memory is taken for it."""
     try:
         with torch.device("meta"):
-            wanted = {name: tuple(t.shape) for name, t in spec.network().state_dict().items()}
+            needed = {name: tuple(t.shape) for name, t in spec.network().state_dict().items()}
     except RuntimeError as error:
         raise CapexError(
             f"{where}: no network of this description can be built ({error}); use another"
             " checkpoint"
         ) from None
     given = {name: tuple(t.shape) for name, t in weights.items()}
-    for name in sorted({*wanted, *given}):
-        if given.get(name) != wanted.get(name):
+    for name in sorted({*needed, *given}):
+        if given.get(name) != needed.get(name):
             there, right = (
                 "x".join(map(str, s[name])) or "a number" if name in s else "missing"
-                for s in (given, wanted)
+                for s in (given, needed)
             )
             raise CapexError(
                 f"{where}: the weights do not fit the network; '{name}' is {there} in the file and"
@@ -176,22 +155,14 @@ def require_fit(where: str, spec: PolicySpec, weights: Mapping[str, Tensor]) -> 
         )
 
 
-def read_spec(place: Path) -> PolicySpec:
+def read_spec(folder: Path) -> PolicySpec:
     """What the policy of a checkpoint is; a damaged description is refused with a sentence."""
-    path = place / "policy.json"
+    path = folder / "policy.json"
     try:
         return PolicySpec.from_json(read_json(path))
     except CapexError as error:
-        raise CapexError(f"{place} holds no policy that can be used: {error}") from None
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-        OSError,
-    ) as error:
+        raise CapexError(f"{folder} holds no policy that can be used: {error}") from None
+    except FAULTS as error:
         raise CapexError(
             f"{path} describes no policy ({type(error).__name__}: {error}); use another checkpoint"
         ) from None

@@ -1,6 +1,4 @@
-"""CLIP's text embeddings from weights in a local folder, through the transformers package where it
-is installed. Nothing is downloaded.
-"""
+"""CLIP's text embeddings, by the transformers package from weights in a local folder."""
 
 from __future__ import annotations
 
@@ -30,10 +28,8 @@ def embed(folder: Path, instructions: Sequence[str]) -> dict[str, npt.NDArray[np
         )
     except Exception as error:
         # A foreign folder may fail in many ways; all of them mean the same to the user.
-        raise CapexError(
-            f"{folder} holds no CLIP text model with its tokenizer"
-            f" ({(str(error) or type(error).__name__).splitlines()[0]})"
-        ) from None
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise CapexError(f"{folder} holds no CLIP text model with its tokenizer ({why})") from None
     tokens = tokenizer(list(instructions), padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
         # In float32, whatever the file has: it is computed on the CPU.

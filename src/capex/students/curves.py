@@ -10,24 +10,23 @@ from capex.run.files import write_bytes
 
 
 class Curve:
-    """Rows of step, losses, steps per second; rows after the step that a run resumes from are
-    dropped.
-    """
+    """Rows of step, losses, steps per second; rows after the step `first` are dropped."""
 
     def __init__(self, path: Path, parts: Sequence[str], first: int):
         self._path, self._columns = path, ("step", *parts, "steps_per_s")
         kept = [row for row in read(path) if row["step"] <= first] if path.is_file() else []
-        lines = [
-            ",".join(self._columns),
-            *(",".join(_cell(row[c]) for c in self._columns) for row in kept),
-        ]
-        write_bytes(path, ("\n".join(lines) + "\n").encode())
+        lines = [",".join(self._columns) + "\n", *map(self._line, kept)]
+        write_bytes(path, "".join(lines).encode())
 
     def add(self, step: int, losses: Mapping[str, float], steps_per_s: float) -> None:
         """One row; a kill between rows loses at most the one being written."""
         row = {"step": float(step), **losses, "steps_per_s": steps_per_s}
         with open(self._path, "a", encoding="ascii") as out:
-            out.write(",".join(_cell(row[c]) for c in self._columns) + "\n")
+            out.write(self._line(row))
+
+    def _line(self, row: Mapping[str, float]) -> str:
+        cells = ((row[c], int(row[c])) for c in self._columns)
+        return ",".join(f"{v:.6g}" if v != whole else str(whole) for v, whole in cells) + "\n"
 
     def draw(self, out: Path, title: str) -> Path:
         """The picture: losses on a logarithmic axis, speed below."""
@@ -60,7 +59,3 @@ def read(path: Path) -> list[dict[str, float]]:
         except (TypeError, ValueError):
             continue
     return whole
-
-
-def _cell(value: float) -> str:
-    return f"{value:.6g}" if value != int(value) else str(int(value))

@@ -1,5 +1,4 @@
-"""Demonstrations as training needs them: every frame unpacked once into one memory-mapped file, the
-numbers beside it.
+"""Demonstrations for training: every frame unpacked once into one memory-mapped file.
 
 A pack is a folder: pack.json (cameras, names, episodes), images.npy (N, cameras, H, W, 3) uint8,
 table.npz (state, action). A LeRobot v3 dataset is unpacked on first use into DATASET/.frames; the
@@ -28,11 +27,11 @@ from capex.run.files import read_json, write_json
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"
-# Actions that say how things shall be; the others say how fast they move.
+# Actions that command a state; the others are speeds.
 COMMANDS = ("gripper", "mode")
 # A waiting demonstrator commands and measures less than these.
-STILL_ACTION, STILL_STATE = (0.02, 1e-3)
-# where the robot stands on the floor is not an input: the paper's students see the arm only
+STILL_ACTION, STILL_STATE = 0.02, 1e-3
+# Where the robot stands on the floor is not an input: the paper's students see the arm only
 HIDDEN_STATE = "base_"
 
 
@@ -47,7 +46,7 @@ class Demonstration:
     task: str = ""
     start: int = -1
     seed: int = 0
-    source: str = ""  # the arm that made it
+    source: str = ""  # the method that made it
     stand_in: bool = False  # its demonstrator stands in for a model or a human
     certified: bool = False
 
@@ -82,10 +81,6 @@ class Demonstrations:
         rows = np.concatenate([np.arange(e.begin, e.end) for e in self.episodes])
         return self.states[rows], self.actions[rows]
 
-    def image_bytes(self) -> int:
-        """What the images take on a device."""
-        return sum(i.size for i in self.images)
-
 
 def load(
     datasets: Sequence[Path],
@@ -105,16 +100,15 @@ def load(
     if not datasets:
         raise CapexError("no dataset was given; name one folder or several")
     packs = [open_pack(path) for path in datasets]
-    if task or only:
-        packs = [replace(p, episodes=_chosen(p.episodes, task, only)) for p in packs]
+    packs = [replace(p, episodes=_chosen(p, task, only)) for p in packs]
     if drop_still:
         packs = [_moving(p) for p in packs]
     first = packs[0]
     for path, pack in zip(datasets, packs, strict=True):
         _check(path, pack, window, uncertified)
         for what in ("cameras", "state_names", "action_names", "fps"):
-            if getattr(pack, what) != getattr(first, what):
-                mine, theirs = getattr(pack, what), getattr(first, what)
+            mine, theirs = getattr(pack, what), getattr(first, what)
+            if mine != theirs:
                 raise CapexError(
                     f"{path} has {what} {_short(mine)} and {datasets[0]} {_short(theirs)}; datasets"
                     " trained together must agree"
@@ -137,21 +131,14 @@ def open_pack(path: Path) -> Demonstrations:
             f"{path} is no dataset: it has no meta/info.json; give a folder that `capex export"
             " --format lerobot` wrote"
         )
-    mark = _fingerprint(path)
-    pack = path / FRAMES_FOLDER
-    if (pack / "pack.json").is_file() and read_json(pack / "pack.json").get("of") == mark:
+    pack, of = path / FRAMES_FOLDER, _fingerprint(path)
+    if (pack / "pack.json").is_file() and read_json(pack / "pack.json").get("of") == of:
         return _read_pack(pack)
     from capex.students import lerobot_reader
 
     source = lerobot_reader.open_dataset(path)
-    write_pack(
-        pack,
-        source.head | {"of": mark},
-        source.frames(),
-        source.states,
-        source.actions,
-        source.episodes,
-    )
+    numbers = (source.states, source.actions)
+    write_pack(pack, source.head | {"of": of}, source.frames(), *numbers, source.episodes)
     return _read_pack(pack)
 
 
@@ -163,9 +150,7 @@ def write_pack(
     actions: npt.NDArray[np.float32],
     episodes: Sequence[Demonstration],
 ) -> None:
-    """Write a pack whole: into a neighbour, then renamed. `frames` gives (cameras, H, W, 3) for
-    each row of the numbers.
-    """
+    """Write a pack whole: into a neighbour, then renamed. A frame is (cameras, H, W, 3)."""
     neighbour = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         images: np.memmap[Any, np.dtype[np.uint8]] | None = None
@@ -189,10 +174,8 @@ def write_pack(
             )
         images.flush()
         np.savez(neighbour / "table.npz", states=states, actions=actions)
-        write_json(
-            neighbour / "pack.json",
-            {"format": FORMAT, **head, "episodes": [asdict(e) for e in episodes]},
-        )
+        rows = [asdict(e) for e in episodes]
+        write_json(neighbour / "pack.json", {"format": FORMAT, **head, "episodes": rows})
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(neighbour, folder)
     except BaseException:
@@ -225,45 +208,39 @@ def _read_pack(folder: Path) -> Demonstrations:
     )
 
 
-def _chosen(
-    episodes: Sequence[Demonstration], task: str, only: Sequence[int]
-) -> tuple[Demonstration, ...]:
-    mine = [e for e in episodes if not task or f"{e.world}:{e.task}" == task]
-    if not only:
-        return tuple(mine)
-    first: dict[int, Demonstration] = {}
-    for e in mine:
-        first.setdefault(e.start, e)
-    return tuple(first[start] for start in only if start in first)
+def of_task(pack: Demonstrations, task: str) -> tuple[Demonstration, ...]:
+    """The demonstrations of one WORLD:TASK; all of them when it is empty."""
+    return tuple(e for e in pack.episodes if task in ("", f"{e.world}:{e.task}"))
+
+
+def _chosen(pack: Demonstrations, task: str, only: Sequence[int]) -> tuple[Demonstration, ...]:
+    candidates = of_task(pack, task)
+    first = {e.start: e for e in reversed(candidates)}
+    return tuple(first[start] for start in only if start in first) if only else candidates
 
 
 def _joined(packs: Sequence[Demonstrations]) -> Demonstrations:
-    first, episodes, rows, offset, images = packs[0], [], [], 0, 0
+    episodes, rows, offset, images = [], [], 0, 0
     for pack in packs:
         episodes += [replace(e, begin=e.begin + offset, end=e.end + offset) for e in pack.episodes]
         rows.append(pack.rows + images)
         offset += len(pack.states)
         images += len(pack.images[0])
-    return Demonstrations(
-        first.cameras,
-        first.state_names,
-        first.action_names,
-        first.fps,
-        tuple(p.images[0] for p in packs),
-        np.concatenate([p.states for p in packs]),
-        np.concatenate([p.actions for p in packs]),
-        tuple(episodes),
-        tuple(name for p in packs for name in p.names),
-        np.concatenate(rows),
+    return replace(
+        packs[0],
+        images=tuple(p.images[0] for p in packs),
+        states=np.concatenate([p.states for p in packs]),
+        actions=np.concatenate([p.actions for p in packs]),
+        episodes=tuple(episodes),
+        names=tuple(name for p in packs for name in p.names),
+        rows=np.concatenate(rows),
     )
 
 
 def _moving(pack: Demonstrations) -> Demonstrations:
-    """The frames in which something moves, or is told to for the first time; each episode keeps its
-    first frame.
-    """
-    motions = [k for k, name in enumerate(pack.action_names) if not name.endswith(COMMANDS)]
-    commands = [k for k, name in enumerate(pack.action_names) if name.endswith(COMMANDS)]
+    """Each episode's first frame, and those in which something moves or is newly commanded."""
+    is_command = np.array([name.endswith(COMMANDS) for name in pack.action_names])
+    motions, commands = np.flatnonzero(~is_command), np.flatnonzero(is_command)
     kept, episodes, count = [], [], 0
     for e in pack.episodes:
         states, actions = pack.states[e.begin : e.end], pack.actions[e.begin : e.end]
@@ -276,13 +253,8 @@ def _moving(pack: Demonstrations) -> Demonstrations:
         episodes.append(replace(e, begin=count, end=count + len(mine)))
         count += len(mine)
     frames = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
-    return replace(
-        pack,
-        states=pack.states[frames],
-        actions=pack.actions[frames],
-        rows=pack.rows[frames],
-        episodes=tuple(episodes),
-    )
+    numbers = {name: getattr(pack, name)[frames] for name in ("states", "actions", "rows")}
+    return replace(pack, episodes=tuple(episodes), **numbers)
 
 
 def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> None:
@@ -293,11 +265,9 @@ def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> 
         raise CapexError(
             f"{path} has images {shape[3]}x{shape[2]}; square ones are needed, such as 256x256"
         )
-    for what, values in (("state", pack.states), ("action", pack.actions)):
-        bad = np.argwhere(~np.isfinite(values))
-        if len(bad):
-            row, column = int(bad[0][0]), int(bad[0][1])
-            names = pack.state_names if what == "state" else pack.action_names
+    for what in ("state", "action"):
+        values, names = getattr(pack, f"{what}s"), getattr(pack, f"{what}_names")
+        for row, column in np.argwhere(~np.isfinite(values)):
             raise CapexError(
                 f"{path}: {what} '{names[column]}' of frame {pack.rows[row]} is"
                 f" {values[row, column]}; every number must be finite"
@@ -308,8 +278,8 @@ def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> 
                 f"{path}: episode {k} has {e.end - e.begin} frames and the policy looks {window}"
                 " ahead; leave it out"
             )
-    missing = [k for k, e in enumerate(pack.episodes) if not e.certified]
-    if missing and not uncertified:
+    missing = [k for k, e in enumerate(pack.episodes) if not (e.certified or uncertified)]
+    if missing:
         raise CapexError(
             f"{path}: {len(missing)} of {len(pack.episodes)} episodes have no certificate (first:"
             f" episode {missing[0]}); run `capex certify` and export again, or allow them with"
@@ -324,19 +294,19 @@ def _short(value: Any) -> str:
 
 def _fingerprint(path: Path) -> str:
     """Changes when any file of the dataset does."""
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for folder in ("meta", "data"):
         for file in sorted(p for p in (path / folder).rglob("*") if p.is_file()):
             stat = file.stat()
-            seen.update(f"{file.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    return seen.hexdigest()
+            digest.update(f"{file.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
-def decode_pngs(cells: Sequence[bytes], threads: int = 0) -> Iterator[npt.NDArray[np.uint8]]:
+def decode_pngs(cells: Sequence[bytes]) -> Iterator[npt.NDArray[np.uint8]]:
     """Decoded RGB images in order, on a few threads."""
 
     def decode(cell: bytes) -> npt.NDArray[np.uint8]:
         return np.asarray(Picture.open(io.BytesIO(cell)).convert("RGB"), dtype=np.uint8)
 
-    with ThreadPoolExecutor(threads or min(16, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         yield from pool.map(decode, cells)

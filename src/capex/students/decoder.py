@@ -32,9 +32,7 @@ if AVAILABLE:
         INPUTS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, TOKENS: tl.constexpr,
         NORM: tl.constexpr, GELU: tl.constexpr, RESIDUAL: tl.constexpr,
     ):  # fmt: skip
-        """Some columns of residual + gelu(norm(x) W^T + b) for one trajectory; each part but the
-        product is optional.
-        """
+        """Some columns of residual + gelu(norm(x) W^T + b); all but the product is optional."""
         row = tl.arange(0, TOKENS)[:, None]
         column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         here, wanted = row < length, column < outputs
@@ -72,11 +70,8 @@ if AVAILABLE:
     ):  # fmt: skip
         """One head of one trajectory: softmax(scale q k^T + mask) v."""
         batch, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
-        row, token, across = (
-            tl.arange(0, TOKENS)[:, None],
-            tl.arange(0, TOKENS)[None, :],
-            tl.arange(0, WIDTH),
-        )
+        row, token = tl.arange(0, TOKENS)[:, None], tl.arange(0, TOKENS)[None, :]
+        across = tl.arange(0, WIDTH)
         queries = tl.load(
             q + (batch * length + row) * q_row + head * WIDTH + across[None, :],
             mask=row < length,
@@ -119,29 +114,19 @@ def usable(model: Denoiser, noisy: Tensor) -> bool:
 
 
 def estimate(model: Denoiser, noisy: Tensor, memory: Tensor) -> Tensor:
-    """`Denoiser.estimate` on a few trajectories: noisy (B, horizon, A), memory (layers, 2, B,
-    heads, tokens, D/heads).
-    """
+    """Noise in (B, horizon, A) trajectories; memory (layers, 2, B, heads, tokens, D/heads)."""
     x = model.input_emb(noisy) + model.pos_emb
     mask = model.get_buffer("memory_mask")
-    for layer, held in zip(model.decoder, memory, strict=True):
+    for layer, keys_values in zip(model.decoder, memory, strict=True):
         attention, cross = layer.self_attn, layer.multihead_attn
         packed = _linear(x, attention.in_proj_weight, attention.in_proj_bias, norm=layer.norm1)
-        x = _linear(
-            _self_attention(packed, attention),
-            attention.out_proj.weight,
-            attention.out_proj.bias,
-            residual=x,
-        )
+        attended = _self_attention(packed, attention)
+        x = _linear(attended, attention.out_proj.weight, attention.out_proj.bias, residual=x)
         queries = _linear(
             x, cross.in_proj_weight[: cross.dim], cross.in_proj_bias[: cross.dim], norm=layer.norm2
         )
-        x = _linear(
-            _cross_attention(queries, held, mask),
-            cross.out_proj.weight,
-            cross.out_proj.bias,
-            residual=x,
-        )
+        attended = _cross_attention(queries, keys_values, mask)
+        x = _linear(attended, cross.out_proj.weight, cross.out_proj.bias, residual=x)
         hidden = _linear(x, layer.linear1.weight, layer.linear1.bias, norm=layer.norm3, gelu=True)
         x = _linear(hidden, layer.linear2.weight, layer.linear2.bias, residual=x)
     return _linear(x, model.head.weight, model.head.bias, norm=model.ln_f)

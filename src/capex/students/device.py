@@ -14,17 +14,14 @@ from capex.students.settings import Precision
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto`: the first CUDA device where there is one, else the CPU. A wrong or missing device is
-    refused.
-    """
+    """`auto`: the first CUDA device, else the CPU. A wrong or missing device is refused."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise CapexError(
-            f"there is no device '{name}'; valid: auto, cpu, cuda, cuda:1, mps"
-        ) from None
+        valid = "auto, cpu, cuda, cuda:1, mps"
+        raise CapexError(f"there is no device '{name}'; valid: {valid}") from None
     if device.type not in ("cpu", "cuda", "mps"):
         raise CapexError(f"--device {name}: students run on cpu, cuda and mps")
     if device.type == "mps" and not torch.backends.mps.is_available():
@@ -36,12 +33,9 @@ def choose_device(name: str) -> torch.device:
             f"--device {name}: torch sees no CUDA device here; use --device cpu, or install a CUDA"
             " build of torch"
         )
-    index = device.index or 0
-    if index >= torch.cuda.device_count():
-        raise CapexError(
-            f"--device {name}: there are {torch.cuda.device_count()} CUDA devices here, counted"
-            " from 0"
-        )
+    index, count = device.index or 0, torch.cuda.device_count()
+    if index >= count:
+        raise CapexError(f"--device {name}: there are {count} CUDA devices here, counted from 0")
     return torch.device("cuda", index)
 
 
@@ -55,17 +49,12 @@ def prepare(device: torch.device) -> None:
 
 
 def working_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """What a training computes in. `auto`: bfloat16 on a CUDA device, float32 elsewhere; bfloat16
-    on a CPU is refused.
-    """
+    """What a training computes in; `auto`: bfloat16 on a CUDA device, float32 elsewhere."""
     if precision == "bf16" and device.type == "cpu":
         raise CapexError(
             "setting precision is bf16 and the device is a CPU, where bf16 may not work (some CPUs"
             " list instructions that they are not granted); leave it out or use --set"
             " precision=fp32"
         )
-    return (
-        torch.bfloat16
-        if precision == "bf16" or (precision == "auto" and device.type == "cuda")
-        else torch.float32
-    )
+    rounded = precision == "bf16" or (precision == "auto" and device.type == "cuda")
+    return torch.bfloat16 if rounded else torch.float32

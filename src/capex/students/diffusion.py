@@ -32,23 +32,20 @@ BETA_MAX = 0.999
 
 
 class DiffusionBatch(NamedTuple):
-    """Normalised: images (B, steps, cameras, 3, H, W), state (B, steps, S), rows of instructions
-    (B,), actions (B, horizon, A).
-    """
+    """Normalised inputs."""
 
-    images: Tensor
-    state: Tensor
-    words: Tensor
-    actions: Tensor
+    images: Tensor  # (B, steps, cameras, 3, H, W)
+    state: Tensor  # (B, steps, S)
+    words: Tensor  # (B,), rows of instructions
+    actions: Tensor  # (B, horizon, A)
 
 
 class Schedule(nn.Module):
-    """DDPM with the squared-cosine schedule, noise prediction, clipped samples and the small
-    posterior variance.
+    """DDPM: squared-cosine schedule, noise prediction, clipped samples, small posterior variance.
 
-    abar(t) = cos^2((t + 0.008)/1.008 pi/2),  beta_t = min(1 - abar(t+1)/abar(t), 0.999) x_{t-1} =
-    sqrt(abar_{t-1}) beta_t/(1 - abar_t) x_0 + sqrt(alpha_t) (1 - abar_{t-1})/(1 - abar_t) x_t +
-    sigma_t e
+    abar(t) = cos^2((t + 0.008)/1.008 pi/2),  beta_t = min(1 - abar(t+1)/abar(t), 0.999)
+    x_{t-1} = sqrt(abar_{t-1}) beta_t/(1 - abar_t) x_0
+              + sqrt(alpha_t) (1 - abar_{t-1})/(1 - abar_t) x_t + sigma_t e
     """
 
     def __init__(self, steps: int):
@@ -58,38 +55,29 @@ class Schedule(nn.Module):
         def bar(t: float) -> float:
             return math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2
 
-        betas = torch.tensor(
-            [min(1 - bar((i + 1) / steps) / bar(i / steps), BETA_MAX) for i in range(steps)],
-            dtype=torch.float32,
-        )
-        kept = torch.cumprod(1 - betas, dim=0)  # abar
+        betas = [min(1 - bar((i + 1) / steps) / bar(i / steps), BETA_MAX) for i in range(steps)]
+        kept = torch.cumprod(1 - torch.tensor(betas, dtype=torch.float32), dim=0)  # abar
         before = torch.cat([torch.ones(1), kept[:-1]])
         alpha = kept / before
-        self.register_buffer("signal", kept.sqrt(), persistent=False)
-        self.register_buffer("noise", (1 - kept).sqrt(), persistent=False)
-        self.register_buffer(
-            "from_clean", before.sqrt() * (1 - alpha) / (1 - kept), persistent=False
-        )
-        self.register_buffer(
-            "from_noisy", alpha.sqrt() * (1 - before) / (1 - kept), persistent=False
-        )
         variance = ((1 - before) / (1 - kept) * (1 - alpha)).clamp(min=1e-20)
-        self.register_buffer(
-            "sigma", torch.where(torch.arange(steps) > 0, variance.sqrt(), 0.0), persistent=False
-        )
+        tables = {
+            "signal": kept.sqrt(),
+            "noise": (1 - kept).sqrt(),
+            "from_clean": before.sqrt() * (1 - alpha) / (1 - kept),
+            "from_noisy": alpha.sqrt() * (1 - before) / (1 - kept),
+            "sigma": torch.where(torch.arange(steps) > 0, variance.sqrt(), 0.0),
+        }
+        for name, table in tables.items():
+            self.register_buffer(name, table, persistent=False)
 
     def add_noise(self, clean: Tensor, noise: Tensor, t: Tensor) -> Tensor:
         """x_t for clean (B, ..) and steps t (B,)."""
         shape = (-1, *(1,) * (clean.dim() - 1))
-        return (
-            self.get_buffer("signal")[t].view(shape) * clean
-            + self.get_buffer("noise")[t].view(shape) * noise
-        )
+        signal, spread = (self.get_buffer(name)[t].view(shape) for name in ("signal", "noise"))
+        return signal * clean + spread * noise
 
     def step(self, estimate: Tensor, t: Tensor, sample: Tensor, fresh: Tensor) -> Tensor:
-        """x_{t-1} from x_t at step t (a scalar), the estimated noise and fresh unit noise (without
-        effect at t = 0).
-        """
+        """x_{t-1} from x_t at step t (a scalar), estimated noise and fresh unit noise."""
 
         def at(name: str) -> Tensor:
             # Plain indexing would wait for the device.
@@ -100,9 +88,7 @@ class Schedule(nn.Module):
 
 
 class CameraEncoder(nn.Module):
-    """One camera: ResNet-18, the expected position of each keypoint under a spatial softmax, a
-    linear layer.
-    """
+    """One camera: ResNet-18, each keypoint's expected position (spatial softmax), linear layer."""
 
     def __init__(self, settings: DiffusionSettings):
         super().__init__()
@@ -121,9 +107,7 @@ class CameraEncoder(nn.Module):
 
 
 class Layer(nn.Module):
-    """A pre-norm transformer layer; with `memory`, it attends to a condition between self-attention
-    and feed-forward.
-    """
+    """A pre-norm transformer layer; with `memory`, it attends to a condition after itself."""
 
     def __init__(self, settings: DiffusionSettings, memory: bool):
         super().__init__()
@@ -141,17 +125,13 @@ class Layer(nn.Module):
         return F.dropout(x, self.dropout, self.training)
 
     def recall(self, x: Tensor) -> Tensor:
-        """Keys and values of a condition x (B, L, D), as `forward` takes them: (2, B, heads, L,
-        D/heads).
-        """
+        """Keys and values of a condition x (B, L, D): (2, B, heads, L, D/heads)."""
         return torch.stack(self.multihead_attn.project(x, 1, 2))
 
     def forward(
         self, x: Tensor, memory: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """x (B, L, D). With a memory (its keys and values) x is causal, and `mask` says which of
-        the memory each step may see.
-        """
+        """x (B, L, D), causal with a memory (keys and values), which `mask` restricts by step."""
         normed = self.norm1(x)
         x = x + self.drop(self.self_attn(normed, normed, normed, causal=memory is not None))
         last = self.norm2
@@ -191,26 +171,18 @@ class Denoiser(nn.Module):
         # The time token comes first.
         hidden = torch.zeros(horizon, tokens).masked_fill(step < token - 1, -math.inf)
         self.register_buffer("memory_mask", hidden, persistent=False)
-        half = dim // 2
-        self.register_buffer(
-            "frequency",
-            torch.exp(torch.arange(half) * -(math.log(10000) / (half - 1))),
-            persistent=False,
-        )
+        frequency = torch.exp(torch.arange(dim // 2) * -(math.log(10000) / (dim // 2 - 1)))
+        self.register_buffer("frequency", frequency, persistent=False)
         self.apply(_initialise)
         nn.init.normal_(self.pos_emb, std=0.02)
         nn.init.normal_(self.cond_pos_emb, std=0.02)
 
     def forward(self, noisy: Tensor, t: Tensor, condition: Tensor) -> Tensor:
-        """noisy (B, horizon, A), t (B,), condition (B, observations, C) -> estimated noise (B,
-        horizon, A).
-        """
+        """noisy (B, horizon, A), t (B,), condition (B, observations, C) -> the noise in it."""
         return self.estimate(noisy, self.remember(t, condition))
 
     def remember(self, t: Tensor, condition: Tensor) -> Tensor:
-        """Keys and values that the decoder attends to, (layers, 2, B, heads, 1 + observations,
-        D/heads); the actions play no part.
-        """
+        """What the decoder attends to: (layers, 2, B, heads, 1 + observations, D/heads)."""
         angle = t[:, None] * self.get_buffer("frequency")
         # (B, 1, D).
         time = torch.cat([angle.sin(), angle.cos()], dim=1)[:, None].to(condition.dtype)
@@ -240,27 +212,25 @@ def _initialise(module: nn.Module) -> None:
 
 
 def beside(works: Sequence[Callable[[], Tensor]], device: torch.device) -> list[Tensor]:
-    """The results of independent pieces of work, side by side on a CUDA device: small kernels of
-    one fill the gaps of another.
+    """Results of independent work, side by side on a CUDA device: small kernels fill gaps.
 
-    Gradients flow back on the same streams, so a captured training step keeps the branches both
-    ways.
+    Gradients flow back on the same streams: a captured training step keeps the branches both ways.
     """
     if device.type != "cuda":
         return [work() for work in works]
     here = torch.cuda.current_stream(device)
-    found = []
+    results = []
     for k, work in enumerate(works):
         if k == 0:
-            found.append(work())
+            results.append(work())
             continue
         stream = _stream(device, here.cuda_stream, k)
         stream.wait_stream(here)
         with torch.cuda.stream(stream):
-            found.append(work())
+            results.append(work())
     for k in range(1, len(works)):
         here.wait_stream(_stream(device, here.cuda_stream, k))
-    return found
+    return results
 
 
 @functools.cache
@@ -270,9 +240,7 @@ def _stream(device: torch.device, beside: int, k: int) -> torch.cuda.Stream:
 
 
 class Diffusion(nn.Module):
-    """The whole policy network. `instructions` holds one embedding per instruction and a last one
-    for any other: learned or given.
-    """
+    """The policy. `instructions` embeds each one, learned or given; the last row any other."""
 
     def __init__(
         self,
@@ -294,9 +262,7 @@ class Diffusion(nn.Module):
         self.instructions.weight.requires_grad_(learned)
 
     def condition(self, images: Tensor, state: Tensor, words: Tensor) -> Tensor:
-        """Images (B, steps, cameras, 3, H, W), state (B, steps, S), rows of instructions (B,) ->
-        (B, steps, condition size).
-        """
+        """Images (B, steps, cameras, 3, H, W), state (B, steps, S), words (B,) -> (B, steps, C)."""
         batch, steps = state.shape[:2]
         # (B steps, L).
         instruction = self.instructions(words)[:, None].expand(-1, steps, -1).flatten(0, 1)
@@ -318,29 +284,21 @@ class Diffusion(nn.Module):
         return F.mse_loss(estimate.float(), noise), {}
 
     def memories(self, condition: Tensor) -> Tensor:
-        """The decoder's memory at every diffusion step, (steps, layers, 2, B, ..): all of them in
-        one pass.
-        """
+        """The decoder's memory at every diffusion step, (steps, layers, 2, B, ..), in one pass."""
         steps, batch = self.schedule.steps, len(condition)
         t = torch.arange(steps, device=condition.device).repeat_interleave(batch)
         # (layers, 2, steps B, heads, L, d).
         memory = self.model.remember(t, condition.repeat(steps, 1, 1))
-        return (
-            memory.view(*memory.shape[:2], steps, batch, *memory.shape[3:])
-            .permute(2, 0, 1, 3, 4, 5, 6)
-            .contiguous()
-        )
+        by_step = memory.view(*memory.shape[:2], steps, batch, *memory.shape[3:])
+        return by_step.permute(2, 0, 1, 3, 4, 5, 6).contiguous()
 
     def denoise(self, x: Tensor, t: Tensor, memory: Tensor, fresh: Tensor) -> Tensor:
         """One sampling step at t (a scalar on the device): x_{t-1} from x_t."""
-        return self.schedule.step(
-            self.model.estimate(x.to(memory.dtype), memory).float(), t, x, fresh
-        )
+        estimate = self.model.estimate(x.to(memory.dtype), memory).float()
+        return self.schedule.step(estimate, t, x, fresh)
 
     def sample(self, condition: Tensor, noise: Tensor) -> Tensor:
-        """Denoise a trajectory. noise (1 + steps, B, horizon, A): the beginning, then what each
-        step adds, first step first.
-        """
+        """Denoise noise[0]; noise (1 + steps, B, horizon, A), from 1 on what each step adds."""
         memories, x = self.memories(condition), noise[0]
         for k, t in enumerate(range(self.schedule.steps - 1, -1, -1)):
             x = self.denoise(x, torch.tensor(t, device=x.device), memories[t], noise[k + 1])

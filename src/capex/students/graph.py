@@ -1,5 +1,4 @@
-"""The training step as one CUDA graph: what takes hundreds of kernel launches from Python becomes a
-single one.
+"""The training step as one CUDA graph: one launch from Python instead of hundreds.
 
 Several trainings can share a graph. Each is a branch of it, so that on a large GPU the small
 kernels of one fill the gaps of the others.
@@ -8,39 +7,22 @@ kernels of one fill the gaps of the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
-from torch import Tensor
+
+from capex.students.trainer import Trainer
 
 WARM_UP_STEPS = 3
 
 
-class Steps(Protocol):
-    """What is stepped: the same work each time, on the same tensors."""
-
-    def prepare(self, step: int) -> None:
-        """What must be done before a step, outside the graph."""
-
-    def one(self) -> None:
-        """One step."""
-
-    def forget(self) -> None:
-        """Drop the gradients of the last step."""
-
-    def state_tensors(self) -> list[Tensor]:
-        """Every tensor that a step changes."""
-
-
 class Stepper:
-    """Steps one training or several: captured once and replayed on a CUDA device, called as they
-    are elsewhere.
+    """Steps one training or several; on a CUDA device captured once and replayed.
 
-    Warming up changes tensors, so they are put back, as is the random generator: a captured run and
-    a plain one see the same numbers.
+    Warming up changes tensors and the random generator, so they are put back: a captured run and a
+    plain one see the same numbers.
     """
 
-    def __init__(self, trainings: Sequence[Steps], device: torch.device, *, graphed: bool = True):
+    def __init__(self, trainings: Sequence[Trainer], device: torch.device, *, graphed: bool = True):
         self._trainings, self._device = trainings, device
         others = trainings[1:] if device.type == "cuda" else ()
         self._streams = [torch.cuda.Stream(device) for _ in others]  # type: ignore[no-untyped-call]
@@ -89,12 +71,11 @@ class Stepper:
                 self._forget()
                 self._all()
         torch.cuda.current_stream(self._device).wait_stream(side)
-        # the graph's own gradients are allocated while it is captured, and written anew by each
-        # replay
+        # The graph's own gradients are allocated during capture, and written anew by each replay.
         self._forget()
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._all()
-        for tensor, held in zip(state, before, strict=True):
-            tensor.copy_(held)
+        for tensor, value in zip(state, before, strict=True):
+            tensor.copy_(value)
         torch.cuda.set_rng_state(generator, self._device)

@@ -1,6 +1,4 @@
-"""Where fine-tuning begins: a policy of ours, or RoboCasa365's released Diffusion Policy
-checkpoint.
-"""
+"""Where fine-tuning begins: a policy of ours, or RoboCasa365's released Diffusion Policy."""
 
 from __future__ import annotations
 
@@ -15,92 +13,80 @@ from capex.errors import CapexError
 from capex.students import checkpoint, robocasa
 from capex.students.data import Demonstrations
 from capex.students.normalizer import Normalizer
-from capex.students.settings import DiffusionSettings, Settings, policy_name, shape_names
+from capex.students.settings import DiffusionSettings, Settings, architecture_names
 from capex.students.spec import PolicySpec
 
 
 @dataclass(frozen=True)
-class Beginning:
+class Pretrained:
     """Settings and weights to begin from, and what the new policy takes over besides."""
 
     settings: Settings
     weights: dict[str, Tensor]
-    normalizer: Normalizer | None
-    norm: str
-    words: str
+    normalizer: Normalizer
+    initialisation: str  # in words, for tables
+    norm: str = "group"
     instructions: tuple[str, ...] = ()  # those that its embeddings belong to, in their order
     # Those that it was trained on: no start of theirs is new to the policy.
     starts: tuple[Any, ...] = ()
 
     def adapt(self, spec: PolicySpec) -> tuple[PolicySpec, dict[str, Tensor]]:
-        """The spec of the fine-tuned policy, and the weights with a row for each of its
-        instructions.
-        """
+        """The fine-tuned policy's spec, and weights with a row for each of its instructions."""
         starts = sorted({tuple(s) for s in (*spec.training["starts"], *self.starts)})
-        training = {**spec.training, "starts": starts}
         adapted = replace(
             spec,
             settings=self.settings,
             norm=self.norm,
-            initialisation=self.words,
-            training=training,
+            initialisation=self.initialisation,
+            training={**spec.training, "starts": starts},
+            normalizer=replace(self.normalizer, statistics=spec.normalizer.statistics),
         )
-        if self.normalizer is not None:
-            adapted = replace(
-                adapted, normalizer=replace(self.normalizer, statistics=spec.normalizer.statistics)
-            )
         try:
             adapted.require_sound()
         except ValueError as error:
             raise CapexError(f"--init does not go with this dataset: {error}") from None
         weights = {name: tensor.float() for name, tensor in self.weights.items()}
         if isinstance(adapted.settings, DiffusionSettings):
-            weights["instructions.weight"] = self._rows(weights.get("instructions.weight"), adapted)
-        checkpoint.require_fit(
-            "--init does not go with this dataset and these settings", adapted, weights
-        )
+            shape = (len(adapted.instructions) + 1, adapted.settings.language)
+            weights["instructions.weight"] = self._embeddings(shape, weights, adapted)
+        where = "--init does not go with this dataset and these settings"
+        checkpoint.require_fit(where, adapted, weights)
         return adapted, weights
 
-    def _rows(self, held: Tensor | None, spec: PolicySpec) -> Tensor:
-        """An instruction keeps its embedding; one that is new begins at the mean of the old ones,
-        or without any at random.
+    def _embeddings(
+        self, shape: tuple[int, int], weights: dict[str, Tensor], spec: PolicySpec
+    ) -> Tensor:
+        """A known instruction keeps its embedding, a new one begins at the mean of the known ones;
+        where none is known, all begin at random.
         """
-        assert isinstance(spec.settings, DiffusionSettings)
-        shape = (len(spec.instructions) + 1, spec.settings.language)
-        if held is None or not self.instructions:
-            return 0.02 * torch.randn(
-                shape, generator=torch.Generator().manual_seed(int(spec.training["seed"]))
-            )
-        rows = held[: len(self.instructions)].mean(dim=0, keepdim=True).repeat(shape[0], 1)
+        known = weights.get("instructions.weight")
+        if known is None or not self.instructions:
+            generator = torch.Generator().manual_seed(int(spec.training["seed"]))
+            return 0.02 * torch.randn(shape, generator=generator)
+        rows = known[: len(self.instructions)].mean(dim=0, keepdim=True).repeat(shape[0], 1)
         for k, text in enumerate(spec.instructions):
             if text in self.instructions:
-                rows[k] = held[self.instructions.index(text)]
+                rows[k] = known[self.instructions.index(text)]
         return rows
 
 
 def read(
     path: Path, settings: Settings, demonstrations: Demonstrations, *, trust_pickle: bool
-) -> Beginning:
+) -> Pretrained:
     """Open what --init names."""
     if path.is_dir():
-        held, weights = checkpoint.load_policy_files(path)
-        checkpoint.require_fit(str(path), held, weights)
-        if policy_name(held.settings) != policy_name(settings):
+        spec, weights = checkpoint.load_policy_files(path)
+        checkpoint.require_fit(str(path), spec, weights)
+        if spec.policy != settings.policy:
             raise CapexError(
-                f"{path} is a policy of kind {held.policy}; --policy {policy_name(settings)} was"
+                f"{path} is a policy of kind {spec.policy}; --policy {settings.policy} was"
                 " asked for"
             )
-        _same_inputs(path, held, demonstrations)
-        words = f"fine-tuned from a policy of ours ({held.training.get('steps', '?')} steps)"
-        starts = tuple(held.training.get("starts", ()))
-        return Beginning(
-            _mixed(path, held.settings, settings),
-            weights,
-            held.normalizer,
-            held.norm,
-            words,
-            held.instructions,
-            starts,
+        _require_same_inputs(path, spec, demonstrations)
+        words = f"fine-tuned from a policy of ours ({spec.training.get('steps', '?')} steps)"
+        mixed, starts = _mixed(path, spec.settings, settings), spec.training.get("starts", ())
+        return Pretrained(
+            mixed, weights, spec.normalizer, words, spec.norm, spec.instructions, tuple(starts)
         )
     if not path.is_file():
         raise CapexError(
@@ -112,37 +98,34 @@ def read(
             f"{path} is a file; only Diffusion Policy begins from one (RoboCasa365's checkpoint):"
             " add --policy diffusion"
         )
-    loaded = robocasa.read(path, settings, demonstrations.cameras, trust_pickle=trust_pickle)
-    return Beginning(
-        settings, loaded.weights, loaded.normalizer, "group", f"fine-tuned from {path.name}"
-    )
+    released = robocasa.read(path, settings, demonstrations.cameras, trust_pickle=trust_pickle)
+    return Pretrained(settings, *released, f"fine-tuned from {path.name}")
 
 
-def _mixed(path: Path, held: Settings, asked: Settings) -> Settings:
-    """Sizes are the checkpoint's; how to train is this run's. Another size that was asked for is
-    refused.
-    """
-    shape = [f for f in fields(held) if f.name in shape_names(held)]
-    for f in shape:
-        mine, theirs = getattr(asked, f.name), getattr(held, f.name)
+def _mixed(path: Path, old: Settings, asked: Settings) -> Settings:
+    """Sizes are the checkpoint's, and others are refused; how to train is this run's."""
+    architecture = [f for f in fields(old) if f.name in architecture_names(old)]
+    for f in architecture:
+        mine, theirs = getattr(asked, f.name), getattr(old, f.name)
         if mine not in (theirs, f.default):
             raise CapexError(
                 f"setting {f.name} is {mine} and {path} has {theirs}; a policy that begins from it"
                 " keeps that: leave it out"
             )
-    mixed: Settings = replace(asked, **{f.name: getattr(held, f.name) for f in shape})
+    mixed: Settings = replace(asked, **{f.name: getattr(old, f.name) for f in architecture})
     return mixed
 
 
-def _same_inputs(path: Path, held: PolicySpec, demonstrations: Demonstrations) -> None:
+def _require_same_inputs(path: Path, spec: PolicySpec, demonstrations: Demonstrations) -> None:
     for what in ("cameras", "state_names", "action_names"):
-        if getattr(held, what) != getattr(demonstrations, what):
+        trained_with = getattr(spec, what)
+        if trained_with != getattr(demonstrations, what):
             raise CapexError(
-                f"{path} was trained with other {what} ({', '.join(getattr(held, what))}) than the"
+                f"{path} was trained with other {what} ({', '.join(trained_with)}) than the"
                 " dataset has"
             )
-    if held.image_size != demonstrations.size:
+    if spec.image_size != demonstrations.size:
         raise CapexError(
-            f"{path} was trained on {held.image_size}x{held.image_size} images and the dataset has"
+            f"{path} was trained on {spec.image_size}x{spec.image_size} images and the dataset has"
             f" {demonstrations.size}"
         )

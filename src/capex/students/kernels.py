@@ -1,5 +1,4 @@
-"""Group norm with what follows it (shortcut, rectifier, modulation) as fused kernels, in the order
-that convolutions prefer (colours last).
+"""Group norm with what follows it (shortcut, rectifier, modulation) fused, colours last in memory.
 
 torch's own group norm on a GPU wants the other order, so every call would copy its input there and
 back, in single precision under autocast; that was most of a training step. Groups are 16 channels
@@ -32,9 +31,7 @@ def norm_act(
     relu: bool = True,
     film: ScaleShift | None = None,
 ) -> Tensor:
-    """relu(scale * relu(group_norm(x) + shortcut) + shift); shortcut, rectifier and `film` (scale
-    and shift) are optional.
-    """
+    """relu(scale * relu(group_norm(x) + shortcut) + shift); all but the norm is optional."""
     if (
         AVAILABLE
         and x.is_cuda
@@ -52,9 +49,7 @@ def norm_act(
 
 
 def act(x: Tensor, shortcut: Tensor | None, relu: bool, film: ScaleShift | None) -> Tensor:
-    """What follows a norm: relu(scale * relu(x + shortcut) + shift), scale and shift per image and
-    channel.
-    """
+    """relu(scale * relu(x + shortcut) + shift), scale and shift per image and channel."""
     if shortcut is not None:
         x = x + shortcut
     if relu:
@@ -112,9 +107,7 @@ if AVAILABLE:
         WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, MAX: tl.constexpr,
         SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
-        """Normalise one chunk of one group, add the shortcut, rectify, modulate; the first chunk
-        also stores mean and inverse deviation.
-        """
+        """One chunk of one group; the first one also stores mean and inverse deviation."""
         group, chunk = tl.program_id(0), tl.program_id(1)
         groups = channels // WIDTH
         base = (group // groups).to(tl.int64) * pixels * channels + (group % groups) * WIDTH
@@ -159,9 +152,7 @@ if AVAILABLE:
         dy, y, x, shortcut, w, b, s, mean, inverse, place, inside,
         SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr
     ):  # fmt: skip
-        """For some pixels: the gradient after the modulation and before it, what was modulated, and
-        the normalised input.
-        """
+        """Gradients after and before the modulation, what was modulated, the normalised input."""
         after = tl.load(dy + place, mask=inside, other=0.0).to(tl.float32)
         if RELU or FILM:
             after = tl.where(
@@ -185,9 +176,7 @@ if AVAILABLE:
         WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
         SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
-        """Per channel of one chunk: the sums of the gradients of bias, weight and, with FILM, scale
-        and shift.
-        """
+        """Gradient sums of one chunk by channel: bias, weight and, with FILM, scale and shift."""
         group, chunk = tl.program_id(0), tl.program_id(1)
         groups = channels // WIDTH
         base = (group // groups).to(tl.int64) * pixels * channels + (group % groups) * WIDTH
@@ -227,9 +216,7 @@ if AVAILABLE:
         WIDTH: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, MAX: tl.constexpr,
         SHORTCUT: tl.constexpr, RELU: tl.constexpr, FILM: tl.constexpr,
     ):  # fmt: skip
-        """Gradients of input and shortcut for one chunk: dx = inverse (w d - mean(w d) - xhat
-        mean(w d xhat)).
-        """
+        """dx = inverse (w d - mean(w d) - xhat mean(w d xhat)) and the shortcut's, one chunk."""
         group, chunk = tl.program_id(0), tl.program_id(1)
         groups = channels // WIDTH
         base = (group // groups).to(tl.int64) * pixels * channels + (group % groups) * WIDTH
@@ -284,29 +271,12 @@ class _Fused(torch.autograd.Function):
         most = {"MAX": max(2, triton.next_power_of_2(chunks))}
         flags = {"SHORTCUT": shortcut is not None, "RELU": relu, "FILM": film}
         y = torch.empty_like(x)
-        sums, moments = (
-            x.new_empty((groups, chunks, 2), dtype=torch.float32),
-            x.new_empty((groups, 2), dtype=torch.float32),
-        )
+        sums = x.new_empty((groups, chunks, 2), dtype=torch.float32)
+        moments = x.new_empty((groups, 2), dtype=torch.float32)
         _sums[(groups, chunks)](x, sums, pixels, channels, chunks, **sizes)
-        _apply[(groups, chunks)](
-            x,
-            other,
-            weight,
-            bias,
-            scale,
-            shift,
-            sums,
-            y,
-            moments,
-            pixels,
-            channels,
-            chunks,
-            eps,
-            **sizes,
-            **most,
-            **flags,
-        )
+        given = (x, other, weight, bias, scale, shift, sums, y, moments)
+        count = (pixels, channels, chunks)
+        _apply[(groups, chunks)](*given, *count, eps, **sizes, **most, **flags)
         ctx.save_for_backward(
             x, other if film else x, y if relu or film else x, weight, bias, scale, moments
         )
@@ -326,17 +296,8 @@ class _Fused(torch.autograd.Function):
         _back_sums[(groups, chunks)](*given, pixels, channels, chunks, **sizes, **flags)
         dx = torch.empty_like(x)
         dshortcut = torch.empty_like(x) if flags["SHORTCUT"] else None
-        _back_apply[(groups, chunks)](
-            *given,
-            dx,
-            dx if dshortcut is None else dshortcut,
-            pixels,
-            channels,
-            chunks,
-            **sizes,
-            **most,
-            **flags,
-        )
+        outs, count = (dx, dx if dshortcut is None else dshortcut), (pixels, channels, chunks)
+        _back_apply[(groups, chunks)](*given, *outs, *count, **sizes, **most, **flags)
         each = sums.view(n, channels // WIDTH, chunks, rows, WIDTH)
         if not flags["FILM"]:
             dbias, dweight = each.sum(dim=(0, 2)).transpose(0, 1).flatten(1).to(weight.dtype)

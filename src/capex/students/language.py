@@ -1,5 +1,4 @@
-"""Instruction embeddings for Diffusion Policy: given ones from a file, or learned ones. Nothing is
-downloaded.
+"""Given instruction embeddings for Diffusion Policy. Nothing is downloaded.
 
 A file of embeddings is a .safetensors file with one vector per instruction, named by the
 instruction itself, or a .npz with the arrays `instructions` (text) and `embeddings` (n, size).
@@ -24,9 +23,7 @@ FILE_MAX = 2**30  # bytes, unpacked: 300 thousand instructions
 
 
 def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
-    """Embeddings (n, size) of the instructions from a file, or computed with CLIP weights from a
-    local folder.
-    """
+    """Embeddings (n, size) of the instructions, from a file or with CLIP from a local folder."""
     if path.is_dir():
         from capex.students.clip import embed
 
@@ -40,13 +37,11 @@ def read(path: Path, instructions: Sequence[str], size: int) -> Vectors:
             " missing); add them to the file"
         )
     try:
-        vectors = np.stack(
-            [np.asarray(table[i], dtype=np.float32).reshape(-1) for i in instructions]
-        )
+        rows = [np.asarray(table[i], dtype=np.float32).reshape(-1) for i in instructions]
+        vectors = np.stack(rows)
     except (TypeError, ValueError) as error:
-        raise CapexError(
-            f"{path} holds embeddings that are no rows of {size} numbers ({error})"
-        ) from None
+        why = f"{path} holds embeddings that are no rows of {size} numbers ({error})"
+        raise CapexError(why) from None
     if vectors.shape[1] != size:
         raise CapexError(
             f"{path} holds embeddings of {vectors.shape[1]} numbers; the policy takes {size}"
@@ -64,9 +59,8 @@ def write(path: Path, table: Mapping[str, Vectors]) -> None:
 
         save_file({k: np.ascontiguousarray(v, dtype=np.float32) for k, v in table.items()}, path)
     else:
-        np.savez(
-            path, instructions=np.array(list(table)), embeddings=np.stack(list(table.values()))
-        )
+        texts, rows = np.array(list(table)), np.stack(list(table.values()))
+        np.savez(path, instructions=texts, embeddings=rows)
 
 
 def _read_file(path: Path) -> Mapping[str, npt.NDArray[Any]]:
@@ -89,15 +83,8 @@ def _read_file(path: Path) -> Mapping[str, npt.NDArray[Any]]:
         raise CapexError(
             f"{path} holds no embeddings: {error}; give an .npz or a .safetensors file"
         ) from None
-    texts, rows = arrays.get("instructions"), arrays.get("embeddings")
-    if (
-        texts is None
-        or rows is None
-        or texts.ndim != 1
-        or texts.dtype.kind != "U"
-        or rows.ndim != 2
-        or len(texts) != len(rows)
-    ):
+    texts, rows = (arrays.get(k, np.empty(0)) for k in ("instructions", "embeddings"))
+    if (texts.ndim, texts.dtype.kind, rows.shape[:-1]) != (1, "U", texts.shape):
         raise CapexError(
             f"{path} holds no embeddings: it needs the arrays 'instructions' (n texts) and"
             " 'embeddings' (n, size)"

@@ -17,10 +17,12 @@ from capex.students.data import Demonstration, decode_pngs
 
 PICTURES = "observation.images."
 STATE, ACTION = "observation.state", "action"
+ALIKE = ("world", "task", "start", "seed", "stand_in", "certified")
+PROVENANCE = {"source": "capex/arm"} | {name: f"capex/{name}" for name in ALIKE}  # field: column
 
 
 @dataclass(frozen=True)
-class Dataset:
+class LeRobotSource:
     """What a pack is made from."""
 
     head: dict[str, Any]
@@ -36,10 +38,8 @@ class Dataset:
             file = pq.ParquetFile(path)
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=list(self.keys))
-                views = [
-                    decode_pngs([cell["bytes"] for cell in table[key].to_pylist()])
-                    for key in self.keys
-                ]
+                cells = [[cell["bytes"] for cell in table[k].to_pylist()] for k in self.keys]
+                views = [decode_pngs(column) for column in cells]
                 for images in zip(*views, strict=True):
                     sizes = {i.shape for i in images}
                     if len(sizes) > 1:
@@ -50,10 +50,8 @@ class Dataset:
                     yield np.stack(images)
 
 
-def open_dataset(path: Path) -> Dataset:
-    """Read everything but the pictures; a dataset that students cannot use is refused with a
-    sentence.
-    """
+def open_dataset(path: Path) -> LeRobotSource:
+    """Read everything but the pictures; a dataset that students cannot use is refused."""
     info = read_json(path / "meta" / "info.json")
     features: dict[str, Any] = info.get("features", {})
     for name in (STATE, ACTION):
@@ -72,42 +70,30 @@ def open_dataset(path: Path) -> Dataset:
         )
     files = tuple(sorted((path / "data").rglob("*.parquet")))
     columns = [pq.read_table(f, columns=[STATE, ACTION]) for f in files]
-    states, actions = (
-        np.concatenate([_matrix(t[name]) for t in columns]) for name in (STATE, ACTION)
-    )
+    states, actions = (np.concatenate([_matrix(t[k]) for t in columns]) for k in (STATE, ACTION))
     head = {
-        "cameras": [k[len(PICTURES) :] for k in keys],
+        "cameras": [k.removeprefix(PICTURES) for k in keys],
         "state_names": list(features[STATE]["names"]),
         "action_names": list(features[ACTION]["names"]),
         "fps": info["fps"],
     }
-    return Dataset(head, files, keys, states, actions, _episodes(path))
+    return LeRobotSource(head, files, keys, states, actions, _episodes(path))
 
 
 def _episodes(path: Path) -> tuple[Demonstration, ...]:
-    found = []
+    unused = ("stats/", "capex/start_state")
+    rows = []
     for file in sorted((path / "meta" / "episodes").rglob("*.parquet")):
-        names = [
-            n
-            for n in pq.read_schema(file).names
-            if not n.startswith("stats/") and n != "capex/start_state"
-        ]
-        for row in pq.read_table(file, columns=names).to_pylist():
-            found.append(
-                Demonstration(
-                    begin=row["dataset_from_index"],
-                    end=row["dataset_to_index"],
-                    instruction=row["tasks"][0] if row["tasks"] else "",
-                    world=row.get("capex/world") or "",
-                    task=row.get("capex/task") or "",
-                    start=-1 if row.get("capex/start") is None else row["capex/start"],
-                    seed=row.get("capex/seed") or 0,
-                    source=row.get("capex/arm") or "",
-                    stand_in=bool(row.get("capex/stand_in")),
-                    certified=bool(row.get("capex/certified")),
-                )
-            )
-    return tuple(found)
+        names = [name for name in pq.read_schema(file).names if not name.startswith(unused)]
+        rows += pq.read_table(file, columns=names).to_pylist()
+    return tuple(_demonstration(row) for row in rows)
+
+
+def _demonstration(row: dict[str, Any]) -> Demonstration:
+    """Of a row of meta/episodes; what the dataset does not say keeps its default."""
+    begin, end = row["dataset_from_index"], row["dataset_to_index"]
+    known = {name: row[key] for name, key in PROVENANCE.items() if row.get(key) is not None}
+    return Demonstration(begin, end, row["tasks"][0] if row["tasks"] else "", **known)
 
 
 def _matrix(column: Any) -> npt.NDArray[np.float32]:

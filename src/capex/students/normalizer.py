@@ -1,11 +1,9 @@
-"""How raw numbers become network inputs and back: y = x * scale + offset per number, with the
-statistics it came from.
-"""
+"""How raw numbers become network inputs and back: y = x * scale + offset for each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +13,8 @@ from capex.errors import CapexError
 
 Floats = npt.NDArray[np.float32]
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and deviation of RGB in 0..1
-DEVIATION_MIN = (
-    0.01  # a number that hardly varies is not blown up: neither its noise nor the network's error
-)
+# A number that hardly varies is not blown up: neither its noise nor the network's error.
+DEVIATION_MIN = 0.01
 RANGE_MIN = 1e-4
 QUATERNION = ("qx", "qy", "qz", "qw")
 
@@ -39,15 +36,16 @@ class Affine:
 
     def as_json(self) -> dict[str, list[float]]:
         """For policy.json."""
-        return {"scale": [float(v) for v in self.scale], "offset": [float(v) for v in self.offset]}
+        return {"scale": self.scale.tolist(), "offset": self.offset.tolist()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Affine:
         """From policy.json."""
-        return cls(
-            np.asarray(data["scale"], dtype=np.float32),
-            np.asarray(data["offset"], dtype=np.float32),
-        )
+        return cls(*(np.asarray(data[k], dtype=np.float32) for k in ("scale", "offset")))
+
+
+# Images of 0..255 to -1..1, as RoboCasa365 does.
+SIGNED = Affine(np.full(3, 2 / 255, dtype=np.float32), np.full(3, -1.0, dtype=np.float32))
 
 
 @dataclass(frozen=True)
@@ -79,26 +77,16 @@ class Normalizer:
 
     def as_json(self) -> dict[str, Any]:
         """For policy.json."""
-        return {
-            "image": self.image.as_json(),
-            "state": self.state.as_json(),
-            "action": self.action.as_json(),
-            "quaternion_at": self.quaternion_at,
-            "quaternion_side": list(self.quaternion_side),
-            "statistics": self.statistics,
-        }
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {k: v.as_json() if isinstance(v, Affine) else v for k, v in values.items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Normalizer:
         """From policy.json."""
-        return cls(
-            Affine.from_json(data["image"]),
-            Affine.from_json(data["state"]),
-            Affine.from_json(data["action"]),
-            int(data["quaternion_at"]),
-            tuple(float(v) for v in data["quaternion_side"]),
-            data.get("statistics"),
-        )
+        side = tuple(float(v) for v in data["quaternion_side"])
+        image, state, action = (Affine.from_json(data[k]) for k in ("image", "state", "action"))
+        at, statistics = int(data["quaternion_at"]), data.get("statistics")
+        return cls(image, state, action, at, side, statistics)
 
 
 def fit(
@@ -117,33 +105,28 @@ def fit(
         # The direction along which most of them lie, either way.
         axis = np.linalg.eigh(q.T @ q)[1][:, -1]
         side = tuple(float(v) for v in axis * np.sign(axis[np.argmax(np.abs(axis))]))
-    turned = Normalizer(
-        _same(3), _same(states.shape[1]), _same(actions.shape[1]), at, side
-    ).one_sided(states)
+    same_state, same_action = _same(states.shape[1]), _same(actions.shape[1])
+    turned = Normalizer(SIGNED, same_state, same_action, at, side).one_sided(states)
     statistics = {"state": _statistics(turned, state_names), "action": _statistics(actions, None)}
     if kind == "act":
         mean, deviation = (np.asarray(v, dtype=np.float32) for v in IMAGENET)
-        image = Affine(
-            (1 / (255 * deviation)).astype(np.float32), (-mean / deviation).astype(np.float32)
-        )
+        scale, offset = 1 / (255 * deviation), -mean / deviation
+        image = Affine(scale.astype(np.float32), offset.astype(np.float32))
         return Normalizer(image, _standard(turned), _standard(actions), at, side, statistics)
     state = _range(turned)
     if at >= 0:
         state.scale[at : at + 4], state.offset[at : at + 4] = 1.0, 0.0
-    image = Affine(np.full(3, 2 / 255, dtype=np.float32), np.full(3, -1.0, dtype=np.float32))
     if np.abs(actions).max() > 1 + 1e-6:
         raise CapexError(
             f"actions reach {np.abs(actions).max():.3g}; Diffusion Policy takes native actions"
             " between -1 and 1"
         )
-    return Normalizer(image, state, _same(actions.shape[1]), at, side, statistics)
+    return Normalizer(SIGNED, state, same_action, at, side, statistics)
 
 
 def _quaternion(names: Sequence[str]) -> int:
     for at in range(len(names) - 3):
-        if all(
-            name.endswith(end) for name, end in zip(names[at : at + 4], QUATERNION, strict=True)
-        ):
+        if all(map(str.endswith, names[at : at + 4], QUATERNION)):
             return at
     return -1
 
@@ -162,19 +145,12 @@ def _range(x: Floats) -> Affine:
     low, high = x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
     wide = high - low > RANGE_MIN
     scale = np.where(wide, 2 / np.where(wide, high - low, 1.0), 1.0)
-    return Affine(
-        scale.astype(np.float32), np.where(wide, -1 - low * scale, -low).astype(np.float32)
-    )
+    offset = np.where(wide, -1 - low * scale, -low)
+    return Affine(scale.astype(np.float32), offset.astype(np.float32))
 
 
 def _statistics(x: Floats, names: Sequence[str] | None) -> dict[str, Any]:
-    rows = {
-        "mean": x.mean(axis=0, dtype=np.float64),
-        "std": x.std(axis=0, dtype=np.float64),
-        "min": x.min(axis=0),
-        "max": x.max(axis=0),
-    }
-    return {
-        **{k: [round(float(v), 6) for v in row] for k, row in rows.items()},
-        **({"names": list(names)} if names else {}),
-    }
+    mean, std = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+    rows = {"mean": mean, "std": std, "min": x.min(axis=0), "max": x.max(axis=0)}
+    rounded = {k: [round(float(v), 6) for v in row] for k, row in rows.items()}
+    return {**rounded, **({"names": list(names)} if names else {})}

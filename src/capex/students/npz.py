@@ -21,40 +21,26 @@ import numpy.typing as npt
 
 from capex.errors import CapexError
 
-HEADERS: dict[
-    tuple[int, int], Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]
-] = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+ReadHeader = Callable[[IO[bytes]], tuple[tuple[int, ...], bool, np.dtype[Any]]]
+HEADERS: dict[tuple[int, int], ReadHeader] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # numpy's own; these unpack piece by piece
-FAULTS = (
-    *(
-        ValueError,
-        TypeError,
-        KeyError,
-        OverflowError,
-        RecursionError,
-        EOFError,
-        OSError,
-        NotImplementedError,
-        RuntimeError,
-    ),
-    *(SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile),
-)
+DAMAGED_ZIP = (zlib.error, zipfile.BadZipFile, struct.error, EOFError, OSError, RuntimeError)
+DAMAGED_HEADER = (ValueError, TypeError, KeyError, OverflowError, SyntaxError, tokenize.TokenError)
 
 
 def read_npz(source: IO[bytes] | Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
-    """The arrays by name, with no more than `most_bytes` in all. What is no such archive is refused
-    with a sentence.
-    """
+    """The arrays by name, at most `most_bytes` in all; anything else is refused."""
     try:
         with zipfile.ZipFile(source) as archive:
             entries = archive.infolist()
             total = sum(entry.file_size for entry in entries)
             if total > most_bytes:
                 raise CapexError(f"it unpacks to {total} bytes; at most {most_bytes} are read")
-            return {
-                entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries
-            }
-    except FAULTS as error:
+            return {e.filename.removesuffix(".npy"): _array(archive, e) for e in entries}
+    except (*DAMAGED_ZIP, *DAMAGED_HEADER) as error:
         raise CapexError(f"it is no .npz archive ({error or type(error).__name__})") from None
 
 
@@ -70,6 +56,5 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> npt.NDArray[Any]
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject or any(n < 0 for n in shape) or size != entry.file_size - stream.tell():
             raise ValueError(f"{entry.filename} does not hold the array that it names")
-        return np.frombuffer(stream.read(size), dtype=dtype).reshape(
-            shape, order="F" if fortran else "C"
-        )
+        values = np.frombuffer(stream.read(size), dtype=dtype)
+        return values.reshape(shape, order="F" if fortran else "C")

@@ -1,5 +1,4 @@
-"""A trained policy as a plain object: reset() and act(observation) -> action; or many episodes at
-once.
+"""A trained policy as a plain object: reset() and act(observation); or many episodes at once.
 
 An observation is a mapping: "images" (camera -> (H, W, 3) uint8), "state" (name -> number, or the
 numbers in the policy's order) and "instruction" (text; ACT does not read it).
@@ -30,26 +29,20 @@ Observation = Mapping[str, Any]
 
 
 class EpisodeMemory:
-    """What a policy remembers within one episode: recent observations, and the actions it has
-    planned.
-    """
+    """What a policy remembers within one episode: recent observations and planned actions."""
 
     def __init__(self, settings: ActSettings | DiffusionSettings, seed: int):
         self.seen: deque[tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]] = deque(
             maxlen=len(settings.observation_steps)
         )
         self.queue: deque[npt.NDArray[np.float32]] = deque()
-        self.ensembler = (
-            Ensembler(settings.ensemble, settings.chunk)
-            if isinstance(settings, ActSettings)
-            else None
-        )
+        self.ensembler: Ensembler | None = None
+        if isinstance(settings, ActSettings):
+            self.ensembler = Ensembler(settings.ensemble, settings.chunk)
         self.generator = torch.Generator().manual_seed(seed)
 
     def wants_images(self) -> bool:
-        """Whether the next observation needs images: a policy that still has planned actions does
-        not look at them.
-        """
+        """Whether the next observation needs images; with actions still planned it does not."""
         return len(self.queue) < (self.seen.maxlen or 1)
 
 
@@ -68,9 +61,8 @@ class Policy:
         self.spec = spec
         self._device = choose_device(device)
         prepare(self._device)
-        self._runner = Runner(
-            spec, net.to(self._device), self._device, graphed=graphed, batch=batch
-        )
+        net = net.to(self._device)
+        self._runner = Runner(spec, net, self._device, graphed=graphed, batch=batch)
         self._episode: EpisodeMemory | None = None
 
     def reset(self, seed: int = 0) -> None:
@@ -131,14 +123,12 @@ class Policy:
         noise = None
         if isinstance(settings, DiffusionSettings):
             shape = (1 + settings.diffusion_steps, settings.horizon, len(self.spec.action_names))
-            noise = torch.stack(
-                [torch.randn(shape, generator=e.generator) for e in episodes], dim=1
-            )
-        words = torch.tensor([self._word(o) for o in observations])
-        out = self._runner(
-            torch.from_numpy(np.stack(images)), torch.from_numpy(np.stack(states)), words, noise
-        )
-        return list(out)
+            drawn = [torch.randn(shape, generator=e.generator) for e in episodes]
+            noise = torch.stack(drawn, dim=1)
+        texts = (str(observation.get("instruction", "")) for observation in observations)
+        words = torch.tensor([self.spec.instruction_row(text) for text in texts])
+        seen_images, seen_states = (torch.from_numpy(np.stack(v)) for v in (images, states))
+        return list(self._runner(seen_images, seen_states, words, noise))
 
     def _images(self, observation: Observation) -> npt.NDArray[np.uint8]:
         given, size = observation.get("images", {}), self.spec.image_size
@@ -178,14 +168,6 @@ class Policy:
             )
         return self.spec.normalizer.state_in(state)
 
-    def _word(self, observation: Observation) -> int:
-        text = str(observation.get("instruction", ""))
-        return (
-            self.spec.instructions.index(text)
-            if text in self.spec.instructions
-            else len(self.spec.instructions)
-        )
-
 
 def load_policy(path: Path | str, device: str = "auto") -> Policy:
     """The policy of a checkpoint, or of a training folder's last one."""
@@ -195,9 +177,7 @@ def load_policy(path: Path | str, device: str = "auto") -> Policy:
 def make_policy(
     spec: PolicySpec, net: torch.nn.Module, device: str = "auto", *, batch: int = 0
 ) -> Policy:
-    """A policy from a network. An instruction it was not trained on gets the mean of those
-    it was.
-    """
+    """A policy from a network. Unknown instructions get the mean embedding of the known ones."""
     assert isinstance(net, (ACT, Diffusion))
     if isinstance(net, Diffusion) and spec.instructions:
         with torch.no_grad():

@@ -1,12 +1,10 @@
-"""ResNet-18 without its classifier. Parameter names are torchvision's, so that ImageNet weights
-load from a file as they are.
-"""
+"""ResNet-18 without its classifier, with torchvision's names: its ImageNet weights load."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +15,7 @@ from capex.students.kernels import WIDTH, ScaleShift, act, norm_act
 
 
 class FrozenBatchNorm(nn.Module):
-    """Batch norm whose statistics and scale never change: y = (x - mean) / sqrt(var + eps) * weight
-    + bias.
-    """
+    """Batch norm that never changes: y = (x - mean) / sqrt(var + eps) * weight + bias."""
 
     def __init__(self, channels: int, eps: float = 1e-5):
         super().__init__()
@@ -43,9 +39,7 @@ def convolve(
     relu: bool = True,
     film: ScaleShift | None = None,
 ) -> Tensor:
-    """relu(norm(conv(x)) + shortcut), modulated. A frozen norm is folded into the weights, a group
-    norm fused with what follows it.
-    """
+    """relu(norm(conv(x)) + shortcut), modulated. A frozen norm is folded into the weights."""
     if isinstance(norm, nn.GroupNorm):
         return norm_act(norm, conv(x), shortcut, relu, film)
     assert isinstance(norm, FrozenBatchNorm)
@@ -81,11 +75,9 @@ class BasicBlock(nn.Module):
         return convolve(self.conv2, self.bn2, out, shortcut=x, film=film)
 
 
-class Film(nn.Module):
-    """Feature-wise modulation by an instruction's embedding: relu((1 + gamma) x + beta); the
-    identity when it begins.
-
-    What it gives is scale and shift; the block that they belong to applies them.
+class FilmLayer(nn.Module):
+    """Scale and shift by an instruction's embedding: relu((1 + gamma) x + beta); at first the
+    identity. The block that they belong to applies them.
     """
 
     def __init__(self, language: int, channels: int):
@@ -101,9 +93,7 @@ class Film(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """Feature map (B, 8 width, H/32, W/32) of an image; with `language`, each block is modulated by
-    the instruction.
-    """
+    """Feature map (B, 8 width, H/32, W/32) of an image; `language`: modulated by an instruction."""
 
     def __init__(self, norm: Literal["frozen", "group"], width: int = 64, language: int = 0):
         super().__init__()
@@ -127,9 +117,8 @@ class ResNet18(nn.Module):
             ]
             setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
             inputs = channels
-        self.films = (
-            nn.ModuleList(Film(language, width << (k // 2)) for k in range(8)) if language else None
-        )
+        films = [FilmLayer(language, width << (k // 2)) for k in range(8)] if language else []
+        self.films = nn.ModuleList(films) if language else None
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -147,32 +136,23 @@ class ResNet18(nn.Module):
 
 
 def load_backbone(net: ResNet18, path: Path) -> None:
-    """Load torchvision-style ResNet-18 weights from a .safetensors or .pth file; the classifier is
-    left out, nothing else may differ.
-    """
-    weights = read_weights(path)
-    kept = {
-        k: v
-        for k, v in weights.items()
-        if not k.startswith("fc.") and not k.endswith("num_batches_tracked")
-    }
-    wanted = {k: v.shape for k, v in net.state_dict().items() if not k.startswith("films.")}
-    wrong = [k for k, shape in wanted.items() if k not in kept or kept[k].shape != shape]
+    """Load torchvision-style ResNet-18 weights from a .safetensors or .pth file."""
+    weights = read_weights(path)  # of which the classifier and batch counters are left out
+    shapes = {k: v.shape for k, v in net.state_dict().items() if not k.startswith("films.")}
+    wrong = [k for k, shape in shapes.items() if k not in weights or weights[k].shape != shape]
     if wrong:
         raise CapexError(
             f"{path} does not fit a ResNet-18 of width {net.conv1.out_channels}: {len(wrong)}"
             f" entries differ, first {wrong[0]}; give torchvision's resnet18 state dict"
         )
-    broken = [k for k in wanted if not bool(kept[k].float().isfinite().all())]
+    broken = [k for k in shapes if not bool(weights[k].float().isfinite().all())]
     if broken:
         raise CapexError(f"{path} holds weights that are not finite ('{broken[0]}')")
-    net.load_state_dict({k: kept[k] for k in wanted}, strict=net.films is None)
+    net.load_state_dict({k: weights[k] for k in shapes}, strict=net.films is None)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Named tensors from a .safetensors file or a plain torch state dict; nothing in the file is
-    executed.
-    """
+    """Named tensors from .safetensors or a plain torch state dict; no code in it is executed."""
     if not path.is_file():
         raise CapexError(f"there is no weights file {path}")
     try:
@@ -188,8 +168,13 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             f"{path} is no plain state dict ({type(error).__name__}); save tensors only, or use"
             " .safetensors"
         ) from None
-    if not isinstance(loaded, dict) or not all(
-        isinstance(k, str) and isinstance(v, Tensor) for k, v in loaded.items()
-    ):
+    if not is_state_dict(loaded):
         raise CapexError(f"{path} holds no state dict: names with tensors are expected")
     return loaded
+
+
+def is_state_dict(value: object) -> TypeGuard[dict[str, Tensor]]:
+    """Whether a value of unknown origin is a mapping of names to tensors."""
+    return isinstance(value, Mapping) and all(
+        isinstance(k, str) and isinstance(v, Tensor) for k, v in value.items()
+    )

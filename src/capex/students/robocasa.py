@@ -21,7 +21,6 @@ import pickle
 import zipfile
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,9 @@ import torch
 from torch import Tensor
 
 from capex.errors import CapexError
-from capex.students.normalizer import Affine, Normalizer
+from capex.students import checkpoint
+from capex.students.normalizer import SIGNED, Affine, Floats, Normalizer
+from capex.students.resnet import is_state_dict
 from capex.students.settings import DiffusionSettings
 
 CAMERAS = {
@@ -39,43 +40,13 @@ CAMERAS = {
     "wrist": "robot0_eye_in_hand",
 }
 STATE = ("robot0_base_to_eef_pos", "robot0_base_to_eef_quat", "robot0_gripper_qpos")
+BUFFERS = ("_dummy_variable", ".mask", ".memory_mask")  # no weights of ours
 # What reading a damaged or foreign file may raise.
-FAULTS = (
-    KeyError,
-    EOFError,
-    IndexError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    RuntimeError,
-    OSError,
-)
-STORAGES = {
-    "FloatStorage": torch.float32,
-    "DoubleStorage": torch.float64,
-    "HalfStorage": torch.float16,
-    "BFloat16Storage": torch.bfloat16,
-    "LongStorage": torch.int64,
-    "IntStorage": torch.int32,
-    "ByteStorage": torch.uint8,
-    "BoolStorage": torch.bool,
-}
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """Weights under our names, and the normaliser they were trained with."""
-
-    weights: dict[str, Tensor]
-    normalizer: Normalizer
+FAULTS = (*checkpoint.FAULTS, EOFError, IndexError, RuntimeError)
 
 
 class Inert:
-    """Stands where a pickle names a class or function that is not plain data. It keeps its state
-    and does nothing.
-    """
+    """Replaces any class or function that a pickle names: keeps its state and does nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         self.state: Any = args
@@ -100,9 +71,7 @@ class Inert:
 
 
 class SafeReader(pickle.Unpickler):
-    """Builds tensors and plain containers only; every other name in the pickle becomes an inert
-    stand-in.
-    """
+    """Builds tensors and plain containers only; every other name in the pickle becomes Inert."""
 
     def __init__(self, source: io.BytesIO, archive: zipfile.ZipFile | None = None, root: str = ""):
         super().__init__(source)
@@ -111,15 +80,7 @@ class SafeReader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Never imports what the file names."""
-        if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
-        if module == "torch._utils" and name in ("_rebuild_tensor_v2", "_rebuild_parameter"):
-            return _rebuild_tensor if name == "_rebuild_tensor_v2" else _rebuild_parameter
-        if module == "torch" and name in STORAGES:
-            return STORAGES[name]
-        if module == "torch" and name == "Size":
-            return tuple
-        return Inert
+        return PLAIN.get((module, name), Inert)
 
     def persistent_load(self, pid: Any) -> Any:
         """A storage: ("storage", type, key, device, number of elements)."""
@@ -128,9 +89,8 @@ class SafeReader(pickle.Unpickler):
             raise CapexError("the checkpoint holds tensors of an unknown type")
         if key not in self._storages:
             raw = bytearray(self._archive.read(f"{self._root}/data/{key}"))
-            self._storages[key] = (
-                torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)
-            )
+            empty = torch.empty(0, dtype=dtype)
+            self._storages[key] = torch.frombuffer(raw, dtype=dtype) if raw else empty
         return self._storages[key]
 
 
@@ -140,50 +100,58 @@ def _rebuild_tensor(
     return storage.as_strided(tuple(size), tuple(stride), offset)
 
 
-def _rebuild_parameter(data: Tensor, *rest: Any) -> Tensor:
-    return data
+# What a pickle may name, by module and name.
+PLAIN: dict[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_parameter"): lambda data, *rest: data,
+    ("torch", "Size"): tuple,
+    ("torch", "FloatStorage"): torch.float32,
+    ("torch", "DoubleStorage"): torch.float64,
+    ("torch", "HalfStorage"): torch.float16,
+    ("torch", "BFloat16Storage"): torch.bfloat16,
+    ("torch", "LongStorage"): torch.int64,
+    ("torch", "IntStorage"): torch.int32,
+    ("torch", "ByteStorage"): torch.uint8,
+    ("torch", "BoolStorage"): torch.bool,
+}
 
 
 def read_payload(path: Path, *, trust_pickle: bool = False) -> dict[str, Any]:
-    """The payload of a torch archive. With `trust_pickle` it is unpickled as it is, code
-    and all.
-    """
+    """The payload of a torch archive; with `trust_pickle` unpickled as it is, code and all."""
     if not path.is_file():
         raise CapexError(f"there is no checkpoint {path}")
     if trust_pickle:
         try:
-            held = torch.load(path, map_location="cpu", weights_only=False)
+            payload = torch.load(path, map_location="cpu", weights_only=False)
         except Exception as error:
             # A foreign file may fail in many ways; all of them mean the same to the user.
-            why = str(error).partition("\n")[0]
-            raise CapexError(
-                f"{path} cannot be unpickled ({type(error).__name__}: {why})"
-            ) from None
-        return held if isinstance(held, dict) else {}
+            kind, why = type(error).__name__, str(error).partition("\n")[0]
+            raise CapexError(f"{path} cannot be unpickled ({kind}: {why})") from None
+        return payload if isinstance(payload, dict) else {}
     try:
         with zipfile.ZipFile(path) as archive:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                 raise CapexError(f"{path} is no torch archive: those are not compressed")
-            place = next((n for n in archive.namelist() if n.endswith("/data.pkl")), None)
-            if place is None:
+            name = next((n for n in archive.namelist() if n.endswith("/data.pkl")), None)
+            if name is None:
                 raise CapexError(f"{path} is no torch archive: it holds no data.pkl")
-            loaded = SafeReader(
-                io.BytesIO(archive.read(place)), archive, place.removesuffix("/data.pkl")
-            ).load()
+            source, root = io.BytesIO(archive.read(name)), name.removesuffix("/data.pkl")
+            payload = SafeReader(source, archive, root).load()
     except (zipfile.BadZipFile, pickle.UnpicklingError, *FAULTS) as error:
         raise CapexError(
             f"{path} cannot be read safely ({type(error).__name__}: {error}); for a file you made"
             " yourself, --trust-pickle"
         ) from None
-    if not isinstance(loaded, dict):
+    if not isinstance(payload, dict):
         raise CapexError(f"{path} holds no payload with state_dicts")
-    return loaded
+    return payload
 
 
 def read(
     path: Path, settings: DiffusionSettings, cameras: Sequence[str], *, trust_pickle: bool = False
-) -> Loaded:
-    """The released policy's weights for our network, and its normaliser."""
+) -> tuple[dict[str, Tensor], Normalizer]:
+    """The released policy's weights under our names, and the normaliser it was trained with."""
     payload = read_payload(path, trust_pickle=trust_pickle)
     states = payload.get("state_dicts")
     if not isinstance(states, Mapping) or not ({"ema_model", "model"} & set(states)):
@@ -191,10 +159,8 @@ def read(
             f"{path} has no state_dicts with a model; RoboCasa365's checkpoint has ema_model and"
             " model"
         )
-    held = states.get("ema_model") or states.get("model")
-    if not isinstance(held, Mapping) or not all(
-        isinstance(k, str) and isinstance(v, Tensor) for k, v in held.items()
-    ):
+    theirs = states.get("ema_model") or states.get("model")
+    if not is_state_dict(theirs):
         raise CapexError(
             f"{path} has a model that is no state dict; names with tensors are expected"
         )
@@ -205,61 +171,54 @@ def read(
             " has no counterpart there"
         )
     try:
-        weights = {name: held[name] for name in held if name.startswith("model.") and _ours(name)}
+        weights = {
+            name: tensor
+            for name, tensor in theirs.items()
+            if name.startswith("model.") and not name.endswith(BUFFERS)
+        }
         for k, camera in enumerate(cameras):
-            weights |= _camera(
-                held, f"obs_encoder.obs_nets.{CAMERAS[camera]}_image", f"cameras.{k}", path
-            )
+            encoder = f"obs_encoder.obs_nets.{CAMERAS[camera]}_image"
+            weights |= _camera(theirs, encoder, f"cameras.{k}", path)
         weights["model.cond_obs_emb.weight"] = _reordered(
-            held["model.cond_obs_emb.weight"], payload.get("cfg"), cameras, settings
+            theirs["model.cond_obs_emb.weight"], payload.get("cfg"), cameras, settings
         )
-        return Loaded({k: v.float().clone() for k, v in weights.items()}, _normalizer(held, path))
+        return {k: v.float().clone() for k, v in weights.items()}, _normalizer(theirs, path)
     except FAULTS as error:
         raise CapexError(
             f"{path} is not laid out as RoboCasa365's checkpoint ({type(error).__name__}: {error})"
         ) from None
 
 
-def _ours(name: str) -> bool:
-    return not name.endswith(("_dummy_variable", ".mask", ".memory_mask"))
-
-
-def _camera(held: Mapping[str, Tensor], theirs: str, ours: str, path: Path) -> dict[str, Tensor]:
+def _camera(theirs: Mapping[str, Tensor], encoder: str, ours: str, path: Path) -> dict[str, Tensor]:
     """One camera's encoder under our names."""
-    found: dict[str, Tensor] = {}
-    if f"{theirs}.backbone._base_block.0.weight" not in held:
-        raise CapexError(f"{path} has no encoder '{theirs}'; is it RoboCasa365's Diffusion Policy?")
-    found[f"{ours}.backbone.conv1.weight"] = held[f"{theirs}.backbone._base_block.0.weight"]
-    for part in ("weight", "bias"):
-        found[f"{ours}.backbone.bn1.{part}"] = held[f"{theirs}.backbone._base_block.1.{part}"]
-        found[f"{ours}.keypoints.{part}"] = held[f"{theirs}.pool.nets.{part}"]
-        found[f"{ours}.linear.{part}"] = held[f"{theirs}.nets.2.{part}"]
-    for name, tensor in held.items():
-        for block in range(8):
-            before = f"{theirs}.backbone._conv_blocks.{block}."
-            if name.startswith(before):
-                found[
-                    f"{ours}.backbone.layer{block // 2 + 1}.{block % 2}.{name[len(before) :]}"
-                ] = tensor
-            before = f"{theirs}.backbone._film_layers.{block}."
-            if name.startswith(before):
-                found[f"{ours}.backbone.films.{block}.{name[len(before) :]}"] = tensor
-    return found
+    if f"{encoder}.backbone._base_block.0.weight" not in theirs:
+        raise CapexError(
+            f"{path} has no encoder '{encoder}'; is it RoboCasa365's Diffusion Policy?"
+        )
+    prefixes = {
+        "backbone._base_block.0.": "backbone.conv1.",
+        "backbone._base_block.1.": "backbone.bn1.",
+        "pool.nets.": "keypoints.",
+        "nets.2.": "linear.",
+    }
+    for k in range(8):
+        prefixes[f"backbone._conv_blocks.{k}."] = f"backbone.layer{k // 2 + 1}.{k % 2}."
+        prefixes[f"backbone._film_layers.{k}."] = f"backbone.films.{k}."
+    return {
+        f"{ours}.{our}{name.removeprefix(f'{encoder}.{their}')}": tensor
+        for name, tensor in theirs.items()
+        for their, our in prefixes.items()
+        if name.startswith(f"{encoder}.{their}")
+    }
 
 
 def _reordered(
     weight: Tensor, cfg: Any, cameras: Sequence[str], settings: DiffusionSettings
 ) -> Tensor:
-    """The condition's input matrix with its columns in our order: cameras, position, quaternion,
-    gripper, instruction.
-    """
+    """The condition's input matrix, columns in our order: cameras, state, instruction."""
     sizes = {f"{name}_image": settings.features for name in CAMERAS.values()}
     sizes |= dict(zip(STATE, (3, 4, 2), strict=True)) | {"lang_emb": settings.language}
-    order = [k for k in _observation_order(cfg) if k in sizes] or [
-        *(f"{n}_image" for n in CAMERAS.values()),
-        *STATE,
-        "lang_emb",
-    ]
+    order = [k for k in _observation_order(cfg) if k in sizes] or list(sizes)
     at, columns = 0, {}
     for key in order:
         columns[key] = slice(at, at + sizes[key])
@@ -269,18 +228,14 @@ def _reordered(
             f"the checkpoint's condition has {weight.shape[1]} numbers; {at} were expected"
             f" ({', '.join(order)})"
         )
-    wanted = [*(f"{CAMERAS[c]}_image" for c in cameras), *STATE, "lang_emb"]
-    return torch.cat([weight[:, columns[key]] for key in wanted], dim=1)
+    ours = [*(f"{CAMERAS[c]}_image" for c in cameras), *STATE, "lang_emb"]
+    return torch.cat([weight[:, columns[key]] for key in ours], dim=1)
 
 
 def _observation_order(cfg: Any) -> list[str]:
-    """The observations' names in the order of the configuration (cfg.shape_meta.obs); empty when it
-    cannot be told.
-    """
-    node = cfg
-    for key in ("shape_meta", "obs"):
-        node = _content(node).get(key)
-    return [str(k) for k in _content(node)]
+    """The names in cfg.shape_meta.obs, in their order; empty where there are none."""
+    observations = _content(_content(cfg).get("shape_meta")).get("obs")
+    return [str(k) for k in _content(observations)]
 
 
 def _content(node: Any) -> Mapping[str, Any]:
@@ -291,19 +246,19 @@ def _content(node: Any) -> Mapping[str, Any]:
     return node if isinstance(node, Mapping) else {}
 
 
-def _normalizer(held: Mapping[str, Tensor], path: Path) -> Normalizer:
-    def affine(keys: Sequence[str]) -> Affine:
-        parts = {"scale": [], "offset": []}  # type: dict[str, list[np.ndarray[Any, Any]]]
-        for key in keys:
-            for part, values in parts.items():
-                name = f"normalizer.params_dict.{key}.{part}"
-                if name not in held:
-                    raise CapexError(
-                        f"{path} has no {name}; its normaliser is part of the model in"
-                        " RoboCasa365's checkpoint"
-                    )
-                values.append(held[name].float().numpy().reshape(-1))
-        return Affine(*(np.concatenate(parts[k]).astype(np.float32) for k in ("scale", "offset")))
+def _normalizer(theirs: Mapping[str, Tensor], path: Path) -> Normalizer:
+    def numbers(key: str, part: str) -> Floats:
+        name = f"normalizer.params_dict.{key}.{part}"
+        if name not in theirs:
+            raise CapexError(
+                f"{path} has no {name}; its normaliser is part of the model in RoboCasa365's"
+                " checkpoint"
+            )
+        return theirs[name].float().numpy().reshape(-1)
 
-    image = Affine(np.full(3, 2 / 255, dtype=np.float32), np.full(3, -1.0, dtype=np.float32))
-    return Normalizer(image, affine(STATE), affine(["action"]))
+    def affine(*keys: str) -> Affine:
+        return Affine(
+            *(np.concatenate([numbers(k, part) for k in keys]) for part in ("scale", "offset"))
+        )
+
+    return Normalizer(SIGNED, affine(*STATE), affine("action"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from capex.errors import CapexError, UnknownName
 from capex.setting import Setting, declared
@@ -16,18 +16,16 @@ from capex.setting import Setting, declared
 SEED_MAX = 2**63 - 1  # what torch's generators take
 
 
-class Shape(Setting):
-    """Decides the shapes or the meaning of the weights: a fine-tuned policy has it from the one it
-    begins from.
-    """
+class Architecture(Setting):
+    """Decides the shapes or the meaning of the weights; a fine-tuned policy inherits it."""
 
 
-Size = Annotated[int, Shape(1)]
-Count = Annotated[int, Shape(0)]
+Size = Annotated[int, Architecture(1)]
+Count = Annotated[int, Architecture(0)]
 Whole = Annotated[int, Setting(0)]
 Positive = Annotated[int, Setting(1)]
 Number = Annotated[float, Setting(0)]
-BackboneNorm = Annotated[Literal["auto", "frozen", "group"], Shape()]
+BackboneNorm = Annotated[Literal["auto", "frozen", "group"], Architecture()]
 Schedule = Annotated[Literal["constant", "cosine"], Setting()]
 Precision = Literal["auto", "fp32", "bf16"]
 Still = Annotated[Literal["keep", "drop"], Setting()]
@@ -35,10 +33,9 @@ Still = Annotated[Literal["keep", "drop"], Setting()]
 
 @dataclass(frozen=True)
 class ActSettings:
-    """ACT: ResNet-18, transformer, CVAE; a chunk of actions from one observation, temporally
-    ensembled.
-    """
+    """ACT: ResNet-18, transformer, CVAE; chunks of actions, temporally ensembled."""
 
+    policy: ClassVar[Literal["act"]] = "act"
     chunk: Size = 20  # actions predicted at once
     dim: Size = 512
     heads: Size = 8
@@ -67,11 +64,6 @@ class ActSettings:
     still: Still = "keep"  # drop: leave out frames where nothing moves and nothing new is commanded
 
     @property
-    def window(self) -> int:
-        """Frames that an episode must have at least."""
-        return self.chunk
-
-    @property
     def observation_steps(self) -> tuple[int, ...]:
         """Which frames are looked at, relative to the present."""
         return (0,)
@@ -89,13 +81,10 @@ class ActSettings:
 
 @dataclass(frozen=True)
 class DiffusionSettings:
-    """Diffusion Policy as RoboCasa365 trains it: FiLM-conditioned ResNet-18 per camera, transformer
-    denoiser, DDPM.
-    """
+    """Diffusion Policy as RoboCasa365's: FiLM ResNet-18 per camera, transformer denoiser, DDPM."""
 
-    horizon: Size = (
-        10  # actions predicted at once, the first one belonging to the older observation
-    )
+    policy: ClassVar[Literal["diffusion"]] = "diffusion"
+    horizon: Size = 10  # actions predicted at once; the first belongs to the older observation
     execute: Positive = 8
     observations: Count = 2
     dim: Size = 512
@@ -124,46 +113,29 @@ class DiffusionSettings:
     still: Still = "keep"
 
     @property
-    def window(self) -> int:
-        """Frames that an episode must have at least."""
-        return self.horizon
-
-    @property
     def observation_steps(self) -> tuple[int, ...]:
         """Which frames are looked at, relative to the present."""
         return tuple(range(1 - self.observations, 1))
 
     @property
     def action_steps(self) -> tuple[int, ...]:
-        """Which actions are predicted, relative to the present: the horizon begins at the oldest
-        observation.
-        """
+        """The same for actions: the horizon begins at the oldest observation."""
         return tuple(range(1 - self.observations, self.horizon + 1 - self.observations))
 
     @property
     def last_step(self) -> int:
-        """How many frames before the end the last window begins: at most execute - 1 actions repeat
-        the last one.
-        """
+        """The same for windows of which at most execute - 1 actions repeat the last one."""
         return max(1, self.horizon - self.observations + 1 - (self.execute - 1))
 
 
 Settings = ActSettings | DiffusionSettings
 POLICIES: dict[str, type[ActSettings] | type[DiffusionSettings]] = {
-    "act": ActSettings,
-    "diffusion": DiffusionSettings,
+    kind.policy: kind for kind in (ActSettings, DiffusionSettings)
 }
 
 
-def policy_name(settings: Settings) -> str:
-    """What `--policy` calls these settings."""
-    return next(name for name, kind in POLICIES.items() if isinstance(settings, kind))
-
-
 def make_settings(policy: str, changes: Mapping[str, Any]) -> Settings:
-    """The paper's settings of a policy with changes by name; unknown names and wrong values are
-    refused with a sentence.
-    """
+    """The paper's settings with changes by name; unknown names and wrong values are refused."""
     if policy not in POLICIES:
         raise UnknownName("policy", policy, POLICIES)
     known = declared(POLICIES[policy])
@@ -177,10 +149,10 @@ def make_settings(policy: str, changes: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def shape_names(settings: Settings) -> set[str]:
-    """The settings that a fine-tuned policy has from the one it begins from."""
+def architecture_names(settings: Settings) -> set[str]:
+    """The settings that a fine-tuned policy inherits."""
     known = declared(type(settings))
-    return {name for name, setting in known.items() if isinstance(setting, Shape)}
+    return {name for name, setting in known.items() if isinstance(setting, Architecture)}
 
 
 def parse_changes(pairs: Sequence[str]) -> dict[str, str]:
@@ -209,10 +181,8 @@ def _refuse_contradictions(settings: Settings) -> None:
     if settings.lr == 0:
         raise CapexError(f"setting lr is {settings.lr}; it must be above 0")
     if settings.dim % settings.heads:
-        raise CapexError(
-            f"setting dim is {settings.dim} and heads {settings.heads}; dim must be a multiple of"
-            " heads"
-        )
+        sizes = f"dim is {settings.dim} and heads {settings.heads}"
+        raise CapexError(f"setting {sizes}; dim must be a multiple of heads")
     if settings.width % 16:
         raise CapexError(
             f"setting width is {settings.width}; it must be a multiple of 16, the size of a"

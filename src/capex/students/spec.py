@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from torch import nn
@@ -12,7 +12,7 @@ from capex.errors import CapexError
 from capex.students.act import ACT
 from capex.students.diffusion import Diffusion
 from capex.students.normalizer import Normalizer
-from capex.students.settings import ActSettings, Settings, make_settings, policy_name
+from capex.students.settings import ActSettings, Settings, make_settings
 
 FORMAT = 1
 
@@ -37,38 +37,29 @@ class PolicySpec:
     @property
     def policy(self) -> str:
         """act or diffusion."""
-        return policy_name(self.settings)
+        return self.settings.policy
+
+    def instruction_row(self, text: str) -> int:
+        """Where its embedding is: unknown instructions share the last row."""
+        known = self.instructions
+        return known.index(text) if text in known else len(known)
 
     def network(self) -> nn.Module:
         """A freshly initialised network of this shape."""
         state, action = len(self.state_names), len(self.action_names)
         if isinstance(self.settings, ActSettings):
             return ACT(self.settings, state, action, self.norm)
-        return Diffusion(
-            self.settings,
-            len(self.cameras),
-            state,
-            action,
-            len(self.instructions),
-            self.learned_language,
-        )
+        cameras, instructions = len(self.cameras), len(self.instructions)
+        return Diffusion(self.settings, cameras, state, action, instructions, self.learned_language)
 
     def as_json(self) -> dict[str, Any]:
         """For policy.json."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "normalizer"}
         return {
             "format": FORMAT,
             "policy": self.policy,
+            **values,
             "settings": asdict(self.settings),
-            "cameras": list(self.cameras),
-            "image_size": self.image_size,
-            "state_names": list(self.state_names),
-            "action_names": list(self.action_names),
-            "fps": self.fps,
-            "norm": self.norm,
-            "instructions": list(self.instructions),
-            "learned_language": self.learned_language,
-            "initialisation": self.initialisation,
-            "training": dict(self.training),
             "normalizer": self.normalizer.as_json(),
         }
 
@@ -79,19 +70,16 @@ class PolicySpec:
             raise CapexError(
                 f"the policy is of format {data.get('format')}; this version reads {FORMAT}"
             )
+        names = ("cameras", "state_names", "action_names", "instructions")
+        values: dict[str, Any] = {k: tuple(data[k]) for k in names}
+        values |= {k: data[k] for k in ("norm", "initialisation", "training")}
         spec = cls(
-            make_settings(data["policy"], data["settings"]),
-            tuple(data["cameras"]),
-            int(data["image_size"]),
-            tuple(data["state_names"]),
-            tuple(data["action_names"]),
-            float(data["fps"]),
-            Normalizer.from_json(data["normalizer"]),
-            data["norm"],
-            tuple(data["instructions"]),
-            bool(data["learned_language"]),
-            data["initialisation"],
-            data["training"],
+            settings=make_settings(data["policy"], data["settings"]),
+            image_size=int(data["image_size"]),
+            fps=float(data["fps"]),
+            normalizer=Normalizer.from_json(data["normalizer"]),
+            learned_language=bool(data["learned_language"]),
+            **values,
         )
         spec.require_sound()
         return spec
@@ -102,25 +90,16 @@ class PolicySpec:
         for name, size in sizes.items():
             affine = getattr(self.normalizer, name)
             if affine.scale.shape != (size,) or affine.offset.shape != (size,):
-                raise ValueError(
-                    f"the normaliser of {name} has {affine.scale.size} numbers; {size} would be"
-                    " right"
-                )
-        if (
-            self.norm not in ("frozen", "group")
-            or self.image_size < 1
-            or not isinstance(self.training, Mapping)
-        ):
+                count = f"{affine.scale.size} numbers; {size} would be right"
+                raise ValueError(f"the normaliser of {name} has {count}")
+        known_norm = self.norm in ("frozen", "group")
+        if not known_norm or self.image_size < 1 or not isinstance(self.training, Mapping):
             raise ValueError(
                 "norm, image_size or training is something else than this version writes"
             )
-        if not all(
-            isinstance(text, str)
-            for text in (*self.cameras, *self.state_names, *self.action_names, *self.instructions)
-        ):
+        names = (*self.cameras, *self.state_names, *self.action_names, *self.instructions)
+        if not all(isinstance(name, str) for name in names):
             raise ValueError("a name is no text")
-        if not all(
-            isinstance(start, (list, tuple)) and len(start) == 4
-            for start in self.training.get("starts", ())
-        ):
+        starts = self.training.get("starts", ())
+        if not all(isinstance(start, (list, tuple)) and len(start) == 4 for start in starts):
             raise ValueError("a start that it was trained on is not world, task, start and seed")

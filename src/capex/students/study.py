@@ -12,9 +12,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from capex.errors import CapexError
 from capex.run.cluster import Cluster
@@ -24,38 +24,24 @@ from capex.students import checkpoint, data
 from capex.students.evaluate import Rollouts, evaluate, missing
 from capex.students.settings import ActSettings
 from capex.students.study_plan import StudyPlan
-from capex.students.train import Job, train_together
+from capex.students.train import TrainingJob, train_together
 
 
 @dataclass(frozen=True)
-class Trial:
+class StudyTrial:
     """One training and the rollouts of its checkpoints."""
 
-    job: Job
-    rollouts: tuple[tuple[int, Rollouts], ...]  # by the step whose policy they take
-
-
-class Engine(Protocol):
-    """Where trainings and evaluations run."""
-
-    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]: ...
-
-    def close(self) -> None: ...
+    job: TrainingJob
+    rollouts: tuple[Rollouts, ...]
 
 
 def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
-    """The starts of a task that every source has, the first ones up to the largest number asked
-    for.
-    """
-    common: set[int] | None = None
+    """The first starts of a task that every source has, at most `max_demonstrations`."""
+    usable = []
     for source in study.sources:
-        pack = data.open_pack(study.dataset(source, task))
-        mine = {
-            e.start
-            for e in pack.episodes
-            if f"{e.world}:{e.task}" == task and (e.certified or study.uncertified)
-        }
-        common = mine if common is None else common & mine
+        episodes = data.of_task(data.open_pack(study.dataset(source, task)), task)
+        usable.append({e.start for e in episodes if e.certified or study.uncertified})
+    common = set.intersection(*usable)
     if not common:
         kind = "start" if study.uncertified else "certified start"
         raise CapexError(
@@ -71,94 +57,74 @@ def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
     return chosen
 
 
-def trials(study: StudyPlan, out: Path) -> Iterator[Trial]:
-    """Every training, in the order in which they run: first seed first, so that a table fills
-    evenly.
-    """
+def trials(study: StudyPlan, out: Path) -> Iterator[StudyTrial]:
+    """Every training in the order of running: first seed first, so that a table fills evenly."""
     for seed, task in itertools.product(study.seeds, study.tasks):
         starts = matched_starts(study, task)
-        for policy, source in itertools.product(study.policies, study.sources):
-            constant = study.policies[policy].schedule == "constant"
+        for (policy, settings), source in itertools.product(study.policies.items(), study.sources):
+            constant = settings.schedule == "constant"
             for steps in study.budgets[-1:] if constant else study.budgets:
-                yield _trial(study, out, _Combination(task, source, policy, seed, steps), starts)
+                name = f"{task.replace(':', '--')}--{source}--{policy}--s{seed}--{steps}"
+                job = TrainingJob(
+                    datasets=(study.dataset(source, task),),
+                    settings=settings,
+                    steps=steps,
+                    out=out / "trainings" / name,
+                    seed=seed,
+                    backbone=study.backbone if isinstance(settings, ActSettings) else None,
+                    keep=study.budgets if constant else (steps,),
+                    task=task,
+                    only=starts,
+                    uncertified=study.uncertified,
+                    save_every=study.save_every,
+                    device=study.device,
+                    labels={"source": source, "policy": policy},
+                )
+                yield StudyTrial(job, tuple(_rollouts(study, out, job)))
 
 
-@dataclass(frozen=True)
-class _Combination:
-    task: str
-    source: str
-    policy: str
-    seed: int
-    steps: int
-
-
-def _trial(study: StudyPlan, out: Path, of: _Combination, starts: tuple[int, ...]) -> Trial:
-    settings = study.policies[of.policy]
-    name = f"{of.task.replace(':', '--')}--{of.source}--{of.policy}--s{of.seed}--{of.steps}"
-    folder = out / "trainings" / name
-    budgets = study.budgets if settings.schedule == "constant" else (of.steps,)
-    job = Job(
-        datasets=(study.dataset(of.source, of.task),),
-        settings=settings,
-        steps=of.steps,
-        out=folder,
-        seed=of.seed,
-        backbone=study.backbone if isinstance(settings, ActSettings) else None,
-        keep=budgets,
-        task=of.task,
-        only=starts,
-        uncertified=study.uncertified,
-        save_every=study.save_every,
+def _rollouts(study: StudyPlan, out: Path, job: TrainingJob) -> Iterator[Rollouts]:
+    """Of each policy that the training keeps, and where the study asks for it of fresh weights."""
+    policy, source = job.labels["policy"], job.labels["source"]
+    common = Rollouts(
+        checkpoint.path_of(job.out, job.steps),
+        job.task,
+        study.starts,
+        out / "rollouts",
+        parallel=study.parallel,
         device=study.device,
-        labels={"source": of.source, "policy": of.policy},
+        horizon=study.horizon,
     )
-
-    def rollouts(budget: int, arm: str, untrained: bool = False) -> tuple[int, Rollouts]:
-        return budget, Rollouts(
-            folder / "checkpoints" / f"{budget:06d}",
-            of.task,
-            study.starts,
-            out / "rollouts",
-            arm,
-            study.parallel,
-            study.device,
-            untrained=untrained,
-            horizon=study.horizon,
-        )
-
-    planned = [rollouts(b, f"{of.policy}-{of.source}-s{of.seed}-{b}") for b in budgets]
+    for steps in job.keep:
+        name, path = f"{policy}-{source}-s{job.seed}-{steps}", checkpoint.path_of(job.out, steps)
+        yield replace(common, checkpoint=path, arm=name)
     first = (study.seeds[0], next(iter(study.sources)), study.budgets[-1])
-    if study.untrained and (of.seed, of.source, of.steps) == first:
-        planned.append(rollouts(budgets[-1], f"{of.policy}-untrained", untrained=True))
-    return Trial(job, tuple(planned))
+    if study.untrained and (job.seed, source, job.steps) == first:
+        yield replace(common, arm=f"{policy}-untrained", untrained=True)
 
 
-def groups(study: StudyPlan, out: Path) -> Iterator[list[Trial]]:
+def groups(study: StudyPlan, out: Path) -> Iterator[list[StudyTrial]]:
     """Trials that run together: alone, or with `together` the sources of one task, policy and seed
     side by side on a GPU.
     """
-    held: dict[object, list[Trial]] = {}
-    for k, trial in enumerate(trials(study, out)):
+    by_key: dict[object, list[StudyTrial]] = {}
+    for trial in trials(study, out):
         job = trial.job
-        key = (
-            (job.labels["policy"], job.seed, job.steps, trial.rollouts[0][1].name)
-            if study.together
-            else k
-        )
-        held.setdefault(key, []).append(trial)
-    yield from held.values()
+        alike = (job.labels["policy"], job.seed, job.steps, job.task)
+        by_key.setdefault(alike if study.together else job.out, []).append(trial)
+    yield from by_key.values()
 
 
 def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterator[str]:
     """Run everything that is missing; yields a line as each piece is done."""
     # Opens every dataset, so that an unfit one is refused before anything is written.
     planned = list(groups(study, out))
-    engine: Engine = RayEngine(ray) if ray is not None else LocalEngine()
+    engine: RayEngine | LocalEngine = RayEngine(ray) if ray is not None else LocalEngine()
     try:
         _claim(study, out)
         training = {}
         for group in planned:
-            submit = _there if finished(group) else engine.submit
+            submit = _here if finished(group) else engine.submit
             training[submit(train_together, [t.job for t in group])] = group
         evaluating: dict[Future[Any], Rollouts] = {}
         while training or evaluating:
@@ -169,11 +135,8 @@ def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterato
                     _result(future)
                     for trial in group:
                         yield f"trained   {trial.job.out.name}"
-                        evaluating |= {
-                            engine.submit(_evaluated, job): job
-                            for _, job in trial.rollouts
-                            if missing(job)
-                        }
+                        todo = [rollouts for rollouts in trial.rollouts if missing(rollouts)]
+                        evaluating |= {engine.submit(_evaluated, job): job for job in todo}
                 else:
                     yield f"evaluated {evaluating.pop(future).arm} on {_result(future)}"
     finally:
@@ -187,24 +150,24 @@ def _claim(study: StudyPlan, out: Path) -> None:
         "starts": list(study.starts),
         "max_demonstrations": study.max_demonstrations,
     }
-    place = out / "study.json"
-    if place.is_file():
-        changed = sorted(k for k, v in kept.items() if read_json(place).get(k) != v)
+    path = out / "study.json"
+    if path.is_file():
+        changed = sorted(k for k, v in kept.items() if read_json(path).get(k) != v)
         if changed:
             raise CapexError(
                 f"{out} holds a study with other {', '.join(changed)}; choose another --out"
             )
     out.mkdir(parents=True, exist_ok=True)
-    write_json(place, kept)
+    write_json(path, kept)
 
 
-def finished(group: Sequence[Trial]) -> bool:
+def finished(group: Sequence[StudyTrial]) -> bool:
     """Whether every training of a group is done, so that no process is needed to say so."""
     return all(max(checkpoint.steps(t.job.out), default=0) >= t.job.steps for t in group)
 
 
-def _there(work: Callable[[Any], Any], job: Any) -> Future[Any]:
-    """Work that is done, once more asked for: only what it was done with is compared."""
+def _here(work: Callable[[Any], Any], job: Any) -> Future[Any]:
+    """Do in this process what is done already: only its settings are compared."""
     future: Future[Any] = Future()
     future.set_result(work(job))
     return future
@@ -216,13 +179,12 @@ def _evaluated(job: Rollouts) -> str:
 
 
 def _result(future: Future[Any]) -> Any:
-    """What a piece of work gave; what went wrong in its process becomes a sentence here."""
+    """The result of a piece of work; what went wrong in its process becomes a sentence here."""
     try:
         return future.result()
     except WorkerDied as death:
-        raise CapexError(
-            f"a job of the study was lost: {death}; the same command continues"
-        ) from None
+        why = f"a job of the study was lost: {death}; the same command continues"
+        raise CapexError(why) from None
     except Exception as error:
         cause = getattr(error, "cause", error)  # Ray wraps what a task raises
         if isinstance(cause, CapexError):
@@ -231,8 +193,8 @@ def _result(future: Future[Any]) -> Any:
 
 
 class LocalEngine:
-    """One training at a time and one evaluation beside it. Each has a process of its own: a
-    captured graph holds its memory until its process ends.
+    """One training at a time and one evaluation beside it, each in a process of its own: a captured
+    graph holds its memory until its process ends.
     """
 
     def __init__(self) -> None:
@@ -249,7 +211,7 @@ class LocalEngine:
 
 
 class RayEngine:
-    """Every training and evaluation as a Ray task with a GPU of its own, where there are any. Its
+    """Every training and evaluation as a Ray task, with a GPU of its own where there are any. The
     machines must share the paths.
     """
 
@@ -259,7 +221,6 @@ class RayEngine:
         self._share = {"num_gpus": 1} if gpus else {"num_cpus": 1}
 
     def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]:
-        """Queue a job."""
         future: Future[Any] = self._cluster.ray.remote(**self._share)(work).remote(job).future()
         return future
 

@@ -43,6 +43,14 @@ def _once(values: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(values))
 
 
+def _rising(values: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(values)))
+
+
+Tasks = Annotated[tuple[str, ...], Several, AfterValidator(_full_names)]
+Sources = Annotated[Mapping[str, str], Several]
+Seeds = Annotated[tuple[AtLeast0, ...], Several, AfterValidator(_once)]
+Budgets = Annotated[tuple[AtLeast1, ...], Several, AfterValidator(_rising)]
 Starts = Annotated[str, AfterValidator(lambda text: tuple(parse_starts(text)))]
 
 
@@ -51,12 +59,8 @@ class StudyPlan:
     """What a TOML file asks for."""
 
     folder: Path
-    tasks: Annotated[
-        tuple[str, ...], Several, AfterValidator(_full_names), Setting(right="a list of WORLD:TASK")
-    ]
-    sources: Annotated[
-        Mapping[str, str], Several, Setting(right="a table: name -> folder of a dataset")
-    ]
+    tasks: Annotated[Tasks, Setting(right="a list of WORLD:TASK")]
+    sources: Annotated[Sources, Setting(right="a table: name -> folder of a dataset")]
     policies: Annotated[
         Mapping[str, Settings],
         Setting(kind=dict[str, Table], right="tables of settings, [policies.NAME]"),
@@ -64,18 +68,8 @@ class StudyPlan:
     starts: Annotated[tuple[int, ...], Setting(kind=Starts, right='a text such as "1000:1050"')] = (
         tuple(range(1000, 1050))
     )
-    seeds: Annotated[
-        tuple[AtLeast0, ...],
-        Several,
-        AfterValidator(_once),
-        Setting(right="a list of whole numbers"),
-    ] = (0, 1, 2)
-    budgets: Annotated[
-        tuple[AtLeast1, ...],
-        Several,
-        AfterValidator(lambda steps: tuple(sorted(set(steps)))),
-        Setting(right="a list of whole numbers above 0"),
-    ] = (20_000,)
+    seeds: Annotated[Seeds, Setting(right="a list of whole numbers")] = (0, 1, 2)
+    budgets: Annotated[Budgets, Setting(right="a list of whole numbers above 0")] = (20_000,)
     max_demonstrations: Annotated[int, ABOVE_0] = 50
     horizon: Annotated[int, Setting(0, right="a whole number, 0 for the task's own")] = 0
     save_every: Annotated[int, ABOVE_0] = 5000

@@ -12,9 +12,7 @@ from capex.run.store import find_run
 
 
 def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
-    """One row per chain of a run directory: successes, rate, Wilson's interval, median steps of the
-    successes.
-    """
+    """A row per chain: successes, rate, Wilson's interval, median steps of the successes."""
     rows = []
     for chain in find_run(run).chains():
         records = [e.record for e in load_chain(chain).episodes]
@@ -25,22 +23,13 @@ def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
         middle = f"{statistics.median(solved):.0f}" if solved else "-"
         lacking = len(chain.asked() - {r.start for r in records})
         counts = f"{len(solved)}/{len(records)}" + (f", {lacking} not run" if lacking else "")
-        rows.append(
-            (
-                chain.path.name,
-                counts,
-                f"{len(solved) / len(records):.2f}",
-                f"{low:.2f} .. {high:.2f}",
-                middle,
-            )
-        )
+        rate, interval = f"{len(solved) / len(records):.2f}", f"{low:.2f} .. {high:.2f}"
+        rows.append((chain.path.name, counts, rate, interval, middle))
     return rows
 
 
 def study_tables(out: Path) -> list[Path]:
-    """Write table.md and the report of a study's rollouts, without film strips: `capex report` adds
-    them.
-    """
+    """Write table.md and the report of a study's rollouts, without film strips."""
     # Here: a machine that only evaluates needs none of what the report draws with.
     from capex import report
     from capex.report.data import load
@@ -50,6 +39,7 @@ def study_tables(out: Path) -> list[Path]:
 
     data = load([out / "rollouts"])
     sources, _ = group(data)
-    said = "".join(f"\n{problem}\n" for problem in data.problems)
-    write_bytes(out / "table.md", (students_table(cells(data), sources).markdown() + said).encode())
+    problems = "".join(f"\n{problem}\n" for problem in data.problems)
+    table = students_table(cells(data), sources).markdown() + problems
+    write_bytes(out / "table.md", table.encode())
     return [out / "table.md", report.write([out / "rollouts"], out / "report", strips=0)]

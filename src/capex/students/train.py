@@ -1,6 +1,4 @@
-"""`capex train`: from datasets to a policy. The same command again continues from the last
-checkpoint, exactly.
-"""
+"""`capex train`: from datasets to a policy. Repeating the command continues it exactly."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from capex.students.device import choose_device, prepare, working_dtype
 from capex.students.diffusion import Diffusion
 from capex.students.graph import Stepper
 from capex.students.resnet import load_backbone
-from capex.students.settings import SEED_MAX, ActSettings, DiffusionSettings, Settings, policy_name
+from capex.students.settings import SEED_MAX, ActSettings, DiffusionSettings, Settings
 from capex.students.spec import PolicySpec
 from capex.students.trainer import LOG_EVERY, Trainer
 
@@ -33,7 +31,7 @@ DEVICE_SHARE = 0.6  # of a device's free memory that images may take
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """One training: what goes in, how long, where to."""
 
     datasets: tuple[Path, ...]
@@ -59,7 +57,7 @@ class Job:
         paths = {"backbone": self.backbone, "instructions": self.instructions, "init": self.init}
         return {
             "datasets": [str(d) for d in self.datasets],
-            "policy": policy_name(self.settings),
+            "policy": self.settings.policy,
             "settings": asdict(self.settings),
             "steps": self.steps,
             "seed": self.seed,
@@ -70,7 +68,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """What a display shows."""
 
     step: int
@@ -79,22 +77,24 @@ class Progress:
     steps_per_s: float
 
 
-def train(
-    job: Job,
-    report: Callable[[Progress], None] = lambda _: None,
-    announce: Callable[[str], None] = lambda _: None,
-) -> Path:
+OnProgress = Callable[[TrainingProgress], None]
+Announce = Callable[[str], None]
+
+
+def _ignore(_: object) -> None:
+    """For callers who want no news."""
+
+
+def train(job: TrainingJob, report: OnProgress = _ignore, announce: Announce = _ignore) -> Path:
     """Train or continue; returns the last checkpoint."""
     return train_together([job], report, announce)[0]
 
 
 def train_together(
-    jobs: Sequence[Job],
-    report: Callable[[Progress], None] = lambda _: None,
-    announce: Callable[[str], None] = lambda _: None,
+    jobs: Sequence[TrainingJob], report: OnProgress = _ignore, announce: Announce = _ignore
 ) -> list[Path]:
-    """Several trainings of equal length side by side on one device, as branches of one graph. Those
-    at different steps run one by one.
+    """Several trainings of equal length side by side on one device, as branches of one graph.
+    Those at different steps run one by one.
     """
     if len({(job.steps, job.device, job.save_every, job.keep) for job in jobs}) > 1:
         raise CapexError("trainings that run together need the same steps, device and checkpoints")
@@ -108,10 +108,9 @@ def train_together(
     for job in jobs:
         working_dtype(job.settings.precision, device)
         _require_ours(job)
-    held = [max(checkpoint.steps(job.out), default=0) for job in jobs]
-    if len(set(held)) > 1:
-        return [train_together([job], report, announce)[0] for job in jobs]
-    first = held[0]
+    first, *others = (max(checkpoint.steps(job.out), default=0) for job in jobs)
+    if any(other != first for other in others):
+        return [train(job, report, announce) for job in jobs]
     if first >= jobs[0].steps:
         return [checkpoint.path_of(job.out, first) for job in jobs]
     prepare(device)
@@ -138,22 +137,22 @@ def train_together(
 class Running:
     """A training in progress."""
 
-    job: Job
+    job: TrainingJob
     spec: PolicySpec
     trainer: Trainer
 
 
-def _begin(job: Job, device: torch.device, announce: Callable[[str], None]) -> Running:
+def _begin(job: TrainingJob, device: torch.device, announce: Announce) -> Running:
     demonstrations = data.load(
         job.datasets,
-        window=job.settings.window,
+        window=len(job.settings.action_steps),
         uncertified=job.uncertified,
         task=job.task,
         only=job.only,
         drop_still=job.settings.still == "drop",
     )
     spec, weights = describe(job, demonstrations)
-    _announce(announce, spec, demonstrations, device)
+    _announce(announce, spec, device)
     torch.manual_seed(job.seed)
     net = spec.network()
     if weights is not None:
@@ -164,19 +163,14 @@ def _begin(job: Job, device: torch.device, announce: Callable[[str], None]) -> R
     net.to(device)
     if device.type == "cuda":
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    batches = Batches(
-        demonstrations, spec, device, job.seed, on_device=_fits(demonstrations, device)
-    )
+    fits = _fits(demonstrations, device)
+    batches = Batches(demonstrations, spec, device, job.seed, on_device=fits)
     assert isinstance(net, (ACT, Diffusion))
     return Running(job, spec, Trainer(net, spec.settings, batches, job.steps, device))
 
 
 def _run(
-    running: Sequence[Running],
-    stepper: Stepper,
-    first: int,
-    report: Callable[[Progress], None],
-    announce: Callable[[str], None],
+    running: Sequence[Running], stepper: Stepper, first: int, report: OnProgress, announce: Announce
 ) -> list[Path]:
     job, parts = running[0].job, running[0].trainer.parts
     lines = [curves.Curve(r.job.out / "curve.csv", parts, first) for r in running]
@@ -201,61 +195,44 @@ def _run(
                         " is whole: try a smaller lr"
                     )
                 curve.add(done, means, speed)
-                report(Progress(done, job.steps, means, speed))
+                report(TrainingProgress(done, job.steps, means, speed))
         if done in save_at:
             for r in running:
-                training = {**r.spec.training, "steps": done}
-                checkpoint.save(
-                    r.job.out,
-                    done,
-                    r.trainer,
-                    replace(r.spec, training=training),
-                    {"job": r.job.identity()},
-                )
+                spec = replace(r.spec, training={**r.spec.training, "steps": done})
+                checkpoint.save(r.job.out, done, r.trainer, spec, {"job": r.job.identity()})
                 checkpoint.prune(r.job.out, r.job.keep)
             mark = time.perf_counter()
     for r, curve in zip(running, lines, strict=True):
+        picture, count = r.job.out / "curve.png", r.spec.training["episodes"]
         try:
-            curve.draw(
-                r.job.out / "curve.png",
-                f"{r.spec.policy}, {r.spec.training['episodes']} demonstrations, seed {r.job.seed}",
-            )
+            curve.draw(picture, f"{r.spec.policy}, {count} demonstrations, seed {r.job.seed}")
         except ImportError:  # a machine that only trains does without it
             announce(
-                f"{r.job.out / 'curve.png'} was not drawn because matplotlib is not installed; the"
-                " numbers are in curve.csv"
+                f"{picture} was not drawn because matplotlib is not installed; the numbers are in"
+                " curve.csv"
             )
     return [checkpoint.path_of(r.job.out, job.steps) for r in running]
 
 
 def describe(
-    job: Job, demonstrations: Demonstrations
+    job: TrainingJob, demonstrations: Demonstrations
 ) -> tuple[PolicySpec, dict[str, torch.Tensor] | None]:
     """The policy to be trained and, with --init, the weights to begin from."""
-    settings = job.settings
+    settings, pretrained, norm = job.settings, None, "group"
     if job.init is not None:
         if job.backbone is not None:
             raise CapexError("--init and --backbone are two beginnings; give one of them")
         from capex.students import initial
 
-        start = initial.read(job.init, settings, demonstrations, trust_pickle=job.trust_pickle)
-        settings = start.settings
-    else:
-        start = None
-    kind = policy_name(settings)
+        pretrained = initial.read(job.init, settings, demonstrations, trust_pickle=job.trust_pickle)
+        settings = pretrained.settings
     states, actions = demonstrations.numbers()
-    fitted = normalizer.fit(
-        "act" if kind == "act" else "diffusion", states, actions, demonstrations.state_names
-    )
-    norm = "group"
+    fitted = normalizer.fit(settings.policy, states, actions, demonstrations.state_names)
     if isinstance(settings, ActSettings):
         if job.instructions is not None:
             raise CapexError("--instructions is for Diffusion Policy; ACT takes no language")
-        norm = (
-            settings.norm
-            if settings.norm != "auto"
-            else ("frozen" if job.backbone is not None else "group")
-        )
+        by_weights = "group" if job.backbone is None else "frozen"
+        norm = by_weights if settings.norm == "auto" else settings.norm
     elif job.backbone is not None:
         raise CapexError(
             "--backbone is for ACT; Diffusion Policy trains its encoders from scratch or from"
@@ -285,15 +262,14 @@ def describe(
             "versions": versions() | {"torch": torch.__version__},
         },
     )
-    return start.adapt(spec) if start is not None else (spec, None)
+    return (spec, None) if pretrained is None else pretrained.adapt(spec)
 
 
-def _give_language(job: Job, spec: PolicySpec, net: torch.nn.Module) -> None:
-    """Put given embeddings in their place; the row for any other instruction is their mean."""
+def _give_language(job: TrainingJob, spec: PolicySpec, net: torch.nn.Module) -> None:
+    """Use the given embeddings; the row for any other instruction is their mean."""
     if job.instructions is not None and isinstance(net, Diffusion):
-        vectors = torch.from_numpy(
-            language.read(job.instructions, spec.instructions, net.settings.language)
-        )
+        given = language.read(job.instructions, spec.instructions, net.settings.language)
+        vectors = torch.from_numpy(given)
         with torch.no_grad():
             net.instructions.weight.copy_(torch.cat([vectors, vectors.mean(dim=0, keepdim=True)]))
 
@@ -302,15 +278,14 @@ def _fits(demonstrations: Demonstrations, device: torch.device) -> bool:
     if device.type != "cuda":
         return False
     free, _ = torch.cuda.mem_get_info(device)
-    return demonstrations.image_bytes() < DEVICE_SHARE * free
+    return sum(images.size for images in demonstrations.images) < DEVICE_SHARE * free
 
 
-def _require_ours(job: Job) -> None:
+def _require_ours(job: TrainingJob) -> None:
     """See that the folder is this training's, or free."""
-    place, wanted = job.out / JOB, job.identity()
-    if place.is_file():
-        held = read_json(place)
-        changed = sorted(k for k in wanted if held.get(k) != wanted[k])
+    if (job.out / JOB).is_file():
+        old = read_json(job.out / JOB)
+        changed = sorted(k for k, v in job.identity().items() if old.get(k) != v)
         if changed:
             raise CapexError(
                 f"{job.out} holds a training with other {', '.join(changed)}; choose another --out"
@@ -322,33 +297,22 @@ def _require_ours(job: Job) -> None:
         )
 
 
-def _claim(job: Job) -> None:
-    """Make the folder this training's; nothing is written before everything that goes in was found
-    fit.
-    """
+def _claim(job: TrainingJob) -> None:
+    """Make the folder this training's, once everything that goes in was found fit."""
     job.out.mkdir(parents=True, exist_ok=True)
     if not (job.out / JOB).is_file():
         write_json(job.out / JOB, job.identity())
 
 
-def _announce(
-    announce: Callable[[str], None],
-    spec: PolicySpec,
-    demonstrations: Demonstrations,
-    device: torch.device,
-) -> None:
-    count, frames = len(demonstrations.episodes), len(demonstrations.numbers()[0])
+def _announce(announce: Announce, spec: PolicySpec, device: torch.device) -> None:
+    counts = "{episodes} demonstrations, {frames} frames".format_map(spec.training)
     cameras = ", ".join(spec.cameras)
-    announce(
-        f"{spec.policy} on {device}: {count} demonstrations, {frames} frames, cameras {cameras} at"
-        f" {spec.image_size}"
-    )
+    announce(f"{spec.policy} on {device}: {counts}, cameras {cameras} at {spec.image_size}")
     announce(f"initialisation: {spec.initialisation}; backbone norm: {spec.norm}")
     statistics = spec.normalizer.statistics or {}
     for what, names in (("state", spec.state_names), ("action", spec.action_names)):
-        for k, name in enumerate(names):
-            row = statistics[what]
+        columns = (statistics[what][k] for k in ("mean", "std", "min", "max"))
+        for name, mean, std, low, high in zip(names, *columns, strict=True):
             announce(
-                f"  {what:6s} {name:14s} mean {row['mean'][k]:8.4f}  std {row['std'][k]:7.4f} "
-                f" {row['min'][k]:8.4f} .. {row['max'][k]:.4f}"
+                f"  {what:6s} {name:14s} mean {mean:8.4f}  std {std:7.4f}  {low:8.4f} .. {high:.4f}"
             )

@@ -1,9 +1,7 @@
-"""One training step: batch, loss, gradients, AdamW, the weights' moving average. Everything it
-reads and writes lives on the device.
+"""One training step, all on the device: batch, loss, gradients, AdamW, the weights' moving average.
 
 In bf16 the network computes with a rounded copy of its weights; AdamW and the average work on the
-full ones. One copy of all weights per step takes the place of a cast before every operation, which
-is what autocast does.
+full ones. One copy of all weights per step replaces autocast's cast before every operation.
 """
 
 from __future__ import annotations
@@ -30,9 +28,7 @@ PARTS = {"act": ("loss", "l1", "kl"), "diffusion": ("loss",)}
 
 
 class Trainer:
-    """Holds the network, the optimiser and the step counter. `one` runs a step; nothing in it waits
-    for the device.
-    """
+    """Network, optimiser, step counter. `one` runs a step; nothing in it waits for the device."""
 
     def __init__(
         self,
@@ -55,9 +51,8 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             groups, lr=self._rate, betas=betas, fused=True, capturable=device.type == "cuda"
         )
-        self.parameters: list[Tensor] = [
-            p for g in self.optimizer.param_groups for p in g["params"]
-        ]
+        trained = self.optimizer.param_groups
+        self.parameters: list[Tensor] = [p for group in trained for p in group["params"]]
         self._weights = pooled(self.parameters)
         for p in self.parameters:
             self.optimizer.state[p] = {
@@ -70,15 +65,13 @@ class Trainer:
         self._rounded = self._weights if self._worker is net else pooled(self._working)
         self.average = [p.detach().clone() for p in self.parameters] if settings.ema_power else []
         self._average = pooled(self.average) if self.average else None
-        self._keep = (
-            torch.from_numpy(average_shares(settings, steps)).to(device) if self.average else None
-        )
+        self._shares = torch.from_numpy(average_shares(settings, steps)).to(device)
         self._worker.train()
 
     @property
     def parts(self) -> tuple[str, ...]:
         """What the log's columns are."""
-        return PARTS["act" if isinstance(self.settings, ActSettings) else "diffusion"]
+        return PARTS[self.settings.policy]
 
     def prepare(self, step: int) -> None:
         """Before a step, outside any graph."""
@@ -86,31 +79,17 @@ class Trainer:
 
     def state_tensors(self) -> list[Tensor]:
         """Every tensor that a step changes, in a fixed order."""
-        moments = [
-            self.optimizer.state[p][k]
-            for p in self.parameters
-            for k in ("step", "exp_avg", "exp_avg_sq")
-        ]
-        return [
-            self.done,
-            self.log,
-            self._rate,
-            *(p.data for p in self.parameters),
-            *moments,
-            *self.average,
-        ]
+        weights, names = [p.data for p in self.parameters], ("step", "exp_avg", "exp_avg_sq")
+        moments = [self.optimizer.state[p][name] for p in self.parameters for name in names]
+        return [self.done, self.log, self._rate, *weights, *moments, *self.average]
 
     def weights(self) -> dict[str, Tensor]:
-        """What is deployed: the moving average where there is one, else the weights; by name, with
-        the buffers.
-        """
-        found = dict(self.net.state_dict())
-        if self.average:
-            names = {id(p): name for name, p in self.net.named_parameters()}
-            found |= {
-                names[id(p)]: mean for p, mean in zip(self.parameters, self.average, strict=True)
-            }
-        return found
+        """What is deployed, by name: buffers, and weights or their moving average."""
+        deployed = dict(self.net.state_dict())
+        names = {id(p): name for name, p in self.net.named_parameters()}
+        for p, mean in zip(self.parameters, self.average, strict=False):  # there may be none
+            deployed[names[id(p)]] = mean
+        return deployed
 
     def _at(self, table: Tensor) -> Tensor:
         return table.index_select(0, self.done[None])[0]  # plain indexing would wait for the device
@@ -141,24 +120,22 @@ class Trainer:
             nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm, foreach=True)
         self.optimizer.step()
         with torch.no_grad():
-            if self._keep is not None and self._average is not None:
-                self._average.lerp_(self._weights, self._at(self._keep))
+            if self._average is not None:
+                self._average.lerp_(self._weights, self._at(self._shares))
             row = torch.stack([loss.detach(), *(v.detach() for v in parts.values())]).float()
             self.log.index_copy_(0, (self.done % LOG_EVERY)[None], row[None])
             self.done += 1
 
 
 def pooled(tensors: Sequence[Tensor]) -> Tensor:
-    """Move tensors into one piece of memory, which is returned: one operation on it reaches all of
-    them.
-    """
+    """Move tensors into one piece of memory: one operation on what is returned reaches all."""
     sizes = [-(-t.numel() // ALIGNED) * ALIGNED for t in tensors]
     pool = tensors[0].new_zeros(sum(sizes))
     ends = itertools.accumulate(sizes)
     for tensor, size, end in zip(tensors, sizes, ends, strict=True):
-        held = pool.as_strided(tensor.shape, tensor.stride(), end - size)
-        held.copy_(tensor.detach())
-        tensor.data = held
+        moved = pool.as_strided(tensor.shape, tensor.stride(), end - size)
+        moved.copy_(tensor.detach())
+        tensor.data = moved
     return pool
 
 
@@ -182,9 +159,7 @@ def learning_rates(settings: Settings, steps: int) -> npt.NDArray[np.float32]:
 
 
 def average_shares(settings: Settings, steps: int) -> npt.NDArray[np.float32]:
-    """How much of the new weights enters the moving average at each step: (1 + step)^-power, at
-    least 1 - ema_max.
-    """
+    """The new weights' share in the average by step: (1 + step)^-power, at least 1 - ema_max."""
     most = settings.ema_max if isinstance(settings, DiffusionSettings) else 0.9999
     shares = np.maximum((1.0 + np.arange(max(steps, 1))) ** -settings.ema_power, 1 - most)
     out: npt.NDArray[np.float32] = shares.astype(np.float32)
@@ -194,15 +169,12 @@ def average_shares(settings: Settings, steps: int) -> npt.NDArray[np.float32]:
 def parameter_groups(
     net: nn.Module, settings: Settings
 ) -> Iterator[tuple[list[nn.Parameter], float]]:
-    """Parameters with their weight decay. ACT: all alike. Diffusion: the denoiser's matrices, its
-    other parameters, the encoders.
-    """
+    """Parameters with their weight decay: ACT's all alike, Diffusion's in three groups."""
     named = [(n, p) for n, p in net.named_parameters() if p.requires_grad]
     if isinstance(settings, ActSettings):
         yield [p for _, p in named], settings.weight_decay
         return
     denoiser = [(n, p) for n, p in named if n.startswith("model.")]
-    matrices = [p for n, p in denoiser if p.dim() == 2]
-    yield matrices, settings.weight_decay
+    yield [p for n, p in denoiser if p.dim() == 2], settings.weight_decay
     yield [p for n, p in denoiser if p.dim() != 2], 0.0
     yield [p for n, p in named if not n.startswith("model.")], settings.encoder_weight_decay
