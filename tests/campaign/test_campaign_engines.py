@@ -11,7 +11,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from capex.campaign import events as ev
-from capex.campaign.core import Core, Turn, Waiting
+from capex.campaign.core import Core, Lease, Waiting
 from capex.errors import CapexError
 from capex.run.spend import Spend
 from lab.campaigns import TESTS, collect, contents
@@ -71,15 +71,15 @@ def test_a_model_object_stays_in_its_process(shm):
 
 def test_the_clock_of_a_turn_stands_still_while_it_queues():
     core = Core()
-    turn = Turn(core)
-    with turn:
-        before = turn.clock()
-        turn.queued_s += 100.0
-        assert turn.clock() < before - 99
+    lease = Lease(core)
+    with lease:
+        before = lease.clock()
+        lease.queued_s += 100.0
+        assert lease.clock() < before - 99
     model = LabModel("")
     phases = []
-    turn = Turn(core, phases.append)
-    with turn:
+    lease = Lease(core, phases.append)
+    with lease:
         assert core._free.locked()
 
         class Looking(LabModel):
@@ -87,7 +87,7 @@ def test_the_clock_of_a_turn_stands_still_while_it_queues():
                 phases.append(core._free.locked())
                 return None
 
-        Waiting(Looking(""), turn).complete(None)
+        Waiting(Looking(""), lease).complete(None)
     assert phases == ["queueing", "simulating", "waiting", False, "queueing", "simulating"]
     assert not core._free.locked()
     assert model.name == "lab.model:"

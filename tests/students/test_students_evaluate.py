@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 
 import student_data
-from capex import report
+from capex import report, worlds
 from capex.dataset import film
 from capex.errors import CapexError
+from capex.method.hooks import NO_HOOKS
+from capex.method.memory import Memory
+from capex.run import read_record
 from capex.run.files import read_json
 from capex.run.steps import read_steps
 from capex.students import checkpoint
-from capex.students.evaluate import Rollouts, evaluate
+from capex.students.evaluate import Rollouts, evaluate, student
 from capex.students.settings import make_settings
 from capex.students.tables import chain_summary
 from capex.students.train import TrainingJob, train
+from capex.worlds import Start
 
 TASK = "kitchen:TurnOnMicrowave"
 HORIZON = 10
@@ -49,7 +53,7 @@ def rolled(policy, tmp_path_factory):
             Rollouts(policy, TASK, (1000, 1001), run, parallel=2, device="cpu", horizon=HORIZON)
         )
     )
-    assert sorted((r.index, r.steps) for r in done) == [(1000, HORIZON), (1001, HORIZON)]
+    assert sorted((r.start, r.steps) for r in done) == [(1000, HORIZON), (1001, HORIZON)]
     return run
 
 
@@ -75,6 +79,17 @@ def test_a_rollout_depends_on_nothing_but_its_start(policy, rolled, tmp_path):
         assert np.array_equal(read_steps(one)["actions"], read_steps(two)["actions"])
     again = Rollouts(policy, TASK, (1000, 1001), tmp_path / "run", device="cpu", horizon=HORIZON)
     assert list(evaluate(again)) == []
+
+
+def test_a_student_is_a_demonstrator_like_any_other(policy, rolled, tmp_path):
+    """One episode by itself leaves the record that an evaluation leaves."""
+    job = Rollouts(policy, TASK, (1001,), tmp_path / "run", device="cpu", horizon=HORIZON)
+    env = worlds.make(TASK)
+    episode = student(job).attempt(env, Start(env.spec.task, 1001), Memory(), NO_HOOKS)
+    env.close()
+    evaluated = rolled / EPISODES / "1001"
+    assert episode.record == read_record(evaluated)
+    assert np.array_equal(episode.steps["actions"], read_steps(evaluated)["actions"])
 
 
 def test_a_cut_off_evaluation_says_what_it_lacks(policy, rolled, tmp_path):
