@@ -55,7 +55,7 @@ from capex.models.cassette import Cassette
 from capex.models.exchanges import ExchangeLog, read_log
 from capex.models.openai_chat import calls_in_text
 from capex.models.probe import _png, probe
-from capex.models.retry import Policy, failed, refused, retry_after_s
+from capex.models.retry import RetryPolicy, failed, refused, retry_after_s
 from capex.models.scripted import Scripted
 from wire_server import BODIES, USAGE, Turn, WireServer
 
@@ -179,7 +179,7 @@ def assert_books_agree(tally: Tally, server: WireServer) -> None:
     assert sum(a.usage is None and a.billed != "no" for a in tally.attempts) == server.unreported
 
 
-PATIENT, HASTY = Policy(read_s=20.0), Policy(read_s=0.25)
+PATIENT, HASTY = RetryPolicy(read_s=20.0), RetryPolicy(read_s=0.25)
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Fault:
     billed: str
     retried: bool = True
     kind: str = ""
-    policy: Policy = PATIENT
+    policy: RetryPolicy = PATIENT
 
 
 FAULTS = {
@@ -477,7 +477,7 @@ def test_request_that_is_never_taken_in_is_not_billed(wire_name):
     big = replace(REQUEST, messages=(UserMessage((Picture("huge:", PNG + bytes(6_000_000)),)),))
     tally = Tally()
     with WireServer([Turn(fault="deaf"), OK], receive_buffer=4096) as server:
-        reply = client(wire_name, server, policy=Policy(write_s=0.3, read_s=20.0)).complete(
+        reply = client(wire_name, server, policy=RetryPolicy(write_s=0.3, read_s=20.0)).complete(
             big, tally
         )
         assert_books_agree(tally, server)
@@ -647,7 +647,7 @@ def test_retry_after_as_date_goes_by_the_servers_clock():
 
 
 def test_backoff_doubles_with_jitter_that_repeats():
-    policy, other = Policy(), replace(REQUEST, system="other")
+    policy, other = RetryPolicy(), replace(REQUEST, system="other")
     waits = [policy.wait_s(REQUEST, n) for n in range(1, 12)]
     assert waits == [policy.wait_s(REQUEST, n) for n in range(1, 12)]
     assert all(
