@@ -30,13 +30,13 @@ from capex.campaign.ledger import Ledger
 from capex.errors import CapexError, UnknownName
 from capex.models import (
     AssistantMessage,
-    Attempt,
     ChatSettings,
     Model,
     ModelError,
     Observers,
     Picture,
     Request,
+    RequestAttempt,
     Sampling,
     Text,
     Tool,
@@ -151,12 +151,12 @@ class Tally:
     """The client's side of the books."""
 
     sent: int = 0
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[RequestAttempt] = field(default_factory=list)
 
     def before(self, request: Request, number: int) -> None:
         self.sent += 1
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         assert len(self.attempts) == self.sent - 1
         self.attempts.append(attempt)
 
@@ -661,7 +661,7 @@ def test_a_model_error_survives_the_way_between_processes():
     error = ModelError(
         "server",
         "the server failed",
-        (Attempt("http 500", "no", 0.1, kind="server", body={"a": 1}),),
+        (RequestAttempt("http 500", "no", 0.1, kind="server", body={"a": 1}),),
     )
     again = pickle.loads(pickle.dumps(error))
     assert (again.kind, str(again), again.attempts) == (error.kind, str(error), error.attempts)

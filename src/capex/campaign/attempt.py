@@ -32,7 +32,15 @@ from capex.method.demonstrator import (
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.method.record import from_json
-from capex.models import Attempt, AttemptObserver, Model, ModelError, Request, Sampling, pictures
+from capex.models import (
+    AttemptObserver,
+    Model,
+    ModelError,
+    Request,
+    RequestAttempt,
+    Sampling,
+    pictures,
+)
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
 from capex.models.pictures import ImageFormat
@@ -273,13 +281,13 @@ class _Guarded:
         self._turn.check()
         self._log.before(request, number)
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt ended."""
         self._turn.check()
         self.answers += attempt.answer is not None
         self._log.after(request, number, attempt)
 
-    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+    def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt made before."""
         self._turn.check()
         self._log.again(request, number, attempt)

@@ -159,7 +159,7 @@ Billed = Literal["yes", "no", "unknown"]
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RequestAttempt:
     """One request on the wire, whatever became of it, or one that was refused on this side."""
 
     # ok, incomplete, http 429, timeout, connection, failed: CODE, unreadable, too large, not sent
@@ -188,7 +188,7 @@ class Reply:
     calls: tuple[ToolCall, ...]
     text: str
     usage: Usage | None
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[RequestAttempt, ...]
     incomplete: bool = False  # cut off by the token limit; billed all the same
     replay: tuple[Mapping[str, Any], ...] = ()
 
@@ -210,7 +210,7 @@ class ModelError(CapexError):
     (the provider said so); too_large; cassette, script (no recorded answer left).
     """
 
-    def __init__(self, kind: str, sentence: str, attempts: tuple[Attempt, ...] = ()):
+    def __init__(self, kind: str, sentence: str, attempts: tuple[RequestAttempt, ...] = ()):
         self.kind, self.attempts = kind, attempts
         super().__init__(sentence)
 
@@ -270,10 +270,10 @@ class AttemptObserver(Protocol):
     def before(self, request: Request, number: int) -> None:
         """About to send attempt `number` (from 1); raise to forbid it."""
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt ended, however it ended."""
 
-    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+    def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt paid for before the episode was cut off counts towards it now, unsent."""
 
 
@@ -298,11 +298,11 @@ class Observers:
         for observer in self._observers:
             observer.before(request, number)
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         for observer in reversed(self._observers):
             observer.after(request, number, attempt)
 
-    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+    def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         for observer in self._observers:
             observer.again(request, number, attempt)
 

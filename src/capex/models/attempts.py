@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.models import Attempt, AttemptObserver, ModelError, Observers, Reply, Request
+from capex.models import AttemptObserver, ModelError, Observers, Reply, Request, RequestAttempt
 
 
-def conclude(attempts: Sequence[Attempt]) -> Reply:
+def conclude(attempts: Sequence[RequestAttempt]) -> Reply:
     """The reply that the last attempt brought, or its ModelError: the same for a recording."""
     last = attempts[-1]
     if (answer := last.answer) is None:
@@ -19,7 +19,7 @@ def conclude(attempts: Sequence[Attempt]) -> Reply:
 
 def repeat(
     request: Request,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[RequestAttempt],
     observer: AttemptObserver | None,
     *,
     paid: bool = False,

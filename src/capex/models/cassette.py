@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from capex.errors import CapexError, DamagedFile
-from capex.models import Attempt, AttemptObserver, Model, ModelError, Reply, Request, describe
+from capex.models import (
+    AttemptObserver,
+    Model,
+    ModelError,
+    Reply,
+    Request,
+    RequestAttempt,
+    describe,
+)
 from capex.models.attempts import repeat
 from capex.models.exchanges import LOG, attempt_from, read_log, read_times
 
@@ -35,7 +43,7 @@ class RecordedRequest:
     offset: int  # of that line, bytes
     count: int  # attempts
 
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[RequestAttempt]:
         """Its attempts as they were recorded."""
         times = itertools.chain(read_times(self.log)[self.line :], itertools.repeat({}))
         with open(self.log, "rb") as lines:

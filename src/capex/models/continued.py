@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from capex.models import Attempt, AttemptObserver, Model, Reply, Request, Wrapped
+from capex.models import AttemptObserver, Model, Reply, Request, RequestAttempt, Wrapped
 from capex.models.attempts import repeat
 from capex.models.cassette import RecordedRequest, read_requests
 
@@ -38,7 +38,7 @@ class Continued(Wrapped):
         self._waited(sum(a.waited_s + a.latency_s for a in attempts))
         return repeat(request, attempts, observer, paid=True)
 
-    def _logged(self, request: Request) -> list[Attempt]:
+    def _logged(self, request: Request) -> list[RequestAttempt]:
         """The attempts that settled this request; none once the log does not tell of it."""
         if not self._recorded:
             return []

@@ -21,10 +21,10 @@ from typing import Any
 
 from capex.models import (
     Answer,
-    Attempt,
     Model,
     Picture,
     Request,
+    RequestAttempt,
     ToolCall,
     Usage,
     UserMessage,
@@ -63,7 +63,7 @@ class ExchangeLog:
             if self._images and isinstance(part, Picture):
                 pictures.keep(self.folder / pictures.IMAGES, part.png, self._images)
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """Append the attempt."""
         line: dict[str, Any] = {"hash": request.hash, "number": number, **self._model}
         if number == 1:
@@ -88,7 +88,7 @@ class ExchangeLog:
             times["waited_s"] = round(attempt.waited_s, 4)
         _append(self.folder / TIMES, {"hash": request.hash, "number": number, **times})
 
-    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+    def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt paid for before the episode was cut off is written as if it were made now."""
         self.before(request, number)
         self.after(request, number, attempt)
@@ -127,7 +127,9 @@ def read_times(log: Path) -> list[dict[str, float]]:
     return times
 
 
-def attempt_from(line: Mapping[str, Any], latency_s: float = 0.0, waited_s: float = 0.0) -> Attempt:
+def attempt_from(
+    line: Mapping[str, Any], latency_s: float = 0.0, waited_s: float = 0.0
+) -> RequestAttempt:
     """An attempt as it was logged. What a provider wants replayed stands in the body alone."""
     fields = {name: line[name] for name in LOGGED}
     if line["usage"] is not None:
@@ -135,7 +137,7 @@ def attempt_from(line: Mapping[str, Any], latency_s: float = 0.0, waited_s: floa
     if (answer := line["answer"]) is not None:
         calls = tuple(ToolCall(**call) for call in answer["calls"])
         fields["answer"] = Answer(calls, answer["text"], answer["incomplete"])
-    return Attempt(**fields, latency_s=latency_s, waited_s=waited_s)
+    return RequestAttempt(**fields, latency_s=latency_s, waited_s=waited_s)
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

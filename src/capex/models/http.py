@@ -12,13 +12,13 @@ from typing import Any
 
 from capex.models import (
     Answer,
-    Attempt,
     AttemptObserver,
     ChatSettings,
     Model,
     Observers,
     Reply,
     Request,
+    RequestAttempt,
     Usage,
     redact,
     size,
@@ -71,7 +71,7 @@ class HttpModel(Model):
         policy, clock, observer = self._policy, self._policy.clock, observer or Observers()
         limit_s = math.inf if request.deadline_s is None else request.deadline_s
         deadline = clock.now() + min(policy.deadline_s, limit_s)
-        attempts: list[Attempt] = []
+        attempts: list[RequestAttempt] = []
         waited_s = 0.0
         while True:
             number = len(attempts) + 1
@@ -107,7 +107,7 @@ class HttpModel(Model):
         readable = body if isinstance(body, Mapping) else {}
         usage = self._dialect.usage(readable)
         attempt = partial(
-            Attempt, latency_s=0.0, usage=usage, http_status=status, body=body, headers=kept
+            RequestAttempt, latency_s=0.0, usage=usage, http_status=status, body=body, headers=kept
         )
         if not 200 <= status < 300:
             kind, retry, billed, sentence = refused(status, body, self._endpoint.key)
@@ -130,7 +130,7 @@ class HttpModel(Model):
         return Sent(failure, retry, retry_after_s(headers))
 
 
-def _refusal(request: Request, chat: ChatSettings | None) -> Attempt | None:
+def _refusal(request: Request, chat: ChatSettings | None) -> RequestAttempt | None:
     if chat is None:
         return None
     needed, output = size.tokens(request), request.sampling.max_output_tokens
@@ -140,7 +140,7 @@ def _refusal(request: Request, chat: ChatSettings | None) -> Attempt | None:
         f"the request has about {needed} tokens and may be answered with {output} more, which"
         f" exceeds the context of {chat.context_tokens}; nothing was sent (see --context-tokens)"
     )
-    return Attempt("not sent", "no", 0.0, kind="context", error=sentence)
+    return RequestAttempt("not sent", "no", 0.0, kind="context", error=sentence)
 
 
 def _quoted(content: bytes) -> str:

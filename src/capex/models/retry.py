@@ -30,7 +30,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from capex.errors import printable
-from capex.models import Attempt, Billed, Request
+from capex.models import Billed, Request, RequestAttempt
 from capex.models.redact import scrub
 
 QUOTA = re.compile(
@@ -90,7 +90,7 @@ class RetryPolicy:
     read_s: float = 600.0  # of a whole attempt, from its beginning to the end of the body
     clock: Clock = field(default_factory=Clock)
 
-    def allows_another(self, attempts: Sequence[Attempt]) -> bool:
+    def allows_another(self, attempts: Sequence[RequestAttempt]) -> bool:
         """Whether the attempts made so far leave room for one more."""
         unanswered = sum(a.status == "timeout" and a.billed != "no" for a in attempts)
         return len(attempts) < self.attempts and unanswered < self.unanswered
@@ -108,7 +108,7 @@ class RetryPolicy:
 class Sent:
     """What became of one send: the attempt (without its times), and whether a retry can help."""
 
-    attempt: Attempt
+    attempt: RequestAttempt
     retry: bool = False
     retry_after_s: float | None = None
 

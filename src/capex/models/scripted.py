@@ -18,12 +18,12 @@ from typing import Any
 from capex.errors import CapexError
 from capex.models import (
     Answer,
-    Attempt,
     AttemptObserver,
     Model,
     ModelError,
     Reply,
     Request,
+    RequestAttempt,
     ToolCall,
     size,
 )
@@ -69,7 +69,7 @@ class Scripted(Model):
             raise ModelError("script", ended)
         answer, entry = self._answers[self._used], self._used + 1
         usage = size.usage(request, answer)
-        attempt = Attempt("ok", "yes", 0.0, usage, answer=answer, body={"entry": entry})
+        attempt = RequestAttempt("ok", "yes", 0.0, usage, answer=answer, body={"entry": entry})
         reply = repeat(request, [attempt], observer)
         self._used = entry
         return reply

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from capex.errors import CapexError
-from capex.models import Attempt, Billed, ModelError, redact
+from capex.models import Billed, ModelError, RequestAttempt, redact
 from capex.models.retry import RetryPolicy, Sent, clip
 
 BODY_BYTES = 8_000_000
@@ -82,7 +82,7 @@ def lost(cause: BaseException | None) -> Sent:
             f"the reply is larger than {BODY_BYTES // 1_000_000} MB; lower max_output_tokens or"
             " check the server"
         )
-        return Sent(Attempt("too large", "unknown", 0.0, kind="too_large", error=sentence))
+        return Sent(RequestAttempt("too large", "unknown", 0.0, kind="too_large", error=sentence))
     accepted = not isinstance(cause, _NOT_SENT)
     if isinstance(cause, httpx2.TimeoutException):
         status = "timeout"
@@ -95,7 +95,7 @@ def lost(cause: BaseException | None) -> Sent:
     detail = clip(f"{type(cause).__name__}: {cause}")
     sentence = f"{after if accepted else before} ({detail})"
     billed: Billed = "unknown" if accepted else "no"
-    return Sent(Attempt(status, billed, 0.0, kind=status, error=sentence), retry=True)
+    return Sent(RequestAttempt(status, billed, 0.0, kind=status, error=sentence), retry=True)
 
 
 def key_from(variable: str, model: str, default: str | None = None) -> str:
