@@ -87,18 +87,18 @@ def export_run(
                 f"--size is {pipeline.size[0]} {pipeline.size[1]}; video needs an even width and"
                 " height"
             )
-    found = [find_attempts(run_dir) for run_dir in run_dirs]
+    candidates = [find_attempts(run_dir) for run_dir in run_dirs]
     if paired:
-        chosen = _choose_pairs(run_dirs, found, filters)
+        chosen = _choose_pairs(run_dirs, candidates, filters)
     else:
-        found = [[attempt for attempts in found for attempt in attempts]]
-        chosen = [select(out.name, found[0], filters)]
+        candidates = [[attempt for attempts in candidates for attempt in attempts]]
+        chosen = [select(out.name, candidates[0], filters)]
         if not chosen[0].attempts:
             names = ", ".join(map(str, run_dirs))
             raise CapexError(f"nothing to export from {names}: {_reasons(chosen[0])}")
     failed = [
         select_failures(f"{selection.name}-failures", attempts, filters)
-        for selection, attempts in zip(chosen, found, strict=True)
+        for selection, attempts in zip(chosen, candidates, strict=True)
         if failures
     ]
     failed = [selection for selection in failed if selection.attempts]
@@ -112,29 +112,29 @@ def export_run(
             left = [row for selection in chosen for row in selection.left_out]
             write_bytes(root / "left_out.csv", left_out_csv(left).encode())
         else:
-            places = (out, *(out.with_name(s.name) for s in failed))
-            targets = [(folders.enter_context(whole_folder(p)), p) for p in places]
+            paths = (out, *(out.with_name(s.name) for s in failed))
+            targets = [(folders.enter_context(whole_folder(p)), p) for p in paths]
         written = []
-        for selection, (folder, place) in zip(selections, targets, strict=True):
-            facts = Facts(place.name, format, pipeline, spec, licence, command)
+        for selection, (folder, path) in zip(selections, targets, strict=True):
+            facts = Facts(path.name, format, pipeline, spec, licence, command)
             partner = partners.get(selection.name, "")
             facts = replace(facts, partner=partner, failures=selection in failed)
             _write(selection, folder, facts, parallel, tell)
             frames = sum(a.steps for a in selection.attempts)
-            written.append(Written(place, len(selection.attempts), frames))
+            written.append(Written(path, len(selection.attempts), frames))
     return Exported(tuple(written), tuple(row for s in selections for row in s.left_out))
 
 
 def _choose_pairs(
-    run_dirs: Sequence[Path], found: Sequence[list[Candidate]], filters: Filters
+    run_dirs: Sequence[Path], candidates: Sequence[list[Candidate]], filters: Filters
 ) -> list[Selection]:
-    if len(found) != 2:
-        raise CapexError(f"--paired takes two runs; {len(found)} given")
+    if len(candidates) != 2:
+        raise CapexError(f"--paired takes two runs; {len(candidates)} given")
     names = [run_dir.resolve().name for run_dir in run_dirs]
     if names[0] == names[1]:
         names = [f"{name}-{number}" for number, name in enumerate(names, start=1)]
     unlimited = replace(filters, max=None)
-    first, second = (select(*named, unlimited) for named in zip(names, found, strict=True))
+    first, second = (select(*named, unlimited) for named in zip(names, candidates, strict=True))
     both = pair(first, second, filters.max)
     if not both[0].attempts:
         raise CapexError(

@@ -20,13 +20,13 @@ class Numbering:
     """Which file comes next."""
 
     def __init__(self, root: Path, pattern: str):
-        self._root, self._pattern, self.place = root, pattern, (0, -1)
+        self._root, self._pattern, self.number = root, pattern, (0, -1)
 
     def next(self) -> Path:
         """The path of the next file; its folder exists."""
-        chunk, file = self.place
+        chunk, file = self.number
         chunk, file = (chunk, file + 1) if file + 1 < FILES_PER_CHUNK else (chunk + 1, 0)
-        self.place = chunk, file
+        self.number = chunk, file
         path = self._root / self._pattern.format(chunk_index=chunk, file_index=file)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -50,9 +50,9 @@ class ParquetFiles:
         if self._file is None:
             self._file = open(self._numbering.next(), "wb")  # noqa: SIM115 - closed by `close`
             self._writer = pq.ParquetWriter(self._file, self._schema, compression=self._compression)
-        rows = table(self._numbering.place) if callable(table) else table
+        rows = table(self._numbering.number) if callable(table) else table
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-        return self._numbering.place
+        return self._numbering.number
 
     def close(self) -> None:
         """Finish the file that is open."""
@@ -76,7 +76,7 @@ class VideoFiles:
             self.close()
         if self._open is None:
             self._open = Joined(self._numbering.next(), self._fps)
-        return self._numbering.place, self._open.append(segment, frames)
+        return self._numbering.number, self._open.append(segment, frames)
 
     def close(self) -> None:
         """Finish the file that is open."""

@@ -83,8 +83,8 @@ def _blocks(message: Message) -> list[Any]:
     if isinstance(message, AssistantMessage):
         if message.replay:
             return list(message.replay)
-        said: list[Any] = [{"type": "text", "text": message.text}] if message.text.strip() else []
-        return said + [
+        text: list[Any] = [{"type": "text", "text": message.text}] if message.text.strip() else []
+        return text + [
             {"type": "tool_use", "id": c.id, "name": c.name, "input": argument_object(c.arguments)}
             for c in message.calls
         ]

@@ -235,20 +235,20 @@ def calls_in_text(text: str) -> tuple[ToolCall, ...]:
     trained, are taken too.
     """
     decoder, budget = json.JSONDecoder(), SCAN_CHARACTERS
-    found: list[ToolCall] = []
+    calls: list[ToolCall] = []
     at = _OBJECT.search(text)
     while at and budget > 0:
         end = at.start() + 1
         try:
             _, end = decoder.raw_decode(text, at.start())
-            found = _calls(loads(text[at.start() : end])) or found
+            calls = _calls(loads(text[at.start() : end])) or calls
         except json.JSONDecodeError as error:
             budget -= error.pos + 1
         except (ValueError, RecursionError):
             budget -= len(text)
         at = _OBJECT.search(text, end)
     mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
-    return tuple(replace(call, id=f"{IN_TEXT}{mark}_{number}") for number, call in enumerate(found))
+    return tuple(replace(call, id=f"{IN_TEXT}{mark}_{number}") for number, call in enumerate(calls))
 
 
 def _calls(value: Any) -> list[ToolCall]:

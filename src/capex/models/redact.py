@@ -24,10 +24,10 @@ _HEADERS = re.compile(
 
 def secrets() -> list[str]:
     """Key values in the environment, longest first so that one inside another is replaced whole."""
-    found = {
+    values = {
         v.strip() for k, v in os.environ.items() if _NAME.search(k) and len(v.strip()) >= SHORTEST
     }
-    return sorted(found, key=lambda value: (-len(value), value))
+    return sorted(values, key=lambda value: (-len(value), value))
 
 
 def scrub(value: Any, known: list[str] | None = None) -> Any:

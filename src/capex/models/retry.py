@@ -52,13 +52,13 @@ MESSAGE_CHARACTERS = 300
 MEANINGS = {
     401: (
         "authentication",
-        "the server refused the key {said}; check the environment variable {key}",
+        "the server refused the key {detail}; check the environment variable {key}",
     ),
-    403: ("permission", "the key in {key} may not do this {said}"),
-    404: ("not_found", "the server knows no such model or address {said}; check both"),
-    408: ("timeout", "the server did not take the request {said}"),
-    409: ("conflict", "the server did not take the request {said}"),
-    429: ("rate_limit", "the server asks for fewer requests {said}"),
+    403: ("permission", "the key in {key} may not do this {detail}"),
+    404: ("not_found", "the server knows no such model or address {detail}; check both"),
+    408: ("timeout", "the server did not take the request {detail}"),
+    409: ("conflict", "the server did not take the request {detail}"),
+    429: ("rate_limit", "the server asks for fewer requests {detail}"),
 }
 
 
@@ -118,32 +118,32 @@ def refused(
 ) -> tuple[str, bool, Billed, str]:
     """What an HTTP error means: kind, whether a retry can help, whether it may be billed, why."""
     code, message = error_in(body)
-    said = f"HTTP {status}" + (f", {code}" if code else "") + (f": {message}" if message else "")
+    detail = f"HTTP {status}" + (f", {code}" if code else "") + (f": {message}" if message else "")
     words = f"{code} {message}".lower()
     if status == 402 or (400 <= status < 500 and QUOTA.search(words)):
-        kind, sentence = "quota", NO_CREDIT + " {said}; top it up or wait for the next period"
+        kind, sentence = "quota", NO_CREDIT + " {detail}; top it up or wait for the next period"
     elif status in (400, 413, 422) and CONTEXT.search(words):
-        kind, sentence = "context", TOO_LONG + " {said}"
+        kind, sentence = "context", TOO_LONG + " {detail}"
     elif status >= 500:
-        kind, sentence = "server", "the server failed {said}"
+        kind, sentence = "server", "the server failed {detail}"
     else:
-        refusal = ("bad_request", "the server refused the request {said}")
+        refusal = ("bad_request", "the server refused the request {detail}")
         kind, sentence = MEANINGS.get(status, refusal)
     billed: Billed = "unknown" if status in (502, 504) else "no"
-    return kind, kind in PASSING_KINDS, billed, sentence.format(said=f"({said})", key=key)
+    return kind, kind in PASSING_KINDS, billed, sentence.format(detail=f"({detail})", key=key)
 
 
 def failed(code: str, message: str) -> tuple[str, bool, str]:
     """What a failure inside an HTTP 200 means: kind, whether a retry can help, and a sentence."""
-    said = f"{clip(code)}: {clip(message)}" if message else clip(code)
+    detail = f"{clip(code)}: {clip(message)}" if message else clip(code)
     words = f"{code} {message}".lower()
     if QUOTA.search(words):
-        return "quota", False, f"{NO_CREDIT} ({said})"
+        return "quota", False, f"{NO_CREDIT} ({detail})"
     if CONTEXT.search(words):
-        return "context", False, f"{TOO_LONG} ({said})"
+        return "context", False, f"{TOO_LONG} ({detail})"
     passing_status = code.isdigit() and (int(code) in (408, 409, 429) or int(code) >= 500)
     passing = passing_status or PASSING_CODE.fullmatch(code) is not None
-    return "failed", passing, f"the provider reports a failure ({said})"
+    return "failed", passing, f"the provider reports a failure ({detail})"
 
 
 def error_in(body: Mapping[str, Any] | str | None) -> tuple[str, str]:

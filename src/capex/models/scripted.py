@@ -79,12 +79,12 @@ def _answer(number: int, entry: Entry) -> Answer:
     if isinstance(entry, str):
         return Answer((), entry)
     calls = []
-    for place, call in enumerate(entry, start=1):
+    for position, call in enumerate(entry, start=1):
         pair = isinstance(call, Sequence) and not isinstance(call, str) and len(call) == 2
         if not pair or not isinstance(call[0], str):
             raise CapexError(
                 f"reply {number} of the script has {call!r} as a call; write [NAME, ARGUMENTS]"
             )
         arguments = call[1] if isinstance(call[1], str) else json.dumps(call[1])
-        calls.append(ToolCall(f"call_{number}_{place}", call[0], arguments))
+        calls.append(ToolCall(f"call_{number}_{position}", call[0], arguments))
     return Answer(tuple(calls))

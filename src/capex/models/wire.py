@@ -165,8 +165,8 @@ def _time(request: httpx2.Request) -> None:
 
 
 def _deadline(request: httpx2.Request) -> _Deadline | None:
-    found: _Deadline | None = request.extensions.get("deadline")
-    return found
+    deadline: _Deadline | None = request.extensions.get("deadline")
+    return deadline
 
 
 def _cause_of(error: Any) -> BaseException | None:
