@@ -21,7 +21,7 @@ from rich.table import Table
 
 from capex.campaign.api import demonstrate
 from capex.dataset import Filters, Pipeline
-from capex.dataset.features import Layout
+from capex.dataset.features import DatasetLayout
 from capex.dataset.frames import Take, open_take
 from capex.dataset.lerobot import Joiner, ShardJob, write_shard
 from capex.dataset.selection import Candidate, find_attempts, select
@@ -47,7 +47,7 @@ def shoot(episodes: int, folder: Path) -> list[Shot]:
 
 def ours(shots: list[Shot], out: Path, *, video: bool) -> None:
     """Our writer, one process."""
-    layout = Layout(shots[0][1].env.spec, Pipeline(SIZE, CAMERAS, video=video))
+    layout = DatasetLayout(shots[0][1].env.spec, Pipeline(SIZE, CAMERAS, video=video))
     shards = out / "shards"
     shards.mkdir(parents=True)
     joiner, first = Joiner(out, layout), 0
@@ -65,7 +65,7 @@ def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     spec = shots[0][1].env.spec
-    layout = Layout(spec, Pipeline(SIZE, CAMERAS, video=options["use_videos"]))
+    layout = DatasetLayout(spec, Pipeline(SIZE, CAMERAS, video=options["use_videos"]))
     kept = ("observation.", "action")
     features = {name: f for name, f in layout.features.items() if name.startswith(kept)}
     features = {

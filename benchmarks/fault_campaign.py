@@ -38,7 +38,7 @@ from capex.models import Usage, openai_responses
 from capex.models.pilot import make as make_pilot
 from capex.models.pilot.serve import read_responses
 from capex.models.prices import cost, load_prices
-from capex.models.retry import Policy
+from capex.models.retry import RetryPolicy
 from capex.run.spend import Spend
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
@@ -131,9 +131,8 @@ def _pilot(body: dict[str, Any]) -> list[tuple[str, str]]:
 def child(out: str, url: str, starts: int) -> None:
     """The campaign's process."""
     os.environ["OPENAI_API_KEY"] = "none"
-    model = openai_responses.make(
-        PRICED_AS, base_url=url, policy=Policy(read_s=4.0, first_wait_s=0.01, longest_wait_s=0.02)
-    )
+    policy = RetryPolicy(read_s=4.0, first_wait_s=0.01, longest_wait_s=0.02)
+    model = openai_responses.make(PRICED_AS, base_url=url, policy=policy)
     options: dict[str, Any] = {"image_size": 256, "episode_usd": 25, "campaign_usd": 100_000}
     capex.collect(
         TASK,

@@ -12,7 +12,7 @@ from my_world import Table
 from PIL import Image
 
 from capex import PRESETS, Memory, Start, run_episode
-from capex.models import Answer, Attempt, Picture, ToolCall, Usage, UserMessage
+from capex.models import Answer, Picture, RequestAttempt, ToolCall, Usage, UserMessage
 from capex.models.attempts import conclude
 
 
@@ -30,7 +30,7 @@ class Gazer:
         picture = next(p for p in parts if isinstance(p, Picture))
         calls = (ToolCall("call_1", "act", json.dumps(self.act(picture.png))),)
         usage = Usage(fresh=1000, cached=0, cache_write=0, output=100)
-        attempt = Attempt("ok", "yes", latency_s=0.0, usage=usage, answer=Answer(calls))
+        attempt = RequestAttempt("ok", "yes", latency_s=0.0, usage=usage, answer=Answer(calls))
         if observer is not None:
             observer.after(request, 1, attempt)
         return conclude([attempt])

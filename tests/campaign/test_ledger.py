@@ -23,9 +23,9 @@ from capex.campaign.ledger import Budget, Ledger, Totals, budgets_for
 from capex.errors import BudgetExceeded, CapexError
 from capex.models import (
     AssistantMessage,
-    Attempt,
     Picture,
     Request,
+    RequestAttempt,
     Sampling,
     Text,
     Tool,
@@ -79,8 +79,8 @@ def _request(text: str = "Pick up the mug.", **sampling: int) -> Request:
     return Request("You move a robot.", (UserMessage((Text(text),)),), (), Sampling(**sampling))  # type: ignore[arg-type]
 
 
-def _ok(usage: Usage | None = SMALL) -> Attempt:
-    return Attempt("ok", "yes", 1.0, usage)
+def _ok(usage: Usage | None = SMALL) -> RequestAttempt:
+    return RequestAttempt("ok", "yes", 1.0, usage)
 
 
 def test_the_papers_prices():
@@ -295,8 +295,8 @@ def test_totals_count_every_attempt():
     totals = Totals()
     for attempt in (
         _ok(Usage(10, 20, 30, 40, 5)),
-        Attempt("http 429", "no", 0.1, http_status=429),
-        Attempt("incomplete", "yes", 9.0, Usage(1, 2, 3, 4)),
+        RequestAttempt("http 429", "no", 0.1, http_status=429),
+        RequestAttempt("incomplete", "yes", 9.0, Usage(1, 2, 3, 4)),
     ):
         totals = totals.add(attempt, ASTRA)
     assert (totals.requests, totals.attempts) == (2, 3)
@@ -322,13 +322,13 @@ def test_an_unknown_cost_makes_the_total_unknown_and_is_counted():
         1,
         2,
     )
-    slow = totals.add(Attempt("timeout", "unknown", 60.0), ASTRA)
+    slow = totals.add(RequestAttempt("timeout", "unknown", 60.0), ASTRA)
     assert (slow.cost_usd, slow.unknown_billing, slow.requests, slow.attempts) == (None, 1, 1, 2)
     unpriced = Totals().add(_ok(), None)
     assert (unpriced.cost_usd, unpriced.tokens.fresh) == (None, 1000)
     assert unpriced.as_json()["cost_usd"] is None
     assert unpriced.as_json()["known_cost_usd"] is None
-    assert Totals().add(Attempt("http 500", "no", 0.1), None).cost_usd == 0
+    assert Totals().add(RequestAttempt("http 500", "no", 0.1), None).cost_usd == 0
 
 
 def test_a_budget_raises_one_typed_error():
@@ -538,9 +538,9 @@ def _worker(path: Path, truth: Path, seed: int, limit: Decimal, price: Price) ->
         if rng.random() < 0.3:
             time.sleep(rng.random() * 0.002)
         if fate <= 0.1:
-            ledger.after(request, 1, Attempt("http 503", "no", 0.0))
+            ledger.after(request, 1, RequestAttempt("http 503", "no", 0.0))
         elif fate <= 0.2:
-            ledger.after(request, 1, Attempt("timeout", "unknown", 0.0))
+            ledger.after(request, 1, RequestAttempt("timeout", "unknown", 0.0))
         elif fate <= 0.25:
             ledger.after(request, 1, _ok(None))
         else:
@@ -654,13 +654,13 @@ def test_the_ledger_of_an_episode(tmp_path):
     )
     ledger.before(request, 1)
     assert ledger.spent_usd == spend.total() == worst
-    ledger.after(request, 1, Attempt("http 429", "no", 0.1))
+    ledger.after(request, 1, RequestAttempt("http 429", "no", 0.1))
     assert ledger.spent_usd == spend.total() == 0
     ledger.before(request, 2)
     ledger.after(request, 2, _ok(Usage(100, 0, 0, 10)))
     assert ledger.spent_usd == spend.total() == ledger.totals.cost_usd == D("0.0015")
     ledger.before(request, 1)
-    ledger.after(request, 1, Attempt("timeout", "unknown", 60.0))
+    ledger.after(request, 1, RequestAttempt("timeout", "unknown", 60.0))
     assert ledger.spent_usd == spend.total() == D("0.0015") + worst
     assert ledger.totals.cost_usd is None
     with pytest.raises(BudgetExceeded, match="the episode's budget"):

@@ -7,7 +7,7 @@ import json
 import os
 import time
 
-from capex.models import Answer, Attempt, ModelError, Reply, Request, ToolCall, Usage, size
+from capex.models import Answer, ModelError, Reply, Request, RequestAttempt, ToolCall, Usage, size
 from capex.models.attempts import conclude
 
 
@@ -70,14 +70,18 @@ class LabModel:
             os.unlink(self._crash)
             os._exit(7)
         if self._fails and os.path.exists(self._fails):
-            attempt = Attempt("connection", "no", 0.0, kind="connection", error="nobody listens")
+            attempt = RequestAttempt(
+                "connection", "no", 0.0, kind="connection", error="nobody listens"
+            )
             if observer is not None:
                 observer.after(request, 1, attempt)
             raise ModelError("connection", "nobody listens", (attempt,))
         said = answer(request)
         written = said.text + "".join(c.arguments for c in said.calls)
         usage = Usage(size.tokens(request), 0, 0, size.text(written))
-        attempt = Attempt("ok", "yes", self._delay_s, usage, answer=said, body={"said": written})
+        attempt = RequestAttempt(
+            "ok", "yes", self._delay_s, usage, answer=said, body={"said": written}
+        )
         if observer is not None:
             observer.after(request, 1, attempt)
         return conclude([attempt])

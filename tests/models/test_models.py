@@ -30,13 +30,13 @@ from capex.campaign.ledger import Ledger
 from capex.errors import CapexError, UnknownName
 from capex.models import (
     AssistantMessage,
-    Attempt,
     ChatSettings,
     Model,
     ModelError,
     Observers,
     Picture,
     Request,
+    RequestAttempt,
     Sampling,
     Text,
     Tool,
@@ -55,7 +55,7 @@ from capex.models.cassette import Cassette
 from capex.models.exchanges import ExchangeLog, read_log
 from capex.models.openai_chat import calls_in_text
 from capex.models.probe import _png, probe
-from capex.models.retry import Policy, failed, refused, retry_after_s
+from capex.models.retry import RetryPolicy, failed, refused, retry_after_s
 from capex.models.scripted import Scripted
 from wire_server import BODIES, USAGE, Turn, WireServer
 
@@ -151,12 +151,12 @@ class Tally:
     """The client's side of the books."""
 
     sent: int = 0
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[RequestAttempt] = field(default_factory=list)
 
     def before(self, request: Request, number: int) -> None:
         self.sent += 1
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         assert len(self.attempts) == self.sent - 1
         self.attempts.append(attempt)
 
@@ -179,7 +179,7 @@ def assert_books_agree(tally: Tally, server: WireServer) -> None:
     assert sum(a.usage is None and a.billed != "no" for a in tally.attempts) == server.unreported
 
 
-PATIENT, HASTY = Policy(read_s=20.0), Policy(read_s=0.25)
+PATIENT, HASTY = RetryPolicy(read_s=20.0), RetryPolicy(read_s=0.25)
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Fault:
     billed: str
     retried: bool = True
     kind: str = ""
-    policy: Policy = PATIENT
+    policy: RetryPolicy = PATIENT
 
 
 FAULTS = {
@@ -477,7 +477,7 @@ def test_request_that_is_never_taken_in_is_not_billed(wire_name):
     big = replace(REQUEST, messages=(UserMessage((Picture("huge:", PNG + bytes(6_000_000)),)),))
     tally = Tally()
     with WireServer([Turn(fault="deaf"), OK], receive_buffer=4096) as server:
-        reply = client(wire_name, server, policy=Policy(write_s=0.3, read_s=20.0)).complete(
+        reply = client(wire_name, server, policy=RetryPolicy(write_s=0.3, read_s=20.0)).complete(
             big, tally
         )
         assert_books_agree(tally, server)
@@ -647,7 +647,7 @@ def test_retry_after_as_date_goes_by_the_servers_clock():
 
 
 def test_backoff_doubles_with_jitter_that_repeats():
-    policy, other = Policy(), replace(REQUEST, system="other")
+    policy, other = RetryPolicy(), replace(REQUEST, system="other")
     waits = [policy.wait_s(REQUEST, n) for n in range(1, 12)]
     assert waits == [policy.wait_s(REQUEST, n) for n in range(1, 12)]
     assert all(
@@ -661,7 +661,7 @@ def test_a_model_error_survives_the_way_between_processes():
     error = ModelError(
         "server",
         "the server failed",
-        (Attempt("http 500", "no", 0.1, kind="server", body={"a": 1}),),
+        (RequestAttempt("http 500", "no", 0.1, kind="server", body={"a": 1}),),
     )
     again = pickle.loads(pickle.dumps(error))
     assert (again.kind, str(again), again.attempts) == (error.kind, str(error), error.attempts)

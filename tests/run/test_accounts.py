@@ -13,7 +13,7 @@ from capex.campaign.repair import repair
 from capex.campaign.replay import replay
 from capex.campaign.status import read_status
 from capex.cli.progress import forecast_sentence, table
-from capex.models import Attempt, ModelError
+from capex.models import ModelError, RequestAttempt
 from capex.models.exchanges import read_times
 from capex.report.compare import compare, totals
 from capex.report.data import load
@@ -41,7 +41,7 @@ class Flaky(LabModel):
             return super().complete(request, observer)
         if self._billed == "stop":
             raise MemoryError("cut off")
-        attempt = Attempt(
+        attempt = RequestAttempt(
             "timeout", self._billed, 60.0, kind="timeout", error="the server gave no answer in time"
         )
         observer.before(request, 1)
@@ -131,7 +131,9 @@ def test_an_episode_with_a_request_of_unknown_bill_says_what_it_may_have_cost(sh
         def complete(self, request, observer=None):
             observer.before(request, 1)
             observer.after(
-                request, 1, Attempt("timeout", "unknown", 60.0, kind="timeout", error="no answer")
+                request,
+                1,
+                RequestAttempt("timeout", "unknown", 60.0, kind="timeout", error="no answer"),
             )
             return super().complete(request, observer)
 

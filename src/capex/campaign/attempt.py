@@ -31,7 +31,15 @@ from capex.method.hooks import (
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.method.record import from_json
-from capex.models import Attempt, AttemptObserver, Model, ModelError, Request, Sampling, pictures
+from capex.models import (
+    AttemptObserver,
+    Model,
+    ModelError,
+    Request,
+    RequestAttempt,
+    Sampling,
+    pictures,
+)
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
 from capex.models.pictures import ImageFormat
@@ -245,13 +253,13 @@ class _Guarded:
         self._lease.check()
         self._log.before(request, number)
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt ended."""
         self._lease.check()
         self.answers += attempt.answer is not None
         self._log.after(request, number, attempt)
 
-    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+    def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt made before."""
         self._lease.check()
         self._log.again(request, number, attempt)

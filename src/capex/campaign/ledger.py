@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from capex.errors import BudgetExceeded, CapexError, Scope, dollars
-from capex.models import NO_TOKENS, Attempt, Request, Usage
+from capex.models import NO_TOKENS, Request, RequestAttempt, Usage
 from capex.models.prices import Price, cost, worst_case
 
 
@@ -57,7 +57,7 @@ def budgets_for(model: str, price: Price | None, budgets: Sequence[Budget]) -> t
     return ()
 
 
-def attempt_cost(attempt: Attempt, price: Price | None) -> Decimal | None:
+def attempt_cost(attempt: RequestAttempt, price: Price | None) -> Decimal | None:
     """Dollars that an attempt cost; None when it was or may have been billed and its usage or price
     is not known.
     """
@@ -83,7 +83,7 @@ class Totals:
             None if self.unpriced or self.missing_usage or self.unknown_billing else self.known_usd
         )
 
-    def add(self, attempt: Attempt, price: Price | None) -> Totals:
+    def add(self, attempt: RequestAttempt, price: Price | None) -> Totals:
         """The totals with one more attempt."""
         spent = attempt_cost(attempt, price)
         usage = attempt.usage if attempt.billed != "no" else None
@@ -187,7 +187,7 @@ class Ledger:
         self._held += worst or 0
         self._pending = ticket, worst
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """Settle at the actual cost; where that is not known the worst case stays held."""
         if self._pending is None:
             raise ValueError(
@@ -203,7 +203,7 @@ class Ledger:
             usage = attempt.usage if attempt.billed != "no" else None
             self.spend.settle(ticket, spent, usage, reply=attempt.replied)
 
-    def again(self, request: Request, number: int, attempt: Attempt) -> None:
+    def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """Count an attempt that was paid for before the episode was cut off; its reservation and
         settlement stand in the spend already.
         """

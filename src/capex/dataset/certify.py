@@ -1,5 +1,4 @@
-"""A demonstration that does not replay is not a demonstration: each success is executed again and
-gets a certificate, or a reason.
+"""Certificates: each success is executed again, because what does not replay is no demonstration.
 
 The recorded native actions are applied from the start, in a process that did nothing before. In a
 world whose spec promises exact replay, on the machine that recorded (equal fingerprints, apart from
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -39,32 +38,27 @@ CERTIFIED_FILES = ("record.json", "steps.npz")
 
 @dataclass(frozen=True)
 class Certificate:
-    """The result of executing a success again. Steps count states: 0 is the start, k the state
-    after k actions.
-    """
+    """The result of executing a success again. Step 0 is the start, k the state after k actions."""
 
     certified: bool
     reason: str  # why not; empty when certified
     rule: str  # what was asked for
     steps: int
-    success_step: int | None  # the first step at which the task was achieved again
-    first_difference: int | None  # the first step whose complete state differed in any bit
-    largest_stray_m: float | None  # how far a tip was from its recorded place, at most
-    elsewhere: dict[str, list[Any]]  # where the fingerprints differ: [recorded, now]
-    versions: dict[str, str]
-    digests: dict[str, str]
+    success_step: int | None = None  # the first step at which the task was achieved again
+    first_difference: int | None = None  # the first step whose complete state differed in any bit
+    largest_stray_m: float | None = None  # how far a tip was from its recorded place, at most
+    # where the fingerprints differ: [recorded, now]
+    elsewhere: dict[str, list[Any]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=versions)
+    digests: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Certified:
-    """An episode and its certificate; `known` when it was certified before, `damaged` when it was
-    left out because it cannot be read.
-    """
-
     episode: Path
     certificate: Certificate
-    known: bool
-    damaged: bool = False
+    known: bool  # it was certified before
+    damaged: bool = False  # left out because it cannot be read
 
 
 def certify_run(
@@ -80,9 +74,9 @@ def certify_run(
     `tell(done, all, latest)` reports progress. Damaged episodes come last, whether they were
     successes or not.
     """
-    found = find_run(run)
-    recorded_on = found.manifest.get("fingerprint", {})
-    chains = [load_chain(chain) for chain in found.chains()]
+    recorded = find_run(run)
+    recorded_on = recorded.manifest.get("fingerprint", {})
+    chains = [load_chain(chain) for chain in recorded.chains()]
     successes = [e.path for chain in chains for e in chain.episodes if e.record.success is True]
     done: dict[Path, Certified] = {}
 
@@ -93,9 +87,8 @@ def certify_run(
 
     waiting = []
     for episode in successes:
-        held = None if again else read_certificate(episode)
-        if held is not None:
-            finish(episode, held, known=True)
+        if not again and (certificate := read_certificate(episode)) is not None:
+            finish(episode, certificate, known=True)
         else:
             waiting.append(episode)
     jobs = [(episode, recorded_on) for episode in waiting]
@@ -104,42 +97,34 @@ def certify_run(
         if isinstance(result, DamagedFile):
             finish(episode, _refused(str(result)), known=False, damaged=True)
         elif isinstance(result, CapexError):
-            # Says nothing about the episode (a world that is not installed, a killed process): not
-            # kept.
+            # Not kept: it says nothing about the episode (a missing world, a killed process).
             finish(episode, _refused(f"it could not be executed: {result}"), known=False)
         else:
             write_json(episode / CERTIFICATE, asdict(result))
             finish(episode, result, known=False)
-    left_out = [
-        Certified(d.path, _refused(d.reason), False, True)
-        for chain in chains
-        for d in chain.damaged
-        if d.start is not None
-    ]
+    damaged = [d for chain in chains for d in chain.damaged if d.start is not None]
+    left_out = [Certified(d.path, _refused(d.reason), False, True) for d in damaged]
     return [*(done[episode] for episode in successes), *left_out]
 
 
 def read_certificate(episode: Path) -> Certificate | None:
-    """The certificate of an episode, or None where there is none or the files it speaks of have
-    changed since.
-    """
-    place = episode / CERTIFICATE
-    if not place.is_file():
+    """The certificate of an episode; None without one, or if the certified files have changed."""
+    path = episode / CERTIFICATE
+    if not path.is_file():
         return None
     try:
-        held = read_json(place)
-        if set(held) != {f.name for f in fields(Certificate)}:
+        row = read_json(path)
+        if set(row) != {f.name for f in fields(Certificate)}:
             return None
-        return Certificate(**held) if held["digests"] == digests(episode) else None
+        return Certificate(**row) if row["digests"] == digests(episode) else None
     except (DamagedFile, OSError):
         return None
 
 
 def digests(episode: Path) -> dict[str, str]:
     """SHA-256 of the files that a certificate speaks of."""
-    return {
-        name: hashlib.sha256((episode / name).read_bytes()).hexdigest() for name in CERTIFIED_FILES
-    }
+    contents = {name: (episode / name).read_bytes() for name in CERTIFIED_FILES}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
 
 
 def _replay_job(job: tuple[Path, dict[str, Any]]) -> Certificate:
@@ -154,12 +139,9 @@ def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
         if impossible := _impossible(env.spec):
             return _refused(impossible, episode)
         env.reset(Start(record.task, record.start, record.seed))
-        if env.spec.can_save and env.save_state().header != str(steps["header"]):
-            return _refused(
-                f"it was recorded as {steps['header']}; this version of the world has"
-                f" {env.save_state().header}",
-                episode,
-            )
+        if env.spec.can_save and (header := env.save_state().header) != str(steps["header"]):
+            then = f"it was recorded as {steps['header']}"
+            return _refused(f"{then}; this version of the world has {header}", episode)
         return _judge(env, episode, steps, _elsewhere(recorded_on))
     finally:
         env.close()
@@ -174,11 +156,11 @@ def _impossible(spec: Spec) -> str:
 def _judge(
     env: Env, episode: Path, steps: dict[str, Any], elsewhere: dict[str, list[Any]]
 ) -> Certificate:
-    exact = env.spec.exact_replay and env.spec.can_save
+    can_save, exact = env.spec.can_save, env.spec.exact_replay and env.spec.can_save
     bits = exact and not elsewhere
     actions, states, proprio = steps["actions"], steps["states"], steps["proprio"]
-    places = [k for k, name in enumerate(env.spec.state_names) if name.endswith(("_x", "_y", "_z"))]
-    first = None if not env.spec.can_save or _same_bits(env, states[0]) else 0
+    tips = [k for k, name in enumerate(env.spec.state_names) if name.endswith(("_x", "_y", "_z"))]
+    first = None if not can_save or _same_bits(env, states[0]) else 0
     success_step, stray_m, stopped = None, 0.0, ""
     for number, action in enumerate(actions, start=1):
         try:
@@ -186,13 +168,11 @@ def _judge(
         except CapexError as error:
             stopped = f"step {number} could not be executed: {error}"
             break
-        if first is None and env.spec.can_save and not _same_bits(env, states[number]):
+        if first is None and can_save and not _same_bits(env, states[number]):
             first = number
-        if first is not None or not env.spec.can_save:
-            stray_m = max(
-                stray_m,
-                float(np.abs(env.robot_state().proprio - proprio[number])[places].max(initial=0.0)),
-            )
+        if first is not None or not can_save:
+            strays_m = np.abs(env.robot_state().proprio - proprio[number])[tips]
+            stray_m = max(stray_m, float(strays_m.max(initial=0.0)))
         if success_step is None and env.success():
             success_step = number
     again = "success came again" if success_step is not None else "success did not come again"
@@ -210,28 +190,14 @@ def _judge(
         )
     else:
         reason = ""
-    return Certificate(
-        certified=not reason,
-        reason=reason,
-        rule=_rule(exact, bits),
-        steps=len(actions),
-        success_step=success_step,
-        first_difference=first,
-        largest_stray_m=stray_m,
-        elsewhere=elsewhere,
-        versions=versions(),
-        digests=digests(episode),
-    )
-
-
-def _rule(exact: bool, bits: bool) -> str:
     if bits:
-        return "every state bit for bit, and success"
-    return (
-        "success again (recorded on another machine)"
-        if exact
-        else f"success again, tips within {100 * TOLERANCE_M:g} cm"
-    )
+        rule = "every state bit for bit, and success"
+    elif exact:
+        rule = "success again (recorded on another machine)"
+    else:
+        rule = f"success again, tips within {100 * TOLERANCE_M:g} cm"
+    results = (len(actions), success_step, first, stray_m, elsewhere)
+    return Certificate(not reason, reason, rule, *results, digests=digests(episode))
 
 
 def _same_bits(env: Env, recorded: Array) -> bool:
@@ -239,30 +205,14 @@ def _same_bits(env: Env, recorded: Array) -> bool:
 
 
 def _elsewhere(recorded_on: dict[str, Any]) -> dict[str, list[Any]]:
-    """Where the recording machine's fingerprint differs from this one's; the renderer does not
-    touch physics.
-    """
-    now = fingerprint()
-    return {
-        key: [recorded_on.get(key), now[key]]
-        for key in now
-        if key != "gl" and recorded_on.get(key) != now[key]
-    }
+    """Where the recording machine's fingerprint differs; the renderer does not touch physics."""
+    both = {key: [recorded_on.get(key), now] for key, now in fingerprint().items() if key != "gl"}
+    return {key: [then, now] for key, (then, now) in both.items() if then != now}
 
 
 def _refused(reason: str, episode: Path | None = None) -> Certificate:
-    """Why there is no certificate; only one that speaks of an episode's files is kept
-    beside them.
-    """
-    return Certificate(
-        certified=False,
-        reason=reason,
-        rule="",
-        steps=0 if episode is None else len(read_steps(episode)["actions"]),
-        success_step=None,
-        first_difference=None,
-        largest_stray_m=None,
-        elsewhere={},
-        versions=versions(),
-        digests={} if episode is None else digests(episode),
-    )
+    """Why there is no certificate; only one that speaks of an episode's files is kept with them."""
+    if episode is None:
+        return Certificate(False, reason, "", 0)
+    steps = len(read_steps(episode)["actions"])
+    return Certificate(False, reason, "", steps, digests=digests(episode))

@@ -1,5 +1,4 @@
-"""`capex export`: from runs to datasets. Chooses, pairs, renders, writes; a dataset takes its place
-whole or not at all.
+"""`capex export`: from runs to datasets. A dataset takes its place whole or not at all.
 
 pyarrow, h5py and PyAV are imported when a dataset is written, not before.
 """
@@ -9,10 +8,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from capex import worlds
+from capex.dataset.card import Facts, write_card
 from capex.dataset.frames import Pipeline
 from capex.dataset.selection import (
     Candidate,
@@ -53,19 +54,6 @@ class Exported:
     left_out: tuple[LeftOut, ...]
 
 
-@dataclass(frozen=True)
-class _Order:
-    """Everything that the datasets of one export share."""
-
-    format: Format
-    spec: Spec
-    pipeline: Pipeline
-    licence: str
-    command: str
-    parallel: int
-    tell: Tell | None
-
-
 def export_run(
     runs: Path | Sequence[Path],
     out: Path,
@@ -86,8 +74,8 @@ def export_run(
     `failures` writes the failed attempts too, as a dataset named like the other with -failures
     behind it. `tell` reports progress.
     """
-    places = [runs] if isinstance(runs, Path) else list(runs)
-    if not places:
+    run_dirs = [runs] if isinstance(runs, Path) else list(runs)
+    if not run_dirs:
         raise CapexError("no run was given; name at least one run directory")
     if format not in ("lerobot", "hdf5"):
         raise CapexError(f"there is no format '{format}'; valid: lerobot, hdf5")
@@ -99,12 +87,23 @@ def export_run(
                 f"--size is {pipeline.size[0]} {pipeline.size[1]}; video needs an even width and"
                 " height"
             )
-    found = [(place, find_attempts(place)) for place in places]
-    chosen = _choose_pairs(found, filters) if paired else [_choose(out.name, found, filters)]
-    failed = _choose_failures(chosen, found, filters, paired) if failures else []
-    spec, pipeline = _one_robot([a for s in (*chosen, *failed) for a in s.attempts], pipeline)
-    order = _Order(format, spec, pipeline, licence, command, parallel, tell)
+    candidates = [find_attempts(run_dir) for run_dir in run_dirs]
+    if paired:
+        chosen = _choose_pairs(run_dirs, candidates, filters)
+    else:
+        candidates = [[attempt for attempts in candidates for attempt in attempts]]
+        chosen = [select(out.name, candidates[0], filters)]
+        if not chosen[0].attempts:
+            names = ", ".join(map(str, run_dirs))
+            raise CapexError(f"nothing to export from {names}: {_reasons(chosen[0])}")
+    failed = [
+        select_failures(f"{selection.name}-failures", attempts, filters)
+        for selection, attempts in zip(chosen, candidates, strict=True)
+        if failures
+    ]
+    failed = [selection for selection in failed if selection.attempts]
     selections = [*chosen, *failed]
+    spec, pipeline = _one_robot([a for s in selections for a in s.attempts], pipeline)
     partners = {a.name: b.name for a, b in zip(chosen, reversed(chosen), strict=True) if paired}
     with contextlib.ExitStack() as folders:
         if paired:
@@ -113,42 +112,30 @@ def export_run(
             left = [row for selection in chosen for row in selection.left_out]
             write_bytes(root / "left_out.csv", left_out_csv(left).encode())
         else:
-            targets = [
-                (folders.enter_context(whole_folder(place)), place)
-                for place in (out, *(out.with_name(s.name) for s in failed))
-            ]
-        written = [
-            _write(s, *target, order, partner=partners.get(s.name, ""), failures=s in failed)
-            for s, target in zip(selections, targets, strict=True)
-        ]
+            paths = (out, *(out.with_name(s.name) for s in failed))
+            targets = [(folders.enter_context(whole_folder(p)), p) for p in paths]
+        written = []
+        for selection, (folder, path) in zip(selections, targets, strict=True):
+            facts = Facts(path.name, format, pipeline, spec, licence, command)
+            partner = partners.get(selection.name, "")
+            facts = replace(facts, partner=partner, failures=selection in failed)
+            _write(selection, folder, facts, parallel, tell)
+            frames = sum(a.steps for a in selection.attempts)
+            written.append(Written(path, len(selection.attempts), frames))
     return Exported(tuple(written), tuple(row for s in selections for row in s.left_out))
 
 
-def _choose(
-    name: str, found: Sequence[tuple[Path, list[Candidate]]], filters: Filters
-) -> Selection:
-    chosen = select(name, [a for _, attempts in found for a in attempts], filters)
-    if not chosen.attempts:
-        raise CapexError(
-            f"nothing to export from {', '.join(str(place) for place, _ in found)}:"
-            f" {_reasons(chosen)}"
-        )
-    return chosen
-
-
 def _choose_pairs(
-    found: Sequence[tuple[Path, list[Candidate]]], filters: Filters
+    run_dirs: Sequence[Path], candidates: Sequence[list[Candidate]], filters: Filters
 ) -> list[Selection]:
-    if len(found) != 2:
-        raise CapexError(f"--paired takes two runs; {len(found)} given")
-    names = [place.resolve().name for place, _ in found]
+    if len(candidates) != 2:
+        raise CapexError(f"--paired takes two runs; {len(candidates)} given")
+    names = [run_dir.resolve().name for run_dir in run_dirs]
     if names[0] == names[1]:
         names = [f"{name}-{number}" for number, name in enumerate(names, start=1)]
-    each = [
-        select(name, attempts, replace(filters, max=None))
-        for name, (_, attempts) in zip(names, found, strict=True)
-    ]
-    both = pair(each[0], each[1], filters.max)
+    unlimited = replace(filters, max=None)
+    first, second = (select(*named, unlimited) for named in zip(names, candidates, strict=True))
+    both = pair(first, second, filters.max)
     if not both[0].attempts:
         raise CapexError(
             f"no start has a demonstration in both runs: {names[0]}: {_reasons(both[0])};"
@@ -157,30 +144,9 @@ def _choose_pairs(
     return list(both)
 
 
-def _choose_failures(
-    chosen: Sequence[Selection],
-    found: Sequence[tuple[Path, list[Candidate]]],
-    filters: Filters,
-    paired: bool,
-) -> list[Selection]:
-    """The failed attempts, per run when paired; runs without any give no dataset."""
-    groups = (
-        [attempts for _, attempts in found]
-        if paired
-        else [[a for _, attempts in found for a in attempts]]
-    )
-    failed = [
-        select_failures(f"{s.name}-failures", attempts, filters)
-        for s, attempts in zip(chosen, groups, strict=True)
-    ]
-    return [selection for selection in failed if selection.attempts]
-
-
 def _reasons(selection: Selection) -> str:
-    return (
-        "; ".join(f"{count} x {reason}" for _, reason, count in summary(selection.left_out))
-        or "it holds none"
-    )
+    reasons = [f"{count} x {reason}" for _, reason, count in summary(selection.left_out)]
+    return "; ".join(reasons) or "it holds none"
 
 
 def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec, Pipeline]:
@@ -192,11 +158,11 @@ def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec,
         env = worlds.make(name)
         robots.append((env.spec, pipeline.resolve(env.spec)))
         env.close()
-        numbers = [
+        first, other = (
             (spec.action_names, spec.state_names, spec.control_hz, resolved.cameras)
-            for spec, resolved in robots
-        ]
-        if numbers[-1] != numbers[0]:
+            for spec, resolved in (robots[0], robots[-1])
+        )
+        if first != other:
             raise CapexError(
                 f"{robots[0][0].name} and {name} have different robots or cameras; export them"
                 " apart, with --tasks"
@@ -205,45 +171,21 @@ def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec,
 
 
 def _write(
-    selection: Selection,
-    folder: Path,
-    place: Path,
-    order: _Order,
-    *,
-    partner: str = "",
-    failures: bool = False,
-) -> Written:
-    """Write one dataset into `folder`, which will stand at `place`."""
+    selection: Selection, folder: Path, facts: Facts, parallel: int, tell: Tell | None
+) -> None:
+    """Write one dataset."""
     from capex.dataset import features, hdf5, lerobot
-    from capex.dataset.card import Facts, write_card
+
+    def told(done: int, total: int) -> None:
+        if tell is not None:
+            tell(facts.title, done, total)
 
     folder.mkdir(exist_ok=True)
-    attempts, name = selection.attempts, place.name
-    facts = Facts(
-        title=name,
-        format=order.format,
-        pipeline=order.pipeline,
-        spec=order.spec,
-        licence=order.licence,
-        command=order.command,
-        partner=partner,
-        failures=failures,
-    )
-
-    def tell(done: int, total: int) -> None:
-        if order.tell is not None:
-            order.tell(name, done, total)
-
-    if order.format == "lerobot":
-        lerobot.write_dataset(
-            folder,
-            attempts,
-            features.Layout(order.spec, order.pipeline),
-            parallel=order.parallel,
-            tell=tell,
-            finish=lambda at: write_card(at, selection, facts),
-        )
+    attempts, pipeline = selection.attempts, facts.pipeline
+    if facts.format == "lerobot":
+        layout = features.DatasetLayout(facts.spec, pipeline)
+        card = partial(write_card, folder, selection, facts)
+        lerobot.write_dataset(folder, attempts, layout, parallel=parallel, tell=told, finish=card)
     else:
         write_card(folder, selection, facts)
-        hdf5.write_file(folder, attempts, order.pipeline, parallel=order.parallel, tell=tell)
-    return Written(place, len(attempts), sum(a.steps for a in attempts))
+        hdf5.write_file(folder, attempts, pipeline, parallel=parallel, tell=told)

@@ -1,6 +1,4 @@
-"""What a LeRobot v3.0 dataset of ours looks like: paths, features, columns and their types.
-docs/dataset.md says it in words.
-"""
+"""Paths, features, columns and types of our LeRobot v3.0 datasets; in words: docs/dataset.md."""
 
 from __future__ import annotations
 
@@ -23,40 +21,21 @@ DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 DEPTH_PATH = "depth/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
-INDICES = {
-    "timestamp": "float32",
-    "frame_index": "int64",
-    "episode_index": "int64",
-    "index": "int64",
-    "task_index": "int64",
-}
-PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-TYPES = {
-    "string": pa.string(),
-    "int64": pa.int64(),
-    "bool": pa.bool_(),
-    "float64": pa.float64(),
-    "list": pa.list_(pa.float64()),
-}
+INT, FLOAT, TEXT = pa.int64(), pa.float64(), pa.string()
+NUMBERS = ("frame_index", "episode_index", "index", "task_index")
+INDICES = {"timestamp": "float32"} | dict.fromkeys(NUMBERS, "int64")
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", TEXT)])
+LIST = pa.list_(FLOAT)
+TYPES = {"string": TEXT, "int64": INT, "bool": pa.bool_(), "float64": FLOAT, "list": LIST}
 WAYPOINTS = pa.schema(
-    [(name, pa.int64()) for name in ("episode_index", "decision", "waypoint", "phase")]
-    + [
-        ("committed", pa.bool_()),
-        ("stated", pa.float64()),
-        ("calibrated", pa.float64()),
-        ("label", pa.int64()),
-    ]
-    + [
-        ("status", pa.string()),
-        ("report", pa.string()),
-        ("from_frame", pa.int64()),
-        ("to_frame", pa.int64()),
-    ]
+    [(name, INT) for name in ("episode_index", "decision", "waypoint", "phase")]
+    + [("committed", pa.bool_()), ("stated", FLOAT), ("calibrated", FLOAT), ("label", INT)]
+    + [("status", TEXT), ("report", TEXT), ("from_frame", INT), ("to_frame", INT)]
 )
 
 
 @dataclass(frozen=True)
-class Layout:
+class DatasetLayout:
     """What every episode of a dataset has in common."""
 
     spec: Spec
@@ -64,7 +43,6 @@ class Layout:
 
     @property
     def cameras(self) -> tuple[str, ...]:
-        """The cameras' names."""
         return self.pipeline.cameras
 
     @property
@@ -78,9 +56,7 @@ class Layout:
 
     @property
     def vectors(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """Vector features: their type and the names of their numbers. Actions keep all their bits,
-        so that they replay.
-        """
+        """Vector features: type and names of their numbers. Actions keep all bits, to replay."""
         return {
             "observation.state": ("float32", self.spec.state_names),
             "action": ("float64", self.spec.action_names),
@@ -90,26 +66,16 @@ class Layout:
     def features(self) -> dict[str, Any]:
         """The features block of info.json."""
         width, height = self.pipeline.size
-        found: dict[str, Any] = {}
-        for camera in self.cameras:
-            picture: dict[str, Any] = {
-                "dtype": "image",
-                "shape": [height, width, 3],
-                "names": ["height", "width", "channels"],
-            }
-            if self.pipeline.video:
-                picture |= {
-                    "dtype": "video",
-                    "info": video.feature_info(self.pipeline.size, self.fps),
-                }
-            found[self.key(camera)] = picture
+        picture: dict[str, Any] = {"dtype": "image", "shape": [height, width, 3]}
+        picture["names"] = ["height", "width", "channels"]
+        if self.pipeline.video:
+            picture |= {"dtype": "video", "info": video.feature_info((width, height), self.fps)}
+        features: dict[str, Any] = {self.key(camera): picture for camera in self.cameras}
         for name, (dtype, names) in self.vectors.items():
-            found[name] = {"dtype": dtype, "shape": [len(names)], "names": list(names)}
-        for name, kind in (OUTCOMES | ANNOTATIONS).items():
-            found[name] = {"dtype": np.dtype(kind).name, "shape": [1], "names": None}
-        return found | {
-            name: {"dtype": dtype, "shape": [1], "names": None} for name, dtype in INDICES.items()
-        }
+            features[name] = {"dtype": dtype, "shape": [len(names)], "names": list(names)}
+        for name, kind in (OUTCOMES | ANNOTATIONS | INDICES).items():
+            features[name] = {"dtype": np.dtype(kind).name, "shape": [1], "names": None}
+        return features
 
     @property
     def rows(self) -> pa.Schema:
@@ -128,55 +94,36 @@ class Layout:
     @property
     def depth_rows(self) -> pa.Schema:
         """The columns of the depth files."""
-        indices = {name: pa.int64() for name in ("index", "episode_index", "frame_index")}
+        indices = dict.fromkeys(("index", "episode_index", "frame_index"), INT)
         return _with_hints(indices | {f"depth.{camera}": PICTURE for camera in self.cameras})
 
     @property
     def measured(self) -> dict[str, int]:
-        """The features that get statistics besides the pictures, with their widths; annotations are
-        no learner's input.
-        """
-        return {name: len(names) for name, (_, names) in self.vectors.items()} | dict.fromkeys(
-            (*OUTCOMES, *INDICES), 1
-        )
+        """Widths of the features with statistics, besides pictures; annotations are no input."""
+        widths = {name: len(names) for name, (_, names) in self.vectors.items()}
+        return widths | dict.fromkeys((*OUTCOMES, *INDICES), 1)
 
     @property
     def episodes(self) -> pa.Schema:
-        """The columns of meta/episodes: where an episode lies, its statistics, where it
-        comes from.
-        """
-        columns: dict[str, pa.DataType] = {
-            "episode_index": pa.int64(),
-            "tasks": pa.list_(pa.string()),
-            "length": pa.int64(),
-        }
-        columns |= {
-            f"{part}/{which}_index": pa.int64()
-            for part in ("data", "meta/episodes")
-            for which in ("chunk", "file")
-        }
-        columns |= {"dataset_from_index": pa.int64(), "dataset_to_index": pa.int64()}
+        """The columns of meta/episodes: where an episode lies, its statistics, its provenance."""
+        columns = {"episode_index": INT, "tasks": pa.list_(TEXT), "length": INT}
+        for part in ("data", "meta/episodes"):
+            columns |= {f"{part}/chunk_index": INT, f"{part}/file_index": INT}
+        columns |= {"dataset_from_index": INT, "dataset_to_index": INT}
         for camera in self.cameras if self.pipeline.video else ():
-            columns |= {
-                f"videos/{self.key(camera)}/{which}_index": pa.int64()
-                for which in ("chunk", "file")
-            }
-            columns |= {
-                f"videos/{self.key(camera)}/{which}_timestamp": pa.float64()
-                for which in ("from", "to")
-            }
-        vector, picture = pa.list_(pa.float64()), pa.list_(pa.list_(pa.list_(pa.float64())))
-        kinds = dict.fromkeys(self.measured, vector) | {
-            self.key(camera): picture for camera in self.cameras
-        }
+            key = f"videos/{self.key(camera)}"
+            columns |= {f"{key}/chunk_index": INT, f"{key}/file_index": INT}
+            columns |= {f"{key}/from_timestamp": FLOAT, f"{key}/to_timestamp": FLOAT}
+        pictures = [self.key(camera) for camera in self.cameras]
+        kinds = dict.fromkeys(self.measured, LIST)
+        kinds |= dict.fromkeys(pictures, pa.list_(pa.list_(LIST)))
         columns |= {
-            f"stats/{name}/{s}": pa.list_(pa.int64()) if s == "count" else kind
+            f"stats/{name}/{s}": pa.list_(INT) if s == "count" else kind
             for name, kind in kinds.items()
             for s in STATISTICS
         }
-        return pa.schema(
-            [*columns.items(), *((f"capex/{name}", TYPES[kind]) for name, kind in FIELDS.items())]
-        )
+        columns |= {f"capex/{name}": TYPES[kind] for name, kind in FIELDS.items()}
+        return pa.schema(columns.items())
 
     def info(self, episodes: int, frames: int, tasks: int) -> dict[str, Any]:
         """meta/info.json."""

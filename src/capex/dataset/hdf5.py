@@ -62,9 +62,7 @@ class DemoJob:
 
 @dataclass(frozen=True)
 class DemoFile:
-    """What a worker leaves: a file with the group `demo`, and what robomimic keeps about the
-    environment.
-    """
+    """What a worker leaves: a file with the group `demo`, and robomimic's environment arguments."""
 
     path: Path
     env_args: dict[str, Any]
@@ -74,19 +72,17 @@ def shoot(job: DemoJob) -> DemoFile:
     """A worker's task: render a demonstration and write it."""
     take = open_take(job.attempt.episode)
     model = worlds.model_file(take.env)
+    spec, record = take.env.spec, take.record
     if model is None:
-        raise CapexError(
-            f"{take.env.spec.name} has no MuJoCo model; export it with --format lerobot"
-        )
+        raise CapexError(f"{spec.name} has no MuJoCo model; export it with --format lerobot")
+    start = {"index": record.start, "seed": record.seed}
+    ep_meta = {"lang": record.instruction, "scene": record.scene, "start": start}
     with h5py.File(job.shard, "w") as file:
         demo = file.create_group("demo")
         demo.attrs["num_samples"] = take.length
         demo.attrs["model_file"] = model.xml
-        demo.attrs["ep_meta"] = json.dumps(dict(model.episode_meta) | _ep_meta(take))
-        names = {
-            "action_names": take.env.spec.action_names,
-            "state_names": take.env.spec.state_names,
-        }
+        demo.attrs["ep_meta"] = json.dumps(dict(model.episode_meta) | ep_meta)
+        names = {"action_names": spec.action_names, "state_names": spec.state_names}
         demo.attrs["capex"] = json.dumps(provenance(job.attempt, take, job.pipeline) | names)
         _put(demo, "actions", take.action)
         _put(demo, "states", take.steps["states"][:-1, : model.state_size])
@@ -110,21 +106,14 @@ def _put_pictures(demo: h5py.Group, pipeline: Pipeline, take: Take) -> None:
     """Pictures frame by frame, one chunk each."""
     width, height = pipeline.size
 
-    def place(camera: str, kind: str, dtype: str, channels: int) -> h5py.Dataset:
-        shape = (take.length, height, width, channels)
-        return demo.create_dataset(
-            f"obs/{CAMERAS.get(camera, camera)}_{kind}",
-            shape,
-            dtype,
-            chunks=(1, *shape[1:]),
-            **PACKED,
-        )
+    def create(camera: str, kind: str, dtype: str, channels: int) -> h5py.Dataset:
+        name, shape = f"obs/{CAMERAS.get(camera, camera)}_{kind}", (height, width, channels)
+        return demo.create_dataset(name, (take.length, *shape), dtype, chunks=(1, *shape), **PACKED)
 
-    pictures = {camera: place(camera, "image", "uint8", 3) for camera in pipeline.cameras}
-    depths = {
-        camera: place(camera, "depth", "float32", 1)
-        for camera in (pipeline.cameras if pipeline.depth else ())
-    }
+    cameras = pipeline.cameras
+    pictures = {camera: create(camera, "image", "uint8", 3) for camera in cameras}
+    deep = cameras if pipeline.depth else ()
+    depths = {camera: create(camera, "depth", "float32", 1) for camera in deep}
     for frame, images in enumerate(take.pictures(pipeline)):
         for camera, image in images.items():
             pictures[camera][frame] = image
@@ -135,34 +124,23 @@ def _put_pictures(demo: h5py.Group, pipeline: Pipeline, take: Take) -> None:
 def _proprio(take: Take) -> dict[str, npt.NDArray[Any]]:
     """The state by robosuite's names where it has those numbers, and the rest under its own."""
     names = list(take.env.spec.state_names)
-    found = {
-        key: take.state[:, [names.index(n) for n in parts]]
-        for key, parts in PROPRIO.items()
-        if set(parts) <= set(names)
-    }
-    taken = {n for key in found for n in PROPRIO[key]}
-    return found | {n: take.state[:, [k]] for k, n in enumerate(names) if n not in taken}
-
-
-def _ep_meta(take: Take) -> dict[str, Any]:
-    record = take.record
-    return {
-        "lang": record.instruction,
-        "scene": record.scene,
-        "start": {"index": record.start, "seed": record.seed},
-    }
+    known = {key: parts for key, parts in PROPRIO.items() if set(parts) <= set(names)}
+    taken = {n for parts in known.values() for n in parts}
+    columns = {key: [names.index(n) for n in parts] for key, parts in known.items()}
+    columns |= {n: [k] for k, n in enumerate(names) if n not in taken}
+    return {key: take.state[:, indices] for key, indices in columns.items()}
 
 
 def _shared(arguments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What environments of several tasks and seeds have in common."""
-    found: dict[str, Any] = {}
+    shared: dict[str, Any] = {}
     for key, value in arguments[0].items():
-        others = [a.get(key) for a in arguments]
-        if all(other == value for other in others):
-            found[key] = value
-        elif len(dicts := [other for other in others if isinstance(other, Mapping)]) == len(others):
-            found[key] = _shared(dicts)
-    return found
+        values: list[Any] = [a.get(key) for a in arguments]
+        if all(other == value for other in values):
+            shared[key] = value
+        elif all(isinstance(other, Mapping) for other in values):
+            shared[key] = _shared(values)
+    return shared
 
 
 def write_file(

@@ -1,5 +1,4 @@
-"""LeRobot datasets, version 3.0 of the format, written with pyarrow and PyAV; LeRobot itself is not
-needed.
+"""LeRobot datasets, version 3.0 of the format, written with pyarrow and PyAV, without LeRobot.
 
 Workers shoot one episode each into a shard: its rows and pictures as Parquet, its videos as
 segments. The parent joins the shards in order, an episode per row group, and writes the metadata;
@@ -21,28 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image as Picture
 
-from capex.dataset import video
-from capex.dataset.features import (
-    DATA_PATH,
-    DEPTH_PATH,
-    EPISODES_PATH,
-    VIDEO_PATH,
-    WAYPOINTS,
-    Layout,
-)
+from capex.dataset import features, statistics, video
+from capex.dataset.features import DatasetLayout
 from capex.dataset.frames import Take, open_take
 from capex.dataset.provenance import provenance
-from capex.dataset.rolling import ParquetFiles, VideoFiles
+from capex.dataset.rolling import FileNumber, ParquetFiles, VideoFiles
 from capex.dataset.selection import Candidate
 from capex.dataset.shards import Tell, shoot_in_order
-from capex.dataset.statistics import (
-    Histogram,
-    Spool,
-    Stats,
-    describe,
-    describe_images,
-    empty_histogram,
-)
+from capex.dataset.statistics import Histogram, Stats
 from capex.run.files import write_json
 from capex.worlds import Image
 
@@ -55,7 +40,7 @@ class ShardJob:
     """One episode for a worker."""
 
     attempt: Candidate
-    layout: Layout
+    layout: DatasetLayout
     shards: Path
     episode_index: int
     first_index: int
@@ -64,9 +49,7 @@ class ShardJob:
 
 @dataclass(frozen=True)
 class Shard:
-    """What a worker leaves: the rows, the depths and video segments if there are any, and what the
-    parent must know about them.
-    """
+    """What a worker leaves: rows, depths and video segments if any, and what the parent needs."""
 
     rows: Path
     depths: Path | None
@@ -86,42 +69,36 @@ def shoot(job: ShardJob) -> Shard:
 def write_shard(job: ShardJob, take: Take, pictures: Iterable[dict[str, Image]]) -> Shard:
     """Write one episode's rows and pictures."""
     layout, name = job.layout, f"{job.episode_index:06d}"
-    histograms = {camera: empty_histogram() for camera in layout.cameras}
-    encoded: dict[str, list[bytes]] = {layout.key(camera): [] for camera in layout.cameras}
-    depths: dict[str, list[bytes]] = {
-        f"depth.{camera}": [] for camera in (layout.cameras if layout.pipeline.depth else ())
-    }
-    segments = (
-        {camera: job.shards / f"{name}-{camera}.mp4" for camera in layout.cameras}
-        if layout.pipeline.video
-        else {}
-    )
+    cameras, pipeline = layout.cameras, layout.pipeline
+    histograms = {camera: statistics.empty_histogram() for camera in cameras}
+    encoded: dict[str, list[bytes]] = {layout.key(camera): [] for camera in cameras}
+    depths: dict[str, list[bytes]] = {f"depth.{camera}": [] for camera in cameras}
+    filmed = cameras if pipeline.video else ()
+    segments = {camera: job.shards / f"{name}-{camera}.mp4" for camera in filmed}
     encoders = {
-        camera: video.Segment(path, layout.pipeline.size, layout.fps, layout.pipeline.crf)
+        camera: video.Segment(path, pipeline.size, layout.fps, pipeline.crf)
         for camera, path in segments.items()
     }
     for images in pictures:
         for camera, image in images.items():
             picture = Picture.fromarray(image)
             histograms[camera] += np.array(picture.histogram(), dtype=np.int64).reshape(3, 256)
-            if layout.pipeline.video:
+            if pipeline.video:
                 encoders[camera].add(image)
             else:
                 encoded[layout.key(camera)].append(_png(picture))
-            if depths:
-                depths[f"depth.{camera}"].append(
-                    _png(_millimetres(take.env.depth(camera, layout.pipeline.size).depth_m))
-                )
+            if pipeline.depth:
+                depth_m = take.env.depth(camera, pipeline.size).depth_m
+                depths[f"depth.{camera}"].append(_png(_millimetres(depth_m)))
     for encoder in encoders.values():
         encoder.close()
     columns = _columns(job, take)
     rows = _write_table(job.shards / f"{name}.parquet", layout.rows, columns, encoded)
-    deep = (
-        _write_table(job.shards / f"{name}-depth.parquet", layout.depth_rows, columns, depths)
-        if depths
-        else None
-    )
-    known = provenance(job.attempt, take, layout.pipeline)
+    deep = None
+    if pipeline.depth:
+        path = job.shards / f"{name}-depth.parquet"
+        deep = _write_table(path, layout.depth_rows, columns, depths)
+    known = provenance(job.attempt, take, pipeline)
     return Shard(rows, deep, segments, histograms, known, take.waypoints(), take.length)
 
 
@@ -134,9 +111,8 @@ def _png(picture: Picture.Image) -> bytes:
 def _millimetres(depth_m: npt.NDArray[np.float32]) -> Picture.Image:
     """Depth as 16-bit pixels, 0 where nothing is seen or it is farther than 65 m."""
     near = depth_m * 1000.0 < 65535.0
-    return Picture.fromarray(
-        np.where(near, np.round(np.where(near, depth_m, 0.0) * 1000.0), 0).astype(np.uint16)
-    )
+    depth_mm = np.where(near, np.round(np.where(near, depth_m, 0.0) * 1000.0), 0)
+    return Picture.fromarray(depth_mm.astype(np.uint16))
 
 
 def _columns(job: ShardJob, take: Take) -> dict[str, npt.NDArray[Any]]:
@@ -165,20 +141,15 @@ def _write_table(
     for field in schema:
         if field.name in pictures:
             content = pa.array(pictures[field.name], pa.binary())
-            arrays.append(
-                pa.StructArray.from_arrays(
-                    [content, pa.nulls(len(content), pa.string())], ["bytes", "path"]
-                )
-            )
+            parts = [content, pa.nulls(len(content), pa.string())]
+            arrays.append(pa.StructArray.from_arrays(parts, ["bytes", "path"]))
         elif pa.types.is_fixed_size_list(field.type):
             numbers = columns[field.name].astype(field.type.value_type.to_pandas_dtype())
-            arrays.append(
-                pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), field.type.list_size)
-            )
+            flat = pa.array(numbers.ravel())
+            arrays.append(pa.FixedSizeListArray.from_arrays(flat, field.type.list_size))
         else:
-            arrays.append(
-                pa.array(columns[field.name].astype(field.type.to_pandas_dtype()), type=field.type)
-            )
+            numbers = columns[field.name].astype(field.type.to_pandas_dtype())
+            arrays.append(pa.array(numbers, type=field.type))
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="none")
     return path
 
@@ -186,16 +157,15 @@ def _write_table(
 def write_dataset(
     folder: Path,
     attempts: Sequence[Candidate],
-    layout: Layout,
+    layout: DatasetLayout,
     *,
     parallel: int,
     tell: Tell,
-    finish: Callable[[Path], None],
+    finish: Callable[[], None],
 ) -> None:
     """Write a dataset into an empty folder; `finish` adds files before meta/info.json ends it."""
-    tasks = {
-        text: number for number, text in enumerate(dict.fromkeys(a.instruction for a in attempts))
-    }
+    texts = dict.fromkeys(a.instruction for a in attempts)
+    tasks = {text: number for number, text in enumerate(texts)}
     shards = folder / "shards"
     shards.mkdir()
     jobs, frames = [], 0
@@ -208,32 +178,29 @@ def write_dataset(
     joiner.close()
     shards.rmdir()
     _write_tasks(folder / "meta" / "tasks.parquet", list(tasks))
-    finish(folder)
+    finish()
     write_json(folder / "meta" / "info.json", layout.info(len(attempts), frames, len(tasks)))
 
 
 class Joiner:
     """Joins shards in order into the dataset's files."""
 
-    def __init__(self, folder: Path, layout: Layout):
+    def __init__(self, folder: Path, layout: DatasetLayout):
         self._folder, self._layout, self._frames = folder, layout, 0
-        # PNG is packed already.
-        self._data = ParquetFiles(
-            folder, DATA_PATH, layout.rows, "snappy" if layout.pipeline.video else "none"
-        )
-        self._depth = ParquetFiles(folder, DEPTH_PATH, layout.depth_rows, "none")
-        self._episodes = ParquetFiles(folder, EPISODES_PATH, layout.episodes)
+        packing = "snappy" if layout.pipeline.video else "none"  # PNG is packed already
+        self._data = ParquetFiles(folder, features.DATA_PATH, layout.rows, packing)
+        self._depth = ParquetFiles(folder, features.DEPTH_PATH, layout.depth_rows, "none")
+        self._episodes = ParquetFiles(folder, features.EPISODES_PATH, layout.episodes)
         self._rows: list[dict[str, Any]] = []  # of meta/episodes, not yet written
-        self._videos = {
-            camera: VideoFiles(
-                folder, VIDEO_PATH.replace("{video_key}", layout.key(camera)), layout.fps
-            )
-            for camera in (layout.cameras if layout.pipeline.video else ())
-        }
-        self._spool = Spool(folder / "shards" / "spool", layout.measured)
-        self._histograms = {camera: empty_histogram() for camera in layout.cameras}
+        self._videos: dict[str, VideoFiles] = {}
+        for camera in layout.cameras if layout.pipeline.video else ():
+            pattern = features.VIDEO_PATH.replace("{video_key}", layout.key(camera))
+            self._videos[camera] = VideoFiles(folder, pattern, layout.fps)
+        self._spool = statistics.Spool(folder / "shards" / "spool", layout.measured)
+        self._histograms = {camera: statistics.empty_histogram() for camera in layout.cameras}
         (folder / "meta").mkdir()
-        self._waypoints = pq.ParquetWriter(folder / "meta" / "waypoints.parquet", WAYPOINTS)
+        path = folder / "meta" / "waypoints.parquet"
+        self._waypoints = pq.ParquetWriter(path, features.WAYPOINTS)
 
     def join(self, job: ShardJob, shard: Shard) -> None:
         """Add the next episode; its shard is removed."""
@@ -255,28 +222,18 @@ class Joiner:
             row |= {f"{key}/from_timestamp": began, f"{key}/to_timestamp": ended}
         if shard.depths is not None:
             self._depth.append(pq.read_table(shard.depths), shard.depths.stat().st_size)
-        for path in (
-            shard.rows,
-            *shard.segments.values(),
-            *([shard.depths] if shard.depths else []),
-        ):
+            shard.depths.unlink()
+        for path in (shard.rows, *shard.segments.values()):
             path.unlink()
-        stats = self._measure(table, shard)
-        row |= {
-            f"stats/{name}/{kind}": value
-            for name, found in stats.items()
-            for kind, value in found.items()
-        }
-        self._rows.append(
-            row | {f"capex/{name}": value for name, value in shard.provenance.items()}
-        )
+        for name, stats in self._measure(table, shard).items():
+            row |= {f"stats/{name}/{kind}": value for kind, value in stats.items()}
+        row |= {f"capex/{name}": value for name, value in shard.provenance.items()}
+        self._rows.append(row)
         if len(self._rows) == EPISODES_AT_ONCE:
             self._flush_rows()
         if shard.waypoints:
-            numbered = [
-                {"episode_index": job.episode_index} | waypoint for waypoint in shard.waypoints
-            ]
-            self._waypoints.write_table(pa.Table.from_pylist(numbered, schema=WAYPOINTS))
+            rows = [{"episode_index": job.episode_index} | w for w in shard.waypoints]
+            self._waypoints.write_table(pa.Table.from_pylist(rows, schema=features.WAYPOINTS))
         self._frames += shard.length
 
     def _measure(self, table: pa.Table, shard: Shard) -> dict[str, Stats]:
@@ -286,19 +243,22 @@ class Joiner:
         for camera, counts in shard.histograms.items():
             self._histograms[camera] += counts
         stats = {
-            name: describe(values.reshape(shard.length, -1)) for name, values in vectors.items()
+            name: statistics.describe(v.reshape(shard.length, -1)) for name, v in vectors.items()
         }
-        return stats | {
-            self._layout.key(camera): describe_images(counts, shard.length)
-            for camera, counts in shard.histograms.items()
+        return stats | self._picture_stats(shard.histograms, shard.length)
+
+    def _picture_stats(self, histograms: dict[str, Histogram], frames: int) -> dict[str, Stats]:
+        key = self._layout.key
+        return {
+            key(camera): statistics.describe_images(c, frames) for camera, c in histograms.items()
         }
 
     def _flush_rows(self) -> None:
-        def table(place: tuple[int, int]) -> pa.Table:
-            where = {"meta/episodes/chunk_index": place[0], "meta/episodes/file_index": place[1]}
-            return pa.Table.from_pylist(
-                [row | where for row in self._rows], schema=self._layout.episodes
-            )
+        def table(number: FileNumber) -> pa.Table:
+            chunk, file = number
+            where = {"meta/episodes/chunk_index": chunk, "meta/episodes/file_index": file}
+            rows = [row | where for row in self._rows]
+            return pa.Table.from_pylist(rows, schema=self._layout.episodes)
 
         self._episodes.append(table, size_bytes=0)
         self._rows.clear()
@@ -311,11 +271,7 @@ class Joiner:
             videos.close()
         for files in (self._data, self._depth, self._episodes, self._waypoints):
             files.close()
-        stats: dict[str, Stats] = self._spool.describe()
-        stats |= {
-            self._layout.key(camera): describe_images(counts, self._frames)
-            for camera, counts in self._histograms.items()
-        }
+        stats = self._spool.describe() | self._picture_stats(self._histograms, self._frames)
         write_json(self._folder / "meta" / "stats.json", stats)
 
 
@@ -327,32 +283,14 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 def _write_tasks(path: Path, tasks: list[str]) -> None:
     """meta/tasks.parquet as pandas reads it: the text is the index, the number the only column."""
-    table = pa.table(
-        {
-            "task_index": pa.array(range(len(tasks)), pa.int64()),
-            "__index_level_0__": pa.array(tasks, pa.string()),
-        }
-    )
-    described = [
-        {
-            "name": "task_index",
-            "field_name": "task_index",
-            "pandas_type": "int64",
-            "numpy_type": "int64",
-            "metadata": None,
-        },
-        {
-            "name": None,
-            "field_name": "__index_level_0__",
-            "pandas_type": "unicode",
-            "numpy_type": "object",
-            "metadata": None,
-        },
+    number, index = "task_index", "__index_level_0__"
+    numbers = pa.array(range(len(tasks)), pa.int64())
+    table = pa.table({number: numbers, index: pa.array(tasks, pa.string())})
+    keys = ("name", "field_name", "pandas_type", "numpy_type", "metadata")
+    columns = [
+        dict(zip(keys, (number, number, "int64", "int64", None), strict=True)),
+        dict(zip(keys, (None, index, "unicode", "object", None), strict=True)),
     ]
-    pandas = {
-        "index_columns": ["__index_level_0__"],
-        "column_indexes": [],
-        "columns": described,
-        "pandas_version": "2.0.0",
-    }
+    pandas = {"index_columns": [index], "column_indexes": [], "columns": columns}
+    pandas["pandas_version"] = "2.0.0"
     pq.write_table(table.replace_schema_metadata({"pandas": json.dumps(pandas)}), path)

@@ -1,6 +1,4 @@
-"""Where an exported episode comes from: start, demonstrator, cost, certificate, the complete state
-to replay it from, and its cameras.
-"""
+"""Where an exported episode comes from: start, demonstrator, cost, certificate, state, cameras."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Numbered files that grow until they are large: chunk-000/file-000, a thousand files per chunk, as
-LeRobot v3 lays them out.
-"""
+"""Numbered files that grow until they are large, as in LeRobot v3: 1,000 files per chunk."""
 
 from __future__ import annotations
 
@@ -22,15 +20,14 @@ class Numbering:
     """Which file comes next."""
 
     def __init__(self, root: Path, pattern: str):
-        self._root, self._pattern, self.place = root, pattern, (0, -1)
+        self._root, self._pattern, self.number = root, pattern, (0, -1)
 
     def next(self) -> Path:
         """The path of the next file; its folder exists."""
-        chunk, file = self.place
-        self.place = (chunk, file + 1) if file + 1 < FILES_PER_CHUNK else (chunk + 1, 0)
-        path = self._root / self._pattern.format(
-            chunk_index=self.place[0], file_index=self.place[1]
-        )
+        chunk, file = self.number
+        chunk, file = (chunk, file + 1) if file + 1 < FILES_PER_CHUNK else (chunk + 1, 0)
+        self.number = chunk, file
+        path = self._root / self._pattern.format(chunk_index=chunk, file_index=file)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -39,11 +36,8 @@ class ParquetFiles:
     """Tables one after another, each a row group of its own."""
 
     def __init__(self, root: Path, pattern: str, schema: pa.Schema, compression: str = "snappy"):
-        self._numbering, self._schema, self._compression = (
-            Numbering(root, pattern),
-            schema,
-            compression,
-        )
+        self._numbering = Numbering(root, pattern)
+        self._schema, self._compression = schema, compression
         self._file: IO[bytes] | None = None
         self._writer: Any = None
 
@@ -56,9 +50,9 @@ class ParquetFiles:
         if self._file is None:
             self._file = open(self._numbering.next(), "wb")  # noqa: SIM115 - closed by `close`
             self._writer = pq.ParquetWriter(self._file, self._schema, compression=self._compression)
-        rows = table(self._numbering.place) if callable(table) else table
+        rows = table(self._numbering.number) if callable(table) else table
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-        return self._numbering.place
+        return self._numbering.number
 
     def close(self) -> None:
         """Finish the file that is open."""
@@ -77,14 +71,12 @@ class VideoFiles:
 
     def append(self, segment: Path, frames: int) -> tuple[FileNumber, tuple[float, float]]:
         """Join a segment; returns its file and the seconds it spans there."""
-        if (
-            self._open is not None
-            and self._open.size_bytes + segment.stat().st_size > VIDEO_FILE_MB * 2**20
-        ):
+        size_bytes = segment.stat().st_size
+        if self._open is not None and self._open.size_bytes + size_bytes > VIDEO_FILE_MB * 2**20:
             self.close()
         if self._open is None:
             self._open = Joined(self._numbering.next(), self._fps)
-        return self._numbering.place, self._open.append(segment, frames)
+        return self._numbering.number, self._open.append(segment, frames)
 
     def close(self) -> None:
         """Finish the file that is open."""

@@ -1,5 +1,4 @@
-"""Statistics of a dataset in float64, over every frame and every pixel; quantiles are exact, never
-averaged over episodes.
+"""Statistics of a dataset in float64 over every frame and pixel; quantiles are exact, not averaged.
 
 Vectors are described column by column, so that a dataset larger than memory can be described from a
 file. Images are uint8, so that a histogram of 256 values per channel holds everything there is to
@@ -23,18 +22,12 @@ Stats = dict[str, Any]  # name -> nested lists, as they stand in stats.json
 
 
 def describe(values: Array) -> Stats:
-    """Of (n, d) numbers, per column: min, max, mean, std, quantiles, each a list of d; and the
-    count, a list of one.
-    """
+    """Min, max, mean, std and quantiles of (n, d) numbers, lists of d, and the count, of one."""
     columns = [np.array(values[:, k], dtype=np.float64) for k in range(values.shape[1])]
-    stats: Stats = {
-        "min": [float(c.min()) for c in columns],
-        "max": [float(c.max()) for c in columns],
-        "mean": [float(c.mean()) for c in columns],
-        "std": [float(c.std()) for c in columns],
-        "count": [len(values)],
-    }
+    methods = ("min", "max", "mean", "std")
+    stats: Stats = {name: [float(getattr(c, name)()) for c in columns] for name in methods}
     quantiles = [np.quantile(c, list(QUANTILES.values())) for c in columns]
+    stats["count"] = [len(values)]
     return stats | {name: [float(q[k]) for q in quantiles] for k, name in enumerate(QUANTILES)}
 
 
@@ -44,9 +37,7 @@ def empty_histogram() -> Histogram:
 
 
 def describe_images(counts: Histogram, frames: int) -> Stats:
-    """Of a histogram over images, per channel and scaled to [0, 1], in the shape (3, 1, 1); the
-    count is that of frames.
-    """
+    """Of a histogram over images, per channel, scaled to [0, 1], in the shape (3, 1, 1)."""
     value = np.arange(256, dtype=np.float64)
     rows: dict[str, list[float]] = {name: [] for name in ("min", "max", "mean", "std", *QUANTILES)}
     for channel in counts.astype(np.float64):
@@ -58,21 +49,16 @@ def describe_images(counts: Histogram, frames: int) -> Stats:
         rows["std"].append(float(np.sqrt(((value - mean) ** 2 * channel).sum() / n)))
         below = np.cumsum(channel)
         for name, q in QUANTILES.items():
-            place = q * (n - 1)
-            low, high = (
-                int(np.searchsorted(below, k, side="right"))
-                for k in (np.floor(place), np.ceil(place))
-            )
-            rows[name].append(low + (high - low) * (place - np.floor(place)))
-    return {name: [[[v / 255.0]] for v in per_channel] for name, per_channel in rows.items()} | {
-        "count": [frames]
-    }
+            rank = q * (n - 1)
+            ranks = np.array([np.floor(rank), np.ceil(rank)])
+            low, high = (int(k) for k in np.searchsorted(below, ranks, side="right"))
+            rows[name].append(low + (high - low) * (rank - ranks[0]))
+    stats: Stats = {name: [[[v / 255.0]] for v in channels] for name, channels in rows.items()}
+    return stats | {"count": [frames]}
 
 
 class Spool:
-    """The vectors of all frames in one file beside the dataset, so that memory stays flat and the
-    quantiles exact.
-    """
+    """The vectors of all frames in a file, so that memory stays flat and the quantiles exact."""
 
     def __init__(self, path: Path, columns: dict[str, int]):
         self._path, self._columns = path, columns
@@ -80,22 +66,18 @@ class Spool:
 
     def add(self, frames: dict[str, Array]) -> None:
         """Append an episode: each column as (n,) or (n, d)."""
-        rows = [
-            np.asarray(frames[name], dtype=np.float64).reshape(-1, width)
-            for name, width in self._columns.items()
-        ]
+        rows = [np.asarray(frames[k], np.float64).reshape(-1, d) for k, d in self._columns.items()]
         self._file.write(np.concatenate(rows, axis=1).tobytes())
 
     def describe(self) -> dict[str, Stats]:
         """Statistics of every column over all frames; the file is removed."""
         self._file.close()
-        values = np.memmap(self._path, dtype=np.float64, mode="r").reshape(
-            -1, sum(self._columns.values())
-        )
+        numbers = np.memmap(self._path, dtype=np.float64, mode="r")
+        values = numbers.reshape(-1, sum(self._columns.values()))
         stats, left = {}, 0
         for name, width in self._columns.items():
             stats[name] = describe(values[:, left : left + width])
             left += width
-        del values
+        del values, numbers
         self._path.unlink()
         return stats

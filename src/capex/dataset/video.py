@@ -1,6 +1,4 @@
-"""h264 video: one segment per episode and camera, written frame by frame, then joined into files
-without encoding again.
-"""
+"""h264 video: one segment per episode and camera, then joined into files without encoding again."""
 
 from __future__ import annotations
 
@@ -24,9 +22,8 @@ class Segment:
 
     def __init__(self, path: Path, size: tuple[int, int], fps: int, crf: int):
         self._container = av.open(str(path), "w")
-        self._stream = self._container.add_stream(
-            CODEC, rate=fps, options=OPTIONS | {"crf": str(crf)}
-        )
+        options = OPTIONS | {"crf": str(crf)}
+        self._stream = self._container.add_stream(CODEC, rate=fps, options=options)
         self._stream.width, self._stream.height = size
         self._stream.pix_fmt = PIXELS
 
@@ -52,9 +49,7 @@ class Joined:
         self.size_bytes = 0
 
     def append(self, segment: Path, frames: int) -> tuple[float, float]:
-        """Add a segment of so many frames; returns the seconds from which and to which it runs in
-        the file.
-        """
+        """Add a segment of so many frames; returns the seconds at which it begins and ends."""
         with av.open(str(segment)) as source:
             stream = source.streams.video[0]
             if self._stream is None:

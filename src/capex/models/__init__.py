@@ -1,5 +1,4 @@
-"""The Model contract: a request in, a reply out, nothing remembered between decisions, every
-attempt accounted for.
+"""The Model contract: a request in, a reply out, nothing remembered, every attempt accounted for.
 
 A model is asked with `complete(request)`. Retries are the client's own and visible: a reply lists
 its attempts, one ledger row each. Images travel in user messages, tool results are text only: the
@@ -24,8 +23,6 @@ Effort = Literal["none", "minimal", "low", "medium", "high"]
 
 @dataclass(frozen=True)
 class Text:
-    """A piece of text in a message."""
-
     text: str
 
 
@@ -60,9 +57,7 @@ class UserMessage:
 
 @dataclass(frozen=True)
 class AssistantMessage:
-    """An earlier reply within the same decision. `replay` holds the provider's own items (reasoning
-    included), resent verbatim.
-    """
+    """An earlier reply of the same decision; `replay` is resent verbatim to its provider."""
 
     calls: tuple[ToolCall, ...]
     text: str = ""
@@ -82,23 +77,18 @@ Message = UserMessage | AssistantMessage | ToolResult
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that the model may call; `parameters` is its JSON schema.
-
-    `strict` asks the server to keep to the schema; every object in it must then forbid other
-    properties and require all of its own.
-    """
+    """A function that the model may call; `parameters` is its JSON schema."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    # The server keeps to the schema; each object must forbid other properties and require its own.
     strict: bool = False
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings of a request. None leaves the model's default: the provider's, or for chat: what its
-    `ChatSettings` say.
-    """
+    """Settings of a request. None: the provider's default, or for chat: that of `ChatSettings`."""
 
     max_output_tokens: int = 8000
     effort: Effort | None = "medium"
@@ -109,9 +99,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class ChatSettings:
-    """What a chat: server can hold, and what it is sent where a request leaves it open: the paper's
-    settings for Qwen. None: not sent.
-    """
+    """Context and default sampling (the paper's, for Qwen) of a chat: server. None: not sent."""
 
     context_tokens: int = 32_768
     temperature: float | None = 1.0
@@ -128,10 +116,8 @@ class Request:
     tools: tuple[Tool, ...]
     sampling: Sampling = Sampling()
     tool_choice: str = "required"  # "auto", "required", or the name of the only tool allowed
-    # one per run: helps a provider route requests with a common prefix to one cache
-    cache_key: str = ""
-    # wall time left for all attempts (what remains of the decision); no part of the hash
-    deadline_s: float | None = None
+    cache_key: str = ""  # one per run: lets a provider route a common prefix to one cache
+    deadline_s: float | None = None  # wall time for all attempts; no part of the hash
 
     @property
     def hash(self) -> str:
@@ -173,15 +159,12 @@ Billed = Literal["yes", "no", "unknown"]
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """One request on the wire, whatever became of it, or one that was refused on this side.
-    `billed` is unknown when it may have been accepted but no usage came back.
-    """
+class RequestAttempt:
+    """One request on the wire, whatever became of it, or one that was refused on this side."""
 
-    # "ok", "incomplete", "http 429", "timeout", "connection", "failed: CODE", "unreadable", "too
-    # large", "not sent"
+    # ok, incomplete, http 429, timeout, connection, failed: CODE, unreadable, too large, not sent
     status: str
-    billed: Billed
+    billed: Billed  # unknown: it may have been accepted, but no usage came back
     latency_s: float
     usage: Usage | None = None
     http_status: int | None = None
@@ -205,7 +188,7 @@ class Reply:
     calls: tuple[ToolCall, ...]
     text: str
     usage: Usage | None
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[RequestAttempt, ...]
     incomplete: bool = False  # cut off by the token limit; billed all the same
     replay: tuple[Mapping[str, Any], ...] = ()
 
@@ -227,7 +210,7 @@ class ModelError(CapexError):
     (the provider said so); too_large; cassette, script (no recorded answer left).
     """
 
-    def __init__(self, kind: str, sentence: str, attempts: tuple[Attempt, ...] = ()):
+    def __init__(self, kind: str, sentence: str, attempts: tuple[RequestAttempt, ...] = ()):
         self.kind, self.attempts = kind, attempts
         super().__init__(sentence)
 
@@ -237,8 +220,7 @@ class ModelError(CapexError):
 
 @runtime_checkable
 class Model(Protocol):
-    """A model behind any wire. Every attempt is shown to the observer, before it is sent (budgets
-    reserve there) and after it has ended.
+    """A model behind any wire. It shows every attempt to the observer, before and after sending.
 
     A model of your own has the first three and `complete`; the rest has defaults. Inherit from this
     class, or leave them out: `make`, `collect` and `run_episode` fill them in (`with_defaults`).
@@ -256,9 +238,7 @@ class Model(Protocol):
         raise NotImplementedError
 
     def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
-        """The answer in a logged body, with what the provider wants sent back in the next round;
-        None when the log already holds all of it.
-        """
+        """The answer in a logged body, with its `replay`; None when the log holds all of it."""
         return None
 
 
@@ -273,11 +253,9 @@ class Wrapped(Model):
                 setattr(self, name, getattr(model, name))
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
-        """Ask the model."""
         return self._model.complete(request, observer)
 
     def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
-        """The model's own reading, where it has one."""
         return self._model.reread(body) if hasattr(self._model, "reread") else None
 
 
@@ -292,13 +270,11 @@ class AttemptObserver(Protocol):
     def before(self, request: Request, number: int) -> None:
         """About to send attempt `number` (from 1); raise to forbid it."""
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt ended, however it ended."""
 
-    def again(self, request: Request, number: int, attempt: Attempt) -> None:
-        """An attempt that was made and paid for before the episode was cut off, and that now counts
-        towards it; nothing is sent.
-        """
+    def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
+        """An attempt paid for before the episode was cut off counts towards it now, unsent."""
 
 
 class CostObserver(AttemptObserver, Protocol):
@@ -313,33 +289,26 @@ class CostObserver(AttemptObserver, Protocol):
 
 
 class Observers:
-    """Several observers as one, or none. The last sees an attempt's beginning last and its end
-    first: put the ledger there, after the log.
-    """
+    """Any number of observers as one. The last (the ledger) sees beginnings last and ends first."""
 
     def __init__(self, *observers: AttemptObserver):
         self._observers = observers
 
     def before(self, request: Request, number: int) -> None:
-        """About to send."""
         for observer in self._observers:
             observer.before(request, number)
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
-        """An attempt ended."""
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         for observer in reversed(self._observers):
             observer.after(request, number, attempt)
 
-    def again(self, request: Request, number: int, attempt: Attempt) -> None:
-        """An attempt made before."""
+    def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         for observer in self._observers:
             observer.again(request, number, attempt)
 
 
 def describe(request: Request) -> dict[str, Any]:
-    """A request as plain JSON with pictures replaced by their hashes: what is hashed, logged and
-    compared.
-    """
+    """A request as plain JSON, pictures by their hashes: what is hashed, logged and compared."""
     return {
         "system": request.system,
         "tools": [vars(t) | {} for t in request.tools],
@@ -377,10 +346,8 @@ MODELS = {
 
 def make(name: str, chat: ChatSettings | None = None) -> Model:
     """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
-    cassette:RUN, script:FILE or pilot.
-
-    A kind with a dot in it is a module of the user's own with a function `make(rest)`:
-    my_lab.models:NAME. `chat` belongs to chat: models.
+    cassette:RUN, script:FILE, pilot, or my_lab.models:NAME, a module of the user's own (its kind
+    has a dot) with a function `make(NAME)`. `chat` belongs to chat: models.
     """
     kind, _, rest = name.partition(":")
     if kind not in MODELS and "." not in kind:

@@ -14,26 +14,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from capex.errors import CapexError
-from capex.models import (
-    Answer,
-    AssistantMessage,
-    Message,
-    Request,
-    ToolCall,
-    ToolResult,
-    Usage,
-    wire,
-)
-from capex.models.body import Failed, argument_object, pieces, tokens
+from capex.models import Answer, AssistantMessage, Message, Request, ToolCall, ToolResult, Usage
+from capex.models.body import ProviderFailure, argument_object, pieces, tokens
 from capex.models.http import Dialect, HttpModel
-from capex.models.retry import Policy
+from capex.models.retry import RetryPolicy
+from capex.models.wire import Endpoint, check_url, connect, key_from
 
 KEY = "ANTHROPIC_API_KEY"
 URL = "https://api.anthropic.com"
 INSTALL = 'pip install "capex[anthropic]"'
 
 
-def make(rest: str, *, base_url: str | None = None, policy: Policy | None = None) -> HttpModel:
+def make(rest: str, *, base_url: str | None = None, policy: RetryPolicy | None = None) -> HttpModel:
     """From anthropic:NAME."""
     if not rest:
         raise CapexError("'anthropic:' names no model; write anthropic:NAME")
@@ -41,20 +33,13 @@ def make(rest: str, *, base_url: str | None = None, policy: Policy | None = None
     try:
         import anthropic
     except ImportError:
-        raise CapexError(
-            f"{name} needs the package anthropic; install it with: {INSTALL}"
-        ) from None
+        needs = f"{name} needs the package anthropic; install it with: {INSTALL}"
+        raise CapexError(needs) from None
     url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or URL
-    client = anthropic.Anthropic(
-        api_key=wire.key_from(KEY, name),
-        base_url=wire.check_url(url, "ANTHROPIC_BASE_URL"),
-        max_retries=0,
-        http_client=wire.http_client(),
-    )
-    endpoint = wire.Endpoint(anthropic, client.messages.with_raw_response.create, KEY)
-    return HttpModel(
-        name, rest, Dialect(body_of, answer_of, usage_of), endpoint, policy or Policy()
-    )
+    key, url = key_from(KEY, name), check_url(url, "ANTHROPIC_BASE_URL")
+    client = connect(anthropic.Anthropic, key, url)
+    endpoint = Endpoint(anthropic, client.messages.with_raw_response.create, KEY)
+    return HttpModel(name, rest, Dialect(body_of, answer_of, usage_of), endpoint, policy)
 
 
 def body_of(model: str, request: Request) -> dict[str, Any]:
@@ -66,9 +51,8 @@ def body_of(model: str, request: Request) -> dict[str, Any]:
         "messages": _messages(request),
     }
     if request.system:
-        body["system"] = [
-            {"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}
-        ]
+        marked = {"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}
+        body["system"] = [marked]
     if request.tools:
         body["tools"] = [
             {"name": t.name, "description": t.description, "input_schema": t.parameters}
@@ -76,9 +60,8 @@ def body_of(model: str, request: Request) -> dict[str, Any]:
             for t in request.tools
         ]
         choices = {"auto": {"type": "auto"}, "required": {"type": "any"}}
-        body["tool_choice"] = choices.get(
-            request.tool_choice, {"type": "tool", "name": request.tool_choice}
-        )
+        named = {"type": "tool", "name": request.tool_choice}
+        body["tool_choice"] = choices.get(request.tool_choice, named)
     chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
     return body | {k: v for k, v in chosen.items() if v is not None}
 
@@ -100,8 +83,8 @@ def _blocks(message: Message) -> list[Any]:
     if isinstance(message, AssistantMessage):
         if message.replay:
             return list(message.replay)
-        said: list[Any] = [{"type": "text", "text": message.text}] if message.text.strip() else []
-        return said + [
+        text: list[Any] = [{"type": "text", "text": message.text}] if message.text.strip() else []
+        return text + [
             {"type": "tool_use", "id": c.id, "name": c.name, "input": argument_object(c.arguments)}
             for c in message.calls
         ]
@@ -117,9 +100,7 @@ def _blocks(message: Message) -> list[Any]:
 
 
 def usage_of(body: Mapping[str, Any]) -> Usage | None:
-    """Billed tokens of a message. Here input excludes what was read from and written to
-    the cache.
-    """
+    """Billed tokens of a message. Input excludes what was read from and written to the cache."""
     usage = body.get("usage")
     try:
         return Usage(
@@ -133,27 +114,20 @@ def usage_of(body: Mapping[str, Any]) -> Usage | None:
         return None
 
 
-def answer_of(body: Mapping[str, Any]) -> Answer | Failed | None:
+def answer_of(body: Mapping[str, Any]) -> Answer | ProviderFailure | None:
     """What a message says; None when it is no message."""
     content, error = body.get("content"), body.get("error")
     if isinstance(error, Mapping):
-        return Failed(str(error.get("type") or "unknown"), str(error.get("message") or ""))
+        return ProviderFailure(str(error.get("type") or "unknown"), str(error.get("message") or ""))
     if not isinstance(content, list):
         return None
     blocks = [block for block in content if isinstance(block, dict)]
-    texts = [
-        block["text"]
-        for block in blocks
-        if block.get("type") == "text" and isinstance(block.get("text"), str)
-    ]
-    calls = tuple(
-        ToolCall(
-            str(block.get("id") or f"call_{n}"),
-            str(block.get("name") or ""),
-            json.dumps(block.get("input", {})),
-        )
-        for n, block in enumerate(blocks)
-        if block.get("type") == "tool_use"
-    )
+    calls, texts = [], []
+    for number, block in enumerate(blocks):
+        if block.get("type") == "text" and isinstance(block.get("text"), str):
+            texts.append(block["text"])
+        elif block.get("type") == "tool_use":
+            call_id, name = str(block.get("id") or f"call_{number}"), str(block.get("name") or "")
+            calls.append(ToolCall(call_id, name, json.dumps(block.get("input", {}))))
     incomplete = body.get("stop_reason") in ("max_tokens", "model_context_window_exceeded")
-    return Answer(calls, "\n".join(texts), incomplete, tuple(blocks))
+    return Answer(tuple(calls), "\n".join(texts), incomplete, tuple(blocks))

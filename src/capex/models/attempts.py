@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.models import Attempt, AttemptObserver, ModelError, Reply, Request
+from capex.models import AttemptObserver, ModelError, Observers, Reply, Request, RequestAttempt
 
 
-def conclude(attempts: Sequence[Attempt]) -> Reply:
-    """The reply that the last attempt brought, or ModelError when it brought none: the same for the
-    same attempts, so that a recording repeats it.
-    """
+def conclude(attempts: Sequence[RequestAttempt]) -> Reply:
+    """The reply that the last attempt brought, or its ModelError: the same for a recording."""
     last = attempts[-1]
     if (answer := last.answer) is None:
         count = f" ({len(attempts)} attempts)" if len(attempts) > 1 else ""
         raise ModelError(last.kind, last.error + count, tuple(attempts))
-    return Reply(
-        answer.calls, answer.text, last.usage, tuple(attempts), answer.incomplete, answer.replay
-    )
+    calls, text, tried = answer.calls, answer.text, tuple(attempts)
+    return Reply(calls, text, last.usage, tried, answer.incomplete, answer.replay)
 
 
 def repeat(
     request: Request,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[RequestAttempt],
     observer: AttemptObserver | None,
     *,
     paid: bool = False,
@@ -30,8 +27,8 @@ def repeat(
     """Show known attempts to the observer and end as they ended. Those `paid` for before the
     episode was cut off count, but cost nothing now.
     """
-    for number, attempt in enumerate(attempts if observer is not None else (), start=1):
-        assert observer is not None
+    observer = observer or Observers()
+    for number, attempt in enumerate(attempts, start=1):
         if paid:
             observer.again(request, number, attempt)
         else:

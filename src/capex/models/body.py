@@ -1,6 +1,4 @@
-"""JSON bodies: what is sent can be stored, and what comes back from a server or a model is read
-without trusting it.
-"""
+"""JSON bodies: what is sent can be stored; what comes from a server or a model is not trusted."""
 
 from __future__ import annotations
 
@@ -11,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from capex.models import Picture, Text, Usage, UserMessage
+from capex.models import Picture, Request, Text, Usage, UserMessage
 
 NESTING = 100  # levels of JSON that are read
 UNREADABLE_CHARACTERS = 20_000  # kept of a body that is not JSON
 
 
 @dataclass(frozen=True)
-class Failed:
+class ProviderFailure:
     """A failure that arrived with HTTP 200."""
 
     code: str
@@ -26,9 +24,7 @@ class Failed:
 
 
 def parse(content: bytes) -> Mapping[str, Any] | str:
-    """A body as a JSON object, or as text when it is none. Numbers that JSON cannot hold and lone
-    surrogates do not get past here.
-    """
+    """A JSON object without numbers that JSON cannot hold and lone surrogates, or else a text."""
     text = content.decode("utf-8", errors="replace")
     try:
         body = loads(text)
@@ -38,9 +34,7 @@ def parse(content: bytes) -> Mapping[str, Any] | str:
 
 
 def loads(text: str) -> Any:
-    """JSON from a model or a server; whatever could not be sent or stored again is a ValueError or
-    replaced.
-    """
+    """JSON from outside; what could not be sent or stored again is a ValueError or replaced."""
     try:
         return sound(json.loads(text, parse_constant=str, parse_float=_finite))
     except RecursionError:
@@ -53,26 +47,18 @@ def _finite(text: str) -> float | str:
 
 
 def sound(value: Any, depth: int = NESTING) -> Any:
-    """A JSON value without lone surrogates, which a model can write and nobody can send or store;
-    ValueError when nested too deeply.
-    """
+    """JSON without lone surrogates, which nobody can send or store; ValueError beyond `depth`."""
     if depth == 0:
         raise ValueError(f"nested more than {NESTING} deep")
-    if isinstance(value, str):
-        return (
-            value
-            if value.isascii()
-            else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        )
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, Mapping):
         return {sound(k): sound(v, depth - 1) for k, v in value.items()}
     return [sound(v, depth - 1) for v in value] if isinstance(value, list | tuple) else value
 
 
 def tokens(usage: Any, *path: str, default: int | None = None) -> int:
-    """A token count from nested usage fields. One that is absent is the default; a wrong one, or no
-    default, is a ValueError.
-    """
+    """A token count in nested usage fields; ValueError if it is wrong or has no default."""
     for name in path:
         usage = usage.get(name) if isinstance(usage, Mapping) else None
     if usage is None and default is not None:
@@ -110,14 +96,17 @@ def raw_arguments(arguments: Any) -> str:
 
 
 def argument_object(arguments: str) -> dict[str, Any]:
-    """A call's arguments as the object that some wires insist on; text that is none is carried
-    inside one.
-    """
+    """A call's arguments as the object that some wires insist on; other text is put inside one."""
     try:
         parsed = loads(arguments)
     except ValueError:
         return {"unreadable": arguments}
     return parsed if isinstance(parsed, dict) else {"unreadable": arguments}
+
+
+def tool_choice(request: Request, named: dict[str, Any]) -> str | dict[str, Any]:
+    """OpenAI's tool_choice; `named` when the request allows a single tool."""
+    return request.tool_choice if request.tool_choice in ("auto", "required") else named
 
 
 def pieces(message: UserMessage) -> Iterator[str | Picture]:
@@ -130,5 +119,4 @@ def pieces(message: UserMessage) -> Iterator[str | Picture]:
 
 
 def data_url(picture: Picture) -> str:
-    """A PNG as a data URL."""
     return "data:image/png;base64," + base64.b64encode(picture.png).decode()

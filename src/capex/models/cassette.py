@@ -1,5 +1,4 @@
-"""`cassette:RUN`: answers from the exchange logs of a run, and fails at the first request that
-differs, saying what differs.
+"""`cassette:RUN`: answers from a run's exchange logs; fails at the first request that differs.
 
 Requests are recognised by their hash. One that was made several times gets its answers in the
 recorded order. Failed attempts are repeated too, without their waits, so that a replayed record has
@@ -13,12 +12,20 @@ import json
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from capex.errors import CapexError, DamagedFile
-from capex.models import Attempt, AttemptObserver, Model, ModelError, Reply, Request, describe
+from capex.models import (
+    AttemptObserver,
+    Model,
+    ModelError,
+    Reply,
+    Request,
+    RequestAttempt,
+    describe,
+)
 from capex.models.attempts import repeat
 from capex.models.exchanges import LOG, attempt_from, read_log, read_times
 
@@ -26,10 +33,8 @@ EXCERPT = 60  # characters of a differing text that are shown
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """One request in a log, by the place of its first line; the log may be far too large
-    to hold.
-    """
+class RecordedRequest:
+    """One request in a log, by the place of its first line; logs may be far too large to hold."""
 
     log: Path
     number: int  # from 1, among the requests of its log
@@ -38,22 +43,19 @@ class Recorded:
     offset: int  # of that line, bytes
     count: int  # attempts
 
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[RequestAttempt]:
         """Its attempts as they were recorded."""
-        times = read_times(self.log)[self.line :]
+        times = itertools.chain(read_times(self.log)[self.line :], itertools.repeat({}))
         with open(self.log, "rb") as lines:
             lines.seek(self.offset)
             rows = [json.loads(lines.readline()) for _ in range(self.count)]
-        return [
-            attempt_from(row, **took)
-            for row, took in zip(rows, itertools.chain(times, itertools.repeat({})), strict=False)
-        ]
+        return [attempt_from(row, **took) for row, took in zip(rows, times, strict=False)]
 
     def described(self) -> Mapping[str, Any]:
         """What was asked."""
         requests = (line["request"] for line in read_log(self.log) if line["number"] == 1)
-        found: Mapping[str, Any] = next(itertools.islice(requests, self.number - 1, None))
-        return found
+        described: Mapping[str, Any] = next(itertools.islice(requests, self.number - 1, None))
+        return described
 
 
 def make(rest: str) -> Cassette:
@@ -66,15 +68,13 @@ def make(rest: str) -> Cassette:
 
 
 class Cassette(Model):
-    """A recorded model. `recorded_name` is the name under which it was recorded; its price name and
-    kind are the recorded ones.
-    """
+    """A recorded model; `recorded_name` is the recorded one, and so are price name and kind."""
 
     def __init__(self, path: Path):
         self.name = f"cassette:{path}"
         self._lock = threading.Lock()
-        self._unused: dict[Path, dict[int, Recorded]] = {}  # log -> number -> request
-        self._queues: dict[str, deque[Recorded]] = defaultdict(deque)
+        self._unused: dict[Path, dict[int, RecordedRequest]] = {}  # log -> number -> request
+        self._queues: dict[str, deque[RecordedRequest]] = defaultdict(deque)
         self._last: Path | None = None
         first: Mapping[str, Any] = {}
         for log in find_logs(path):
@@ -89,50 +89,37 @@ class Cassette(Model):
         self.tools_in_text = self.recorded_name.startswith("chat-text:")
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
-        """The recorded answer or the recorded failure; ModelError of kind cassette when nothing was
-        recorded for this request.
-        """
+        """The recorded answer or failure; ModelError of kind cassette when there is none."""
         return repeat(request, self._take(request).attempts(), observer)
 
-    def _take(self, request: Request) -> Recorded:
+    def _take(self, request: Request) -> RecordedRequest:
         with self._lock:
             queue = self._queues.get(request.hash)
             if queue is None:
-                raise ModelError(
-                    "cassette",
-                    f"{self.name} has no answer to this request: {self._difference(request)}",
-                )
+                why = f"to this request: {self._difference(request)}"
+                raise ModelError("cassette", f"{self.name} has no answer {why}")
             if not queue:
-                raise ModelError(
-                    "cassette",
-                    f"{self.name} has no answer left to this request: it is made more often than it"
-                    " was recorded",
-                )
+                why = "left to this request: it is made more often than it was recorded"
+                raise ModelError("cassette", f"{self.name} has no answer {why}")
             recorded = queue.popleft()
             del self._unused[recorded.log][recorded.number]
             self._last = recorded.log
             return recorded
 
     def _difference(self, request: Request) -> str:
-        """What tells the request from the one expected next: the next in the log of the last
-        answer, or the likeliest start of a log.
-        """
+        """What tells it from the next in the log of the last answer, or the likeliest first one."""
         here = [self._last] if self._last and self._unused[self._last] else list(self._unused)
         expected = [next(iter(left.values())) for log in here if (left := self._unused[log])]
         if not expected:
             return "every recorded request has been answered"
         given = describe(request)
-        found = [
-            (*first_difference(recorded.described(), given), recorded) for recorded in expected
-        ]
-        _, sentence, recorded = max(found, key=lambda candidate: candidate[0])
+        differences = [(*first_difference(r.described(), given), r) for r in expected]
+        _, sentence, recorded = max(differences, key=lambda candidate: candidate[0])
         return f"{sentence} (expected was request {recorded.number} of {recorded.log})"
 
 
 def find_logs(path: Path) -> list[Path]:
-    """The exchange logs of a run's episodes, of one episode's folder, or of any folder that holds
-    some, by name.
-    """
+    """The exchange logs of a run's episodes, or below any other folder, by name."""
     if path.is_file():
         return [path]
     logs = sorted(path.glob(f"chains/*/episodes/[0-9]*/{LOG}")) or sorted(path.rglob(LOG))
@@ -144,13 +131,12 @@ def find_logs(path: Path) -> list[Path]:
     return logs
 
 
-def read_requests(log: Path, *, torn_end: bool = False) -> list[Recorded]:
-    """The requests of a log in order; the attempts of one are numbered from 1. A kill may have torn
-    the last line of a cut-off log.
+def read_requests(log: Path, *, torn_end: bool = False) -> list[RecordedRequest]:
+    """The requests of a log in order, their attempts numbered from 1. `torn_end`: a kill may have
+    torn the last line.
     """
-    found: list[Recorded] = []
-    offset = start = first_line = 0
-    hash_, count = "", 0
+    requests: list[RecordedRequest] = []
+    offset = 0
     with open(log, "rb") as lines:
         for index, raw in enumerate(lines):
             if torn_end and not raw.endswith(b"\n"):
@@ -162,21 +148,18 @@ def read_requests(log: Path, *, torn_end: bool = False) -> list[Recorded]:
                 raise DamagedFile(
                     log, f"line {index + 1} cannot be read; restore it, or record the run again"
                 ) from None
-            if number == 1:
-                if count:
-                    found.append(Recorded(log, len(found) + 1, hash_, first_line, start, count))
-                hash_, first_line, start, count = row_hash, index, offset, 0
-            count += 1
+            if number == 1 or not requests:  # without a hash: the log has lost its first lines
+                known = row_hash if number == 1 else ""
+                new = RecordedRequest(log, len(requests) + 1, known, index, offset, count=1)
+                requests.append(new)
+            else:
+                requests[-1] = replace(requests[-1], count=requests[-1].count + 1)
             offset += len(raw)
-    if count:
-        found.append(Recorded(log, len(found) + 1, hash_, first_line, start, count))
-    return found
+    return requests
 
 
 def first_difference(recorded: Any, given: Any) -> tuple[tuple[int, int], str]:
-    """How much agrees (whole fields, then characters of the first that differs), and a sentence
-    about that field.
-    """
+    """How much agrees (fields, then characters of the first that differs), and what differs."""
     pairs = itertools.zip_longest(_leaves(recorded), _leaves(given), fillvalue=("its end", None))
     for agreeing, ((path, was), (given_path, now)) in enumerate(pairs):
         if path != given_path:

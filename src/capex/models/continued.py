@@ -1,5 +1,4 @@
-"""An episode that was cut off (a kill, a spent budget) continues without paying again for what had
-been answered.
+"""An episode that was cut off (a kill, a spent budget) continues without paying twice for answers.
 
 `Continued` gives the answers in the log of the cut-off attempt, as long as the requests are the
 same, and then asks the model itself. The world is deterministic and memory is what it was, so the
@@ -14,17 +13,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from capex.models import Attempt, AttemptObserver, Model, Reply, Request, Wrapped
+from capex.models import AttemptObserver, Model, Reply, Request, RequestAttempt, Wrapped
 from capex.models.attempts import repeat
-from capex.models.cassette import Recorded, read_requests
+from capex.models.cassette import RecordedRequest, read_requests
 
 
 class Continued(Wrapped):
     """A model whose first answers come from a log. Observers are told of those as attempts made
-    `again`: counted, not paid.
-
-    `waited` is told how many seconds the model took for each answer when it was given: the episode
-    has waited for it, though not now.
+    `again`: counted, not paid. `waited` is told the seconds that each answer took back then.
     """
 
     def __init__(
@@ -32,7 +28,7 @@ class Continued(Wrapped):
     ):
         super().__init__(model)
         self._waited = waited
-        self._recorded: deque[Recorded] = deque(read_requests(log, torn_end=True))
+        self._recorded: deque[RecordedRequest] = deque(read_requests(log, torn_end=True))
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The logged answer while the requests repeat, then the model's."""
@@ -42,10 +38,8 @@ class Continued(Wrapped):
         self._waited(sum(a.waited_s + a.latency_s for a in attempts))
         return repeat(request, attempts, observer, paid=True)
 
-    def _logged(self, request: Request) -> list[Attempt]:
-        """The attempts that settled this request; none when the log has ended, tells of another
-        request, or of one left unsettled.
-        """
+    def _logged(self, request: Request) -> list[RequestAttempt]:
+        """The attempts that settled this request; none once the log does not tell of it."""
         if not self._recorded:
             return []
         recorded = self._recorded.popleft()

@@ -21,10 +21,10 @@ from typing import Any
 
 from capex.models import (
     Answer,
-    Attempt,
     Model,
     Picture,
     Request,
+    RequestAttempt,
     ToolCall,
     Usage,
     UserMessage,
@@ -37,70 +37,59 @@ from capex.models.redact import scrub, secrets
 LOG, TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 STATIC = ("system", "tools")
 AS_SENT = "[as sent]"  # in the place of the system text that the Responses API repeats in its body
+# Fields of an attempt that a line holds, in this order.
+LOGGED = ("status", "http_status", "billed", "usage", "kind", "error", "answer", "headers", "body")
 
 
 class ExchangeLog:
-    """Writes the attempts that it observes into a folder. With a model, each line names it, so that
-    a cassette can price its replies.
-
-    `images` is the form in which the pictures are kept, None when they are not.
+    """Writes the attempts that it observes into a folder, and the pictures as `images` (None: not).
+    With a model, each line names it, so that a cassette can price its replies.
     """
 
     def __init__(
         self, folder: Path, model: Model | None = None, images: ImageFormat | None = "png"
     ):
         self.folder, self._images = folder, images
-        self._model = (
-            {}
-            if model is None
-            else {"model": model.name, "price_name": model.price_name, "stand_in": model.stand_in}
-        )
+        self._model: dict[str, Any] = {}
+        if model is not None:
+            self._model = {"model": model.name, "price_name": model.price_name}
+            self._model["stand_in"] = model.stand_in
         self._written: set[str] = set()
 
     def before(self, request: Request, number: int) -> None:
         """Keep the pictures before the request is sent."""
-        for message in request.messages if self._images else ():
-            for part in message.parts if isinstance(message, UserMessage) else ():
-                if isinstance(part, Picture) and self._images:
-                    pictures.keep(self.folder / pictures.IMAGES, part.png, self._images)
+        users = [message for message in request.messages if isinstance(message, UserMessage)]
+        for part in [part for message in users for part in message.parts]:
+            if self._images and isinstance(part, Picture):
+                pictures.keep(self.folder / pictures.IMAGES, part.png, self._images)
 
-    def after(self, request: Request, number: int, attempt: Attempt) -> None:
+    def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """Append the attempt."""
         line: dict[str, Any] = {"hash": request.hash, "number": number, **self._model}
         if number == 1:
             described = describe(request)
             static = {name: described.pop(name) for name in STATIC}
             mark = hashlib.sha256(json.dumps(static, sort_keys=True).encode()).hexdigest()
-            line |= {
-                "static": mark,
-                "request": described if mark in self._written else static | described,
-            }
+            line["static"] = mark
+            line["request"] = described if mark in self._written else static | described
             self._written.add(mark)
-        body = attempt.body
-        if (
-            isinstance(body, Mapping)
-            and request.system
-            and body.get("instructions") == request.system
-        ):
-            body = {**body, "instructions": AS_SENT}
-        line |= {
-            "status": attempt.status,
-            "http_status": attempt.http_status,
-            "billed": attempt.billed,
-            "usage": None if attempt.usage is None else vars(attempt.usage),
-            "kind": attempt.kind,
-            "error": attempt.error,
-            "answer": None if attempt.answer is None else _answer(attempt.answer),
-            "headers": dict(attempt.headers),
-            "body": body,
-        }
+        line |= {name: getattr(attempt, name) for name in LOGGED}
+        if attempt.usage is not None:
+            line["usage"] = vars(attempt.usage)
+        if (answer := attempt.answer) is not None:
+            calls = [vars(call) for call in answer.calls]
+            line["answer"] = {"calls": calls, "text": answer.text, "incomplete": answer.incomplete}
+        body, system = attempt.body, request.system
+        if isinstance(body, Mapping) and system and body.get("instructions") == system:
+            line["body"] = {**body, "instructions": AS_SENT}
         _append(self.folder / LOG, scrub(line, secrets()))
-        _append(self.folder / TIMES, {"hash": request.hash, "number": number, **_times(attempt)})
+        times = {"latency_s": round(attempt.latency_s, 4)}
+        if attempt.waited_s:
+            times["waited_s"] = round(attempt.waited_s, 4)
+        _append(self.folder / TIMES, {"hash": request.hash, "number": number, **times})
 
-    def again(self, request: Request, number: int, attempt: Attempt) -> None:
-        """An attempt that was made and paid for before the episode was cut off: written as if it
-        were made now.
-        """
+    def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
+        """An attempt paid for before the episode was cut off is written as if it were made now."""
         self.before(request, number)
         self.after(request, number, attempt)
 
@@ -113,10 +102,8 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
             line: dict[str, Any] = json.loads(text)
             if "request" in line:
                 request = line["request"]
-                static.setdefault(
-                    line["static"], {name: request[name] for name in STATIC if name in request}
-                )
-                line["request"] = static[line["static"]] | request
+                here = {name: request[name] for name in STATIC if name in request}
+                line["request"] = static.setdefault(line["static"], here) | request
             yield line
 
 
@@ -127,57 +114,30 @@ def times_of(log: Path) -> Path:
 
 def read_times(log: Path) -> list[dict[str, float]]:
     """Wall times of the attempts in seconds, in the order of the log; as far as they were kept."""
-    place = times_of(log)
-    if not place.is_file():
+    path = times_of(log)
+    if not path.is_file():
         return []
-    found = []
-    for text in place.read_text(encoding="utf-8").splitlines():
+    times = []
+    for text in path.read_text(encoding="utf-8").splitlines():
         try:
             row = json.loads(text)
-            found.append({name: float(row.get(name, 0.0)) for name in ("latency_s", "waited_s")})
+            times.append({name: float(row.get(name, 0.0)) for name in ("latency_s", "waited_s")})
         except (ValueError, AttributeError):  # a kill tore the line
             break
-    return found
+    return times
 
 
-def attempt_from(line: Mapping[str, Any], latency_s: float = 0.0, waited_s: float = 0.0) -> Attempt:
-    """An attempt as it was logged. What a provider wants replayed is not kept apart from the body:
-    nobody is sent it again.
-    """
-    said = line["answer"]
-    answer = (
-        None
-        if said is None
-        else Answer(
-            tuple(ToolCall(**call) for call in said["calls"]), said["text"], said["incomplete"]
-        )
-    )
-    return Attempt(
-        status=line["status"],
-        billed=line["billed"],
-        latency_s=latency_s,
-        usage=None if line["usage"] is None else Usage(**line["usage"]),
-        http_status=line["http_status"],
-        kind=line["kind"],
-        error=line["error"],
-        answer=answer,
-        body=line["body"],
-        headers=line["headers"],
-        waited_s=waited_s,
-    )
-
-
-def _times(attempt: Attempt) -> dict[str, float]:
-    waited = {"waited_s": round(attempt.waited_s, 4)} if attempt.waited_s else {}
-    return {"latency_s": round(attempt.latency_s, 4), **waited}
-
-
-def _answer(answer: Answer) -> dict[str, Any]:
-    return {
-        "calls": [vars(call) for call in answer.calls],
-        "text": answer.text,
-        "incomplete": answer.incomplete,
-    }
+def attempt_from(
+    line: Mapping[str, Any], latency_s: float = 0.0, waited_s: float = 0.0
+) -> RequestAttempt:
+    """An attempt as it was logged. What a provider wants replayed stands in the body alone."""
+    fields = {name: line[name] for name in LOGGED}
+    if line["usage"] is not None:
+        fields["usage"] = Usage(**line["usage"])
+    if (answer := line["answer"]) is not None:
+        calls = tuple(ToolCall(**call) for call in answer["calls"])
+        fields["answer"] = Answer(calls, answer["text"], answer["incomplete"])
+    return RequestAttempt(**fields, latency_s=latency_s, waited_s=waited_s)
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

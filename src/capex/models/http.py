@@ -1,5 +1,5 @@
-"""A model behind HTTP. A provider is a dialect: it builds the body, reads the answer and reads the
-usage; attempts, retries, limits and keys are the same for all.
+"""A model behind HTTP. A provider is a dialect: build the body, read the answer, read the usage.
+Attempts, retries, limits and keys are the same for all.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 
 from capex.models import (
     Answer,
-    Attempt,
     AttemptObserver,
     ChatSettings,
     Model,
     Observers,
     Reply,
     Request,
+    RequestAttempt,
     Usage,
     redact,
     size,
     wire,
 )
 from capex.models.attempts import conclude, repeat
-from capex.models.body import Failed, parse, sound
-from capex.models.retry import Policy, Sent, clip, failed, refused, retry_after_s
+from capex.models.body import ProviderFailure, parse, sound
+from capex.models.retry import RetryPolicy, Sent, clip, failed, refused, retry_after_s
 
 QUOTED_CHARACTERS = 120  # of a body that is no reply, in the sentence that says so
 
@@ -36,7 +36,7 @@ class Dialect:
     """How a provider writes and reads. `answer` is None for a body that is no reply."""
 
     body: Callable[[str, Request], dict[str, Any]]  # of the model's name and a request
-    answer: Callable[[Mapping[str, Any]], Answer | Failed | None]
+    answer: Callable[[Mapping[str, Any]], Answer | ProviderFailure | None]
     usage: Callable[[Mapping[str, Any]], Usage | None]
 
 
@@ -53,7 +53,7 @@ class HttpModel(Model):
         model: str,
         dialect: Dialect,
         endpoint: wire.Endpoint,
-        policy: Policy,
+        policy: RetryPolicy | None = None,
         chat_settings: ChatSettings | None = None,
         tools_in_text: bool = False,
     ):
@@ -61,18 +61,17 @@ class HttpModel(Model):
         # The pilot behind a server (`capex pilot serve`) remains a stand-in.
         self.stand_in = model.partition(":")[0] == "pilot"
         self.chat_settings, self.tools_in_text = chat_settings, tools_in_text
-        self._dialect, self._endpoint, self._policy = dialect, endpoint, policy
+        self._dialect, self._endpoint, self._policy = dialect, endpoint, policy or RetryPolicy()
 
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """Send a request until it is answered or the policy gives up."""
-        chat = self.chat_settings
-        if chat is not None and (refusal := _refusal(request, chat.context_tokens)):
+        if refusal := _refusal(request, self.chat_settings):
             return repeat(request, [refusal], observer)
         body = sound(self.body(request))
         policy, clock, observer = self._policy, self._policy.clock, observer or Observers()
         limit_s = math.inf if request.deadline_s is None else request.deadline_s
         deadline = clock.now() + min(policy.deadline_s, limit_s)
-        attempts: list[Attempt] = []
+        attempts: list[RequestAttempt] = []
         waited_s = 0.0
         while True:
             number = len(attempts) + 1
@@ -95,7 +94,7 @@ class HttpModel(Model):
         return self._dialect.body(self.price_name, request)
 
     def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
-        """The answer in a logged body, with what the provider wants sent back in the next round."""
+        """The answer in a logged body, with what the provider wants resent in the next round."""
         answer = self._dialect.answer(body) if isinstance(body, Mapping) else None
         return answer if isinstance(answer, Answer) else None
 
@@ -103,29 +102,19 @@ class HttpModel(Model):
         response = self._endpoint.send(request_body, self._policy, read_s)
         if isinstance(response, Sent):
             return response
-        status, headers, body = (
-            response.status_code,
-            dict(response.headers),
-            parse(response.content),
-        )
+        status, headers = response.status_code, dict(response.headers)
+        body, kept = parse(response.content), redact.allowed_headers(headers)
         readable = body if isinstance(body, Mapping) else {}
         usage = self._dialect.usage(readable)
         attempt = partial(
-            Attempt,
-            latency_s=0.0,
-            usage=usage,
-            http_status=status,
-            body=body,
-            headers=redact.allowed_headers(headers),
+            RequestAttempt, latency_s=0.0, usage=usage, http_status=status, body=body, headers=kept
         )
         if not 200 <= status < 300:
             kind, retry, billed, sentence = refused(status, body, self._endpoint.key)
-            billed = "yes" if usage else billed
-            return Sent(
-                attempt(f"http {status}", billed, kind=kind, error=sentence),
-                retry,
-                retry_after_s(headers),
+            refusal = attempt(
+                f"http {status}", "yes" if usage else billed, kind=kind, error=sentence
             )
+            return Sent(refusal, retry, retry_after_s(headers))
         answer = self._dialect.answer(readable)
         if isinstance(answer, Answer):
             return Sent(attempt("incomplete" if answer.incomplete else "ok", "yes", answer=answer))
@@ -137,22 +126,21 @@ class HttpModel(Model):
             )
             return Sent(attempt("unreadable", billed, kind="unreadable", error=sentence), True)
         kind, retry, sentence = failed(answer.code, answer.message)
-        return Sent(
-            attempt(f"failed: {clip(answer.code)}", billed, kind=kind, error=sentence),
-            retry,
-            retry_after_s(headers),
-        )
+        failure = attempt(f"failed: {clip(answer.code)}", billed, kind=kind, error=sentence)
+        return Sent(failure, retry, retry_after_s(headers))
 
 
-def _refusal(request: Request, context_tokens: int) -> Attempt | None:
+def _refusal(request: Request, chat: ChatSettings | None) -> RequestAttempt | None:
+    if chat is None:
+        return None
     needed, output = size.tokens(request), request.sampling.max_output_tokens
-    if needed + output <= context_tokens:
+    if needed + output <= chat.context_tokens:
         return None
     sentence = (
         f"the request has about {needed} tokens and may be answered with {output} more, which"
-        f" exceeds the context of {context_tokens}; nothing was sent (see --context-tokens)"
+        f" exceeds the context of {chat.context_tokens}; nothing was sent (see --context-tokens)"
     )
-    return Attempt("not sent", "no", 0.0, kind="context", error=sentence)
+    return RequestAttempt("not sent", "no", 0.0, kind="context", error=sentence)
 
 
 def _quoted(content: bytes) -> str:

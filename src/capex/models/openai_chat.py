@@ -1,11 +1,8 @@
-"""`chat:NAME@URL`: any OpenAI-compatible server (vLLM and others) on the Chat Completions wire,
-through the official SDK.
+"""`chat:NAME@URL`: any OpenAI-compatible server (vLLM and others), by Chat Completions.
 
-Requests too long for the context are refused before sending; observers are told of them as attempts
-that were not sent, so that a recorded episode meets them again. A model without function calling
-answers with JSON in its text; with `chat-text:NAME@URL` the tools are also described in text
-instead of being sent as functions. A key, where the server wants one, comes from
-CAPEX_CHAT_API_KEY; OpenAI's own key and headers never go to such a server.
+A model without function calling answers with JSON in its text; with `chat-text:NAME@URL` the tools
+are also described in text instead of being sent as functions. A key, where the server wants one,
+comes from CAPEX_CHAT_API_KEY; OpenAI's own key and headers never go to such a server.
 """
 
 from __future__ import annotations
@@ -32,16 +29,17 @@ from capex.models import (
     wire,
 )
 from capex.models.body import (
-    Failed,
+    ProviderFailure,
     argument_object,
     data_url,
     inclusive_usage,
     loads,
     pieces,
     raw_arguments,
+    tool_choice,
 )
 from capex.models.http import Dialect, HttpModel
-from capex.models.retry import Policy
+from capex.models.retry import RetryPolicy
 
 KEY = "CAPEX_CHAT_API_KEY"
 NO_KEY = "none"  # the SDK insists on one
@@ -63,12 +61,10 @@ def make(
     rest: str,
     chat: ChatSettings = PAPER,
     *,
-    policy: Policy | None = None,
+    policy: RetryPolicy | None = None,
     tools_in_text: bool = False,
 ) -> HttpModel:
-    """From chat:NAME@URL. `chat` fills in what a request leaves open, and says how much the server
-    holds.
-    """
+    """From chat:NAME@URL. `chat` has the server's context, and what a request leaves open."""
     import openai
 
     kind = "chat-text" if tools_in_text else "chat"
@@ -84,20 +80,17 @@ def make(
     lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
     foreign: Any = {line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line}
     key = wire.key_from(KEY, name, NO_KEY)
-    client = openai.OpenAI(
-        api_key=key,
-        base_url=url,
-        max_retries=0,
-        http_client=wire.http_client(),
-        default_headers={**foreign, "Authorization": f"Bearer {key}"},
-    )
+    headers = {**foreign, "Authorization": f"Bearer {key}"}
+    client = wire.connect(openai.OpenAI, key, url, default_headers=headers)
     client.organization = client.project = None
     endpoint = wire.Endpoint(openai, client.chat.completions.with_raw_response.create, KEY)
     dialect = Dialect(partial(body_of, chat=chat, tools_in_text=tools_in_text), answer_of, usage_of)
-    return HttpModel(name, model, dialect, endpoint, policy or Policy(), chat, tools_in_text)
+    return HttpModel(name, model, dialect, endpoint, policy, chat, tools_in_text)
 
 
-def make_text(rest: str, chat: ChatSettings = PAPER, *, policy: Policy | None = None) -> HttpModel:
+def make_text(
+    rest: str, chat: ChatSettings = PAPER, *, policy: RetryPolicy | None = None
+) -> HttpModel:
     """From chat-text:NAME@URL."""
     return make(rest, chat, policy=policy, tools_in_text=True)
 
@@ -105,16 +98,13 @@ def make_text(rest: str, chat: ChatSettings = PAPER, *, policy: Policy | None = 
 def body_of(
     model: str, request: Request, chat: ChatSettings, tools_in_text: bool
 ) -> dict[str, Any]:
-    """The request as the Chat Completions API takes it. Effort and cache key stay out: servers
-    differ on them.
-    """
-    asked = request.sampling
+    """The request for Chat Completions. Effort and cache key stay out: servers differ on them."""
+    asked, system = request.sampling, request.system
     chosen = {
         k: getattr(chat if getattr(asked, k) is None else asked, k)
         for k in ("temperature", "top_p", "top_k")
     }
     as_functions = bool(request.tools) and not tools_in_text
-    system = request.system
     if request.tools and tools_in_text:
         described = [
             {"name": t.name, "description": t.description, "schema": t.parameters}
@@ -132,23 +122,18 @@ def body_of(
     if chosen["top_k"] is not None:
         body["extra_body"] = {"top_k": chosen["top_k"]}
     if as_functions:
-        body["tools"] = [_function(vars(t)) for t in request.tools]
+        functions = [
+            {k: v for k, v in vars(t).items() if k != "strict" or v} for t in request.tools
+        ]
+        body["tools"] = [{"type": "function", "function": function} for function in functions]
         named = {"type": "function", "function": {"name": request.tool_choice}}
-        body["tool_choice"] = (
-            request.tool_choice if request.tool_choice in ("auto", "required") else named
-        )
+        body["tool_choice"] = tool_choice(request, named)
         body["parallel_tool_calls"] = True
     return body
 
 
-def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "function": {k: v for k, v in tool.items() if k != "strict" or v}}
-
-
 def _messages(system: str, request: Request, as_functions: bool) -> list[dict[str, Any]]:
-    """System first; neighbouring user messages become one, because many chat templates insist on
-    turns.
-    """
+    """System first; user messages in a row become one: many chat templates insist on turns."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     functions: dict[str, str] = {}  # call id -> tool
     for message in request.messages:
@@ -157,29 +142,22 @@ def _messages(system: str, request: Request, as_functions: bool) -> list[dict[st
             functions |= {c.id: c.name for c in native}
             messages.append(_assistant(message, native))
         elif isinstance(message, ToolResult) and message.call_id in functions:
-            messages.append(
-                {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
-            )
+            result = {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+            messages.append(result)
         else:
-            parts = (
-                _parts(message)
-                if isinstance(message, UserMessage)
-                else [{"type": "text", "text": f"Result: {message.text}"}]
-            )
-            if messages and messages[-1]["role"] == "user":
-                messages[-1]["content"] += parts
-            else:
-                messages.append({"role": "user", "content": parts})
-    for said in messages:  # plain text as a string: servers without pictures take nothing else
-        if said["role"] == "user" and all(part["type"] == "text" for part in said["content"]):
-            said["content"] = "\n".join(part["text"] for part in said["content"])
+            if not messages or messages[-1]["role"] != "user":
+                messages.append({"role": "user", "content": []})
+            messages[-1]["content"] += _parts(message)
+    for sent in messages:  # plain text as a string: servers without pictures take nothing else
+        if sent["role"] == "user" and all(part["type"] == "text" for part in sent["content"]):
+            sent["content"] = "\n".join(part["text"] for part in sent["content"])
     return messages
 
 
 def _assistant(message: AssistantMessage, native: list[ToolCall]) -> dict[str, Any]:
-    said: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+    sent: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     if native:
-        said["tool_calls"] = [
+        sent["tool_calls"] = [
             {
                 "id": c.id,
                 "type": "function",
@@ -189,13 +167,14 @@ def _assistant(message: AssistantMessage, native: list[ToolCall]) -> dict[str, A
         ]
     elif not message.text:
         calls = [{"tool": c.name, "arguments": argument_object(c.arguments)} for c in message.calls]
-        said["content"] = json.dumps({"calls": calls})
-    return said | {
-        k: v for item in message.replay for k, v in item.items() if k in REASONING_FIELDS
-    }
+        sent["content"] = json.dumps({"calls": calls})
+    replayed = [item.items() for item in message.replay]
+    return sent | {k: v for items in replayed for k, v in items if k in REASONING_FIELDS}
 
 
-def _parts(message: UserMessage) -> list[dict[str, Any]]:
+def _parts(message: UserMessage | ToolResult) -> list[dict[str, Any]]:
+    if isinstance(message, ToolResult):
+        return [{"type": "text", "text": f"Result: {message.text}"}]
     return [
         {"type": "text", "text": piece}
         if isinstance(piece, str)
@@ -209,15 +188,13 @@ def usage_of(body: Mapping[str, Any]) -> Usage | None:
     return inclusive_usage(body.get("usage"), "prompt", "completion")
 
 
-def answer_of(body: Mapping[str, Any]) -> Answer | Failed | None:
+def answer_of(body: Mapping[str, Any]) -> Answer | ProviderFailure | None:
     """What a completion says; None when it is no completion."""
     choices, error = body.get("choices"), body.get("error")
     if error and not choices:
-        found = error if isinstance(error, Mapping) else {"message": error}
-        return Failed(
-            str(found.get("code") or found.get("type") or "unknown"),
-            str(found.get("message") or ""),
-        )
+        details = error if isinstance(error, Mapping) else {"message": error}
+        code = details.get("code") or details.get("type") or "unknown"
+        return ProviderFailure(str(code), str(details.get("message") or ""))
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
@@ -225,18 +202,14 @@ def answer_of(body: Mapping[str, Any]) -> Answer | Failed | None:
     text = _text(message.get("content")) or _text(message.get("refusal"))
     calls = _native_calls(message) or calls_in_text(text)
     reasoning = {k: message[k] for k in REASONING_FIELDS if isinstance(message.get(k), str)}
-    return Answer(
-        calls, text, choice.get("finish_reason") == "length", (reasoning,) if reasoning else ()
-    )
+    cut_off = choice.get("finish_reason") == "length"
+    return Answer(calls, text, cut_off, (reasoning,) if reasoning else ())
 
 
 def _text(content: Any) -> str:
     if isinstance(content, list):
-        return "\n".join(
-            part["text"]
-            for part in content
-            if isinstance(part, dict) and isinstance(part.get("text"), str)
-        )
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "\n".join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
 
 
@@ -248,9 +221,8 @@ def _native_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
         if isinstance(function, dict):
             call_id = str(item.get("id") or f"call_{number}")
             call_id = call_id if call_id not in calls else f"{call_id}_{number}"
-            calls[call_id] = ToolCall(
-                call_id, str(function.get("name") or ""), raw_arguments(function.get("arguments"))
-            )
+            name, arguments = function.get("name"), raw_arguments(function.get("arguments"))
+            calls[call_id] = ToolCall(call_id, str(name or ""), arguments)
     return tuple(calls.values())
 
 
@@ -263,20 +235,20 @@ def calls_in_text(text: str) -> tuple[ToolCall, ...]:
     trained, are taken too.
     """
     decoder, budget = json.JSONDecoder(), SCAN_CHARACTERS
-    found: list[ToolCall] = []
+    calls: list[ToolCall] = []
     at = _OBJECT.search(text)
     while at and budget > 0:
         end = at.start() + 1
         try:
             _, end = decoder.raw_decode(text, at.start())
-            found = _calls(loads(text[at.start() : end])) or found
+            calls = _calls(loads(text[at.start() : end])) or calls
         except json.JSONDecodeError as error:
             budget -= error.pos + 1
         except (ValueError, RecursionError):
             budget -= len(text)
         at = _OBJECT.search(text, end)
     mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
-    return tuple(replace(call, id=f"{IN_TEXT}{mark}_{number}") for number, call in enumerate(found))
+    return tuple(replace(call, id=f"{IN_TEXT}{mark}_{number}") for number, call in enumerate(calls))
 
 
 def _calls(value: Any) -> list[ToolCall]:
@@ -284,11 +256,9 @@ def _calls(value: Any) -> list[ToolCall]:
     calls = []
     for item in listed if isinstance(listed, list) else [listed]:
         name = item.get("tool", item.get("name")) if isinstance(item, dict) else None
-        given = (
-            [item[k] for k in ("arguments", "arguments_json") if k in item]
-            if isinstance(name, str)
-            else []
-        )
-        if isinstance(name, str) and (given or "calls" in value):
+        if not isinstance(name, str):
+            continue
+        given = [item[k] for k in ("arguments", "arguments_json") if k in item]
+        if given or "calls" in value:
             calls.append(ToolCall("", name, raw_arguments(given[0] if given else {})))
     return calls

@@ -1,10 +1,8 @@
-"""`openai:NAME`: the Responses API through the official SDK, stateless and with nothing stored on
-the server.
+"""`openai:NAME`: the Responses API through the official SDK, with nothing stored on the server.
 
 Inside a decision the model's own items (encrypted reasoning with the calls it led to) are sent back
 verbatim. The key comes from OPENAI_API_KEY; OPENAI_BASE_URL points elsewhere, for example at a
-server on this machine. The standard service tier is asked for, because the price table holds for
-it.
+server on this machine. The price table holds for the standard service tier, which is asked for.
 """
 
 from __future__ import annotations
@@ -14,25 +12,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from capex.errors import CapexError
-from capex.models import (
-    Answer,
-    AssistantMessage,
-    Message,
-    Request,
-    ToolCall,
-    ToolResult,
-    Usage,
-    wire,
+from capex.models import Answer, AssistantMessage, Message, Request, ToolCall, ToolResult, Usage
+from capex.models.body import (
+    ProviderFailure,
+    data_url,
+    inclusive_usage,
+    pieces,
+    raw_arguments,
+    tool_choice,
 )
-from capex.models.body import Failed, data_url, inclusive_usage, pieces, raw_arguments
 from capex.models.http import Dialect, HttpModel
-from capex.models.retry import Policy
+from capex.models.retry import RetryPolicy
+from capex.models.wire import Endpoint, check_url, connect, key_from
 
 KEY = "OPENAI_API_KEY"
 URL = "https://api.openai.com/v1"
 
 
-def make(rest: str, *, base_url: str | None = None, policy: Policy | None = None) -> HttpModel:
+def make(rest: str, *, base_url: str | None = None, policy: RetryPolicy | None = None) -> HttpModel:
     """From openai:NAME."""
     import openai
 
@@ -40,16 +37,10 @@ def make(rest: str, *, base_url: str | None = None, policy: Policy | None = None
         raise CapexError(
             "'openai:' names no model; write openai:NAME, for example openai:gpt-6-astra"
         )
-    url = base_url or os.environ.get("OPENAI_BASE_URL") or URL
-    client = openai.OpenAI(
-        api_key=wire.key_from(KEY, f"openai:{rest}"),
-        base_url=wire.check_url(url, "OPENAI_BASE_URL"),
-        max_retries=0,
-        http_client=wire.http_client(),
-    )
-    endpoint = wire.Endpoint(openai, client.responses.with_raw_response.create, KEY)
-    dialect = Dialect(body_of, answer_of, usage_of)
-    return HttpModel(f"openai:{rest}", rest, dialect, endpoint, policy or Policy())
+    name, url = f"openai:{rest}", base_url or os.environ.get("OPENAI_BASE_URL") or URL
+    client = connect(openai.OpenAI, key_from(KEY, name), check_url(url, "OPENAI_BASE_URL"))
+    endpoint = Endpoint(openai, client.responses.with_raw_response.create, KEY)
+    return HttpModel(name, rest, Dialect(body_of, answer_of, usage_of), endpoint, policy)
 
 
 def body_of(model: str, request: Request) -> dict[str, Any]:
@@ -58,16 +49,7 @@ def body_of(model: str, request: Request) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": model,
         "instructions": request.system,
-        "tools": [
-            {
-                "type": "function",
-                "name": t.name,
-                "description": t.description,
-                "parameters": t.parameters,
-                "strict": t.strict,
-            }
-            for t in request.tools
-        ],
+        "tools": [{"type": "function", **vars(tool)} for tool in request.tools],
         "input": [item for message in request.messages for item in _items(message)],
         "max_output_tokens": sampling.max_output_tokens,
         "store": False,
@@ -76,15 +58,11 @@ def body_of(model: str, request: Request) -> dict[str, Any]:
     }
     if request.tools:
         named = {"type": "function", "name": request.tool_choice}
-        body["tool_choice"] = (
-            request.tool_choice if request.tool_choice in ("auto", "required") else named
-        )
+        body["tool_choice"] = tool_choice(request, named)
         body["parallel_tool_calls"] = True
     if sampling.effort is not None:
-        body |= {
-            "reasoning": {"effort": sampling.effort},
-            "include": ["reasoning.encrypted_content"],
-        }
+        body["reasoning"] = {"effort": sampling.effort}
+        body["include"] = ["reasoning.encrypted_content"]
     if request.cache_key:
         body["prompt_cache_key"] = request.cache_key
     chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p}
@@ -96,21 +74,17 @@ def body_of(model: str, request: Request) -> dict[str, Any]:
 
 def _items(message: Message) -> list[Any]:
     if isinstance(message, ToolResult):
-        return [
-            {"type": "function_call_output", "call_id": message.call_id, "output": message.text}
-        ]
+        result = {"type": "function_call_output", "call_id": message.call_id}
+        return [result | {"output": message.text}]
     if isinstance(message, AssistantMessage):
         if message.replay:
             return list(message.replay)
-        said: list[Any] = (
-            [{"type": "message", "role": "assistant", "content": message.text}]
-            if message.text
-            else []
-        )
-        return said + [
+        text = {"type": "message", "role": "assistant", "content": message.text}
+        calls = [
             {"type": "function_call", "call_id": c.id, "name": c.name, "arguments": c.arguments}
             for c in message.calls
         ]
+        return [text, *calls] if message.text else calls
     content = [
         {"type": "input_text", "text": piece}
         if isinstance(piece, str)
@@ -125,13 +99,13 @@ def usage_of(body: Mapping[str, Any]) -> Usage | None:
     return inclusive_usage(body.get("usage"), "input", "output")
 
 
-def answer_of(body: Mapping[str, Any]) -> Answer | Failed | None:
+def answer_of(body: Mapping[str, Any]) -> Answer | ProviderFailure | None:
     """What a response body says; None when it is no response."""
     status, output, error = body.get("status"), body.get("output"), body.get("error")
     if status not in ("completed", "incomplete", None) or (error and not output):
-        found = error if isinstance(error, Mapping) else {}
-        code = found.get("code") or (status if status not in ("failed", None) else "unknown")
-        return Failed(str(code), str(found.get("message") or ""))
+        details = error if isinstance(error, Mapping) else {}
+        code = details.get("code") or (status if status not in ("failed", None) else "unknown")
+        return ProviderFailure(str(code), str(details.get("message") or ""))
     if not isinstance(output, list):
         return None
     items = [item for item in output if isinstance(item, dict)]
@@ -139,16 +113,12 @@ def answer_of(body: Mapping[str, Any]) -> Answer | Failed | None:
     for number, item in enumerate(items):
         if item.get("type") == "function_call":
             call_id = str(item.get("call_id") or item.get("id") or f"call_{number}")
-            calls.append(
-                ToolCall(call_id, str(item.get("name") or ""), raw_arguments(item.get("arguments")))
-            )
+            name, arguments = str(item.get("name") or ""), raw_arguments(item.get("arguments"))
+            calls.append(ToolCall(call_id, name, arguments))
         elif item.get("type") == "message" and isinstance(item.get("content"), list):
             parts = [part for part in item["content"] if isinstance(part, dict)]
-            texts += [
-                said
-                for part in parts
-                if isinstance(said := part.get("text") or part.get("refusal"), str)
-            ]
+            written = [part.get("text") or part.get("refusal") for part in parts]
+            texts += [text for text in written if isinstance(text, str)]
     # Reasoning that led to nothing (cut off by the token limit) is refused when sent back: it lacks
     # the item that must follow it.
     while items and items[-1].get("type") == "reasoning":

@@ -1,8 +1,5 @@
 """Pictures as they are kept: named after the sha256 of the PNG that the model was sent, as that PNG
-or, a third smaller, as lossless WebP.
-
-A WebP is decoded and encoded again when it is read, which gives the PNG back byte for byte; whoever
-reads checks the hash.
+or, a third smaller, as lossless WebP, from which the PNG is made again byte for byte when read.
 """
 
 from __future__ import annotations
@@ -41,25 +38,23 @@ def as_format(png: bytes, form: ImageFormat) -> bytes:
 
 def keep(folder: Path, png: bytes, form: ImageFormat = "png") -> Path:
     """Write a picture into a folder once: whole, flushed, under its hash."""
-    place = folder / f"{hashlib.sha256(png).hexdigest()}.{form}"
-    if place.exists():
-        return place
+    path = folder / f"{hashlib.sha256(png).hexdigest()}.{form}"
+    if path.exists():
+        return path
     folder.mkdir(parents=True, exist_ok=True)
-    neighbour = place.with_suffix(f".{os.getpid()}.writing")
-    with open(neighbour, "wb") as out:
+    unfinished = path.with_suffix(f".{os.getpid()}.writing")
+    with open(unfinished, "wb") as out:
         out.write(as_format(png, form))
         out.flush()
         os.fsync(out.fileno())
-    os.replace(neighbour, place)
-    return place
+    os.replace(unfinished, path)
+    return path
 
 
 def find(folder: Path, sha256: str) -> Path:
-    """Where a picture lies; the place where its PNG would be when there is none."""
-    for form in FORMATS:
-        if (place := folder / f"{sha256}.{form}").is_file():
-            return place
-    return folder / f"{sha256}.png"
+    """Where a picture lies; where its PNG would be when there is none."""
+    paths = [folder / f"{sha256}.{form}" for form in FORMATS]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 def read_png(path: Path) -> bytes:

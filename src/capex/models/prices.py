@@ -1,5 +1,4 @@
-"""Prices: a dated table of dollars per million tokens, the exact cost of a reply, and the most that
-a request can cost.
+"""Prices: a dated table of dollars per million tokens, exact costs, and the most they can be.
 
 With n tokens of each kind and rates r in dollars per million,
 
@@ -26,9 +25,7 @@ from capex.models import AssistantMessage, Picture, Request, Usage, UserMessage,
 
 # What may follow a row's name; "-mini" is another model.
 SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest)")
-REQUEST_TOKENS = (
-    1024  # what a provider adds unseen: its own tool instructions, framing of the request
-)
+REQUEST_TOKENS = 1024  # what a provider adds unseen: tool instructions, framing of the request
 MESSAGE_TOKENS = 16  # framing of a message
 PICTURE_TOKENS = 2048  # of a picture, whatever its size
 PICTURE_CELL_PX = 16  # and one token for each cell of this side
@@ -36,9 +33,7 @@ PICTURE_CELL_PX = 16  # and one token for each cell of this side
 
 @dataclass(frozen=True)
 class LongContext:
-    """A request with more input tokens than `above` has all its input and output
-    rates multiplied.
-    """
+    """Factors on all rates of a request that has more input tokens than `above`."""
 
     above: int
     input: Decimal
@@ -61,29 +56,15 @@ class Price:
     def rates(self, input_tokens: int) -> tuple[Decimal, Decimal, Decimal, Decimal]:
         """Rates (fresh, cached, cache write, output) of a request with that much input."""
         tier = self.long_context
+        fresh, cached, written, output = self.fresh, self.cached, self.cache_write, self.output
         if tier is None or input_tokens <= tier.above:
-            return self.fresh, self.cached, self.cache_write, self.output
-        return (
-            self.fresh * tier.input,
-            self.cached * tier.input,
-            self.cache_write * tier.input,
-            self.output * tier.output,
-        )
+            return fresh, cached, written, output
+        k = tier.input
+        return fresh * k, cached * k, written * k, output * tier.output
 
     def as_json(self) -> dict[str, Any]:
         """The row for a manifest, with exact decimals as text; `parse_price` reads it back."""
-        row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "long_context"}
-        tier = self.long_context
-        if tier is not None:
-            row["long_context"] = {
-                "above": tier.above,
-                "input": str(tier.input),
-                "output": str(tier.output),
-            }
-        return {
-            name: str(value) if isinstance(value, Decimal | date) else value
-            for name, value in row.items()
-        }
+        return {name: _plain(value) for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -93,26 +74,17 @@ class PriceTable:
     rows: tuple[Price, ...]
 
     def find(self, model: str) -> Price | None:
-        """The row of a model or of the model that it is a snapshot of, longest name first, then the
-        latest; None if there is none.
-        """
+        """The latest row of a model, or of the model that it is a snapshot of (longest name)."""
         name = model.lower()
-        fitting = [
-            r
-            for r in self.rows
-            if name.startswith(r.model)
-            and (name == r.model or SNAPSHOT.fullmatch(name, len(r.model)))
-        ]
+        rows = [row for row in self.rows if name.startswith(row.model)]
+        fitting = [r for r in rows if name == r.model or SNAPSHOT.fullmatch(name, len(r.model))]
         return max(fitting, key=lambda r: (len(r.model), r.checked), default=None)
 
 
 def load_prices(path: Path | None = None) -> PriceTable:
-    """The package's table; rows of a file of the same form replace those of the models that it
-    names.
-    """
-    packaged = _rows(
-        (resources.files("capex.models") / "prices.toml").read_text(encoding="utf-8"), "prices.toml"
-    )
+    """The package's table; rows of a file of the same form replace those of its models."""
+    table = (resources.files("capex.models") / "prices.toml").read_text(encoding="utf-8")
+    packaged = _rows(table, "prices.toml")
     if path is None:
         return PriceTable(packaged)
     try:
@@ -124,19 +96,14 @@ def load_prices(path: Path | None = None) -> PriceTable:
 
 
 def parse_price(row: Mapping[str, Any], where: str = "price") -> Price:
-    """A row from TOML or from a manifest. Cached and cache-write input cost as much as fresh input
-    unless the row says otherwise.
-    """
+    """A row from TOML or a manifest. Without rates of its own, cached input costs like fresh."""
     known = {f.name for f in fields(Price)}
     if unknown := sorted(set(row) - known):
         raise CapexError(
             f"{where} has an unknown key '{unknown[0]}'; valid: {', '.join(sorted(known))}"
         )
-    if missing := [
-        name
-        for name in ("model", "fresh", "output", "source", "checked")
-        if not row.get(name) and row.get(name) != 0
-    ]:
+    needed = ("model", "fresh", "output", "source", "checked")
+    if missing := [name for name in needed if not row.get(name) and row.get(name) != 0]:
         raise CapexError(
             f"{where} lacks '{missing[0]}'; a row needs model, fresh, output, source and checked"
         )
@@ -150,35 +117,21 @@ def parse_price(row: Mapping[str, Any], where: str = "price") -> Price:
         name: _rate(row.get(name, row["fresh"]), f"{where}: {name}")
         for name in ("fresh", "cached", "cache_write", "output")
     }
-    tier = row.get("long_context")
+    model, source, tier = str(row["model"]).lower(), str(row["source"]), row.get("long_context")
     if tier is not None:
-        if (
-            not isinstance(tier, Mapping)
-            or set(tier) != {"above", "input", "output"}
-            or not isinstance(tier["above"], int)
-        ):
+        whole = isinstance(tier, Mapping) and set(tier) == {"above", "input", "output"}
+        if not whole or not isinstance(tier["above"], int):
             raise CapexError(
                 f"{where}: long_context is {tier!r}; write {{ above = 272000, input = 2, output ="
                 " 1.5 }"
             )
-        tier = LongContext(
-            tier["above"],
-            _rate(tier["input"], f"{where}: input"),
-            _rate(tier["output"], f"{where}: output"),
-        )
-    return Price(
-        str(row["model"]).lower(),
-        source=str(row["source"]),
-        checked=checked,
-        long_context=tier,
-        **rates,
-    )
+        factors = {name: _rate(tier[name], f"{where}: {name}") for name in ("input", "output")}
+        tier = LongContext(tier["above"], **factors)
+    return Price(model, source=source, checked=checked, long_context=tier, **rates)
 
 
 def cost(usage: Usage | None, price: Price | None) -> Decimal | None:
-    """Dollars that a reply cost, exact to the token; None when its usage or its price is
-    not known.
-    """
+    """Dollars that a reply cost, exact to the token; None without its usage or its price."""
     if usage is None or price is None:
         return None
     if min(vars(usage).values()) < 0:
@@ -189,17 +142,13 @@ def cost(usage: Usage | None, price: Price | None) -> Decimal | None:
 
 
 def worst_case(request: Request, price: Price | None) -> Decimal | None:
-    """Dollars that one attempt at a request can cost at most: input at its dearest rate, output to
-    its limit. None without a price.
-    """
+    """The most that one attempt can cost: input at its dearest, output to its limit, in dollars."""
     if price is None:
         return None
-    tokens = input_bound(request)
+    tokens, output_tokens = input_bound(request), request.sampling.max_output_tokens
     *inputs, output = price.rates(tokens)
     inputs += [price.fresh, price.cached, price.cache_write]  # in case a long context were cheaper
-    return (
-        tokens * max(inputs) + request.sampling.max_output_tokens * max(output, price.output)
-    ).scaleb(-6)
+    return (tokens * max(inputs) + output_tokens * max(output, price.output)).scaleb(-6)
 
 
 def input_bound(request: Request) -> int:
@@ -210,23 +159,16 @@ def input_bound(request: Request) -> int:
     the text that they repeat. Pictures: `picture_bound`.
     """
     text = len(json.dumps(describe(request)))
-    replayed = sum(
-        len(json.dumps(list(m.replay), default=dict))
-        for m in request.messages
-        if isinstance(m, AssistantMessage)
-    )
+    replays = [list(m.replay) for m in request.messages if isinstance(m, AssistantMessage)]
+    replayed = sum(len(json.dumps(replay, default=dict)) for replay in replays)
     parts = [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts]
-    framing = REQUEST_TOKENS + MESSAGE_TOKENS * (
-        len(request.messages) + len(parts) + len(request.tools)
-    )
-    return (
-        text + replayed + framing + sum(picture_bound(p) for p in parts if isinstance(p, Picture))
-    )
+    framed = len(request.messages) + len(parts) + len(request.tools)
+    pictures = sum(picture_bound(p) for p in parts if isinstance(p, Picture))
+    return text + replayed + REQUEST_TOKENS + MESSAGE_TOKENS * framed + pictures
 
 
 def picture_bound(picture: Picture) -> int:
-    """Tokens that a picture can cost at most: 2,048, and one for each 16x16 cell (3,072 for
-    512x512).
+    """Most tokens of a picture: 2,048, and one for each 16x16 cell (3,072 for 512x512).
 
     Holds for OpenAI's tiles (85 + at most 8 of 170 each) and patches (32 px, up to 2.46 tokens
     each), Anthropic's pixels / 750 and Qwen's cells of 28 or 32 px. Known exception: gpt-4o-mini,
@@ -246,17 +188,20 @@ def _rows(text: str, where: str) -> tuple[Price, ...]:
         table = tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, InvalidOperation) as error:
         raise CapexError(f"{where} is not TOML: {error}") from None
-    rows = table.get("price")
-    if (
-        set(table) != {"price"}
-        or not isinstance(rows, list)
-        or not all(isinstance(row, dict) for row in rows)
-    ):
+    rows: Any = table.get("price")
+    listed = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    if set(table) != {"price"} or not listed:
         raise CapexError(
             f"{where} must hold [[price]] rows and nothing else; copy the form of the package's"
             " prices.toml"
         )
     return tuple(parse_price(row, f"{where}, row {number}") for number, row in enumerate(rows, 1))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, LongContext):
+        return {name: _plain(inner) for name, inner in vars(value).items()}
+    return str(value) if isinstance(value, Decimal | date) else value
 
 
 def _rate(given: object, where: str) -> Decimal:

@@ -1,5 +1,4 @@
-"""Secrets stay out of everything that is written: headers by an allow-list, key values by
-replacement before the write.
+"""Secrets stay out of all that is written: headers by an allow-list, key values by replacement.
 
 A key is the value of an environment variable whose name ends like one (OPENAI_API_KEY, HF_TOKEN),
 or anything shaped like OpenAI's and Anthropic's keys, masked ones included: providers quote them in
@@ -25,10 +24,10 @@ _HEADERS = re.compile(
 
 def secrets() -> list[str]:
     """Key values in the environment, longest first so that one inside another is replaced whole."""
-    found = {
+    values = {
         v.strip() for k, v in os.environ.items() if _NAME.search(k) and len(v.strip()) >= SHORTEST
     }
-    return sorted(found, key=lambda value: (-len(value), value))
+    return sorted(values, key=lambda value: (-len(value), value))
 
 
 def scrub(value: Any, known: list[str] | None = None) -> Any:
@@ -46,9 +45,7 @@ def scrub(value: Any, known: list[str] | None = None) -> Any:
 
 
 def allowed_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The response headers that may be kept: request id, rate limits, retry advice, date,
-    processing time.
-    """
+    """The headers that are kept: request id, rate limits, retry advice, date, processing time."""
     return {
         name.lower(): str(scrub(value))
         for name, value in sorted(headers.items())

@@ -1,5 +1,4 @@
-"""The retry policy, the only one: which failures are tried again, how often, after what wait, and
-until when.
+"""The only retry policy: which failures are tried again, how often, after what wait, until when.
 
 | failure | tried again | billed |
 |---|---|---|
@@ -22,63 +21,49 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol
+from typing import Any
 
 from capex.errors import printable
-from capex.models import Attempt, Billed, Request
+from capex.models import Billed, Request, RequestAttempt
 from capex.models.redact import scrub
 
-QUOTA_CODES = (
-    "insufficient_quota",
-    "billing_hard_limit_reached",
-    "billing_not_active",
-    "billing_error",
-    "credit balance",
+QUOTA = re.compile(
+    "insufficient_quota|billing_(hard_limit_reached|not_active|error)|credit balance"
 )
-CONTEXT_WORDS = (  # of OpenAI, vLLM, SGLang, llama.cpp, LiteLLM, Anthropic
-    "context_length_exceeded",
-    "context length",
-    "context size",
-    "context window",
-    "contextwindow",
-    "max_model_len",
-    "maximum model length",
-    "prompt is too long",
+CONTEXT = re.compile(  # of OpenAI, vLLM, SGLang, llama.cpp, LiteLLM, Anthropic
+    "context_length_exceeded|context (length|size|window)|contextwindow|max_model_len"
+    "|maximum model length|prompt is too long"
 )
-PASSING_CODES = (
-    "server_error",
-    "rate_limit_exceeded",
-    "rate_limit_error",
-    "overloaded_error",
-    "api_error",
-    "internal_error",
-    "timeout_error",
-    "timeout",
-    "vector_store_timeout",
+PASSING_CODE = re.compile(
+    "(server|rate_limit|overloaded|api|internal|timeout)_error|rate_limit_exceeded"
+    "|(vector_store_)?timeout"
 )
 PASSING_KINDS = ("rate_limit", "timeout", "conflict", "server")
 NO_CREDIT = "the provider says that the account has no credit left"
 TOO_LONG = "the request is too long for the model"
 MESSAGE_CHARACTERS = 300
+# HTTP status -> kind of the error, and a sentence
+MEANINGS = {
+    401: (
+        "authentication",
+        "the server refused the key {detail}; check the environment variable {key}",
+    ),
+    403: ("permission", "the key in {key} may not do this {detail}"),
+    404: ("not_found", "the server knows no such model or address {detail}; check both"),
+    408: ("timeout", "the server did not take the request {detail}"),
+    409: ("conflict", "the server did not take the request {detail}"),
+    429: ("rate_limit", "the server asks for fewer requests {detail}"),
+}
 
 
-class Clock(Protocol):
-    """Time as the policy sees it; tests bring their own."""
-
-    def now(self) -> float:
-        """Seconds on a clock that never goes back."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-
-
-class SystemClock:
-    """The machine's clock."""
+class Clock:
+    """The machine's clock; tests bring their own."""
 
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
@@ -90,7 +75,7 @@ class SystemClock:
 
 
 @dataclass(frozen=True)
-class Policy:
+class RetryPolicy:
     """How patient a client is. Seconds are wall time."""
 
     attempts: int = 5
@@ -103,9 +88,9 @@ class Policy:
     connect_s: float = 10.0
     write_s: float = 60.0
     read_s: float = 600.0  # of a whole attempt, from its beginning to the end of the body
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = field(default_factory=Clock)
 
-    def allows_another(self, attempts: Sequence[Attempt]) -> bool:
+    def allows_another(self, attempts: Sequence[RequestAttempt]) -> bool:
         """Whether the attempts made so far leave room for one more."""
         unanswered = sum(a.status == "timeout" and a.billed != "no" for a in attempts)
         return len(attempts) < self.attempts and unanswered < self.unanswered
@@ -121,11 +106,9 @@ class Policy:
 
 @dataclass(frozen=True)
 class Sent:
-    """What became of one send: the attempt (the caller fills in its times), and whether trying
-    again can help.
-    """
+    """What became of one send: the attempt (without its times), and whether a retry can help."""
 
-    attempt: Attempt
+    attempt: RequestAttempt
     retry: bool = False
     retry_after_s: float | None = None
 
@@ -133,53 +116,34 @@ class Sent:
 def refused(
     status: int, body: Mapping[str, Any] | str | None, key: str
 ) -> tuple[str, bool, Billed, str]:
-    """What an HTTP error means: kind, whether trying again can help, whether it may be billed, and
-    a sentence.
-    """
+    """What an HTTP error means: kind, whether a retry can help, whether it may be billed, why."""
     code, message = error_in(body)
-    said = f"HTTP {status}" + (f", {code}" if code else "") + (f": {message}" if message else "")
-    kind, sentence = _meaning(status, f"{code} {message}".lower(), f"({said})", key)
+    detail = f"HTTP {status}" + (f", {code}" if code else "") + (f": {message}" if message else "")
+    words = f"{code} {message}".lower()
+    if status == 402 or (400 <= status < 500 and QUOTA.search(words)):
+        kind, sentence = "quota", NO_CREDIT + " {detail}; top it up or wait for the next period"
+    elif status in (400, 413, 422) and CONTEXT.search(words):
+        kind, sentence = "context", TOO_LONG + " {detail}"
+    elif status >= 500:
+        kind, sentence = "server", "the server failed {detail}"
+    else:
+        refusal = ("bad_request", "the server refused the request {detail}")
+        kind, sentence = MEANINGS.get(status, refusal)
     billed: Billed = "unknown" if status in (502, 504) else "no"
-    return kind, kind in PASSING_KINDS, billed, sentence
-
-
-def _meaning(status: int, words: str, said: str, key: str) -> tuple[str, str]:
-    """Kind of an HTTP error, and a sentence."""
-    if status == 402 or (400 <= status < 500 and any(word in words for word in QUOTA_CODES)):
-        return "quota", f"{NO_CREDIT} {said}; top it up or wait for the next period"
-    if status == 401:
-        check = f"check the environment variable {key}"
-        return "authentication", f"the server refused the key {said}; {check}"
-    if status == 403:
-        return "permission", f"the key in {key} may not do this {said}"
-    if status == 404:
-        return "not_found", f"the server knows no such model or address {said}; check both"
-    if status in (400, 413, 422) and any(word in words for word in CONTEXT_WORDS):
-        return "context", f"{TOO_LONG} {said}"
-    if status == 429:
-        return "rate_limit", f"the server asks for fewer requests {said}"
-    if status in (408, 409):
-        kind = "timeout" if status == 408 else "conflict"
-        return kind, f"the server did not take the request {said}"
-    if status >= 500:
-        return "server", f"the server failed {said}"
-    return "bad_request", f"the server refused the request {said}"
+    return kind, kind in PASSING_KINDS, billed, sentence.format(detail=f"({detail})", key=key)
 
 
 def failed(code: str, message: str) -> tuple[str, bool, str]:
-    """What a failure inside an HTTP 200 means: kind, whether trying again can help, and
-    a sentence.
-    """
-    said = f"{clip(code)}: {clip(message)}" if message else clip(code)
+    """What a failure inside an HTTP 200 means: kind, whether a retry can help, and a sentence."""
+    detail = f"{clip(code)}: {clip(message)}" if message else clip(code)
     words = f"{code} {message}".lower()
-    if any(word in words for word in QUOTA_CODES):
-        return "quota", False, f"{NO_CREDIT} ({said})"
-    if any(word in words for word in CONTEXT_WORDS):
-        return "context", False, f"{TOO_LONG} ({said})"
-    passing = code in PASSING_CODES or (
-        code.isdigit() and (int(code) in (408, 409, 429) or int(code) >= 500)
-    )
-    return "failed", passing, f"the provider reports a failure ({said})"
+    if QUOTA.search(words):
+        return "quota", False, f"{NO_CREDIT} ({detail})"
+    if CONTEXT.search(words):
+        return "context", False, f"{TOO_LONG} ({detail})"
+    passing_status = code.isdigit() and (int(code) in (408, 409, 429) or int(code) >= 500)
+    passing = passing_status or PASSING_CODE.fullmatch(code) is not None
+    return "failed", passing, f"the provider reports a failure ({detail})"
 
 
 def error_in(body: Mapping[str, Any] | str | None) -> tuple[str, str]:
@@ -201,9 +165,7 @@ def clip(message: str) -> str:
 def retry_after_s(
     headers: Mapping[str, str], wall: Callable[[], float] = time.time
 ) -> float | None:
-    """Seconds that the server asks to wait: retry-after-ms, or Retry-After as seconds or as a date
-    (against the server's own clock).
-    """
+    """Seconds that the server asks to wait; a date counts from the server's own clock."""
     lower = {name.lower(): value.strip() for name, value in headers.items()}
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:

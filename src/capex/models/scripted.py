@@ -1,5 +1,4 @@
-"""`script:FILE`: replies from a list, one per request; for tests, examples and trying out a world
-by hand.
+"""`script:FILE`: replies from a list, one per request; for tests, examples, and worlds by hand.
 
 An entry is a text, or a list of calls, each a pair of tool name and arguments. Arguments given as
 text are passed on as they are, however broken. FILE holds such a list as JSON:
@@ -19,12 +18,12 @@ from typing import Any
 from capex.errors import CapexError
 from capex.models import (
     Answer,
-    Attempt,
     AttemptObserver,
     Model,
     ModelError,
     Reply,
     Request,
+    RequestAttempt,
     ToolCall,
     size,
 )
@@ -53,9 +52,7 @@ def make(rest: str) -> Scripted:
 
 
 class Scripted(Model):
-    """Answers with the entries of a list, in order. Tokens are counted from sizes, ids from the
-    place in the list.
-    """
+    """Answers with a list's entries in order. Tokens come from sizes, ids from the list's order."""
 
     price_name = "script"
     stand_in = True
@@ -68,12 +65,11 @@ class Scripted(Model):
     def complete(self, request: Request, observer: AttemptObserver | None = None) -> Reply:
         """The next entry; ModelError when the list has ended."""
         if self._used == len(self._answers):
-            raise ModelError(
-                "script", f"{self.name} has no reply left: all {self._used} were given"
-            )
+            ended = f"{self.name} has no reply left: all {self._used} were given"
+            raise ModelError("script", ended)
         answer, entry = self._answers[self._used], self._used + 1
         usage = size.usage(request, answer)
-        attempt = Attempt("ok", "yes", 0.0, usage, answer=answer, body={"entry": entry})
+        attempt = RequestAttempt("ok", "yes", 0.0, usage, answer=answer, body={"entry": entry})
         reply = repeat(request, [attempt], observer)
         self._used = entry
         return reply
@@ -83,16 +79,12 @@ def _answer(number: int, entry: Entry) -> Answer:
     if isinstance(entry, str):
         return Answer((), entry)
     calls = []
-    for place, call in enumerate(entry, start=1):
-        if (
-            not isinstance(call, Sequence)
-            or isinstance(call, str)
-            or len(call) != 2
-            or not isinstance(call[0], str)
-        ):
+    for position, call in enumerate(entry, start=1):
+        pair = isinstance(call, Sequence) and not isinstance(call, str) and len(call) == 2
+        if not pair or not isinstance(call[0], str):
             raise CapexError(
                 f"reply {number} of the script has {call!r} as a call; write [NAME, ARGUMENTS]"
             )
         arguments = call[1] if isinstance(call[1], str) else json.dumps(call[1])
-        calls.append(ToolCall(f"call_{number}_{place}", call[0], arguments))
+        calls.append(ToolCall(f"call_{number}_{position}", call[0], arguments))
     return Answer(tuple(calls))

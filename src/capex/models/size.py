@@ -1,6 +1,4 @@
-"""How many tokens a request has, about: what the context limit and the scripted model go by. Bills
-come from the provider's usage alone.
-"""
+"""About how many tokens a request has: for the context limit and stand-ins, never for bills."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ UNKNOWN_SIZE = (1024, 1024)
 
 
 def tokens(request: Request) -> int:
-    """Estimated input tokens: 4 characters each, rounded up per piece, and 32 x 32 px cells for
-    pictures.
-    """
+    """Estimated input tokens: 4 characters each, rounded up per piece, and cells for pictures."""
     count = text(request.system) + sum(text(json.dumps(vars(tool))) for tool in request.tools)
     for message in request.messages:
         if isinstance(message, ToolResult):
@@ -42,9 +38,7 @@ def usage(request: Request, answer: Answer) -> Usage:
 
 
 def picture(part: Picture) -> int:
-    """Estimated tokens of a picture: one per cell, rounded up in both directions (256 + 16 for 512
-    x 512).
-    """
+    """Estimated tokens of a picture: cells, rounded up both ways (256 + 16 for 512 x 512)."""
     width, height = UNKNOWN_SIZE
     if part.png[12:16] == b"IHDR" and len(part.png) >= 24:
         width, height = (int.from_bytes(part.png[n : n + 4], "big") for n in (16, 20))

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import httpx2
 
 from capex.errors import CapexError
-from capex.models import Attempt, Billed, ModelError, redact
-from capex.models.retry import Policy, Sent, clip
+from capex.models import Billed, ModelError, RequestAttempt, redact
+from capex.models.retry import RetryPolicy, Sent, clip
 
 BODY_BYTES = 8_000_000
 _NOT_SENT = (  # whatever else goes wrong, the server may have the whole request
@@ -49,7 +49,9 @@ class Endpoint:
     create: Any
     key: str  # the environment variable that holds it
 
-    def send(self, body: dict[str, Any], policy: Policy, read_s: float) -> httpx2.Response | Sent:
+    def send(
+        self, body: dict[str, Any], policy: RetryPolicy, read_s: float
+    ) -> httpx2.Response | Sent:
         """The response, whatever its status; Sent when there is none."""
         connect_s, write_s = min(policy.connect_s, read_s), min(policy.write_s, read_s)
         timeout = httpx2.Timeout(connect=connect_s, write=write_s, read=read_s, pool=connect_s)
@@ -62,16 +64,15 @@ class Endpoint:
         return response
 
 
-def http_client() -> httpx2.Client:
-    """The HTTP client that the SDKs are given; proxies and certificates are those of
-    the machine.
-    """
-    return httpx2.Client(
+def connect(client: Callable[..., Any], key: str, url: str, **more: Any) -> Any:
+    """An SDK's client over our HTTP; proxies and certificates are those of the machine."""
+    http_client = httpx2.Client(
         event_hooks={"request": [_time], "response": [_bound]},
         follow_redirects=False,
         headers={"Accept-Encoding": "identity"},
         limits=httpx2.Limits(max_keepalive_connections=0),
     )
+    return client(api_key=key, base_url=url, max_retries=0, http_client=http_client, **more)
 
 
 def lost(cause: BaseException | None) -> Sent:
@@ -81,39 +82,32 @@ def lost(cause: BaseException | None) -> Sent:
             f"the reply is larger than {BODY_BYTES // 1_000_000} MB; lower max_output_tokens or"
             " check the server"
         )
-        return Sent(Attempt("too large", "unknown", 0.0, kind="too_large", error=sentence))
+        return Sent(RequestAttempt("too large", "unknown", 0.0, kind="too_large", error=sentence))
     accepted = not isinstance(cause, _NOT_SENT)
     if isinstance(cause, httpx2.TimeoutException):
-        status, after, before = (
-            "timeout",
-            "no reply came before the read deadline; the request was sent and may be billed",
-            "the server could not be reached in time; nothing was accepted",
-        )
+        status = "timeout"
+        after = "no reply came before the read deadline; the request was sent and may be billed"
+        before = "the server could not be reached in time; nothing was accepted"
     else:
-        status, after, before = (
-            "connection",
-            "the connection broke after the request was sent; it may be billed",
-            "the server could not be reached; is it running, and is the address right?",
-        )
+        status = "connection"
+        after = "the connection broke after the request was sent; it may be billed"
+        before = "the server could not be reached; is it running, and is the address right?"
     detail = clip(f"{type(cause).__name__}: {cause}")
     sentence = f"{after if accepted else before} ({detail})"
     billed: Billed = "unknown" if accepted else "no"
-    return Sent(Attempt(status, billed, 0.0, kind=status, error=sentence), retry=True)
+    return Sent(RequestAttempt(status, billed, 0.0, kind=status, error=sentence), retry=True)
 
 
 def key_from(variable: str, model: str, default: str | None = None) -> str:
     """The key in an environment variable; without one, the default or a sentence."""
     key = os.environ.get(variable, "").strip() or default
     if key is None:
-        raise ModelError(
-            "authentication",
-            f"{model} needs a key, and {variable} is not set; set that environment variable",
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise ModelError(
-            "authentication", f"{variable} holds characters that no key has; copy the key again"
-        )
-    return key
+        sentence = f"{model} needs a key, and {variable} is not set; set that environment variable"
+    elif not key.isascii() or not key.isprintable() or " " in key:
+        sentence = f"{variable} holds characters that no key has; copy the key again"
+    else:
+        return key
+    raise ModelError("authentication", sentence)
 
 
 def check_url(url: str, where: str) -> str:
@@ -133,9 +127,7 @@ def check_url(url: str, where: str) -> str:
 
 
 class _Deadline:
-    """Shuts the socket of an attempt down when its time is over; nothing happens if it has ended
-    before.
-    """
+    """Shuts the socket of an attempt down when its time is over, unless it ended before."""
 
     def __init__(self, seconds: float):
         self._until = time.monotonic() + seconds
@@ -144,9 +136,7 @@ class _Deadline:
         self.passed = False
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """What the HTTP library tells: the socket comes with the connection, and another one around
-        it with TLS.
-        """
+        """The HTTP library tells of the socket, and with TLS of another one around it."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             self._socket = info["return_value"].get_extra_info("socket")
             if self._timer is None:
@@ -175,14 +165,12 @@ def _time(request: httpx2.Request) -> None:
 
 
 def _deadline(request: httpx2.Request) -> _Deadline | None:
-    found: _Deadline | None = request.extensions.get("deadline")
-    return found
+    deadline: _Deadline | None = request.extensions.get("deadline")
+    return deadline
 
 
 def _cause_of(error: Any) -> BaseException | None:
-    """What ended an attempt, from the SDK's connection error: a socket that was shut down at the
-    deadline looks like a broken connection.
-    """
+    """What ended an attempt; a socket shut down at the deadline looks like a broken connection."""
     cause: BaseException | None = error.__cause__
     deadline = _deadline(error.request)
     if deadline is None:
@@ -196,9 +184,7 @@ def _cause_of(error: Any) -> BaseException | None:
 
 
 def _bound(response: httpx2.Response) -> None:
-    """Bound a body as it comes, and again as it is unpacked: a few kilobytes may unpack to
-    gigabytes.
-    """
+    """Bound a body as it comes, and unpacked: a few kilobytes may unpack to gigabytes."""
     assert isinstance(response.stream, httpx2.SyncByteStream)
     packed = _Bounded(response.stream, response.stream.close, response.request)
     response.stream = packed

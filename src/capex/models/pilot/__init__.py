@@ -30,13 +30,13 @@ from capex.errors import CapexError
 from capex.models import (
     Answer,
     AssistantMessage,
-    Attempt,
     AttemptObserver,
     Model,
     Observers,
     Picture,
     Reply,
     Request,
+    RequestAttempt,
     ToolCall,
     ToolResult,
     UserMessage,
@@ -91,7 +91,9 @@ class Pilot(Model):
         asked = time.monotonic()
         answer = Answer(self.answer(request))
         usage, body = size.usage(request, answer), {"stand_in": self.name}
-        attempt = Attempt("ok", "yes", time.monotonic() - asked, usage, answer=answer, body=body)
+        attempt = RequestAttempt(
+            "ok", "yes", time.monotonic() - asked, usage, answer=answer, body=body
+        )
         observer.after(request, 1, attempt)
         return conclude([attempt])
 
