@@ -40,7 +40,7 @@ def pick_place(env: KitchenEnv, decision: int) -> Steps:
         return retreat(tip)
     axis = truth.rotation(item)[:, 0]
     yaw = math.atan2(axis[1], axis[0]) - base_pose(env)[2]
-    round_thing = item in FOOD and FOOD[item].shape == "ball"
+    round_thing = item in FOOD and FOOD[item].round
     orientation = down(0.6 * (decision // 2) if round_thing else yaw + 0.35 * (decision // 3))
     # Tall things are taken near their top, low ones around their middle.
     grasp = thing + np.array(

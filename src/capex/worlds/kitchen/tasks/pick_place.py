@@ -237,7 +237,7 @@ def drawer_to_counter(draw: Draw, kitchen: Kitchen) -> Situation:
     side = draw.choice(SIDES)
     drawer = bench.y + bench.width / 4 * (1.0 if side == "left" else -1.0)
     # Nothing that rolls off a counter.
-    first, second = draw.shuffled(sorted(k.name for k in FOOD.values() if k.shape == "capsule"))[:2]
+    first, second = draw.shuffled(sorted(k.name for k in FOOD.values() if not k.round))[:2]
     end = draw.choice((1.0, -1.0))
     things = []
     for name, where in ((first, end), (second, -end)):
