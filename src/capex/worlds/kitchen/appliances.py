@@ -1,6 +1,4 @@
-"""The fridge and the appliances that stand on worktops: microwave, toaster oven, toaster. Frames
-and names as in `fixtures`.
-"""
+"""The fridge and the appliances on worktops; frames and names as in `fixtures`."""
 
 from __future__ import annotations
 
@@ -113,9 +111,7 @@ SLOT_FLOOR_M = 0.05  # a slice of 10 cm then stands out by 4 cm, enough to grip
 
 
 def add_toaster(b: Builder, place: PlanarPose) -> None:
-    """A two-slot toaster; the slots run away from the robot, so that its fingers close across a
-    slice.
-    """
+    """A toaster; its two slots run away from the robot, so that fingers close across a slice."""
     body, (w, d, h) = b.fixture("toaster", place), TOASTER
     low = COUNTER_HEIGHT_M
     shell, dark = (
@@ -159,9 +155,7 @@ STOCK: tuple[tuple[float, float, float, float, Colour], ...] = (
 
 
 def add_fridge(b: Builder, place: PlanarPose, *, hinge: str = "right") -> None:
-    """A fridge over a freezer drawer; the upper door swings on its `hinge` side, seen by a robot
-    that faces it.
-    """
+    """A fridge over a freezer drawer; its door swings on the `hinge` side, seen from the front."""
     body, (width, depth, height) = b.fixture("fridge", place), FRIDGE
     split, wall, door = FREEZER_M, 0.03, FRIDGE_DOOR_M
     front, inside = b.materials.appliance, b.materials.plain((0.92, 0.94, 0.95))

@@ -113,7 +113,7 @@ def _jar(b: Builder, body: Any, colour: Colour, mass: float = 0.25) -> None:
 
 
 # Kind -> builder, radius, colours.
-CLUTTER: dict[str, tuple[Callable[[Builder, Any, Colour], None], float, tuple[Colour, ...]]] = {
+CLUTTER: dict[str, tuple[Callable[..., None], float, tuple[Colour, ...]]] = {
     "mug": (_mug, 0.065, ((0.20, 0.45, 0.55), (0.80, 0.35, 0.25), (0.92, 0.90, 0.85))),
     "bottle": (_bottle, 0.036, ((0.20, 0.38, 0.20), (0.45, 0.22, 0.10))),
     "bowl": (_bowl, 0.078, ((0.90, 0.88, 0.82), (0.35, 0.55, 0.60))),
@@ -122,9 +122,7 @@ CLUTTER: dict[str, tuple[Callable[[Builder, Any, Colour], None], float, tuple[Co
 }
 GROCERY_KG = 0.12  # the outstretched arm, hand forward, sags by under 8 mm with it
 # What belongs in a cabinet: kind -> builder, the yaw at which the fingers close across it, colours.
-GROCERIES: dict[
-    str, tuple[Callable[[Builder, Any, Colour, float], None], float, tuple[Colour, ...]]
-] = {
+GROCERIES: dict[str, tuple[Callable[..., None], float, tuple[Colour, ...]]] = {
     "can": (_can, 0.0, ((0.75, 0.15, 0.15), (0.20, 0.50, 0.30), (0.20, 0.35, 0.65))),
     "jar of jam": (_jar, 0.0, ((0.45, 0.05, 0.12), (0.80, 0.42, 0.08))),
     "bottle": (_bottle, 0.0, ((0.20, 0.38, 0.20), (0.45, 0.22, 0.10))),
