@@ -100,9 +100,7 @@ class Controller:
 
     @property
     def vector(self) -> Array:
-        """Goals and integrators: position 3, rotation 9, posture 7, gripper, torso, base velocity
-        3.
-        """
+        """All goals: position 3, rotation 9, posture 7, gripper, torso, base velocity 3."""
         parts = (
             self._goal_position_m,
             self._goal_rotation.ravel(),
@@ -128,9 +126,7 @@ class Controller:
     VECTOR_SIZE = 24
 
     def reset(self, data: mujoco.MjData, torso_m: float) -> None:
-        """Take the present pose as goal and the present joint angles as the posture the null space
-        returns to.
-        """
+        """Make the present pose the goal, and the joint angles the null space's posture."""
         self._goal_position_m, self._goal_rotation = self.achieved(data)
         self._posture = data.qpos[self._q].copy()
         self._gripper, self._torso_m, self._base_velocity = -1.0, torso_m, np.zeros(3)
@@ -236,9 +232,7 @@ class Controller:
             mujoco.mju_cholFactor(factor, 0.0)
 
     def _posture_torque(self, q: Array, qvel: Array) -> Array:
-        """Null-space torque N^T M (k (q0 - q) - d qdot): pulls the elbow back without moving the
-        tip.
-        """
+        """Null-space torque N^T M (k (q0 - q) - d qdot): pulls the elbow back, not the tip."""
         inside, projected, spent, result = np.empty(7), np.empty(6), np.empty(6), np.empty(7)
         mujoco.mju_mulMatVec(inside, self._mass, KP_NULL * (self._posture - q) - KD_NULL * qvel)
         # N^T x = x - J^T Lambda J M^-1 x, all of one moment
@@ -300,9 +294,7 @@ def _sign(v: float) -> float:
 
 
 def _axial(goal: Array, current: Array) -> list[float]:
-    """Sum over the three axes of current_axis x goal_axis; plain floats, since single elements of
-    arrays are slow to reach.
-    """
+    """Sum of current_axis x goal_axis over three axes, in floats: faster than array elements."""
     (a00, a01, a02), (a10, a11, a12), (a20, a21, a22) = current.tolist()
     (b00, b01, b02), (b10, b11, b12), (b20, b21, b22) = goal.tolist()
     return [

@@ -109,9 +109,7 @@ class KitchenEnv:
         self._diverged = False
 
     def reset(self, start: Start) -> None:
-        """Build (or fetch) the start's model, put everything to its settled beginning, or to the
-        start's saved state.
-        """
+        """Put everything to the start's settled beginning, or to its saved state."""
         if start.task != self.spec.task:
             raise CapexError(
                 f"the start is of task '{start.task}'; this environment is {self.spec.name}"
@@ -134,9 +132,7 @@ class KitchenEnv:
             self.load_state(start.state)
 
     def _build(self, start: Start) -> _Built:
-        """Compose the start; where the robot would stand inside something, draw again, the same way
-        every time.
-        """
+        """Compose the start; where the robot would stand inside something, take the next draw."""
         for attempt in range(DRAWS_MAX):
             kitchen, situation = self._compose(start, attempt)
             model, signs = build(kitchen, situation, shadows=self._shadows)
@@ -150,9 +146,7 @@ class KitchenEnv:
         )
 
     def _settle(self, situation: Situation) -> bool:
-        """Put everything in its place and let things come to rest; False if the robot touches
-        anything.
-        """
+        """Put everything in place and let it come to rest; False if the robot touches anything."""
         model, data = self._model, self._data
         placed = dict(zip(("base_x", "base_y", "base_yaw"), situation.robot, strict=True))
         placed |= dict.fromkeys(("finger_left", "finger_right"), robot.FINGER_TRAVEL_M)
@@ -267,9 +261,7 @@ class KitchenEnv:
         return action
 
     def apply(self, action: Array) -> None:
-        """One native action; refused before physics is touched if it is not 12 finite numbers in
-        [-1, 1].
-        """
+        """One native action; refused before physics if it is not 12 finite numbers in [-1, 1]."""
         self._started()
         values = control.require_action(action)
         if self._diverged:
@@ -366,9 +358,7 @@ class KitchenEnv:
         )
 
     def model_file(self) -> ModelFile:
-        """The current start's model as XML; a saved state begins with time, positions and
-        velocities.
-        """
+        """The start's model as XML; a saved state begins with time, positions and velocities."""
         self._started()
         arguments = {
             "env_name": self.spec.name,
@@ -383,9 +373,7 @@ class KitchenEnv:
         )
 
     def _renders(self) -> Renderer:
-        """The renderer, after what is seen only at times has been shown or hidden: a matter of
-        looks, physics does not notice.
-        """
+        """The renderer, after showing or hiding the signs, which physics does not notice."""
         for sign in self._signs:
             shown = sign.low <= self._truth.joint(sign.joint) <= sign.high
             self._model.geom(sign.geom).group = SEEN if shown else UNSEEN

@@ -154,9 +154,7 @@ BASIN_FRONT_M = 0.10  # the worktop before the basin
 
 
 def add_sink(b: Builder, place: PlanarPose, width: float, *, lever: bool = True) -> None:
-    """A sink unit: worktop around a steel basin, faucet behind it (its lever only drawn), doors
-    below.
-    """
+    """A sink unit: worktop, steel basin, faucet behind it (its lever only drawn), doors below."""
     body = b.fixture("sink", place)
     h, d = COUNTER_HEIGHT_M, COUNTER_DEPTH_M
     w, length, deep = BASIN

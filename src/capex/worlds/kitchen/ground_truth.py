@@ -1,6 +1,4 @@
-"""What success rules and the expert may read from the simulation: joints, contacts, distances.
-Never shown to a model.
-"""
+"""What success rules and the expert may read from the simulation; never shown to a model."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _SIGNS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
 
 
 class GroundTruth:
-    """The physical truth of a scene. Reads derived quantities as the last control step left them;
-    changes nothing.
-    """
+    """Joints, contacts and distances as the last control step left them; changes nothing."""
 
     def __init__(
         self,
@@ -67,9 +63,7 @@ class GroundTruth:
         return np.array(self.data.site(site).xpos)
 
     def point_at(self, site: str, joint: str, value: float) -> Array:
-        """Where a marked point of a hinged or sliding part would be, were its joint at another
-        value.
-        """
+        """Where a marked point of a moving part would be with its joint at another value."""
         i = self._joints[joint]
         axis, anchor, move = self.data.xaxis[i], self.data.xanchor[i], value - self.joint(joint)
         if self.model.jnt_type[i] == mujoco.mjtJoint.mjJNT_SLIDE:
@@ -87,9 +81,7 @@ class GroundTruth:
         return x, y, yaw
 
     def corners(self, body: str) -> Array:
-        """Corners (n,3) in the world of the boxes around the parts of a thing that can
-        be touched.
-        """
+        """World corners (n,3) of the boxes around those parts of a thing that can be touched."""
         i = self._bodies[body]
         first, found = int(self.model.body_geomadr[i]), []
         for geom in range(first, first + int(self.model.body_geomnum[i])):
@@ -104,9 +96,7 @@ class GroundTruth:
         return math.acos(max(-1.0, min(1.0, float(self.data.xmat[self._bodies[body]][8]))))
 
     def half_height(self, body: str) -> float:
-        """Half of the height of a thing as it lies or stands: from its first geom, a ball, capsule
-        or box.
-        """
+        """Half the height of a thing as it lies, from its first geom: ball, capsule or box."""
         geom = int(self.model.body_geomadr[self._bodies[body]])
         size, R = self.model.geom_size[geom], self.data.geom_xmat[geom].reshape(3, 3)
         if self.model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX:

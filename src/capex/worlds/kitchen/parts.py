@@ -214,7 +214,7 @@ def lathe(profile: Sequence[tuple[float, float]]) -> tuple[Array, npt.NDArray[np
     rings: list[list[int]] = []
     vertices: list[tuple[float, float, float]] = []
     for radius, height in profile:
-        if radius <= 1e-9:
+        if radius <= 1e-9:  # closed to a point
             rings.append([len(vertices)] * SLICES)
             vertices.append((0.0, 0.0, height))
         else:

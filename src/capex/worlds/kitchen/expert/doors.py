@@ -39,9 +39,7 @@ def close_door(env: KitchenEnv, decision: int) -> Steps:
         return drive
 
     def contact(angle: float, gap: float) -> Array:
-        """Tip position that touches the outer face at an opening angle, backed off by a gap along
-        the face's normal.
-        """
+        """Tip position at a gap from the outer face, along its normal, at an opening angle."""
         # In the hinge's frame with the door closed along +y (mirrored for a left hinge): direction
         # along the door and outward normal.
         along = np.array([-math.sin(angle), -side * math.cos(angle)])
@@ -70,9 +68,7 @@ def close_door(env: KitchenEnv, decision: int) -> Steps:
 
 
 def close_flap(env: KitchenEnv, decision: int) -> Steps:
-    """Lift a door that is hinged along its lower edge by its handle bar, from below, and push it
-    shut.
-    """
+    """Lift a door hinged along its lower edge by its handle bar, from below, and push it shut."""
     truth = env.truth
     part = truth.role("part")
     tip = tip_of(env)
@@ -105,9 +101,7 @@ def close_flap(env: KitchenEnv, decision: int) -> Steps:
 
 
 def open_door(env: KitchenEnv, decision: int) -> Steps:
-    """Take a side-hinged door by its upright handle and draw it open along its arc; the hand keeps
-    pointing forward.
-    """
+    """Draw a side-hinged door open by its upright handle, the hand pointing forward."""
     truth = env.truth
     part = truth.role("part")
     tip, angle, grip = tip_of(env), truth.joint(part), f"{part} grip"

@@ -1,6 +1,4 @@
-"""Slide drawers and racks: out by holding their grip, with the arm and then with the base; in by
-pushing against it.
-"""
+"""Slide drawers and racks by their grip: pull or push with the arm, then with the base."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def pull(env: KitchenEnv, decision: int) -> Steps:
 
 
 def push(env: KitchenEnv, decision: int) -> Steps:
-    """Lower closed fingers before the grip and push it in, as far as the arm goes, then with the
-    base.
-    """
+    """Lower closed fingers before the grip and push it in with the arm, then with the base."""
     truth = env.truth
     part = truth.role("part")
     grip = truth.point(f"{part} grip")

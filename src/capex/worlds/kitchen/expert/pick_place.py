@@ -1,6 +1,4 @@
-"""Pick a thing and place it: from above with the hand pointing down, or from the front with the
-hand pointing forward.
-"""
+"""Pick a thing and place it: from above, hand down, or from the front, hand forward."""
 
 from __future__ import annotations
 
@@ -86,9 +84,7 @@ REACH_M = 0.73  # how far ahead one is set down
 
 
 def shelve(env: KitchenEnv, decision: int) -> Steps:
-    """Take a standing thing from the front and set it down on a shelf, the hand pointing forward
-    all the way.
-    """
+    """Take a standing thing from the front and set it down on a shelf, hand forward."""
     truth = env.truth
     item = truth.role("object")
     tip, corners = tip_of(env), truth.corners(item)
@@ -118,9 +114,7 @@ def shelve(env: KitchenEnv, decision: int) -> Steps:
 
 
 def _set_down(tip: Array, target: Array, into: Array, forward: Orientation) -> Steps:
-    """Bring what is held before its place, with the base where the arm is too short, then in, down
-    and away.
-    """
+    """Bring what is held before its place, by the base if the arm is short; in, down, away."""
     height = max(tip[2], target[2] + 0.035)
     across = target - tip - into * float((target - tip) @ into)
     if abs(across[1]) > 0.03 or tip[2] < target[2] + 0.02:
@@ -171,9 +165,7 @@ def cover(env: KitchenEnv, decision: int) -> Steps:
 
 
 def _beside(jug: Array, towards: Array, above_m: float) -> Array:
-    """A point beside a jug, in the direction of another point, so much above its rim as the arm
-    can.
-    """
+    """A point beside a jug towards another point, above its rim as far as the arm can."""
     way = (towards - jug)[:2]
     x, y = jug[:2] + way * (CLEAR_OF_JUG_M / max(float(np.linalg.norm(way)), 1e-9))
     return np.array([x, y, min(jug[2] + above_m, ceiling(np.array([x, y, 0.0])))])
