@@ -1,6 +1,4 @@
-"""Small machines that a start brings out onto a worktop: kettle, stand mixer, coffee machine,
-blender. Frames as in `fixtures`, on the worktop.
-"""
+"""Small machines that a start brings out; frames as in `fixtures`, but on the worktop."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ MIXER_HEAD += [(0.058, 0.03), (0.040, 0.065), (0.0, 0.075)]
 
 
 def add_mixer(b: Builder, place: PlanarPose, name: str, colour: Colour) -> None:
-    """A stand mixer that faces the robot; its head, lifted by the bar at its nose, tilts back over
-    a detent and stays up.
-    """
+    """A stand mixer; its head, lifted by the bar at its nose, tilts back over a detent."""
     body, bowl = b.fixture(name, place, COUNTER_HEIGHT_M), (0.095, 0, 0)
     enamel, chrome = b.materials.plain(colour, 0.7), b.materials.plain(CHROME, 0.9)
     steel = b.materials.brushed((0.75, 0.76, 0.78), 0.7)
@@ -128,9 +124,7 @@ JUG_RADIUS_M = 0.058  # its wall of 8 mm leaves the lid's plug 8 mm of play
 
 
 def add_blender(b: Builder, place: PlanarPose, colour: Colour) -> None:
-    """A blender with an open jug, half full, its handle on one side; the lid's plug fits into its
-    rim with a few millimetres to spare.
-    """
+    """A blender with an open jug, half full; the lid fits into its rim with 8 mm to spare."""
     body, r, top = b.fixture("blender", place, COUNTER_HEIGHT_M), JUG_RADIUS_M, JUG_TOP_M
     plain = b.materials.plain
     look, black = plain(colour, 0.6), plain(BLACK, 0.5)

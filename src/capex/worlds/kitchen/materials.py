@@ -146,9 +146,7 @@ class Materials:
         shine: float = 0.2,
         emission: float = 0.0,
     ) -> str:
-        """Name of the material for a surface kind and colour; `repeat` is how many texture tiles
-        fit into a metre.
-        """
+        """Name of the material for a kind and colour; `repeat` texture tiles fit into a metre."""
         name = f"{kind} {' '.join(f'{c:.3f}' for c in colour)} {repeat:g} {shine:g} {emission:g}"
         if name in self._known:
             return name

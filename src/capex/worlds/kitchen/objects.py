@@ -149,9 +149,7 @@ LID_GRIP_M = 0.026  # from its origin to the middle of its knob
 
 
 def add_lid(b: Builder, body: Any, name: str, colour: Colour) -> None:
-    """A blender's lid: a disc with a plug below that centres it in the jug, and a knob above with
-    flat sides.
-    """
+    """A blender's lid: a disc, a plug below that centres it, a knob with flat sides above."""
     red, green, blue = (0.7 * c for c in colour)
     look, dark = b.materials.plain(colour, 0.5), b.materials.plain((red, green, blue), 0.5)
     r, plug, knob, half = LID_RADIUS_M, LID_PLUG_M, (0, 0, LID_GRIP_M), (0.016, 0.011, 0.016)

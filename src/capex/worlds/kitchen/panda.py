@@ -48,9 +48,7 @@ _TOOL = _tool()
 
 
 def forward(q: Array) -> tuple[Array, Array, Array]:
-    """Tip poses and Jacobians: q (n,7) -> T_mount_tip (n,4,4), joint axes' Jacobian (n,6,7), joint
-    origins (n,7,3).
-    """
+    """q (n,7) -> T_mount_tip (n,4,4), joint axes' Jacobian (n,6,7), joint origins (n,7,3)."""
     n = len(q)
     T = np.broadcast_to(np.eye(4), (n, 4, 4))
     axes, origins = np.empty((n, 7, 3)), np.empty((n, 7, 3))
@@ -71,9 +69,7 @@ def forward(q: Array) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class Solution:
-    """Result of `solve`: joint angles (n,7), which targets were met (n,), smallest distance to a
-    joint limit (n,).
-    """
+    """Joint angles (n,7), which targets were met (n,), smallest distance to a limit (n,)."""
 
     q: Array
     reached: npt.NDArray[np.bool_]
@@ -126,9 +122,7 @@ def solve(
 
 
 def rotation_error(goal: Array, current: Array) -> Array:
-    """Rotation vectors (n,3) that turn `current` (n,3,3) into `goal` (n,3,3), expressed in their
-    common frame.
-    """
+    """Rotation vectors (n,3) from `current` to `goal` (n,3,3), in their common frame."""
     R = goal @ current.transpose(0, 2, 1)
     vector = np.stack(
         [R[:, 2, 1] - R[:, 1, 2], R[:, 0, 2] - R[:, 2, 0], R[:, 1, 0] - R[:, 0, 1]], axis=1

@@ -112,9 +112,7 @@ class Builder:
         axis: str = "z",
         pos: Vec = (0, 0, 0),
     ) -> None:
-        """A visual surface of revolution about z or x: profile points (radius, height) from end to
-        end.
-        """
+        """A drawn surface of revolution about z or x; profile points are (radius, height)."""
         vertices, faces = lathe(profile)
         if axis == "x":
             vertices = vertices[:, [2, 0, 1]]
@@ -133,15 +131,13 @@ class Builder:
     def hinge(
         self, parent: Any, name: str, pos: Vec, axis: Vec, limit_rad: float, **joint: Any
     ) -> Any:
-        """A part that swings about an axis through its own origin, from 0 (closed) to a stop;
-        `joint` holds MuJoCo's settings (frictionloss in N m).
-        """
+        """A part that swings about its origin from 0 to a stop; `joint`: MuJoCo's words (N m)."""
         return self._moving_part(parent, name, pos, limit_rad, type=HINGE, axis=axis, **joint)
 
     def slide(
         self, parent: Any, name: str, pos: Vec, axis: Vec, limit_m: float, **joint: Any
     ) -> Any:
-        """A part that slides along an axis, from 0 to a stop (frictionloss in N)."""
+        """A part that slides along an axis from 0 to a stop; `joint`: MuJoCo's words (N)."""
         return self._moving_part(parent, name, pos, limit_m, type=SLIDE, axis=axis, **joint)
 
     def _moving_part(self, parent: Any, name: str, pos: Vec, limit: float, **joint: Any) -> Any:
@@ -184,9 +180,7 @@ class Builder:
             self.capsule(body, p, p + o, radius * 0.8, look, mass=0.05)
 
     def feet(self, body: Any, radius: float, mass: float) -> None:
-        """Three small balls under a dish: it rests on them, in three cheap analytic contacts
-        instead of one that wanders.
-        """
+        """Three small balls under a dish: three cheap contacts instead of one that wanders."""
         for k in range(3):
             angle = math.pi / 6 + k * 2 * math.pi / 3
             centre = (radius * math.cos(angle), radius * math.sin(angle), FOOT_M)
@@ -207,9 +201,7 @@ class Builder:
 
 
 def lathe(profile: Sequence[tuple[float, float]]) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Vertices (n,3) and triangles (m,3) of a profile (radius, height) turned about z; ends at
-    radius 0 are closed to a point.
-    """
+    """Vertices (n,3), triangles (m,3) of a profile (radius, height) turned about z."""
     angles = 2 * np.pi * np.arange(SLICES) / SLICES
     rings: list[list[int]] = []
     vertices: list[tuple[float, float, float]] = []

@@ -22,9 +22,7 @@ SLICES_Y_M = (0.0, 0.2, 0.4)
 
 
 def reach_map(rotation: Array, y_m: float) -> Array:
-    """Smallest distance to a joint limit in radians over the (z, x) grid, NaN where the pose cannot
-    be reached.
-    """
+    """Distance to the nearest joint limit (rad) on the (z, x) grid, NaN out of reach."""
     x, z = np.meshgrid(X_M, Z_M)
     points = np.stack([x.ravel(), np.full(x.size, y_m), z.ravel()], axis=1)
     found = panda.solve(points, rotation, seeds=12, iterations=80)

@@ -23,9 +23,7 @@ STATE_NAMES = (
 
 
 class Sensors:
-    """Proprioception and contacts of one model: addresses of joints and the names that reports give
-    to bodies, looked up once.
-    """
+    """Proprioception and contacts of one model; addresses and names are looked up once."""
 
     def __init__(self, model: mujoco.MjModel):
         def addresses(*joints: str) -> npt.NDArray[np.intp]:

@@ -73,9 +73,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fixture that a start brings. One named like a unit of the kitchen takes that unit's place,
-    with parts that move.
-    """
+    """A fixture that a start brings; it replaces the unit of the kitchen with its name, if any."""
 
     name: str
     build: Callable[[Builder, PlanarPose], object]
@@ -101,7 +99,7 @@ class Situation:
 def draw_robot(
     draw: Draw, front_x: float, y: float, back: tuple[float, float], aside: float, turn: float
 ) -> Point:
-    """Where the robot stands: before a front, at most `aside` beside y, turned by at most `turn`."""
+    """Where the robot stands: before a front, up to `aside` beside y, turned up to `turn`."""
     return front_x - draw.uniform(*back), y + draw.within(aside), draw.within(turn)
 
 
@@ -134,9 +132,7 @@ def place_slice(piece: Slice, x: float, y: float, surface_m: float, yaw: float) 
 
 
 def place_grocery(draw: Draw, kind: str, x: float, y: float, surface_m: float) -> Placed:
-    """A can, a jar, a bottle or a box standing on a surface, within 0.25 rad of how the fingers
-    close across it.
-    """
+    """A can, jar, bottle or box on a surface, within 0.25 rad of how fingers close across it."""
     build, yaw, colours = GROCERIES[kind]
     made = functools.partial(build, colour=draw.choice(colours), mass=GROCERY_KG)
     return Placed(kind, made, (x, y, surface_m + 0.001), yaw + draw.within(0.25))

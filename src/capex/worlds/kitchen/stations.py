@@ -1,6 +1,4 @@
-"""The stove and the sink with controls that work: the knobs turn, the faucet's handles swing.
-Frames and names as in `fixtures`.
-"""
+"""The stove and the sink with controls that work; frames and names as in `fixtures`."""
 
 from __future__ import annotations
 

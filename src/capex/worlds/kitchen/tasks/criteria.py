@@ -109,9 +109,7 @@ def arrived(truth: GroundTruth) -> bool:
 
 
 def in_cabinet(truth: GroundTruth) -> bool:
-    """Every corner of the object lies within the cabinet, give or take 5 cm, and the gripper has
-    left it.
-    """
+    """The object lies within the cabinet, give or take 5 cm, and the gripper has left it."""
     item = truth.role("object")
     if truth.tip_distance(item) <= CLEAR_OF_OBJECT_M:
         return False

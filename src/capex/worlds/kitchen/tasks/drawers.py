@@ -30,9 +30,7 @@ FAMILY = "Drawers and racks"
 
 
 def drawers(draw: Draw, kitchen: Kitchen, verb: str, out: tuple[float, float]) -> Situation:
-    """Two drawers side by side, one of them named; it stands out by a drawn fraction of its travel,
-    the other by another.
-    """
+    """Two drawers, one of them named, each out by a fraction of its travel drawn from `out`."""
     counter = kitchen.workbench
     side = draw.choice(SIDES)
     named, other = f"{side} drawer", f"{SIDES[1 - SIDES.index(side)]} drawer"

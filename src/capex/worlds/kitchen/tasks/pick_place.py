@@ -151,9 +151,7 @@ def coffee_setup_mug(draw: Draw, kitchen: Kitchen) -> Situation:
 
 
 def counter_to_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
-    """One of three cupboards stands open; something on the ledge at the front of the counter
-    belongs in it.
-    """
+    """One of three cupboards stands open; something on the ledge belongs in it."""
     bench = kitchen.workbench
     column = draw.choice(CUPBOARDS)
     middle, hinge = bench.y + cupboard_y(column, bench.width), CUPBOARD_HINGES[column]

@@ -22,7 +22,7 @@ def clutter(
     clear: Sequence[tuple[float, float, float]] = (),
     without: Sequence[str] = (),
 ) -> tuple[Placed, ...]:
-    """Distractors at the back of the last 0.8 m of a worktop on one side, clear of what stands there."""
+    """Distractors at the back of the last 0.8 m of a worktop on one side, clear of the rest."""
     end = counter.width / 2 - 0.08
     inner = max(-end, end - 0.8)
     low, high = (inner, end) if towards > 0 else (-end, -inner)
@@ -61,9 +61,7 @@ def pair(
 def around(
     machines: Sequence[Fitted], behind_m: float, radius_m: float
 ) -> list[tuple[float, float, float]]:
-    """Discs (x, y, radius) on a worktop that machines take up, their middles so far behind their
-    frames.
-    """
+    """Discs (x, y, radius) that machines take up on a worktop, so far behind their frames."""
     places = [m.place for m in machines if m.place is not None]
     return [(*p.apply((behind_m, 0.0, 0.0))[:2], radius_m) for p in places]
 
