@@ -25,10 +25,8 @@ class GroundTruth:
         spots: Mapping[str, tuple[float, float, float]],
     ):
         self.model, self.data, self._roles, self._spots = model, data, roles, spots
-        # whether the task's momentary event (a button's press) has happened; the env keeps it with
-        # the state
-        self.latched = False
-        self._tip = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "tip")
+        self.latched = False  # whether the task's momentary event (a button's press) has happened
+        self._tip = model.site("tip").id
         self._names = [model.body(i).name for i in range(model.nbody)]
         self._bodies = {name: i for i, name in enumerate(self._names)}
         self._joints = {model.joint(i).name: i for i in range(model.njnt)}
@@ -83,13 +81,13 @@ class GroundTruth:
     def corners(self, body: str) -> Array:
         """World corners (n,3) of the boxes around those parts of a thing that can be touched."""
         i = self._bodies[body]
-        first, found = int(self.model.body_geomadr[i]), []
+        first, corners = int(self.model.body_geomadr[i]), []
         for geom in range(first, first + int(self.model.body_geomnum[i])):
             if self.model.geom_contype[geom] or self.model.geom_conaffinity[geom]:
                 centre, half = self.model.geom_aabb[geom, :3], self.model.geom_aabb[geom, 3:]
                 R = self.data.geom_xmat[geom].reshape(3, 3)
-                found.append(self.data.geom_xpos[geom] + (centre + _SIGNS * half) @ R.T)
-        return np.concatenate(found)
+                corners.append(self.data.geom_xpos[geom] + (centre + _SIGNS * half) @ R.T)
+        return np.concatenate(corners)
 
     def tilt(self, body: str) -> float:
         """Angle between a body's own z axis and the vertical."""

@@ -148,9 +148,7 @@ class Builder:
         return part
 
     def over_centre(self, joint: str, centre: float, stiffness: float, limit: float) -> None:
-        """A spring that pushes a joint away from a point between its stops, to whichever stop is
-        nearer: a toggle, a detent.
-        """
+        """A spring that pushes a joint away from a point between its stops: a toggle, a detent."""
         spring = self.spec.add_actuator(
             name=f"{joint} spring", target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT
         )
