@@ -47,11 +47,12 @@ from capex.worlds.render import Renderer, intrinsics
 
 # By world, raised whenever the same start gives another scene or the state vector another layout.
 STATE_VERSIONS = {"kitchen": 1, "kitchen-mixed": 2}
-STARTS = 10_000
+STARTS = 10_000  # of each task; an index beyond is refused
 SETTLE_TICKS = 10  # half a second at 20 Hz: what was placed has come to rest
 DRAWS_MAX = 50  # then a start is refused: the robot would stand inside something
 CACHED_STARTS = 4  # compiled models kept, so that going back to a start costs no compiling
 ROBOMIMIC_GYM = 2  # robomimic's number for environments that are not robosuite's
+# In the base frame: from the floor to the arm's full reach, forward and to both sides.
 WORKSPACE_M = ((-0.30, -0.85, -robot.MOUNT_HEIGHT_M), (0.95, 0.85, 1.20))
 _STATE_PARTS = ("TIME", "QPOS", "QVEL", "WARMSTART", "CTRL")
 _SIGNATURE = sum(getattr(mujoco.mjtState, f"mjSTATE_{part}").value for part in _STATE_PARTS)

@@ -128,7 +128,7 @@ GROCERIES: dict[str, tuple[Callable[..., None], float, tuple[Colour, ...]]] = {
     "bottle": (_bottle, 0.0, ((0.20, 0.38, 0.20), (0.45, 0.22, 0.10))),
     "box of cereal": (_carton, math.pi / 2, ((0.85, 0.65, 0.15), (0.25, 0.40, 0.70))),
 }
-MUG_RADIUS_M = 0.032
+MUG_RADIUS_M = 0.032  # fits between fingers that open to 8 cm
 MUGS: dict[str, Colour] = {
     "red": (0.80, 0.12, 0.12),
     "blue": (0.15, 0.35, 0.70),

@@ -21,20 +21,19 @@ from capex.pose import Array
 from capex.worlds.kitchen import panda
 
 ARM = "arm"  # its name in the Env contract
-MOUNT_HEIGHT_M = 0.45
+MOUNT_HEIGHT_M = 0.45  # read off the reach maps, see above
 TORSO_TRAVEL_M = 0.34
-FINGER_TRAVEL_M = 0.04
-FINGER_FORCE_N = 20.0
-BASE_HOLD_N = 250.0  # dry friction of the base's brakes
-BASE_HOLD_NM = 100.0
-BASE_GAIN = 6000.0  # N per m/s of velocity error
-BASE_YAW_GAIN = 2000.0
+FINGER_TRAVEL_M = 0.04  # of each finger: the Panda's hand opens to 8 cm
+FINGER_FORCE_N = 20.0  # holds a load of 0.3 kg without slipping (test_grasp.py)
+# Dry friction of the base's brakes: it stands still under 100 N and 20 N m (test_kitchen.py).
+BASE_HOLD_N, BASE_HOLD_NM = 250.0, 100.0
+BASE_GAIN, BASE_YAW_GAIN = 6000.0, 2000.0  # N per m/s and N m per rad/s of velocity error
 CHASSIS_FRONT_M = 0.15  # from the mount to the chassis' front face
 ARM_ARMATURE = (0.5, 0.5, 0.4, 0.4, 0.25, 0.25, 0.15)  # reflected rotor inertia, kg m2
 
 CAMERAS = ("left", "right", "wrist")
-EXTERIOR_FOVY_DEG = 60.0
-WRIST_FOVY_DEG = 75.0
+EXTERIOR_FOVY_DEG = 60.0  # from behind the shoulders, the worktop before the robot is in view
+WRIST_FOVY_DEG = 75.0  # wider: the hand's camera is close to what it looks at
 
 # Collision masks. Things touch things and every robot part; of the robot's own parts, only wrist
 # and hand touch the chassis.

@@ -20,9 +20,9 @@ from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.parts import Builder
 
 KNOB_ORDER = ("rear left", "front left", "front right", "rear right")  # from left to right
-KNOB_RANGE_RAD = 2.2
-KNOB_OFF_RAD = 0.35
-KNOB_Z_M = COUNTER_HEIGHT_M - 0.055
+KNOB_RANGE_RAD = 2.2  # starts turn a burner on by 0.75 to 1.10
+KNOB_OFF_RAD = 0.35  # the paper's: nearer than this to its stop, the burner is off
+KNOB_Z_M = COUNTER_HEIGHT_M - 0.055  # on the front, under the glass top
 POINTER_M = 0.046  # from the axis to the end of the pointer
 # Polished: a finger slides along it.
 SMOOTH: dict[str, Any] = {"friction": (0.3, 0.005, 0.0001), "priority": 2, "condim": 3}
@@ -61,10 +61,10 @@ def _add_knob(b: Builder, stove: Any, name: str, y: float) -> None:
     b.mark(knob, f"{name} grip", grip)
 
 
-HANDLE_Y_M = 0.18
+HANDLE_Y_M = 0.18  # from the spout's axis to a handle's
 HANDLE_RANGE_RAD = 1.4
-WATER_ON_RAD = 0.40
-LEVER_M = 0.12
+WATER_ON_RAD = 0.40  # the paper's
+LEVER_M = 0.12  # from a handle's axis to its end
 CAPS: dict[str, Colour] = {"left": (0.85, 0.12, 0.10), "right": (0.12, 0.30, 0.85)}  # hot, cold
 
 

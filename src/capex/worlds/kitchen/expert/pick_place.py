@@ -67,7 +67,7 @@ def retreat(tip: Array) -> Steps:
 
 
 TAKE_M = 0.50  # how far ahead a thing is when it is taken with the hand pointing forward
-CLEAR_OF_JUG_M = 0.15
+CLEAR_OF_JUG_M = 0.15  # a lid in the hand passes beside the jug at this distance from its axis
 DRAWER_STAND_M = 0.42  # from the mount to what lies in a drawer
 COVER_STAND_M = 0.36  # from the mount to a jug: nearer, the hand reaches higher
 REACH_M = 0.73  # how far ahead one is set down
