@@ -53,10 +53,11 @@ def add_kettle(b: Builder, place: PlanarPose, name: str, colour: Colour) -> None
 
 
 MIXER_HEAD_RAD = 0.80  # tilted back, the whisk is clear of the bowl
+# Outlines (radius, height or distance along the head), as `turned` takes them.
 MIXER_BOWL = [(0.0, 0.036), (0.045, 0.036), (0.052, 0.044), (0.082, 0.075), (0.092, 0.135)]
-MIXER_BOWL += [(0.096, 0.145), (0.090, 0.145)]
-MIXER_HEAD = [(0.0, -0.292), (0.040, -0.280), (0.054, -0.245), (0.062, -0.16), (0.063, -0.05)]
-MIXER_HEAD += [(0.058, 0.03), (0.040, 0.065), (0.0, 0.075)]
+MIXER_RIM = [(0.096, 0.145), (0.090, 0.145)]
+MIXER_NOSE = [(0.0, -0.292), (0.040, -0.280), (0.054, -0.245), (0.062, -0.16), (0.063, -0.05)]
+MIXER_TAIL = [(0.058, 0.03), (0.040, 0.065), (0.0, 0.075)]
 
 
 def add_mixer(b: Builder, place: PlanarPose, name: str, colour: Colour) -> None:
@@ -69,7 +70,7 @@ def add_mixer(b: Builder, place: PlanarPose, name: str, colour: Colour) -> None:
     b.box(body, (0.275, 0, 0.13), (0.040, 0.048, 0.10), enamel)
     b.drawn.cylinder(body, (0.275, 0, 0.03), (0.275, 0, 0.23), 0.050, enamel)
     b.felt.upright(body, (0.095, 0, 0.090), 0.088, 0.055)
-    b.turned(body, MIXER_BOWL, steel, pos=bowl)
+    b.turned(body, MIXER_BOWL + MIXER_RIM, steel, pos=bowl)
     dough = [(0.088, 0.140), (0.05, 0.06), (0.0, 0.05)]
     b.turned(body, dough, (0.45, 0.46, 0.48, 0.5), pos=bowl)
     _add_mixer_head(b, body, f"{name} head", enamel, chrome)
@@ -80,7 +81,7 @@ def _add_mixer_head(b: Builder, mixer: Any, name: str, enamel: str, chrome: str)
     head = b.hinge(mixer, name, at, (0, 1, 0), MIXER_HEAD_RAD, **joint)
     head.gravcomp = 1  # a spring carries its weight
     b.felt.capsule(head, (0.015, 0, 0.045), (-0.240, 0, 0.040), 0.054, mass=1.2)
-    b.turned(head, MIXER_HEAD, enamel, axis="x", pos=(0, 0, 0.042))
+    b.turned(head, MIXER_NOSE + MIXER_TAIL, enamel, axis="x", pos=(0, 0, 0.042))
     b.turned(head, [(0.0640, -0.078), (0.0640, -0.060)], chrome, axis="x", pos=(0, 0, 0.042))
     b.drawn.cylinder(head, (-0.05, 0.060, 0.03), (-0.05, 0.078, 0.03), 0.014, (*BLACK, 0.4))
     b.drawn.cylinder(head, (-0.18, 0, -0.005), (-0.18, 0, -0.035), 0.020, chrome)
