@@ -1,224 +1,123 @@
-"""The fridge and the appliances that stand on worktops: microwave, toaster oven, toaster. Frames
-and names as in `fixtures`.
-"""
+"""The fridge and the appliances on worktops; frames and names as in `fixtures`."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from capex.pose import PlanarPose
-from capex.worlds.kitchen.fixtures import COUNTER_HEIGHT_M, DARK_GLASS, STEEL, static
+from capex.worlds.kitchen.fixtures import BLACK, COUNTER_HEIGHT_M, DARK_GLASS, STEEL
 from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.parts import Builder
 
-STAND_M = 0.20  # the microwave stands this high above the counter
+STAND_M = 0.20  # microwave and oven stand this high: a hand that points forward reaches no lower
 MICROWAVE = (0.50, 0.36, 0.29)  # width, depth, height
-BUTTON_TRAVEL_M = 0.006
+PANEL_M = 0.13  # width of the microwave's control panel
+BUTTON_TRAVEL_M = 0.006  # far enough to see that it moved
+
+
+def _add_stand(b: Builder, body: Any, width: float, depth: float) -> None:
+    """The low cabinet on the worktop that an appliance stands on."""
+    centre = (depth / 2 + 0.01, 0, COUNTER_HEIGHT_M + STAND_M / 2)
+    b.box(body, centre, (depth / 2 - 0.01, width / 2 - 0.01, STAND_M / 2), b.materials.cabinet)
 
 
 def add_microwave(b: Builder, place: PlanarPose) -> None:
     """A microwave on a low cabinet: window on the left, on the right a display, a keypad and two
     buttons that travel (stop, start).
     """
-    body = static(b, "microwave", place)
-    w, d, h = MICROWAVE
-    top = COUNTER_HEIGHT_M
-    b.box(
-        body,
-        (d / 2 + 0.01, 0, top + STAND_M / 2),
-        (d / 2 - 0.01, w / 2 - 0.01, STAND_M / 2),
-        b.materials.cabinet,
-    )
-    low = top + STAND_M
-    panel = 0.13  # width of the control panel
-    shell = b.materials.textured("brushed", (0.63, 0.64, 0.66), shine=0.5)
-    b.box(body, (d / 2 + 0.008, 0, low + h / 2), (d / 2 - 0.008, w / 2, h / 2), shell, face="x")
-    glass_y = panel / 2
-    b.box(
-        body,
-        (0.004, glass_y, low + h / 2),
-        (0.005, (w - panel) / 2 - 0.006, h / 2 - 0.008),
-        b.materials.plain((0.16, 0.17, 0.18), 0.6),
-        collide=False,
-    )
-    b.box(
-        body,
-        (-0.0015, glass_y, low + h / 2),
-        (0.001, (w - panel) / 2 - 0.05, h / 2 - 0.05),
-        b.materials.plain(DARK_GLASS, 0.9),
-        collide=False,
-    )
-    b.bar_handle(
-        body,
-        (0, -w / 2 + panel + 0.02, low + 0.05),
-        (0, -w / 2 + panel + 0.02, low + h - 0.05),
-        (-0.03, 0, 0),
-        b.materials.plain(STEEL, 0.7),
-        0.007,
-    )
-    y = -w / 2 + panel / 2
-    b.box(
-        body,
-        (0.004, y, low + h / 2),
-        (0.005, panel / 2 - 0.004, h / 2 - 0.008),
-        b.materials.plain((0.10, 0.10, 0.11), 0.4),
-        collide=False,
-    )
-    b.box(
-        body,
-        (-0.0015, y, low + h - 0.045),
-        (0.001, 0.045, 0.018),
-        b.materials.textured("plain", (0.20, 0.85, 0.75), emission=0.6),
-        collide=False,
-    )
+    body, (w, d, h) = b.fixture("microwave", place), MICROWAVE
+    _add_stand(b, body, w, d)
+    low = COUNTER_HEIGHT_M + STAND_M
+    z, window = low + h / 2, (w - PANEL_M) / 2
+    shell = b.materials.brushed((0.63, 0.64, 0.66), 0.5)
+    b.box(body, (d / 2 + 0.008, 0, z), (d / 2 - 0.008, w / 2, h / 2), shell, face="x")
+    frame, glass, glass_y = (0.16, 0.17, 0.18, 0.6), (*DARK_GLASS, 0.9), PANEL_M / 2
+    b.drawn.box(body, (0.004, glass_y, z), (0.005, window - 0.006, h / 2 - 0.008), frame)
+    b.drawn.box(body, (-0.0015, glass_y, z), (0.001, window - 0.05, h / 2 - 0.05), glass)
+    edge = -w / 2 + PANEL_M + 0.02
+    ends = (0, edge, low + 0.05), (0, edge, low + h - 0.05)
+    b.bar_handle(body, *ends, (-0.03, 0, 0), (*STEEL, 0.7), 0.007)
+    y, display = -w / 2 + PANEL_M / 2, (-0.0015, -w / 2 + PANEL_M / 2, low + h - 0.045)
+    b.drawn.box(body, (0.004, y, z), (0.005, PANEL_M / 2 - 0.004, h / 2 - 0.008), (*BLACK, 0.4))
+    b.drawn.box(body, display, (0.001, 0.045, 0.018), b.materials.lit((0.20, 0.85, 0.75), 0.6))
     for row in range(3):
         for column in range(3):
-            spot = (-0.0015, y + 0.03 * (1 - column), low + h - 0.095 - 0.026 * row)
-            b.box(
-                body,
-                spot,
-                (0.001, 0.011, 0.008),
-                b.materials.plain((0.55, 0.57, 0.60)),
-                collide=False,
-            )
-    buttons: tuple[tuple[str, float, Colour], ...] = (
-        ("stop button", 0.082, (0.80, 0.16, 0.14)),
-        ("start button", 0.038, (0.18, 0.68, 0.25)),
-    )
-    for name, height, colour in buttons:
-        part = b.slide(
-            body,
-            name,
-            (-0.006, y, low + height),
-            (1, 0, 0),
-            BUTTON_TRAVEL_M,
-            friction_n=0.1,
-            damping=4.0,
-            stiffness=400.0,
-            springref=-0.002,
-        )
-        b.box(part, (0, 0, 0), (0.006, 0.036, 0.016), b.materials.plain(colour, 0.5), mass=0.03)
+            key = (-0.0015, y + 0.03 * (1 - column), low + h - 0.095 - 0.026 * row)
+            b.drawn.box(body, key, (0.001, 0.011, 0.008), (0.55, 0.57, 0.60))
+    joint = {"frictionloss": 0.1, "damping": 4.0, "stiffness": 400.0, "springref": -0.002}
+    for name, height, look in (
+        ("stop button", 0.082, (0.80, 0.16, 0.14, 0.5)),
+        ("start button", 0.038, (0.18, 0.68, 0.25, 0.5)),
+    ):
+        at = (-0.006, y, low + height)
+        part = b.slide(body, name, at, (1, 0, 0), BUTTON_TRAVEL_M, **joint)
+        b.box(part, (0, 0, 0), (0.006, 0.036, 0.016), look, mass=0.03)
 
 
-OVEN_STAND_M = 0.20
-OVEN = (0.42, 0.32, 0.25)
-OVEN_DOOR_LIMIT_RAD = 1.5
+OVEN = (0.42, 0.32, 0.25)  # width, depth, height
+OVEN_PANEL_M, OVEN_WALL_M, OVEN_FRONT_M = 0.09, 0.02, 0.026  # controls, shell, room for the door
+OVEN_DOOR_LIMIT_RAD = 1.5  # open, it nearly lies flat
 
 
 def add_toaster_oven(b: Builder, place: PlanarPose) -> None:
     """A toaster oven on a low stand; its glass door swings down on a hinge along its lower edge."""
-    body = static(b, "toaster oven", place)
-    w, d, h = OVEN
-    low = COUNTER_HEIGHT_M + OVEN_STAND_M
+    body, (w, d, h) = b.fixture("toaster oven", place), OVEN
+    low, panel, wall, front = COUNTER_HEIGHT_M + STAND_M, OVEN_PANEL_M, OVEN_WALL_M, OVEN_FRONT_M
     shell, dark = (
-        b.materials.textured("brushed", (0.70, 0.70, 0.71), shine=0.5),
+        b.materials.brushed((0.70, 0.70, 0.71), 0.5),
         b.materials.plain((0.13, 0.12, 0.12)),
     )
-    b.box(
-        body,
-        (d / 2 + 0.01, 0, COUNTER_HEIGHT_M + OVEN_STAND_M / 2),
-        (d / 2 - 0.01, w / 2 - 0.01, OVEN_STAND_M / 2),
-        b.materials.cabinet,
-    )
-    panel, wall, front = 0.09, 0.02, 0.026
-    b.box(
-        body,
-        (front + (d - front) / 2, 0, low + wall / 2),
-        ((d - front) / 2, w / 2, wall / 2),
-        shell,
-    )
-    b.box(
-        body,
-        (front + (d - front) / 2, 0, low + h - wall / 2),
-        ((d - front) / 2, w / 2, wall / 2),
-        shell,
-    )
-    b.box(body, (d - wall / 2, 0, low + h / 2), (wall / 2, w / 2, h / 2 - wall), dark)
-    b.box(
-        body,
-        (front + (d - front) / 2, w / 2 - wall / 2, low + h / 2),
-        ((d - front) / 2, wall / 2, h / 2 - wall),
-        shell,
-    )
-    b.box(
-        body,
-        (front + (d - front) / 2, -w / 2 + panel / 2, low + h / 2),
-        ((d - front) / 2, panel / 2, h / 2 - wall),
-        shell,
-        face="x",
-    )
-    inside = (w - panel - wall) / 2
-    middle = (panel - wall) / 2
-    # The grill.
-    b.box(
-        body,
-        (0.17, middle, low + 0.09),
-        (0.12, inside - 0.005, 0.003),
-        b.materials.plain(STEEL, 0.7),
-        collide=False,
-    )
-    for z in (0.05, 0.21):
-        b.capsule(
-            body,
-            (0.2, middle - inside + 0.03, low + z),
-            (0.2, middle + inside - 0.03, low + z),
-            0.006,
-            b.materials.textured("plain", (0.95, 0.35, 0.12), emission=0.5),
-            collide=False,
+    _add_stand(b, body, w, d)
+    deep, side = (d - front) / 2, -w / 2 + panel / 2
+    x, z = front + deep, low + h / 2
+    for level in (low + wall / 2, low + h - wall / 2):
+        b.box(body, (x, 0, level), (deep, w / 2, wall / 2), shell)
+    b.box(body, (d - wall / 2, 0, z), (wall / 2, w / 2, h / 2 - wall), dark)
+    b.box(body, (x, w / 2 - wall / 2, z), (deep, wall / 2, h / 2 - wall), shell)
+    b.box(body, (x, side, z), (deep, panel / 2, h / 2 - wall), shell, face="x")
+    inside, middle = (w - panel - wall) / 2, (panel - wall) / 2
+    grill = (0.17, middle, low + 0.09)
+    b.drawn.box(body, grill, (0.12, inside - 0.005, 0.003), (*STEEL, 0.7))
+    for level in (0.05, 0.21):
+        ends = (
+            (0.2, middle - inside + 0.03, low + level),
+            (0.2, middle + inside - 0.03, low + level),
         )
+        b.drawn.capsule(body, *ends, 0.006, b.materials.lit((0.95, 0.35, 0.12), 0.5))
     for k in range(3):
-        z = low + 0.055 + 0.068 * k
-        b.cylinder(
-            body,
-            (front, -w / 2 + panel / 2, z),
-            (front - 0.022, -w / 2 + panel / 2, z),
-            0.019,
-            b.materials.handle,
-            collide=False,
-        )
-    door_height, thick = h - 0.03, 0.018
-    door = b.hinge(
-        body,
-        "toaster oven door",
-        (front - thick / 2 - 0.002, middle, low + 0.018),
-        (0, -1, 0),
-        OVEN_DOOR_LIMIT_RAD,
-        friction_nm=0.3,
-        damping=0.15,
-    )
+        level = low + 0.055 + 0.068 * k
+        ends = (front, side, level), (front - 0.022, side, level)
+        b.drawn.cylinder(body, *ends, 0.019, b.materials.handle)
+    _add_oven_door(b, body, middle, low + 0.018, inside)
+
+
+def _add_oven_door(b: Builder, oven: Any, y: float, z: float, half: float) -> None:
+    height, thick = OVEN[2] - 0.03, 0.018
+    at, name = (OVEN_FRONT_M - thick / 2 - 0.002, y, z), "toaster oven door"
+    joint = {"frictionloss": 0.3, "damping": 0.15}
+    door = b.hinge(oven, name, at, (0, -1, 0), OVEN_DOOR_LIMIT_RAD, **joint)
     door.gravcomp = 1  # its spring balances it: it stays where it is left
-    frame = b.materials.plain((0.25, 0.25, 0.26), 0.5)
-    b.box(door, (0, 0, door_height / 2), (thick / 2, inside, door_height / 2), frame, mass=0.5)
+    frame, glass = (0.25, 0.25, 0.26, 0.5), (0.42, 0.30, 0.20, 0.9)
+    b.box(door, (0, 0, height / 2), (thick / 2, half, height / 2), frame, mass=0.5)
     for x in (-thick / 2 - 0.001, thick / 2 + 0.001):
-        b.box(
-            door,
-            (x, 0, door_height / 2),
-            (0.001, inside - 0.03, door_height / 2 - 0.035),
-            b.materials.plain((0.42, 0.30, 0.20), 0.9),
-            collide=False,
-        )
-    b.bar_handle(
-        door,
-        (-thick / 2, -inside + 0.03, door_height - 0.018),
-        (-thick / 2, inside - 0.03, door_height - 0.018),
-        (-0.028, 0, 0),
-        b.materials.plain(STEEL, 0.8),
-        0.007,
-    )
+        b.drawn.box(door, (x, 0, height / 2), (0.001, half - 0.03, height / 2 - 0.035), glass)
+    ends = (-thick / 2, -half + 0.03, height - 0.018), (-thick / 2, half - 0.03, height - 0.018)
+    b.bar_handle(door, *ends, (-0.028, 0, 0), (*STEEL, 0.8), 0.007)
 
 
 TOASTER = (0.19, 0.27, 0.105)  # across the slots, along them, height
-SLOT_Y_M = 0.036
-SLOT_FLOOR_M = 0.05
+SLOT_Y_M = 0.036  # from the toaster's middle to the middle of a slot
+SLOT_FLOOR_M = 0.05  # a slice of 10 cm then stands out by 4 cm, enough to grip
 
 
 def add_toaster(b: Builder, place: PlanarPose) -> None:
-    """A two-slot toaster; the slots run away from the robot, so that its fingers close across a
-    slice.
-    """
-    body = static(b, "toaster", place)
-    w, d, h = TOASTER
+    """A toaster; its two slots run away from the robot, so that fingers close across a slice."""
+    body, (w, d, h) = b.fixture("toaster", place), TOASTER
     low = COUNTER_HEIGHT_M
-    shell = b.materials.textured("brushed", (0.80, 0.80, 0.82), shine=0.6)
-    dark = b.materials.plain((0.10, 0.10, 0.10))
+    shell, dark = (
+        b.materials.brushed((0.80, 0.80, 0.82), 0.6),
+        b.materials.plain((0.10, 0.10, 0.10)),
+    )
     slot_length, slot_width = 0.15, 0.034
     b.box(body, (0, 0, low + SLOT_FLOOR_M / 2), (d / 2, w / 2, SLOT_FLOOR_M / 2), shell)
     half = (h - SLOT_FLOOR_M) / 2
@@ -231,133 +130,67 @@ def add_toaster(b: Builder, place: PlanarPose) -> None:
         b.box(body, (0, y, z), (slot_length / 2, outer, half), shell)
     b.box(body, (0, 0, z), (slot_length / 2, SLOT_Y_M - slot_width / 2, half), shell)
     for y in (SLOT_Y_M, -SLOT_Y_M):
-        b.box(
-            body,
-            (0, y, low + SLOT_FLOOR_M + 0.001),
-            (slot_length / 2, slot_width / 2, 0.001),
-            dark,
-            collide=False,
-        )
-    b.box(body, (-d / 2 - 0.001, 0, low + 0.055), (0.001, 0.006, 0.035), dark, collide=False)
-    b.box(
-        body,
-        (-d / 2 - 0.012, 0, low + 0.075),
-        (0.012, 0.02, 0.008),
-        b.materials.plain((0.15, 0.15, 0.15)),
-        collide=False,
-    )
-    b.cylinder(
-        body,
-        (-d / 2, 0.055, low + 0.05),
-        (-d / 2 - 0.012, 0.055, low + 0.05),
-        0.014,
-        b.materials.plain((0.15, 0.15, 0.15)),
-        collide=False,
-    )
+        floor = (0, y, low + SLOT_FLOOR_M + 0.001)
+        b.drawn.box(body, floor, (slot_length / 2, slot_width / 2, 0.001), dark)
+    front, knob = -d / 2, (0.15, 0.15, 0.15)
+    b.drawn.box(body, (front - 0.001, 0, low + 0.055), (0.001, 0.006, 0.035), dark)
+    b.drawn.box(body, (front - 0.012, 0, low + 0.075), (0.012, 0.02, 0.008), knob)
+    ends = (front, 0.055, low + 0.05), (front - 0.012, 0.055, low + 0.05)
+    b.drawn.cylinder(body, *ends, 0.014, knob)
 
 
-FRIDGE_WIDTH_M = 0.66
-FRIDGE_DOOR_LIMIT_RAD = 1.9
+FRIDGE = (0.66, 0.66, 1.82)  # width, depth, height
+FREEZER_M = 0.66  # height of the freezer drawer under the door
+FRIDGE_DOOR_M = 0.055  # thickness
+FRIDGE_DOOR_LIMIT_RAD = 1.9  # 109 degrees; a start opens it by 1.05 at most
+# What stands in it, only drawn: x, y, z, height, colour.
+STOCK: tuple[tuple[float, float, float, float, Colour], ...] = (
+    (0.30, 0.16, 0.95, 0.10, (0.85, 0.25, 0.20)),
+    (0.33, -0.05, 0.95, 0.13, (0.95, 0.85, 0.35)),
+    (0.30, -0.18, 0.95, 0.08, (0.35, 0.60, 0.30)),
+    (0.32, 0.12, 1.22, 0.09, (0.95, 0.95, 0.95)),
+    (0.30, -0.10, 1.22, 0.12, (0.30, 0.45, 0.75)),
+    (0.34, 0.02, 1.48, 0.10, (0.90, 0.55, 0.20)),
+)
 
 
 def add_fridge(b: Builder, place: PlanarPose, *, hinge: str = "right") -> None:
-    """A fridge over a freezer drawer; the upper door swings on its `hinge` side, seen by a robot
-    that faces it.
-    """
-    body = static(b, "fridge", place)
-    width, depth, height, split, wall = FRIDGE_WIDTH_M, 0.66, 1.82, 0.66, 0.03
+    """A fridge over a freezer drawer; its door swings on the `hinge` side, seen from the front."""
+    body, (width, depth, height) = b.fixture("fridge", place), FRIDGE
+    split, wall, door = FREEZER_M, 0.03, FRIDGE_DOOR_M
     front, inside = b.materials.appliance, b.materials.plain((0.92, 0.94, 0.95))
-    door = 0.055
     x0 = door + 0.004  # the carcass begins behind the door
-    deep = depth - x0
-    b.box(
-        body,
-        (x0 + deep / 2, width / 2 - wall / 2, height / 2),
-        (deep / 2, wall / 2, height / 2),
-        front,
-    )
-    b.box(
-        body,
-        (x0 + deep / 2, -width / 2 + wall / 2, height / 2),
-        (deep / 2, wall / 2, height / 2),
-        front,
-    )
-    b.box(body, (depth - wall / 2, 0, height / 2), (wall / 2, width / 2 - wall, height / 2), inside)
-    b.box(
-        body, (x0 + deep / 2, 0, height - wall / 2), (deep / 2, width / 2 - wall, wall / 2), front
-    )
-    b.box(body, (x0 + deep / 2, 0, split / 2), (deep / 2, width / 2 - wall, split / 2), front)
-    b.box(
-        body,
-        (door / 2, 0, (split + 0.06) / 2),
-        (door / 2, width / 2, (split - 0.08) / 2),
-        front,
-        face="x",
-    )
-    b.bar_handle(
-        body, (0, -0.22, split - 0.08), (0, 0.22, split - 0.08), (-0.045, 0, 0), b.materials.handle
-    )
-    for z in (0.95, 1.22, 1.48):  # shelves with a few things on them
-        b.box(
-            body,
-            (x0 + deep / 2 + 0.02, 0, z),
-            (deep / 2 - 0.05, width / 2 - wall, 0.006),
-            b.materials.plain((0.75, 0.85, 0.88)),
-            collide=False,
-        )
-    stock: tuple[tuple[float, float, float, float, Colour], ...] = (
-        (0.30, 0.16, 0.95, 0.10, (0.85, 0.25, 0.20)),
-        (0.33, -0.05, 0.95, 0.13, (0.95, 0.85, 0.35)),
-        (0.30, -0.18, 0.95, 0.08, (0.35, 0.60, 0.30)),
-        (0.32, 0.12, 1.22, 0.09, (0.95, 0.95, 0.95)),
-        (0.30, -0.10, 1.22, 0.12, (0.30, 0.45, 0.75)),
-        (0.34, 0.02, 1.48, 0.10, (0.90, 0.55, 0.20)),
-    )
-    for x, y, z, tall, colour in stock:
-        b.cylinder(
-            body, (x, y, z), (x, y, z + tall), 0.035, b.materials.plain(colour, 0.4), collide=False
-        )
+    deep, half = (depth - x0) / 2, width / 2 - wall
+    x, z = x0 + deep, height / 2
+    for y in (width / 2 - wall / 2, -width / 2 + wall / 2):
+        b.box(body, (x, y, z), (deep, wall / 2, z), front)
+    b.box(body, (depth - wall / 2, 0, z), (wall / 2, half, z), inside)
+    b.box(body, (x, 0, height - wall / 2), (deep, half, wall / 2), front)
+    b.box(body, (x, 0, split / 2), (deep, half, split / 2), front)
+    drawer = (door / 2, width / 2, (split - 0.08) / 2)
+    b.box(body, (door / 2, 0, (split + 0.06) / 2), drawer, front, face="x")
+    ends = (0, -0.22, split - 0.08), (0, 0.22, split - 0.08)
+    b.bar_handle(body, *ends, (-0.045, 0, 0), b.materials.handle)
+    for level in (0.95, 1.22, 1.48):  # shelves with a few things on them
+        b.drawn.box(body, (x + 0.02, 0, level), (deep - 0.05, half, 0.006), (0.75, 0.85, 0.88))
+    for x, y, level, tall, colour in STOCK:
+        b.drawn.cylinder(body, (x, y, level), (x, y, level + tall), 0.035, (*colour, 0.4))
+    _add_fridge_door(b, body, -1.0 if hinge == "right" else 1.0, inside)
 
-    side = -1.0 if hinge == "right" else 1.0
-    low, high = split + 0.01, height
-    leaf = b.hinge(
-        body,
-        "fridge door",
-        (door / 2, side * width / 2, 0),
-        (0, 0, -side),
-        FRIDGE_DOOR_LIMIT_RAD,
-        friction_nm=1.2,
-        damping=1.0,
-    )
-    centre_y = -side * width / 2
-    b.box(
-        leaf,
-        (0, centre_y, (low + high) / 2),
-        (door / 2, width / 2, (high - low) / 2),
-        front,
-        mass=9.0,
-        face="x",
-    )
-    b.box(
-        leaf,
-        (door / 2 + 0.001, centre_y, (low + high) / 2),
-        (0.001, width / 2 - 0.03, (high - low) / 2 - 0.03),
-        inside,
-        collide=False,
-    )
-    for z in (0.85, 1.15, 1.45):  # door racks
-        b.box(
-            leaf,
-            (door / 2 + 0.045, centre_y, z),
-            (0.045, width / 2 - 0.08, 0.03),
-            b.materials.plain((0.80, 0.88, 0.90)),
-            collide=False,
-        )
-    edge = centre_y - side * (width / 2 - 0.06)
-    b.bar_handle(
-        leaf,
-        (-door / 2, edge, low + 0.15),
-        (-door / 2, edge, low + 0.65),
-        (-0.045, 0, 0),
-        b.materials.handle,
-    )
+
+def _add_fridge_door(b: Builder, fridge: Any, side: float, inside: str) -> None:
+    """The upper door, its hinge on the left (side 1) or right (-1)."""
+    (width, _, high), thick, low = FRIDGE, FRIDGE_DOOR_M, FREEZER_M + 0.01
+    at, joint = (thick / 2, side * width / 2, 0), {"frictionloss": 1.2, "damping": 1.0}
+    door = b.hinge(fridge, "fridge door", at, (0, 0, -side), FRIDGE_DOOR_LIMIT_RAD, **joint)
+    y, z, half = -side * width / 2, (low + high) / 2, (high - low) / 2
+    leaf = (thick / 2, width / 2, half)
+    b.box(door, (0, y, z), leaf, b.materials.appliance, mass=9.0, face="x")
+    lining = (0.001, width / 2 - 0.03, half - 0.03)
+    b.drawn.box(door, (thick / 2 + 0.001, y, z), lining, inside)
+    for level in (0.85, 1.15, 1.45):  # door racks
+        rack = (0.045, width / 2 - 0.08, 0.03)
+        b.drawn.box(door, (thick / 2 + 0.045, y, level), rack, (0.80, 0.88, 0.90))
+    edge = y - side * (width / 2 - 0.06)
+    ends = (-thick / 2, edge, low + 0.15), (-thick / 2, edge, low + 0.65)
+    b.bar_handle(door, *ends, (-0.045, 0, 0), b.materials.handle)

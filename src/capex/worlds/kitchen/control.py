@@ -23,35 +23,23 @@ import numpy as np
 from capex.errors import BadCommand
 from capex.pose import Array, rotation_matrix
 from capex.worlds import ArmCommand
-from capex.worlds.kitchen import panda
-from capex.worlds.kitchen.robot import (
-    BASE_GAIN,
-    BASE_HOLD_N,
-    BASE_HOLD_NM,
-    BASE_YAW_GAIN,
-    FINGER_TRAVEL_M,
-    TORSO_TRAVEL_M,
-)
+from capex.worlds.kitchen import panda, robot
 
 ACTION_NAMES = (
     "eef_dx", "eef_dy", "eef_dz", "eef_rx", "eef_ry", "eef_rz",
     "gripper", "base_vx", "base_vy", "base_wz", "torso", "mode",
 )  # fmt: skip
-STEP_M = 0.05
-STEP_RAD = 0.5
-BASE_SPEED_M_S = 1.0  # velocity at a native value of 1
-BASE_YAW_RATE_RAD_S = 1.5
-TORSO_STEP_M = 0.05
-GRIPPER_STEP = 0.2
-CONTROL_HZ = 20.0
+STEP_M, STEP_RAD = 0.05, 0.5  # of the tip at a native value of 1: robosuite's
+BASE_SPEED_M_S, BASE_YAW_RATE_RAD_S = 1.0, 1.5  # velocities at a native value of 1
+TORSO_STEP_M = 0.05  # at a native value of 1
+GRIPPER_STEP = 0.2  # from open (-1) to closed (1) in ten control steps
+CONTROL_HZ = 20.0  # the paper's
 TIMESTEP_S = 0.002
-SUBSTEPS = 25
-CONTROL_EVERY = 5
+SUBSTEPS = 25  # a control step of 50 ms
+CONTROL_EVERY = 5  # substeps: a torque every 10 ms
 
-KP = 150.0
-KD = 2.0 * math.sqrt(KP)
-KP_NULL = 10.0
-KD_NULL = 2.0 * math.sqrt(KP_NULL)
+KP, KP_NULL = 150.0, 10.0  # tip and posture, 1/s2: the first is robosuite's, the second far softer
+KD, KD_NULL = 2.0 * math.sqrt(KP), 2.0 * math.sqrt(KP_NULL)  # critical damping
 SINGULAR = 1e-3  # damping of the operational-space inertia near singular postures, 1/kg
 # far smaller for the null-space projector: whatever it lets through holds the tip off its goal
 SINGULAR_NULL = 1e-6
@@ -63,15 +51,11 @@ class Controller:
     """Holds the goals between ticks and turns them into controls. `vector` is all of its state."""
 
     def __init__(self, model: mujoco.MjModel):
-        self._mount = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "mount")
-        self._tip = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "tip")
-        joints = [mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, j) for j in panda.JOINTS]
-        first = int(model.jnt_dofadr[joints[0]])
-        self._dofs = slice(first, first + 7)
-        self._q = slice(int(model.jnt_qposadr[joints[0]]), int(model.jnt_qposadr[joints[0]]) + 7)
-        self._yaw = int(
-            model.jnt_qposadr[mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, "base_yaw")]
-        )
+        self._mount, self._tip = model.site("mount").id, model.site("tip").id
+        joint = model.joint(panda.JOINTS[0])
+        first, address = int(joint.dofadr[0]), int(joint.qposadr[0])
+        self._dofs, self._q = slice(first, first + 7), slice(address, address + 7)
+        self._yaw = int(model.joint("base_yaw").qposadr[0])
         self._torques = self._actuators(model, panda.JOINTS)
         self._base_controls = self._actuators(model, ("base_x", "base_y", "base_yaw"))
         self._torso_control = self._actuators(model, ("torso",)).start
@@ -95,56 +79,36 @@ class Controller:
 
     @staticmethod
     def _actuators(model: mujoco.MjModel, names: tuple[str, ...]) -> slice:
-        ids = [mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n) for n in names]
-        return slice(ids[0], ids[-1] + 1)
+        return slice(model.actuator(names[0]).id, model.actuator(names[-1]).id + 1)
 
     @property
     def vector(self) -> Array:
-        """Goals and integrators: position 3, rotation 9, posture 7, gripper, torso, base velocity
-        3.
-        """
-        parts = (
-            self._goal_position_m,
-            self._goal_rotation.ravel(),
-            self._posture,
-            [self._gripper, self._torso_m],
-            self._base_velocity,
-        )
-        return np.concatenate(parts)
+        """All goals: position 3, rotation 9, posture 7, gripper, torso, base velocity 3."""
+        goals = (self._goal_position_m, self._goal_rotation.ravel(), self._posture)
+        return np.concatenate([*goals, [self._gripper, self._torso_m], self._base_velocity])
 
     @vector.setter
     def vector(self, v: Array) -> None:
-        self._goal_position_m, self._goal_rotation, self._posture = (
-            v[0:3].copy(),
-            v[3:12].reshape(3, 3).copy(),
-            v[12:19].copy(),
-        )
-        self._gripper, self._torso_m, self._base_velocity = (
-            float(v[19]),
-            float(v[20]),
-            v[21:24].copy(),
-        )
+        v = v.copy()
+        self._goal_position_m, self._goal_rotation = v[0:3], v[3:12].reshape(3, 3)
+        self._posture, self._base_velocity = v[12:19], v[21:24]
+        self._gripper, self._torso_m = float(v[19]), float(v[20])
 
     VECTOR_SIZE = 24
 
     def reset(self, data: mujoco.MjData, torso_m: float) -> None:
-        """Take the present pose as goal and the present joint angles as the posture the null space
-        returns to.
-        """
+        """Make the present pose the goal, and the joint angles the null space's posture."""
         self._goal_position_m, self._goal_rotation = self.achieved(data)
         self._posture = data.qpos[self._q].copy()
         self._gripper, self._torso_m, self._base_velocity = -1.0, torso_m, np.zeros(3)
 
     def achieved(self, data: mujoco.MjData) -> tuple[Array, Array]:
         """Tip position and rotation in the base frame."""
-        mount_R = data.site_xmat[self._mount]
+        mount_R, tip_R = (data.site_xmat[site].reshape(3, 3) for site in (self._mount, self._tip))
         position, rotation = np.empty(3), np.empty((3, 3))
-        mujoco.mju_mulMatTVec(
-            position, mount_R.reshape(3, 3), data.site_xpos[self._tip] - data.site_xpos[self._mount]
-        )
-        mujoco.mju_mulMatTMat(
-            rotation, mount_R.reshape(3, 3), data.site_xmat[self._tip].reshape(3, 3)
-        )
+        offset = data.site_xpos[self._tip] - data.site_xpos[self._mount]
+        mujoco.mju_mulMatTVec(position, mount_R, offset)
+        mujoco.mju_mulMatTMat(rotation, mount_R, tip_R)
         return position, rotation
 
     def set_goal(self, data: mujoco.MjData, action: Array) -> None:
@@ -153,24 +117,15 @@ class Controller:
             self._goal_position_m, self._goal_rotation = self.achieved(data)
         self._goal_position_m = self._goal_position_m + STEP_M * action[0:3]
         if action[3] or action[4] or action[5]:
-            turned = np.empty((3, 3))
-            mujoco.mju_mulMatMat(
-                turned, rotation_matrix(STEP_RAD * action[3:6]), self._goal_rotation
-            )
+            turned, turn = np.empty((3, 3)), rotation_matrix(STEP_RAD * action[3:6])
+            mujoco.mju_mulMatMat(turned, turn, self._goal_rotation)
             self._goal_rotation = turned
-        self._gripper = min(
-            1.0,
-            max(
-                -1.0,
-                self._gripper + GRIPPER_STEP * math.copysign(1.0, action[6]) * (action[6] != 0),
-            ),
-        )
+        step = GRIPPER_STEP * math.copysign(1.0, action[6]) * (action[6] != 0)
+        self._gripper = min(1.0, max(-1.0, self._gripper + step))
         self._base_velocity = action[7:10] * (BASE_SPEED_M_S, BASE_SPEED_M_S, BASE_YAW_RATE_RAD_S)
-        self._torso_m = min(
-            TORSO_TRAVEL_M, max(0.0, self._torso_m + TORSO_STEP_M * float(action[10]))
-        )
-        opening = 0.5 * FINGER_TRAVEL_M * (1.0 - self._gripper)
-        data.ctrl[self._finger_controls] = opening
+        torso_m = self._torso_m + TORSO_STEP_M * float(action[10])
+        self._torso_m = min(robot.TORSO_TRAVEL_M, max(0.0, torso_m))
+        data.ctrl[self._finger_controls] = 0.5 * robot.FINGER_TRAVEL_M * (1.0 - self._gripper)
         data.ctrl[self._torso_control] = self._torso_m
 
     def run(self, model: mujoco.MjModel, data: mujoco.MjData, first: bool) -> None:
@@ -207,9 +162,8 @@ class Controller:
         torque += self._posture_torque(data.qpos[self._q], qvel)
         torque += data.qfrc_bias[self._dofs] - data.qfrc_gravcomp[self._dofs]
         if any(abs(v) > limit for v, limit in zip(qvel.tolist(), _SPEED_LIMITS, strict=True)):
-            torque -= (
-                SPEED_BRAKE_NMS * np.sign(qvel) * np.maximum(np.abs(qvel) - panda.SPEED_RAD_S, 0.0)
-            )
+            excess = np.maximum(np.abs(qvel) - panda.SPEED_RAD_S, 0.0)
+            torque -= SPEED_BRAKE_NMS * np.sign(qvel) * excess
         data.ctrl[self._torques] = torque
 
     def _measure_inertia(self, model: mujoco.MjModel, data: mujoco.MjData, Ja: Array) -> None:
@@ -236,9 +190,7 @@ class Controller:
             mujoco.mju_cholFactor(factor, 0.0)
 
     def _posture_torque(self, q: Array, qvel: Array) -> Array:
-        """Null-space torque N^T M (k (q0 - q) - d qdot): pulls the elbow back without moving the
-        tip.
-        """
+        """Null-space torque N^T M (k (q0 - q) - d qdot): pulls the elbow back, not the tip."""
         inside, projected, spent, result = np.empty(7), np.empty(6), np.empty(6), np.empty(7)
         mujoco.mju_mulMatVec(inside, self._mass, KP_NULL * (self._posture - q) - KD_NULL * qvel)
         # N^T x = x - J^T Lambda J M^-1 x, all of one moment
@@ -254,12 +206,11 @@ class Controller:
             return
         c, s = math.cos(data.qpos[self._yaw]), math.sin(data.qpos[self._yaw])
         wx, wy = c * vx - s * vy, s * vx + c * vy
-        # The drive adds what its own dry friction eats, so that a commanded velocity is the
-        # velocity.
+        # The drive adds what its own dry friction eats: a commanded velocity is the velocity.
         data.ctrl[self._base_controls] = (
-            wx + _sign(wx) * BASE_HOLD_N / BASE_GAIN,
-            wy + _sign(wy) * BASE_HOLD_N / BASE_GAIN,
-            wz + _sign(wz) * BASE_HOLD_NM / BASE_YAW_GAIN,
+            wx + _sign(wx) * robot.BASE_HOLD_N / robot.BASE_GAIN,
+            wy + _sign(wy) * robot.BASE_HOLD_N / robot.BASE_GAIN,
+            wz + _sign(wz) * robot.BASE_HOLD_NM / robot.BASE_YAW_GAIN,
         )
 
 
@@ -300,9 +251,7 @@ def _sign(v: float) -> float:
 
 
 def _axial(goal: Array, current: Array) -> list[float]:
-    """Sum over the three axes of current_axis x goal_axis; plain floats, since single elements of
-    arrays are slow to reach.
-    """
+    """Sum of current_axis x goal_axis over three axes, in floats: faster than array elements."""
     (a00, a01, a02), (a10, a11, a12), (a20, a21, a22) = current.tolist()
     (b00, b01, b02), (b10, b11, b12), (b20, b21, b22) = goal.tolist()
     return [

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import mujoco
 import numpy as np
@@ -47,20 +47,15 @@ from capex.worlds.render import Renderer, intrinsics
 
 # By world, raised whenever the same start gives another scene or the state vector another layout.
 STATE_VERSIONS = {"kitchen": 1, "kitchen-mixed": 2}
-STARTS = 10_000
+STARTS = 10_000  # of each task; an index beyond is refused
 SETTLE_TICKS = 10  # half a second at 20 Hz: what was placed has come to rest
 DRAWS_MAX = 50  # then a start is refused: the robot would stand inside something
 CACHED_STARTS = 4  # compiled models kept, so that going back to a start costs no compiling
 ROBOMIMIC_GYM = 2  # robomimic's number for environments that are not robosuite's
+# In the base frame: from the floor to the arm's full reach, forward and to both sides.
 WORKSPACE_M = ((-0.30, -0.85, -robot.MOUNT_HEIGHT_M), (0.95, 0.85, 1.20))
-_STATE_PARTS = (
-    mujoco.mjtState.mjSTATE_TIME,
-    mujoco.mjtState.mjSTATE_QPOS,
-    mujoco.mjtState.mjSTATE_QVEL,
-    mujoco.mjtState.mjSTATE_WARMSTART,
-    mujoco.mjtState.mjSTATE_CTRL,
-)
-_SIGNATURE = sum(part.value for part in _STATE_PARTS)
+_STATE_PARTS = ("TIME", "QPOS", "QVEL", "WARMSTART", "CTRL")
+_SIGNATURE = sum(getattr(mujoco.mjtState, f"mjSTATE_{part}").value for part in _STATE_PARTS)
 # what the saved state holds besides physics: the controller's goals and the task's latch
 _OWN_SIZE = Controller.VECTOR_SIZE + 1
 _WARNINGS = [getattr(mujoco.mjtWarning, f"mjWARN_BAD{q}").value for q in ("QPOS", "QVEL", "QACC")]
@@ -75,7 +70,7 @@ class _Built:
     situation: Situation
     scene: str  # layout and style
     signs: tuple[Sign, ...]
-    beginning: Array
+    beginning: Array = field(default_factory=lambda: np.zeros(0))
 
 
 class KitchenEnv:
@@ -84,17 +79,14 @@ class KitchenEnv:
     def __init__(self, world: str, task: Task, *, shadows: bool = False):
         self.task, self._world, self._shadows = task, world, shadows
         info = task.info
+        exterior = (CameraSpec("left", "exterior"), CameraSpec("right", "exterior"))
         self.spec = Spec(
             world=world,
             task=info.name,
             horizon=info.horizon,
             control_hz=control.CONTROL_HZ,
             arms=(ArmSpec(ARM, 2 * robot.FINGER_TRAVEL_M, control.STEP_M, control.STEP_RAD),),
-            cameras=(
-                CameraSpec("left", "exterior"),
-                CameraSpec("right", "exterior"),
-                CameraSpec("wrist", "wrist", arm=ARM),
-            ),
+            cameras=(*exterior, CameraSpec("wrist", "wrist", arm=ARM)),
             workspace_m=WORKSPACE_M,
             action_names=control.ACTION_NAMES,
             state_names=STATE_NAMES,
@@ -109,17 +101,12 @@ class KitchenEnv:
         self._diverged = False
 
     def reset(self, start: Start) -> None:
-        """Build (or fetch) the start's model, put everything to its settled beginning, or to the
-        start's saved state.
-        """
+        """Put everything to the start's settled beginning, or to its saved state."""
+        name = self.spec.name
         if start.task != self.spec.task:
-            raise CapexError(
-                f"the start is of task '{start.task}'; this environment is {self.spec.name}"
-            )
+            raise CapexError(f"the start is of task '{start.task}'; this environment is {name}")
         if not 0 <= start.index < STARTS:
-            raise CapexError(
-                f"there is no start {start.index} of {self.spec.name}; valid: 0 to {STARTS - 1}"
-            )
+            raise CapexError(f"there is no start {start.index} of {name}; valid: 0 to {STARTS - 1}")
         key = (start.index, start.seed)
         if key not in self._cache:
             self._cache[key] = self._build(start)
@@ -134,31 +121,29 @@ class KitchenEnv:
             self.load_state(start.state)
 
     def _build(self, start: Start) -> _Built:
-        """Compose the start; where the robot would stand inside something, draw again, the same way
-        every time.
-        """
+        """Compose the start; where the robot would stand inside something, take the next draw."""
         for attempt in range(DRAWS_MAX):
             kitchen, situation = self._compose(start, attempt)
             model, signs = build(kitchen, situation, shadows=self._shadows)
             scene = f"layout {LAYOUTS.index(kitchen.layout) + 1}, style {kitchen.style.name}"
-            self._attach(_Built(model, kitchen, situation, scene, signs, np.zeros(0)))
+            built = _Built(model, kitchen, situation, scene, signs)
+            self._attach(built)
             if self._settle(situation):
-                return _Built(model, kitchen, situation, scene, signs, self._vector())
+                built.beginning = self._vector()
+                return built
         raise CapexError(
             f"start {start.index} of {self.spec.name} found no free place for the robot in"
             f" {DRAWS_MAX} draws; take another start"
         )
 
     def _settle(self, situation: Situation) -> bool:
-        """Put everything in its place and let things come to rest; False if the robot touches
-        anything.
-        """
+        """Put everything in place and let it come to rest; False if the robot touches anything."""
         model, data = self._model, self._data
         placed = dict(zip(("base_x", "base_y", "base_yaw"), situation.robot, strict=True))
         placed |= dict.fromkeys(("finger_left", "finger_right"), robot.FINGER_TRAVEL_M)
         placed |= dict(zip(panda.JOINTS, situation.posture, strict=True))
         for name, value in {**placed, **situation.joints}.items():
-            data.qpos[model.jnt_qposadr[model.joint(name).id]] = value
+            data.joint(name).qpos[0] = value
         mujoco.mj_forward(model, data)
         if self._sensors.touching(data):
             return False
@@ -175,33 +160,26 @@ class KitchenEnv:
 
     def _compose(self, start: Start, attempt: int) -> tuple[Kitchen, Situation]:
         draw = Draw(self._world, start.task, start.index, start.seed, attempt)
-        if self._world == "kitchen":
-            kitchen = plan_kitchen()
-        else:
-            kitchen = plan_kitchen(
-                draw.choice(range(len(LAYOUTS))), draw.choice(range(len(STYLES)))
-            )
+        mixed = () if self._world == "kitchen" else (len(LAYOUTS), len(STYLES))
+        kitchen = plan_kitchen(*(draw.choice(range(count)) for count in mixed))
         return kitchen, self.task.compose(draw, kitchen)
 
     @property
     def scene(self) -> str:
         """Layout and style of the current start's kitchen."""
         self._started()
-        return self._scene
+        return self._built.scene
 
     def _attach(self, built: _Built) -> None:
         """Make a compiled start the current one."""
         if self._renderer is not None and getattr(self, "_model", None) is not built.model:
             self._renderer.close()
             self._renderer = None
-        self._model, self._kitchen, self._situation = built.model, built.kitchen, built.situation
-        self._scene, self._signs = built.scene, built.signs
+        self._built, self._model, self._situation = built, built.model, built.situation
         self._data = mujoco.MjData(built.model)
-        self._controller = Controller(built.model)
-        self._truth = GroundTruth(
-            built.model, self._data, built.situation.roles, built.situation.spots
-        )
-        self._sensors = Sensors(built.model)
+        self._controller, self._sensors = Controller(built.model), Sensors(built.model)
+        roles, spots = built.situation.roles, built.situation.spots
+        self._truth = GroundTruth(built.model, self._data, roles, spots)
         self._diverged = False
 
     def _vector(self) -> Array:
@@ -223,8 +201,8 @@ class KitchenEnv:
 
     def _header(self) -> str:
         start, version = self._started(), STATE_VERSIONS[self._world]
-        place = {"world": self._world, "task": start.task, "start": start.index}
-        return json.dumps({**place, "seed": start.seed, "version": version})
+        header = {"world": self._world, "task": start.task, "start": start.index}
+        return json.dumps({**header, "seed": start.seed, "version": version})
 
     def save_state(self) -> State:
         """Everything needed to continue bit for bit."""
@@ -267,9 +245,7 @@ class KitchenEnv:
         return action
 
     def apply(self, action: Array) -> None:
-        """One native action; refused before physics is touched if it is not 12 finite numbers in
-        [-1, 1].
-        """
+        """One native action; refused before physics if it is not 12 finite numbers in [-1, 1]."""
         self._started()
         values = control.require_action(action)
         if self._diverged:
@@ -295,10 +271,8 @@ class KitchenEnv:
     def _check_physics(self) -> None:
         # MuJoCo resets the state by itself when it meets a value that is not finite; its warning
         # counters keep the trace.
-        if (
-            any(self._data.warning[w].number for w in _WARNINGS)
-            or not np.isfinite(self._data.qacc).all()
-        ):
+        warned = any(self._data.warning[w].number for w in _WARNINGS)
+        if warned or not np.isfinite(self._data.qacc).all():
             self._diverged = True
             raise PhysicsDiverged(
                 f"the physics of {self.spec.name} diverged at {self._data.time:.2f} s; the episode"
@@ -332,10 +306,8 @@ class KitchenEnv:
     ) -> dict[str, Image]:
         """Upright RGB images by camera name."""
         self._started()
-        chosen = [
-            self.spec.camera(name)
-            for name in (cameras if cameras is not None else [c.name for c in self.spec.cameras])
-        ]
+        names = [c.name for c in self.spec.cameras] if cameras is None else cameras
+        chosen = [self.spec.camera(name) for name in names]
         return {
             c.name: self._renders().rgb(self._data, self._model.camera(c.name).id, size or c.size)
             for c in chosen
@@ -344,31 +316,24 @@ class KitchenEnv:
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""
         self._started()
-        c = self.spec.camera(camera)
-        identity = self._model.camera(camera).id
-        mount = self._model.site("mount").id
-        T_world_mount = Pose(self._data.site_xpos[mount], self._data.site_xmat[mount].reshape(3, 3))
+        size = size or self.spec.camera(camera).size
+        mount, view = self._data.site("mount"), self._data.camera(camera)
+        T_world_mount = Pose(mount.xpos, mount.xmat.reshape(3, 3))
         # MuJoCo's camera looks along -z with y up; the contract's along +z with y down.
-        R_world_camera = self._data.cam_xmat[identity].reshape(3, 3) * np.array([1.0, -1.0, -1.0])
-        T_world_camera = Pose(self._data.cam_xpos[identity], R_world_camera)
-        return CameraModel(
-            intrinsics(float(self._model.cam_fovy[identity]), size or c.size),
-            T_world_mount.inverse() @ T_world_camera,
-        )
+        R_world_camera = view.xmat.reshape(3, 3) * np.array([1.0, -1.0, -1.0])
+        T_mount_camera = T_world_mount.inverse() @ Pose(view.xpos, R_world_camera)
+        fovy_deg = float(self._model.camera(camera).fovy[0])
+        return CameraModel(intrinsics(fovy_deg, size), T_mount_camera)
 
     def depth(self, camera: str, size: tuple[int, int] | None = None) -> DepthImage:
         """Metric depth along the optical axis, infinite where nothing is seen."""
         self._started()
-        c = self.spec.camera(camera)
-        return DepthImage(
-            self._renders().depth(self._data, self._model.camera(camera).id, size or c.size),
-            self.camera_model(camera, size),
-        )
+        size = size or self.spec.camera(camera).size
+        pixels = self._renders().depth(self._data, self._model.camera(camera).id, size)
+        return DepthImage(pixels, self.camera_model(camera, size))
 
     def model_file(self) -> ModelFile:
-        """The current start's model as XML; a saved state begins with time, positions and
-        velocities.
-        """
+        """The start's model as XML; a saved state begins with time, positions and velocities."""
         self._started()
         arguments = {
             "env_name": self.spec.name,
@@ -376,17 +341,12 @@ class KitchenEnv:
             "type": ROBOMIMIC_GYM,
             "env_kwargs": {},
         }
-        return ModelFile(
-            to_xml(self._kitchen, self._situation),
-            1 + int(self._model.nq) + int(self._model.nv),
-            arguments,
-        )
+        size = 1 + int(self._model.nq) + int(self._model.nv)
+        return ModelFile(to_xml(self._built.kitchen, self._situation), size, arguments)
 
     def _renders(self) -> Renderer:
-        """The renderer, after what is seen only at times has been shown or hidden: a matter of
-        looks, physics does not notice.
-        """
-        for sign in self._signs:
+        """The renderer, after showing or hiding the signs, which physics does not notice."""
+        for sign in self._built.signs:
             shown = sign.low <= self._truth.joint(sign.joint) <= sign.high
             self._model.geom(sign.geom).group = SEEN if shown else UNSEEN
         if self._renderer is None:

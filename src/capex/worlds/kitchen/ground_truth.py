@@ -1,6 +1,4 @@
-"""What success rules and the expert may read from the simulation: joints, contacts, distances.
-Never shown to a model.
-"""
+"""What success rules and the expert may read from the simulation; never shown to a model."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _SIGNS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
 
 
 class GroundTruth:
-    """The physical truth of a scene. Reads derived quantities as the last control step left them;
-    changes nothing.
-    """
+    """Joints, contacts and distances as the last control step left them; changes nothing."""
 
     def __init__(
         self,
@@ -29,10 +25,8 @@ class GroundTruth:
         spots: Mapping[str, tuple[float, float, float]],
     ):
         self.model, self.data, self._roles, self._spots = model, data, roles, spots
-        # whether the task's momentary event (a button's press) has happened; the env keeps it with
-        # the state
-        self.latched = False
-        self._tip = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, "tip")
+        self.latched = False  # whether the task's momentary event (a button's press) has happened
+        self._tip = model.site("tip").id
         self._names = [model.body(i).name for i in range(model.nbody)]
         self._bodies = {name: i for i, name in enumerate(self._names)}
         self._joints = {model.joint(i).name: i for i in range(model.njnt)}
@@ -67,9 +61,7 @@ class GroundTruth:
         return np.array(self.data.site(site).xpos)
 
     def point_at(self, site: str, joint: str, value: float) -> Array:
-        """Where a marked point of a hinged or sliding part would be, were its joint at another
-        value.
-        """
+        """Where a marked point of a moving part would be with its joint at another value."""
         i = self._joints[joint]
         axis, anchor, move = self.data.xaxis[i], self.data.xanchor[i], value - self.joint(joint)
         if self.model.jnt_type[i] == mujoco.mjtJoint.mjJNT_SLIDE:
@@ -87,26 +79,22 @@ class GroundTruth:
         return x, y, yaw
 
     def corners(self, body: str) -> Array:
-        """Corners (n,3) in the world of the boxes around the parts of a thing that can
-        be touched.
-        """
+        """World corners (n,3) of the boxes around those parts of a thing that can be touched."""
         i = self._bodies[body]
-        first, found = int(self.model.body_geomadr[i]), []
+        first, corners = int(self.model.body_geomadr[i]), []
         for geom in range(first, first + int(self.model.body_geomnum[i])):
             if self.model.geom_contype[geom] or self.model.geom_conaffinity[geom]:
                 centre, half = self.model.geom_aabb[geom, :3], self.model.geom_aabb[geom, 3:]
                 R = self.data.geom_xmat[geom].reshape(3, 3)
-                found.append(self.data.geom_xpos[geom] + (centre + _SIGNS * half) @ R.T)
-        return np.concatenate(found)
+                corners.append(self.data.geom_xpos[geom] + (centre + _SIGNS * half) @ R.T)
+        return np.concatenate(corners)
 
     def tilt(self, body: str) -> float:
         """Angle between a body's own z axis and the vertical."""
         return math.acos(max(-1.0, min(1.0, float(self.data.xmat[self._bodies[body]][8]))))
 
     def half_height(self, body: str) -> float:
-        """Half of the height of a thing as it lies or stands: from its first geom, a ball, capsule
-        or box.
-        """
+        """Half the height of a thing as it lies, from its first geom: ball, capsule or box."""
         geom = int(self.model.body_geomadr[self._bodies[body]])
         size, R = self.model.geom_size[geom], self.data.geom_xmat[geom].reshape(3, 3)
         if self.model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX:

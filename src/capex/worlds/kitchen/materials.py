@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 Colour = tuple[float, float, float]
+# A material's name, or a plain colour, with a fourth number for its shine where it is not 0.2.
+Look = str | Colour | tuple[float, float, float, float]
 Pixels = npt.NDArray[np.uint8]
 SIZE = 128
 
@@ -102,9 +104,7 @@ def _pixels(colour: Colour, shade: npt.NDArray[np.float64]) -> Pixels:
 
 @functools.lru_cache(maxsize=64)
 def texture(kind: str, colour: Colour) -> Pixels:
-    """Pixels (SIZE, SIZE, 3) of a wood, stone, tiles, brick-laid tiles, brushed or
-    plain surface.
-    """
+    """Pixels (SIZE, SIZE, 3) of a wood, stone, tiles, bricks, brushed or plain surface."""
     if kind == "wood":
         grain = _smooth(_noise(1, (SIZE, SIZE)), 40, 2)
         rings = 0.5 + 0.5 * np.sin(14.0 * _smooth(_noise(2, (SIZE, SIZE)), 60, 9))
@@ -146,9 +146,7 @@ class Materials:
         shine: float = 0.2,
         emission: float = 0.0,
     ) -> str:
-        """Name of the material for a surface kind and colour; `repeat` is how many texture tiles
-        fit into a metre.
-        """
+        """Name of the material for a kind and colour; `repeat` texture tiles fit into a metre."""
         name = f"{kind} {' '.join(f'{c:.3f}' for c in colour)} {repeat:g} {shine:g} {emission:g}"
         if name in self._known:
             return name
@@ -180,14 +178,30 @@ class Materials:
         """A smooth surface of one colour."""
         return self.textured("plain", colour, shine=shine)
 
+    def brushed(self, colour: Colour, shine: float) -> str:
+        """Brushed metal."""
+        return self.textured("brushed", colour, shine=shine)
+
+    def lit(self, colour: Colour, emission: float, shine: float = 0.2) -> str:
+        """A surface that shines by itself."""
+        return self.textured("plain", colour, emission=emission, shine=shine)
+
+    def name(self, look: Look) -> str:
+        """The name of the material for a look."""
+        return look if isinstance(look, str) else self.plain(look[:3], *look[3:])
+
     @property
     def cabinet(self) -> str:
         """Cabinet fronts."""
-        return (
-            self.textured("wood", self.style.cabinet)
-            if self.style.cabinet_wood
-            else self.plain(self.style.cabinet, 0.3)
-        )
+        if self.style.cabinet_wood:
+            return self.textured("wood", self.style.cabinet)
+        return self.plain(self.style.cabinet, 0.3)
+
+    @property
+    def trim(self) -> str:
+        """The darker panels in cabinet doors."""
+        red, green, blue = self.style.cabinet
+        return self.plain((0.82 * red, 0.82 * green, 0.82 * blue))
 
     @property
     def counter(self) -> str:
@@ -195,9 +209,14 @@ class Materials:
         return self.textured(self.style.counter_kind, self.style.counter, shine=0.4)
 
     @property
+    def backsplash(self) -> str:
+        """The tiles behind worktops."""
+        return self.textured("bricks", self.style.backsplash, repeat=3.0, shine=0.5)
+
+    @property
     def appliance(self) -> str:
         """The big appliances' fronts."""
-        return self.textured("brushed", self.style.appliance, shine=0.5)
+        return self.brushed(self.style.appliance, 0.5)
 
     @property
     def handle(self) -> str:

@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
+# The manufacturer's numbers.
 JOINTS = ("j1", "j2", "j3", "j4", "j5", "j6", "j7")
 A_M = (0.0, 0.0, 0.0, 0.0825, -0.0825, 0.0, 0.088)
 D_M = (0.333, 0.0, 0.316, 0.0, 0.384, 0.0, 0.0)
 ALPHA_RAD = (0.0, -np.pi / 2, np.pi / 2, np.pi / 2, -np.pi / 2, np.pi / 2, np.pi / 2)
-FLANGE_M = 0.107
-HAND_YAW_RAD = -np.pi / 4
+FLANGE_M = 0.107  # from the last joint's origin
+HAND_YAW_RAD = -np.pi / 4  # how the hand is screwed onto the flange
 TIP_M = 0.1034  # from the flange to the middle of the pads
 LOWER_RAD = np.array([-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973])
 UPPER_RAD = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973])
@@ -48,9 +49,7 @@ _TOOL = _tool()
 
 
 def forward(q: Array) -> tuple[Array, Array, Array]:
-    """Tip poses and Jacobians: q (n,7) -> T_mount_tip (n,4,4), joint axes' Jacobian (n,6,7), joint
-    origins (n,7,3).
-    """
+    """q (n,7) -> T_mount_tip (n,4,4), joint axes' Jacobian (n,6,7), joint origins (n,7,3)."""
     n = len(q)
     T = np.broadcast_to(np.eye(4), (n, 4, 4))
     axes, origins = np.empty((n, 7, 3)), np.empty((n, 7, 3))
@@ -71,9 +70,7 @@ def forward(q: Array) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class Solution:
-    """Result of `solve`: joint angles (n,7), which targets were met (n,), smallest distance to a
-    joint limit (n,).
-    """
+    """Joint angles (n,7), which targets were met (n,), smallest distance to a limit (n,)."""
 
     q: Array
     reached: npt.NDArray[np.bool_]
@@ -103,16 +100,14 @@ def solve(
     for s in range(seeds):
         q = lower + rng.random((n, 7)) * (upper - lower)
         if s % 2 == 0:  # half of the seeds start near the usual elbow-up posture, facing the target
-            q = np.array([0.0, -0.3, 0.0, -2.0, 0.0, 2.0, 0.785]) + 0.5 * rng.standard_normal(
-                (n, 7)
-            )
+            usual = np.array([0.0, -0.3, 0.0, -2.0, 0.0, 2.0, 0.785])
+            q = usual + 0.5 * rng.standard_normal((n, 7))
             q[:, 0] += heading
             q = np.clip(q, lower, upper)
         for _ in range(iterations):
             T, J, _ = forward(q)
-            e = np.concatenate(
-                [positions_m - T[:, :3, 3], rotation_error(rotation, T[:, :3, :3])], axis=1
-            )
+            turn = rotation_error(rotation, T[:, :3, :3])
+            e = np.concatenate([positions_m - T[:, :3, 3], turn], axis=1)
             H = J @ J.transpose(0, 2, 1) + 1e-4 * np.eye(6)
             step = (J.transpose(0, 2, 1) @ np.linalg.solve(H, e[..., None]))[..., 0]
             q = np.clip(q + np.clip(step, -0.3, 0.3), lower, upper)
@@ -126,9 +121,7 @@ def solve(
 
 
 def rotation_error(goal: Array, current: Array) -> Array:
-    """Rotation vectors (n,3) that turn `current` (n,3,3) into `goal` (n,3,3), expressed in their
-    common frame.
-    """
+    """Rotation vectors (n,3) from `current` to `goal` (n,3,3), in their common frame."""
     R = goal @ current.transpose(0, 2, 1)
     vector = np.stack(
         [R[:, 2, 1] - R[:, 1, 2], R[:, 0, 2] - R[:, 2, 0], R[:, 1, 0] - R[:, 0, 1]], axis=1

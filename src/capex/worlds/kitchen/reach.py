@@ -22,13 +22,11 @@ SLICES_Y_M = (0.0, 0.2, 0.4)
 
 
 def reach_map(rotation: Array, y_m: float) -> Array:
-    """Smallest distance to a joint limit in radians over the (z, x) grid, NaN where the pose cannot
-    be reached.
-    """
+    """Distance to the nearest joint limit (rad) on the (z, x) grid, NaN out of reach."""
     x, z = np.meshgrid(X_M, Z_M)
     points = np.stack([x.ravel(), np.full(x.size, y_m), z.ravel()], axis=1)
-    found = panda.solve(points, rotation, seeds=12, iterations=80)
-    return np.asarray(np.where(found.reached, found.margin_rad, np.nan).reshape(x.shape))
+    solved = panda.solve(points, rotation, seeds=12, iterations=80)
+    return np.asarray(np.where(solved.reached, solved.margin_rad, np.nan).reshape(x.shape))
 
 
 def draw(out: Path) -> Path:
@@ -43,24 +41,15 @@ def draw(out: Path) -> Path:
     )
     for row, (name, rotation) in zip(axes, (("down", DOWN), ("forward", FORWARD)), strict=True):
         for axis, y_m in zip(row, SLICES_Y_M, strict=True):
-            mesh = axis.pcolormesh(
-                X_M,
-                Z_M + MOUNT_HEIGHT_M,
-                reach_map(rotation, y_m),
-                vmin=0,
-                vmax=0.8,
-                shading="nearest",
-            )
+            margin, height = reach_map(rotation, y_m), Z_M + MOUNT_HEIGHT_M
+            mesh = axis.pcolormesh(X_M, height, margin, vmin=0, vmax=0.8, shading="nearest")
             axis.axhline(0.90, color="tab:red", linewidth=1)
             axis.set_title(f'hand "{name}", y = {100 * y_m:.0f} cm')
             axis.set_xlabel("x ahead of the mount (m)")
             axis.set_ylabel("height above the floor (m)")
             axis.grid(alpha=0.3)
-    figure.colorbar(
-        mesh,
-        ax=axes,
-        label="distance to the nearest joint limit (rad); white: out of reach; red line: counter",
-    )
+    label = "distance to the nearest joint limit (rad); white: out of reach; red line: counter"
+    figure.colorbar(mesh, ax=axes, label=label)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=80)
     plt.close(figure)

@@ -9,8 +9,10 @@ starts at counter height plus 15 cm.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -19,20 +21,19 @@ from capex.pose import Array
 from capex.worlds.kitchen import panda
 
 ARM = "arm"  # its name in the Env contract
-MOUNT_HEIGHT_M = 0.45
+MOUNT_HEIGHT_M = 0.45  # read off the reach maps, see above
 TORSO_TRAVEL_M = 0.34
-FINGER_TRAVEL_M = 0.04
-FINGER_FORCE_N = 20.0
-BASE_HOLD_N = 250.0  # dry friction of the base's brakes
-BASE_HOLD_NM = 100.0
-BASE_GAIN = 6000.0  # N per m/s of velocity error
-BASE_YAW_GAIN = 2000.0
+FINGER_TRAVEL_M = 0.04  # of each finger: the Panda's hand opens to 8 cm
+FINGER_FORCE_N = 20.0  # holds a load of 0.3 kg without slipping (test_grasp.py)
+# Dry friction of the base's brakes: it stands still under 100 N and 20 N m (test_kitchen.py).
+BASE_HOLD_N, BASE_HOLD_NM = 250.0, 100.0
+BASE_GAIN, BASE_YAW_GAIN = 6000.0, 2000.0  # N per m/s and N m per rad/s of velocity error
 CHASSIS_FRONT_M = 0.15  # from the mount to the chassis' front face
 ARM_ARMATURE = (0.5, 0.5, 0.4, 0.4, 0.25, 0.25, 0.15)  # reflected rotor inertia, kg m2
 
 CAMERAS = ("left", "right", "wrist")
-EXTERIOR_FOVY_DEG = 60.0
-WRIST_FOVY_DEG = 75.0
+EXTERIOR_FOVY_DEG = 60.0  # from behind the shoulders, the worktop before the robot is in view
+WRIST_FOVY_DEG = 75.0  # wider: the hand's camera is close to what it looks at
 
 # Collision masks. Things touch things and every robot part; of the robot's own parts, only wrist
 # and hand touch the chassis.
@@ -65,11 +66,9 @@ DARK = (0.17, 0.18, 0.20, 1.0)
 RUBBER = (0.10, 0.10, 0.11, 1.0)
 PAD = (0.95, 0.55, 0.10, 1.0)  # orange pads: the fingers are found at a glance in every view
 
-CAPSULE, CYLINDER, BOX = (
-    mujoco.mjtGeom.mjGEOM_CAPSULE,
-    mujoco.mjtGeom.mjGEOM_CYLINDER,
-    mujoco.mjtGeom.mjGEOM_BOX,
-)
+BOX, CYLINDER = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER
+CAPSULE = mujoco.mjtGeom.mjGEOM_CAPSULE
+HINGE, SLIDE = mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE
 
 # Per link: (from, to, radius, mass) of its capsules, in the link's own frame.
 _LINKS: dict[str, tuple[tuple[Sequence[float], Sequence[float], float, float], ...]] = {
@@ -105,60 +104,34 @@ _LINKS: dict[str, tuple[tuple[Sequence[float], Sequence[float], float, float], .
 def add_robot(spec: mujoco.MjSpec) -> None:
     """Add the robot, its actuators and its cameras to a scene; joint positions are set at reset."""
     base = spec.worldbody.add_body(name="base")
-    for name, kind, axis in (
-        ("base_x", "slide", (1, 0, 0)),
-        ("base_y", "slide", (0, 1, 0)),
-        ("base_yaw", "hinge", (0, 0, 1)),
+    for name, kind, axis, hold, gain in (
+        ("base_x", SLIDE, (1, 0, 0), BASE_HOLD_N, BASE_GAIN),
+        ("base_y", SLIDE, (0, 1, 0), BASE_HOLD_N, BASE_GAIN),
+        ("base_yaw", HINGE, (0, 0, 1), BASE_HOLD_NM, BASE_YAW_GAIN),
     ):
-        hinge = kind == "hinge"
-        base.add_joint(
-            name=name,
-            type=mujoco.mjtJoint.mjJNT_HINGE if hinge else mujoco.mjtJoint.mjJNT_SLIDE,
-            axis=axis,
-            frictionloss=BASE_HOLD_NM if hinge else BASE_HOLD_N,
-            # A stiff friction constraint: the brake creeps by less than a micrometre a second
-            # instead of millimetres.
-            solimp_friction=(0.9999, 0.9999, 0.001, 0.5, 2),
-            solref_friction=(0.01, 1),
-        )
-        gain = BASE_YAW_GAIN if hinge else BASE_GAIN
+        # A stiff friction constraint: the brake creeps by less than a micrometre a second instead
+        # of millimetres.
+        stiff = {"solimp_friction": (0.9999, 0.9999, 0.001, 0.5, 2), "solref_friction": (0.01, 1)}
+        base.add_joint(name=name, type=kind, axis=axis, frictionloss=hold, **stiff)
         _actuator(spec, name, gain=gain, bias=(0.0, 0.0, -gain), force=1500.0)
     _chassis(base)
 
     torso = base.add_body(name="torso", pos=(0, 0, MOUNT_HEIGHT_M), gravcomp=1)
-    torso.add_joint(
-        name="torso",
-        type=mujoco.mjtJoint.mjJNT_SLIDE,
-        axis=(0, 0, 1),
-        range=(0, TORSO_TRAVEL_M),
-        limited=1,
-        damping=200,
-    )
-    torso.add_geom(
-        type=CYLINDER, size=(0.085, 0.16, 0), pos=(0, 0, -0.18), rgba=GREY, mass=10, **LINK
-    )
+    travel = {"range": (0, TORSO_TRAVEL_M), "limited": 1}
+    torso.add_joint(name="torso", type=SLIDE, axis=(0, 0, 1), damping=200, **travel)
+    _solid(torso, CYLINDER, (0, 0, -0.18), (0.085, 0.16, 0), GREY, 10, LINK)
     _actuator(spec, "torso", gain=2.0e5, bias=(0.0, -2.0e5, -8.0e3), force=4000.0)
 
     link = torso.add_body(name="link0", gravcomp=1)
     link.add_site(name="mount", size=(0.005, 0.005, 0.005), rgba=(0, 0, 0, 0))
-    link.add_geom(
-        type=CYLINDER, size=(0.075, 0.03, 0), pos=(0, 0, 0.03), rgba=WHITE, mass=1.5, **LINK
-    )
-    link.add_geom(
-        type=CAPSULE,
-        fromto=(0, 0, 0.06, 0, 0, 0.14),
-        size=(0.058, 0, 0),
-        rgba=WHITE,
-        mass=1.4,
-        **LINK,
-    )
+    _solid(link, CYLINDER, (0, 0, 0.03), (0.075, 0.03, 0), WHITE, 1.5, LINK)
+    _capsule(link, (0, 0, 0.06), (0, 0, 0.14), 0.058, 1.4, LINK)
     for i, joint in enumerate(panda.JOINTS):
-        link = link.add_body(
-            name=f"link{i + 1}", pos=_link_position(i), quat=_link_quaternion(i), gravcomp=1
-        )
+        name = f"link{i + 1}"
+        link = link.add_body(name=name, pos=_link_position(i), quat=_link_quaternion(i), gravcomp=1)
         link.add_joint(
             name=joint,
-            type=mujoco.mjtJoint.mjJNT_HINGE,
+            type=HINGE,
             axis=(0, 0, 1),
             range=(panda.LOWER_RAD[i], panda.UPPER_RAD[i]),
             limited=1,
@@ -166,119 +139,84 @@ def add_robot(spec: mujoco.MjSpec) -> None:
             damping=0.5,
             frictionloss=0.1,
         )
-        mask = WRIST if i >= 4 else LINK
-        for start, end, radius, mass in _LINKS[f"link{i + 1}"]:
-            link.add_geom(
-                type=CAPSULE,
-                fromto=(*start, *end),
-                size=(radius, 0, 0),
-                rgba=WHITE,
-                mass=mass,
-                **mask,
-            )
-        limit = panda.TORQUE_NM[i]
-        _actuator(spec, joint, gain=1.0, bias=(0.0, 0.0, 0.0), force=limit)
+        for start, end, radius, mass in _LINKS[name]:
+            _capsule(link, start, end, radius, mass, WRIST if i >= 4 else LINK)
+        _actuator(spec, joint, gain=1.0, bias=(0.0, 0.0, 0.0), force=panda.TORQUE_NM[i])
     _hand(spec, link)
 
 
+def _solid(
+    body: mujoco.MjsBody,
+    shape: mujoco.mjtGeom,
+    pos: Sequence[float],
+    size: Sequence[float],
+    rgba: Sequence[float],
+    mass: float,
+    mask: Mapping[str, float],
+    **options: Any,
+) -> None:
+    geom = {"mass": mass, **mask, **options}
+    body.add_geom(type=shape, pos=pos, size=size, rgba=rgba, **geom)
+
+
+def _capsule(
+    body: mujoco.MjsBody,
+    start: Sequence[float],
+    end: Sequence[float],
+    radius: float,
+    mass: float,
+    mask: Mapping[str, int],
+) -> None:
+    ends, size = (*start, *end), (radius, 0, 0)
+    body.add_geom(type=CAPSULE, fromto=ends, size=size, rgba=WHITE, mass=mass, **mask)
+
+
 def _chassis(base: mujoco.MjsBody) -> None:
-    base.add_geom(
-        type=BOX, size=(0.31, 0.23, 0.115), pos=(-0.16, 0, 0.145), rgba=DARK, mass=110, **CHASSIS
-    )
-    base.add_geom(
-        type=BOX, size=(0.30, 0.22, 0.012), pos=(-0.16, 0, 0.272), rgba=GREY, mass=5, **CHASSIS
-    )
-    base.add_geom(
-        type=BOX,
-        size=(0.005, 0.16, 0.01),
-        pos=(CHASSIS_FRONT_M + 0.001, 0, 0.2),
-        rgba=(0.2, 0.65, 0.9, 1),
-        **VISUAL,
-    )
-    for x in (-0.38, 0.06):
-        for y in (-0.2, 0.2):
-            base.add_geom(
-                type=CYLINDER,
-                fromto=(x, y - 0.03, 0.06, x, y + 0.03, 0.06),
-                size=(0.06, 0, 0),
-                rgba=RUBBER,
-                **VISUAL,
-            )
+    _solid(base, BOX, (-0.16, 0, 0.145), (0.31, 0.23, 0.115), DARK, 110, CHASSIS)
+    _solid(base, BOX, (-0.16, 0, 0.272), (0.30, 0.22, 0.012), GREY, 5, CHASSIS)
+    strip = (CHASSIS_FRONT_M + 0.001, 0, 0.2)
+    _solid(base, BOX, strip, (0.005, 0.16, 0.01), (0.2, 0.65, 0.9, 1), 0, VISUAL)
+    for x, y in itertools.product((-0.38, 0.06), (-0.2, 0.2)):
+        axle, size = (x, y - 0.03, 0.06, x, y + 0.03, 0.06), (0.06, 0, 0)
+        base.add_geom(type=CYLINDER, fromto=axle, size=size, rgba=RUBBER, **VISUAL)
+    target = np.array([0.60, 0.0, MOUNT_HEIGHT_M + 0.40])
     for name, y in (("left", 0.62), ("right", -0.62)):
-        position, target = (
-            np.array([-0.26, y, MOUNT_HEIGHT_M + 1.18]),
-            np.array([0.60, 0.0, MOUNT_HEIGHT_M + 0.40]),
-        )
-        base.add_camera(
-            name=name, pos=position, quat=_look_at(position, target), fovy=EXTERIOR_FOVY_DEG
-        )
+        position = np.array([-0.26, y, MOUNT_HEIGHT_M + 1.18])
+        turn = _look_at(position, target)
+        base.add_camera(name=name, pos=position, quat=turn, fovy=EXTERIOR_FOVY_DEG)
 
 
 def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
     half = panda.HAND_YAW_RAD / 2
-    hand = link7.add_body(
-        name="hand",
-        pos=(0, 0, panda.FLANGE_M),
-        quat=(math.cos(half), 0, 0, math.sin(half)),
-        gravcomp=1,
-    )
-    hand.add_geom(
-        type=BOX, size=(0.024, 0.098, 0.026), pos=(0, 0, 0.032), rgba=DARK, mass=0.6, **WRIST
-    )
-    hand.add_geom(
-        type=CYLINDER, size=(0.032, 0.012, 0), pos=(0, 0, 0.0), rgba=GREY, mass=0.1, **WRIST
-    )
-    hand.add_site(
-        name="tip", pos=(0, 0, panda.TIP_M), size=(0.004, 0.004, 0.004), rgba=(0, 0, 0, 0)
-    )
+    turn = (math.cos(half), 0, 0, math.sin(half))
+    hand = link7.add_body(name="hand", pos=(0, 0, panda.FLANGE_M), quat=turn, gravcomp=1)
+    _solid(hand, BOX, (0, 0, 0.032), (0.024, 0.098, 0.026), DARK, 0.6, WRIST)
+    _solid(hand, CYLINDER, (0, 0, 0.0), (0.032, 0.012, 0), GREY, 0.1, WRIST)
+    tip = (0, 0, panda.TIP_M)
+    hand.add_site(name="tip", pos=tip, size=(0.004, 0.004, 0.004), rgba=(0, 0, 0, 0))
     # Beside the palm, looking along the fingers at the tip.
-    position = np.array([0.075, 0.0, 0.015])
-    hand.add_geom(type=BOX, size=(0.012, 0.02, 0.012), pos=(0.05, 0, 0.005), rgba=RUBBER, **VISUAL)
-    target = np.array([0.02, 0.0, panda.TIP_M + 0.12])
-    hand.add_camera(
-        name="wrist",
-        pos=position,
-        quat=_look_at(position, target, up=(1, 0, 0)),
-        fovy=WRIST_FOVY_DEG,
-    )
+    position, target = np.array([0.075, 0.0, 0.015]), np.array([0.02, 0.0, panda.TIP_M + 0.12])
+    _solid(hand, BOX, (0.05, 0, 0.005), (0.012, 0.02, 0.012), RUBBER, 0, VISUAL)
+    view = _look_at(position, target, up=(1, 0, 0))
+    hand.add_camera(name="wrist", pos=position, quat=view, fovy=WRIST_FOVY_DEG)
+    # Measured: stiff pads, elliptic cones and torsional friction keep a 0.3 kg load from creeping
+    # (see test_grasp.py).
+    grip = {
+        "priority": 1,
+        "condim": 4,
+        "friction": (1.0, 0.01, 0.0001),
+        "solref": (0.004, 1),
+        "solimp": (0.95, 0.99, 0.001, 0.5, 2),
+    }
     for side, sign in (("left", 1.0), ("right", -1.0)):
-        finger = hand.add_body(name=f"finger_{side}", pos=(0, 0, 0.0584), gravcomp=1)
-        finger.add_joint(
-            name=f"finger_{side}",
-            type=mujoco.mjtJoint.mjJNT_SLIDE,
-            axis=(0, sign, 0),
-            range=(0, FINGER_TRAVEL_M),
-            limited=1,
-            armature=0.05,
-            damping=10.0,
-        )
-        finger.add_geom(
-            type=BOX,
-            size=(0.010, 0.007, 0.018),
-            pos=(0, sign * 0.012, 0.018),
-            rgba=GREY,
-            mass=0.06,
-            **WRIST,
-        )
-        finger.add_geom(
-            name=f"pad_{side}",
-            type=BOX,
-            size=(0.011, 0.0045, 0.0125),
-            pos=(0, sign * 0.0045, panda.TIP_M - 0.0584),
-            rgba=PAD,
-            mass=0.03,
-            # Measured: stiff pads, elliptic cones and torsional friction keep a 0.3 kg load from
-            # creeping (see test_grasp.py).
-            priority=1,
-            condim=4,
-            friction=(1.0, 0.01, 0.0001),
-            solref=(0.004, 1),
-            solimp=(0.95, 0.99, 0.001, 0.5, 2),
-            **WRIST,
-        )
-        _actuator(
-            spec, f"finger_{side}", gain=3000.0, bias=(0.0, -3000.0, -60.0), force=FINGER_FORCE_N
-        )
+        name = f"finger_{side}"
+        finger = hand.add_body(name=name, pos=(0, 0, 0.0584), gravcomp=1)
+        travel = {"axis": (0, sign, 0), "range": (0, FINGER_TRAVEL_M), "limited": 1}
+        finger.add_joint(name=name, type=SLIDE, armature=0.05, damping=10.0, **travel)
+        _solid(finger, BOX, (0, sign * 0.012, 0.018), (0.010, 0.007, 0.018), GREY, 0.06, WRIST)
+        pos, size = (0, sign * 0.0045, panda.TIP_M - 0.0584), (0.011, 0.0045, 0.0125)
+        _solid(finger, BOX, pos, size, PAD, 0.03, WRIST, name=f"pad_{side}", **grip)
+        _actuator(spec, name, gain=3000.0, bias=(0.0, -3000.0, -60.0), force=FINGER_FORCE_N)
     coupling = spec.add_equality(
         type=mujoco.mjtEq.mjEQ_JOINT, name1="finger_left", name2="finger_right"
     )

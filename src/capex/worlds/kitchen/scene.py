@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mujoco
 
@@ -23,9 +23,7 @@ WALL_X_M = fx.COUNTER_DEPTH_M
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of the kitchen's row: a kind, a width, and the appliances on its top by their
-    distance from its left end.
-    """
+    """A piece of the row: kind, width, the appliances on its top by distance from its left end."""
 
     kind: str
     width: float
@@ -33,10 +31,8 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The row along the wall from left to right as a robot sees it, and on which side the fridge
-    door hangs.
-    """
+class KitchenLayout:
+    """The row along the wall from left to right as a robot sees it; the side of the fridge's hinge."""
 
     row: tuple[Unit, ...]
     fridge_hinge: str = "right"
@@ -44,56 +40,56 @@ class Layout:
 
 # Every layout leaves worktop beside the stove, the sink and the toaster, where plates stand, and a
 # bare metre of it beside the sink.
-LAYOUTS: tuple[Layout, ...] = (
-    Layout((
+LAYOUTS: tuple[KitchenLayout, ...] = (
+    KitchenLayout((
         Unit("fridge", 0.70), Unit("counter", 1.30, (("toaster oven", 0.32),)), Unit("stove", 0.60), Unit("counter", 1.00),
         Unit("sink", 0.80), Unit("counter", 1.90, (("toaster", 0.90), ("microwave", 1.58))),
     )),
-    Layout((
+    KitchenLayout((
         Unit("counter", 1.90, (("microwave", 0.32), ("toaster", 1.00))), Unit("sink", 0.80), Unit("counter", 1.00),
         Unit("stove", 0.60), Unit("counter", 1.30, (("toaster oven", 0.98),)), Unit("fridge", 0.70),
     ), "left"),
-    Layout((
+    KitchenLayout((
         Unit("fridge", 0.70), Unit("counter", 1.90, (("microwave", 0.32), ("toaster", 1.00))), Unit("sink", 0.80),
         Unit("counter", 1.00), Unit("stove", 0.60), Unit("counter", 1.30, (("toaster oven", 0.98),)),
     )),
-    Layout((
+    KitchenLayout((
         Unit("counter", 1.30, (("toaster oven", 0.32),)), Unit("stove", 0.60),
         Unit("counter", 1.90, (("toaster", 0.95), ("microwave", 1.58))),
         Unit("fridge", 0.70), Unit("counter", 0.80), Unit("sink", 0.80), Unit("counter", 1.00),
     )),
-    Layout((
+    KitchenLayout((
         Unit("counter", 1.00), Unit("sink", 0.80), Unit("counter", 1.90, (("toaster", 0.95), ("toaster oven", 1.60))), Unit("fridge", 0.70),
         Unit("counter", 1.60, (("microwave", 0.32),)), Unit("stove", 0.60), Unit("counter", 0.90),
     ), "left"),
-    Layout((
+    KitchenLayout((
         Unit("fridge", 0.70), Unit("counter", 0.40), Unit("counter", 1.00), Unit("sink", 0.80), Unit("counter", 1.30, (("toaster", 0.75),)),
         Unit("stove", 0.60), Unit("counter", 1.90, (("toaster oven", 0.85), ("microwave", 1.58))),
     )),
-    Layout((
+    KitchenLayout((
         Unit("counter", 1.90, (("microwave", 0.32), ("toaster oven", 1.05))), Unit("stove", 0.60),
         Unit("counter", 1.30, (("toaster", 0.55),)), Unit("sink", 0.80), Unit("counter", 1.00), Unit("counter", 0.40), Unit("fridge", 0.70),
     ), "left"),
-    Layout((
+    KitchenLayout((
         Unit("counter", 1.00), Unit("sink", 0.80), Unit("counter", 1.00), Unit("stove", 0.60),
         Unit("counter", 1.60, (("toaster oven", 1.10),)), Unit("fridge", 0.70),
         Unit("counter", 1.90, (("toaster", 0.80), ("microwave", 1.55))),
     )),
-    Layout((
+    KitchenLayout((
         Unit("counter", 1.90, (("microwave", 0.35), ("toaster", 1.10))), Unit("fridge", 0.70),
         Unit("counter", 1.60, (("toaster oven", 0.50),)), Unit("stove", 0.60), Unit("counter", 1.00), Unit("sink", 0.80),
         Unit("counter", 1.00),
     ), "left"),
-    Layout((
+    KitchenLayout((
         Unit("fridge", 0.70), Unit("counter", 1.60, (("toaster oven", 0.35), ("toaster", 1.10))), Unit("sink", 0.80),
         Unit("counter", 1.00), Unit("stove", 0.60), Unit("counter", 1.30, (("microwave", 0.98),)),
     )),
-    Layout((
+    KitchenLayout((
         Unit("counter", 1.30, (("microwave", 0.32),)), Unit("stove", 0.60), Unit("counter", 1.00), Unit("sink", 0.80),
         Unit("counter", 1.60, (("toaster", 0.50), ("toaster oven", 1.25))), Unit("fridge", 0.70),
     ), "left"),
 )  # fmt: skip
-WORKBENCH_M = 1.0
+WORKBENCH_M = 1.0  # two mixers, or two drawers, side by side
 # From the counter's front to the appliance's frame.
 APPLIANCE_FRONT_M = {"toaster oven": 0.17, "microwave": 0.15, "toaster": 0.20}
 
@@ -102,7 +98,7 @@ APPLIANCE_FRONT_M = {"toaster oven": 0.17, "microwave": 0.15, "toaster": 0.20}
 class Kitchen:
     """A layout with its style and where every fixture is, computed without building the model."""
 
-    layout: Layout
+    layout: KitchenLayout
     style: Style
     places: Mapping[str, Fixture]
     low_y: float
@@ -112,47 +108,36 @@ class Kitchen:
         """A fixture by name."""
         return self.places[name]
 
+    @property
+    def counters(self) -> list[Fixture]:
+        """The worktops, from left to right."""
+        return [f for name, f in self.places.items() if name.startswith("counter")]
+
     def counter_beside(self, fixture: Fixture, side: float) -> Fixture:
         """The worktop next to a fixture of the row, on its left (side 1) or right (-1)."""
-        beside = [
-            f
-            for n, f in self.places.items()
-            if n.startswith("counter") and (f.y - fixture.y) * side > 0
-        ]
+        beside = [f for f in self.counters if (f.y - fixture.y) * side > 0]
         return min(beside, key=lambda f: abs(f.y - fixture.y))
 
     def counter_under(self, appliance: Fixture) -> Fixture:
         """The worktop that an appliance stands on."""
-        return min(
-            (f for n, f in self.places.items() if n.startswith("counter")),
-            key=lambda f: abs(f.y - appliance.y),
-        )
+        return min(self.counters, key=lambda f: abs(f.y - appliance.y))
 
     @property
     def workbench(self) -> Fixture:
-        """The worktop with nothing standing on it, a metre wide or more: where small appliances are
-        brought out.
-        """
-        bare = [
-            f
-            for n, f in self.places.items()
-            if n.startswith("counter") and f.width >= WORKBENCH_M and not self._stands_on(f)
-        ]
-        return bare[0]
+        """The first bare worktop of a metre or more: where small appliances are brought out."""
+        wide = (f for f in self.counters if f.width >= WORKBENCH_M)
+        return next(f for f in wide if not self._stands_on(f))
 
     def _stands_on(self, counter: Fixture) -> bool:
-        return any(
-            n in APPLIANCE_FRONT_M and abs(f.y - counter.y) < counter.width / 2
-            for n, f in self.places.items()
-        )
+        appliances = (f for name, f in self.places.items() if name in APPLIANCE_FRONT_M)
+        return any(abs(f.y - counter.y) < counter.width / 2 for f in appliances)
 
     @property
     def occupied(self) -> list[tuple[float, float, float]]:
         """Discs (x, y, radius) on the worktops where appliances stand."""
         spread = {"toaster oven": (0.16, 0.28), "microwave": (0.18, 0.32), "toaster": (0.0, 0.18)}
-        return [
-            (f.x + spread[n][0], f.y, spread[n][1]) for n, f in self.places.items() if n in spread
-        ]
+        standing = ((self.places[n], x, r) for n, (x, r) in spread.items() if n in self.places)
+        return [(f.x + x, f.y, r) for f, x, r in standing]
 
 
 def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
@@ -179,9 +164,7 @@ def plan_kitchen(layout: int = 0, style: int = 0) -> Kitchen:
 def build(
     kitchen: Kitchen, situation: Situation, *, shadows: bool = False
 ) -> tuple[mujoco.MjModel, tuple[Sign, ...]]:
-    """Compile the kitchen with the robot, the fixtures and the things of a situation; the signs say
-    what is shown when.
-    """
+    """Compile a situation's kitchen, robot and objects; the signs say what is shown when."""
     spec, signs = _compose(kitchen, situation, shadows=shadows)
     return spec.compile(), signs
 
@@ -215,9 +198,11 @@ def _compose(
     spec.visual.headlight.ambient = (0.32, 0.32, 0.32)
     spec.visual.headlight.diffuse = (0.30, 0.30, 0.30)
     spec.visual.headlight.specular = (0.05, 0.05, 0.05)
-    sun = spec.worldbody.add_light(type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, castshadow=shadows) if hasattr(
-        mujoco, "mjtLightType"
-    ) else spec.worldbody.add_light(directional=True, castshadow=shadows)  # fmt: skip
+    if hasattr(mujoco, "mjtLightType"):
+        kind = {"type": mujoco.mjtLightType.mjLIGHT_DIRECTIONAL}
+    else:
+        kind = {"directional": True}
+    sun = spec.worldbody.add_light(castshadow=shadows, **kind)
     sun.pos, sun.dir = (-1.0, lean, 3.0), (0.55, -0.5 * lean, -1.0)
     sun.diffuse, sun.specular = (strength,) * 3, (0.15,) * 3
     builder = Builder(spec, Materials(spec, kitchen.style, textures=textures))
@@ -234,25 +219,27 @@ def _add_fixtures(b: Builder, kitchen: Kitchen, fitted: Sequence[Fitted]) -> Non
     fx.add_room(b, WALL_X_M, kitchen.low_y, kitchen.high_y)
     brought = {f.name: f for f in fitted}
 
-    def put(name: str, place: PlanarPose, build: Callable[[Builder, PlanarPose], object]) -> None:
-        other = brought.pop(name, None)
-        (other.build if other else build)(b, place)
+    def put(unit: str, place: PlanarPose, build: Callable[..., object], **options: Any) -> None:
+        replacement = brought.pop(unit, None)
+        if replacement is not None:
+            replacement.build(b, place)
+        else:
+            build(b, place, **options)
 
     for name, f in kitchen.places.items():
-        place = f.pose
         if name.startswith("counter"):
-            put(name, place, functools.partial(fx.add_counter, name=name, width=f.width))
             above = f"cabinet over {name}"
-            put(above, place, functools.partial(fx.add_wall_cabinets, name=above, width=f.width))
+            put(name, f.pose, fx.add_counter, name=name, width=f.width)
+            put(above, f.pose, fx.add_wall_cabinets, name=above, width=f.width)
         elif name == "fridge":
-            put(name, place, functools.partial(ap.add_fridge, hinge=kitchen.layout.fridge_hinge))
+            put(name, f.pose, ap.add_fridge, hinge=kitchen.layout.fridge_hinge)
         elif name == "stove":
-            put(name, place, functools.partial(fx.add_stove, width=f.width))
-            fx.add_hood(b, place, f.width)
+            put(name, f.pose, fx.add_stove, width=f.width)
+            fx.add_hood(b, f.pose, f.width)
         elif name == "sink":
-            put(name, place, functools.partial(fx.add_sink, width=f.width))
+            put(name, f.pose, fx.add_sink, width=f.width)
         else:
-            put(name, place, APPLIANCES[name])
+            put(name, f.pose, APPLIANCES[name])
     for extra in brought.values():
         assert extra.place is not None
         extra.build(b, extra.place)

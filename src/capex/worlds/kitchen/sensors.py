@@ -13,8 +13,8 @@ from capex.worlds.kitchen.control import Controller
 from capex.worlds.kitchen.robot import ARM
 
 LIMIT_MARGIN_RAD = 0.02  # nearer than this to a stop, a report names the joint
-# a finger grips what it presses along the closing direction; fingertips resting on a counter hold
-# nothing
+# Cosine to the closing direction from which a finger grips what it presses: fingertips that rest on
+# a counter hold nothing.
 GRIP_ALIGNMENT = 0.7
 STATE_NAMES = (
     "eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw",
@@ -23,9 +23,7 @@ STATE_NAMES = (
 
 
 class Sensors:
-    """Proprioception and contacts of one model: addresses of joints and the names that reports give
-    to bodies, looked up once.
-    """
+    """Proprioception and contacts of one model; addresses and names are looked up once."""
 
     def __init__(self, model: mujoco.MjModel):
         def addresses(*joints: str) -> npt.NDArray[np.intp]:
@@ -34,15 +32,12 @@ class Sensors:
         self._model = model
         self._parts = {model.body(name).id: label for name, label in robot.PARTS.items()}
         self._things = [
-            "floor" if i == 0 else self._parts.get(i, model.body(i).name)
-            for i in range(model.nbody)
+            self._parts.get(i, model.body(i).name) if i else "floor" for i in range(model.nbody)
         ]
         self._is_robot = np.array([i in self._parts for i in range(model.nbody)])
         self._arm = addresses(*panda.JOINTS)
-        self._fingers, self._base = (
-            addresses("finger_left", "finger_right"),
-            addresses("base_x", "base_y", "base_yaw"),
-        )
+        self._fingers = addresses("finger_left", "finger_right")
+        self._base = addresses("base_x", "base_y", "base_yaw")
         self._tip = model.site("tip").id
 
     def touching(self, data: mujoco.MjData) -> bool:

@@ -1,5 +1,5 @@
-"""What a start draws: which things stand where, how fixtures are ajar, where the robot stands, and
-in which words the task is given.
+"""What a start draws: which objects stand where, how far fixtures are open, where the robot stands,
+and in which words the task is given.
 
 A start is fixed for ever by (world, task, index, seed): all draws come from one generator seeded
 with those four words, through `random()` alone, the one method whose sequence Python promises to
@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 from capex.pose import PlanarPose
 from capex.worlds.kitchen.fixtures import Fixture
 from capex.worlds.kitchen.food import FOOD, Food, Slice, add_food, add_slice
-from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.objects import CLUTTER, GROCERIES, GROCERY_KG, MUGS, add_mug
-from capex.worlds.kitchen.parts import Builder
+from capex.worlds.kitchen.parts import Builder, Point
 
 T = TypeVar("T")
 
@@ -48,33 +47,33 @@ class Draw:
         """One of the options."""
         return options[min(int(self._random() * len(options)), len(options) - 1)]
 
+    def within(self, limit: float) -> float:
+        """A number between -limit and limit."""
+        return self.uniform(-limit, limit)
+
+    def side(self) -> float:
+        """1 (left) or -1 (right)."""
+        return self.choice((1.0, -1.0))
+
     def shuffled(self, options: Sequence[T]) -> list[T]:
         """The options in a drawn order."""
-        return [
-            option
-            for _, option in sorted(
-                ((self._random(), k), option) for k, option in enumerate(options)
-            )
-        ]
+        order = sorted((self._random(), k) for k in range(len(options)))
+        return [options[k] for _, k in order]
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A free thing: its name in reports and instructions, how to build it, and its resting pose in
-    the world.
-    """
+    """A free object: its name in reports, how to build it, and its resting pose in the world."""
 
     name: str
     build: Callable[[Builder, Any], None]
-    position_m: tuple[float, float, float]
+    position_m: Point
     yaw: float = 0.0
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fixture that a start brings. One named like a unit of the kitchen takes that unit's place,
-    with parts that move.
-    """
+    """A fixture that a start brings; it replaces the unit of the kitchen with its name, if any."""
 
     name: str
     build: Callable[[Builder, PlanarPose], object]
@@ -86,7 +85,7 @@ class Situation:
     """Everything a start fixes."""
 
     instruction: str
-    robot: tuple[float, float, float]  # x, y, yaw of the mount on the floor
+    robot: Point  # x, y, yaw of the mount on the floor
     posture: tuple[float, ...]
     things: tuple[Placed, ...] = ()
     joints: Mapping[str, float] = field(default_factory=dict)
@@ -94,12 +93,19 @@ class Situation:
     light: tuple[float, float] = (0.6, 0.0)  # strength, and the sun's sideways lean
     fixtures: tuple[Fitted, ...] = ()
     # Role -> a place: x, y and z, or the robot's x, y, yaw.
-    spots: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    spots: Mapping[str, Point] = field(default_factory=dict)
+
+
+def draw_robot(
+    draw: Draw, front_x: float, y: float, back: tuple[float, float], aside: float, turn: float
+) -> Point:
+    """Where the robot stands: before a front, up to `aside` beside y, turned up to `turn`."""
+    return front_x - draw.uniform(*back), y + draw.within(aside), draw.within(turn)
 
 
 def draw_posture(draw: Draw, name: str) -> tuple[float, ...]:
     """A start posture: a named one with each joint varied by up to 0.06 rad."""
-    return tuple(q + draw.uniform(-0.06, 0.06) for q in POSTURES[name])
+    return tuple(q + draw.within(0.06) for q in POSTURES[name])
 
 
 def draw_light(draw: Draw) -> tuple[float, float]:
@@ -115,48 +121,28 @@ def draw_food(draw: Draw, kinds: Sequence[str] | None = None) -> Food:
 
 def place_food(name: str, food: Food, x: float, y: float, surface_m: float, yaw: float) -> Placed:
     """Food lying on a surface."""
-    return Placed(
-        name,
-        functools.partial(add_food, food=food),
-        (x, y, surface_m + food.half_width_m + 0.001),
-        yaw,
-    )
-
-
-def _coloured(
-    build: Callable[[Builder, Any, Colour], None], colour: Colour
-) -> Callable[[Builder, Any], None]:
-    return lambda b, body: build(b, body, colour)
+    z = surface_m + food.half_width_m + 0.001
+    return Placed(name, functools.partial(add_food, food=food), (x, y, z), yaw)
 
 
 def place_slice(piece: Slice, x: float, y: float, surface_m: float, yaw: float) -> Placed:
     """A slice standing upright."""
-    return Placed(
-        piece.name,
-        functools.partial(add_slice, piece=piece),
-        (x, y, surface_m + piece.half_m[2] + 0.001),
-        yaw,
-    )
+    z = surface_m + piece.half_m[2] + 0.001
+    return Placed(piece.name, functools.partial(add_slice, piece=piece), (x, y, z), yaw)
 
 
 def place_grocery(draw: Draw, kind: str, x: float, y: float, surface_m: float) -> Placed:
-    """A can, a jar, a bottle or a box standing on a surface, within 0.25 rad of how the fingers
-    close across it.
-    """
+    """A can, jar, bottle or box on a surface, within 0.25 rad of how fingers close across it."""
     build, yaw, colours = GROCERIES[kind]
-    colour = draw.choice(colours)
-    return Placed(
-        kind,
-        lambda b, body: build(b, body, colour, GROCERY_KG),
-        (x, y, surface_m + 0.001),
-        yaw + draw.uniform(-0.25, 0.25),
-    )
+    made = functools.partial(build, colour=draw.choice(colours), mass=GROCERY_KG)
+    return Placed(kind, made, (x, y, surface_m + 0.001), yaw + draw.within(0.25))
 
 
 def place_mug(draw: Draw, colour: str, x: float, y: float, surface_m: float) -> Placed:
     """A mug whose handle points towards the robot or away from it, out of the fingers' way."""
-    yaw = draw.choice((0.0, math.pi)) + draw.uniform(-0.6, 0.6)
-    return Placed(f"{colour} mug", _coloured(add_mug, MUGS[colour]), (x, y, surface_m + 0.001), yaw)
+    yaw = draw.choice((0.0, math.pi)) + draw.within(0.6)
+    made = functools.partial(add_mug, colour=MUGS[colour])
+    return Placed(f"{colour} mug", made, (x, y, surface_m + 0.001), yaw)
 
 
 def scatter(
@@ -178,22 +164,12 @@ def scatter(
     placed = []
     for kind in [k for k in draw.shuffled(sorted(CLUTTER)) if k not in without][:count]:
         build, radius, colours = CLUTTER[kind]
-        colour = draw.choice(colours)
+        made = functools.partial(build, colour=draw.choice(colours))
         for _ in range(12):
-            x, y, _z = fixture.pose.apply(
-                (draw.uniform(low[0], high[0]), draw.uniform(low[1], high[1]), 0.0)
-            )
-            if all(
-                (x - tx) ** 2 + (y - ty) ** 2 > (radius + tr + 0.02) ** 2 for tx, ty, tr in taken
-            ):
+            spot = (draw.uniform(low[0], high[0]), draw.uniform(low[1], high[1]), 0.0)
+            x, y, _z = fixture.pose.apply(spot)
+            if all((x - a) ** 2 + (y - b) ** 2 > (radius + r + 0.02) ** 2 for a, b, r in taken):
                 taken.append((x, y, radius))
-                placed.append(
-                    Placed(
-                        kind,
-                        _coloured(build, colour),
-                        (x, y, surface_m + 0.001),
-                        draw.uniform(-3, 3),
-                    )
-                )
+                placed.append(Placed(kind, made, (x, y, surface_m + 0.001), draw.uniform(-3, 3)))
                 break
     return placed

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def plan(env: KitchenEnv, decision: int) -> list[Waypoint]:
-    """The next plan for the env's task from its present state; `decision` counts the plans already
-    made in this episode.
-    """
+    """The next plan for the env's task from its present state, after `decision` plans."""
     if env.task.skill is None:
         raise CapexError(
             f"the expert has no skill for {env.spec.name}; give its Task one, as"

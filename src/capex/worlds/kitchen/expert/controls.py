@@ -9,14 +9,8 @@ import numpy as np
 
 from capex.plan import Steps, at, line, path, raised
 from capex.pose import DOWN, FORWARD, matrix_to_euler, tilted_forward, yaw_matrix
-from capex.worlds.kitchen.expert.moves import (
-    FINGERTIP_M,
-    LINE_UP_TRIES,
-    base_pose,
-    line_up,
-    tip_of,
-    to_base,
-)
+from capex.worlds.kitchen.expert import moves
+from capex.worlds.kitchen.expert.moves import FINGERTIP_M, base_pose, tip_of, to_base
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
@@ -24,9 +18,8 @@ if TYPE_CHECKING:
 # Half extents of the closed fingers in the tip frame.
 FINGERS_HALF_M = np.array([0.011, 0.019, FINGERTIP_M])
 GAP_M = 0.022  # between fingers and part before they touch
-# how far behind a part's surface the fingers are sent: what the arm's servo turns into force
-PRESS_M = 0.02
-TOUCHING_M = 0.012
+PRESS_M = 0.02  # how far behind a part's surface the fingers are sent: the servo makes it a force
+TOUCHING_M = 0.012  # nearer than this to where it touches a part, the tip goes on pushing
 Push = Literal["sideways", "down", "up"]
 
 
@@ -37,10 +30,8 @@ def press(env: KitchenEnv, decision: int) -> Steps:
     tip = tip_of(env)
     heading = base_pose(env)[2]
     forward = tilted_forward(0.0, -heading)  # square to the front, however the robot stands
-    face = to_base(env, truth.position(button)) - yaw_matrix(-heading) @ np.array(
-        [0.006 + FINGERTIP_M, 0, 0]
-    )
     into = yaw_matrix(-heading) @ np.array([1.0, 0, 0])
+    face = to_base(env, truth.position(button)) - (0.006 + FINGERTIP_M) * into
     if truth.latched:
         return line(tip, tip - 0.19 * into, forward)
     before = face - 0.07 * into
@@ -61,23 +52,15 @@ def operate(
     truth = env.truth
     part = truth.role("part")
     grip, now, goal = f"{part} grip", truth.joint(part), to * truth.limit(part)
-    if decision < LINE_UP_TRIES and (
-        drive := line_up(env, truth.point(grip) - np.array([stand_m, 0, 0]), 0.05)
-    ):
+    if drive := moves.line_up(env, decision, truth.point(grip), (-stand_m, 0, 0), 0.05):
         return drive
     heading = base_pose(env)[2]
     R_base_tip = yaw_matrix(-heading) @ (FORWARD if push == "up" else DOWN)
     hand = matrix_to_euler(R_base_tip)
-    tip, here, end = (
-        tip_of(env),
-        to_base(env, truth.point(grip)),
-        to_base(env, truth.point_at(grip, part, goal)),
-    )
-    way = {
-        "sideways": (end - here) * (1, 1, 0),
-        "down": np.array([0, 0, -1.0]),
-        "up": np.array([0, 0, 1.0]),
-    }[push]
+    tip, here = tip_of(env), to_base(env, truth.point(grip))
+    end = to_base(env, truth.point_at(grip, part, goal))
+    vertical = np.array([0, 0, 1.0 if push == "up" else -1.0])
+    way = (end - here) * (1, 1, 0) if push == "sideways" else vertical
     way = way / float(np.linalg.norm(way))
     reach = float(np.abs(R_base_tip.T @ way) @ FINGERS_HALF_M) + half_m
     begin = here - (reach + GAP_M) * way
@@ -90,9 +73,8 @@ def operate(
     if float(np.linalg.norm(tip - (here - reach * way))) < TOUCHING_M:
         return path(tip, pushed, hand)
     if push == "up":
-        low = np.array([min(tip[0], begin[0] - 0.12), begin[1], begin[2]])
-        clear = np.array([low[0], tip[1], tip[2]])
+        clear, low = moves.before(tip, begin - np.array([0.12, 0, 0]))
         return [at(clear, hand, "close"), *path(clear, [low, begin, *pushed], hand)]
     above = raised(begin, 0.12)
-    clear = np.array([min(tip[0], above[0]), tip[1], max(tip[2], above[2])])
+    clear = moves.over(tip, above)
     return [at(clear, hand, "close"), *path(clear, [above, begin, *pushed], hand)]

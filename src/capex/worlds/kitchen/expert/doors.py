@@ -9,16 +9,8 @@ import numpy as np
 
 from capex.plan import Steps, at, line, path
 from capex.pose import Array, tilted_forward
-from capex.worlds.kitchen.expert.moves import (
-    FINGERTIP_M,
-    LINE_UP_TRIES,
-    base_pose,
-    is_open,
-    line_up,
-    tip_of,
-    to_base,
-)
-from capex.worlds.kitchen.robot import ARM
+from capex.worlds.kitchen.expert import moves
+from capex.worlds.kitchen.expert.moves import FINGERTIP_M, base_pose, is_open, tip_of, to_base
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
@@ -33,15 +25,11 @@ def close_door(env: KitchenEnv, decision: int) -> Steps:
     side = -1.0 if truth.model.joint(part).axis[2] > 0 else 1.0  # hinge on the robot's right: -1
     yaw = base_pose(env)[2]
     radius, height, thick = 0.42, 1.16, 0.0275
-    if decision < LINE_UP_TRIES and (
-        drive := line_up(env, hinge + np.array([-0.70, -side * 0.33, 0]), 0.08)
-    ):
+    if drive := moves.line_up(env, decision, hinge, (-0.70, -side * 0.33, 0), 0.08):
         return drive
 
     def contact(angle: float, gap: float) -> Array:
-        """Tip position that touches the outer face at an opening angle, backed off by a gap along
-        the face's normal.
-        """
+        """Tip position at a gap from the outer face, along its normal, at an opening angle."""
         # In the hinge's frame with the door closed along +y (mirrored for a left hinge): direction
         # along the door and outward normal.
         along = np.array([-math.sin(angle), -side * math.cos(angle)])
@@ -59,8 +47,7 @@ def close_door(env: KitchenEnv, decision: int) -> Steps:
     fingers = [at(tip, "forward", "close")] if is_open(env) else []
     # Lined up in front of the door first, then onto it: the hand must not sweep the door's edge
     # sideways.
-    clear = np.array([min(tip[0], begin[0] - 0.02), tip[1], tip[2]])
-    beside = np.array([clear[0], begin[1], begin[2]])
+    clear, beside = moves.before(tip, begin - np.array([0.02, 0, 0]))
     touching = float(np.linalg.norm(tip - contact(angle, 0.0))) < 0.05
     way = [] if touching else path(tip, [clear, beside, begin], "forward")
     steps = max(1, math.ceil(angle * radius / 0.06))
@@ -70,33 +57,26 @@ def close_door(env: KitchenEnv, decision: int) -> Steps:
 
 
 def close_flap(env: KitchenEnv, decision: int) -> Steps:
-    """Lift a door that is hinged along its lower edge by its handle bar, from below, and push it
-    shut.
-    """
+    """Lift a door hinged along its lower edge by its handle bar, from below, and push it shut."""
     truth = env.truth
     part = truth.role("part")
     tip = tip_of(env)
-    hinge = truth.position(part)
-    angle = truth.joint(part)
-    heading = base_pose(env)[2]
-    forward = tilted_forward(0.0, -heading)
-    if decision < LINE_UP_TRIES and (drive := line_up(env, hinge + np.array([-0.70, 0, 0]), 0.06)):
+    hinge, angle = truth.position(part), truth.joint(part)
+    forward = tilted_forward(0.0, -base_pose(env)[2])
+    if drive := moves.line_up(env, decision, hinge, (-0.70, 0, 0), 0.06):
         return drive
 
     def contact(angle: float, gap: float) -> Array:
         """Tip position whose fingers touch the handle bar from outside at an opening angle."""
-        along, normal = (
-            np.array([-math.sin(angle), math.cos(angle)]),
-            np.array([-math.cos(angle), -math.sin(angle)]),
-        )
+        along = np.array([-math.sin(angle), math.cos(angle)])
+        normal = np.array([-math.cos(angle), -math.sin(angle)])
         extent = FINGERTIP_M * math.cos(angle) + 0.011 * math.sin(angle)
         x, z = hinge[[0, 2]] + 0.202 * along + (0.009 + 0.028 + 0.007 + extent + gap) * normal
         return to_base(env, (x + 0.015 * math.sin(angle), hinge[1], z))
 
     begin = contact(angle, 0.03)
     touching = float(np.linalg.norm(tip - contact(angle, 0.0))) < 0.04
-    back = np.array([min(tip[0], begin[0] - 0.10), tip[1], tip[2]])
-    low = np.array([back[0], begin[1], begin[2]])
+    back, low = moves.before(tip, begin - np.array([0.10, 0, 0]))
     way = [] if touching else path(tip, [back, low, begin], forward)
     fingers = [at(tip, forward, "close")] if is_open(env) else []
     steps = max(1, math.ceil(angle * 0.2 / 0.04))
@@ -105,38 +85,28 @@ def close_flap(env: KitchenEnv, decision: int) -> Steps:
 
 
 def open_door(env: KitchenEnv, decision: int) -> Steps:
-    """Take a side-hinged door by its upright handle and draw it open along its arc; the hand keeps
-    pointing forward.
-    """
+    """Draw a side-hinged door open by its upright handle, the hand pointing forward."""
     truth = env.truth
     part = truth.role("part")
     tip, angle, grip = tip_of(env), truth.joint(part), f"{part} grip"
     forward = tilted_forward(0.0, -base_pose(env)[2])
     side = 1.0 if truth.model.joint(part).axis[2] < 0 else -1.0  # 1: hinge on the robot's left
-    if part in env.robot_state().arms[ARM].held:
+    if moves.holds(env, part):
         return path(tip, _arc(env, part, angle), forward)
-    stand = truth.point_at(grip, part, 0.0) + np.array([-0.60, side * 0.12, 0])
-    if decision < LINE_UP_TRIES and (drive := line_up(env, stand, 0.08)):
+    shut = truth.point_at(grip, part, 0.0)
+    if drive := moves.line_up(env, decision, shut, (-0.60, side * 0.12, 0), 0.08):
         return drive
     here = to_base(env, truth.point(grip))
     before = here - np.array([0.09, 0, 0])
-    back = np.array([min(tip[0], before[0]), tip[1], tip[2]])
-    beside = np.array([back[0], before[1], before[2]])
-    way = [
-        at(back, forward, "open"),
-        *path(back, [beside, before], forward),
-        *line(before, here, forward, "close"),
-    ]
-    return [*way, *path(here, _arc(env, part, angle), forward)]
+    back, beside = moves.before(tip, before)
+    way = [at(back, forward, "open"), *path(back, [beside, before], forward)]
+    arc = _arc(env, part, angle)
+    return [*way, *line(before, here, forward, "close"), *path(here, arc, forward)]
 
 
 def _arc(env: KitchenEnv, part: str, angle: float) -> list[Array]:
     """Where a door's handle passes on its way open."""
     goal = 0.97 * env.truth.limit(part)
     steps = max(1, math.ceil((goal - angle) / 0.25))
-    return [
-        to_base(
-            env, env.truth.point_at(f"{part} grip", part, angle + (goal - angle) * (k + 1) / steps)
-        )
-        for k in range(steps)
-    ]
+    angles = [angle + (goal - angle) * (k + 1) / steps for k in range(steps)]
+    return [to_base(env, env.truth.point_at(f"{part} grip", part, a)) for a in angles]

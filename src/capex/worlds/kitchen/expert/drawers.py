@@ -1,6 +1,4 @@
-"""Slide drawers and racks: out by holding their grip, with the arm and then with the base; in by
-pushing against it.
-"""
+"""Slide drawers and racks by their grip: pull or push with the arm, then with the base."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from capex.plan import BaseMotion, Steps, at, down, line, path, raised
-from capex.worlds.kitchen.expert.moves import LINE_UP_TRIES, base_pose, line_up, tip_of, to_base
-from capex.worlds.kitchen.robot import ARM
+from capex.pose import Array
+from capex.worlds.kitchen.expert.moves import base_pose, holds, line_up, over, tip_of, to_base
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 STAND_M = 0.60  # from the mount to a grip before it is taken
 NEAREST_M = 0.40  # the arm draws a grip no nearer, and begins to push it no nearer
 FARTHEST_M = 0.68  # the arm pushes a grip no farther
-OVERSHOOT_M = 0.02
+OVERSHOOT_M = 0.02  # beyond the stop, so that the part reaches it
 BEFORE_GRIP_M = 0.026  # from the middle of a grip to a tip whose fingers touch it from outside
 
 
@@ -31,67 +29,47 @@ def pull(env: KitchenEnv, decision: int) -> Steps:
     """Take the grip from above, draw it out as far as the arm goes, then hold it and drive back."""
     truth = env.truth
     part = truth.role("part")
-    grip = truth.point(f"{part} grip")
-    tip, goal = (
-        tip_of(env),
-        to_base(env, truth.point_at(f"{part} grip", part, truth.limit(part) + OVERSHOOT_M)),
-    )
-    if part in env.robot_state().arms[ARM].held:
+    grip, tip = truth.point(f"{part} grip"), tip_of(env)
+    end = truth.point_at(f"{part} grip", part, truth.limit(part) + OVERSHOOT_M)
+    goal = to_base(env, end)
+    if holds(env, part):
         if tip[0] > NEAREST_M + 0.05:
-            return line(
-                tip,
-                tip + (goal - tip) * min(1.0, (tip[0] - NEAREST_M) / max(tip[0] - goal[0], 1e-9)),
-            )
+            share = min(1.0, (tip[0] - NEAREST_M) / max(tip[0] - goal[0], 1e-9))
+            return line(tip, tip + (goal - tip) * share)
         return _drive(goal - tip)
-    if decision < LINE_UP_TRIES and (drive := line_up(env, grip - np.array([STAND_M, 0, 0]), 0.10)):
+    if drive := line_up(env, decision, grip, (-STAND_M, 0, 0), 0.10):
         return drive
     square, here = down(-base_pose(env)[2]), to_base(env, grip)
     above = raised(here, 0.13)
-    clear = np.array([min(tip[0], above[0]), tip[1], max(tip[2], above[2])])
-    way = [
-        at(clear, square, "open"),
-        *path(clear, [above], square),
-        *line(above, here, square, "close"),
-    ]
-    return [*way, at(here + 0.08 * (goal - here) / float(np.linalg.norm(goal - here)))]
+    clear = over(tip, above)
+    way = [at(clear, square, "open"), *path(clear, [above], square)]
+    out = 0.08 * (goal - here) / float(np.linalg.norm(goal - here))
+    return [*way, *line(above, here, square, "close"), at(here + out)]
 
 
 def push(env: KitchenEnv, decision: int) -> Steps:
-    """Lower closed fingers before the grip and push it in, as far as the arm goes, then with the
-    base.
-    """
+    """Lower closed fingers before the grip and push it in with the arm, then with the base."""
     truth = env.truth
     part = truth.role("part")
-    grip = truth.point(f"{part} grip")
-    tip, here, end = (
-        tip_of(env),
-        to_base(env, grip),
-        to_base(env, truth.point_at(f"{part} grip", part, 0.0)),
-    )
+    grip, tip = truth.point(f"{part} grip"), tip_of(env)
+    here, end = to_base(env, grip), to_base(env, truth.point_at(f"{part} grip", part, 0.0))
     into = (end - here) / float(np.linalg.norm(end - here))
     contact, goal = here - BEFORE_GRIP_M * into, end - (BEFORE_GRIP_M - OVERSHOOT_M) * into
     if float(np.linalg.norm(tip - contact)) < 0.03:
         if tip[0] < FARTHEST_M - 0.05:
-            return line(
-                tip,
-                tip + (goal - tip) * min(1.0, (FARTHEST_M - tip[0]) / max(goal[0] - tip[0], 1e-9)),
-            )
+            share = min(1.0, (FARTHEST_M - tip[0]) / max(goal[0] - tip[0], 1e-9))
+            return line(tip, tip + (goal - tip) * share)
         return _drive(goal - tip)
-    if decision < LINE_UP_TRIES and (
-        drive := line_up(env, grip - np.array([NEAREST_M + 0.08, 0, 0]), 0.04)
-    ):
+    if drive := line_up(env, decision, grip, (-(NEAREST_M + 0.08), 0, 0), 0.04):
         return drive
     square = down(-base_pose(env)[2])
     before = contact - 0.025 * into
     above = raised(before, 0.13)
-    clear = np.array([min(tip[0], above[0]), tip[1], max(tip[2], above[2])])
-    return [
-        at(clear, square, "close"),
-        *path(clear, [above, before], square),
-        *line(before, contact + 0.08 * into),
-    ]
+    clear = over(tip, above)
+    way = [at(clear, square, "close"), *path(clear, [above, before], square)]
+    return [*way, *line(before, contact + 0.08 * into)]
 
 
-def _drive(way: np.ndarray) -> Steps:  # type: ignore[type-arg]
+def _drive(way: Array) -> Steps:
     """The same motion with the base; the arm holds what it holds."""
     return [BaseMotion(float(np.clip(way[0], -0.55, 0.55)), float(np.clip(way[1], -0.2, 0.2)))]

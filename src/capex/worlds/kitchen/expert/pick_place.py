@@ -1,6 +1,4 @@
-"""Pick a thing and place it: from above with the hand pointing down, or from the front with the
-hand pointing forward.
-"""
+"""Pick a thing and place it: from above, hand down, or from the front, hand forward."""
 
 from __future__ import annotations
 
@@ -11,9 +9,9 @@ import numpy as np
 
 from capex.plan import BaseMotion, Orientation, Steps, at, ceiling, down, line, path, raised
 from capex.pose import Array, tilted_forward, yaw_matrix
-from capex.worlds.kitchen.expert.moves import LINE_UP_TRIES, base_pose, line_up, tip_of, to_base
+from capex.worlds.kitchen.expert import moves
+from capex.worlds.kitchen.expert.moves import base_pose, holds, line_up, tip_of, to_base
 from capex.worlds.kitchen.food import FOOD
-from capex.worlds.kitchen.robot import ARM
 
 if TYPE_CHECKING:
     from capex.worlds.kitchen.env import KitchenEnv
@@ -27,33 +25,28 @@ GRASP_BELOW_TOP_M = 0.014  # so that the whole fingertip (12.5 mm) is beside it
 
 def pick_place(env: KitchenEnv, decision: int) -> Steps:
     """Take the object from above and set it into its container, or onto its place."""
-    truth, state = env.truth, env.robot_state().arms[ARM]
+    truth = env.truth
     item, container = truth.role("object"), env.situation.roles.get("container")
     tip, thing = tip_of(env), to_base(env, truth.position(item))
     place = to_base(env, truth.spot("place") if container is None else truth.position(container))
     half = truth.half_height(item)
-    if item in state.held:
+    if holds(env, item):
         return _carry(tip, thing, place, half)
-    if (container is None or truth.touching(item, container)) and math.hypot(
-        *(thing - place)[:2]
-    ) < 0.07:
+    placed = container is None or truth.touching(item, container)
+    if placed and math.hypot(*(thing - place)[:2]) < 0.07:
         return retreat(tip)
     axis = truth.rotation(item)[:, 0]
     yaw = math.atan2(axis[1], axis[0]) - base_pose(env)[2]
-    round_thing = item in FOOD and FOOD[item].shape == "ball"
+    round_thing = item in FOOD and FOOD[item].round
     orientation = down(0.6 * (decision // 2) if round_thing else yaw + 0.35 * (decision // 3))
     # Tall things are taken near their top, low ones around their middle.
-    grasp = thing + np.array(
-        [0, 0, max(half - GRASP_BELOW_TOP_M, -0.004) if half > TALL_M else -0.004]
-    )
+    height = max(half - GRASP_BELOW_TOP_M, -0.004) if half > TALL_M else -0.004
+    grasp = thing + np.array([0, 0, height])
     hover = raised(grasp, HOVER_M)
     above = np.array([tip[0], tip[1], max(tip[2], min(hover[2] + 0.03, ceiling(tip)))])
-    approach = [at(above, orientation, "open"), *line(above, hover, orientation)]
-    return [
-        *approach,
-        *line(hover, grasp, orientation, "close"),
-        *line(grasp, raised(grasp, LIFT_M)),
-    ]
+    way = [at(above, orientation, "open"), *line(above, hover, orientation)]
+    way += line(hover, grasp, orientation, "close")
+    return [*way, *line(grasp, raised(grasp, LIFT_M))]
 
 
 def _carry(tip: Array, thing: Array, place: Array, half: float) -> Steps:
@@ -62,12 +55,7 @@ def _carry(tip: Array, thing: Array, place: Array, half: float) -> Steps:
     target = place + hang + np.array([0, 0, half + 0.022])
     up, over = raised(tip, place[2] + hang[2] + CARRY_M - tip[2]), raised(target, CARRY_M - half)
     over[2] = max(over[2], min(up[2], ceiling(over)))
-    return [
-        *line(tip, up),
-        *line(up, over),
-        *line(over, target, "keep", "release"),
-        *retreat(target),
-    ]
+    return [*path(tip, [up, over]), *line(over, target, "keep", "release"), *retreat(target)]
 
 
 def retreat(tip: Array) -> Steps:
@@ -79,16 +67,14 @@ def retreat(tip: Array) -> Steps:
 
 
 TAKE_M = 0.50  # how far ahead a thing is when it is taken with the hand pointing forward
-CLEAR_OF_JUG_M = 0.15
+CLEAR_OF_JUG_M = 0.15  # a lid in the hand passes beside the jug at this distance from its axis
 DRAWER_STAND_M = 0.42  # from the mount to what lies in a drawer
 COVER_STAND_M = 0.36  # from the mount to a jug: nearer, the hand reaches higher
 REACH_M = 0.73  # how far ahead one is set down
 
 
 def shelve(env: KitchenEnv, decision: int) -> Steps:
-    """Take a standing thing from the front and set it down on a shelf, the hand pointing forward
-    all the way.
-    """
+    """Take a standing thing from the front and set it down on a shelf, hand forward."""
     truth = env.truth
     item = truth.role("object")
     tip, corners = tip_of(env), truth.corners(item)
@@ -97,30 +83,22 @@ def shelve(env: KitchenEnv, decision: int) -> Steps:
     bottom = to_base(env, [*truth.position(item)[:2], low[2]])
     heading = base_pose(env)[2]
     forward, into = tilted_forward(0.0, -heading), yaw_matrix(-heading) @ np.array([1.0, 0, 0])
-    if item in env.robot_state().arms[ARM].held:
+    if holds(env, item):
         return _set_down(tip, place + (tip - bottom), into, forward)
     if float(np.hypot(*(bottom - place)[:2])) < 0.05 and abs(bottom[2] - place[2]) < 0.06:
         return line(tip, tip - 0.10 * into, forward)
-    if decision < LINE_UP_TRIES and (
-        drive := line_up(env, truth.position(item) - np.array([TAKE_M, 0, 0]), 0.03)
-    ):
+    if drive := line_up(env, decision, truth.position(item), (-TAKE_M, 0, 0), 0.03):
         return drive
     grasp = bottom + np.array([0, 0, min(max(0.6 * (high[2] - low[2]), 0.06), 0.10)])
     before = grasp - 0.11 * into
-    back = np.array([min(tip[0], before[0]), tip[1], tip[2]])
-    beside = np.array([back[0], before[1], before[2]])
+    back, beside = moves.before(tip, before)
     way = [at(back, forward, "open"), *path(back, [beside, before], forward)]
-    return [
-        *way,
-        *line(before, grasp, forward, "close"),
-        *line(grasp, grasp + np.array([0, 0, 0.06]), forward),
-    ]
+    way += line(before, grasp, forward, "close")
+    return [*way, *line(grasp, grasp + np.array([0, 0, 0.06]), forward)]
 
 
 def _set_down(tip: Array, target: Array, into: Array, forward: Orientation) -> Steps:
-    """Bring what is held before its place, with the base where the arm is too short, then in, down
-    and away.
-    """
+    """Bring what is held before its place, by the base if the arm is short; in, down, away."""
     height = max(tip[2], target[2] + 0.035)
     across = target - tip - into * float((target - tip) @ into)
     if abs(across[1]) > 0.03 or tip[2] < target[2] + 0.02:
@@ -132,11 +110,9 @@ def _set_down(tip: Array, target: Array, into: Array, forward: Orientation) -> S
     if float(np.linalg.norm(over - tip)) < 0.03:  # near enough, however the load makes the arm sag
         over = tip
     low = target + np.array([0, 0, 0.008])
-    return [
-        *(path(tip, [over], forward) if over is not tip else []),
-        *line(over, low, forward, "release"),
-        *line(low, low - 0.30 * into, forward),
-    ]
+    way = path(tip, [over], forward) if over is not tip else []
+    away = line(low, low - 0.30 * into, forward)
+    return [*way, *line(over, low, forward, "release"), *away]
 
 
 def cover(env: KitchenEnv, decision: int) -> Steps:
@@ -145,20 +121,16 @@ def cover(env: KitchenEnv, decision: int) -> Steps:
     lid = truth.role("object")
     rim = truth.point("jug rim")
     tip, origin, target = tip_of(env), to_base(env, truth.position(lid)), to_base(env, rim)
-    if lid in env.robot_state().arms[ARM].held:
+    if holds(env, lid):
         low = target + (tip - origin) + np.array([0, 0, 0.012])
         over = raised(low, 0.045)
         aside = _beside(target, tip, over[2] - target[2])
         near = float(np.linalg.norm((tip - over)[:2])) < CLEAR_OF_JUG_M
-        way = path(
-            tip, [raised(tip, over[2] - tip[2]), over] if near else [raised(tip, 0.10), aside, over]
-        )
-        return [*way, *line(over, low, "keep", "release"), *retreat(low)]
+        up = [raised(tip, over[2] - tip[2])] if near else [raised(tip, 0.10), aside]
+        return [*path(tip, [*up, over]), *line(over, low, "keep", "release"), *retreat(low)]
     if float(np.linalg.norm(origin - target)) < 0.03 and truth.tilt(lid) < 0.10:
         return retreat(tip)
-    if decision < LINE_UP_TRIES and (
-        drive := line_up(env, rim - np.array([COVER_STAND_M, 0, 0]), 0.04)
-    ):
+    if drive := line_up(env, decision, rim, (-COVER_STAND_M, 0, 0), 0.04):
         return drive
     axis = truth.rotation(lid)[:, 0]
     orientation = down(math.atan2(axis[1], axis[0]) - base_pose(env)[2])
@@ -171,9 +143,7 @@ def cover(env: KitchenEnv, decision: int) -> Steps:
 
 
 def _beside(jug: Array, towards: Array, above_m: float) -> Array:
-    """A point beside a jug, in the direction of another point, so much above its rim as the arm
-    can.
-    """
+    """A point beside a jug towards another point, above its rim as far as the arm can."""
     way = (towards - jug)[:2]
     x, y = jug[:2] + way * (CLEAR_OF_JUG_M / max(float(np.linalg.norm(way)), 1e-9))
     return np.array([x, y, min(jug[2] + above_m, ceiling(np.array([x, y, 0.0])))])
@@ -183,8 +153,6 @@ def out_of_drawer(env: KitchenEnv, decision: int) -> Steps:
     """Line up with what lies in a drawer, then pick it and place it."""
     truth = env.truth
     item = truth.role("object")
-    taken = (
-        item in env.robot_state().arms[ARM].held or truth.position(item)[2] > truth.spot("place")[2]
-    )
-    drive = line_up(env, truth.position(item) - np.array([DRAWER_STAND_M, 0, 0]), 0.05)
-    return drive if drive and not taken and decision < LINE_UP_TRIES else pick_place(env, decision)
+    taken = holds(env, item) or truth.position(item)[2] > truth.spot("place")[2]
+    drive = line_up(env, decision, truth.position(item), (-DRAWER_STAND_M, 0, 0), 0.05)
+    return drive if drive and not taken else pick_place(env, decision)

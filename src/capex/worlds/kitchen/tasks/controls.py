@@ -9,7 +9,14 @@ from capex.worlds.kitchen.expert import controls as skills
 from capex.worlds.kitchen.machines import add_kettle
 from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.scene import Kitchen
-from capex.worlds.kitchen.situation import Draw, Fitted, Situation, draw_light, draw_posture
+from capex.worlds.kitchen.situation import (
+    Draw,
+    Fitted,
+    Situation,
+    draw_light,
+    draw_posture,
+    draw_robot,
+)
 from capex.worlds.kitchen.stations import (
     HANDLE_Y_M,
     KNOB_ORDER,
@@ -34,23 +41,11 @@ KETTLES: dict[str, Colour] = {
 def turn_on_microwave(draw: Draw, kitchen: Kitchen) -> Situation:
     microwave = kitchen.fixture("microwave")
     counter = kitchen.counter_under(microwave)
-    robot = (
-        counter.x - draw.uniform(0.30, 0.44),
-        microwave.y + draw.uniform(-0.24, 0.04),
-        draw.uniform(-0.15, 0.15),
-    )
-    posture = draw_posture(draw, "forward")
+    x, y = counter.x - draw.uniform(0.30, 0.44), microwave.y + draw.uniform(-0.24, 0.04)
+    robot, posture = (x, y, draw.within(0.15)), draw_posture(draw, "forward")
     things = clutter(draw, kitchen, counter, 2, 1.0 if microwave.y < counter.y else -1.0)
-    roles = {"button": "start button"}
-    return Situation(
-        "Press the start button on the microwave.",
-        robot,
-        posture,
-        things,
-        {},
-        roles,
-        draw_light(draw),
-    )
+    instruction, roles = "Press the start button on the microwave.", {"button": "start button"}
+    return Situation(instruction, robot, posture, things, {}, roles, draw_light(draw))
 
 
 def turn_off_stove(draw: Draw, kitchen: Kitchen) -> Situation:
@@ -60,19 +55,9 @@ def turn_off_stove(draw: Draw, kitchen: Kitchen) -> Situation:
     lit = (first, second) if draw.uniform(0, 1) < 0.6 else (first,)
     joints = {f"{burner} knob": draw.uniform(0.75, 1.10) for burner in lit}
     k = KNOB_ORDER.index(first)
-    robot = (
-        stove.x - draw.uniform(0.48, 0.85),
-        stove.y + knob_y(k) + draw.uniform(-0.25, 0.25),
-        draw.uniform(-0.20, 0.20),
-    )
+    robot = draw_robot(draw, stove.x, stove.y + knob_y(k), (0.48, 0.85), 0.25, 0.20)
     posture = draw_posture(draw, "down")
-    things = clutter(
-        draw,
-        kitchen,
-        kitchen.counter_beside(stove, draw.choice((1.0, -1.0))),
-        2,
-        draw.choice((1.0, -1.0)),
-    )
+    things = clutter(draw, kitchen, kitchen.counter_beside(stove, draw.side()), 2, draw.side())
     return Situation(
         f"Turn off the {first} burner of the stove: its knob is the {ORDINALS[k]} from the left.",
         robot,
@@ -90,19 +75,9 @@ def turn_on_faucet(draw: Draw, kitchen: Kitchen) -> Situation:
     sink = kitchen.fixture("sink")
     side = draw.choice(("left", "right"))
     y = sink.y + (HANDLE_Y_M if side == "left" else -HANDLE_Y_M)
-    robot = (
-        sink.x - draw.uniform(0.20, 0.45),
-        y + draw.uniform(-0.20, 0.20),
-        draw.uniform(-0.20, 0.20),
-    )
+    robot = draw_robot(draw, sink.x, y, (0.20, 0.45), 0.20, 0.20)
     posture = draw_posture(draw, "down")
-    things = clutter(
-        draw,
-        kitchen,
-        kitchen.counter_beside(sink, draw.choice((1.0, -1.0))),
-        2,
-        draw.choice((1.0, -1.0)),
-    )
+    things = clutter(draw, kitchen, kitchen.counter_beside(sink, draw.side()), 2, draw.side())
     colour = "red" if side == "left" else "blue"
     return Situation(
         f"Turn on the sink faucet: swing its {side} handle, the one with the {colour} cap, outwards"
@@ -120,35 +95,15 @@ def turn_on_faucet(draw: Draw, kitchen: Kitchen) -> Situation:
 def turn_on_kettle(draw: Draw, kitchen: Kitchen) -> Situation:
     """Two kettles of different colours; the instruction names one."""
     bench = kitchen.workbench
-    kettles, colour = pair(
-        draw,
-        bench,
-        "kettle",
-        KETTLES,
-        add_kettle,
-        front=(0.18, 0.27),
-        apart=(0.16, 0.30),
-        turned=0.5,
+    kettles, colour, y = pair(
+        draw, bench, "kettle", KETTLES, add_kettle, (0.18, 0.27), (0.16, 0.30), 0.5
     )
-    target = kettles[0]
-    assert target.place is not None
-    robot = (
-        bench.x - draw.uniform(0.22, 0.50),
-        target.place.y + draw.uniform(-0.25, 0.25),
-        draw.uniform(-0.20, 0.20),
-    )
+    robot = draw_robot(draw, bench.x, y, (0.22, 0.50), 0.25, 0.20)
     posture = draw_posture(draw, "down")
-    things = clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), around(kettles, 0.0, 0.14))
-    return Situation(
-        f"Turn on the {colour} kettle: press its red switch lever down.",
-        robot,
-        posture,
-        things,
-        {},
-        {"part": f"{target.name} switch"},
-        draw_light(draw),
-        kettles,
-    )
+    things = clutter(draw, kitchen, bench, 2, draw.side(), around(kettles, 0.0, 0.14))
+    instruction = f"Turn on the {colour} kettle: press its red switch lever down."
+    roles = {"part": f"{colour} kettle switch"}
+    return Situation(instruction, robot, posture, things, {}, roles, draw_light(draw), kettles)
 
 
 TASKS = (

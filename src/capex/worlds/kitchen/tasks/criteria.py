@@ -7,16 +7,15 @@ from __future__ import annotations
 import math
 
 from capex.worlds.kitchen.ground_truth import GroundTruth
+from capex.worlds.kitchen.machines import KETTLE_ON
 from capex.worlds.kitchen.objects import PLATE_RADIUS_M
 from capex.worlds.kitchen.robot import HAND_BODIES
+from capex.worlds.kitchen.stations import KNOB_OFF_RAD, WATER_ON_RAD
 
 CLOSED = 0.005  # fraction of a joint's range
 PRESSED = 0.6  # fraction of a button's travel; a touch alone could not be seen
 OPENED = 0.90
 OUT, IN = 0.95, 0.05  # fractions of a slide's travel
-OFF_RAD = 0.35
-WATER_RAD = (0.40, math.pi)
-SWITCHED = 0.95
 LIFTED = 0.99
 CLEAR_OF_OBJECT_M = 0.25
 CLEAR_OF_BUTTON_M = 0.15
@@ -65,7 +64,7 @@ def slid(truth: GroundTruth) -> bool:
 
 def switched(truth: GroundTruth) -> bool:
     """The lever is pressed."""
-    return truth.joint_fraction(truth.role("part")) >= SWITCHED
+    return truth.joint_fraction(truth.role("part")) >= KETTLE_ON
 
 
 def lifted(truth: GroundTruth) -> bool:
@@ -75,12 +74,12 @@ def lifted(truth: GroundTruth) -> bool:
 
 def turned_off(truth: GroundTruth) -> bool:
     """The knob points to off."""
-    return abs(truth.joint(truth.role("part"))) < OFF_RAD
+    return abs(truth.joint(truth.role("part"))) < KNOB_OFF_RAD
 
 
 def water_runs(truth: GroundTruth) -> bool:
     """The handle has been swung."""
-    return WATER_RAD[0] < truth.joint(truth.role("part")) < WATER_RAD[1]
+    return WATER_ON_RAD < truth.joint(truth.role("part")) < math.pi
 
 
 def under_dispenser(truth: GroundTruth) -> bool:
@@ -95,31 +94,24 @@ def under_dispenser(truth: GroundTruth) -> bool:
 def on_counter(truth: GroundTruth) -> bool:
     """The object lies on a counter and the gripper has left it."""
     item = truth.role("object")
-    return truth.tip_distance(item) > CLEAR_OF_OBJECT_M and any(
-        n.startswith("counter") for n in truth.touched_by(item)
-    )
+    return truth.tip_distance(item) > CLEAR_OF_OBJECT_M and _touches_counter(truth, item)
 
 
 def arrived(truth: GroundTruth) -> bool:
     """The base stands before the place that was named, and faces it."""
     (x, y, yaw), (goal_x, goal_y, goal_yaw) = truth.base, truth.spot("goal")
-    return (
-        math.hypot(x - goal_x, y - goal_y) <= ARRIVED_M and math.cos(yaw - goal_yaw) >= ARRIVED_COS
-    )
+    near = math.hypot(x - goal_x, y - goal_y) <= ARRIVED_M
+    return near and math.cos(yaw - goal_yaw) >= ARRIVED_COS
 
 
 def in_cabinet(truth: GroundTruth) -> bool:
-    """Every corner of the object lies within the cabinet, give or take 5 cm, and the gripper has
-    left it.
-    """
+    """The object lies within the cabinet, give or take 5 cm, and the gripper has left it."""
     item = truth.role("object")
     if truth.tip_distance(item) <= CLEAR_OF_OBJECT_M:
         return False
     corners = truth.corners(item)
-    return bool(
-        (corners >= truth.spot("inside low") - IN_CABINET_M).all()
-        and (corners <= truth.spot("inside high") + IN_CABINET_M).all()
-    )
+    low, high = truth.spot("inside low") - IN_CABINET_M, truth.spot("inside high") + IN_CABINET_M
+    return bool(((corners >= low) & (corners <= high)).all())
 
 
 def started(truth: GroundTruth) -> bool:
@@ -128,9 +120,8 @@ def started(truth: GroundTruth) -> bool:
 
 def pressed(truth: GroundTruth) -> bool:
     button = truth.role("button")
-    return truth.joint_fraction(button) >= PRESSED and bool(
-        truth.touched_by(button) & set(HAND_BODIES)
-    )
+    deep = truth.joint_fraction(button) >= PRESSED
+    return deep and not truth.touched_by(button).isdisjoint(HAND_BODIES)
 
 
 def in_pan(truth: GroundTruth) -> bool:
@@ -142,16 +133,16 @@ def on_plate(truth: GroundTruth) -> bool:
 
 
 def on_plate_on_counter(truth: GroundTruth) -> bool:
-    return placed(truth, ON_PLATE_M) and any(
-        n.startswith("counter") for n in truth.touched_by(truth.role("container"))
-    )
+    return on_plate(truth) and _touches_counter(truth, truth.role("container"))
+
+
+def _touches_counter(truth: GroundTruth, name: str) -> bool:
+    return any(other.startswith("counter") for other in truth.touched_by(name))
 
 
 def placed(truth: GroundTruth, within_m: float) -> bool:
+    """The object touches its container near the middle, and the gripper has left it."""
     item, container = truth.role("object"), truth.role("container")
-    if (
-        truth.tip_distance(item) <= CLEAR_OF_OBJECT_M
-        or truth.distance_xy(item, container) >= within_m
-    ):
-        return False
-    return truth.touching(item, container)
+    left = truth.tip_distance(item) > CLEAR_OF_OBJECT_M
+    near = truth.distance_xy(item, container) < within_m
+    return left and near and truth.touching(item, container)

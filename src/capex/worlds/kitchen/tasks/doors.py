@@ -15,12 +15,21 @@ from capex.worlds.kitchen.machines import add_blender, add_mixer
 from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.objects import LID_PLUG_M, add_lid
 from capex.worlds.kitchen.scene import Kitchen
-from capex.worlds.kitchen.situation import Draw, Fitted, Placed, Situation, draw_light, draw_posture
+from capex.worlds.kitchen.situation import (
+    Draw,
+    Fitted,
+    Placed,
+    Situation,
+    draw_light,
+    draw_posture,
+    draw_robot,
+)
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import around, clutter, cupboards, pair
 from capex.worlds.kitchen.tasks.task import Task
 
 FAMILY = "Doors and lids"
+LIFT = "lift it by the bar at its nose until it stays up."
 LIDS: dict[str, Colour] = {
     "red": (0.80, 0.12, 0.12),
     "blue": (0.15, 0.35, 0.70),
@@ -38,72 +47,43 @@ MIXERS: dict[str, Colour] = {
 def close_fridge(draw: Draw, kitchen: Kitchen) -> Situation:
     fridge = kitchen.fixture("fridge")
     side = -1.0 if kitchen.layout.fridge_hinge == "right" else 1.0
-    angle = draw.uniform(0.35, 1.05)
+    joints = {"fridge door": draw.uniform(0.35, 1.05)}
     x = fridge.x - draw.uniform(0.60, 1.10)
     # Rather on the hinge's side, where the open door leaves room.
     y = fridge.y + side * draw.uniform(-0.18, 0.26)
     posture = draw_posture(draw, "forward right" if side < 0 else "forward left")
-    robot = (x, y, draw.uniform(-0.45, 0.45))
+    robot = (x, y, draw.within(0.45))
     things = clutter(draw, kitchen, kitchen.counter_beside(fridge, side), 3, -side)
-    return Situation(
-        "Close the fridge door.",
-        robot,
-        posture,
-        things,
-        {"fridge door": angle},
-        {"part": "fridge door"},
-        draw_light(draw),
-    )
+    instruction, roles = "Close the fridge door.", {"part": "fridge door"}
+    return Situation(instruction, robot, posture, things, joints, roles, draw_light(draw))
 
 
 def close_toaster_oven(draw: Draw, kitchen: Kitchen) -> Situation:
     oven = kitchen.fixture("toaster oven")
     counter = kitchen.counter_under(oven)
-    angle = draw.uniform(0.45, 1.25)
-    robot = (
-        counter.x - draw.uniform(0.46, 0.85),
-        oven.y + draw.uniform(-0.28, 0.28),
-        draw.uniform(-0.35, 0.35),
-    )
+    joints = {"toaster oven door": draw.uniform(0.45, 1.25)}
+    robot = draw_robot(draw, counter.x, oven.y, (0.46, 0.85), 0.28, 0.35)
     posture = draw_posture(draw, "forward")
     things = clutter(draw, kitchen, counter, 3, 1.0 if oven.y < counter.y else -1.0)
-    joints = {"toaster oven door": angle}
-    return Situation(
-        "Close the toaster oven door.",
-        robot,
-        posture,
-        things,
-        joints,
-        {"part": "toaster oven door"},
-        draw_light(draw),
-    )
+    instruction, roles = "Close the toaster oven door.", {"part": "toaster oven door"}
+    return Situation(instruction, robot, posture, things, joints, roles, draw_light(draw))
 
 
 def close_blender_lid(draw: Draw, kitchen: Kitchen) -> Situation:
     """A blender between two lids of different colours; the instruction names one."""
     bench = kitchen.workbench
-    blender = PlanarPose(
-        bench.x + draw.uniform(0.14, 0.18),
-        bench.y + draw.uniform(-0.12, 0.12),
-        draw.uniform(-0.6, 0.6),
-    )
+    x, y = bench.x + draw.uniform(0.14, 0.18), bench.y + draw.within(0.12)
+    blender = PlanarPose(x, y, draw.within(0.6))
     colour, other = draw.shuffled(sorted(LIDS))[:2]
-    side = draw.choice((1.0, -1.0))
+    side = draw.side()
     things = []
-    for name, where in ((f"{colour} lid", side), (f"{other} lid", -side)):
-        spot = (
-            bench.x + draw.uniform(0.10, 0.20),
-            blender.y + where * draw.uniform(0.20, 0.29),
-            COUNTER_HEIGHT_M + LID_PLUG_M + 0.001,
-        )
-        build = functools.partial(add_lid, name=name, colour=LIDS[name.removesuffix(" lid")])
-        things.append(Placed(name, build, spot, draw.uniform(-0.6, 0.6)))
-    things += clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)))
-    robot = (
-        bench.x - draw.uniform(0.19, 0.40),
-        blender.y + draw.uniform(-0.15, 0.15),
-        draw.uniform(-0.15, 0.15),
-    )
+    for lid, where in ((colour, side), (other, -side)):
+        x, y = bench.x + draw.uniform(0.10, 0.20), blender.y + where * draw.uniform(0.20, 0.29)
+        build = functools.partial(add_lid, name=f"{lid} lid", colour=LIDS[lid])
+        spot = (x, y, COUNTER_HEIGHT_M + LID_PLUG_M + 0.001)
+        things.append(Placed(f"{lid} lid", build, spot, draw.within(0.6)))
+    things += clutter(draw, kitchen, bench, 2, draw.side())
+    robot = draw_robot(draw, bench.x, blender.y, (0.19, 0.40), 0.15, 0.15)
     posture = draw_posture(draw, "down")
     body = draw.choice(((0.75, 0.75, 0.77), (0.20, 0.20, 0.22), (0.86, 0.85, 0.80)))
     return Situation(
@@ -122,59 +102,27 @@ def open_cabinet(draw: Draw, kitchen: Kitchen) -> Situation:
     """Three cupboards side by side; the instruction names one."""
     bench = kitchen.workbench
     column = draw.choice(CUPBOARDS)
-    y = bench.y + cupboard_y(column, bench.width)
-    robot = (
-        bench.x - draw.uniform(0.30, 0.75),
-        y + draw.uniform(-0.25, 0.25),
-        draw.uniform(-0.25, 0.25),
-    )
+    y, fixtures = bench.y + cupboard_y(column, bench.width), (cupboards(bench),)
+    robot = draw_robot(draw, bench.x, y, (0.30, 0.75), 0.25, 0.25)
     posture = draw_posture(draw, "forward")
-    things = clutter(draw, kitchen, bench, 3, draw.choice((1.0, -1.0)))
-    return Situation(
-        f"Open the {column} cabinet, of the three cabinets with steel handles.",
-        robot,
-        posture,
-        things,
-        {},
-        {"part": f"{column} cabinet door"},
-        draw_light(draw),
-        (cupboards(bench),),
-    )
+    things = clutter(draw, kitchen, bench, 3, draw.side())
+    instruction = f"Open the {column} cabinet, of the three cabinets with steel handles."
+    roles = {"part": f"{column} cabinet door"}
+    return Situation(instruction, robot, posture, things, {}, roles, draw_light(draw), fixtures)
 
 
 def open_mixer_head(draw: Draw, kitchen: Kitchen) -> Situation:
     """Two stand mixers of different colours; the instruction names one."""
     bench = kitchen.workbench
-    mixers, colour = pair(
-        draw,
-        bench,
-        "stand mixer",
-        MIXERS,
-        add_mixer,
-        front=(0.10, 0.17),
-        apart=(0.17, 0.27),
-        turned=0.25,
+    mixers, colour, y = pair(
+        draw, bench, "stand mixer", MIXERS, add_mixer, (0.10, 0.17), (0.17, 0.27), 0.25
     )
-    target = mixers[0]
-    assert target.place is not None
-    robot = (
-        bench.x - draw.uniform(0.42, 0.75),
-        target.place.y + draw.uniform(-0.25, 0.25),
-        draw.uniform(-0.25, 0.25),
-    )
+    robot = draw_robot(draw, bench.x, y, (0.42, 0.75), 0.25, 0.25)
     posture = draw_posture(draw, "forward")
-    things = clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0)), around(mixers, 0.16, 0.18))
-    return Situation(
-        f"Open the head of the {colour} stand mixer: lift it by the bar at its nose until it"
-        " stays up.",
-        robot,
-        posture,
-        things,
-        {},
-        {"part": f"{target.name} head"},
-        draw_light(draw),
-        mixers,
-    )
+    things = clutter(draw, kitchen, bench, 2, draw.side(), around(mixers, 0.16, 0.18))
+    instruction = f"Open the head of the {colour} stand mixer: {LIFT}"
+    roles = {"part": f"{colour} stand mixer head"}
+    return Situation(instruction, robot, posture, things, {}, roles, draw_light(draw), mixers)
 
 
 TASKS = (
@@ -232,8 +180,7 @@ TASKS = (
             "OpenStandMixerHead",
             FAMILY,
             450,
-            "Open the head of the COLOUR stand mixer: lift it by the bar at its nose until it"
-            " stays up.",
+            f"Open the head of the COLOUR stand mixer: {LIFT}",
             "head joint over 0.99 of its range",
         ),
         open_mixer_head,

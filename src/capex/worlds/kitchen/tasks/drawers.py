@@ -14,7 +14,14 @@ from capex.worlds.kitchen.furniture import (
     add_dishwasher,
 )
 from capex.worlds.kitchen.scene import Kitchen
-from capex.worlds.kitchen.situation import Draw, Fitted, Situation, draw_light, draw_posture
+from capex.worlds.kitchen.situation import (
+    Draw,
+    Fitted,
+    Situation,
+    draw_light,
+    draw_posture,
+    draw_robot,
+)
 from capex.worlds.kitchen.tasks import criteria
 from capex.worlds.kitchen.tasks.setting import clutter, drawer_counter
 from capex.worlds.kitchen.tasks.task import Task
@@ -23,32 +30,17 @@ FAMILY = "Drawers and racks"
 
 
 def drawers(draw: Draw, kitchen: Kitchen, verb: str, out: tuple[float, float]) -> Situation:
-    """Two drawers side by side, one of them named; it stands out by a drawn fraction of its travel,
-    the other by another.
-    """
+    """Two drawers, one of them named, each out by a fraction of its travel drawn from `out`."""
     counter = kitchen.workbench
     side = draw.choice(SIDES)
-    part, other = f"{side} drawer", f"{SIDES[1 - SIDES.index(side)]} drawer"
-    joints = {
-        part: DRAWER_TRAVEL_M * draw.uniform(*out),
-        other: DRAWER_TRAVEL_M * draw.uniform(*out),
-    }
-    robot = (
-        counter.x - draw.uniform(0.62, 0.95),
-        counter.y + draw.uniform(-0.30, 0.30),
-        draw.uniform(-0.25, 0.25),
-    )
+    named, other = f"{side} drawer", f"{SIDES[1 - SIDES.index(side)]} drawer"
+    joints = {part: DRAWER_TRAVEL_M * draw.uniform(*out) for part in (named, other)}
+    robot = draw_robot(draw, counter.x, counter.y, (0.62, 0.95), 0.30, 0.25)
     posture = draw_posture(draw, "down")
-    return Situation(
-        f"{verb} the {side} drawer, of the two drawers with steel knobs.",
-        robot,
-        posture,
-        clutter(draw, kitchen, counter, 3, draw.choice((1.0, -1.0))),
-        joints,
-        {"part": part},
-        draw_light(draw),
-        (drawer_counter(counter),),
-    )
+    things = clutter(draw, kitchen, counter, 3, draw.side())
+    instruction = f"{verb} the {side} drawer, of the two drawers with steel knobs."
+    roles, fixtures = {"part": named}, (drawer_counter(counter),)
+    return Situation(instruction, robot, posture, things, joints, roles, draw_light(draw), fixtures)
 
 
 def rack(draw: Draw, kitchen: Kitchen) -> Situation:
@@ -57,29 +49,17 @@ def rack(draw: Draw, kitchen: Kitchen) -> Situation:
     side = 1.0 if kitchen.fixture("sink").y > bench.y else -1.0  # it stands beside the sink
     y = bench.y + side * (bench.width - DISHWASHER_M) / 2
     way = draw.choice(("out", "in"))
-    stands = draw.uniform(0.0, 0.15) if way == "out" else draw.uniform(0.80, 1.0)
-    joints = {
-        "upper rack": RACK_TRAVEL_M * stands,
-        "lower rack": RACK_TRAVEL_M * draw.uniform(0.0, 0.35),
-    }
-    back = draw.uniform(0.74, 1.00) if way == "out" else draw.uniform(1.00, 1.25)
-    robot = (bench.x - back, y + draw.uniform(-0.25, 0.25), draw.uniform(-0.20, 0.20))
+    stands, back = ((0.0, 0.15), (0.74, 1.00)) if way == "out" else ((0.80, 1.0), (1.00, 1.25))
+    upper, lower = draw.uniform(*stands), draw.uniform(0.0, 0.35)
+    joints = {"upper rack": RACK_TRAVEL_M * upper, "lower rack": RACK_TRAVEL_M * lower}
+    robot = draw_robot(draw, bench.x, y, back, 0.25, 0.20)
     posture = draw_posture(draw, "down")
-    return Situation(
-        f"Slide the upper rack of the dishwasher all the way {way}.",
-        robot,
-        posture,
-        clutter(draw, kitchen, bench, 2, draw.choice((1.0, -1.0))),
-        joints,
-        {"part": "upper rack", "way": way},
-        draw_light(draw),
-        (
-            Fitted(
-                bench.name,
-                functools.partial(add_dishwasher, name=bench.name, width=bench.width, side=side),
-            ),
-        ),
-    )
+    things = clutter(draw, kitchen, bench, 2, draw.side())
+    instruction = f"Slide the upper rack of the dishwasher all the way {way}."
+    roles = {"part": "upper rack", "way": way}
+    build = functools.partial(add_dishwasher, name=bench.name, width=bench.width, side=side)
+    fixtures = (Fitted(bench.name, build),)
+    return Situation(instruction, robot, posture, things, joints, roles, draw_light(draw), fixtures)
 
 
 TASKS = (

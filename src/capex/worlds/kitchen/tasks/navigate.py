@@ -21,26 +21,19 @@ def navigate(draw: Draw, kitchen: Kitchen) -> Situation:
     """A place of the row, seen from across the room and from the side."""
     name = draw.choice(PLACES)
     goal = (-BEFORE_M, kitchen.fixture(name).y, 0.0)
-    side = draw.choice((1.0, -1.0))
+    side = draw.side()
     x = goal[0] - draw.uniform(0.40, 1.00)
     y = goal[1] + side * draw.uniform(0.60, 1.50)
     if not kitchen.low_y - 0.4 < y < kitchen.high_y + 0.4:  # that side is the wall's
         y = goal[1] - (y - goal[1])
     # Turned towards the place, so that it is in view.
     towards = 0.8 * math.atan2(goal[1] - y, 0.20 - x)
-    robot = (x, y, towards + draw.uniform(-0.25, 0.25))
+    robot = (x, y, towards + draw.within(0.25))
     posture = draw_posture(draw, "down")
-    things = clutter(draw, kitchen, kitchen.workbench, 3, draw.choice((1.0, -1.0)))
-    return Situation(
-        f"Drive to the {name} and stop right in front of it, facing it.",
-        robot,
-        posture,
-        things,
-        {},
-        {"place": name},
-        draw_light(draw),
-        spots={"goal": goal},
-    )
+    things = clutter(draw, kitchen, kitchen.workbench, 3, draw.side())
+    instruction = f"Drive to the {name} and stop right in front of it, facing it."
+    light, roles, spots = draw_light(draw), {"place": name}, {"goal": goal}
+    return Situation(instruction, robot, posture, things, {}, roles, light, spots=spots)
 
 
 TASKS = (

@@ -22,16 +22,12 @@ def clutter(
     clear: Sequence[tuple[float, float, float]] = (),
     without: Sequence[str] = (),
 ) -> tuple[Placed, ...]:
-    """Distractors at the back of the nearer three quarters of a metre of a worktop, clear of dishes
-    and appliances.
-    """
+    """Distractors at the back of the last 0.8 m of a worktop on one side, clear of the rest."""
     end = counter.width / 2 - 0.08
     inner = max(-end, end - 0.8)
     low, high = (inner, end) if towards > 0 else (-end, -inner)
-    taken = [*clear, *kitchen.occupied]
-    return tuple(
-        scatter(draw, counter, count, (0.40, low), (0.52, high), COUNTER_HEIGHT_M, taken, without)
-    )
+    taken, corners = [*clear, *kitchen.occupied], ((0.40, low), (0.52, high))
+    return tuple(scatter(draw, counter, count, *corners, COUNTER_HEIGHT_M, taken, without))
 
 
 def pair(
@@ -43,35 +39,29 @@ def pair(
     front: tuple[float, float],
     apart: tuple[float, float],
     turned: float,
-) -> tuple[tuple[Fitted, ...], str]:
-    """Two machines of a kind side by side on a worktop, in two colours: the one that the task
-    names, the other, and the first's colour.
+) -> tuple[tuple[Fitted, ...], str, float]:
+    """Two machines of a kind side by side on a worktop, in two colours, the one that the task names
+    first; that one's colour and y.
 
     `front` is how far behind the worktop's front they stand, `apart` how far from its middle,
     `turned` how far they may be turned.
     """
-    side = draw.choice((1.0, -1.0))
+    side = draw.side()
     chosen = draw.shuffled(sorted(colours))[:2]
-    made = []
+    places, machines = [], []
     for colour, where in zip(chosen, (side, -side), strict=True):
-        place = PlanarPose(
-            bench.x + draw.uniform(*front),
-            bench.y + where * draw.uniform(*apart),
-            draw.uniform(-turned, turned),
-        )
+        x, y = bench.x + draw.uniform(*front), bench.y + where * draw.uniform(*apart)
+        places.append(PlanarPose(x, y, draw.within(turned)))
         name = f"{colour} {kind}"
-        made.append(
-            Fitted(name, functools.partial(build, name=name, colour=colours[colour]), place)
-        )
-    return tuple(made), chosen[0]
+        made = functools.partial(build, name=name, colour=colours[colour])
+        machines.append(Fitted(name, made, places[-1]))
+    return tuple(machines), chosen[0], places[0].y
 
 
 def around(
     machines: Sequence[Fitted], behind_m: float, radius_m: float
 ) -> list[tuple[float, float, float]]:
-    """Discs (x, y, radius) on a worktop that machines take up, their middles so far behind their
-    frames.
-    """
+    """Discs (x, y, radius) that machines take up on a worktop, so far behind their frames."""
     places = [m.place for m in machines if m.place is not None]
     return [(*p.apply((behind_m, 0.0, 0.0))[:2], radius_m) for p in places]
 
@@ -84,15 +74,11 @@ def cupboards(counter: Fixture) -> Fitted:
 
 def ledge(counter: Fixture, front: float, depth: float) -> Fitted:
     """A ledge along a counter, its front at a place in the world."""
-    return Fitted(
-        "ledge",
-        functools.partial(add_ledge, width=counter.width - 0.04, depth=depth),
-        PlanarPose(front, counter.y),
-    )
+    build = functools.partial(add_ledge, width=counter.width - 0.04, depth=depth)
+    return Fitted("ledge", build, PlanarPose(front, counter.y))
 
 
 def drawer_counter(counter: Fixture) -> Fitted:
     """A counter with two drawers that slide, in place of one where they are only drawn."""
-    return Fitted(
-        counter.name, functools.partial(add_drawers, name=counter.name, width=counter.width)
-    )
+    name = counter.name
+    return Fitted(name, functools.partial(add_drawers, name=name, width=counter.width))
