@@ -27,9 +27,10 @@ from capex.report.drawing import data_uri, overlay, track
 from capex.report.figures import VARIABLES, Figure, inline
 from capex.report.rows import RunData, RunInfo
 from capex.report.sections import Section
+from capex.report.show import number
 from capex.report.sources import Source
 from capex.report.strips import fate
-from capex.report.tables import number, stand_in_sentence
+from capex.report.tables import stand_in_sentence
 from capex.run.store import versions
 
 LEGEND = (  # svg class, what is drawn, what it means

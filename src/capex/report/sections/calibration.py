@@ -4,44 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.report.calibration import (
-    CUTS_AT_LEAST,
-    EITHER_LABEL_AT_LEAST,
-    Calibration,
-    Swept,
-    Truncated,
-    calibration,
-    tau_sweep,
-    truncation,
-    weight_paths,
-)
-from capex.report.plots.calibration import (
-    reliability_figure,
-    tau_figure,
-    truncation_figure,
-    weights_figure,
-)
+from capex.report import calibration, show
+from capex.report.calibration import CUTS_AT_LEAST, Calibration, Swept, Truncated
+from capex.report.plots import calibration as plots
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import (
-    Column,
-    Row,
-    Table,
-    count,
-    group_row,
-    number,
-    percent,
-    slashed,
-    success,
-    tally_names,
-    three_digits,
-)
+from capex.report.tables import Column, Row, Table, group_row, tally_names
 
 
 def calibration_section(sources: Sequence[Source]) -> Section:
-    """Stated and calibrated confidence against outcomes."""
+    """How good confidences were, what they deferred, and what other thresholds would have."""
     section = Section("calibration", "Confidence and calibration")
-    found = [c for c in (calibration(s) for s in sources) if c is not None]
+    found = [c for c in map(calibration.calibration, sources) if c is not None]
     if not found:
         section.notes.append(
             "No executed waypoint carries a stated confidence, so there is nothing to calibrate."
@@ -52,30 +26,27 @@ def calibration_section(sources: Sequence[Source]) -> Section:
         " that were deferred or never executed have no label, so that low confidences are seen"
         " mostly on first waypoints, which always run."
     )
-    section.figures.append(reliability_figure(found))
+    section.figures.append(plots.reliability_figure(found))
     section.tables += [_calibration_table(found), _bins_table(found)]
     for c in found:
         if c.predictors[0].auroc is None:
-            missed = round(c.n * (1 - c.reached))
-            counts = f"{c.n - missed:,} waypoints reached and {missed:,} not"
+            missed, needed = round(c.n * (1 - c.reached)), calibration.EITHER_LABEL_AT_LEAST
             section.notes.append(
-                f"{c.source.label}: {counts}; an AUROC needs {EITHER_LABEL_AT_LEAST} of either."
+                f"{c.source.label}: {c.n - missed:,} waypoints reached and {missed:,} not; an AUROC"
+                f" needs {needed} of either."
             )
         if len(c.predictors) == 1:
             section.notes.append(
                 f"{c.source.label} commits on the stated confidence: it learned no calibration that"
                 " could be judged."
             )
-    cut = [(c.source, truncation(c.source)) for c in found]
-    section.figures.append(truncation_figure(cut))
-    section.tables.append(_truncation_table(cut))
-    for c in found:
-        paths = weight_paths(c.source)
-        if paths:
-            section.figures.append(weights_figure(c.source, paths))
-    swept = [(c.source, tau_sweep(c.source)) for c in found]
-    section.figures.append(tau_figure(swept))
-    section.tables.append(_tau_table(swept))
+    cut = [(c.source, calibration.truncation(c.source)) for c in found]
+    swept = [(c.source, calibration.tau_sweep(c.source)) for c in found]
+    paths = [(c.source, calibration.weight_paths(c.source)) for c in found]
+    section.figures.append(plots.truncation_figure(cut))
+    section.figures += [plots.weights_figure(source, chains) for source, chains in paths if chains]
+    section.figures.append(plots.tau_figure(swept))
+    section.tables += [_truncation_table(cut), _tau_table(swept)]
     return section
 
 
@@ -83,30 +54,24 @@ def _calibration_table(found: Sequence[Calibration]) -> Table:
     columns = (
         Column("Source", "source", align="l"),
         Column("Prediction", "prediction", align="l"),
-        Column("Waypoints", "waypoints", count),
-        Column("Reached", "reached", percent),
-        Column("Mean", "mean", number),
-        Column("ECE", "ece", three_digits),
-        Column("AUROC", "auroc", three_digits),
-        Column("Brier", "brier", three_digits),
+        Column("Waypoints", "waypoints", show.count),
+        Column("Reached", "reached", show.percent),
+        Column("Mean", "mean", show.number),
+        Column("ECE", "ece", show.three_digits),
+        Column("AUROC", "auroc", show.three_digits),
+        Column("Brier", "brier", show.three_digits),
         Column(csv=("stated_at_0.8_or_more", "stated_below_tau")),
     )
-    rows = [
-        Row(
-            (
-                *(c.source.label, j.name, c.n, c.reached, j.mean, j.ece, j.auroc, j.brier),
-                (c.high, c.below_tau),
-            )
-        )
-        for c in found
-        for j in c.predictors
-    ]
+    rows = []
+    for c in found:
+        for j in c.predictors:
+            judged = j.name, c.n, c.reached, j.mean, j.ece, j.auroc, j.brier
+            rows.append(Row((c.source.label, *judged, (c.high, c.below_tau))))
+    high = "; ".join(f"{c.source.label} {show.percent(c.high)}" for c in found)
     caption = (
         "Predictions of whether an executed waypoint is reached, made before its episode: expected"
         " calibration error in ten bins of equal width, area under the ROC curve, Brier score."
-        " Stated at 0.8 or more: "
-        + "; ".join(f"{c.source.label} {percent(c.high)}" for c in found)
-        + "."
+        f" Stated at 0.8 or more: {high}."
     )
     return Table("calibration", caption, columns, rows, [c.source for c in found])
 
@@ -115,9 +80,9 @@ def _bins_table(found: Sequence[Calibration]) -> Table:
     columns = (
         Column(csv=("source", "prediction")),
         Column("Confidence", ("low", "high"), lambda ends: f"{ends[0]:.1f} to {ends[1]:.1f}", "l"),
-        Column("Waypoints", "count", count),
-        Column("Mean predicted", "predicted", number),
-        Column("Share reached", "reached", number),
+        Column("Waypoints", "count", show.count),
+        Column("Mean predicted", "predicted", show.number),
+        Column("Share reached", "reached", show.number),
     )
     rows = []
     for c in found:
@@ -134,7 +99,7 @@ def _truncation_table(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Ta
         Column("Source", "source", align="l"),
         Column("Labels seen", align="l"),
         Column(csv=("labels_from", "labels_to")),
-        Column("Plans truncated", tally_names(), success, "l"),
+        Column("Plans truncated", tally_names(), show.success, "l"),
     )
     rows = [
         Row((source.label, b.name, (b.low, b.high), b.plans))
@@ -151,11 +116,11 @@ def _truncation_table(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Ta
 def _tau_table(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
     columns = (
         Column(csv="source"),
-        Column("τ", "tau", number),
-        Column("Plans cut", ("plans", "cut"), _part),
-        Column("Waypoints deferred", ("waypoints", "deferred"), _part),
-        Column("Right", show=percent),
-        Column("Right / wrong / unknown", ("right", "wrong", "unknown"), slashed),
+        Column("τ", "tau", show.number),
+        Column("Plans cut", ("plans", "cut"), show.part),
+        Column("Waypoints deferred", ("waypoints", "deferred"), show.part),
+        Column("Right", show=show.percent),
+        Column("Right / wrong / unknown", ("right", "wrong", "unknown"), show.slashed),
     )
     rows = []
     for source, sweep in found:
@@ -171,8 +136,3 @@ def _tau_table(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
         " executed."
     )
     return Table("tau", caption, columns, rows, [s for s, _ in found], "folded")
-
-
-def _part(counts: tuple[int, int]) -> str:
-    whole, part = counts
-    return f"{part:,}/{whole:,}  {percent(part / whole)}"

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from capex.report import show
 from capex.report.experience import Experience, experiences, learning_curve
 from capex.report.plots.success import experience_figure
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import (
-    Column,
-    Row,
-    Table,
-    group_row,
-    p_value,
-    percent,
-    significant,
-    slashed,
-    success,
-    tally_names,
-)
+from capex.report.tables import Column, Row, Table, group_row, tally_names
 
 
 def experience_section(sources: Sequence[Source]) -> Section:
@@ -46,12 +36,11 @@ def experience_section(sources: Sequence[Source]) -> Section:
                 " of memory alone."
             )
     section.tables.append(_experience_table(found))
-    if any(item.measures for item in found):
-        section.tables.append(_medians_table([item for item in found if item.measures]))
+    if measured := [item for item in found if item.measures]:
+        section.tables.append(_medians_table(measured))
     else:
-        section.notes.append(
-            "No start was solved with and without memory, so that lengths cannot be compared."
-        )
+        without = "No start was solved with and without memory, so that lengths cannot be compared."
+        section.notes.append(without)
     return section
 
 
@@ -60,10 +49,10 @@ def _experience_table(found: Sequence[Experience]) -> Table:
         Column(csv=("source", "cleared")),
         Column("Starts", "split", align="l"),
         Column("Pairs", "pairs"),
-        Column("Cleared", tally_names("cleared_"), success, "l"),
-        Column("With memory", tally_names("memory_"), success, "l"),
-        Column("Only memory / cleared", ("only_memory", "only_cleared"), slashed),
-        Column("p", "mcnemar_p", p_value),
+        Column("Cleared", tally_names("cleared_"), show.success, "l"),
+        Column("With memory", tally_names("memory_"), show.success, "l"),
+        Column("Only memory / cleared", ("only_memory", "only_cleared"), show.slashed),
+        Column("p", "mcnemar_p", show.p_value),
     )
     rows = []
     for item in found:
@@ -80,14 +69,15 @@ def _experience_table(found: Sequence[Experience]) -> Table:
 
 
 def _medians_table(found: Sequence[Experience]) -> Table:
+    compared = "less_with_memory", "more_with_memory", "equal"
     columns = (
         Column(csv=("source", "cleared_source")),
         Column("Per episode", "measure", align="l"),
-        Column("Cleared", "median_cleared", significant),
-        Column("With memory", "median_memory", significant),
-        Column("Change", show=_change),
-        Column("Less / more / equal", ("less_with_memory", "more_with_memory", "equal"), slashed),
-        Column("p", "sign_test_p", p_value),
+        Column("Cleared", "median_cleared", show.significant),
+        Column("With memory", "median_memory", show.significant),
+        Column("Change", show=show.change),
+        Column("Less / more / equal", compared, show.slashed),
+        Column("p", "sign_test_p", show.p_value),
     )
     rows = []
     for item in found:
@@ -105,10 +95,5 @@ def _medians_table(found: Sequence[Experience]) -> Table:
     return Table("medians", caption, columns, rows, _sources(found))
 
 
-def _change(change: float | None) -> str:
-    shown = percent(change, 0)
-    return shown if change is None or change < 0 else f"+{shown}"
-
-
 def _sources(found: Sequence[Experience]) -> list[Source]:
-    return list(dict.fromkeys(s for item in found for s in (item.kept, item.cleared)))
+    return [s for item in found for s in (item.kept, item.cleared)]
