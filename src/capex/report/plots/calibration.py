@@ -26,10 +26,10 @@ from capex.run.stats import wilson
 SMALL_IN = 2.15
 
 
-def reliability_figure(found: Sequence[Calibration]) -> Figure:
+def reliability_figure(calibrations: Sequence[Calibration]) -> Figure:
     """Reliability diagrams before and after calibration."""
     panels = []
-    for c in found:
+    for c in calibrations:
         for j in c.predictors:
             scores = f"ECE {j.ece:.3f}, AUROC {number(j.auroc, 3)}, Brier {j.brier:.3f}"
             title = f"{c.source.arm}: {j.name}. {scores}"
@@ -39,7 +39,7 @@ def reliability_figure(found: Sequence[Calibration]) -> Figure:
         " of equal width, with 95 % Wilson intervals; grey bars and numbers: waypoints in the bin."
         " Every prediction was made before its episode."
     )
-    sources = [c.source for c in found]
+    sources = [c.source for c in calibrations]
     return Figure("reliability", caption, panels, sources, source_keys(sources))
 
 
@@ -68,14 +68,14 @@ def _count(ax: Axes, x: float, y: float, n: int) -> None:
     ax.text(x, y, f"{n}", ha="center", va="bottom", fontsize=6, color=MUTED)
 
 
-def truncation_figure(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Figure:
+def truncation_figure(truncations: Sequence[tuple[Source, Sequence[Truncated]]]) -> Figure:
     """Plans truncated against labels seen."""
-    sources = [s for s, _ in found]
-    names = dict(sorted({t.low: t.name for _, rows in found for t in rows}.items()))
+    sources = [s for s, _ in truncations]
+    names = dict(sorted({t.low: t.name for _, rows in truncations for t in rows}.items()))
 
     def draw(ax: Axes) -> None:
-        width = 0.8 / len(found)
-        for i, (source, rows) in enumerate(found):
+        width = 0.8 / len(truncations)
+        for i, (source, rows) in enumerate(truncations):
             for row in rows:
                 x = list(names).index(row.low) + (i + 0.5) * width - 0.4
                 successes, n = row.plans.successes, row.plans.n
@@ -121,7 +121,7 @@ def weights_figure(source: Source, paths: Sequence[WeightPath]) -> Figure:
     return Figure(name, caption, panels, [source], keys, columns=4, small=True)
 
 
-def tau_figure(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Figure:
+def tau_figure(sweeps: Sequence[tuple[Source, Sequence[Swept]]]) -> Figure:
     """What other thresholds would have deferred."""
 
     def panel(source: Source, rows: Sequence[Swept]) -> Panel:
@@ -147,10 +147,10 @@ def tau_figure(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Figure:
         Key("waypoints deferred", INK, "dashes"),
         Key("cuts that were right, where the outcome is known", INK, "dots"),
     )
-    recorded = ", ".join(f"{s.label}: {rows[0].plans:,}" for s, rows in found if rows)
+    recorded = ", ".join(f"{s.label}: {rows[0].plans:,}" for s, rows in sweeps if rows)
     caption = (
         f"The recorded plans ({recorded}) under other thresholds: how much would have been"
         " deferred, and how often the waypoint at which a plan is cut was in fact not reached,"
         f" where at least {CUTS_AT_LEAST} such waypoints were executed; the table has the counts."
     )
-    return Figure("tau", caption, [panel(*item) for item in found], [s for s, _ in found], keys)
+    return Figure("tau", caption, [panel(*item) for item in sweeps], [s for s, _ in sweeps], keys)

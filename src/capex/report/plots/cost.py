@@ -12,12 +12,12 @@ from capex.report.figures import KIND_COLOURS, Figure, Key, Panel, colour
 from capex.report.plots.axes import bar_axes, level_axes, name_above, source_keys
 
 
-def tokens_figure(found: Sequence[Bill]) -> Figure:
+def tokens_figure(bills: Sequence[Bill]) -> Figure:
     """Tokens per attempt by kind."""
 
     def draw(ax: Axes) -> None:
         most = 0.0
-        for y, item in enumerate(found):
+        for y, item in enumerate(bills):
             assert item.tokens is not None
             parts = {k: getattr(item.tokens, k) for k in KINDS}
             parts["output"] -= parts["reasoning"]
@@ -29,7 +29,7 @@ def tokens_figure(found: Sequence[Bill]) -> Figure:
                 left += size
             name_above(ax, y - 0.3, item.source.label)
             most = max(most, left)
-        ax.set_ylim(len(found) - 0.5, -0.85)
+        ax.set_ylim(len(bills) - 0.5, -0.85)
         ax.set_xlim(0, most * 1.02 or 1)
         ax.set_xlabel("thousand tokens per attempt")
         bar_axes(ax)
@@ -40,17 +40,17 @@ def tokens_figure(found: Sequence[Bill]) -> Figure:
         "Where the tokens went: mean per attempt that got an answer, invalidated ones included; a"
         " continued one counts once."
     )
-    panel = Panel("Tokens per attempt", draw, height_in=0.5 * len(found) + 0.6)
-    return Figure("tokens", caption, [panel], [b.source for b in found], keys, columns=1)
+    panel = Panel("Tokens per attempt", draw, height_in=0.5 * len(bills) + 0.6)
+    return Figure("tokens", caption, [panel], [b.source for b in bills], keys, columns=1)
 
 
-def decisions_figure(found: Sequence[DecisionCurve]) -> Figure:
+def decisions_figure(curves: Sequence[DecisionCurve]) -> Figure:
     """Cost of each decision over the episode."""
 
     def panel(unit: str) -> Panel:
         def draw(ax: Axes) -> None:
             scale = 1.0 if unit == "$" else 1e-3
-            for curve in (c for c in found if c.unit == unit):
+            for curve in (c for c in curves if c.unit == unit):
                 x, own = [p.number for p in curve.points], colour(curve.source)
                 quartiles = np.array([(p.low, p.median, p.high) for p in curve.points]).T * scale
                 low, mid, high = quartiles
@@ -62,9 +62,9 @@ def decisions_figure(found: Sequence[DecisionCurve]) -> Figure:
         without = "Tokens per decision (no price is known)"
         return Panel("Cost per decision" if unit == "$" else without, draw)
 
-    sources = [c.source for c in found]
-    panels = [panel(unit) for unit in dict.fromkeys(c.unit for c in found)]
-    read = "; ".join(f"{c.source.label}: {c.read} of {c.of} episodes" for c in found)
+    sources = [c.source for c in curves]
+    panels = [panel(unit) for unit in dict.fromkeys(c.unit for c in curves)]
+    read = "; ".join(f"{c.source.label}: {c.read} of {c.of} episodes" for c in curves)
     caption = (
         "What each decision of an episode took, median and quartiles over the episodes that came"
         f" so far. Read: {read}."

@@ -43,7 +43,7 @@ def starts_figure(sources: Sequence[Source]) -> Figure:
     known = [verdicts(s) for s in sources]
     panels, cut = [], 0
     for task in dict.fromkeys(task_of(e) for s in sources for e in s.scorable):
-        own = {key for found in known for key in found if key[:2] == task}
+        own = {key for solved in known for key in solved if key[:2] == task}
         keys = sorted(own, key=lambda k: (k[3], k[2]))
         cut += max(0, len(keys) - STARTS_SHOWN)
         panels.append(_starts_panel(task, keys[:STARTS_SHOWN], sources, known))
@@ -67,10 +67,10 @@ def _starts_panel(
 ) -> Panel:
     def draw(ax: Axes) -> None:
         size = 30 if len(keys) <= 24 else 12 if len(keys) <= 45 else 7
-        for row, (source, found) in enumerate(zip(sources, known, strict=True)):
+        for row, (source, solved_by) in enumerate(zip(sources, known, strict=True)):
             edge = colour(source)
             for solved, face in ((True, edge), (False, "none")):
-                x = [i for i, k in enumerate(keys) if found.get(k) is solved]
+                x = [i for i, k in enumerate(keys) if solved_by.get(k) is solved]
                 y = [row] * len(x)
                 ax.scatter(x, y, s=size, facecolors=face, edgecolors=edge, linewidths=0.8)
         ax.set_ylim(len(sources) - 0.4, -0.6)
@@ -85,10 +85,10 @@ def _starts_panel(
     return Panel(task[1], draw, height_in=0.22 * len(sources) + 0.55)
 
 
-def experience_figure(found: Experience, curves: Mapping[int, Sequence[CurvePoint]]) -> Figure:
+def experience_figure(experience: Experience, curves: Mapping[int, Sequence[CurvePoint]]) -> Figure:
     """Success with memory and with memory cleared, and the learning curves."""
-    pair = (found.cleared, found.kept)
-    groups = [(f"{name}, {p.n} starts", (p.first, p.second)) for name, p in found.splits]
+    pair = (experience.cleared, experience.kept)
+    groups = [(f"{name}, {p.n} starts", (p.first, p.second)) for name, p in experience.splits]
 
     def success(ax: Axes) -> None:
         for source in pair:
@@ -114,4 +114,4 @@ def experience_figure(found: Experience, curves: Mapping[int, Sequence[CurvePoin
         "Memory against memory cleared before each episode; each task's first episode, which sees"
         " an empty memory in both, is left out of the bars."
     )
-    return Figure(f"experience-{found.kept.number}", caption, panels, pair, source_keys(pair))
+    return Figure(f"experience-{experience.kept.number}", caption, panels, pair, source_keys(pair))

@@ -15,8 +15,8 @@ from capex.report.tables import Column, Row, Table, group_row, tally_names
 def calibration_section(sources: Sequence[Source]) -> Section:
     """How good confidences were, what they deferred, and what other thresholds would have."""
     section = Section("calibration", "Confidence and calibration")
-    found = [c for c in map(calibration.calibration, sources) if c is not None]
-    if not found:
+    calibrations = [c for c in map(calibration.calibration, sources) if c is not None]
+    if not calibrations:
         section.notes.append(
             "No executed waypoint carries a stated confidence, so there is nothing to calibrate."
         )
@@ -26,9 +26,9 @@ def calibration_section(sources: Sequence[Source]) -> Section:
         " that were deferred or never executed have no label, so that low confidences are seen"
         " mostly on first waypoints, which always run."
     )
-    section.figures.append(plots.reliability_figure(found))
-    section.tables += [_calibration_table(found), _bins_table(found)]
-    for c in found:
+    section.figures.append(plots.reliability_figure(calibrations))
+    section.tables += [_calibration_table(calibrations), _bins_table(calibrations)]
+    for c in calibrations:
         if c.predictors[0].auroc is None:
             missed, needed = round(c.n * (1 - c.reached)), calibration.EITHER_LABEL_AT_LEAST
             section.notes.append(
@@ -40,9 +40,9 @@ def calibration_section(sources: Sequence[Source]) -> Section:
                 f"{c.source.label} commits on the stated confidence: it learned no calibration that"
                 " could be judged."
             )
-    cut = [(c.source, calibration.truncation(c.source)) for c in found]
-    swept = [(c.source, calibration.tau_sweep(c.source)) for c in found]
-    paths = [(c.source, calibration.weight_paths(c.source)) for c in found]
+    cut = [(c.source, calibration.truncation(c.source)) for c in calibrations]
+    swept = [(c.source, calibration.tau_sweep(c.source)) for c in calibrations]
+    paths = [(c.source, calibration.weight_paths(c.source)) for c in calibrations]
     section.figures.append(plots.truncation_figure(cut))
     section.figures += [plots.weights_figure(source, chains) for source, chains in paths if chains]
     section.figures.append(plots.tau_figure(swept))
@@ -50,7 +50,7 @@ def calibration_section(sources: Sequence[Source]) -> Section:
     return section
 
 
-def _calibration_table(found: Sequence[Calibration]) -> Table:
+def _calibration_table(calibrations: Sequence[Calibration]) -> Table:
     columns = (
         Column("Source", "source", align="l"),
         Column("Prediction", "prediction", align="l"),
@@ -63,20 +63,20 @@ def _calibration_table(found: Sequence[Calibration]) -> Table:
         Column(csv=("stated_at_0.8_or_more", "stated_below_tau")),
     )
     rows = []
-    for c in found:
+    for c in calibrations:
         for j in c.predictors:
             judged = j.name, c.n, c.reached, j.mean, j.ece, j.auroc, j.brier
             rows.append(Row((c.source.label, *judged, (c.high, c.below_tau))))
-    high = "; ".join(f"{c.source.label} {show.percent(c.high)}" for c in found)
+    high = "; ".join(f"{c.source.label} {show.percent(c.high)}" for c in calibrations)
     caption = (
         "Predictions of whether an executed waypoint is reached, made before its episode: expected"
         " calibration error in ten bins of equal width, area under the ROC curve, Brier score."
         f" Stated at 0.8 or more: {high}."
     )
-    return Table("calibration", caption, columns, rows, [c.source for c in found])
+    return Table("calibration", caption, columns, rows, [c.source for c in calibrations])
 
 
-def _bins_table(found: Sequence[Calibration]) -> Table:
+def _bins_table(calibrations: Sequence[Calibration]) -> Table:
     columns = (
         Column(csv=("source", "prediction")),
         Column("Confidence", ("low", "high"), lambda ends: f"{ends[0]:.1f} to {ends[1]:.1f}", "l"),
@@ -85,16 +85,16 @@ def _bins_table(found: Sequence[Calibration]) -> Table:
         Column("Share reached", "reached", show.number),
     )
     rows = []
-    for c in found:
+    for c in calibrations:
         for j in c.predictors:
             names = c.source.label, j.name
             rows.append(group_row(": ".join(names)))
             rows += [Row((names, (b.low, b.high), b.count, b.predicted, b.reached)) for b in j.bins]
     caption = "The reliability diagrams in numbers."
-    return Table("reliability", caption, columns, rows, [c.source for c in found], "folded")
+    return Table("reliability", caption, columns, rows, [c.source for c in calibrations], "folded")
 
 
-def _truncation_table(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Table:
+def _truncation_table(truncations: Sequence[tuple[Source, Sequence[Truncated]]]) -> Table:
     columns = (
         Column("Source", "source", align="l"),
         Column("Labels seen", align="l"),
@@ -103,17 +103,17 @@ def _truncation_table(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Ta
     )
     rows = [
         Row((source.label, b.name, (b.low, b.high), b.plans))
-        for source, bins in found
+        for source, bins in truncations
         for b in bins
     ]
     caption = (
         "Plans of which a tail was deferred for low confidence, by reach labels seen before the"
         " episode, with 95 % Wilson intervals."
     )
-    return Table("truncated", caption, columns, rows, [s for s, _ in found], "folded")
+    return Table("truncated", caption, columns, rows, [s for s, _ in truncations], "folded")
 
 
-def _tau_table(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
+def _tau_table(sweeps: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
     columns = (
         Column(csv="source"),
         Column("τ", "tau", show.number),
@@ -123,7 +123,7 @@ def _tau_table(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
         Column("Right / wrong / unknown", ("right", "wrong", "unknown"), show.slashed),
     )
     rows = []
-    for source, sweep in found:
+    for source, sweep in sweeps:
         rows.append(group_row(source.label))
         for s in sweep:
             whole, deferred = (s.plans, s.cut), (s.waypoints, s.deferred)
@@ -135,4 +135,4 @@ def _tau_table(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
         " cuts was executed and not reached, wrong when it was reached, unknown when it was not"
         " executed."
     )
-    return Table("tau", caption, columns, rows, [s for s, _ in found], "folded")
+    return Table("tau", caption, columns, rows, [s for s, _ in sweeps], "folded")

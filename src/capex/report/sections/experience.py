@@ -15,15 +15,15 @@ from capex.report.tables import Column, Row, Table, group_row, tally_names
 def experience_section(sources: Sequence[Source]) -> Section:
     """What memory did."""
     section = Section("experience", "Learning from experience")
-    found = experiences(sources)
-    if not found:
+    compared = experiences(sources)
+    if not compared:
         section.notes.append(
             "To see what memory does, collect the same starts with an arm that keeps memory (capex)"
             " and one whose memory is cleared before each episode (capex-fresh). These runs do not"
             " have both."
         )
         return section
-    for item in found:
+    for item in compared:
         curves = {s.number: learning_curve(s) for s in (item.kept, item.cleared)}
         section.figures.append(experience_figure(item, curves))
         section.text.append(
@@ -35,8 +35,8 @@ def experience_section(sources: Sequence[Source]) -> Section:
                 f"The two arms also differ in {', '.join(item.also_differ)}: the comparison is not"
                 " of memory alone."
             )
-    section.tables.append(_experience_table(found))
-    if measured := [item for item in found if item.measures]:
+    section.tables.append(_experience_table(compared))
+    if measured := [item for item in compared if item.measures]:
         section.tables.append(_medians_table(measured))
     else:
         without = "No start was solved with and without memory, so that lengths cannot be compared."
@@ -44,7 +44,7 @@ def experience_section(sources: Sequence[Source]) -> Section:
     return section
 
 
-def _experience_table(found: Sequence[Experience]) -> Table:
+def _experience_table(compared: Sequence[Experience]) -> Table:
     columns = (
         Column(csv=("source", "cleared")),
         Column("Starts", "split", align="l"),
@@ -55,9 +55,9 @@ def _experience_table(found: Sequence[Experience]) -> Table:
         Column("p", "mcnemar_p", show.p_value),
     )
     rows = []
-    for item in found:
+    for item in compared:
         names = item.kept.label, item.cleared.label
-        rows += [group_row(" and ".join(names))] if len(found) > 1 else []
+        rows += [group_row(" and ".join(names))] if len(compared) > 1 else []
         for split, pairs in item.splits:
             only = pairs.only_second, pairs.only_first
             rows.append(Row((names, split, pairs.n, pairs.first, pairs.second, only, pairs.p)))
@@ -65,10 +65,10 @@ def _experience_table(found: Sequence[Experience]) -> Table:
         "Success on the same starts with memory cleared before each episode and with memory kept;"
         " exact McNemar test."
     )
-    return Table("experience", caption, columns, rows, _sources(found))
+    return Table("experience", caption, columns, rows, _sources(compared))
 
 
-def _medians_table(found: Sequence[Experience]) -> Table:
+def _medians_table(measured: Sequence[Experience]) -> Table:
     compared = "less_with_memory", "more_with_memory", "equal"
     columns = (
         Column(csv=("source", "cleared_source")),
@@ -80,20 +80,20 @@ def _medians_table(found: Sequence[Experience]) -> Table:
         Column("p", "sign_test_p", show.p_value),
     )
     rows = []
-    for item in found:
+    for item in measured:
         names = item.kept.label, item.cleared.label
-        rows += [group_row(" and ".join(names))] if len(found) > 1 else []
+        rows += [group_row(" and ".join(names))] if len(measured) > 1 else []
         for m in item.measures:
             change = (m.with_memory - m.cleared) / m.cleared if m.cleared else None
             test = m.test.smaller, m.test.larger, m.test.equal
             rows.append(Row((names, m.name, m.cleared, m.with_memory, change, test, m.test.p)))
-    n = found[0].everything.both
+    n = measured[0].everything.both
     caption = (
         f"Medians on the starts solved by both ({n} of the first pair): less, more or equal with"
         " memory; two-sided sign test."
     )
-    return Table("medians", caption, columns, rows, _sources(found))
+    return Table("medians", caption, columns, rows, _sources(measured))
 
 
-def _sources(found: Sequence[Experience]) -> list[Source]:
-    return [s for item in found for s in (item.kept, item.cleared)]
+def _sources(compared: Sequence[Experience]) -> list[Source]:
+    return [s for item in compared for s in (item.kept, item.cleared)]

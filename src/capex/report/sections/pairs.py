@@ -1,4 +1,4 @@
-"""Which starts each arm solved, with the exact test on pairs."""
+"""Which starts each method solved, with the exact test on pairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS_SHOWN = 40  # a longer table is folded
 
 
 def pairs_section(sources: Sequence[Source], compared: Sequence[Comparison]) -> Section:
-    """Which starts each arm solved, and per task the exact test on the pairs."""
+    """Which starts each method solved, and per task the exact test on the pairs."""
     section = Section("pairs", "The same starts")
     if not any(s.scorable for s in sources):
         section.notes.append("No start has a verdict yet.")

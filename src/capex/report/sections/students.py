@@ -25,19 +25,19 @@ WRITTEN = (
 
 def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
     """The section, where there are rollouts of trained or untrained policies."""
-    found = numbers.cells(data)
-    if not found:
+    rollouts = numbers.cells(data)
+    if not rollouts:
         return []
     section = Section("students", "Students")
     acting = [s for s in sources if s.student]
-    table = students_table(found, acting)
-    if shown := numbers.blocks(found):
+    table = students_table(rollouts, acting)
+    if shown := numbers.blocks(rollouts):
         section.tables.append(table)
-        section.figures.append(budget_figure(shown, numbers.source_names(found), acting))
+        section.figures.append(budget_figure(shown, numbers.source_names(rollouts), acting))
     lines = {(block.policy, line.task) for block in shown for line in block.lines}
     section.text += [
         f"Untrained {c.policy} on {c.task}: {c.tally.successes} of {c.tally.n} starts solved."
-        for c in found
+        for c in rollouts
         if c.source == UNTRAINED and (c.policy, c.task) not in lines
     ]
     if any(s.stand_in for s in acting):
@@ -48,9 +48,9 @@ def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
     return [section]
 
 
-def students_table(found: Sequence[Cell], sources: Sequence[Source]) -> Table:
+def students_table(rollouts: Sequence[Cell], sources: Sequence[Source]) -> Table:
     """Mean and deviation over training seeds per task, source and policy, with both tests."""
-    names, shown = numbers.source_names(found), numbers.blocks(found)
+    names, shown = numbers.source_names(rollouts), numbers.blocks(rollouts)
     others = names[1:]
     fresh = any(line.untrained is not None for block in shown for line in block.lines)
     columns = (
@@ -88,11 +88,11 @@ def students_table(found: Sequence[Cell], sources: Sequence[Source]) -> Table:
             " Untrained: the same network with fresh weights, ACT's actions still scaled as the"
             " first source's are; what it solves is not learned."
         )
-    data = file_table("students", caption, WRITTEN, _written(found, shown), sources)
+    data = file_table("students", caption, WRITTEN, _written(rollouts, shown), sources)
     return Table("students", caption, columns, rows, sources, data=data)
 
 
-def _written(found: Sequence[Cell], shown: Sequence[Block]) -> list[Row]:
+def _written(rollouts: Sequence[Cell], shown: Sequence[Block]) -> list[Row]:
     rows = []
     for block in shown:
         for line in block.lines:
@@ -101,7 +101,7 @@ def _written(found: Sequence[Cell], shown: Sequence[Block]) -> list[Row]:
                 score = s.demonstrations, s.seeds, s.mean, s.deviation
                 across = block.across[name].p if name in block.across else None
                 rows.append(Row((setting, score, s.tally, (line.p.get(name), across))))
-    for cell in (c for c in found if c.source == UNTRAINED):
+    for cell in (c for c in rollouts if c.source == UNTRAINED):
         setting = cell.task, cell.policy, "", 0, UNTRAINED
         rows.append(Row((setting, (None,) * 4, cell.tally, (None, None))))
     return rows

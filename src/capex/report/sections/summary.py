@@ -56,12 +56,12 @@ def _notes(line: SourceTotals) -> Iterator[str]:
         yield f"{label}: {why}, so there is no cost per success."
 
 
-def _unlike(found: Comparison) -> list[str]:
-    """What two sources differ in besides arm and model, among the settings that both runs know."""
-    a, b = found.first.settings, found.second.settings
+def _unlike(compared: Comparison) -> list[str]:
+    """What two sources differ in besides method and model, of the settings both runs know."""
+    a, b = compared.first.settings, compared.second.settings
     both = a.keys() & b.keys() - {"model"}
     changed = [k for k in differences(a, b) if k in both and not k.startswith("arm.")]
-    names = f"{found.second.label} and {found.first.label}"
+    names = f"{compared.second.label} and {compared.first.label}"
     return [f"{names} also differ in {', '.join(changed)}."] if changed else []
 
 
@@ -80,12 +80,9 @@ def _verdict(line: SourceTotals) -> str:
     return f"{text}, at {', '.join(costs)} per success." if costs else f"{text}."
 
 
-def _difference(found: Comparison) -> str:
-    names, pairs, across = (
-        f"{found.second.label} against {found.first.label}",
-        found.pairs,
-        found.across,
-    )
+def _difference(compared: Comparison) -> str:
+    names = f"{compared.second.label} against {compared.first.label}"
+    pairs, across = compared.pairs, compared.across
     if pairs.n:
         where = f"points on the {pairs.n} starts valid in both"
         return f"{names}: {show.points(pairs.difference)} {where}, {_p(pairs.p)} (exact McNemar)."
@@ -99,8 +96,8 @@ def _difference(found: Comparison) -> str:
     return f"{names}: no start in common; across tasks {_p(across.p)} (Cochran-Mantel-Haenszel)."
 
 
-def _memory(found: Experience) -> str:
-    pairs = found.everything
+def _memory(experience: Experience) -> str:
+    pairs = experience.everything
     return (
         f"Memory: {pairs.second.successes} of {pairs.n} starts solved with it,"
         f" {pairs.first.successes} with memory cleared each time, {_p(pairs.p)} (exact McNemar)."
