@@ -28,7 +28,7 @@ PAGE, INDEX = "report.html", "report.json"
 
 
 def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
-    """Make the report of runs in a folder and return its page; `strips` episodes are shown in full.
+    """Make the report of runs in a folder and return its page; at most `strips` film strips.
 
     Files of an earlier report in the folder that this one no longer has are removed; anything else
     there is left alone.

@@ -84,8 +84,8 @@ class DecisionCurve:
     source: Source
     unit: str  # "$" or "tokens"
     points: Sequence[DecisionCost]
-    read: int  # episodes ..
-    of: int  # .. of so many
+    read: int  # episodes whose log fits their record
+    of: int  # episodes with a log
 
 
 def decision_curve(source: Source, runs: Sequence[RunInfo]) -> DecisionCurve | None:
