@@ -16,17 +16,8 @@ from capex import report
 from capex.errors import CapexError
 from capex.method.record import Turn
 from capex.report.cards import choose_twins, sample
-from capex.report.tables import (
-    Column,
-    Row,
-    Table,
-    group_row,
-    latex,
-    number,
-    p_value,
-    percent,
-    significant,
-)
+from capex.report.show import number, p_value, percent, significant
+from capex.report.tables import Column, Row, Table, group_row, latex
 
 pytestmark = pytest.mark.filterwarnings(
     "error::UserWarning"

@@ -19,8 +19,8 @@ from capex.report import calibration, compare, costs, experience
 from capex.report.data import load
 from capex.report.sections.calibration import calibration_section
 from capex.report.sections.summary import summary
+from capex.report.show import rate
 from capex.report.sources import group, main_source
-from capex.report.tables import rate
 from capex.run.spend import Spend
 
 pytestmark = pytest.mark.filterwarnings(

@@ -3,7 +3,7 @@
 rows, data, forks     run directories as plain rows
 sources     which rows may be counted together
 compare, experience, calibration, costs, students     the numbers
-tables, figures, plots, strips, cards, drawing     how they are shown
+show, tables, figures, plots, strips, cards, drawing     how they are shown
 sections    what is said, and in which order
 page        the HTML
 """
@@ -29,16 +29,14 @@ PAGE, INDEX = "report.html", "report.json"
 
 
 def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
-    """Make the report of runs in a folder and return the page's path; `strips` bounds the episodes
-    shown in full.
+    """Make the report of runs in a folder and return its page; at most `strips` film strips.
 
     Files of an earlier report in the folder that this one no longer has are removed; anything else
     there is left alone.
     """
     if not runs:
-        raise CapexError(
-            "no run was named; give the folders that --out named when they were collected"
-        )
+        collected = "give the folders that --out named when they were collected"
+        raise CapexError(f"no run was named; {collected}")
     if strips < 0:
         raise CapexError(f"--strips is {strips}; it must be at least 0")
     if out.exists() and not out.is_dir():
@@ -48,29 +46,26 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
     data = load(runs)
     sources, pooling = group(data)
     sections = build(data, sources)
-    cards, pairs = film(sample(sources, strips), choose_twins(sources) if strips else [])
-    twins = [(pair, twins_figure(number, pair)) for number, pair in enumerate(pairs, start=1)]
+    chosen = choose_twins(sources) if strips else []
+    cards, pairs = film(sample(sources, strips), chosen)
+    drawn = [twins_figure(k, *both) for k, both in enumerate(zip(chosen, pairs, strict=True), 1)]
 
     contents: dict[str, bytes] = {}
-    tables = [t for s in sections for t in s.tables] + (
-        [episodes_table(data, sources)] if data.episodes else []
-    )
-    for table in tables:
+    tables = [t for s in sections for t in s.tables]
+    for table in [*tables, *([episodes_table(data, sources)] if data.episodes else [])]:
         contents[f"tables/{table.name}.csv"] = printable(table.csv()).encode()
         if table.shown != "file":
             contents[f"tables/{table.name}.tex"] = printable(table.latex()).encode()
-    for figure in [f for s in sections for f in s.figures] + [f for _, f in twins if f.panels]:
-        contents |= {f"figures/{name}": drawn for name, drawn in files(figure).items()}
+    for figure in [*(f for s in sections for f in s.figures), *(f for f in drawn if f.panels)]:
+        contents |= {f"figures/{name}": content for name, content in files(figure).items()}
     notices = [*data.problems, *data.origins, *pooling]
-    contents[PAGE] = printable(render(data, sources, sections, cards, twins, notices, out)).encode(
-        "utf-8", "replace"
-    )
-    said = sections[0].text if sections else []
-    given = [str(r.given) for r in data.runs if r.inherited is None]
+    twins = list(zip(pairs, drawn, strict=True))
+    page = render(data, sources, sections, cards, twins, notices, out)
+    contents[PAGE] = printable(page).encode("utf-8", "replace")
     facts = {
-        "runs": given,
+        "runs": [str(r.given) for r in data.runs if r.inherited is None],
         "sources": [s.label for s in sources],
-        "summary": said,
+        "summary": sections[0].text if sections else [],
         "notices": notices,
     }
     _store(out, contents, facts)
@@ -83,10 +78,8 @@ def _store(out: Path, contents: dict[str, bytes], facts: dict[str, list[str]]) -
     for name, content in contents.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_bytes(out / name, content)
-    write_json(
-        out / INDEX,
-        {**facts, "capex": versions().get("capex", "unknown"), "files": sorted(contents)},
-    )
+    made_by = versions().get("capex", "unknown")
+    write_json(out / INDEX, {**facts, "capex": made_by, "files": sorted(contents)})
     for name in before - set(contents):
         (out / name).unlink(missing_ok=True)
 
@@ -94,17 +87,8 @@ def _store(out: Path, contents: dict[str, bytes], facts: dict[str, list[str]]) -
 def _listed(index: Path) -> set[str]:
     """Files of an earlier report: only names that a report could have written."""
     try:
-        listed = (
-            json.loads(index.read_text(encoding="utf-8")).get("files", [])
-            if index.is_file()
-            else []
-        )
-    except (ValueError, AttributeError):
+        listed = json.loads(index.read_text(encoding="utf-8")).get("files", [])
+    except (FileNotFoundError, ValueError, AttributeError):
         return set()
-    return {
-        n
-        for n in listed
-        if isinstance(n, str)
-        and n.partition("/")[0] in ("tables", "figures")
-        and ".." not in Path(n).parts
-    }
+    ours = {n for n in listed if isinstance(n, str) and ".." not in Path(n).parts}
+    return {n for n in ours if n.partition("/")[0] in ("tables", "figures")}

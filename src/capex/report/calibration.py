@@ -1,9 +1,8 @@
-"""Stated and calibrated confidence against what happened. Every prediction was made before its
-outcome: prequential by construction.
-"""
+"""Stated and calibrated confidence against what happened, each predicted before its outcome."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,9 +19,7 @@ LABELS_SEEN = (0, 1, 11, 31, 101, 301, 1001)  # lower ends of the bins
 TAUS = tuple(round(0.05 * k, 2) for k in range(20))
 HIGH = 0.8
 CUTS_AT_LEAST = 10  # of known outcome: the share of right ones among fewer says nothing
-EITHER_LABEL_AT_LEAST = (
-    10  # of reached and of missed waypoints: an AUROC over fewer pairs says nothing
-)
+EITHER_LABEL_AT_LEAST = 10  # reached and missed waypoints: an AUROC over fewer says nothing
 
 
 @dataclass(frozen=True)
@@ -34,21 +31,19 @@ class Judged:
     ece: float
     auroc: float | None  # None with too few waypoints of either label
     brier: float
-    bins: tuple[Bin, ...]
+    bins: Sequence[Bin]
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A source's confidences: how good they were before and after calibration, on the same executed
-    waypoints.
-    """
+    """How good a source's confidences were before and after calibration, on executed waypoints."""
 
     source: Source
     n: int
     reached: float
     high: float  # share stated at 0.8 or more
     below_tau: float | None  # share stated below the commit threshold
-    predictors: tuple[Judged, ...]  # stated, and calibrated where something was learned
+    predictors: Sequence[Judged]  # stated, and calibrated where something was learned
 
 
 def calibration(source: Source) -> Calibration | None:
@@ -61,26 +56,19 @@ def calibration(source: Source) -> Calibration | None:
     if not len(y):
         return None
     telling = min(y.sum(), len(y) - y.sum()) >= EITHER_LABEL_AT_LEAST
-    predictors = [("stated", q)]
-    if any(e.weights is not None for e in source.episodes):
-        predictors.append(("calibrated", p))
+
+    def judge(name: str, v: Array) -> Judged:
+        area = auroc(v, y) if telling else None
+        return Judged(name, float(v.mean()), ece(v, y), area, brier(v, y), reliability(v, y))
+
+    learned = any(e.weights is not None for e in source.episodes)
     return Calibration(
         source=source,
         n=len(y),
         reached=float(y.mean()),
         high=float((q >= HIGH).mean()),
         below_tau=None if source.tau is None else float((q < source.tau).mean()),
-        predictors=tuple(
-            Judged(
-                name,
-                float(v.mean()),
-                ece(v, y),
-                auroc(v, y) if telling else None,
-                brier(v, y),
-                tuple(reliability(v, y)),
-            )
-            for name, v in predictors
-        ),
+        predictors=[judge("stated", q), *([judge("calibrated", p)] if learned else [])],
     )
 
 
@@ -106,51 +94,33 @@ class Truncated:
 
 
 def truncation(source: Source) -> list[Truncated]:
-    """Share of plans truncated against labels seen before the episode; bins without plans are left
-    out.
-    """
+    """Share of plans truncated against labels seen before the episode, where there are plans."""
     rows = []
-    for low, following in zip(LABELS_SEEN, (*LABELS_SEEN[1:], None), strict=True):
-        inside = [
-            e
-            for e in source.episodes
-            if e.labels_before >= low and (following is None or e.labels_before < following)
-        ]
-        plans = sum(e.plans for e in inside)
-        if plans:
-            rows.append(
-                Truncated(
-                    low,
-                    None if following is None else following - 1,
-                    Tally(sum(e.truncated for e in inside), plans),
-                )
-            )
+    for low, following in zip(LABELS_SEEN, (*LABELS_SEEN[1:], math.inf), strict=True):
+        inside = [e for e in source.episodes if low <= e.labels_before < following]
+        high = int(following) - 1 if math.isfinite(following) else None
+        if plans := sum(e.plans for e in inside):
+            rows.append(Truncated(low, high, Tally(sum(e.truncated for e in inside), plans)))
     return rows
 
 
 @dataclass(frozen=True)
 class WeightPath:
-    """The calibrator's weights over a chain: numbers of the episodes from 1, and (n, 8) weights
-    used in them.
-    """
+    """The calibrator's weights over a chain."""
 
     task: str
-    numbers: tuple[int, ...]
-    weights: Array
+    numbers: tuple[int, ...]  # of the episodes, from 1
+    weights: Array  # (n, 8), used in these episodes
 
 
 def weight_paths(source: Source) -> list[WeightPath]:
     """One path per chain that learned something."""
-    found = []
+    paths = []
     for chain in chains(source):
-        rows = [
-            (number, e.weights) for number, e in enumerate(chain, start=1) if e.weights is not None
-        ]
-        if rows:
-            found.append(
-                WeightPath(chain[0].task, tuple(n for n, _ in rows), np.array([w for _, w in rows]))
-            )
-    return found
+        used = {k: e.weights for k, e in enumerate(chain, start=1) if e.weights is not None}
+        if used:
+            paths.append(WeightPath(chain[0].task, tuple(used), np.array(list(used.values()))))
+    return paths
 
 
 @dataclass(frozen=True)
@@ -173,16 +143,13 @@ class Swept:
 
 
 def tau_sweep(source: Source, taus: Sequence[float] = TAUS) -> list[Swept]:
-    """The recorded plans under other thresholds. Plans stay as they were, though a model that looks
-    again earlier would plan anew.
-    """
+    """The recorded plans under other thresholds, though a model that looks again would replan."""
     sizes = [len(e.waypoints.plan) for e in source.episodes]
     p, label, place = (_column(source.episodes, name) for name in ("calibrated", "label", "place"))
     if not np.isfinite(p).any():
         return []
-    plan = _column(source.episodes, "plan") + np.repeat(
-        np.cumsum([0, *(e.plans for e in source.episodes[:-1])]), sizes
-    )
+    earlier = np.cumsum([0, *(e.plans for e in source.episodes[:-1])])
+    plan = _column(source.episodes, "plan") + np.repeat(earlier, sizes)
     _, begins = np.unique(plan, return_index=True)
     ends = np.append(begins[1:], len(plan))
     rows = []

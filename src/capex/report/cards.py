@@ -1,6 +1,4 @@
-"""Which episodes are shown in full: a sample spread over sources, tasks and outcomes, and pairs of
-sources from the same start.
-"""
+"""Which episodes are shown in full: a sample over sources, tasks and outcomes, and pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capex.method.record import EpisodeRecord
-from capex.report.compare import TaskKey
+from capex.report.compare import grouped, task_of
 from capex.report.rows import EpisodeRow
 from capex.report.sources import LAST, Source, main_source
 from capex.report.strips import Filmer, Strip
@@ -18,6 +16,7 @@ from capex.run import read_record
 
 SHOWN = 48  # strips on a page unless told otherwise; about 0.11 MB each
 PAIRED_TASKS, PAIRED_PARTNERS = 8, 2
+Pick = tuple[Source, EpisodeRow]
 
 
 @dataclass(frozen=True)
@@ -39,68 +38,51 @@ class Card:
 class Twins:
     """Two sources from the same start."""
 
-    task: TaskKey
-    first: Card
-    second: Card
+    first: Pick
+    second: Pick
     median_steps: float
     both: int  # starts that both solved
 
     @property
     def caption(self) -> str:
         """What is seen and how it was chosen."""
-        e = self.first.episode
-        chosen = (
-            f"the one nearest to the median length of {self.first.source.label}'s successes"
-            f" ({self.median_steps:.0f} steps)"
-        )
+        source, e = self.first
         among = (
-            f"of {self.both} starts that both solved, {chosen}"
+            f"of {self.both} starts that both solved,"
             if self.both
-            else f"no start was solved by both; {chosen}"
+            else "no start was solved by both;"
         )
-        return f"{self.task[1]}, start {e.start}: “{e.instruction}” Chosen: {among}."
+        return (
+            f"{e.task}, start {e.start}: “{e.instruction}” Chosen: {among} the one nearest to the"
+            f" median length of {source.label}'s successes ({self.median_steps:.0f} steps)."
+        )
 
 
-def sample(sources: Sequence[Source], limit: int) -> list[tuple[Source, EpisodeRow]]:
-    """At most `limit` episodes: turn by turn one from each source, task and outcome, evenly spread
-    over its starts; in order.
+def sample(sources: Sequence[Source], limit: int) -> list[Pick]:
+    """At most `limit` episodes in order: turn by turn one from each source, task and outcome,
+    evenly spread over its starts.
     """
-    strata: dict[tuple[int, str, str, bool | None], list[tuple[Source, EpisodeRow]]] = {}
-    for source in sources:
-        for episode in source.episodes:
-            strata.setdefault(
-                (source.number, episode.world, episode.task, episode.success), []
-            ).append((source, episode))
-    wanted = dict.fromkeys(strata, 0)
-    left = min(limit, sum(len(rows) for rows in strata.values()))
-    while left > 0:
-        for key, rows in strata.items():
-            if left > 0 and wanted[key] < len(rows):
-                wanted[key] += 1
-                left -= 1
+    strata = grouped(
+        ((s, e) for s in sources for e in s.episodes),
+        lambda pick: (pick[0].number, task_of(pick[1]), pick[1].success),
+    )
+    longest = max(map(len, strata.values()), default=0)
+    turns = [key for k in range(longest) for key, rows in strata.items() if k < len(rows)][:limit]
     chosen = []
     for key, rows in strata.items():
-        n = wanted[key]
+        n = turns.count(key)
         chosen += [rows[(2 * k + 1) * len(rows) // (2 * n)] for k in range(n)]
-    return sorted(
-        chosen, key=lambda pair: (pair[1].world, pair[1].task, pair[1].start, pair[0].number)
-    )
+    return sorted(chosen, key=_order)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Twins before they are filmed."""
-
-    task: TaskKey
-    first: tuple[Source, EpisodeRow]
-    second: tuple[Source, EpisodeRow]
-    median_steps: float
-    both: int
+def _order(pick: Pick) -> tuple[str, str, int, int]:
+    source, episode = pick
+    return episode.world, episode.task, episode.start, source.number
 
 
-def choose_twins(sources: Sequence[Source]) -> list[Choice]:
-    """For each task the arm with memory (or the most successful one) beside up to two others, at
-    its median length.
+def choose_twins(sources: Sequence[Source]) -> list[Twins]:
+    """For each task the method with memory (or the most successful one) beside up to two others,
+    at its median length.
     """
     main = main_source(sources)
     if main is None:
@@ -109,42 +91,30 @@ def choose_twins(sources: Sequence[Source]) -> list[Choice]:
         (s for s in sources if s is not main and s.scorable),
         key=lambda s: (s.arm not in LAST, s.number),
     )
-    found = []
-    for task in list(dict.fromkeys((e.world, e.task) for e in main.scorable))[:PAIRED_TASKS]:
-        solved = [e for e in main.scorable if (e.world, e.task) == task and e.success]
-        if not solved:
-            continue
-        median = statistics.median(e.steps for e in solved)
+    chosen = []
+    for tried in list(grouped(main.scorable, task_of).values())[:PAIRED_TASKS]:
+        solved = [e for e in tried if e.success]
         for other in others[:PAIRED_PARTNERS]:
             theirs = {e.key: e for e in other.scorable}
             shared = [e for e in solved if e.key in theirs]
             both = [e for e in shared if theirs[e.key].success]
             if shared:
+                median = statistics.median(e.steps for e in solved)
                 best = min(both or shared, key=lambda e: (abs(e.steps - median), e.start))
-                found.append(
-                    Choice(task, (main, best), (other, theirs[best.key]), median, len(both))
-                )
-    return found
+                chosen.append(Twins((main, best), (other, theirs[best.key]), median, len(both)))
+    return chosen
 
 
 def film(
-    chosen: Sequence[tuple[Source, EpisodeRow]], choices: Sequence[Choice]
-) -> tuple[list[Card], list[Twins]]:
+    chosen: Sequence[Pick], twins: Sequence[Twins]
+) -> tuple[list[Card], list[tuple[Card, Card]]]:
     """Render what was chosen, each episode once, task by task."""
     filmer = Filmer()
-    wanted = {
-        e.path: (s, e)
-        for s, e in (*chosen, *(pair for c in choices for pair in (c.first, c.second)))
-    }
+    picks = {e.path: (s, e) for s, e in (*chosen, *(p for t in twins for p in (t.first, t.second)))}
     cards: dict[Path, Card] = {}
-    for source, episode in sorted(
-        wanted.values(), key=lambda pair: (pair[1].world, pair[1].task, pair[1].start)
-    ):
+    for source, episode in sorted(picks.values(), key=_order):
         record = read_record(episode.path)  # again: only a sample is ever shown in full
         cards[episode.path] = Card(source, episode, record, filmer.strip(episode, record))
     filmer.close()
-    twins = [
-        Twins(c.task, cards[c.first[1].path], cards[c.second[1].path], c.median_steps, c.both)
-        for c in choices
-    ]
-    return [cards[e.path] for _, e in chosen], twins
+    pairs = [(cards[t.first[1].path], cards[t.second[1].path]) for t in twins]
+    return [cards[e.path] for _, e in chosen], pairs

@@ -1,34 +1,38 @@
-"""Does it work, what did it cost, is the difference real? Numbers per source, per task and per
-family, and paired comparisons.
-"""
+"""Does it work, what did it cost, is the difference real? Per source, per task, and paired."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from capex.report.rows import CostRow, EpisodeRow, StartKey
 from capex.report.sources import Source
-from capex.run.stats import (
-    Stratified,
-    cochran_mantel_haenszel,
-    fisher,
-    mcnemar,
-    per_success,
-    per_success_interval,
-    wilson,
-)
+from capex.run import stats
 
 ALL_PAIRS_UP_TO = 5  # sources; with more, each is compared with the first alone
 TaskKey = tuple[str, str]  # world, task
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Rows by their key, in the order in which they come."""
+    groups: dict[K, list[T]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def task_of(row: EpisodeRow | CostRow) -> TaskKey:
+    """World and task."""
+    return row.world, row.task
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Successes of scorable starts with the 95 % Wilson interval; low and high are None when
-    nothing was tried.
-    """
+    """Successes of scorable starts."""
 
     successes: int
     n: int
@@ -40,14 +44,19 @@ class Tally:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Wilson's interval."""
-        return wilson(self.successes, self.n) if self.n else None
+        """Wilson's 95 % interval; None when nothing was tried."""
+        return stats.wilson(self.successes, self.n) if self.n else None
 
 
 def tally(episodes: Iterable[EpisodeRow]) -> Tally:
     """Count the scorable ones."""
     verdicts = [e.success for e in episodes if e.success is not None]
     return Tally(sum(verdicts), len(verdicts))
+
+
+def tallies(source: Source, key: Callable[[EpisodeRow], K]) -> dict[K, Tally]:
+    """Success of a source by task, or by whatever else the key says."""
+    return {k: tally(rows) for k, rows in grouped(source.episodes, key).items()}
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Totals:
+class SourceTotals:
     """One line of the headline table."""
 
     source: Source
@@ -78,61 +87,42 @@ class Totals:
     minutes: Rate
 
 
-def totals(source: Source) -> Totals:
+def totals(source: Source) -> SourceTotals:
     """Every attempt counts: failed, not yet judged and invalidated ones, and what left no record.
 
     Attempts at one start belong together, so the bootstrap draws starts.
     """
-    starts: dict[tuple[int, str, int], list[EpisodeRow | CostRow]] = {}
-    for row in source.attempts:
-        starts.setdefault((row.run, row.chain, row.start), []).append(row)
-    rows = list(starts.values())
+    rows = list(grouped(source.attempts, lambda row: (row.run, row.chain, row.start)).values())
     solved = [any(isinstance(r, EpisodeRow) and r.success is True for r in row) for row in rows]
-    strata = [(row[0].world, row[0].task) for row in rows]
+    strata = [task_of(row[0]) for row in rows]
+    Amount = Callable[[EpisodeRow | CostRow], float | None]
 
-    def sums(amount: Callable[[EpisodeRow | CostRow], float | None]) -> list[float | None]:
+    def sums(amount: Amount) -> list[float | None]:
         parts = [[amount(r) for r in row] for row in rows]
         return [
             None if None in row else math.fsum(a for a in row if a is not None) for row in parts
         ]
 
-    def rate(amounts: Sequence[float | None], most: Sequence[float | None] | None = None) -> Rate:
-        whole = per_success(amounts, 1)
-        interval = per_success_interval(amounts, solved, strata)
-        high = amounts if most is None else most
-        if high != amounts and interval is not None:
-            upper = per_success_interval(high, solved, strata)
+    def rate(amount: Amount, at_most: Amount | None = None) -> Rate:
+        low = sums(amount)
+        high = low if at_most is None else sums(at_most)
+        whole, n = stats.per_success(low, 1), sum(solved)
+        interval = stats.per_success_interval(low, solved, strata)
+        if high != low and interval is not None:
+            upper = stats.per_success_interval(high, solved, strata)
             interval = None if upper is None else (interval[0], upper[1])
         each = None if whole is None else whole / max(1, len(source.recorded))
-        return Rate(
-            per_success(amounts, sum(solved)), interval, each, per_success(high, sum(solved))
-        )
+        return Rate(stats.per_success(low, n), interval, each, stats.per_success(high, n))
 
-    return Totals(
+    return SourceTotals(
         source=source,
         tally=tally(source.episodes),
         unjudged=sum(e.success is None for e in source.episodes),
         invalid=len(source.invalid),
-        usd=rate(sums(lambda r: r.usd and r.usd[0]), sums(lambda r: r.usd and r.usd[1])),
-        requests=rate(sums(lambda r: r.requests)),
-        minutes=rate(sums(lambda r: r.seconds / 60)),
+        usd=rate(lambda r: r.usd and r.usd[0], lambda r: r.usd and r.usd[1]),
+        requests=rate(lambda r: r.requests),
+        minutes=rate(lambda r: r.seconds / 60),
     )
-
-
-def by_task(source: Source) -> dict[TaskKey, Tally]:
-    """Success of each task."""
-    found: dict[TaskKey, list[EpisodeRow]] = {}
-    for episode in source.episodes:
-        found.setdefault((episode.world, episode.task), []).append(episode)
-    return {key: tally(rows) for key, rows in found.items()}
-
-
-def by_family(source: Source, families: Mapping[TaskKey, str]) -> dict[str, Tally]:
-    """Success of each family, its tasks pooled."""
-    found: dict[str, list[EpisodeRow]] = {}
-    for episode in source.episodes:
-        found.setdefault(families[episode.world, episode.task], []).append(episode)
-    return {family: tally(rows) for family, rows in found.items()}
 
 
 @dataclass(frozen=True)
@@ -167,18 +157,13 @@ class Pairs:
     @property
     def p(self) -> float | None:
         """Two-sided; None without pairs."""
-        return mcnemar(self.only_first, self.only_second) if self.n else None
+        return stats.mcnemar(self.only_first, self.only_second) if self.n else None
 
 
 def count_pairs(pairs: Iterable[tuple[bool, bool]]) -> Pairs:
     """The four cells."""
     rows = list(pairs)
-    return Pairs(
-        rows.count((True, True)),
-        rows.count((True, False)),
-        rows.count((False, True)),
-        rows.count((False, False)),
-    )
+    return Pairs(*(rows.count((a, b)) for a in (True, False) for b in (True, False)))
 
 
 def verdicts(source: Source) -> dict[StartKey, bool]:
@@ -188,9 +173,7 @@ def verdicts(source: Source) -> dict[StartKey, bool]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Second against first: paired where they share starts; otherwise Fisher per task and
-    Cochran-Mantel-Haenszel across tasks.
-    """
+    """Second against first: paired where they share starts, else tested per task and across."""
 
     first: Source
     second: Source
@@ -198,31 +181,27 @@ class Comparison:
     tasks: dict[TaskKey, Pairs]
     # Tallies and Fisher's p; empty where starts are shared.
     unpaired: dict[TaskKey, tuple[Tally, Tally, float]]
-    across: Stratified | None
+    across: stats.Stratified | None  # Cochran-Mantel-Haenszel
 
 
 def compare(first: Source, second: Source) -> Comparison:
     """On the same starts if there are any."""
     a, b = verdicts(first), verdicts(second)
-    shared = [key for key in a if key in b]
-    cells: dict[TaskKey, list[tuple[bool, bool]]] = {}
-    for key in shared:
-        cells.setdefault(key[:2], []).append((a[key], b[key]))
+    shared = grouped((key for key in a if key in b), lambda key: key[:2])
+    tasks = {task: count_pairs((a[key], b[key]) for key in keys) for task, keys in shared.items()}
+    whole = count_pairs((a[key], b[key]) for keys in shared.values() for key in keys)
+    if shared:
+        return Comparison(first, second, whole, tasks, {}, None)
     unpaired: dict[TaskKey, tuple[Tally, Tally, float]] = {}
-    across = None
-    if not shared:
-        mine, theirs = by_task(first), by_task(second)
-        for task in (t for t in mine if t in theirs and mine[t].n and theirs[t].n):
-            x, y = mine[task], theirs[task]
-            unpaired[task] = x, y, fisher(x.successes, x.n, y.successes, y.n)
-        if unpaired:
-            across = cochran_mantel_haenszel(
-                [(y.successes, y.n, x.successes, x.n) for x, y, _ in unpaired.values()]
-            )
-    whole = count_pairs((a[key], b[key]) for key in shared)
-    return Comparison(
-        first, second, whole, {t: count_pairs(c) for t, c in cells.items()}, unpaired, across
-    )
+    strata = []
+    theirs = tallies(second, task_of)
+    for task, x in tallies(first, task_of).items():
+        y = theirs.get(task, Tally(0, 0))
+        if x.n and y.n:
+            unpaired[task] = x, y, stats.fisher(x.successes, x.n, y.successes, y.n)
+            strata.append((y.successes, y.n, x.successes, x.n))
+    across = stats.cochran_mantel_haenszel(strata) if strata else None
+    return Comparison(first, second, whole, tasks, unpaired, across)
 
 
 def compared_sources(compared: Iterable[Comparison]) -> list[Source]:

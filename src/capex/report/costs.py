@@ -1,20 +1,20 @@
-"""Where the money went: tokens by kind, cache hits, cost per decision over the episode, retries and
-invalid attempts.
-"""
+"""Where the money went: tokens by kind, cache hits, cost per decision, retries, failures."""
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from capex.errors import CapexError
-from capex.models import Usage
-from capex.models.exchanges import LOG
+from capex.models import NO_TOKENS, Usage
+from capex.models.exchanges import LOG, read_log
 from capex.models.prices import Price, cost, parse_price
 from capex.report.rows import EpisodeRow, RunInfo
 from capex.report.sources import Source
@@ -24,6 +24,7 @@ from capex.run.store import SPEND
 KINDS = ("fresh", "cached", "cache_write", "output", "reasoning")
 LOGS_AT_MOST = 120  # exchange logs read per source; more would tell no more and take minutes
 EPISODES_AT_LEAST = 3  # behind each point of the curve
+QUARTILES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
@@ -53,23 +54,16 @@ def bill(source: Source) -> Bill:
     """Sum up."""
     rows = source.attempts
     known = [r.tokens for r in rows if r.tokens is not None]
-    errors: dict[str, int] = {}
-    for attempt in source.invalid:
-        errors[attempt.error] = errors.get(attempt.error, 0) + 1
     return Bill(
         source=source,
-        tokens=(
-            Usage(**{f.name: sum(getattr(t, f.name) for t in known) for f in fields(Usage)})
-            if known
-            else None
-        ),
+        tokens=reduce(Usage.plus, known, NO_TOKENS) if known else None,
         without_tokens=len(rows) - len(known),
         requests=sum(r.requests for r in rows),
         wire_attempts=sum(r.wire_attempts for r in rows),
         decisions=sum(e.decisions for e in source.episodes),
         spent=sum(e.spent for e in source.episodes),
         invalid=len(source.invalid),
-        errors=errors,
+        errors=Counter(attempt.error for attempt in source.invalid),
     )
 
 
@@ -78,7 +72,6 @@ class DecisionCost:
     """What the n-th decision of an episode took, over the episodes that came so far: quartiles."""
 
     number: int
-    episodes: int
     low: float
     median: float
     high: float
@@ -86,43 +79,30 @@ class DecisionCost:
 
 @dataclass(frozen=True)
 class DecisionCurve:
-    """Cost per decision in dollars, or in tokens where there is no price; and from how many of how
-    many episodes.
-    """
+    """Cost per decision in dollars, or in tokens where there is no price."""
 
     source: Source
     unit: str  # "$" or "tokens"
-    points: tuple[DecisionCost, ...]
-    read: int
-    of: int
+    points: Sequence[DecisionCost]
+    read: int  # episodes whose log fits their record
+    of: int  # episodes with a log
 
 
 def decision_curve(source: Source, runs: Sequence[RunInfo]) -> DecisionCurve | None:
-    """From the exchange logs of a sample spread evenly over the source's episodes; None where there
-    are none.
-    """
+    """From the exchange logs of a sample spread evenly over the episodes; None without any."""
     with_log = [e for e in source.episodes if e.requests and (e.path / LOG).is_file()]
-    stride = max(1, -(-len(with_log) // LOGS_AT_MOST))
-    sample = with_log[::stride]
+    sample = with_log[:: max(1, -(-len(with_log) // LOGS_AT_MOST))]
     prices = {i: _price(runs[i]) for i in {e.run for e in sample}}
-    priced = bool(sample) and all(prices[e.run] is not None for e in sample)
-    by_number: dict[int, list[float]] = {}
-    read = 0
-    for episode in sample:
-        spent = _per_decision(episode, prices[episode.run] if priced else None)
-        read += spent is not None
-        for number, amount in enumerate(spent or (), start=1):
-            by_number.setdefault(number, []).append(amount)
-    points = [
-        DecisionCost(number, len(found), *(float(v) for v in np.quantile(found, [0.25, 0.5, 0.75])))
-        for number, found in sorted(by_number.items())
-        if len(found) >= min(EPISODES_AT_LEAST, read)
-    ]
-    return (
-        DecisionCurve(source, "$" if priced else "tokens", tuple(points), read, len(with_log))
-        if points
-        else None
-    )
+    priced = None not in prices.values()
+    spent = [_per_decision(e, prices[e.run] if priced else None) for e in sample]
+    known = [amounts for amounts in spent if amounts is not None]
+    points = []
+    for number, column in enumerate(zip_longest(*known), start=1):
+        amounts = [a for a in column if a is not None]
+        if len(amounts) >= min(EPISODES_AT_LEAST, len(known)):
+            points.append(DecisionCost(number, *map(float, np.quantile(amounts, QUARTILES))))
+    unit = "$" if priced else "tokens"
+    return DecisionCurve(source, unit, points, len(known), len(with_log)) if points else None
 
 
 def _price(run: RunInfo) -> Price | None:
@@ -143,17 +123,15 @@ def _per_decision(episode: EpisodeRow, price: Price | None) -> list[float] | Non
     ends = np.cumsum(episode.calls)
     replies = 0
     try:
-        with open(episode.path / LOG, encoding="utf-8") as lines:
-            for text in lines:
-                line: dict[str, Any] = json.loads(text)
-                decision = int(np.searchsorted(ends, replies, side="right"))
-                amount = _amount(line, price)
-                if amount is None or (amount and decision >= len(amounts)):
-                    return None
-                # what cost nothing may follow the last reply: a request that outgrew the context
-                if amount:
-                    amounts[decision] += amount
-                replies += line["status"] in ("ok", "incomplete")
+        for line in read_log(episode.path / LOG):
+            decision = int(np.searchsorted(ends, replies, side="right"))
+            amount = _amount(line, price)
+            if amount is None or (amount and decision >= len(amounts)):
+                return None
+            # what cost nothing may follow the last reply: a request that outgrew the context
+            if amount:
+                amounts[decision] += amount
+            replies += line["status"] in ("ok", "incomplete")
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return amounts if replies == sum(episode.calls) else None
@@ -173,9 +151,7 @@ def _amount(line: Mapping[str, Any], price: Price | None) -> float | None:
 
 @dataclass(frozen=True)
 class Books:
-    """A run's spend.jsonl beside the sum of its records: the rest was paid for attempts that left
-    no record.
-    """
+    """A run's spend.jsonl beside its records; the rest was paid for attempts without a record."""
 
     run: str
     account: Account
@@ -189,7 +165,8 @@ class Books:
 
 def books(runs: Sequence[RunInfo], sources: Sequence[Source]) -> list[Books]:
     """For every run that kept a spend.jsonl."""
-    found = []
+    recorded = [row for s in sources for row in s.recorded if row.usd is not None]
+    kept = []
     for number, run in enumerate(runs):
         path = run.path / SPEND
         if run.inherited is not None or not path.is_file():
@@ -198,13 +175,6 @@ def books(runs: Sequence[RunInfo], sources: Sequence[Source]) -> list[Books]:
             account = Spend(path).account()
         except CapexError:  # said where the run was read
             continue
-        known = [
-            row.usd[0]
-            for s in sources
-            for row in s.recorded
-            if row.run == number and row.usd is not None
-        ]
-        found.append(
-            Books(run.name, account, sum((Decimal(str(usd)) for usd in known), Decimal(0)))
-        )
-    return found
+        known = (Decimal(str(row.usd[0])) for row in recorded if row.run == number and row.usd)
+        kept.append(Books(run.name, account, sum(known, Decimal(0))))
+    return kept

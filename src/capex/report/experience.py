@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from capex.report.compare import Pairs, Tally, count_pairs, tally
+from capex.report.compare import Pairs, Tally, count_pairs, grouped, tally
 from capex.report.rows import EpisodeRow
 from capex.report.sources import Source, differences
 from capex.run.stats import SignTest, sign_test
 
-MEMORY_ALONE = ("arm.memory", "arm.name")  # in these the two arms of the comparison may differ
+MEMORY_ALONE = ("arm.memory", "arm.name")  # in these the two methods may differ
+# Compared on starts solved by both, and the episode's field that holds it.
+MEASURED = {"control steps": "steps", "model requests": "requests", "wall time, s": "seconds"}
 WINDOW = 5  # episodes of the learning curve's sliding window
 
 
@@ -30,9 +32,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Experience:
-    """Memory against cleared memory, each task's first episode left out; it sees an empty memory in
-    both.
-    """
+    """Memory against cleared memory, without each task's first episode: it has none in both."""
 
     kept: Source
     cleared: Source
@@ -42,12 +42,12 @@ class Experience:
     left_out: int
     # of those left out: equal in outcome and steps, as they must be for a model that repeats itself
     identical: int
-    measures: tuple[Measure, ...]  # empty where no start was solved by both
-    also_differ: tuple[str, ...]  # settings besides memory that differ between the two
+    measures: Sequence[Measure]  # empty where no start was solved by both
+    also_differ: Sequence[str]  # settings besides memory that differ between the two
 
     @property
     def splits(self) -> tuple[tuple[str, Pairs], ...]:
-        """The pairs by what was in memory, in words; the arm with cleared memory is the first."""
+        """The pairs by what was in memory, in words; the method with cleared memory is first."""
         return (
             ("All pairs", self.everything),
             ("A success already in memory", self.after_success),
@@ -56,11 +56,11 @@ class Experience:
 
 
 def experiences(sources: Sequence[Source]) -> list[Experience]:
-    """Every arm with memory beside the arm of the same model whose memory is cleared."""
+    """Every method with memory beside the one of the same model whose memory is cleared."""
     kept = [s for s in sources if s.memory == "chain" and s.scorable]
     cleared = [s for s in sources if s.memory == "fresh" and s.scorable]
-    found = [experience(a, b) for a in kept for b in cleared if a.model == b.model]
-    return [e for e in found if e.everything.n]
+    compared = [experience(a, b) for a in kept for b in cleared if a.model == b.model]
+    return [e for e in compared if e.everything.n]
 
 
 def experience(kept: Source, cleared: Source) -> Experience:
@@ -85,47 +85,22 @@ def experience(kept: Source, cleared: Source) -> Experience:
             (after if first_success < round_began else before).append(cell)
             if all(cell):
                 both.append((episode, twin))
-    changed = [
-        name for name in differences(kept.settings, cleared.settings) if name not in MEMORY_ALONE
-    ]
-    return Experience(
-        kept,
-        cleared,
-        count_pairs([*after, *before]),
-        count_pairs(after),
-        count_pairs(before),
-        left_out,
-        identical,
-        _measures(both),
-        tuple(changed),
-    )
+    changed = [n for n in differences(kept.settings, cleared.settings) if n not in MEMORY_ALONE]
+    pairs = count_pairs([*after, *before]), count_pairs(after), count_pairs(before)
+    measures = [_measure(name, field, both) for name, field in MEASURED.items()] if both else []
+    return Experience(kept, cleared, *pairs, left_out, identical, measures, tuple(changed))
 
 
-def _measures(both: Sequence[tuple[EpisodeRow, EpisodeRow]]) -> tuple[Measure, ...]:
-    if not both:
-        return ()
-    columns: dict[str, Callable[[EpisodeRow], float]] = {
-        "control steps": lambda e: e.steps,
-        "model requests": lambda e: e.requests,
-        "wall time, s": lambda e: e.seconds,
-    }
-    found = []
-    for name, value in columns.items():
-        kept, cleared = [value(a) for a, _ in both], [value(b) for _, b in both]
-        found.append(
-            Measure(
-                name, statistics.median(kept), statistics.median(cleared), sign_test(kept, cleared)
-            )
-        )
-    return tuple(found)
+def _measure(name: str, field: str, both: Sequence[tuple[EpisodeRow, EpisodeRow]]) -> Measure:
+    kept, cleared = ([getattr(pair[k], field) for pair in both] for k in (0, 1))
+    test = sign_test(kept, cleared)
+    return Measure(name, statistics.median(kept), statistics.median(cleared), test)
 
 
 def chains(source: Source) -> list[list[EpisodeRow]]:
     """The source's episodes chain by chain, each in the order in which it ran."""
-    found: dict[tuple[int, str], list[EpisodeRow]] = {}
-    for episode in source.episodes:
-        found.setdefault((episode.run, episode.chain), []).append(episode)
-    return [sorted(rows, key=lambda e: (e.position, e.start)) for rows in found.values()]
+    by_chain = grouped(source.episodes, lambda e: (e.run, e.chain))
+    return [sorted(rows, key=lambda e: (e.position, e.start)) for rows in by_chain.values()]
 
 
 @dataclass(frozen=True)
@@ -139,20 +114,14 @@ class CurvePoint:
 
 def learning_curve(source: Source, window: int = WINDOW) -> list[CurvePoint]:
     """A centred sliding window over the place in the chain; at the ends it holds fewer places."""
-    places: dict[int, list[EpisodeRow]] = {}
-    for chain in chains(source):
-        for place, episode in enumerate(chain, start=1):
-            if episode.success is not None:
-                places.setdefault(place, []).append(episode)
+    numbered = [(k, e) for chain in chains(source) for k, e in enumerate(chain, start=1)]
+    judged = grouped(
+        (pair for pair in numbered if pair[1].success is not None), lambda pair: pair[0]
+    )
     points = []
-    for number in range(1, max(places, default=0) + 1):
-        near = [
-            e
-            for place in range(number - window // 2, number + window // 2 + 1)
-            for e in places.get(place, ())
-        ]
-        if near:
-            points.append(
-                CurvePoint(number, tally(near), float(np.median([e.requests for e in near])))
-            )
+    for number in range(1, max(judged, default=0) + 1):
+        around = range(number - window // 2, number + window // 2 + 1)
+        if near := [e for k in around for _, e in judged.get(k, ())]:
+            requests = float(np.median([e.requests for e in near]))
+            points.append(CurvePoint(number, tally(near), requests))
     return points

@@ -1,8 +1,6 @@
 """Figures as values: panels that matplotlib draws once for the page, each an inline SVG in the
-page's own colours, and once for the files.
-
-A figure names its sources, so that a stand-in is labelled in the page and in every file by
-construction.
+page's own colours, and once for the files. A figure names its sources, so that a stand-in is
+labelled in the page and in every file by construction.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,31 +30,22 @@ WIDTH_IN = 3.8  # a panel on a phone's page; wider screens put several beside ea
 PNG_DPI = 200
 TITLE_CHARACTERS, SENTENCE_CHARACTERS = 16, 19  # in an inch
 # Heights in the files; the last one of each further line of the sentence.
-TITLE_IN, KEYS_IN, SENTENCE_IN, LINE_IN = (0.25, 0.24, 0.22, 0.12)
+TITLE_IN, KEYS_IN, SENTENCE_IN, LINE_IN = 0.25, 0.24, 0.22, 0.12
 
-# Colours of the files, and the page's variable for each: the page has a light and a dark value for
-# it.
+# Colours of the files, and for each the page's variable, which has a light and a dark value.
 INK, MUTED, LINE, PAPER = "#1c2127", "#68707a", "#d9dde2", "#fefefe"
 SOURCE_COLOURS = (
-    "#8b929b",
-    "#2a66ad",
-    "#3f9fa3",
-    "#8a63ae",
-    "#c4842b",
-    "#b4475c",
-    "#5d8a3f",
-    "#7a5a44",
+    *("#8b929b", "#2a66ad", "#3f9fa3", "#8a63ae"),
+    *("#c4842b", "#b4475c", "#5d8a3f", "#7a5a44"),
 )
 # Fresh, cached, cache write, output, reasoning.
 KIND_COLOURS = ("#234a78", "#8fb3d9", "#c9b458", "#b35a3c", "#e0a58e")
 VARIABLES = {
-    INK: "--ink",
-    MUTED: "--muted",
-    LINE: "--line",
-    PAPER: "--paper",
+    **{INK: "--ink", MUTED: "--muted", LINE: "--line", PAPER: "--paper"},
     **{c: f"--source-{i}" for i, c in enumerate(SOURCE_COLOURS)},
     **{c: f"--kind-{i}" for i, c in enumerate(KIND_COLOURS)},
 }
+TICKS = {"color": MUTED, "labelcolor": INK, "labelsize": 7.5, "major.width": 0.6, "major.size": 2.5}
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
@@ -72,16 +61,7 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "figure.facecolor": "none",
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()},
     "grid.color": LINE,
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.4,
@@ -89,6 +69,8 @@ STYLE: dict[str, Any] = {
     "legend.fontsize": 7.5,
     "svg.fonttype": "none",
 }
+DASHES = {"line": "-", "dashes": "--", "dots": ":", "dashdot": "-."}  # a key's style in a legend
+Draw = Callable[[Axes], None]
 
 
 @dataclass(frozen=True)
@@ -96,7 +78,7 @@ class Panel:
     """One pair of axes: a heading and a function that draws into it."""
 
     title: str
-    draw: Callable[[Axes], None]
+    draw: Draw
     width_in: float = WIDTH_IN
     height_in: float = 2.6
 
@@ -107,7 +89,7 @@ class Key:
 
     label: str
     colour: str
-    style: str = "box"  # box, line, dashes, dots, dashdot
+    style: str = "box"  # or one of DASHES
 
 
 @dataclass(frozen=True)
@@ -116,9 +98,9 @@ class Figure:
 
     name: str
     caption: str
-    panels: tuple[Panel, ...]
-    sources: tuple[Source, ...]
-    keys: tuple[Key, ...] = ()
+    panels: Sequence[Panel]
+    sources: Sequence[Source]
+    keys: Sequence[Key] = ()
     columns: int = 2  # of the files
     small: bool = False  # panels of half the width
 
@@ -134,9 +116,7 @@ def colour(source: Source) -> str:
 
 
 def inline(panel: Panel, salt: str) -> str:
-    """A panel as SVG for the page: no size of its own, the page's colours and font. Safe to insert:
-    matplotlib escapes all text.
-    """
+    """A panel as SVG for the page, in its colours and font; matplotlib escapes all text."""
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
         canvas = Canvas(figsize=(panel.width_in, panel.height_in), layout="constrained")
         panel.draw(canvas.add_subplot())
@@ -153,19 +133,17 @@ def inline(panel: Panel, salt: str) -> str:
 
 
 def files(figure: Figure) -> dict[str, bytes]:
-    """NAME.svg and NAME.png: all panels with titles, the legend below, and the
-    stand-ins' sentence.
-    """
+    """NAME.svg and NAME.png: panels with titles, the legend below, and the stand-ins' sentence."""
     columns = min(figure.columns, len(figure.panels)) or 1
     rows = math.ceil(len(figure.panels) / columns)
-    heights = [
-        max(p.height_in for p in figure.panels[r * columns : (r + 1) * columns])
-        for r in range(rows)
-    ]
+    lines = [figure.panels[r * columns : (r + 1) * columns] for r in range(rows)]
+    heights = [max(p.height_in for p in line) for line in lines]
     width = columns * max(p.width_in for p in figure.panels)
     said = textwrap.wrap(figure.stand_in, int(width * SENTENCE_CHARACTERS))
     sentence = SENTENCE_IN + LINE_IN * (len(said) - 1) if said else 0.0
-    foot = KEYS_IN * math.ceil(len(figure.keys) / _keys_in_a_row(figure, width)) + sentence
+    longest = max((len(k.label) for k in figure.keys), default=1)
+    ncols = max(1, int(width / (0.075 * longest + 0.45)))  # keys beside each other
+    foot = KEYS_IN * math.ceil(len(figure.keys) / ncols) + sentence
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": figure.name, "figure.facecolor": PAPER}):
         height = sum(heights) + TITLE_IN * rows + foot
         below = ConstrainedLayoutEngine(rect=(0, foot / height, 1, 1 - foot / height))
@@ -176,13 +154,8 @@ def files(figure: Figure) -> dict[str, bytes]:
             panel.draw(axes)
             axes.set_title(plain(panel.title, int(panel.width_in * TITLE_CHARACTERS)))
         if figure.keys:
-            handles = [_handle(key) for key in figure.keys]
-            canvas.legend(
-                handles=handles,
-                ncols=_keys_in_a_row(figure, width),
-                loc="lower left",
-                bbox_to_anchor=(0.01, sentence / height),
-            )
+            handles, corner = [_handle(key) for key in figure.keys], (0.01, sentence / height)
+            canvas.legend(handles=handles, ncols=ncols, loc="lower left", bbox_to_anchor=corner)
         if said:
             canvas.text(0.012, 0.01, "\n".join(said), fontsize=6.5, color=MUTED, va="bottom")
         png = io.BytesIO()
@@ -193,15 +166,9 @@ def files(figure: Figure) -> dict[str, bytes]:
     return {f"{figure.name}.svg": svg.encode(), f"{figure.name}.png": png.getvalue()}
 
 
-def _keys_in_a_row(figure: Figure, width_in: float) -> int:
-    longest = max((len(k.label) for k in figure.keys), default=1)
-    return max(1, int(width_in / (0.075 * longest + 0.45)))
-
-
 def _handle(key: Key) -> Any:
-    styles = {"line": "-", "dashes": "--", "dots": ":", "dashdot": "-."}
-    if key.style in styles:
-        return Line2D([], [], color=key.colour, linestyle=styles[key.style], label=key.label)
+    if key.style in DASHES:
+        return Line2D([], [], color=key.colour, linestyle=DASHES[key.style], label=key.label)
     return Patch(color=key.colour, label=key.label)
 
 

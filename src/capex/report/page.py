@@ -1,7 +1,7 @@
-"""The page: one HTML file with everything inside. Autoescape is on; only drawings that escape their
-own text are inserted as they are.
+"""The page: one HTML file with everything inside.
 
-A content security policy allows no network and no script but ours, by its hash.
+Autoescape is on; only drawings that escape their own text are inserted as they are. A content
+security policy allows no network and no script but ours, by its hash.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -22,14 +21,16 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from capex.method.observation import command_text, position_text
-from capex.report.cards import Card, Twins
+from capex.report.cards import Card
+from capex.report.compare import task_of
 from capex.report.drawing import data_uri, overlay, track
 from capex.report.figures import VARIABLES, Figure, inline
 from capex.report.rows import RunData, RunInfo
 from capex.report.sections import Section
+from capex.report.show import counted, number, spread
 from capex.report.sources import Source
 from capex.report.strips import fate
-from capex.report.tables import number, stand_in_sentence
+from capex.report.tables import stand_in_sentence
 from capex.run.machine import versions
 
 LEGEND = (  # svg class, what is drawn, what it means
@@ -43,33 +44,12 @@ LEGEND = (  # svg class, what is drawn, what it means
 )
 
 
-@dataclass(frozen=True)
-class ShownRun:
-    """A run as the last section shows it."""
-
-    name: str
-    path: Path
-    summary: str
-    text: str
-
-
-@dataclass(frozen=True)
-class ShownTwins:
-    """Twins with the name of their figure's files."""
-
-    first: Card
-    second: Card
-    caption: str
-    stand_in: str
-    file: str
-
-
 def render(
     data: RunData,
     sources: Sequence[Source],
     sections: Sequence[Section],
     cards: Sequence[Card],
-    twins: Sequence[tuple[Twins, Figure]],
+    twins: Sequence[tuple[tuple[Card, Card], Figure]],
     notices: Sequence[str],
     out: Path,
 ) -> str:
@@ -91,22 +71,13 @@ def render(
         notices=notices,
         contents=contents,
         sections=sections,
-        twins=[
-            ShownTwins(
-                t.first,
-                t.second,
-                t.caption,
-                stand_in_sentence((t.first.source, t.second.source)),
-                f.name if f.panels else "",
-            )
-            for t, f in twins
-        ],
+        twins=twins,
         cards=cards,
         outcomes=sorted({c.outcome for c in cards}),
         tasks=list(dict.fromkeys(c.episode.task for c in cards)),
         sources=sources,
         sample_sentence=_sample_sentence(len(cards), len(data.episodes)),
-        runs=[_shown(run, data) for run in data.runs],
+        runs=[(run, *_facts(run, data)) for run in data.runs],
         episode_count=f"{len(data.episodes):,}",
         version=versions().get("capex", "unknown"),
         style=Markup(_resource("page.css")),
@@ -132,34 +103,26 @@ def _resource(name: str) -> str:
 
 
 def _meta(data: RunData, sources: Sequence[Source]) -> str:
-    tasks = len({(e.world, e.task) for e in data.episodes})
-    parts = [f"{len(data.episodes):,} episodes", f"{tasks} {'task' if tasks == 1 else 'tasks'}"]
-    parts.append(f"{len(sources)} {'source' if len(sources) == 1 else 'sources'}")
-    times = [e.unix_time for e in data.episodes if e.unix_time]
-    if times:
-        first, last = (
-            datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d") for t in (min(times), max(times))
-        )
-        parts.append(f"collected {first}" if first == last else f"collected {first} to {last}")
+    tasks = {task_of(e) for e in data.episodes}
+    parts = [f"{len(data.episodes):,} episodes", counted(len(tasks), "task")]
+    parts.append(counted(len(sources), "source"))
+    if times := [e.unix_time for e in data.episodes if e.unix_time]:
+        first, last = (datetime.fromtimestamp(t, UTC) for t in (min(times), max(times)))
+        parts.append(f"collected {spread(f'{first:%Y-%m-%d}', f'{last:%Y-%m-%d}')}")
     return " · ".join(parts)
 
 
 def _sample_sentence(shown: int, total: int) -> str:
     if shown == total:
         return f"All {total:,} episodes."
-    return (
-        f"A sample: {shown} of {total:,} episodes, spread evenly over sources, tasks and outcomes."
-    )
+    part = f"A sample: {shown} of {total:,} episodes"
+    return f"{part}, spread evenly over sources, tasks and outcomes."
 
 
-def _shown(run: RunInfo, data: RunData) -> ShownRun:
-    number_of = sum(data.runs[e.run] is run for e in data.episodes)
-    versions: dict[str, Any] = dict(run.manifest.get("versions") or {})
-    built = ", ".join(f"{k} {versions[k]}" for k in ("capex", "mujoco", "numpy") if k in versions)
-    summary = f"{number_of:,} episodes" + (f"; {built}" if built else "")
-    return ShownRun(
-        run.name,
-        run.path,
-        summary,
-        json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str),
-    )
+def _facts(run: RunInfo, data: RunData) -> tuple[str, str]:
+    """A run in short, and its whole manifest."""
+    held = sum(data.runs[e.run] is run for e in data.episodes)
+    known: dict[str, Any] = dict(run.manifest.get("versions") or {})
+    built = ", ".join(f"{k} {known[k]}" for k in ("capex", "mujoco", "numpy") if k in known)
+    manifest = json.dumps(run.manifest, indent=1, ensure_ascii=False, default=str)
+    return f"{held:,} episodes" + (f"; {built}" if built else ""), manifest

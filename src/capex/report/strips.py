@@ -1,5 +1,4 @@
-"""Film strips: six moments of an episode in the left camera's image, each with the plan in force
-drawn into it.
+"""Film strips: six moments of an episode in the left camera's image, with the plan in force.
 
 Frames are rendered again from saved states, and waypoints projected with the camera's own
 intrinsics and pose. Where a world saves no states, the images that the model saw are shown instead,
@@ -34,13 +33,9 @@ Point = tuple[float, float]  # pixels, right and down
 Fate = Literal["done", "stopped", "deferred", "skipped"]
 # Every other status stopped the plan.
 FATES: dict[str, Fate] = {
-    "reached": "done",
-    "gripper": "done",
-    "base": "done",
-    "terminal": "done",
+    **dict.fromkeys(("reached", "gripper", "base", "terminal"), "done"),
     "deferred": "deferred",
-    "not executed": "skipped",
-    "out of steps": "skipped",
+    **dict.fromkeys(("not executed", "out of steps"), "skipped"),
 }
 
 
@@ -61,9 +56,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One arm's part of a plan in the image: the path from the tip over the waypoints, and a mark
-    on each.
-    """
+    """One arm's part of a plan in the image: the path from the tip, a mark on each waypoint."""
 
     path: tuple[Point, ...]
     marks: tuple[Mark, ...]
@@ -89,9 +82,7 @@ class Strip:
 
 
 class Filmer:
-    """Makes strips; keeps the environment of the last task, so that episodes sorted by task are
-    quick.
-    """
+    """Makes strips; keeps the last task's environment, so episodes sorted by task are quick."""
 
     def __init__(self) -> None:
         self._envs = Environments()
@@ -103,8 +94,7 @@ class Filmer:
             steps = read_steps(episode.path)
             if not steps["states"].size:
                 return _seen(episode, record, "This world saves no states")
-            env = self._at(record)
-            return Strip(tuple(_frames(env, steps, record)))
+            return Strip(tuple(_frames(self._at(record), steps, record)))
         except (CapexError, OSError, ValueError, KeyError, ImportError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             return _seen(episode, record, f"The episode cannot be rendered again ({reason})")
@@ -128,10 +118,8 @@ class Filmer:
 
 def left_camera(spec: Spec) -> str:
     """The exterior camera on the left, or the first one there is."""
-    exterior = [c.name for c in spec.cameras if c.kind == "exterior"] or [
-        c.name for c in spec.cameras
-    ]
-    return next((n for n in exterior if "left" in n), exterior[0])
+    exterior = [c for c in spec.cameras if c.kind == "exterior"] or spec.cameras
+    return next((c.name for c in exterior if "left" in c.name), exterior[0].name)
 
 
 def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord) -> list[Frame]:
@@ -139,7 +127,7 @@ def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord) -> list[F
     turns = [t for t in record.turns if t.waypoints]
     decision: Sequence[int] = steps["decision"]
     tips: dict[int, dict[str, Array]] = {}
-    found = []
+    frames = []
     for tick in strip_ticks(len(steps["states"]) - 1):
         plan = int(decision[min(tick, len(decision) - 1)]) if len(decision) else -1
         turn = turns[plan] if 0 <= plan < len(turns) else None
@@ -149,8 +137,8 @@ def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord) -> list[F
         show_tick(env, steps, tick)
         image = env.observe([camera], size)[camera]
         drawn = () if turn is None else _drawn(turn, tips[plan], _model(env, camera, size))
-        found.append(Frame(_jpeg(image), tick, tick / env.spec.control_hz, turn, drawn))
-    return found
+        frames.append(Frame(_jpeg(image), tick, tick / env.spec.control_hz, turn, drawn))
+    return frames
 
 
 def _model(env: Env, camera: str, size: tuple[int, int]) -> CameraModel | None:
@@ -164,7 +152,7 @@ def _drawn(turn: Turn, tips: Mapping[str, Array], camera: CameraModel | None) ->
     """The plan in the image, arm by arm; nothing for a camera that is not calibrated."""
     if camera is None:
         return ()
-    found = []
+    plan = []
     for arm, tip in tips.items():
         marks = []
         for place, row in enumerate(turn.waypoints, start=1):
@@ -173,8 +161,8 @@ def _drawn(turn: Turn, tips: Mapping[str, Array], camera: CameraModel | None) ->
                 marks.append(Mark(place, at, fate(row.status), _stopped_at(camera, row, arm)))
         begin = _project(camera, tip)
         if marks:
-            found.append(Drawn((*([begin] if begin else []), *(m.at for m in marks)), tuple(marks)))
-    return tuple(found)
+            plan.append(Drawn((*([begin] if begin else []), *(m.at for m in marks)), tuple(marks)))
+    return tuple(plan)
 
 
 def _stopped_at(camera: CameraModel, row: WaypointRecord, arm: str) -> Point | None:
@@ -208,9 +196,8 @@ def _seen(episode: EpisodeRow, record: EpisodeRecord, why: str) -> Strip:
                     break
             replies += line["status"] in ("ok", "incomplete")
         chosen = [list(shown.items())[k] for k in strip_ticks(len(shown) - 1)] if shown else []
-        frames = [
-            _kept(episode.path, sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)
-        ]
+        known = [(sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)]
+        frames = [_kept(episode.path, sha, turn) for sha, turn in known]
     except (OSError, ValueError, KeyError, TypeError):
         frames = []
     if not frames:
@@ -219,9 +206,7 @@ def _seen(episode: EpisodeRow, record: EpisodeRecord, why: str) -> Strip:
 
 
 def _pictures(line: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Label and hash of the present scene's images in a logged request: the last ones sent with its
-    first message.
-    """
+    """Label and hash of the present scene's images: the last ones of a request's first message."""
     messages = line.get("request", {}).get("messages", ())
     parts = messages[0].get("user", ()) if messages else ()
     scene = max((i for i, p in enumerate(parts) if "text" in p), default=0)
@@ -229,9 +214,9 @@ def _pictures(line: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _kept(folder: Path, sha: str, turn: Turn) -> Frame:
-    place = next(iter((folder / "images").glob(f"{sha}.*")), None)
-    if place is None:
+    path = next(iter((folder / "images").glob(f"{sha}.*")), None)
+    if path is None:
         raise KeyError(sha)
-    with Picture.open(place) as kept:
+    with Picture.open(path) as kept:
         image = np.asarray(kept.convert("RGB").resize((SIZE_PX, SIZE_PX)))
     return Frame(_jpeg(image), turn.step, 0.0, turn, ())

@@ -9,42 +9,24 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from capex.report.compare import Rate, Tally
+from capex.report.show import INFINITE, MINUS, MISSING
 from capex.report.sources import Source
 
-MISSING = "—"
-INFINITE = "∞"
 ACROSS_TASKS = "Across tasks (Cochran-Mantel-Haenszel)"
-MINUS = "\N{MINUS SIGN}"
 STAND_IN_SENTENCE = (
     "Stand-in: {}. What a stand-in does says nothing about any foundation model or person."
 )
 LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "%": r"\%",
-    "#": r"\#",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    MISSING: "---",
-    INFINITE: r"$\infty$",
-    "Δ": r"$\Delta$",
-    "τ": r"$\tau$",
-    MINUS: "$-$",
-    "≥": r"$\ge$",
-    "±": r"$\pm$",
-    "·": r"$\cdot$",
-    "…": r"\dots{}",
+    **{sign: f"\\{sign}" for sign in "{}$&%#_"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "…": r"\dots{}", MISSING: "---"},
+    **{INFINITE: r"$\infty$", MINUS: "$-$", "Δ": r"$\Delta$", "τ": r"$\tau$"},
+    **{"≥": r"$\ge$", "±": r"$\pm$", "·": r"$\cdot$"},
 }
 
 
@@ -84,7 +66,7 @@ class Table:
 
     name: str
     caption: str
-    columns: tuple[Column, ...]
+    columns: Sequence[Column]
     rows: Sequence[Row]
     sources: Sequence[Source]
     shown: Literal["open", "folded", "file"] = "open"  # on the page; `file`: as CSV alone
@@ -101,9 +83,7 @@ class Table:
         return [c for c in self.columns if c.head]
 
     def cells(self, row: Row) -> list[str]:
-        """A row as shown: one cell for a group, else one for each column of the head. Text is shown
-        as it is.
-        """
+        """A row as shown: a group's one text, else a cell per column of the head, text as it is."""
         if row.kind == "group":
             return list(row.values)
         return [
@@ -129,9 +109,7 @@ class Table:
         return out.getvalue()
 
     def markdown(self) -> str:
-        """What is shown, for a page of documentation; the stand-ins' sentence and the caption
-        below.
-        """
+        """What is shown, for documentation; the caption and the stand-ins' sentence below."""
         head = self.head
         lines = [[c.head for c in head], ["---:" if c.align == "r" else "---" for c in head]]
         lines += [cells + [""] * (len(head) - len(cells)) for cells in map(self.cells, self.rows)]
@@ -160,6 +138,17 @@ class Table:
             lines += [r"\midrule"] if row.kind == "total" else []
             lines.append(" & ".join(cells) + r" \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def file_table(
+    name: str,
+    caption: str,
+    names: Sequence[str | tuple[str, ...]],
+    rows: Sequence[Row],
+    sources: Sequence[Source],
+) -> Table:
+    """A table that is written as CSV alone: names in place of columns."""
+    return Table(name, caption, [Column(csv=n) for n in names], rows, sources, "file")
 
 
 def group_row(text: str) -> Row:
@@ -195,82 +184,3 @@ def stand_in_sentence(sources: Sequence[Source]) -> str:
     """Which of the sources are stand-ins."""
     names = list(dict.fromkeys(s.model for s in sources if s.stand_in))
     return STAND_IN_SENTENCE.format(", ".join(names)) if names else ""
-
-
-def percent(share: float | None, digits: int = 1) -> str:
-    """A share as percent."""
-    return MISSING if share is None or math.isnan(share) else f"{100 * share:.{digits}f} %"
-
-
-def count(value: int | None) -> str:
-    """A whole number with its thousands apart."""
-    return MISSING if value is None else f"{value:,}"
-
-
-def slashed(values: Iterable[object]) -> str:
-    """Counts that belong together: 3 / 1 / 0."""
-    return " / ".join(map(str, values))
-
-
-def fraction(tally: Tally) -> str:
-    """k/n."""
-    return f"{tally.successes}/{tally.n}" if tally.n else MISSING
-
-
-def success(tally: Tally) -> str:
-    """k/n with percent and interval."""
-    if tally.share is None or tally.interval is None:
-        return MISSING
-    low, high = tally.interval
-    return f"{fraction(tally)}  {percent(tally.share)} ({100 * low:.1f} to {100 * high:.1f})"
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    """A number; infinite and missing ones as signs."""
-    if value is None or math.isnan(value):
-        return MISSING
-    return INFINITE if math.isinf(value) else f"{value:,.{digits}f}"
-
-
-def three_digits(value: float | None) -> str:
-    """A number with three digits after the point."""
-    return number(value, 3)
-
-
-def significant(value: float | None) -> str:
-    """A number with about three significant digits."""
-    if value is None or math.isnan(value) or math.isinf(value):
-        return number(value)
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:,.{digits}f}"
-
-
-def rate(found: Rate, digits: int | None = None) -> str:
-    """An amount per success with its interval."""
-    show = significant if digits is None else lambda v: number(v, digits)
-    if found.value is None:
-        return MISSING
-    if found.value == 0:
-        return "0"
-    value = show(found.value)
-    if found.most is not None and show(found.most) != value:
-        value = f"{value} to {show(found.most)}"
-    if math.isinf(found.value) or found.interval is None:
-        return value
-    return f"{value} ({show(found.interval[0])} to {show(found.interval[1])})"
-
-
-def p_value(p: float | None) -> str:
-    """A p-value with two significant digits."""
-    if p is None or math.isnan(p):
-        return MISSING
-    if p < 1e-4:
-        return "< 0.0001"
-    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-
-
-def points(difference: float | None) -> str:
-    """A difference of shares in percentage points, with its sign."""
-    if difference is None:
-        return MISSING
-    return f"{MINUS if difference < 0 else '+'}{abs(100 * difference):.1f}"

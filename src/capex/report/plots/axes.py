@@ -1,30 +1,44 @@
-"""What several figures draw alike: legends of sources, bars of success, whiskers and axes in
-percent.
-"""
+"""What several figures draw alike: legends of sources, bars of success, intervals and axes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 
 from capex.report.compare import Tally
-from capex.report.figures import INK, MUTED, PAPER, Key, colour
+from capex.report.figures import INK, MUTED, PAPER, Key, Panel, colour
 from capex.report.sources import Source, plain
 
 NAME_CHARACTERS = 44  # what fits above the marks
-Draw = Callable[[Axes], None]
 
 
-def source_keys(sources: Sequence[Source], style: str = "box") -> tuple[Key, ...]:
+def source_keys(sources: Sequence[Source], style: str = "box") -> list[Key]:
     """One legend entry per source."""
-    return tuple(Key(s.label, colour(s), style) for s in sources)
+    return [Key(s.label, colour(s), style) for s in sources]
 
 
-def percent_ticks(ax: Axes) -> None:
-    """A vertical axis of shares."""
-    ax.set_yticks([0, 0.5, 1], ["0", "50", "100 %"])
+def level_axes(ax: Axes, x_label: str, bottom: float = 0.0, top: float | None = None) -> None:
+    """Level grid lines above a named axis; with a top, the vertical axis has shares in percent."""
+    ax.set_xlabel(x_label)
+    ax.set_ylim(bottom, top)
+    if top is not None:
+        ax.set_yticks([0, 0.5, 1], ["0", "50", "100 %"])
+    ax.grid(axis="y")
+
+
+def bar_axes(ax: Axes) -> None:
+    """Upright grid lines behind horizontal bars, which have their names above them."""
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    ax.grid(axis="x")
+    ax.set_axisbelow(True)
+
+
+def name_above(ax: Axes, y: float, name: str) -> None:
+    """The name of the bars below it."""
+    ax.text(0, y, plain(name, NAME_CHARACTERS), ha="left", va="bottom", fontsize=8)
 
 
 def whisker(ax: Axes, x: Sequence[float], y: Sequence[float]) -> None:
@@ -33,37 +47,31 @@ def whisker(ax: Axes, x: Sequence[float], y: Sequence[float]) -> None:
     ax.plot(x, y, color=INK, linewidth=0.9, solid_capstyle="butt")
 
 
-def bars(
-    groups: Sequence[tuple[str, Sequence[Tally | None]]], palette: Sequence[str]
-) -> tuple[Draw, float]:
-    """Horizontal bars of success with Wilson whiskers, a group of them per name; the function and
-    the height it needs in inches.
-    """
+def success_bars(
+    title: str, groups: Sequence[tuple[str, Sequence[Tally | None]]], sources: Sequence[Source]
+) -> Panel:
+    """Horizontal bars of success with Wilson whiskers: a group per name, a bar per source."""
     thick, gap = 0.8, 1.1
     beside: dict[str, Any] = {"ha": "left", "va": "center"}
 
     def draw(ax: Axes) -> None:
         y = 0.0
         for name, tallies in groups:
-            ax.text(0, y - 0.15, plain(name, NAME_CHARACTERS), ha="left", va="bottom", fontsize=8)
-            for tally, own in zip(tallies, palette, strict=True):
+            name_above(ax, y - 0.15, name)
+            for tally, source in zip(tallies, sources, strict=True):
                 y += 1
                 if tally is None or tally.share is None or tally.interval is None:
                     ax.text(0.01, y - 0.5, "no data", color=MUTED, fontsize=6.5, **beside)
                     continue
-                low, high = tally.interval
-                ax.barh(y - 0.5, tally.share, height=thick, color=own, linewidth=0)
-                whisker(ax, (low, high), (y - 0.5, y - 0.5))
+                ax.barh(y - 0.5, tally.share, height=thick, color=colour(source), linewidth=0)
+                whisker(ax, tally.interval, (y - 0.5, y - 0.5))
                 counts = f"{tally.successes}/{tally.n}"
                 ax.text(1.03, y - 0.5, counts, fontsize=7, color=INK, clip_on=False, **beside)
             y += gap
         ax.set_ylim(y - gap + 0.4, -0.9)
         ax.set_xlim(0, 1)
-        ax.set_yticks([])
         ax.set_xticks([0, 0.25, 0.5, 0.75, 1.0], ["0", "25", "50", "75", "100 %"])
-        ax.spines["left"].set_visible(False)
-        ax.grid(axis="x")
-        ax.set_axisbelow(True)
+        bar_axes(ax)
 
     lines = sum(len(t) for _, t in groups) + gap * len(groups)
-    return draw, 0.155 * lines + 0.45
+    return Panel(title, draw, height_in=0.155 * lines + 0.45)

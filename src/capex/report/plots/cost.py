@@ -9,90 +9,65 @@ from matplotlib.axes import Axes
 
 from capex.report.costs import KINDS, Bill, DecisionCurve
 from capex.report.figures import KIND_COLOURS, Figure, Key, Panel, colour
-from capex.report.plots.axes import NAME_CHARACTERS, source_keys
-from capex.report.sources import plain
+from capex.report.plots.axes import bar_axes, level_axes, name_above, source_keys
 
 
-def tokens_figure(found: Sequence[Bill]) -> Figure:
+def tokens_figure(bills: Sequence[Bill]) -> Figure:
     """Tokens per attempt by kind."""
-    sources = tuple(b.source for b in found)
 
     def draw(ax: Axes) -> None:
         most = 0.0
-        for y, item in enumerate(found):
+        for y, item in enumerate(bills):
             assert item.tokens is not None
             parts = {k: getattr(item.tokens, k) for k in KINDS}
             parts["output"] -= parts["reasoning"]
-            answered = [r for r in item.source.recorded if r.requests and r.tokens is not None]
-            attempts = len(answered) or 1
+            attempts = sum(bool(r.requests) and r.tokens is not None for r in item.source.recorded)
             left = 0.0
             for kind, own in zip(KINDS, KIND_COLOURS, strict=True):
-                size = parts[kind] / attempts / 1000
+                size = parts[kind] / (attempts or 1) / 1000
                 ax.barh(y, size, left=left, height=0.42, color=own, linewidth=0)
                 left += size
-            ax.text(
-                0,
-                y - 0.3,
-                plain(item.source.label, NAME_CHARACTERS),
-                ha="left",
-                va="bottom",
-                fontsize=8,
-            )
+            name_above(ax, y - 0.3, item.source.label)
             most = max(most, left)
-        ax.set_ylim(len(found) - 0.5, -0.85)
+        ax.set_ylim(len(bills) - 0.5, -0.85)
         ax.set_xlim(0, most * 1.02 or 1)
-        ax.set_yticks([])
         ax.set_xlabel("thousand tokens per attempt")
-        ax.spines["left"].set_visible(False)
-        ax.grid(axis="x")
-        ax.set_axisbelow(True)
+        bar_axes(ax)
 
     names = ("fresh input", "cached input", "cache write", "output", "reasoning (part of output)")
-    keys = tuple(Key(n, c) for n, c in zip(names, KIND_COLOURS, strict=True))
+    keys = [Key(n, c) for n, c in zip(names, KIND_COLOURS, strict=True)]
     caption = (
         "Where the tokens went: mean per attempt that got an answer, invalidated ones included; a"
         " continued one counts once."
     )
-    panel = Panel("Tokens per attempt", draw, height_in=0.5 * len(found) + 0.6)
-    return Figure("tokens", caption, (panel,), sources, keys, columns=1)
+    panel = Panel("Tokens per attempt", draw, height_in=0.5 * len(bills) + 0.6)
+    return Figure("tokens", caption, [panel], [b.source for b in bills], keys, columns=1)
 
 
-def decisions_figure(found: Sequence[DecisionCurve]) -> Figure:
+def decisions_figure(curves: Sequence[DecisionCurve]) -> Figure:
     """Cost of each decision over the episode."""
-    sources = tuple(c.source for c in found)
-    units = list(dict.fromkeys(c.unit for c in found))
 
     def panel(unit: str) -> Panel:
         def draw(ax: Axes) -> None:
             scale = 1.0 if unit == "$" else 1e-3
-            for curve in (c for c in found if c.unit == unit):
-                x = [p.number for p in curve.points]
-                own = colour(curve.source)
-                low, mid, high = (
-                    np.array([getattr(p, n) for p in curve.points]) * scale
-                    for n in ("low", "median", "high")
-                )
+            for curve in (c for c in curves if c.unit == unit):
+                x, own = [p.number for p in curve.points], colour(curve.source)
+                quartiles = np.array([(p.low, p.median, p.high) for p in curve.points]).T * scale
+                low, mid, high = quartiles
                 ax.fill_between(x, low, high, color=own, alpha=0.18, linewidth=0)
                 ax.plot(x, mid, color=own, marker="o" if len(x) < 10 else None, markersize=3)
-            ax.set_ylim(bottom=0)
-            ax.set_xlabel("decision of the episode")
+            level_axes(ax, "decision of the episode")
             ax.set_ylabel("dollars" if unit == "$" else "thousand tokens")
-            ax.grid(axis="y")
 
-        return Panel(
-            "Cost per decision" if unit == "$" else "Tokens per decision (no price is known)", draw
-        )
+        without = "Tokens per decision (no price is known)"
+        return Panel("Cost per decision" if unit == "$" else without, draw)
 
-    read = "; ".join(f"{c.source.label}: {c.read} of {c.of} episodes" for c in found)
+    sources = [c.source for c in curves]
+    panels = [panel(unit) for unit in dict.fromkeys(c.unit for c in curves)]
+    read = "; ".join(f"{c.source.label}: {c.read} of {c.of} episodes" for c in curves)
     caption = (
         "What each decision of an episode took, median and quartiles over the episodes that came"
         f" so far. Read: {read}."
     )
-    return Figure(
-        "decisions",
-        caption,
-        tuple(panel(u) for u in units),
-        sources,
-        source_keys(sources, "line"),
-        columns=1,
-    )
+    keys = source_keys(sources, "line")
+    return Figure("decisions", caption, panels, sources, keys, columns=1)

@@ -1,6 +1,4 @@
-"""The report's sections: what is said, tabled and drawn for the sources at hand. Missing data gets
-a sentence in its place.
-"""
+"""The report's sections: what is said, tabled and drawn. Missing data gets a sentence instead."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from capex.report.sections.students import students_section
 from capex.report.sections.summary import summary
 from capex.report.sections.tasks import by_task_section
 from capex.report.sources import Source
-from capex.report.tables import Column, Row, Table
+from capex.report.tables import Row, Table, file_table
 
 __all__ = ["Section", "build", "episodes_table"]
 
@@ -54,5 +52,5 @@ def episodes_table(data: RunData, sources: Sequence[Source]) -> Table:
         for s in sources
         for e in s.episodes
     ]
-    columns = tuple(Column(csv=name) for name in ("source", *EPISODE_FACTS, "record"))
-    return Table("episodes", "Every episode.", columns, rows, sources, "file")
+    names = ("source", *EPISODE_FACTS, "record")
+    return file_table("episodes", "Every episode.", names, rows, sources)

@@ -4,45 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.report.calibration import (
-    CUTS_AT_LEAST,
-    EITHER_LABEL_AT_LEAST,
-    Calibration,
-    Swept,
-    Truncated,
-    calibration,
-    tau_sweep,
-    truncation,
-    weight_paths,
-)
-from capex.report.plots.calibration import (
-    reliability_figure,
-    tau_figure,
-    truncation_figure,
-    weights_figure,
-)
+from capex.report import calibration, show
+from capex.report.calibration import CUTS_AT_LEAST, Calibration, Swept, Truncated
+from capex.report.plots import calibration as plots
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import (
-    Column,
-    Row,
-    Table,
-    count,
-    group_row,
-    number,
-    percent,
-    slashed,
-    success,
-    tally_names,
-    three_digits,
-)
+from capex.report.tables import Column, Row, Table, group_row, tally_names
 
 
 def calibration_section(sources: Sequence[Source]) -> Section:
-    """Stated and calibrated confidence against outcomes."""
+    """How good confidences were, what they deferred, and what other thresholds would have."""
     section = Section("calibration", "Confidence and calibration")
-    found = [c for c in (calibration(s) for s in sources) if c is not None]
-    if not found:
+    calibrations = [c for c in map(calibration.calibration, sources) if c is not None]
+    if not calibrations:
         section.notes.append(
             "No executed waypoint carries a stated confidence, so there is nothing to calibrate."
         )
@@ -52,113 +26,104 @@ def calibration_section(sources: Sequence[Source]) -> Section:
         " that were deferred or never executed have no label, so that low confidences are seen"
         " mostly on first waypoints, which always run."
     )
-    section.figures.append(reliability_figure(found))
-    section.tables += [_calibration_table(found), _bins_table(found)]
-    for c in found:
+    section.figures.append(plots.reliability_figure(calibrations))
+    section.tables += [_calibration_table(calibrations), _bins_table(calibrations)]
+    for c in calibrations:
         if c.predictors[0].auroc is None:
-            missed = round(c.n * (1 - c.reached))
-            counts = f"{c.n - missed:,} waypoints reached and {missed:,} not"
+            missed, needed = round(c.n * (1 - c.reached)), calibration.EITHER_LABEL_AT_LEAST
             section.notes.append(
-                f"{c.source.label}: {counts}; an AUROC needs {EITHER_LABEL_AT_LEAST} of either."
+                f"{c.source.label}: {c.n - missed:,} waypoints reached and {missed:,} not; an AUROC"
+                f" needs {needed} of either."
             )
         if len(c.predictors) == 1:
             section.notes.append(
                 f"{c.source.label} commits on the stated confidence: it learned no calibration that"
                 " could be judged."
             )
-    cut = [(c.source, truncation(c.source)) for c in found]
-    section.figures.append(truncation_figure(cut))
-    section.tables.append(_truncation_table(cut))
-    for c in found:
-        paths = weight_paths(c.source)
-        if paths:
-            section.figures.append(weights_figure(c.source, paths))
-    swept = [(c.source, tau_sweep(c.source)) for c in found]
-    section.figures.append(tau_figure(swept))
-    section.tables.append(_tau_table(swept))
+    cut = [(c.source, calibration.truncation(c.source)) for c in calibrations]
+    swept = [(c.source, calibration.tau_sweep(c.source)) for c in calibrations]
+    paths = [(c.source, calibration.weight_paths(c.source)) for c in calibrations]
+    section.figures.append(plots.truncation_figure(cut))
+    section.figures += [plots.weights_figure(source, chains) for source, chains in paths if chains]
+    section.figures.append(plots.tau_figure(swept))
+    section.tables += [_truncation_table(cut), _tau_table(swept)]
     return section
 
 
-def _calibration_table(found: Sequence[Calibration]) -> Table:
+def _calibration_table(calibrations: Sequence[Calibration]) -> Table:
     columns = (
         Column("Source", "source", align="l"),
         Column("Prediction", "prediction", align="l"),
-        Column("Waypoints", "waypoints", count),
-        Column("Reached", "reached", percent),
-        Column("Mean", "mean", number),
-        Column("ECE", "ece", three_digits),
-        Column("AUROC", "auroc", three_digits),
-        Column("Brier", "brier", three_digits),
+        Column("Waypoints", "waypoints", show.count),
+        Column("Reached", "reached", show.percent),
+        Column("Mean", "mean", show.number),
+        Column("ECE", "ece", show.three_digits),
+        Column("AUROC", "auroc", show.three_digits),
+        Column("Brier", "brier", show.three_digits),
         Column(csv=("stated_at_0.8_or_more", "stated_below_tau")),
     )
-    rows = [
-        Row(
-            (
-                *(c.source.label, j.name, c.n, c.reached, j.mean, j.ece, j.auroc, j.brier),
-                (c.high, c.below_tau),
-            )
-        )
-        for c in found
-        for j in c.predictors
-    ]
+    rows = []
+    for c in calibrations:
+        for j in c.predictors:
+            judged = j.name, c.n, c.reached, j.mean, j.ece, j.auroc, j.brier
+            rows.append(Row((c.source.label, *judged, (c.high, c.below_tau))))
+    high = "; ".join(f"{c.source.label} {show.percent(c.high)}" for c in calibrations)
     caption = (
         "Predictions of whether an executed waypoint is reached, made before its episode: expected"
         " calibration error in ten bins of equal width, area under the ROC curve, Brier score."
-        " Stated at 0.8 or more: "
-        + "; ".join(f"{c.source.label} {percent(c.high)}" for c in found)
-        + "."
+        f" Stated at 0.8 or more: {high}."
     )
-    return Table("calibration", caption, columns, rows, [c.source for c in found])
+    return Table("calibration", caption, columns, rows, [c.source for c in calibrations])
 
 
-def _bins_table(found: Sequence[Calibration]) -> Table:
+def _bins_table(calibrations: Sequence[Calibration]) -> Table:
     columns = (
         Column(csv=("source", "prediction")),
         Column("Confidence", ("low", "high"), lambda ends: f"{ends[0]:.1f} to {ends[1]:.1f}", "l"),
-        Column("Waypoints", "count", count),
-        Column("Mean predicted", "predicted", number),
-        Column("Share reached", "reached", number),
+        Column("Waypoints", "count", show.count),
+        Column("Mean predicted", "predicted", show.number),
+        Column("Share reached", "reached", show.number),
     )
     rows = []
-    for c in found:
+    for c in calibrations:
         for j in c.predictors:
             names = c.source.label, j.name
             rows.append(group_row(": ".join(names)))
             rows += [Row((names, (b.low, b.high), b.count, b.predicted, b.reached)) for b in j.bins]
     caption = "The reliability diagrams in numbers."
-    return Table("reliability", caption, columns, rows, [c.source for c in found], "folded")
+    return Table("reliability", caption, columns, rows, [c.source for c in calibrations], "folded")
 
 
-def _truncation_table(found: Sequence[tuple[Source, Sequence[Truncated]]]) -> Table:
+def _truncation_table(truncations: Sequence[tuple[Source, Sequence[Truncated]]]) -> Table:
     columns = (
         Column("Source", "source", align="l"),
         Column("Labels seen", align="l"),
         Column(csv=("labels_from", "labels_to")),
-        Column("Plans truncated", tally_names(), success, "l"),
+        Column("Plans truncated", tally_names(), show.success, "l"),
     )
     rows = [
         Row((source.label, b.name, (b.low, b.high), b.plans))
-        for source, bins in found
+        for source, bins in truncations
         for b in bins
     ]
     caption = (
         "Plans of which a tail was deferred for low confidence, by reach labels seen before the"
         " episode, with 95 % Wilson intervals."
     )
-    return Table("truncated", caption, columns, rows, [s for s, _ in found], "folded")
+    return Table("truncated", caption, columns, rows, [s for s, _ in truncations], "folded")
 
 
-def _tau_table(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
+def _tau_table(sweeps: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
     columns = (
         Column(csv="source"),
-        Column("τ", "tau", number),
-        Column("Plans cut", ("plans", "cut"), _part),
-        Column("Waypoints deferred", ("waypoints", "deferred"), _part),
-        Column("Right", show=percent),
-        Column("Right / wrong / unknown", ("right", "wrong", "unknown"), slashed),
+        Column("τ", "tau", show.number),
+        Column("Plans cut", ("plans", "cut"), show.part),
+        Column("Waypoints deferred", ("waypoints", "deferred"), show.part),
+        Column("Right", show=show.percent),
+        Column("Right / wrong / unknown", ("right", "wrong", "unknown"), show.slashed),
     )
     rows = []
-    for source, sweep in found:
+    for source, sweep in sweeps:
         rows.append(group_row(source.label))
         for s in sweep:
             whole, deferred = (s.plans, s.cut), (s.waypoints, s.deferred)
@@ -170,9 +135,4 @@ def _tau_table(found: Sequence[tuple[Source, Sequence[Swept]]]) -> Table:
         " cuts was executed and not reached, wrong when it was reached, unknown when it was not"
         " executed."
     )
-    return Table("tau", caption, columns, rows, [s for s, _ in found], "folded")
-
-
-def _part(counts: tuple[int, int]) -> str:
-    whole, part = counts
-    return f"{part:,}/{whole:,}  {percent(part / whole)}"
+    return Table("tau", caption, columns, rows, [s for s, _ in sweeps], "folded")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
+from capex.report import show
 from capex.report.costs import KINDS, Bill, Books, bill, books, decision_curve
 from capex.report.plots.cost import decisions_figure, tokens_figure
 from capex.report.rows import RunData
 from capex.report.sections.section import Section
 from capex.report.sources import Source, plain
-from capex.report.tables import MISSING, Column, Row, Table, count, percent
+from capex.report.tables import Column, Row, Table
 
 
 def cost_section(data: RunData, sources: Sequence[Source]) -> Section:
@@ -24,15 +24,12 @@ def cost_section(data: RunData, sources: Sequence[Source]) -> Section:
         )
     else:
         section.figures.append(tokens_figure(with_tokens))
-        curves = [
-            c for c in (decision_curve(b.source, data.runs) for b in with_tokens) if c is not None
-        ]
-        if curves:
-            section.figures.append(decisions_figure(curves))
+        curves = [decision_curve(b.source, data.runs) for b in with_tokens]
+        if known := [c for c in curves if c is not None]:
+            section.figures.append(decisions_figure(known))
         else:
-            section.notes.append(
-                "No exchange log is there, so that cost per decision is not known."
-            )
+            without = "No exchange log is there, so that cost per decision is not known."
+            section.notes.append(without)
     section.tables.append(_bill_table(bills))
     for b in bills:
         for error, times in sorted(b.errors.items(), key=lambda item: -item[1])[:5]:
@@ -41,37 +38,28 @@ def cost_section(data: RunData, sources: Sequence[Source]) -> Section:
             section.notes.append(
                 f"{b.source.label}: the tokens of {b.without_tokens} attempts are not known."
             )
-    kept = books(data.runs, sources)
-    if kept:
+    if kept := books(data.runs, sources):
         section.tables.append(_books_table(kept, sources))
     return section
 
 
 def _bill_table(bills: Sequence[Bill]) -> Table:
+    decisions = "decisions", "decisions_without_motion"
     columns = (
         Column("Source", "source", align="l"),
-        *(Column(k.replace("_", " ").capitalize(), k, count) for k in KINDS),
-        Column("Cache hits", "cache_hit_rate", percent),
-        Column("Requests", "requests", count),
-        Column("Retries", "attempts_without_reply", count),
+        *(Column(k.replace("_", " ").capitalize(), k, show.count) for k in KINDS),
+        Column("Cache hits", "cache_hit_rate", show.percent),
+        Column("Requests", "requests", show.count),
+        Column("Retries", "attempts_without_reply", show.count),
         Column("Invalid", "invalid_attempts"),
-        Column(
-            "Idle / decisions",
-            ("decisions", "decisions_without_motion"),
-            lambda both: f"{both[1]} / {both[0]:,}",
-        ),
+        Column("Idle / decisions", decisions, lambda both: f"{both[1]} / {both[0]:,}"),
     )
-    rows = [
-        Row(
-            (
-                b.source.label,
-                *(b.tokens and getattr(b.tokens, kind) for kind in KINDS),
-                *(b.cache_hits, b.requests, b.wire_attempts - b.requests, b.invalid),
-                (b.decisions, b.spent),
-            )
-        )
-        for b in bills
-    ]
+    rows = []
+    for b in bills:
+        tokens = (b.tokens and getattr(b.tokens, kind) for kind in KINDS)
+        requests = b.cache_hits, b.requests, b.wire_attempts - b.requests
+        counts = b.invalid, (b.decisions, b.spent)
+        rows.append(Row((b.source.label, *tokens, *requests, *counts)))
     caption = (
         "Billed tokens of all attempts; reasoning is part of output; cache hits are cached over all"
         " input tokens. Retries: requests on the wire that brought no reply. Idle: decisions that"
@@ -83,13 +71,13 @@ def _bill_table(bills: Sequence[Bill]) -> Table:
 def _books_table(kept: Sequence[Books], sources: Sequence[Source]) -> Table:
     columns = (
         Column("Run", "run", align="l"),
-        Column("Settled $", "settled_usd", _dollars),
-        Column("Held $", "held_usd", _dollars),
-        Column("In records $", "recorded_usd", _dollars),
-        Column("Difference $", show=_dollars),
-        Column("Attempts", "attempts", count),
+        Column("Settled $", "settled_usd", show.dollars),
+        Column("Held $", "held_usd", show.dollars),
+        Column("In records $", "recorded_usd", show.dollars),
+        Column("Difference $", show=show.dollars),
+        Column("Attempts", "attempts", show.count),
         Column(csv=("requests", "unsettled", "unknown")),
-        Column("Open", show=count),
+        Column("Open", show=show.count),
     )
     rows = []
     for b in kept:
@@ -104,7 +92,3 @@ def _books_table(kept: Sequence[Books], sources: Sequence[Source]) -> Table:
         " left no record, because they were cut off. Open: attempts of unknown cost."
     )
     return Table("books", caption, columns, rows, sources)
-
-
-def _dollars(amount: Decimal | None) -> str:
-    return MISSING if amount is None else f"{amount:.4f}"

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from capex.report import show
 from capex.report.experience import Experience, experiences, learning_curve
 from capex.report.plots.success import experience_figure
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import (
-    Column,
-    Row,
-    Table,
-    group_row,
-    p_value,
-    percent,
-    significant,
-    slashed,
-    success,
-    tally_names,
-)
+from capex.report.tables import Column, Row, Table, group_row, tally_names
 
 
 def experience_section(sources: Sequence[Source]) -> Section:
     """What memory did."""
     section = Section("experience", "Learning from experience")
-    found = experiences(sources)
-    if not found:
+    compared = experiences(sources)
+    if not compared:
         section.notes.append(
             "To see what memory does, collect the same starts with an arm that keeps memory (capex)"
             " and one whose memory is cleared before each episode (capex-fresh). These runs do not"
             " have both."
         )
         return section
-    for item in found:
+    for item in compared:
         curves = {s.number: learning_curve(s) for s in (item.kept, item.cleared)}
         section.figures.append(experience_figure(item, curves))
         section.text.append(
@@ -45,30 +35,29 @@ def experience_section(sources: Sequence[Source]) -> Section:
                 f"The two arms also differ in {', '.join(item.also_differ)}: the comparison is not"
                 " of memory alone."
             )
-    section.tables.append(_experience_table(found))
-    if any(item.measures for item in found):
-        section.tables.append(_medians_table([item for item in found if item.measures]))
+    section.tables.append(_experience_table(compared))
+    if measured := [item for item in compared if item.measures]:
+        section.tables.append(_medians_table(measured))
     else:
-        section.notes.append(
-            "No start was solved with and without memory, so that lengths cannot be compared."
-        )
+        without = "No start was solved with and without memory, so that lengths cannot be compared."
+        section.notes.append(without)
     return section
 
 
-def _experience_table(found: Sequence[Experience]) -> Table:
+def _experience_table(compared: Sequence[Experience]) -> Table:
     columns = (
         Column(csv=("source", "cleared")),
         Column("Starts", "split", align="l"),
         Column("Pairs", "pairs"),
-        Column("Cleared", tally_names("cleared_"), success, "l"),
-        Column("With memory", tally_names("memory_"), success, "l"),
-        Column("Only memory / cleared", ("only_memory", "only_cleared"), slashed),
-        Column("p", "mcnemar_p", p_value),
+        Column("Cleared", tally_names("cleared_"), show.success, "l"),
+        Column("With memory", tally_names("memory_"), show.success, "l"),
+        Column("Only memory / cleared", ("only_memory", "only_cleared"), show.slashed),
+        Column("p", "mcnemar_p", show.p_value),
     )
     rows = []
-    for item in found:
+    for item in compared:
         names = item.kept.label, item.cleared.label
-        rows += [group_row(" and ".join(names))] if len(found) > 1 else []
+        rows += [group_row(" and ".join(names))] if len(compared) > 1 else []
         for split, pairs in item.splits:
             only = pairs.only_second, pairs.only_first
             rows.append(Row((names, split, pairs.n, pairs.first, pairs.second, only, pairs.p)))
@@ -76,39 +65,35 @@ def _experience_table(found: Sequence[Experience]) -> Table:
         "Success on the same starts with memory cleared before each episode and with memory kept;"
         " exact McNemar test."
     )
-    return Table("experience", caption, columns, rows, _sources(found))
+    return Table("experience", caption, columns, rows, _sources(compared))
 
 
-def _medians_table(found: Sequence[Experience]) -> Table:
+def _medians_table(measured: Sequence[Experience]) -> Table:
+    compared = "less_with_memory", "more_with_memory", "equal"
     columns = (
         Column(csv=("source", "cleared_source")),
         Column("Per episode", "measure", align="l"),
-        Column("Cleared", "median_cleared", significant),
-        Column("With memory", "median_memory", significant),
-        Column("Change", show=_change),
-        Column("Less / more / equal", ("less_with_memory", "more_with_memory", "equal"), slashed),
-        Column("p", "sign_test_p", p_value),
+        Column("Cleared", "median_cleared", show.significant),
+        Column("With memory", "median_memory", show.significant),
+        Column("Change", show=show.change),
+        Column("Less / more / equal", compared, show.slashed),
+        Column("p", "sign_test_p", show.p_value),
     )
     rows = []
-    for item in found:
+    for item in measured:
         names = item.kept.label, item.cleared.label
-        rows += [group_row(" and ".join(names))] if len(found) > 1 else []
+        rows += [group_row(" and ".join(names))] if len(measured) > 1 else []
         for m in item.measures:
             change = (m.with_memory - m.cleared) / m.cleared if m.cleared else None
             test = m.test.smaller, m.test.larger, m.test.equal
             rows.append(Row((names, m.name, m.cleared, m.with_memory, change, test, m.test.p)))
-    n = found[0].everything.both
+    n = measured[0].everything.both
     caption = (
         f"Medians on the starts solved by both ({n} of the first pair): less, more or equal with"
         " memory; two-sided sign test."
     )
-    return Table("medians", caption, columns, rows, _sources(found))
+    return Table("medians", caption, columns, rows, _sources(measured))
 
 
-def _change(change: float | None) -> str:
-    shown = percent(change, 0)
-    return shown if change is None or change < 0 else f"+{shown}"
-
-
-def _sources(found: Sequence[Experience]) -> list[Source]:
-    return list(dict.fromkeys(s for item in found for s in (item.kept, item.cleared)))
+def _sources(compared: Sequence[Experience]) -> list[Source]:
+    return [s for item in compared for s in (item.kept, item.cleared)]

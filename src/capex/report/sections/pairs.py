@@ -1,43 +1,32 @@
-"""Which starts each arm solved, with the exact test on pairs."""
+"""Which starts each method solved, with the exact test on pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from capex.report import show
 from capex.report.compare import Comparison, compared_sources
 from capex.report.plots.success import starts_figure
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import (
-    ACROSS_TASKS,
-    Column,
-    Row,
-    Table,
-    fraction,
-    group_row,
-    p_value,
-    tally_names,
-)
+from capex.report.tables import ACROSS_TASKS, Column, Row, Table, file_table, group_row, tally_names
 
 ROWS_SHOWN = 40  # a longer table is folded
 
 
 def pairs_section(sources: Sequence[Source], compared: Sequence[Comparison]) -> Section:
-    """Which starts each arm solved, and per task the exact test on the pairs."""
+    """Which starts each method solved, and per task the exact test on the pairs."""
     section = Section("pairs", "The same starts")
     if not any(s.scorable for s in sources):
         section.notes.append("No start has a verdict yet.")
         return section
-    tasks = list(dict.fromkeys((e.world, e.task) for s in sources for e in s.scorable))
-    section.figures.append(starts_figure([s for s in sources if s.scorable], tasks))
+    section.figures.append(starts_figure([s for s in sources if s.scorable]))
     section.tables.append(_starts_table(sources))
-    paired = [c for c in compared if c.pairs.n]
-    if paired:
+    if paired := [c for c in compared if c.pairs.n]:
         section.tables.append(_pairs_table(paired))
-    elif len(compared) == 0:
+    elif not compared:
         section.notes.append("There is one source only, so there is nothing to pair.")
-    unpaired = [c for c in compared if c.unpaired]
-    if unpaired:
+    if unpaired := [c for c in compared if c.unpaired]:
         section.tables.append(_unpaired_table(unpaired))
     return section
 
@@ -49,8 +38,7 @@ def _starts_table(sources: Sequence[Source]) -> Table:
         for key in sorted({key for found in solved for key in found})
     ]
     names = ("world", "task", "start", "seed", *(s.label for s in sources))
-    columns = tuple(Column(csv=name) for name in names)
-    return Table("starts", "Which starts each source solved.", columns, rows, sources, "file")
+    return file_table("starts", "Which starts each source solved.", names, rows, sources)
 
 
 def _pairs_table(compared: Sequence[Comparison]) -> Table:
@@ -62,7 +50,7 @@ def _pairs_table(compared: Sequence[Comparison]) -> Table:
         Column("Only first", "only_first"),
         Column("Only second", "only_second"),
         Column("Neither", "neither"),
-        Column("p", "mcnemar_p", p_value),
+        Column("p", "mcnemar_p", show.p_value),
     )
     rows = []
     for c in compared:
@@ -85,9 +73,9 @@ def _unpaired_table(compared: Sequence[Comparison]) -> Table:
     columns = (
         Column(csv=("first", "second", "world")),
         Column("Task", "task", align="l"),
-        Column("First", tally_names("first_"), fraction),
-        Column("Second", tally_names("second_"), fraction),
-        Column("p", "fisher_p", p_value),
+        Column("First", tally_names("first_"), show.fraction),
+        Column("Second", tally_names("second_"), show.fraction),
+        Column("p", "fisher_p", show.p_value),
     )
     rows = []
     for c in compared:

@@ -4,62 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from capex.report import show
+from capex.report import students as numbers
 from capex.report.compare import Tally
 from capex.report.plots.students import budget_figure
 from capex.report.rows import RunData
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.students import (
-    UNTRAINED,
-    Block,
-    Cell,
-    Line,
-    Score,
-    blocks,
-    cells,
-    curves,
-    floors,
-    source_names,
-)
-from capex.report.tables import (
-    ACROSS_TASKS,
-    MISSING,
-    Column,
-    Row,
-    Table,
-    fraction,
-    group_row,
-    number,
-    p_value,
-    slashed,
-    tally_names,
-)
+from capex.report.students import UNTRAINED, Block, Cell, Score
+from capex.report.tables import ACROSS_TASKS, Column, Row, Table, file_table, group_row, tally_names
 
 # The CSV has a row per task, policy and source.
 WRITTEN = (
-    Column(csv=("task", "policy", "initialisation", "steps", "source")),
-    Column(csv=("demonstrations", "seeds", "mean", "deviation")),
-    Column(csv=tally_names()),
-    Column(csv=("fisher_p", "cmh_p")),
+    ("task", "policy", "initialisation", "steps", "source"),
+    ("demonstrations", "seeds", "mean", "deviation"),
+    tally_names(),
+    ("fisher_p", "cmh_p"),
 )
 
 
 def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
     """The section, where there are rollouts of trained or untrained policies."""
-    found = cells(data)
-    if not found:
+    rollouts = numbers.cells(data)
+    if not rollouts:
         return []
     section = Section("students", "Students")
     acting = [s for s in sources if s.student]
-    table = students_table(found, acting)
-    if shown := blocks(found):
+    table = students_table(rollouts, acting)
+    if shown := numbers.blocks(rollouts):
         section.tables.append(table)
-        section.figures.append(
-            budget_figure(curves(shown), floors(shown), source_names(found), acting)
-        )
+        section.figures.append(budget_figure(shown, numbers.source_names(rollouts), acting))
     lines = {(block.policy, line.task) for block in shown for line in block.lines}
     section.text += [
-        _untrained(c) for c in found if c.source == UNTRAINED and (c.policy, c.task) not in lines
+        f"Untrained {c.policy} on {c.task}: {c.tally.successes} of {c.tally.n} starts solved."
+        for c in rollouts
+        if c.source == UNTRAINED and (c.policy, c.task) not in lines
     ]
     if any(s.stand_in for s in acting):
         section.notes.append(
@@ -69,30 +48,29 @@ def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
     return [section]
 
 
-def students_table(found: Sequence[Cell], sources: Sequence[Source]) -> Table:
+def students_table(rollouts: Sequence[Cell], sources: Sequence[Source]) -> Table:
     """Mean and deviation over training seeds per task, source and policy, with both tests."""
-    names, shown = source_names(found), blocks(found)
+    names, shown = numbers.source_names(rollouts), numbers.blocks(rollouts)
     others = names[1:]
     fresh = any(line.untrained is not None for block in shown for line in block.lines)
     columns = (
         Column("Task (demonstrations)", align="l"),
         *(Column(name) for name in names),
-        *([Column(UNTRAINED)] if fresh else []),
-        *(Column(f"p: {other}", show=p_value) for other in others),
+        *([Column(UNTRAINED, show=_untrained)] if fresh else []),
+        *(Column(f"p: {other}", show=show.p_value) for other in others),
     )
     rows: list[Row] = []
     for block in shown:
-        rows.append(
-            group_row(
-                f"{block.policy}, {block.budget:,} steps, initialisation: {block.initialisation}"
-            )
-        )
+        began = f"initialisation: {block.initialisation}"
+        rows.append(group_row(f"{block.policy}, {block.budget:,} steps, {began}"))
         for line in block.lines:
             best = max(s.mean for s in line.scores.values()) if others else None
             scores = (_shown(line.scores.get(name), best) for name in names)
-            untrained = [_fresh(line.untrained)] if fresh else []
+            untrained = [line.untrained] if fresh else []
             ps = (line.p.get(other) for other in others)
-            rows.append(Row((_named(line), *scores, *untrained, *ps)))
+            counts = sorted({s.demonstrations for s in line.scores.values()})
+            task = f"{line.task} ({show.slashed(counts)})"
+            rows.append(Row((task, *scores, *untrained, *ps)))
         if block.across:
             across = (block.across[o].p if o in block.across else None for o in others)
             rows.append(Row((ACROSS_TASKS, *[""] * (len(names) + fresh), *across), "total"))
@@ -110,11 +88,11 @@ def students_table(found: Sequence[Cell], sources: Sequence[Source]) -> Table:
             " Untrained: the same network with fresh weights, ACT's actions still scaled as the"
             " first source's are; what it solves is not learned."
         )
-    data = Table("students", caption, WRITTEN, _written(found, shown), sources, "file")
+    data = file_table("students", caption, WRITTEN, _written(rollouts, shown), sources)
     return Table("students", caption, columns, rows, sources, data=data)
 
 
-def _written(found: Sequence[Cell], shown: Sequence[Block]) -> list[Row]:
+def _written(rollouts: Sequence[Cell], shown: Sequence[Block]) -> list[Row]:
     rows = []
     for block in shown:
         for line in block.lines:
@@ -123,30 +101,18 @@ def _written(found: Sequence[Cell], shown: Sequence[Block]) -> list[Row]:
                 score = s.demonstrations, s.seeds, s.mean, s.deviation
                 across = block.across[name].p if name in block.across else None
                 rows.append(Row((setting, score, s.tally, (line.p.get(name), across))))
-    for cell in (c for c in found if c.source == UNTRAINED):
+    for cell in (c for c in rollouts if c.source == UNTRAINED):
         setting = cell.task, cell.policy, "", 0, UNTRAINED
         rows.append(Row((setting, (None,) * 4, cell.tally, (None, None))))
     return rows
 
 
-def _named(line: Line) -> str:
-    counts = sorted({s.demonstrations for s in line.scores.values()})
-    return f"{line.task} ({slashed(counts)})"
-
-
 def _shown(score: Score | None, best: float | None) -> str:
     if score is None:
-        return MISSING
+        return show.MISSING
     text = f"{score.mean:.2f}" + ("" if score.deviation is None else f" ± {score.deviation:.2f}")
-    return f"{text}{'*' if score.mean == best else ''} ({fraction(score.tally)})"
+    return f"{text}{'*' if score.mean == best else ''} ({show.fraction(score.tally)})"
 
 
-def _fresh(tally: Tally | None) -> str:
-    return MISSING if tally is None else f"{number(tally.share)} ({fraction(tally)})"
-
-
-def _untrained(cell: Cell) -> str:
-    return (
-        f"Untrained {cell.policy} on {cell.task}: {cell.tally.successes} of {cell.tally.n} starts"
-        " solved."
-    )
+def _untrained(tally: Tally | None) -> str:
+    return show.MISSING if tally is None else f"{show.number(tally.share)} ({show.fraction(tally)})"

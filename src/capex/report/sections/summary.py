@@ -3,88 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from capex.report.compare import Comparison, Totals, compared_sources
+from capex.report import show
+from capex.report.compare import Comparison, Rate, SourceTotals, compared_sources
 from capex.report.experience import Experience, experiences
 from capex.report.sections.section import Section
 from capex.report.sources import differences, main_source
-from capex.report.tables import (
-    MISSING,
-    Column,
-    Row,
-    Table,
-    number,
-    p_value,
-    points,
-    rate,
-    rate_names,
-    significant,
-    slashed,
-    success,
-    tally_names,
-)
+from capex.report.tables import Column, Row, Table, rate_names, tally_names
 
 
-def summary(lines: Sequence[Totals], compared: Sequence[Comparison]) -> Section:
+def summary(lines: Sequence[SourceTotals], compared: Sequence[Comparison]) -> Section:
     """Does it work, what did it cost, is the difference real?"""
     section = Section("summary", "Summary")
-    main = main_source([line.source for line in lines])
+    sources = [line.source for line in lines]
+    main = main_source(sources)
     section.text += [_verdict(line) for line in lines if line.source is main]
     about = [c for c in compared if main in (c.first, c.second)]
     against = [c for c in about if c.first.arm == "base"] or about[:1]
     section.text += [_difference(c) for c in against]
-    section.text += [
-        _memory(e) for e in experiences([line.source for line in lines]) if e.kept is main
-    ]
+    section.text += [_memory(e) for e in experiences(sources) if e.kept is main]
     section.tables.append(_headline(lines))
     if compared:
         section.tables.append(_differences(compared, {line.source.number: line for line in lines}))
     section.notes += [note for c in compared for note in _unlike(c)]
-    for line in lines:
-        if line.unjudged:
-            section.notes.append(
-                f"{line.source.label}: {line.unjudged} episodes await a person's verdict and are"
-                " not scorable yet."
-            )
-        if not line.tally.successes and line.tally.n:
-            section.notes.append(
-                f"{line.source.label} has no success in {line.tally.n} starts: what a success costs"
-                " is infinite so far."
-            )
-        if doubtful := sum(
-            row.usd is not None and row.usd[0] < row.usd[1] for row in line.source.attempts
-        ):
-            section.notes.append(
-                f"{line.source.label}: the bill of requests in {doubtful} of its attempts is not"
-                " known; its dollars reach from what is known to what they may have cost at most."
-            )
-        if line.source.lost:
-            section.notes.append(
-                f"{line.source.label}: requests that left no record (in flight at a kill, retried"
-                f" in an outage, or cut off) at {len(line.source.lost)} starts are counted as"
-                " spend.jsonl has them."
-            )
-        if line.usd.value is None and line.source.attempts and not line.source.student:
-            asked = any(row.requests for row in line.source.attempts)
-            why = "the price of its model is not known" if asked else "it asked no model"
-            section.notes.append(f"{line.source.label}: {why}, so there is no cost per success.")
+    section.notes += [note for line in lines for note in _notes(line)]
     return section
 
 
-def _unlike(found: Comparison) -> list[str]:
-    """What two sources differ in besides arm and model, among the settings that both runs know."""
-    a, b = found.first.settings, found.second.settings
-    changed = [
-        k
-        for k in differences(a, b)
-        if k in a and k in b and not k.startswith("arm.") and k != "model"
-    ]
-    names = f"{found.second.label} and {found.first.label}"
+def _notes(line: SourceTotals) -> Iterator[str]:
+    """How to read a source's line."""
+    source, label, attempts = line.source, line.source.label, line.source.attempts
+    if line.unjudged:
+        waiting = f"{label}: {line.unjudged} episodes await a person's verdict"
+        yield f"{waiting} and are not scorable yet."
+    if line.tally.n and not line.tally.successes:
+        tried = f"{label} has no success in {line.tally.n} starts"
+        yield f"{tried}: what a success costs is infinite so far."
+    if doubtful := sum(row.usd is not None and row.usd[0] < row.usd[1] for row in attempts):
+        yield (
+            f"{label}: the bill of requests in {doubtful} of its attempts is not known; its dollars"
+            " reach from what is known to what they may have cost at most."
+        )
+    if source.lost:
+        yield (
+            f"{label}: requests that left no record (in flight at a kill, retried in an outage, or"
+            f" cut off) at {len(source.lost)} starts are counted as spend.jsonl has them."
+        )
+    if line.usd.value is None and attempts and not source.student:
+        asked = any(row.requests for row in attempts)
+        why = "the price of its model is not known" if asked else "it asked no model"
+        yield f"{label}: {why}, so there is no cost per success."
+
+
+def _unlike(compared: Comparison) -> list[str]:
+    """What two sources differ in besides method and model, of the settings both runs know."""
+    a, b = compared.first.settings, compared.second.settings
+    both = a.keys() & b.keys() - {"model"}
+    changed = [k for k in differences(a, b) if k in both and not k.startswith("arm.")]
+    names = f"{compared.second.label} and {compared.first.label}"
     return [f"{names} also differ in {', '.join(changed)}."] if changed else []
 
 
-def _verdict(line: Totals) -> str:
+def _verdict(line: SourceTotals) -> str:
     low, high = line.tally.interval or (0.0, 1.0)
     text = (
         f"{line.source.label} solved {line.tally.successes} of {line.tally.n} starts"
@@ -92,38 +73,31 @@ def _verdict(line: Totals) -> str:
     )
     costs = []
     if line.usd.value is not None and math.isfinite(line.usd.value):
-        known, most = number(line.usd.value), number(line.usd.most)
-        costs.append(f"${known}" if known == most else f"${known} to ${most}")
-    if line.requests.value and math.isfinite(line.requests.value):
-        costs.append(f"{significant(line.requests.value)} requests")
-    if line.minutes.value and math.isfinite(line.minutes.value):
-        costs.append(f"{significant(line.minutes.value)} minutes")
+        costs.append(show.spread(*(f"${show.number(v)}" for v in (line.usd.value, line.usd.most))))
+    for amount, unit in ((line.requests.value, "requests"), (line.minutes.value, "minutes")):
+        if amount and math.isfinite(amount):
+            costs.append(f"{show.significant(amount)} {unit}")
     return f"{text}, at {', '.join(costs)} per success." if costs else f"{text}."
 
 
-def _difference(found: Comparison) -> str:
-    names = f"{found.second.label} against {found.first.label}"
-    if not found.pairs.n:
-        if found.across is None:
-            return f"{names}: no task in common."
-        if math.isnan(found.across.p):
-            return (
-                f"{names}: no start in common, and each task is solved always or never by both, so"
-                " that no test can tell them apart."
-            )
+def _difference(compared: Comparison) -> str:
+    names = f"{compared.second.label} against {compared.first.label}"
+    pairs, across = compared.pairs, compared.across
+    if pairs.n:
+        where = f"points on the {pairs.n} starts valid in both"
+        return f"{names}: {show.points(pairs.difference)} {where}, {_p(pairs.p)} (exact McNemar)."
+    if across is None:
+        return f"{names}: no task in common."
+    if math.isnan(across.p):
         return (
-            f"{names}: no start in common; across tasks {_p(found.across.p)}"
-            " (Cochran-Mantel-Haenszel)."
+            f"{names}: no start in common, and each task is solved always or never by both, so"
+            " that no test can tell them apart."
         )
-    where = f"on the {found.pairs.n} starts valid in both"
-    return (
-        f"{names}: {points(found.pairs.difference)} points {where}, {_p(found.pairs.p)} (exact"
-        " McNemar)."
-    )
+    return f"{names}: no start in common; across tasks {_p(across.p)} (Cochran-Mantel-Haenszel)."
 
 
-def _memory(found: Experience) -> str:
-    pairs = found.everything
+def _memory(experience: Experience) -> str:
+    pairs = experience.everything
     return (
         f"Memory: {pairs.second.successes} of {pairs.n} starts solved with it,"
         f" {pairs.first.successes} with memory cleared each time, {_p(pairs.p)} (exact McNemar)."
@@ -131,30 +105,25 @@ def _memory(found: Experience) -> str:
 
 
 def _p(p: float | None) -> str:
-    shown = p_value(p)
+    shown = show.p_value(p)
     return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
-def _headline(lines: Sequence[Totals]) -> Table:
+def _headline(lines: Sequence[SourceTotals]) -> Table:
     columns = (
         Column("Source", "source", align="l"),
-        Column("Success (95 % CI)", tally_names(), success, "l"),
-        Column("$ / success", rate_names("usd"), rate),
+        Column("Success (95 % CI)", tally_names(), show.success, "l"),
+        Column("$ / success", rate_names("usd"), show.rate),
         Column(csv="usd_per_success_at_most"),
-        Column("Requests / success", rate_names("requests"), rate),
-        Column("Min. / success", rate_names("minutes"), rate),
+        Column("Requests / success", rate_names("requests"), show.rate),
+        Column("Min. / success", rate_names("minutes"), show.rate),
         Column(csv="unjudged"),
         Column("Invalid", "invalid_attempts"),
     )
-    rows = [
-        Row(
-            (
-                *(line.source.label, line.tally, line.usd, line.usd.most, line.requests),
-                *(line.minutes, line.unjudged, line.invalid),
-            )
-        )
-        for line in lines
-    ]
+    rows = []
+    for line in lines:
+        amounts = line.usd, line.usd.most, line.requests, line.minutes
+        rows.append(Row((line.source.label, line.tally, *amounts, line.unjudged, line.invalid)))
     caption = (
         "Success over scorable starts with 95 % Wilson intervals. Dollars, requests and minutes of"
         " every attempt, failed and invalidated ones included, divided by the successes, with 95 %"
@@ -164,19 +133,19 @@ def _headline(lines: Sequence[Totals]) -> Table:
     return Table("headline", caption, columns, rows, [line.source for line in lines])
 
 
-def _differences(compared: Sequence[Comparison], lines: Mapping[int, Totals]) -> Table:
+def _differences(compared: Sequence[Comparison], lines: Mapping[int, SourceTotals]) -> Table:
     columns = (
         Column(csv="first"),
         Column("Source", "second", align="l"),
         Column("Less", align="l"),
         Column("Pairs", "pairs", lambda n: str(n) if n else "none"),
-        Column("Δ success", show=points),
+        Column("Δ success", show=show.points),
         Column("Only it / the other"),
         Column(csv=("difference", "only_first", "only_second")),
-        Column("p", ("mcnemar_p", "cmh_p"), _paired_or_across),
-        Column("$ ratio", "usd_ratio", _times),
-        Column("Requests ratio", "requests_ratio", _times),
-        Column("Min. ratio", "minutes_ratio", _times),
+        Column("p", ("mcnemar_p", "cmh_p"), show.paired_or_across),
+        Column("$ ratio", "usd_ratio", show.times),
+        Column("Requests ratio", "requests_ratio", show.times),
+        Column("Min. ratio", "minutes_ratio", show.times),
     )
     rows = []
     for c in compared:
@@ -184,19 +153,14 @@ def _differences(compared: Sequence[Comparison], lines: Mapping[int, Totals]) ->
         apart = pairs.difference
         if not pairs.n and a.tally.share is not None and b.tally.share is not None:
             apart = b.tally.share - a.tally.share
-        rows.append(
-            Row(
-                (
-                    *(c.first.label, c.second.label, c.first.label, pairs.n, apart),
-                    slashed((pairs.only_second, pairs.only_first)) if pairs.n else MISSING,
-                    (pairs.difference, pairs.only_first, pairs.only_second),
-                    (pairs.p, c.across and c.across.p),
-                    _ratio(a.usd.value, b.usd.value),
-                    _ratio(a.requests.value, b.requests.value),
-                    _ratio(a.minutes.value, b.minutes.value),
-                )
-            )
+        only = show.slashed((pairs.only_second, pairs.only_first)) if pairs.n else show.MISSING
+        values = (
+            *(c.first.label, c.second.label, c.first.label, pairs.n, apart, only),
+            (pairs.difference, pairs.only_first, pairs.only_second),
+            (pairs.p, c.across and c.across.p),
+            *(_ratio(a.usd, b.usd), _ratio(a.requests, b.requests), _ratio(a.minutes, b.minutes)),
         )
+        rows.append(Row(values))
     caption = (
         "Differences on the starts valid in both, in percentage points, with the exact McNemar test"
         " on the starts that only one of them solved; and how amounts per success compare. p-values"
@@ -205,16 +169,6 @@ def _differences(compared: Sequence[Comparison], lines: Mapping[int, Totals]) ->
     return Table("differences", caption, columns, rows, compared_sources(compared))
 
 
-def _paired_or_across(p: tuple[float | None, float | None]) -> str:
-    paired, across = p
-    return p_value(paired) if across is None else f"{p_value(across)} (CMH)"
-
-
-def _ratio(first: float | None, second: float | None) -> float | None:
-    if not first or not second or not math.isfinite(first) or not math.isfinite(second):
-        return None
-    return second / first
-
-
-def _times(ratio: float | None) -> str:
-    return MISSING if ratio is None else f"{ratio:.2f}x"
+def _ratio(first: Rate, second: Rate) -> float | None:
+    a, b = first.value, second.value
+    return b / a if a and b and math.isfinite(a) and math.isfinite(b) else None
