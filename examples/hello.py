@@ -5,7 +5,7 @@ scripted. `python examples/hello.py`
 from capex import worlds
 from capex.method.demonstrator import Committed, Deciding, Event, Executed, Hooks, run_episode
 from capex.method.memory import Memory
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.models.scripted import Scripted
 from capex.worlds import Start
 
@@ -52,7 +52,7 @@ def show(event: Event) -> None:
 # and the next episode is calibrated.
 memory = Memory()
 start = Start("TurnOnMicrowave", index=0)
-episode = run_episode(env, start, model, arm("capex"), memory, Hooks(subscribers=[show]))
+episode = run_episode(env, start, model, preset("capex"), memory, Hooks(subscribers=[show]))
 memory.add(episode.record, episode.pictures)
 print(
     f"\nsuccess: {episode.record.success} after {episode.record.steps} control steps;"

@@ -8,7 +8,7 @@ from pathlib import Path
 from capex import worlds
 from capex.campaign.alone import run_chain
 from capex.campaign.expert import run_expert
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.models.scripted import Scripted
 from capex.run.store import open_run
 
@@ -27,7 +27,7 @@ def model_run(path: Path) -> Path:
     """A scripted model: start 0 succeeds, start 1 fails after two hops."""
     chain = open_run(path, {"arm": "capex", "model": "script"}).chain("kitchen", TASK, "capex")
     env = worlds.make(f"kitchen:{TASK}")
-    list(run_chain(env, Scripted(REPLIES), arm("capex"), chain, [0]))
-    list(run_chain(env, Scripted([HOP] * 2), arm("capex", decisions=2), chain, [1]))
+    list(run_chain(env, Scripted(REPLIES), preset("capex"), chain, [0]))
+    list(run_chain(env, Scripted([HOP] * 2), preset("capex", decisions=2), chain, [1]))
     env.close()
     return path

@@ -24,7 +24,7 @@ from capex.errors import BudgetExceeded, CapexError
 from capex.method.demonstrator import Hooks, Limits, run_episode
 from capex.method.memory import Memory
 from capex.method.memory.context import build
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.method.prompts import SIZE_MAX, system_prompt
 from capex.method.record import from_json
 from capex.models import ModelError, Picture
@@ -71,7 +71,7 @@ def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave,
     chain = Chain(tmp_path / f"kitchen--{TASK}--capex")
     events = []
     (result,) = run_chain(
-        microwave, Scripted(REPLIES), arm("capex"), chain, [0], subscribers=[events.append]
+        microwave, Scripted(REPLIES), preset("capex"), chain, [0], subscribers=[events.append]
     )
     assert result.success
     record = read_json(result.path / "record.json")
@@ -101,10 +101,10 @@ def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave,
     assert memory.labels == sum(
         w["label"] is not None for t in record["turns"] for w in t["waypoints"]
     )
-    context = build(memory, arm("capex"), microwave.spec, 1, "layout 1, style oak")
+    context = build(memory, preset("capex"), microwave.spec, 1, "layout 1, style oak")
     prompt = system_prompt(
         microwave.spec,
-        arm("capex"),
+        preset("capex"),
         labels=context.labels,
         weights=None,
         references=context.references_text,
@@ -130,10 +130,10 @@ def test_the_next_episode_is_calibrated_and_sees_its_references(microwave, tmp_p
 
     list(
         run_chain(
-            microwave, Watching([*REPLIES, *[HOP] * 3]), arm("capex", decisions=8), chain, [0]
+            microwave, Watching([*REPLIES, *[HOP] * 3]), preset("capex", decisions=8), chain, [0]
         )
     )
-    list(run_chain(microwave, Watching([HOP] * 3), arm("capex", decisions=3), chain, [0, 1]))
+    list(run_chain(microwave, Watching([HOP] * 3), preset("capex", decisions=3), chain, [0, 1]))
     last = seen[-1]
     pictures = [p for p in last.messages[0].parts if isinstance(p, Picture)]
     assert (
@@ -159,8 +159,8 @@ def test_the_next_episode_is_calibrated_and_sees_its_references(microwave, tmp_p
 )
 def test_each_ablation_is_a_setting(microwave, tmp_path, name, labels, calibrated):
     chain = Chain(tmp_path / name)
-    list(run_chain(microwave, Scripted([*REPLIES, *[HOP] * 2]), arm(name), chain, [0]))
-    list(run_chain(microwave, Scripted([HOP] * 2), arm(name, decisions=2), chain, [0, 1]))
+    list(run_chain(microwave, Scripted([*REPLIES, *[HOP] * 2]), preset(name), chain, [0]))
+    list(run_chain(microwave, Scripted([HOP] * 2), preset(name, decisions=2), chain, [0, 1]))
     record = read_json(chain.episode(1) / "record.json")
     assert (record["labels_before"] > 0) is labels
     assert (record["turns"][0]["waypoints"][0]["calibrated"] != 0.9) is calibrated
@@ -174,7 +174,7 @@ def test_the_base_arm_moves_one_waypoint_at_a_time_and_may_say_done(microwave):
         ],
         [("act", {"reasoning": "", "done": True})],
     ]
-    episode = run_episode(microwave, Start(TASK, 0), Scripted(replies), arm("base"), Memory())
+    episode = run_episode(microwave, Start(TASK, 0), Scripted(replies), preset("base"), Memory())
     assert episode.record.end == "done"
     assert episode.record.success is False  # done never decides
     assert [len(t.waypoints) for t in episode.record.turns] == [1, 0]
@@ -201,7 +201,7 @@ def test_six_invalid_rounds_spend_the_decision_and_the_last_allows_only_act():
         ToyEnv(Toy()),
         Start("reach", 0),
         Watching(replies),
-        arm("capex", decisions=1, image_size=64),
+        preset("capex", decisions=1, image_size=64),
         Memory(),
     )
     assert choices == ["required"] * 5 + ["act"]
@@ -215,7 +215,7 @@ def test_six_invalid_rounds_spend_the_decision_and_the_last_allows_only_act():
 
 def test_a_model_that_calls_nothing_fails_after_three_decisions_with_its_own_words():
     def episode(replies, **overrides):
-        settings = arm("capex", image_size=64, decisions=7, **overrides)
+        settings = preset("capex", image_size=64, decisions=7, **overrides)
         return run_episode(
             ToyEnv(Toy()), Start("reach", 0), Scripted(replies), settings, Memory()
         ).record
@@ -245,7 +245,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
     price = load_prices(None).find("gpt-6-astra")
     ledger = Ledger(price, (Budget(Decimal("0.01"), "episode"),))
     episode = run_episode(
-        microwave, Start(TASK, 0), Scripted([HOP] * 3), arm("capex"), Memory(), Hooks(ledger)
+        microwave, Start(TASK, 0), Scripted([HOP] * 3), preset("capex"), Memory(), Hooks(ledger)
     )
     assert episode.record.end == "cost"
     assert episode.record.requests == 0
@@ -254,7 +254,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
         microwave,
         Start(TASK, 0),
         Scripted([HOP] * 9),
-        arm("capex"),
+        preset("capex"),
         Memory(),
         Hooks(limits=Limits(wall_s=3), clock=lambda: float(next(ticks))),
     )
@@ -264,7 +264,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
         microwave,
         Start(TASK, 0),
         Scripted([HOP] * 2),
-        arm("capex", decisions=2),
+        preset("capex", decisions=2),
         Memory(),
         Hooks(ledger),
     )
@@ -276,13 +276,13 @@ def test_budgets_and_limits_end_an_episode(microwave):
 def test_a_model_error_invalidates_the_attempt_which_is_rerun_once(microwave, tmp_path):
     chain = Chain(tmp_path / "chain")
     with pytest.raises(ModelError, match="no reply left"):
-        list(run_chain(microwave, Scripted([HOP]), arm("capex", decisions=3), chain, [0]))
+        list(run_chain(microwave, Scripted([HOP]), preset("capex", decisions=3), chain, [0]))
     assert chain.finished() == []
     assert len(chain.invalid(0)) == 2
     assert "no reply left" in read_json(chain.path / "invalid" / "0000-1" / "record.json")["error"]
     assert [
         r.index
-        for r in run_chain(microwave, Scripted([HOP] * 3), arm("capex", decisions=3), chain, [0])
+        for r in run_chain(microwave, Scripted([HOP] * 3), preset("capex", decisions=3), chain, [0])
     ] == [0]
     assert load_memory(chain, [0]).labels == 3  # the invalid attempts left no label
 
@@ -291,7 +291,11 @@ def _run_for_ever(path: str) -> None:
     env = worlds.make(f"kitchen:{TASK}")
     list(
         run_chain(
-            env, Scripted([HOP] * 4000), arm("capex", decisions=3), Chain(Path(path)), range(1000)
+            env,
+            Scripted([HOP] * 4000),
+            preset("capex", decisions=3),
+            Chain(Path(path)),
+            range(1000),
         )
     )
 
@@ -321,7 +325,7 @@ def test_a_chain_killed_at_random_moments_stays_whole_and_continues(tmp_path):
         run_chain(
             worlds.make(f"kitchen:{TASK}"),
             Scripted([HOP] * 60),
-            arm("capex", decisions=3),
+            preset("capex", decisions=3),
             undisturbed,
             range(count),
         )
@@ -341,7 +345,7 @@ def test_a_spent_campaign_ends_the_chain_and_leaves_the_start_for_later(microwav
             run_chain(
                 microwave,
                 Scripted([HOP] * 20),
-                arm("capex", decisions=2),
+                preset("capex", decisions=2),
                 chain,
                 range(20),
                 price=price,
@@ -355,12 +359,12 @@ def test_a_spent_campaign_ends_the_chain_and_leaves_the_start_for_later(microwav
     )
     assert spend.total() <= 1
     with pytest.raises(CapexError, match="price"):
-        list(run_chain(microwave, Scripted([HOP]), arm("capex", episode_usd=3.0), chain, [0]))
+        list(run_chain(microwave, Scripted([HOP]), preset("capex", episode_usd=3.0), chain, [0]))
 
 
 def test_more_starts_extend_a_chain_with_all_it_remembers(microwave, tmp_path):
     chain = Chain(tmp_path / "chain")
-    settings = arm("capex", decisions=2)
+    settings = preset("capex", decisions=2)
     list(run_chain(microwave, Scripted([HOP] * 4), settings, chain, [5, 2]))
     list(run_chain(microwave, Scripted([HOP] * 2), settings, chain, [9]))
     assert chain_order(chain) == [5, 2, 9]
@@ -374,7 +378,7 @@ def test_errors_that_will_not_pass_are_not_repeated(microwave, tmp_path):
 
     chain = Chain(tmp_path / "chain")
     with pytest.raises(ModelError, match="not valid"):
-        list(run_chain(microwave, Locked([]), arm("capex"), chain, [0]))
+        list(run_chain(microwave, Locked([]), preset("capex"), chain, [0]))
     assert len(chain.invalid(0)) == 1
 
 
@@ -396,7 +400,7 @@ def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monke
         run_chain(
             microwave,
             Scripted([reply] * 2),
-            arm("capex", decisions=2),
+            preset("capex", decisions=2),
             Chain(tmp_path / "chain"),
             [0],
         )
@@ -417,7 +421,7 @@ def test_located_points_ride_with_the_base():
         ToyEnv(Toy()),
         Start("reach", 0),
         Scripted(replies),
-        arm("capex", decisions=2, image_size=64),
+        preset("capex", decisions=2, image_size=64),
         Memory(),
     )
     drive, hop = episode.record.turns
