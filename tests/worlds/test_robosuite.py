@@ -233,10 +233,13 @@ def test_the_model_file_stands_where_the_door_stands() -> None:
     assert given is not None
     door = next(b for b in ET.fromstring(given.xml).iter("body") if b.get("name") == "Door_main")
     assert np.allclose(
-        [float(v) for v in (door.get("pos") or "").split()], env.truth.anatomy.model.body("Door_main").pos
+        [float(v) for v in (door.get("pos") or "").split()],
+        env.truth.anatomy.model.body("Door_main").pos,
     )
     flat = env.save_state().vector[: given.state_size]
-    assert np.array_equal(flat[1:], np.concatenate([env.truth.anatomy.data.qpos, env.truth.anatomy.data.qvel]))
+    assert np.array_equal(
+        flat[1:], np.concatenate([env.truth.anatomy.data.qpos, env.truth.anatomy.data.qvel])
+    )
     assert given.env_args["env_kwargs"]["robots"] == "PandaOmron"
     assert given.episode_meta["lang"] == env.instruction
     env.close()
