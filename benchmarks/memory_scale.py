@@ -19,7 +19,7 @@ from rich.table import Table
 from capex import worlds
 from capex.method.memory import Memory
 from capex.method.memory.context import build
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.method.prompts import SIZE_MAX, system_prompt
 from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord, from_json
 from capex.plan import ArmTarget, Gripper, Waypoint
@@ -108,7 +108,7 @@ def seconds(work: Callable[[], Any], repeats: int = 5) -> float:
 
 def main() -> None:
     env = worlds.make("kitchen:CloseFridge")
-    spec, settings, draw = env.spec, arm("capex"), random.Random(0)
+    spec, settings, draw = env.spec, preset("capex"), random.Random(0)
     env.close()
     memory = Memory()
     table = Table(title="memory as a chain grows")

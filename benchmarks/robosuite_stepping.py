@@ -28,9 +28,9 @@ from capex.plan import ArmTarget, Gripper, Waypoint
 from capex.pose import Array
 from capex.worlds import Start
 from capex.worlds.robosuite import ROBOTS
-from capex.worlds.robosuite.beginning import QUIET
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.packages import import_robosuite
+from capex.worlds.robosuite.starts import QUIET
 from capex.worlds.robosuite.stepping import Fast
 
 robosuite = import_robosuite()

@@ -6,7 +6,7 @@ from capex import worlds
 from capex.method.demonstrator import run_episode
 from capex.method.hooks import Committed, Deciding, Event, Executed, Hooks
 from capex.method.memory import Memory
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.models.scripted import Scripted
 from capex.worlds import Start
 
@@ -53,7 +53,7 @@ def show(event: Event) -> None:
 # and the next episode is calibrated.
 memory = Memory()
 start = Start("TurnOnMicrowave", index=0)
-episode = run_episode(env, start, model, arm("capex"), memory, Hooks(subscribers=[show]))
+episode = run_episode(env, start, model, preset("capex"), memory, Hooks(subscribers=[show]))
 memory.add(episode.record, episode.pictures)
 print(
     f"\nsuccess: {episode.record.success} after {episode.record.steps} control steps;"

@@ -45,7 +45,7 @@ USES: dict[tuple[str, str], dict[str, str]] = {
         "controller": ARM,
         "env.robots[0].composite_controller": COMPOSITE,
     },
-    ("robocasa/restored.py", "Recorded"): ENV,
+    ("robocasa/restored.py", "RecordedStarts"): ENV,
     ("robosuite/env.py", "SuiteEnv"): {
         **ENV,
         "arm": ARM,
@@ -55,11 +55,12 @@ USES: dict[tuple[str, str], dict[str, str]] = {
     ("robosuite/stepping.py", "Fast"): {
         **ENV,
         "robot": "WheeledRobot",
+        "controller": ARM,
         "self._composite": COMPOSITE,
     },
     ("robosuite/stepping.py", "Original"): ENV,
-    ("robosuite/stepping.py", "_Arm"): {"controller": ARM, "self._controller": ARM},
-    ("robosuite/stepping.py", "_Torso"): {"controller": TORSO, "self._controller": TORSO},
+    ("robosuite/stepping.py", "_Arm"): {"controller": ARM, "self.controller": ARM},
+    ("robosuite/stepping.py", "_Torso"): {"controller": TORSO, "self.controller": TORSO},
     ("robosuite/stepping.py", "_Constant"): {"controller": GRIPPER, "self._controller": BASE},
     ("robosuite/robots.py", "Robot"): {
         **ENV,

@@ -19,7 +19,7 @@ from capex.campaign.chain import ChainPlan
 from capex.method.calibrator import Calibrator
 from capex.method.memory import Memory
 from capex.method.memory.context import build
-from capex.method.presets import MethodSettings, arm
+from capex.method.presets import MethodSettings, preset
 from capex.method.prompts import SIZE_MAX, system_prompt
 from capex.run.store import find_run
 from capex.worlds import Env, Start
@@ -65,12 +65,12 @@ def main() -> None:
     env = worlds.make(given.task)
     env.reset(Start(env.spec.task, 0))
     for name in ("capex", "base"):
-        fill(env, arm(name), Memory(), given.file, "before the first episode")
+        fill(env, preset(name), Memory(), given.file, "before the first episode")
     if given.run is not None:
         chain = find_run(given.run).chain(env.spec.world, env.spec.task, "capex")
         plan = ChainPlan(chain, [])
         done = len(plan.loaded.episodes)
-        fill(env, arm("capex"), plan.memory, given.file, f"after {done} episodes")
+        fill(env, preset("capex"), plan.memory, given.file, f"after {done} episodes")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from capex.campaign.api import demonstrate
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, Work, run_attempt
 from capex.campaign.chain import ChainPlan
 from capex.method.demonstrator import ModelDemonstrator
-from capex.method.presets import MethodSettings, arm
+from capex.method.presets import MethodSettings, preset
 from capex.models import Model
 from capex.models.scripted import Scripted
 from capex.run.store import Chain, open_run
@@ -43,7 +43,7 @@ def model_run(path: Path) -> Path:
     """A scripted model: start 0 succeeds, start 1 fails after two hops."""
     chain = open_run(path, {"arm": "capex", "model": "script"}).chain("kitchen", TASK, "capex")
     env = worlds.make(f"kitchen:{TASK}")
-    attempt(env, Scripted(REPLIES), arm("capex"), chain, 0)
-    attempt(env, Scripted([HOP] * 2), arm("capex", decisions=2), chain, 1)
+    attempt(env, Scripted(REPLIES), preset("capex"), chain, 0)
+    attempt(env, Scripted([HOP] * 2), preset("capex", decisions=2), chain, 1)
     env.close()
     return path

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from capex.method.calibrator import Calibrator
-from capex.method.presets import arm as preset
+from capex.method.presets import preset
 from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord
 from capex.plan import ArmTarget, Waypoint
 from capex.report.data import load

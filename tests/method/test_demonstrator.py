@@ -25,7 +25,7 @@ from capex.method.demonstrator import run_episode
 from capex.method.hooks import Hooks, Limits
 from capex.method.memory import Memory
 from capex.method.memory.context import build
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.method.prompts import SIZE_MAX, system_prompt
 from capex.method.record import from_json
 from capex.models import ModelError, Picture
@@ -75,7 +75,7 @@ def _golden(name: str, text: str, tolerance: float) -> None:
 def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave, tmp_path):
     chain = Chain(tmp_path / f"kitchen--{TASK}--capex")
     events = []
-    result = attempt(microwave, Scripted(REPLIES), arm("capex"), chain, 0, [events.append])
+    result = attempt(microwave, Scripted(REPLIES), preset("capex"), chain, 0, [events.append])
     assert result.success
     record = read_json(result.path / "record.json")
     reports = [w["report"] for t in record["turns"] for w in t["waypoints"]]
@@ -104,10 +104,10 @@ def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave,
     assert memory.labels == sum(
         w["label"] is not None for t in record["turns"] for w in t["waypoints"]
     )
-    context = build(memory, arm("capex"), microwave.spec, 1, "layout 1, style oak")
+    context = build(memory, preset("capex"), microwave.spec, 1, "layout 1, style oak")
     prompt = system_prompt(
         microwave.spec,
-        arm("capex"),
+        preset("capex"),
         labels=context.labels,
         weights=None,
         references=context.references_text,
@@ -131,8 +131,8 @@ def test_the_next_episode_is_calibrated_and_sees_its_references(microwave, tmp_p
             seen.append(request)
             return super().complete(request, observer)
 
-    attempt(microwave, Watching([*REPLIES, *[HOP] * 3]), arm("capex", decisions=8), chain, 0)
-    attempt(microwave, Watching([HOP] * 3), arm("capex", decisions=3), chain, 1)
+    attempt(microwave, Watching([*REPLIES, *[HOP] * 3]), preset("capex", decisions=8), chain, 0)
+    attempt(microwave, Watching([HOP] * 3), preset("capex", decisions=3), chain, 1)
     last = seen[-1]
     pictures = [p for p in last.messages[0].parts if isinstance(p, Picture)]
     assert (
@@ -158,8 +158,8 @@ def test_the_next_episode_is_calibrated_and_sees_its_references(microwave, tmp_p
 )
 def test_each_ablation_is_a_setting(microwave, tmp_path, name, labels, calibrated):
     chain = Chain(tmp_path / name)
-    attempt(microwave, Scripted([*REPLIES, *[HOP] * 2]), arm(name), chain, 0)
-    attempt(microwave, Scripted([HOP] * 2), arm(name, decisions=2), chain, 1)
+    attempt(microwave, Scripted([*REPLIES, *[HOP] * 2]), preset(name), chain, 0)
+    attempt(microwave, Scripted([HOP] * 2), preset(name, decisions=2), chain, 1)
     record = read_json(chain.episode(1) / "record.json")
     assert (record["labels_before"] > 0) is labels
     assert (record["turns"][0]["waypoints"][0]["calibrated"] != 0.9) is calibrated
@@ -173,7 +173,7 @@ def test_the_base_arm_moves_one_waypoint_at_a_time_and_may_say_done(microwave):
         ],
         [("act", {"reasoning": "", "done": True})],
     ]
-    episode = run_episode(microwave, Start(TASK, 0), Scripted(replies), arm("base"), Memory())
+    episode = run_episode(microwave, Start(TASK, 0), Scripted(replies), preset("base"), Memory())
     assert episode.record.end == "done"
     assert episode.record.success is False  # done never decides
     assert [len(t.waypoints) for t in episode.record.turns] == [1, 0]
@@ -200,7 +200,7 @@ def test_six_invalid_rounds_spend_the_decision_and_the_last_allows_only_act():
         ToyEnv(Toy()),
         Start("reach", 0),
         Watching(replies),
-        arm("capex", decisions=1, image_size=64),
+        preset("capex", decisions=1, image_size=64),
         Memory(),
     )
     assert choices == ["required"] * 5 + ["act"]
@@ -214,7 +214,7 @@ def test_six_invalid_rounds_spend_the_decision_and_the_last_allows_only_act():
 
 def test_a_model_that_calls_nothing_fails_after_three_decisions_with_its_own_words():
     def episode(replies, **overrides):
-        settings = arm("capex", image_size=64, decisions=7, **overrides)
+        settings = preset("capex", image_size=64, decisions=7, **overrides)
         return run_episode(
             ToyEnv(Toy()), Start("reach", 0), Scripted(replies), settings, Memory()
         ).record
@@ -244,7 +244,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
     price = load_prices(None).find("gpt-6-astra")
     ledger = Ledger(price, (Budget(Decimal("0.01"), "episode"),))
     episode = run_episode(
-        microwave, Start(TASK, 0), Scripted([HOP] * 3), arm("capex"), Memory(), Hooks(ledger)
+        microwave, Start(TASK, 0), Scripted([HOP] * 3), preset("capex"), Memory(), Hooks(ledger)
     )
     assert episode.record.end == "cost"
     assert episode.record.requests == 0
@@ -253,7 +253,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
         microwave,
         Start(TASK, 0),
         Scripted([HOP] * 9),
-        arm("capex"),
+        preset("capex"),
         Memory(),
         Hooks(limits=Limits(wall_s=3), clock=lambda: float(next(ticks))),
     )
@@ -263,7 +263,7 @@ def test_budgets_and_limits_end_an_episode(microwave):
         microwave,
         Start(TASK, 0),
         Scripted([HOP] * 2),
-        arm("capex", decisions=2),
+        preset("capex", decisions=2),
         Memory(),
         Hooks(ledger),
     )
@@ -346,7 +346,7 @@ def test_a_spent_campaign_ends_the_chain_and_leaves_the_start_for_later(tmp_path
 
 def test_more_starts_extend_a_chain_with_all_it_remembers(microwave, tmp_path):
     chain = Chain(tmp_path / "chain")
-    settings = arm("capex", decisions=2)
+    settings = preset("capex", decisions=2)
     for start in (5, 2, 9):
         attempt(microwave, Scripted([HOP] * 2), settings, chain, start)
     assert [e.index for e in load_chain(chain).episodes] == [5, 2, 9]
@@ -378,7 +378,7 @@ def test_a_key_that_a_model_quotes_is_written_nowhere(microwave, tmp_path, monke
         )
     ]
     chain = Chain(tmp_path / "chain")
-    attempt(microwave, Scripted([reply] * 2), arm("capex", decisions=2), chain, 0)
+    attempt(microwave, Scripted([reply] * 2), preset("capex", decisions=2), chain, 0)
     files = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert len(files) > 5
     assert not [p for p in files if canary.encode() in p.read_bytes()]
@@ -395,7 +395,7 @@ def test_located_points_ride_with_the_base():
         ToyEnv(Toy()),
         Start("reach", 0),
         Scripted(replies),
-        arm("capex", decisions=2, image_size=64),
+        preset("capex", decisions=2, image_size=64),
         Memory(),
     )
     drive, hop = episode.record.turns

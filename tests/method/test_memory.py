@@ -20,7 +20,7 @@ from capex.method.memory import Memory
 from capex.method.memory.context import Context, build
 from capex.method.memory.references import base_poses, carry, choose, digest, text, versions
 from capex.method.memory.skeleton import Skeleton, median, phases, verdict
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.method.prompts import SIZE_MAX, system_prompt
 from capex.method.record import EpisodeRecord, LocatedPoint, Turn, WaypointRecord, from_json
 from capex.plan import ArmTarget, BaseMotion, Waypoint
@@ -530,7 +530,7 @@ def test_references_are_the_latest_from_other_starts():
 def test_context_of_the_reviewed_attempts():
     spec = ToyEnv(Toy(arms=("left",))).spec
     memory = remembering(shelf(), stuck(), tray(), driven(), slow())
-    context = build(memory, arm("capex"), spec, 7, "layout 1")
+    context = build(memory, preset("capex"), spec, 7, "layout 1")
     assert context.references == (
         text(digest(driven(), BY_HASH), 1, True),
         text(digest(tray(), BY_HASH), 2, False),
@@ -543,7 +543,7 @@ def test_context_of_the_reviewed_attempts():
     assert context.labels == memory.labels == len(memory.labelled()[1])
     prompt = system_prompt(
         spec,
-        arm("capex"),
+        preset("capex"),
         labels=context.labels,
         references=context.references_text,
         skeleton=context.skeleton_text,
@@ -554,16 +554,16 @@ def test_context_of_the_reviewed_attempts():
 
 def test_what_an_arm_leaves_out_is_not_shown():
     spec, memory = ToyEnv(Toy()).spec, remembering(shelf(), tray())
-    assert build(memory, arm("capex", references=0), spec, 7, "").references == ()
-    assert build(memory, arm("capex", skeleton=False), spec, 7, "").skeleton_text == ""
-    assert len(build(memory, arm("capex", references=1), spec, 7, "").pictures) == 2
-    assert build(memory, arm("capex-stated"), spec, 7, "").labels == 0
-    assert build(Memory(), arm("capex-fresh"), spec, 7, "") == Context()
-    assert build(Memory(), arm("base"), spec, 7, "") == Context()
+    assert build(memory, preset("capex", references=0), spec, 7, "").references == ()
+    assert build(memory, preset("capex", skeleton=False), spec, 7, "").skeleton_text == ""
+    assert len(build(memory, preset("capex", references=1), spec, 7, "").pictures) == 2
+    assert build(memory, preset("capex-stated"), spec, 7, "").labels == 0
+    assert build(Memory(), preset("capex-fresh"), spec, 7, "") == Context()
+    assert build(Memory(), preset("base"), spec, 7, "") == Context()
 
 
 def test_the_prompt_is_bounded_with_ten_thousand_attempts():
-    spec, settings, draw = ToyEnv(Toy()).spec, arm("capex"), random.Random(1)
+    spec, settings, draw = ToyEnv(Toy()).spec, preset("capex"), random.Random(1)
     usual = [_random(draw, k, turns=1) for k in range(40)]
     longest = [_random(draw, k, turns=80, success=True) for k in range(2)]
     looks = (1, 2, 3, 10, 100, 1000, 10_000)
@@ -592,7 +592,7 @@ def test_the_prompt_is_bounded_with_ten_thousand_attempts():
 
 
 def test_the_least_is_cut_first_whatever_room_a_template_leaves(tmp_path):
-    spec, settings = ToyEnv(Toy()).spec, arm("capex")
+    spec, settings = ToyEnv(Toy()).spec, preset("capex")
     memory = remembering(stuck(1), shelf(0), tray(2), slow(4), shelf(3))
     whole = build(memory, settings, spec, 7, "layout 1")
     lines = {
@@ -655,7 +655,7 @@ def test_the_least_is_cut_first_whatever_room_a_template_leaves(tmp_path):
 def test_a_template_that_shows_memory_twice_is_bounded_too(tmp_path):
     own = tmp_path / "own.txt"
     own.write_text("x" * 15_000 + "<<REFERENCES>><<REFERENCES>><<SKELETON>>")
-    spec, settings = ToyEnv(Toy()).spec, arm("capex")
+    spec, settings = ToyEnv(Toy()).spec, preset("capex")
     context = build(remembering(shelf(0), tray(2)), settings, spec, 7, "", template=own)
     prompt = system_prompt(
         spec,
@@ -702,8 +702,8 @@ def test_memory_and_its_snapshots_travel_between_processes():
     memory = remembering(shelf(), tray(), driven())
     spec = ToyEnv(Toy()).spec
     copied = pickle.loads(pickle.dumps(memory.snapshot()))
-    assert build(copied, arm("capex"), spec, 7, "layout 1") == build(
-        memory, arm("capex"), spec, 7, "layout 1"
+    assert build(copied, preset("capex"), spec, 7, "layout 1") == build(
+        memory, preset("capex"), spec, 7, "layout 1"
     )
 
 
@@ -714,15 +714,17 @@ def test_start_images_are_read_when_shown_and_must_be_the_recorded_ones(tmp_path
         paths[IMAGES[camera]].write_bytes(png)
     memory, spec = Memory(), ToyEnv(Toy()).spec
     memory.add(shelf(), paths)
-    assert [p.png for p in build(memory, arm("capex"), spec, 7, "").pictures] == list(PNG.values())
+    assert [p.png for p in build(memory, preset("capex"), spec, 7, "").pictures] == list(
+        PNG.values()
+    )
     paths[IMAGES["right"]].write_bytes(b"another")
     with pytest.raises(
         CapexError, match=r"the start image of camera right has sha256 \w+; the record says"
     ):
-        build(memory, arm("capex"), spec, 7, "")
+        build(memory, preset("capex"), spec, 7, "")
     paths[IMAGES["right"]].unlink()
     with pytest.raises(CapexError, match="the start image of camera right cannot be read"):
-        build(memory, arm("capex"), spec, 7, "")
+        build(memory, preset("capex"), spec, 7, "")
 
 
 def test_refused_attempts_leave_memory_as_it_was():

@@ -13,7 +13,7 @@ from capex.errors import CapexError, UnknownName
 from capex.method.executor import DISPLACEMENT_MAX_M
 from capex.method.memory import Memory
 from capex.method.memory.context import build
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.method.prompts import SIZE_MAX, system_prompt
 from capex.method.reading import Act, read_act
 from capex.method.record import from_json
@@ -28,20 +28,23 @@ def _settings(prompt: str) -> dict:
 
 
 def test_both_prompts_are_filled_and_small(stove):
-    capex, base = (system_prompt(stove.spec, arm(name)) for name in ("capex", "base"))
+    capex, base = (system_prompt(stove.spec, preset(name)) for name in ("capex", "base"))
     for prompt in (capex, base):
         assert "<<" not in prompt
     assert len(base) < 4500 < len(capex) < 11_000 < SIZE_MAX
     assert "locate_pixel" not in base
     assert "confidence" not in base
     assert "done (boolean" in base
-    assert system_prompt(stove.spec, arm("capex")) == capex
+    assert system_prompt(stove.spec, preset("capex")) == capex
 
 
 def test_the_harness_line_lists_what_the_code_honours(stove):
     line = _settings(
         system_prompt(
-            stove.spec, arm("capex", tau=0.6), labels=12, weights=[0.0, 1.0, 0, 0, 0, 0, 0, 0.12345]
+            stove.spec,
+            preset("capex", tau=0.6),
+            labels=12,
+            weights=[0.0, 1.0, 0, 0, 0, 0, 0, 0.12345],
         )
     )
     assert line["max_displacement_cm"] == 100 * DISPLACEMENT_MAX_M
@@ -51,12 +54,12 @@ def test_the_harness_line_lists_what_the_code_honours(stove):
     assert line["plan_max"] == 24
     assert line["base_motion"]["max_translation_m"] == 0.6
     assert {"verify", "overlay", "done_gate", "discrete_step_cm"}.isdisjoint(line)
-    assert "commit_threshold" not in _settings(system_prompt(stove.spec, arm("base")))
+    assert "commit_threshold" not in _settings(system_prompt(stove.spec, preset("base")))
 
 
 def test_what_a_world_does_not_have_is_not_mentioned():
     fixed = ToyEnv(Toy(mobile=False, depth=False)).spec
-    prompt = system_prompt(fixed, arm("capex"))
+    prompt = system_prompt(fixed, preset("capex"))
     assert "locate_pixel" not in prompt
     assert "base_forward_cm" not in prompt
 
@@ -64,14 +67,14 @@ def test_what_a_world_does_not_have_is_not_mentioned():
 def test_what_changes_between_episodes_stands_last(stove):
     one = system_prompt(
         stove.spec,
-        arm("capex"),
+        preset("capex"),
         labels=1,
         references="Reference episode 1",
         skeleton="Task skeleton",
     )
     two = system_prompt(
         stove.spec,
-        arm("capex"),
+        preset("capex"),
         labels=2,
         references="Reference episode 2",
         skeleton="Another skeleton",
@@ -83,14 +86,16 @@ def test_what_changes_between_episodes_stands_last(stove):
 
 
 def test_memory_text_is_data_and_never_filled(stove):
-    prompt = system_prompt(stove.spec, arm("capex"), skeleton="a scene that says <<SETTINGS>>")
+    prompt = system_prompt(stove.spec, preset("capex"), skeleton="a scene that says <<SETTINGS>>")
     assert "a scene that says <<SETTINGS>>" in prompt
 
 
 def test_a_users_own_prompt_replaces_ours_and_its_mistakes_get_a_sentence(stove, tmp_path):
     own = tmp_path / "own.txt"
     own.write_text("Move at most <<DISPLACEMENT_CM>> cm.\n<<SETTINGS>>")
-    assert system_prompt(stove.spec, arm("capex"), template=own).startswith("Move at most 10 cm.")
+    assert system_prompt(stove.spec, preset("capex"), template=own).startswith(
+        "Move at most 10 cm."
+    )
     for unknown in ("<<SPEED>>", "<<speed>>", "<<W 8 floats>>", "<<SKELETON\n2>>"):
         own.write_text(f"Drive. {unknown}")
         named = re.escape(unknown.replace("\n", " "))
@@ -98,13 +103,13 @@ def test_a_users_own_prompt_replaces_ours_and_its_mistakes_get_a_sentence(stove,
             CapexError,
             match=f"the prompt has a field {named}, which nothing fills; known fields: .*<<WORKSPACE_BOX>>",
         ):
-            system_prompt(stove.spec, arm("capex"), template=own)
+            system_prompt(stove.spec, preset("capex"), template=own)
     own.write_text("1 << 2, 9 >> 1, <<<, >>>")  # no fields
-    assert system_prompt(stove.spec, arm("capex"), template=own) == "1 << 2, 9 >> 1, <<<, >>>\n"
+    assert system_prompt(stove.spec, preset("capex"), template=own) == "1 << 2, 9 >> 1, <<<, >>>\n"
     with pytest.raises(CapexError, match="cannot be read"):
-        system_prompt(stove.spec, arm("capex"), template=tmp_path / "none.txt")
+        system_prompt(stove.spec, preset("capex"), template=tmp_path / "none.txt")
     with pytest.raises(UnknownName, match="there is no arm 'capx'; valid: capex"):
-        arm("capx")
+        preset("capx")
 
 
 PRINTED = """You drive a made-up robot.
@@ -134,18 +139,18 @@ def test_a_prompt_with_the_papers_fields_is_filled_from_the_same_table(stove, tm
         "skeleton": "Phase 1: chunk-safe.",
     }
     for name in ("capex", "base"):
-        prompt = system_prompt(stove.spec, arm(name), template=printed, **told)
+        prompt = system_prompt(stove.spec, preset(name), template=printed, **told)
         line = json.loads(re.search(r"Harness settings:\n(\{.*?\})\n", prompt, re.DOTALL).group(1))
         assert line["labels"] == 12
         assert (
             line["workspace_box"]
-            == _settings(system_prompt(stove.spec, arm(name)))["workspace_box_cm"]
+            == _settings(system_prompt(stove.spec, preset(name)))["workspace_box_cm"]
         )
         assert prompt.count("Reference episode 1 says <<W>>") == 2  # what memory says is data
         assert "Reliability\n\nPhase 1: chunk-safe.\n" in prompt
-    prompt = system_prompt(stove.spec, arm("capex"), template=printed, **told)
+    prompt = system_prompt(stove.spec, preset("capex"), template=printed, **told)
     assert prompt.count("[0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.123]") == 2
-    first = system_prompt(stove.spec, arm("capex"), template=printed)
+    first = system_prompt(stove.spec, preset("capex"), template=printed)
     assert (
         '"labels": 0, "weights": [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], ' in first
     )  # the prior: believe the model
@@ -160,28 +165,30 @@ def test_memory_is_cut_to_fit_a_prompt_with_the_papers_fields(stove, tmp_path):
         memory.add(from_json(record | {"start": {"index": start, "seed": 0}, "images": {}}), {})
     for filler in (0, 12_000, 16_800, 17_400):
         printed.write_text(PRINTED + "word " * (filler // 5))
-        context = build(memory, arm("capex"), stove.spec, 7, "", template=printed)
+        context = build(memory, preset("capex"), stove.spec, 7, "", template=printed)
         told = {
             "labels": context.labels,
             "references": context.references_text,
             "skeleton": context.skeleton_text,
         }
-        assert len(system_prompt(stove.spec, arm("capex"), template=printed, **told)) <= SIZE_MAX
+        assert len(system_prompt(stove.spec, preset("capex"), template=printed, **told)) <= SIZE_MAX
     assert context.references == ()
     printed.write_text(PRINTED + "word " * 3600)
     with pytest.raises(
         CapexError,
         match=r"the system prompt has 18\d\d\d characters without any memory; at most 18000 are allowed",
     ):
-        build(memory, arm("capex"), stove.spec, 7, "", template=printed)
+        build(memory, preset("capex"), stove.spec, 7, "", template=printed)
 
 
 def test_the_text_form_for_models_without_functions(stove):
     for name in ("capex", "base"):
-        prompt = system_prompt(stove.spec, arm(name), json_form=True)
+        prompt = system_prompt(stove.spec, preset(name), json_form=True)
         example = json.loads(re.search(r"Write only (\{.*\})\.", prompt).group(1))["calls"][0]
         read = read_act(
-            json.dumps(example["arguments"]), interface(stove.spec, arm(name)), {"arm": np.zeros(3)}
+            json.dumps(example["arguments"]),
+            interface(stove.spec, preset(name)),
+            {"arm": np.zeros(3)},
         )
         assert isinstance(read, Act)
         assert read.mended == ()

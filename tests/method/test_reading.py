@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.method.reading import Act, Defects, Locate, read_act, read_calls, read_locate
 from capex.method.tools import Interface, interface, schemas
 from capex.models import ToolCall
@@ -296,13 +296,13 @@ def test_a_pixel_outside_the_image_is_refused():
 
 
 def test_schemas_come_from_the_same_fields_that_are_read(stove):
-    face = interface(stove.spec, arm("capex"))
+    face = interface(stove.spec, preset("capex"))
     locate, command = schemas(face)
     assert locate.parameters["properties"]["camera"]["enum"] == ["left", "right", "wrist"]
     fields = {f.name for f in (*face.act_fields, *face.target_fields, *face.waypoint_fields)}
     assert set(command.parameters["properties"]) == fields
     assert json.dumps(schemas(face)[1].parameters) == json.dumps(command.parameters)
-    base = schemas(interface(stove.spec, arm("base")))
+    base = schemas(interface(stove.spec, preset("base")))
     assert [t.name for t in base] == ["act"]
     assert {"chunk", "confidence"}.isdisjoint(base[0].parameters["properties"])
     assert "done" in base[0].parameters["properties"]

@@ -22,7 +22,7 @@ from capex.method.demonstrator import run_episode
 from capex.method.hooks import Committed, Hooks, Replied
 from capex.method.memory import Memory
 from capex.method.observation import encode_png
-from capex.method.presets import arm
+from capex.method.presets import preset
 from capex.models import (
     Picture,
     Reply,
@@ -87,7 +87,7 @@ def episode(task, model, *, start=0, arm_name="capex", memory=None, **overrides)
             env,
             Start(task, start),
             model,
-            arm(arm_name, **overrides),
+            preset(arm_name, **overrides),
             memory or Memory(),
             Hooks(subscribers=[keep]),
         )
@@ -496,6 +496,6 @@ def test_replies_reach_subscribers():
     env = worlds.make("kitchen:TurnOnMicrowave")
     seen = []
     hooks = Hooks(subscribers=[seen.append])
-    run_episode(env, Start("TurnOnMicrowave", 1), Pilot(), arm("capex"), Memory(), hooks)
+    run_episode(env, Start("TurnOnMicrowave", 1), Pilot(), preset("capex"), Memory(), hooks)
     env.close()
     assert any(isinstance(event, Replied) for event in seen)

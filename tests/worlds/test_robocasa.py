@@ -35,14 +35,14 @@ from capex.errors import CapexError, StateMismatch
 from capex.method.hooks import NO_HOOKS
 from capex.method.memory import Memory
 from capex.worlds import ArmCommand, Command, Start
-from capex.worlds.robocasa.dataset import Dataset, find_dataset, open_dataset
+from capex.worlds.robocasa.dataset import RobocasaDataset, find_dataset, open_dataset
 from capex.worlds.robocasa.human import read_human
 from capex.worlds.robocasa.order import ENVIRONMENT, to_environment
-from capex.worlds.robocasa.restored import Recorded
+from capex.worlds.robocasa.restored import RecordedStarts
 from capex.worlds.robocasa.tasks import TASKS
-from capex.worlds.robosuite.beginning import QUIET
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.robots import MOBILE
+from capex.worlds.robosuite.starts import QUIET
 
 ROOT = Path(__file__).parents[2]
 STORED = {  # the order of RoboCasa's own datasets: the base first
@@ -160,14 +160,14 @@ def record(folder: Path) -> tuple[Path, list[np.ndarray]]:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, list[np.ndarray]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RobocasaDataset, list[np.ndarray]]:
     path, actions = record(tmp_path_factory.mktemp("datasets"))
     return open_dataset(path), actions
 
 
-def make(dataset: Dataset, stepping: str = "fast") -> SuiteEnv:
+def make(dataset: RobocasaDataset, stepping: str = "fast") -> SuiteEnv:
     views = {"left": "frontview", "right": "agentview", "wrist": "robot0_eye_in_hand"}
-    starts = Recorded(robosuite, dataset, 7, 7, views)
+    starts = RecordedStarts(robosuite, dataset, 7, 7, views)
     workspace = ((0.2, -0.4, -0.1), (0.8, 0.4, 0.5))
     return SuiteEnv(
         "robocasa",
@@ -181,7 +181,7 @@ def make(dataset: Dataset, stepping: str = "fast") -> SuiteEnv:
 
 
 @pytest.fixture(scope="module")
-def env(recorded: tuple[Dataset, list[np.ndarray]]) -> Iterator[SuiteEnv]:
+def env(recorded: tuple[RobocasaDataset, list[np.ndarray]]) -> Iterator[SuiteEnv]:
     made = make(recorded[0])
     yield made
     made.close()
@@ -201,7 +201,7 @@ def test_the_papers_tasks_and_horizons() -> None:
 
 
 def test_starts_are_the_demonstrations_in_the_papers_kitchen(
-    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv
+    recorded: tuple[RobocasaDataset, list[np.ndarray]], env: SuiteEnv
 ) -> None:
     dataset, _ = recorded
     assert dataset.episodes == (0, 1, 2, 3)
@@ -230,7 +230,7 @@ def test_starts_are_the_demonstrations_in_the_papers_kitchen(
 
 
 def test_restoring_repeats_to_the_bit_and_the_fast_step_too(
-    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv
+    recorded: tuple[RobocasaDataset, list[np.ndarray]], env: SuiteEnv
 ) -> None:
     dataset, actions = recorded
     ends = []
@@ -248,7 +248,7 @@ def test_latches_are_saved_with_the_state(env: SuiteEnv) -> None:
     before = env.save_state()
     squeeze(env, 1.0)
     on = env.save_state()
-    button = env.beginning.env.fixtures["button"]
+    button = env.built.env.fixtures["button"]
     kept = (button._turned_on, button._steps_on, button._since)
     assert kept[0]
     squeeze(env, -1.0, 14)
@@ -268,7 +268,7 @@ def test_latches_are_saved_with_the_state(env: SuiteEnv) -> None:
 
 
 def test_a_flat_state_of_others_is_shown_or_refused(
-    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv
+    recorded: tuple[RobocasaDataset, list[np.ndarray]], env: SuiteEnv
 ) -> None:
     env.reset(Start("TurnOnMicrowave", 0))
     state = recorded[0].states(0)[3]
@@ -292,7 +292,7 @@ def test_orders_are_converted_by_name() -> None:
 
 
 def test_a_human_demonstration_becomes_an_episode(
-    recorded: tuple[Dataset, list[np.ndarray]], env: SuiteEnv, tmp_path: Path
+    recorded: tuple[RobocasaDataset, list[np.ndarray]], env: SuiteEnv, tmp_path: Path
 ) -> None:
     dataset, actions = recorded
     assert np.allclose(read_human(dataset, 2).actions, actions[2])

@@ -233,10 +233,13 @@ def test_the_model_file_stands_where_the_door_stands() -> None:
     assert given is not None
     door = next(b for b in ET.fromstring(given.xml).iter("body") if b.get("name") == "Door_main")
     assert np.allclose(
-        [float(v) for v in (door.get("pos") or "").split()], env.truth.model.body("Door_main").pos
+        [float(v) for v in (door.get("pos") or "").split()],
+        env.truth.anatomy.model.body("Door_main").pos,
     )
     flat = env.save_state().vector[: given.state_size]
-    assert np.array_equal(flat[1:], np.concatenate([env.truth.data.qpos, env.truth.data.qvel]))
+    assert np.array_equal(
+        flat[1:], np.concatenate([env.truth.anatomy.data.qpos, env.truth.anatomy.data.qvel])
+    )
     assert given.env_args["env_kwargs"]["robots"] == "PandaOmron"
     assert given.episode_meta["lang"] == env.instruction
     env.close()
@@ -253,7 +256,7 @@ def test_refusals(fixed: SuiteEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(BadCommand, match="shape"):
         fixed.apply(np.zeros(12))
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log where it stands
-    fixed.truth.data.qvel[0] = np.nan
+    fixed.truth.anatomy.data.qvel[0] = np.nan
     for _ in range(2):
         with pytest.raises(PhysicsDiverged):
             fixed.apply(np.zeros(7))

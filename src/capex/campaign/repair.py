@@ -24,7 +24,7 @@ from capex.campaign.settings import resolve
 from capex.errors import CapexError, DamagedFile
 from capex.run import Damaged, load_chain, readable
 from capex.run.steps import read_steps
-from capex.run.store import EXCHANGES, EXCHANGE_TIMES, Chain, Run, find_run
+from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain, Run, find_run
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
 from capex.errors import CapexError, UnknownName
 from capex.method.hooks import Limits
-from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, arm
+from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, preset
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
 from capex.setting import Setting, declared
@@ -357,4 +357,4 @@ def _own_method(name: str, table: Mapping[str, Any]) -> MethodSettings:
             valid = ("preset", *sorted(METHOD))
             raise UnknownName("setting", key, valid, where=f" of [arms.{name}]")
         overrides[key] = METHOD[key].checked(key, value)
-    return replace(arm(str(table.get("preset", "capex"))), name=name, **overrides)
+    return replace(preset(str(table.get("preset", "capex"))), name=name, **overrides)

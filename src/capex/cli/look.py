@@ -61,7 +61,7 @@ class Prompt:
 
     def run(self) -> int:
         """Print the prompt; its size goes to standard error, so that the text can be piped."""
-        from capex.method.presets import arm as preset
+        from capex.method.presets import preset
         from capex.method.prompts import SIZE_MAX, system_prompt
 
         env = worlds.make(self.name)

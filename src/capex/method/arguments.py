@@ -36,10 +36,8 @@ class Reader:
     def object(self, arguments: str, tool: str) -> Mapping[str, Any] | None:
         """The arguments as an object, or None with a defect."""
         if len(arguments) > ARGUMENTS_MAX:
-            self.defect(
-                f"the arguments of {tool} are {len(arguments)} characters long; at most"
-                f" {ARGUMENTS_MAX} are read"
-            )
+            size = f"the arguments of {tool} are {len(arguments)} characters long"
+            self.defect(f"{size}; at most {ARGUMENTS_MAX} are read")
             return None
         loaded = load(arguments)
         if isinstance(loaded, str):  # arguments wrapped in a string once more
@@ -91,19 +89,12 @@ class Reader:
             return None
         original = value
         if isinstance(value, str):
-            loaded = load(value)
-            value = (
-                loaded
-                if isinstance(loaded, list | Mapping)
-                else re.findall(r"[^\s,;\[\]()]+", value[:400])
-            )
+            loaded, words = load(value), re.findall(r"[^\s,;\[\]()]+", value[:400])
+            value = loaded if isinstance(loaded, list | Mapping) else words
         if isinstance(value, Mapping) and {"x", "y", "z"} <= set(value):
             value = [value["x"], value["y"], value["z"]]
-        numbers = (
-            [_number(v) for v in value]
-            if isinstance(value, list | tuple) and len(value) <= 16
-            else []
-        )
+        listed = isinstance(value, list | tuple) and len(value) <= 16
+        numbers = [_number(v) for v in value] if listed else []
         if len(numbers) != 3 or any(n is None or abs(n) > 1e6 for n in numbers):
             self.defect(f"{name} is {show(original)}; it must be three finite numbers [x, y, z]")
             return None
@@ -120,10 +111,8 @@ class Reader:
         angles = self.numbers(value, name)
         if angles is None:
             del self.defects[before:]
-            self.defect(
-                f"{name} is {show(value)}; it must be {', '.join(ORIENTATION_WORDS)} or three"
-                " Euler angles in degrees"
-            )
+            needed = f"{', '.join(ORIENTATION_WORDS)} or three Euler angles in degrees"
+            self.defect(f"{name} is {show(value)}; it must be {needed}")
             return "keep"
         return (angles[0], angles[1], angles[2])
 
@@ -166,11 +155,9 @@ class Reader:
 
 def missing(value: Any) -> bool:
     """Whether a field counts as left out."""
-    return (
-        value is None
-        or (isinstance(value, str) and value.strip().lower() in MISSING_WORDS)
-        or value == []
-    )
+    if isinstance(value, str):
+        return value.strip().lower() in MISSING_WORDS
+    return value is None or value == []
 
 
 def _number(value: Any) -> float | None:
@@ -195,12 +182,10 @@ def show(value: Any) -> str:
     """What was given, short enough for a sentence."""
     if isinstance(value, str):
         text = value
+    elif _shallow(value):
+        text = json.dumps(value, default=str, ensure_ascii=False)
     else:
-        text = (
-            json.dumps(value, default=str, ensure_ascii=False)
-            if _shallow(value)
-            else f"a deep {type(value).__name__}"
-        )
+        text = f"a deep {type(value).__name__}"
     text = text if len(text) <= 80 else f"{text[:77]}..."
     return f"'{text}'" if isinstance(value, str) else text
 
@@ -208,8 +193,7 @@ def show(value: Any) -> str:
 def _shallow(value: Any, depth: int = 0) -> bool:
     if depth > 4:
         return False
-    if isinstance(value, Mapping):
-        return len(value) <= 20 and all(_shallow(v, depth + 1) for v in value.values())
-    if isinstance(value, list):
-        return len(value) <= 20 and all(_shallow(v, depth + 1) for v in value)
+    inside = list(value.values()) if isinstance(value, Mapping) else value
+    if isinstance(inside, list):
+        return len(inside) <= 20 and all(_shallow(v, depth + 1) for v in inside)
     return True

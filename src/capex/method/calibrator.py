@@ -30,12 +30,10 @@ ROUNDING = 1e-12  # relative: two objectives this close are equal
 
 @dataclass(frozen=True)
 class Calibrator:
-    """The reach predictor of one episode: eight weights, or None while there is no label, and how
-    many labels made them.
-    """
+    """The reach predictor of one episode."""
 
-    weights: tuple[float, ...] | None = None
-    labels: int = 0
+    weights: tuple[float, ...] | None = None  # eight, or None while there is no label
+    labels: int = 0  # how many the weights were fitted to
 
     @classmethod
     def fit(cls, rows: npt.ArrayLike, labels: npt.ArrayLike) -> Calibrator:
@@ -60,10 +58,8 @@ class Calibrator:
         if y.size == 0 and phi.size == 0:
             return cls()
         if y.ndim != 1 or phi.shape != (y.size, len(FEATURES)):
-            raise ValueError(
-                f"features have shape {phi.shape} and labels {y.shape}; they must be (n,"
-                f" {len(FEATURES)}) and (n,)"
-            )
+            shapes = f"features have shape {phi.shape} and labels {y.shape}"
+            raise ValueError(f"{shapes}; they must be (n, {len(FEATURES)}) and (n,)")
         if not np.all(np.isfinite(phi)):
             raise ValueError(
                 "a feature is not a finite number; the calibrator can only learn from finite ones"
@@ -75,8 +71,7 @@ class Calibrator:
     def predict(
         self, rows: Sequence[Sequence[float] | None], stated: Sequence[float | None]
     ) -> list[float | None]:
-        """The probability that each waypoint is reached, from its features and stated confidence;
-        None where it has no features.
+        """The probability that each waypoint is reached; None where it has no features.
 
         Without labels it is the stated confidence itself, bit for bit, unclipped.
         """
@@ -109,10 +104,8 @@ def _newton(signed: Array) -> Array:
         else:
             break
         w, f, g, miss = w + size * step, f_new, g_new, miss_new
-    raise ArithmeticError(
-        f"the calibrator's fit ended with a gradient norm of {norm(g):.1e}; it needs features"
-        " nearer their usual range"
-    )
+    ended = f"the calibrator's fit ended with a gradient norm of {norm(g):.1e}"
+    raise ArithmeticError(f"{ended}; it needs features nearer their usual range")
 
 
 def _objective(signed: Array, w: Array) -> tuple[float, Array, Array]:
@@ -120,9 +113,8 @@ def _objective(signed: Array, w: Array) -> tuple[float, Array, Array]:
     margin, offset = signed @ w, w - np.array(PRIOR_MEAN)
     small = np.exp(-np.abs(margin))
     miss = np.where(margin >= 0, small, 1.0) / (1.0 + small)
-    f = float((np.maximum(-margin, 0.0) + np.log1p(small)).sum()) + 0.5 * float(
-        (offset * offset).sum()
-    )
+    loss, prior = (np.maximum(-margin, 0.0) + np.log1p(small)).sum(), (offset * offset).sum()
+    f = float(loss) + 0.5 * float(prior)
     return f, offset - signed.T @ miss, miss
 
 

@@ -42,8 +42,8 @@ def encoder(cls: type, keys: Keys) -> Convert:
 
 
 def decoder(cls: type, keys: Keys) -> Convert:
-    """The way back. What cannot be read raises KeyError (a missing key), TypeError, ValueError or
-    AttributeError; numbers and texts are taken as they are.
+    """The way back. KeyError, TypeError, ValueError or AttributeError where it cannot be read;
+    numbers and texts are taken as they are.
     """
     rows = _rows(cls, keys, decoder)
     check = getattr(cls, "__post_init__", None)

@@ -1,5 +1,4 @@
-"""The executor: waypoints in, 20 Hz commands out, one Outcome with a report and a reach label per
-waypoint.
+"""The executor: waypoints in, 20 Hz commands out; a report and a reach label for each waypoint.
 
 Written once against the Env protocol. A waypoint is a motion of every arm that has a target,
 together, then their gripper commands; or a base motion, then gripper commands. Control returns when
@@ -17,23 +16,10 @@ from typing import Literal
 import numpy as np
 
 from capex.errors import UnknownName, Unsupported
-from capex.method.motion import (
-    REACHED_M,
-    REACHED_RAD,
-    ClampedTarget,
-    Motion,
-    Progress,
-    Status,
-    clamp_notes,
-    contact_text,
-    distance_text,
-    loose_contacts,
-    norm,
-    shorten,
-    wrap,
-)
+from capex.method import motion as mo
+from capex.method.motion import REACHED_M, REACHED_RAD, ClampedTarget, Motion, Status, norm, shorten
 from capex.plan import ArmTarget, BaseMotion, Gripper, Waypoint, orientation_matrix
-from capex.pose import Array, Pose, angle_between, rotation_vector
+from capex.pose import Array, PlanarPose, Pose, angle_between, rotation_vector, wrap
 from capex.worlds import ArmCommand, Command, Contact, Env, RobotState
 
 DISPLACEMENT_MAX_M = 0.10
@@ -53,25 +39,21 @@ GRIPPER_STILL_RUNS: tuple[Status, ...] = (*CONTINUES, "stalled", "finger contact
 
 @dataclass(frozen=True)
 class Tick:
-    """One control step as subscribers see it: the native action, the robot after it, whether the
-    task is achieved, which waypoint.
-    """
+    """One control step as subscribers see it."""
 
-    action: Array
-    state: RobotState
+    action: Array  # native
+    state: RobotState  # after the action
     success: bool | None
-    waypoint: int
+    waypoint: int  # its number in the plan, from 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one waypoint. `label` is the reach label of the paper: 1, 0, or None where
-    nothing can be said.
-    """
+    """What became of one waypoint."""
 
     status: Status
     report: str
-    label: Literal[0, 1] | None
+    label: Literal[0, 1] | None  # the paper's reach label; None where nothing can be said
     steps: int
     targets: Mapping[str, ClampedTarget]
     tips: Mapping[str, Pose]
@@ -88,9 +70,7 @@ class _Ended(Exception):
 
 
 class Executor:
-    """Runs committed waypoints. Remembers what each hand was last told, so that "keep" and "close"
-    mean the same across plans.
-    """
+    """Runs committed waypoints; remembers what each hand was told, for "keep" and "close"."""
 
     def __init__(
         self,
@@ -118,34 +98,31 @@ class Executor:
     def execute(
         self, waypoints: Sequence[Waypoint], deferred: Sequence[Waypoint] = ()
     ) -> list[Outcome]:
-        """Run waypoints in order until one stops the plan. The others are reported too: not
-        executed, or deferred.
-        """
+        """Run waypoints in order until one stops the plan; the others are reported too."""
         everything = (*waypoints, *deferred)
         for waypoint in everything:
             self._validate(waypoint)
         self._state = self._env.robot_state()
-        targets = self.clamp(everything)
         outcomes: list[Outcome] = []
         stopped = False
-        for k, waypoint in enumerate(everything):
+        for k, (waypoint, targets) in enumerate(
+            zip(everything, self.clamp(everything), strict=True)
+        ):
             if k >= len(waypoints):
                 report = "not executed (deferred: low confidence)"
-                outcomes.append(Outcome("deferred", report, None, 0, targets[k], self._tips()))
+                outcomes.append(Outcome("deferred", report, None, 0, targets, self._tips()))
             elif stopped or self.steps_left <= 0:
-                left_out = Outcome(
-                    "not executed", "not executed", None, 0, targets[k], self._tips()
-                )
-                outcomes.append(left_out)
+                status: Status = "not executed"
+                outcomes.append(Outcome(status, status, None, 0, targets, self._tips()))
             else:
                 self._waypoint = k
-                outcomes.append(self._run(waypoint, targets[k]))
+                outcomes.append(self._run(waypoint, targets))
                 stopped = outcomes[-1].status not in CONTINUES
         return outcomes
 
     def clamp(self, waypoints: Sequence[Waypoint]) -> list[dict[str, ClampedTarget]]:
-        """Targets as they will be sent: each at most 10 cm from the previous one (the first: from
-        the tip), inside the workspace.
+        """Targets as they will be sent: inside the workspace, each at most 10 cm from the one
+        before it (the first: from the tip).
         """
         previous = {n: s.T_base_tip.position_m for n, s in self._state.arms.items()}
         rotation = {n: self._kept_rotation(n) for n in self._arms}
@@ -156,25 +133,22 @@ class Executor:
             for name, target in waypoint.targets.items():
                 if target.position_m is None:
                     continue
-                wanted = np.asarray(target.position_m, dtype=np.float64)
-                leg = wanted - previous[name]
+                goal = np.asarray(target.position_m, dtype=np.float64)
+                leg = goal - previous[name]
                 length = norm(leg)
                 shortened = length > DISPLACEMENT_MAX_M * (1 + 1e-9)
                 if shortened:
-                    wanted = previous[name] + leg * (DISPLACEMENT_MAX_M / length)
-                inside = np.clip(wanted, low, high)
+                    goal = previous[name] + leg * (DISPLACEMENT_MAX_M / length)
+                inside = np.clip(goal, low, high)
+                projected = norm(inside - goal) > 1e-9
                 rotation[name] = orientation_matrix(target.orientation, rotation[name])
-                row[name] = ClampedTarget(
-                    inside, rotation[name], shortened, norm(inside - wanted) > 1e-9
-                )
+                row[name] = ClampedTarget(inside, rotation[name], shortened, projected)
                 previous[name] = inside
             clamped.append(row)
         return clamped
 
     def _kept_rotation(self, arm: str) -> Array:
-        """What "keep" keeps: the orientation last asked for while the hand still has it, so that
-        small errors do not add up.
-        """
+        """What "keep" keeps: the orientation last asked for, so that small errors do not add up."""
         told, now = self._told_rotation[arm], self._state.arms[arm].T_base_tip.rotation
         return told if angle_between(told, now) <= REACHED_RAD else now
 
@@ -189,7 +163,7 @@ class Executor:
         steps_before, began = self.steps_left, self._state
         motion = Motion("gripper", "")
         label: Literal[0, 1] | None = None
-        notes = clamp_notes(targets)
+        notes = mo.clamp_notes(targets)
         try:
             if waypoint.base is not None:
                 motion = self._drive(waypoint.base)
@@ -205,52 +179,43 @@ class Executor:
             terminal = ended.status == "terminal"
             text = "terminal" if terminal else "cut short: no control steps left"
             motion = Motion(ended.status, text)
+        report = "; ".join(text for text in (motion.text, *notes) if text)
+        steps, tips = steps_before - self.steps_left, self._tips()
+        off_m, off_rad = motion.errors or (None, None)
+        contacts, moved = tuple(sorted(motion.contacts, key=str)), motion.base_moved
         return Outcome(
-            status=motion.status,
-            report="; ".join(text for text in (motion.text, *notes) if text),
-            label=label,
-            steps=steps_before - self.steps_left,
-            targets=targets,
-            tips=self._tips(),
-            position_error_m=motion.errors[0] if motion.errors else None,
-            rotation_error_rad=motion.errors[1] if motion.errors else None,
-            contacts=tuple(sorted(motion.contacts, key=str)),
-            base_moved=motion.base_moved,
+            motion.status, report, label, steps, targets, tips, off_m, off_rad, contacts, moved
         )
 
     def _label(self, motion: Motion, began: RobotState) -> Literal[0, 1] | None:
         if motion.status == "reached":
             return 1
         if motion.status in ("stalled", "finger contact"):
-            touched_anew = any(
-                loose_contacts(self._state, n) - began.arms[n].hand_contacts for n in self._arms
-            )
+            before = {n: arm.hand_contacts for n, arm in began.arms.items()}
+            touched_anew = any(mo.loose_contacts(self._state, n) - before[n] for n in self._arms)
             near = motion.errors is not None and motion.errors[0] <= LABEL_STALL_M
             return 1 if near and not touched_anew else 0
         return 0 if motion.status in ("contact", "timeout") else None
 
     def _move(self, targets: Mapping[str, ClampedTarget]) -> Motion:
-        """Servo all targeted arms until every one is there, or the motion stops progressing,
-        touches with another part, or times out.
-        """
+        """Servo all targeted arms until they are there, or stall, touch something or time out."""
         for name, target in targets.items():
             self._told_rotation[name] = target.rotation
         known = self._state.contacts
-        progress = Progress()
-        for _ in range(MOTION_STEPS_MAX):
+        progress = mo.MotionProgress()
+        for step in range(MOTION_STEPS_MAX + 1):
             errors = self._errors(targets)
             if errors[0] <= REACHED_M and errors[1] <= REACHED_RAD:
                 return Motion("reached", "reached", errors)
+            if step == MOTION_STEPS_MAX:
+                break
             progress.add(*errors)
             if progress.stalled:
                 return self._stall(targets, errors)
             self._step({n: self._servo(n, t) for n, t in targets.items()})
             if fresh := self._state.contacts - known:
-                return Motion("contact", contact_text(fresh), self._errors(targets), fresh)
-        errors = self._errors(targets)
-        if errors[0] <= REACHED_M and errors[1] <= REACHED_RAD:
-            return Motion("reached", "reached", errors)
-        return Motion("timeout", f"timeout {distance_text(errors)}", errors)
+                return Motion("contact", mo.contact_text(fresh), self._errors(targets), fresh)
+        return Motion("timeout", f"timeout {mo.distance_text(errors)}", errors)
 
     def _errors(self, targets: Mapping[str, ClampedTarget]) -> tuple[float, float]:
         """Largest position and rotation error over the targeted arms."""
@@ -267,12 +232,11 @@ class Executor:
         return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self._grip[arm])
 
     def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
-        distance = distance_text(errors)
-        touched = frozenset[Contact]().union(*(loose_contacts(self._state, n) for n in targets))
+        distance = mo.distance_text(errors)
+        touched = frozenset[Contact]().union(*(mo.loose_contacts(self._state, n) for n in targets))
         if touched:
-            return Motion(
-                "finger contact", f"stopped by finger contact {distance}", errors, touched
-            )
+            text = f"stopped by finger contact {distance}"
+            return Motion("finger contact", text, errors, touched)
         limits = sorted({joint for n in targets for joint in self._state.arms[n].joints_at_limit})
         if limits:
             distance = f"joint limit ({', '.join(limits)}), {distance}"
@@ -280,21 +244,17 @@ class Executor:
 
     def _drive(self, motion: BaseMotion) -> Motion:
         """Drive the base by a measured amount while the arms hold their pose in the base frame."""
-        began = self._base()
-        base = self._env.spec.base
+        began, base = self._base(), self._env.spec.base
         assert base is not None
-        c, s = math.cos(began[2]), math.sin(began[2])
-        goal_x = began[0] + c * motion.forward_m - s * motion.left_m
-        goal_y = began[1] + s * motion.forward_m + c * motion.left_m
-        goal_yaw = began[2] + motion.turn_rad
+        goal = began @ (motion.forward_m, motion.left_m, motion.turn_rad)
         known = self._state.contacts
-        progress = Progress()
+        progress = mo.MotionProgress()
         status: Status = "base"
         text, fresh = "", frozenset[Contact]()
         for _ in range(MOTION_STEPS_MAX):
-            x, y, yaw = self._base()
-            error = np.array([goal_x - x, goal_y - y])
-            turn = wrap(goal_yaw - yaw)
+            here = self._base()
+            error = np.array([goal.x - here.x, goal.y - here.y])
+            turn = wrap(goal.yaw - here.yaw)
             if norm(error) <= BASE_REACHED_M and abs(turn) <= BASE_REACHED_RAD:
                 break
             progress.add(norm(error), abs(turn))
@@ -304,32 +264,23 @@ class Executor:
             velocity = shorten(BASE_GAIN_PER_S * error, base.max_speed_m_s)
             most = base.max_yaw_rate_rad_s
             rate = max(-most, min(most, BASE_GAIN_PER_S * turn))
-            c, s = math.cos(yaw), math.sin(yaw)
-            self._step(
-                {}, (c * velocity[0] + s * velocity[1], -s * velocity[0] + c * velocity[1], rate)
-            )
+            self._step({}, PlanarPose(yaw=here.yaw).inverse().apply((*velocity, rate)))
             if fresh := self._state.contacts - known:
-                status, text = "contact", f"{contact_text(fresh)}, "
+                status, text = "contact", f"{mo.contact_text(fresh)}, "
                 break
         else:
             status, text = "timeout", "base timeout, "
         if self.steps_left > 0:  # without a velocity: the base brakes before it is measured
             self._step({})
-        moved = self._measured_since(began)
-        forward, left = (round(100 * v) for v in moved[:2])
-        turn = round(math.degrees(moved[2]))
+        moved = began.inverse() @ self._base()
+        forward, left = round(100 * moved.x), round(100 * moved.y)
+        turn = round(math.degrees(moved.yaw))
         text += f"base moved {forward} cm forward, {left} cm left, turned {turn} deg left"
-        return Motion(status, text, None, fresh, moved)
+        return Motion(status, text, None, fresh, (moved.x, moved.y, moved.yaw))
 
-    def _base(self) -> tuple[float, float, float]:
+    def _base(self) -> PlanarPose:
         assert self._state.base is not None
-        return self._state.base
-
-    def _measured_since(self, began: tuple[float, float, float]) -> tuple[float, float, float]:
-        x, y, yaw = self._base()
-        c, s = math.cos(began[2]), math.sin(began[2])
-        dx, dy = x - began[0], y - began[1]
-        return (c * dx + s * dy, -s * dx + c * dy, wrap(yaw - began[2]))
+        return PlanarPose(*self._state.base)
 
     def _act_grippers(self, targets: Mapping[str, ArmTarget]) -> list[str]:
         """Run the gripper commands of all arms together; returns one note per command."""
@@ -378,9 +329,7 @@ class Executor:
     def _step(
         self, arms: Mapping[str, ArmCommand], velocity: tuple[float, float, float] | None = None
     ) -> None:
-        """One control step; arms without a command hold their last goal. Ends the episode on
-        success or when no step is left.
-        """
+        """One control step, in which arms without a command hold; the episode may end by it."""
         if self.steps_left <= 0:
             raise _Ended("out of steps")
         commands = {n: arms.get(n) or ArmCommand(None, gripper=self._grip[n]) for n in self._arms}

@@ -76,23 +76,20 @@ def features(
         else:
             legs_cm = {n: 100 * (t.position_m - previous_m[n]) for n, t in sent.items()}
             arm = max(sorted(sent), key=lambda n: norm(legs_cm[n]))
-            located_cm = (
-                LOCATED_MAX_CM
-                if located_m is None
-                else 100 * norm(sent[arm].position_m - located_m)
+            located_cm = LOCATED_MAX_CM
+            if located_m is not None:
+                located_cm = 100 * norm(sent[arm].position_m - located_m)
+            row = (
+                1.0,
+                _logit(waypoint.confidence),
+                1.0 if shut[arm] else 0.0,
+                min(before, PHASES_MAX) / PHASES_MAX,
+                norm(legs_cm[arm]) / LEG_CM,
+                float(legs_cm[arm][2]) / LEG_CM,
+                min(located_cm, LOCATED_MAX_CM) / LOCATED_CM,
+                min(k, POSITION_MAX) / POSITION_MAX,
             )
-            rows.append(
-                (
-                    1.0,
-                    _logit(waypoint.confidence),
-                    1.0 if shut[arm] else 0.0,
-                    min(before, PHASES_MAX) / PHASES_MAX,
-                    norm(legs_cm[arm]) / LEG_CM,
-                    float(legs_cm[arm][2]) / LEG_CM,
-                    min(located_cm, LOCATED_MAX_CM) / LOCATED_CM,
-                    min(k, POSITION_MAX) / POSITION_MAX,
-                )
-            )
+            rows.append(row)
         previous_m.update({n: t.position_m for n, t in sent.items()})
     return rows
 

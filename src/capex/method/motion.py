@@ -50,20 +50,16 @@ class Motion:
 
 
 @dataclass
-class Progress:
-    """Best errors so far, position and rotation apart; stalled when neither has improved enough
-    over the window.
-    """
+class MotionProgress:
+    """Best errors so far, position and rotation apart; stalled when neither improves any more."""
 
     position: list[float] = field(default_factory=list)
     rotation: list[float] = field(default_factory=list)
 
     def add(self, position_m: float, rotation_rad: float) -> None:
         """The errors at one more step."""
-        self.position.append(min(position_m, self.position[-1]) if self.position else position_m)
-        self.rotation.append(
-            min(rotation_rad, self.rotation[-1]) if self.rotation else rotation_rad
-        )
+        for best, error in ((self.position, position_m), (self.rotation, rotation_rad)):
+            best.append(min(error, best[-1]) if best else error)
 
     @property
     def stalled(self) -> bool:
@@ -95,12 +91,9 @@ def distance_text(errors: tuple[float, float]) -> str:
 
 def clamp_notes(targets: Mapping[str, ClampedTarget]) -> list[str]:
     """What clamping changed about the targets of a waypoint."""
-    notes = []
-    if any(t.shortened for t in targets.values()):
-        notes.append("shortened to 10 cm")
-    if any(t.projected for t in targets.values()):
-        notes.append("moved into the workspace")
-    return notes
+    shortened = ["shortened to 10 cm"] if any(t.shortened for t in targets.values()) else []
+    projected = ["moved into the workspace"] if any(t.projected for t in targets.values()) else []
+    return shortened + projected
 
 
 def norm(v: Array) -> float:
@@ -112,8 +105,3 @@ def shorten(v: Array, limit: float) -> list[float]:
     """The vector, shortened to at most `limit`."""
     length = norm(v)
     return [float(c) for c in (v if length <= limit else v * (limit / length))]
-
-
-def wrap(angle: float) -> float:
-    """An angle in [-pi, pi]."""
-    return math.atan2(math.sin(angle), math.cos(angle))

@@ -1,5 +1,4 @@
-"""What the model is told at a decision: one page of text and labelled images. Measured things only,
-never simulator state.
+"""What the model is told at a decision: text and labelled images, measured things only.
 
 Positions in whole centimetres, angles in whole degrees, openings in tenths of a centimetre, all in
 the base frame.
@@ -50,30 +49,20 @@ class Observation:
     def text(self) -> str:
         """The page of text; the same bytes for the same observation."""
         money = f" Dollars left: {self.dollars_left}." if self.dollars_left else ""
+        steps = f"{self.steps_left} of {self.horizon} control steps left"
         lines = [
             f"Instruction: {self.instruction}",
-            (
-                f"Budget: {self.steps_left} of {self.horizon} control steps left;"
-                f" {self.decisions_left} decisions left.{money}"
-            ),
+            f"Budget: {steps}; {self.decisions_left} decisions left.{money}",
         ]
-        several = len(self.arms) > 1
         for name, arm in self.arms.items():
-            lines.append(
-                f"{f'Arm {name}: gripper' if several else 'Gripper'} tip"
-                f" {position_text(arm.T_base_tip.position_m)} cm, {angles_text(arm)}"
-            )
-            lines.append(
-                f"{f'Arm {name}: gripper' if several else 'Gripper'}:"
-                f" {contact_word(arm, self.max_opening_m[name])}"
-            )
+            hand = f"Arm {name}: gripper" if len(self.arms) > 1 else "Gripper"
+            tip = position_text(arm.T_base_tip.position_m)
+            lines.append(f"{hand} tip {tip} cm, {angles_text(arm)}")
+            lines.append(f"{hand}: {contact_word(arm, self.max_opening_m[name])}")
         if self.notes:
             lines.append(f"Your notes: {self.notes}")
-        lines.append(
-            "Your last acts, oldest first:" if self.history else "Your last acts: none yet."
-        )
-        lines += [act_text(act) for act in self.history]
-        return "\n".join(lines)
+        acts = "Your last acts, oldest first:" if self.history else "Your last acts: none yet."
+        return "\n".join([*lines, acts, *(act_text(act) for act in self.history)])
 
     @property
     def message(self) -> UserMessage:
@@ -121,9 +110,7 @@ def angles_text(arm: ArmState) -> str:
 
 
 def contact_word(arm: ArmState, max_opening_m: float) -> str:
-    """open (empty), closed (empty), or holding: from the opening and whether the fingers feel
-    something.
-    """
+    """open (empty), closed (empty) or holding, by the opening and the fingers' contact."""
     opening = f"opening {100 * max(arm.opening_m, 0.0):.1f} cm"
     if arm.finger_contact and EMPTY_BELOW_M < arm.opening_m < max_opening_m - OPEN_TOLERANCE_M:
         return f"holding ({opening}, finger contact)"
@@ -170,12 +157,9 @@ def act_text(act: PastAct) -> str:
     """One act on one line."""
     if act.spent:
         return f"Act {act.number}: {act.spent}"
-    reports = " | ".join(
-        waypoint_text(w, o) for w, o in zip(act.waypoints, act.outcomes, strict=True)
-    )
+    rows = zip(act.waypoints, act.outcomes, strict=True)
+    reports = " | ".join(waypoint_text(waypoint, outcome) for waypoint, outcome in rows)
     tips = act.outcomes[-1].tips if act.outcomes else {}
-    where = ", ".join(
-        f"{f'{n} ' if len(tips) > 1 else ''}tip now {position_text(p.position_m)}"
-        for n, p in tips.items()
-    )
+    named = {f"{n} tip" if len(tips) > 1 else "tip": pose for n, pose in tips.items()}
+    where = ", ".join(f"{tip} now {position_text(p.position_m)}" for tip, p in named.items())
     return f"Act {act.number}: {reports}" + (f" ({where})" if where else "")

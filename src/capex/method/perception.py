@@ -14,9 +14,7 @@ SENSOR_PATCH = 2  # pixels on each side, for the noisy depth of a real sensor
 
 
 class Sight:
-    """The depth that the cameras measure at one moment: taken once a camera, however many of its
-    pixels are asked for.
-    """
+    """The depth that the cameras measure at one moment, taken once a camera."""
 
     def __init__(self, env: Env, size: tuple[int, int]):
         self._env, self._size = env, size
@@ -40,10 +38,8 @@ class Sight:
             return f"No position: pixel ({u:g}, {v:g}) lies outside the {width}x{height} image."
         depth = float(image.depth_m[row, column])
         if self._env.spec.real_time:
-            patch = image.depth_m[
-                max(0, row - SENSOR_PATCH) : row + SENSOR_PATCH + 1,
-                max(0, column - SENSOR_PATCH) : column + SENSOR_PATCH + 1,
-            ]
+            near = (slice(max(0, i - SENSOR_PATCH), i + SENSOR_PATCH + 1) for i in (row, column))
+            patch = image.depth_m[tuple(near)]
             seen = patch[np.isfinite(patch) & (patch > 0)]
             depth = float(np.median(seen)) if seen.size else math.inf
         if not math.isfinite(depth) or depth <= 0:

@@ -1,6 +1,4 @@
-"""Methods of a campaign: presets of one settings object. Each ablation is a value here, never a
-branch elsewhere.
-"""
+"""Methods of a campaign: presets of one settings object, where each ablation is a value."""
 
 from __future__ import annotations
 
@@ -68,28 +66,26 @@ class MethodSettings:
 
 
 _OURS = MethodSettings("capex", silent_decisions=SILENT_DECISIONS)
-PRESETS: dict[str, MethodSettings] = {
-    "capex": _OURS,
-    "base": replace(
-        _OURS,
-        name="base",
-        prompt="base",
-        plan_max=1,
-        confidence=False,
-        calibrated=False,
-        locate=False,
-        memory="none",
-        skeleton=False,
-        references=0,
-        done=True,
-    ),
-    "capex-fresh": replace(_OURS, name="capex-fresh", memory="fresh"),
-    "capex-stated": replace(_OURS, name="capex-stated", calibrated=False),
-}
+_BASE = MethodSettings(
+    name="base",
+    prompt="base",
+    plan_max=1,
+    confidence=False,
+    calibrated=False,
+    locate=False,
+    memory="none",
+    skeleton=False,
+    references=0,
+    done=True,
+    silent_decisions=SILENT_DECISIONS,
+)
+_FRESH = replace(_OURS, name="capex-fresh", memory="fresh")
+_STATED = replace(_OURS, name="capex-stated", calibrated=False)
+PRESETS = {method.name: method for method in (_OURS, _BASE, _FRESH, _STATED)}
 
 
-def arm(name: str, **overrides: object) -> MethodSettings:
-    """A preset by name with overrides."""
+def preset(name: str, **overrides: object) -> MethodSettings:
+    """A method by the name of its preset, with overrides."""
     if name not in PRESETS:
         raise UnknownName("arm", name, PRESETS)
     return replace(PRESETS[name], **overrides)  # type: ignore[arg-type]

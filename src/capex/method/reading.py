@@ -1,5 +1,4 @@
-"""Reading replies: tool calls in, plans or sentences out. Nothing here raises, and nothing is
-guessed silently.
+"""Reading replies: tool calls in, plans or sentences out; nothing raises or is guessed silently.
 
 A defect becomes one sentence that the model can act on: which waypoint, which field, what was
 given, what is allowed. Harmless slips (a number as text, a stringified chunk, one waypoint instead
@@ -18,14 +17,8 @@ from capex.errors import closest_first
 from capex.method.arguments import NOTES_SHOWN, Reader, load, missing, show
 from capex.method.tools import NOTES_CHARACTERS, Interface
 from capex.models import ToolCall
-from capex.plan import (
-    BASE_TRANSLATION_MAX_M,
-    BASE_TURN_MAX_RAD,
-    ArmTarget,
-    BaseMotion,
-    Plan,
-    Waypoint,
-)
+from capex.plan import BASE_TRANSLATION_MAX_M as TRANSLATION_MAX_M
+from capex.plan import BASE_TURN_MAX_RAD, ArmTarget, BaseMotion, Plan, Waypoint
 from capex.pose import Array
 
 DEFECTS_SHOWN = 8
@@ -76,9 +69,7 @@ class Read:
 def read_calls(
     calls: Sequence[ToolCall], face: Interface, tips_m: Mapping[str, Array]
 ) -> tuple[Read, ...]:
-    """Read the calls of one reply in order. Perception may be batched; the first robot command ends
-    the reply, what follows is left out.
-    """
+    """The calls of one reply in order, up to and including its first robot command."""
     read = []
     for call in calls:
         if call.name == "act":
@@ -96,20 +87,18 @@ def read_calls(
 def read_locate(arguments: str, face: Interface) -> Locate | Defects:
     """The arguments of locate_pixel."""
     reader = Reader()
-    given = reader.object(arguments, "locate_pixel")
-    if given is None:
+    call = reader.object(arguments, "locate_pixel")
+    if call is None:
         return Defects(tuple(reader.defects))
-    camera = given.get("camera")
+    camera = call.get("camera")
     if not isinstance(camera, str) or camera not in face.cameras:
         listed = closest_first(str(camera)[:60], face.cameras)
         reader.defect(f"camera is {show(camera)}; it must be one of {', '.join(listed)}")
-    u, v = (reader.number(given.get(name), name) for name in ("u", "v"))
+    u, v = (reader.number(call.get(name), name) for name in ("u", "v"))
     for name, value, size in (("u", u, face.size[0]), ("v", v, face.size[1])):
         if value is not None and not 0 <= value < size:
-            reader.defect(
-                f"{name} is {value:g}; the image is {face.size[0]}x{face.size[1]}, so {name} must"
-                f" lie between 0 and {size - 1}"
-            )
+            given = f"{name} is {value:g}; the image is {face.size[0]}x{face.size[1]}"
+            reader.defect(f"{given}, so {name} must lie between 0 and {size - 1}")
     if reader.defects or u is None or v is None:
         return Defects(tuple(reader.defects))
     return Locate(str(camera), u, v, tuple(reader.mended))
@@ -121,8 +110,7 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
     given = reader.object(arguments, "act")
     if given is None:
         return Defects(tuple(reader.defects))
-    fields = {f.name for f in (*face.act_fields, *face.waypoint_fields)}
-    fields |= {f.name for f in face.target_fields} if len(face.arms) == 1 else set(face.arms)
+    fields = {f.name for f in face.act_fields} | _waypoint_names(face)
     reader.unknown_fields(given, fields, "act")
     reasoning = reader.text(given.get("reasoning"), "reasoning")
     notes = reader.text(given.get("notes"), "notes")[:NOTES_CHARACTERS]
@@ -159,6 +147,12 @@ def read_act(arguments: str, face: Interface, tips_m: Mapping[str, Array]) -> Ac
     return Act(Plan(tuple(waypoints)), reasoning, False, notes, tuple(reader.mended[:NOTES_SHOWN]))
 
 
+def _waypoint_names(face: Interface) -> set[str]:
+    """The fields that a waypoint may have."""
+    targets = {f.name for f in face.target_fields} if len(face.arms) == 1 else set(face.arms)
+    return targets | {f.name for f in face.waypoint_fields}
+
+
 def _groups(
     reader: Reader, waypoint: Mapping[str, Any], face: Interface
 ) -> dict[str, Mapping[str, Any]]:
@@ -176,18 +170,14 @@ def _groups(
             reader.unknown_fields(group, known, name)
             groups[name] = group
         elif not missing(waypoint.get(name)):
-            reader.defect(
-                f"{name} is {show(waypoint.get(name))}; it must be an object with target_cm,"
-                " delta_cm, orientation or gripper"
-            )
+            needed = "an object with target_cm, delta_cm, orientation or gripper"
+            reader.defect(f"{name} is {show(waypoint.get(name))}; it must be {needed}")
     return groups
 
 
 def _read_base(reader: Reader, given: Mapping[str, Any], face: Interface) -> BaseMotion | None:
-    values = [
-        reader.number(given.get(n), n, default=0.0) or 0.0
-        for n in ("base_forward_cm", "base_left_cm", "base_turn_deg")
-    ]
+    names = ("base_forward_cm", "base_left_cm", "base_turn_deg")
+    values = [reader.number(given.get(name), name, default=0.0) or 0.0 for name in names]
     if not any(values):
         return None
     if not face.base_motion:
@@ -195,12 +185,10 @@ def _read_base(reader: Reader, given: Mapping[str, Any], face: Interface) -> Bas
         return None
     forward, left, turn = values[0] / 100, values[1] / 100, math.radians(values[2])
     length = math.hypot(forward, left)
-    if length > BASE_TRANSLATION_MAX_M:
-        reader.mended.append(
-            f"base translation of {100 * length:.0f} cm shortened to"
-            f" {100 * BASE_TRANSLATION_MAX_M:.0f} cm"
-        )
-        forward, left = (v * BASE_TRANSLATION_MAX_M / length for v in (forward, left))
+    if length > TRANSLATION_MAX_M:
+        shortened = f"shortened to {100 * TRANSLATION_MAX_M:.0f} cm"
+        reader.mended.append(f"base translation of {100 * length:.0f} cm {shortened}")
+        forward, left = (v * TRANSLATION_MAX_M / length for v in (forward, left))
     if abs(turn) > BASE_TURN_MAX_RAD:
         reader.mended.append(f"base turn of {values[2]:.0f} degrees shortened to 90")
         turn = math.copysign(BASE_TURN_MAX_RAD, turn)
@@ -211,15 +199,10 @@ def _read_waypoints(
     reader: Reader, rows: list[Any], face: Interface, tips_m: Mapping[str, Array]
 ) -> list[Waypoint]:
     if len(rows) > face.plan_max:
-        reader.defect(
-            f"the plan has {len(rows)} waypoints; at most {face.plan_max} are allowed, the first"
-            " included"
-        )
+        allowed = f"at most {face.plan_max} are allowed, the first included"
+        reader.defect(f"the plan has {len(rows)} waypoints; {allowed}")
         return []
     previous = {name: tuple(float(v) for v in tip) for name, tip in tips_m.items()}
-    allowed = {f.name for f in face.waypoint_fields} | (
-        {f.name for f in face.target_fields} if len(face.arms) == 1 else set(face.arms)
-    )
     waypoints = []
     for k, row in enumerate(rows, start=1):
         reader.where = f"waypoint {k}: " if len(rows) > 1 else ""
@@ -227,7 +210,7 @@ def _read_waypoints(
             reader.defect(f"{show(row)} is not an object with target_cm or delta_cm")
             continue
         if k > 1:
-            reader.unknown_fields(row, allowed, f"waypoint {k}")
+            reader.unknown_fields(row, _waypoint_names(face), f"waypoint {k}")
         targets = {}
         for name, group in _groups(reader, row, face).items():
             prefix = "" if len(face.arms) == 1 else f"{name}."

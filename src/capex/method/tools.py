@@ -1,5 +1,4 @@
-"""The model's tools: `act` and `locate_pixel`, their JSON schemas generated from what the parser
-reads.
+"""The model's tools: `act` and `locate_pixel`; JSON schemas made from what the parser reads.
 
 One table of fields serves both directions: `schemas` shows it to the model, `capex.method.reading`
 reads replies by it. The schema follows the world's spec: a robot with one arm has its fields at the
@@ -8,9 +7,9 @@ top, one with several arms has a group of them per arm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from capex.method.presets import MethodSettings
 from capex.models import Tool
@@ -31,9 +30,34 @@ class Field:
     description: str
 
 
+_DELTA = "instead of target_cm: relative to the previous waypoint's target (the first: to the tip)"
+_TURNS = "keep (default), down, forward, or [roll, pitch, yaw] in degrees"
+_SURE = "probability in [0, 1] that this waypoint is reached without a stop"
+_LONGEST = f"at most {round(100 * BASE_TRANSLATION_MAX_M)} cm in all"
+BASE_FIELDS = (
+    Field(
+        "base_forward_cm",
+        "number",
+        f"drive the base forward; alone, without target or chunk; {_LONGEST}",
+    ),
+    Field("base_left_cm", "number", "drive the base to its left"),
+    Field("base_turn_deg", "number", "turn the base to its left; at most 90 degrees"),
+)
+
+
 @dataclass(frozen=True)
 class Interface:
-    """What the model may do in this world with this arm's settings."""
+    """What the model may do in this world with a method's settings."""
+
+    # what one arm is told at one waypoint
+    target_fields: ClassVar[tuple[Field, ...]] = (
+        Field(
+            "target_cm", "numbers", "absolute tip position [x, y, z] in the base frame, centimetres"
+        ),
+        Field("delta_cm", "numbers", f"{_DELTA}, centimetres"),
+        Field("orientation", "orientation", _TURNS),
+        Field("gripper", "gripper", "runs after the motion; keep is the default"),
+    )
 
     arms: tuple[str, ...]
     cameras: tuple[str, ...]  # those that locate_pixel knows
@@ -46,97 +70,49 @@ class Interface:
     notes: bool
 
     @property
-    def target_fields(self) -> tuple[Field, ...]:
-        """What one arm is told at one waypoint."""
-        return (
-            Field(
-                "target_cm",
-                "numbers",
-                "absolute tip position [x, y, z] in the base frame, centimetres",
-            ),
-            Field(
-                "delta_cm",
-                "numbers",
-                "instead of target_cm: relative to the previous waypoint's target (the first: to"
-                " the tip), centimetres",
-            ),
-            Field(
-                "orientation",
-                "orientation",
-                "keep (default), down, forward, or [roll, pitch, yaw] in degrees",
-            ),
-            Field("gripper", "gripper", "runs after the motion; keep is the default"),
-        )
-
-    @property
     def waypoint_fields(self) -> tuple[Field, ...]:
         """Beside the arms' targets."""
-        if not self.confidence:
-            return ()
-        text = (
-            "probability in [0, 1] that this waypoint is reached without a stop, given that all"
-            " before it were"
-        )
-        return (Field("confidence", "confidence", text),)
+        text = f"{_SURE}, given that all before it were"
+        return (Field("confidence", "confidence", text),) if self.confidence else ()
 
     @property
     def act_fields(self) -> tuple[Field, ...]:
         """Beside the first waypoint."""
         fields = [Field("reasoning", "text", f"why, in at most {REASONING_WORDS} words")]
         if self.plan_max > 1:
-            fields.append(
-                Field(
-                    "chunk",
-                    "chunk",
-                    "further waypoints, executed in order without a new look; at most"
-                    f" {self.plan_max} in all",
-                )
-            )
+            text = "further waypoints, executed in order without a new look"
+            fields.append(Field("chunk", "chunk", f"{text}; at most {self.plan_max} in all"))
         if self.base_motion:
-            limit = round(100 * BASE_TRANSLATION_MAX_M)
-            fields += [
-                Field(
-                    "base_forward_cm",
-                    "number",
-                    f"drive the base forward; alone, without target or chunk; at most {limit} cm"
-                    " in all",
-                ),
-                Field("base_left_cm", "number", "drive the base to its left"),
-                Field("base_turn_deg", "number", "turn the base to its left; at most 90 degrees"),
-            ]
+            fields += BASE_FIELDS
         if self.done:
             fields.append(Field("done", "flag", "true ends the attempt without moving"))
         if self.notes:
-            fields.append(
-                Field(
-                    "notes",
-                    "text",
-                    f"working notes for your next call, at most {NOTES_CHARACTERS} characters",
-                )
-            )
+            text = f"working notes for your next call, at most {NOTES_CHARACTERS} characters"
+            fields.append(Field("notes", "text", text))
         return tuple(fields)
 
 
-def interface(spec: Spec, arm: MethodSettings) -> Interface:
-    """The interface of a world under an arm's settings."""
+def interface(spec: Spec, method: MethodSettings) -> Interface:
+    """The interface of a world under a method's settings."""
     return Interface(
         arms=tuple(a.name for a in spec.arms),
         cameras=tuple(c.name for c in spec.cameras) if spec.depth else (),
-        size=(arm.image_size, arm.image_size),
-        plan_max=arm.plan_max,
-        confidence=arm.confidence,
-        locate=arm.locate and spec.depth,
-        base_motion=arm.base_motion and spec.base is not None,
-        done=arm.done or spec.success == "operator",
-        notes=arm.notes,
+        size=(method.image_size, method.image_size),
+        plan_max=method.plan_max,
+        confidence=method.confidence,
+        locate=method.locate and spec.depth,
+        base_motion=method.base_motion and spec.base is not None,
+        done=method.done or spec.success == "operator",
+        notes=method.notes,
     )
 
 
 def schemas(face: Interface) -> tuple[Tool, ...]:
     """The tools as the model gets them; the same bytes for the same interface."""
-    act = Tool(
-        "act", "Command the robot. It ends the reply: later calls are ignored.", _act_schema(face)
-    )
+    does = "Command the robot. It ends the reply: later calls are ignored."
+    reasoning, *others = face.act_fields
+    properties = _properties([reasoning], face) | _waypoint_properties(face)
+    act = Tool("act", does, _object(properties | _properties(others, face), ["reasoning"]))
     if not face.locate:
         return (act,)
     width, height = face.size
@@ -145,33 +121,25 @@ def schemas(face: Interface) -> tuple[Tool, ...]:
         "u": {"type": "number", "description": f"pixels from the left edge, 0 to {width - 1}"},
         "v": {"type": "number", "description": f"pixels from the top edge, 0 to {height - 1}"},
     }
-    locate = Tool(
-        "locate_pixel",
-        "Base-frame position in centimetres of the surface seen at a pixel of the current image of"
-        " a camera.",
-        _object(properties, ["camera", "u", "v"]),
-    )
-    return (locate, act)
-
-
-def _act_schema(face: Interface) -> dict[str, Any]:
-    properties = {f.name: _field_schema(f, face) for f in face.act_fields if f.name == "reasoning"}
-    properties |= _waypoint_properties(face)
-    properties |= {f.name: _field_schema(f, face) for f in face.act_fields if f.name != "reasoning"}
-    return _object(properties, ["reasoning"])
+    seen = "the surface seen at a pixel of the current image of a camera"
+    does = f"Base-frame position in centimetres of {seen}."
+    return (Tool("locate_pixel", does, _object(properties, ["camera", "u", "v"])), act)
 
 
 def _waypoint_properties(face: Interface) -> dict[str, Any]:
-    targets = {f.name: _field_schema(f, face) for f in face.target_fields}
+    targets = _properties(face.target_fields, face)
     if len(face.arms) > 1:
+        group = _object(targets, [])
+        hold = "leave out to hold still"
         targets = {
-            name: {
-                **_object(targets, []),
-                "description": f"what the arm '{name}' does; leave out to hold still",
-            }
+            name: {**group, "description": f"what the arm '{name}' does; {hold}"}
             for name in face.arms
         }
-    return targets | {f.name: _field_schema(f, face) for f in face.waypoint_fields}
+    return targets | _properties(face.waypoint_fields, face)
+
+
+def _properties(fields: Sequence[Field], face: Interface) -> dict[str, Any]:
+    return {field.name: _field_schema(field, face) for field in fields}
 
 
 def _field_schema(field: Field, face: Interface) -> dict[str, Any]:
@@ -184,11 +152,10 @@ def _field_schema(field: Field, face: Interface) -> dict[str, Any]:
         "gripper": {"type": "string", "enum": list(GRIPPER_WORDS)},
         "orientation": {"anyOf": [{"type": "string", "enum": list(ORIENTATION_WORDS)}, _triple()]},
     }
-    schema = (
-        kinds[field.kind]
-        if field.kind != "chunk"
-        else {"type": "array", "items": _object(_waypoint_properties(face), [])}
-    )
+    if field.kind == "chunk":
+        schema = {"type": "array", "items": _object(_waypoint_properties(face), [])}
+    else:
+        schema = kinds[field.kind]
     return {**schema, "description": field.description}
 
 
@@ -197,9 +164,5 @@ def _triple() -> dict[str, Any]:
 
 
 def _object(properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": required,
-        "additionalProperties": False,
-    }
+    content = {"properties": dict(properties), "required": required}
+    return {"type": "object", **content, "additionalProperties": False}

@@ -24,7 +24,7 @@ from capex.worlds.pinhole import CameraModel as CameraModel
 from capex.worlds.pinhole import DepthImage as DepthImage
 
 if TYPE_CHECKING:
-    from capex.worlds.contract import Report
+    from capex.worlds.contract import CheckReport
 
 Image = npt.NDArray[np.uint8]
 DEFAULT_IMAGE_SIZE = (512, 512)
@@ -32,9 +32,7 @@ DEFAULT_IMAGE_SIZE = (512, 512)
 
 @dataclass(frozen=True)
 class CameraSpec:
-    """A camera: `exterior` cameras look at the scene from the robot's back, a `wrist` camera rides
-    on an arm's hand.
-    """
+    """A camera: an `exterior` one looks from the robot's back, a `wrist` one rides on a hand."""
 
     name: str
     kind: Literal["exterior", "wrist"]
@@ -98,9 +96,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class State:
-    """A complete saved state: a header that says what it belongs to, and every number needed to
-    continue bit for bit.
-    """
+    """A saved state: what it belongs to, and every number needed to continue bit for bit."""
 
     header: str
     vector: Array
@@ -108,9 +104,7 @@ class State:
 
 @dataclass(frozen=True)
 class Start:
-    """Everything that fixes the beginning of an episode. No counter and no hidden reset stands
-    beside it.
-    """
+    """Everything that fixes how an episode begins: no counter and no hidden reset beside it."""
 
     task: str
     index: int
@@ -149,9 +143,7 @@ class Contact:
 
 @dataclass(frozen=True)
 class ArmState:
-    """What one arm measures: tip pose, opening, what its hand touches, what both fingers hold,
-    joints at a limit.
-    """
+    """What one arm measures."""
 
     T_base_tip: Pose
     opening_m: float
@@ -172,9 +164,7 @@ class RobotState:
 
 
 class Env(Protocol):
-    """A robot in a world. `robot_state`, `observe`, `depth` and `camera_model` never change the
-    future.
-    """
+    """A robot in a world. Looking (robot_state, observe, depth, camera_model) changes nothing."""
 
     @property
     def spec(self) -> Spec: ...
@@ -188,18 +178,14 @@ class Env(Protocol):
 
     @property
     def scene(self) -> str:
-        """What names the surroundings of the current start: starts with equal scenes share them. A
-        class that derives from Env has one scene, its world.
-        """
+        """Names the surroundings: starts with equal scenes share them; by default there is one."""
         return self.spec.world
 
     def robot_state(self) -> RobotState:
         """Proprioception, cheap enough for every tick."""
 
     def step(self, command: Command) -> Array:
-        """Turn a command into the native action, apply it for one tick and return it
-        for recording.
-        """
+        """Turn a command into the native action, apply it for one tick and return it."""
 
     def apply(self, action: Array) -> None:
         """Apply one native action for one tick: what replay and students use."""
@@ -241,9 +227,7 @@ class TaskInfo:
 
 @dataclass(frozen=True)
 class Need:
-    """Something that a world needs on a machine: whether it is there, what was found, and the line
-    for a shell that brings it.
-    """
+    """Something that a world needs on a machine; `fix` is the line for a shell that brings it."""
 
     what: str
     there: bool
@@ -267,8 +251,8 @@ ROBOSUITE_INSTALL = "capex install robosuite"
 
 def tasks(world: str) -> dict[str, TaskInfo]:
     """The tasks of a world by name."""
-    found: dict[str, TaskInfo] = _module(world).TASKS
-    return found
+    by_name: dict[str, TaskInfo] = _module(world).TASKS
+    return by_name
 
 
 def make(name: str, **options: Any) -> Env:
@@ -277,13 +261,11 @@ def make(name: str, **options: Any) -> Env:
     Options are the world's own; the kitchen has `shadows=True`, which costs ten times the rest in
     software rendering.
     """
-    world, separator, task = name.partition(":")
+    world, _, task = name.partition(":")
     module = _module(world)
-    if not separator or not task:
-        raise CapexError(
-            f"'{name}' names no task; write WORLD:TASK, for example"
-            f" {world}:{next(iter(module.TASKS))}"
-        )
+    if not task:
+        example = f"{world}:{next(iter(module.TASKS))}"
+        raise CapexError(f"'{name}' names no task; write WORLD:TASK, for example {example}")
     if task not in module.TASKS:
         raise unknown_task(world, task)
     env: Env = module.make(world, task, **options)
@@ -314,9 +296,8 @@ def expert(world: str) -> Planner:
 
 def human(world: str) -> HumanDemonstration:
     """The demonstrations that people recorded from a world's starts."""
-    follow: HumanDemonstration = _offered(
-        world, "follow_human", "human demonstrations; those with some"
-    )
+    what = "human demonstrations; those with some"
+    follow: HumanDemonstration = _offered(world, "follow_human", what)
     return follow
 
 
@@ -347,17 +328,14 @@ GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
 
 
 def _module(world: str):  # type: ignore[no-untyped-def]
-    """A world's module; a name with a dot in it is a module of the user's own, with TASKS and
-    make(world, task).
-    """
+    """A world's module; a name with a dot in it is a module of the user's own."""
     if world not in WORLDS and "." not in world:
         raise UnknownName("world", world, WORLDS)
-    asked = os.environ.get("MUJOCO_GL", "").strip().lower()
+    backend = os.environ.get("MUJOCO_GL", "").strip().lower()
     # MuJoCo itself would fail on an unknown one with a traceback, at its import.
-    if asked and asked not in GL_BACKENDS:
-        raise GLUnavailable(
-            f"MUJOCO_GL is '{asked}'; valid: {', '.join(GL_BACKENDS)}, or leave it unset"
-        )
+    if backend and backend not in GL_BACKENDS:
+        valid = ", ".join(GL_BACKENDS)
+        raise GLUnavailable(f"MUJOCO_GL is '{backend}'; valid: {valid}, or leave it unset")
     if world in WORLDS:
         return importlib.import_module(WORLDS[world])
     try:
@@ -369,10 +347,8 @@ def _module(world: str):  # type: ignore[no-untyped-def]
         ) from None
 
 
-def check(env: Env, **options: Any) -> Report:
-    """Run the contract on an environment; the report prints with rich. Options as in
-    `capex.worlds.contract.check`.
-    """
+def check(env: Env, **options: Any) -> CheckReport:
+    """Run the contract on an environment (options: `capex.worlds.contract.check`)."""
     from capex.worlds import contract
 
     return contract.check(env, **options)

@@ -32,9 +32,7 @@ FAR_M = 100.0  # bounds of the state: no robot gets farther
 
 
 class KitchenGym(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
-    """One task. `world` may be kitchen-mixed, `size` is the images' width and height, `render`
-    gives the left camera's image.
-    """
+    """One task. `world` may be kitchen-mixed, `size` is the images' width and height."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  as gymnasium
 
@@ -59,11 +57,11 @@ class KitchenGym(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin the start that the options name, or one drawn with the seed."""
+        """Reset to the start given in the options, or to one drawn with the seed."""
         super().reset(seed=seed)
         start = (options or {}).get("start")
-        self._start = (
-            int(self.np_random.integers(self._env.spec.starts)) if start is None else int(start)
+        self._start = int(
+            self.np_random.integers(self._env.spec.starts) if start is None else start
         )
         self._env.reset(Start(self._env.spec.task, self._start))
         return self._observe(), self._info(False)
@@ -80,11 +78,9 @@ class KitchenGym(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
 
     def render(self) -> npt.NDArray[np.uint8] | None:
         """The left camera's image."""
-        return (
-            self._env.observe(["left"], self._size)["left"]
-            if self.render_mode == "rgb_array"
-            else None
-        )
+        if self.render_mode != "rgb_array":
+            return None
+        return self._env.observe(["left"], self._size)["left"]
 
     def close(self) -> None:
         """Free the renderer."""
@@ -103,4 +99,4 @@ for _task in worlds.tasks("kitchen").values():
         "capex.worlds.gym:KitchenGym",
         max_episode_steps=_task.horizon,
         kwargs={"task": _task.name},
-    )  # fmt: skip
+    )

@@ -12,9 +12,7 @@ from capex.pose import Array, Pose
 
 @dataclass(frozen=True)
 class CameraModel:
-    """Pinhole intrinsics (3,3) for a pixel grid whose first pixel's centre is (0.5, 0.5), and the
-    camera's pose.
-    """
+    """Pinhole intrinsics (3,3), the first pixel's centre being (0.5, 0.5), and a camera's pose."""
 
     intrinsics: Array
     T_base_camera: Pose
@@ -26,21 +24,14 @@ class CameraModel:
 
     def unproject(self, u: float, v: float, depth_m: float) -> Array:
         """Base-frame point seen at pixel coordinates u, v at a depth along the optical axis."""
-        fx, fy, cx, cy = (
-            self.intrinsics[0, 0],
-            self.intrinsics[1, 1],
-            self.intrinsics[0, 2],
-            self.intrinsics[1, 2],
-        )
-        p = np.array([(u - cx) / fx, (v - cy) / fy, 1.0]) * depth_m
+        K = self.intrinsics
+        p = np.array([(u - K[0, 2]) / K[0, 0], (v - K[1, 2]) / K[1, 1], 1.0]) * depth_m
         return self.T_base_camera.apply(p)
 
 
 @dataclass(frozen=True)
 class DepthImage:
-    """Metric depth along the optical axis (height, width), infinite where nothing is seen, with its
-    camera.
-    """
+    """Metric depth along the optical axis (height, width); infinite where nothing is seen."""
 
     depth_m: npt.NDArray[np.float32]
     camera: CameraModel

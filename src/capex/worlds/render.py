@@ -33,6 +33,7 @@ PACKAGES = "libegl1 libgl1 (or libosmesa6)"
 MAX_SIZE = 4096
 
 T = TypeVar("T")
+Size = tuple[int, int]  # width, height
 
 _context: Any = None
 _backend = ""
@@ -50,9 +51,7 @@ class _DrawingThread:
         """The result of `work`, or what it raised."""
         with self._starting:
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._serve, name="capex drawing", daemon=True
-                )
+                self._thread = threading.Thread(None, self._serve, "capex drawing", daemon=True)
                 self._thread.start()
         return self.post(work).result()
 
@@ -123,11 +122,8 @@ def _ensure_context() -> None:
             reasons.append(f"{name}: {type(error).__name__}: {error}")
             if platform is None:
                 os.environ.pop("PYOPENGL_PLATFORM", None)
-            for module in [
-                m
-                for m in sys.modules
-                if m == "OpenGL" or m.startswith(("OpenGL.", "mujoco.egl", "mujoco.osmesa"))
-            ]:
+            prefixes = ("OpenGL.", "mujoco.egl", "mujoco.osmesa")
+            for module in [m for m in sys.modules if m == "OpenGL" or m.startswith(prefixes)]:
                 del sys.modules[module]
             continue
         _context, _backend = context, name
@@ -186,25 +182,21 @@ class Renderer:
         self._forgotten = weakref.finalize(self, _drawing.post, lambda gl=self._gl: _free(gl))
         self._forgotten.atexit = False
 
-    def rgb(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> Image:
+    def rgb(self, data: mujoco.MjData, camera: int, size: Size) -> Image:
         """Upright RGB (height, width, 3)."""
         return _drawing.run(lambda: self._rgb(data, camera, size))
 
-    def _rgb(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> Image:
+    def _rgb(self, data: mujoco.MjData, camera: int, size: Size) -> Image:
         width, height = self._draw(data, camera, size)
         image = np.empty((height, width, 3), dtype=np.uint8)
         mujoco.mjr_readPixels(image, None, mujoco.MjrRect(0, 0, width, height), self._gl)
         return np.ascontiguousarray(image[::-1])
 
-    def depth(
-        self, data: mujoco.MjData, camera: int, size: tuple[int, int]
-    ) -> npt.NDArray[np.float32]:
+    def depth(self, data: mujoco.MjData, camera: int, size: Size) -> npt.NDArray[np.float32]:
         """Metric depth along the optical axis (height, width); infinite where nothing is seen."""
         return _drawing.run(lambda: self._depth(data, camera, size))
 
-    def _depth(
-        self, data: mujoco.MjData, camera: int, size: tuple[int, int]
-    ) -> npt.NDArray[np.float32]:
+    def _depth(self, data: mujoco.MjData, camera: int, size: Size) -> npt.NDArray[np.float32]:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = False
         width, height = self._draw(data, camera, size)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = True
@@ -217,7 +209,7 @@ class Renderer:
         metric = near * far / (near + raw[::-1].astype(np.float64) * (far - near))
         return np.where(raw[::-1] <= 0.0, np.inf, metric).astype(np.float32)
 
-    def _draw(self, data: mujoco.MjData, camera: int, size: tuple[int, int]) -> tuple[int, int]:
+    def _draw(self, data: mujoco.MjData, camera: int, size: Size) -> Size:
         width, height = (int(s) for s in size)
         if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
             raise CapexError(
@@ -229,22 +221,15 @@ class Renderer:
             mujoco.mjr_resizeOffscreen(self._size[0], self._size[1], self._gl)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._gl)
         self._camera.fixedcamid = camera
+        shown, everything = self._option, mujoco.mjtCatBit.mjCAT_ALL.value
         mujoco.mjv_updateScene(
-            self._model,
-            data,
-            self._option,
-            self._perturb,
-            self._camera,
-            mujoco.mjtCatBit.mjCAT_ALL.value,
-            self._scene,
+            self._model, data, shown, self._perturb, self._camera, everything, self._scene
         )
         mujoco.mjr_render(mujoco.MjrRect(0, 0, width, height), self._scene, self._gl)
         return width, height
 
     def close(self) -> None:
-        """Free the GL side; a renderer that is dropped without it is freed when the drawing thread
-        gets to it.
-        """
+        """Free the GL side; the drawing thread frees that of a renderer dropped without it."""
         if self._forgotten.detach() is not None:
             _drawing.run(lambda: _free(self._gl))
 
@@ -255,9 +240,7 @@ def _free(gl: Any) -> None:
 
 
 def intrinsics(fovy_deg: float, size: tuple[int, int]) -> npt.NDArray[np.float64]:
-    """Pinhole matrix (3,3) of a camera with square pixels; the first pixel's centre is
-    (0.5, 0.5).
-    """
+    """Pinhole matrix (3,3) of a camera with square pixels; the first centre is (0.5, 0.5)."""
     width, height = size
     focal = 0.5 * height / math.tan(math.radians(fovy_deg) / 2)
     return np.array([[focal, 0.0, width / 2], [0.0, focal, height / 2], [0.0, 0.0, 1.0]])

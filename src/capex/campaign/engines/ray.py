@@ -31,7 +31,7 @@ from capex.models import ChatSettings, Model, Usage
 from capex.run.cluster import Cluster, import_ray
 from capex.run.files import TEMPORARY
 from capex.run.spend import Spend
-from capex.run.store import EXCHANGES, EXCHANGE_TIMES, Chain
+from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain
 from capex.run.summary import Summary
 from capex.worlds.cache import OF_THIS_PROCESS
 

@@ -60,26 +60,20 @@ class Memory:
         return self._successes
 
     def add(self, record: EpisodeRecord, images: Mapping[str, Source] | None = None) -> None:
-        """Learn from one more attempt. `images` holds its exterior start images by sha256; only a
-        success needs them.
+        """Learn from one more attempt; a success needs its exterior start images by sha256.
 
         An attempt that an error invalidated, or one at another task, is refused.
         """
         name = f"{record.world}:{record.task}"
         if self._frozen:
-            raise CapexError(
-                "a snapshot of memory does not learn; add the attempt to the memory it was taken"
-                " from"
-            )
+            instead = "add the attempt to the memory it was taken from"
+            raise CapexError(f"a snapshot of memory does not learn; {instead}")
         if record.error is not None:
-            raise CapexError(
-                f"start {record.start} of {name} was invalidated ({record.error}); only valid"
-                " attempts enter memory"
-            )
+            invalid = f"start {record.start} of {name} was invalidated ({record.error})"
+            raise CapexError(f"{invalid}; only valid attempts enter memory")
         if self._task and name != self._task:
-            raise CapexError(
-                f"this memory is about {self._task}; an attempt at {name} does not belong into it"
-            )
+            other = f"an attempt at {name} does not belong into it"
+            raise CapexError(f"this memory is about {self._task}; {other}")
         reference = digest(record, images or {}) if record.success else None
         self._append(record)
         self._task = name
@@ -89,16 +83,13 @@ class Memory:
             self._successes = (*others, reference)[-1 - REFERENCES_MAX :]
 
     def labelled(self) -> tuple[Array, Array]:
-        """Features (n, 8) and reach labels (n,) of all labelled waypoints in the order they ran;
-        read-only views.
-        """
+        """Features (n, 8) and reach labels (n,) of the labelled waypoints in order, read-only."""
         features, labels = self._features[: self._rows], self._labels[: self._rows]
         features.flags.writeable = labels.flags.writeable = False
         return features, labels
 
     def snapshot(self) -> Memory:
-        """Memory as it is now, for a round of episodes: later attempts do not reach it, and it
-        refuses new ones.
+        """Memory as it is now, for a round of episodes: it refuses new attempts.
 
         Rows that exist never change, so the arrays are shared, not copied.
         """
@@ -121,24 +112,18 @@ class Memory:
         return frozen
 
     def _append(self, record: EpisodeRecord) -> None:
-        rows = [
-            (w.features, w.label)
-            for t in record.turns
-            for w in t.waypoints
-            if w.features is not None and w.label is not None
-        ]
+        waypoints = [w for t in record.turns for w in t.waypoints if w.label is not None]
+        rows = [(w.features, w.label) for w in waypoints if w.features is not None]
         if wrong := {len(features) for features, _ in rows} - {len(FEATURES)}:
-            raise CapexError(
-                f"a waypoint of start {record.start} has {min(wrong)} features; the calibrator has"
-                f" {len(FEATURES)}"
-            )
+            features = f"a waypoint of start {record.start} has {min(wrong)} features"
+            raise CapexError(f"{features}; the calibrator has {len(FEATURES)}")
         needed = self._rows + len(rows)
         if needed > len(self._labels):
             # doubling: an added row costs the same on average, however many there are
             size = max(needed, 2 * len(self._labels))
-            features, labels = np.empty((size, len(FEATURES))), np.empty(size)
-            features[: self._rows], labels[: self._rows] = self.labelled()
-            self._features, self._labels = features, labels
+            grown, labels = np.empty((size, len(FEATURES))), np.empty(size)
+            grown[: self._rows], labels[: self._rows] = self.labelled()
+            self._features, self._labels = grown, labels
         if rows:
             self._features[self._rows : needed] = [features for features, _ in rows]
             self._labels[self._rows : needed] = [label for _, label in rows]

@@ -1,5 +1,4 @@
-"""What the prompt gets of memory: the skeleton, up to two references with their start pictures, and
-the number of labels.
+"""What the prompt gets of memory: skeleton, up to two references with start pictures, label count.
 
 The filled system prompt never exceeds `prompts.SIZE_MAX` characters. What matters least goes first,
 always in whole lines:
@@ -44,7 +43,7 @@ class Context:
 
 def build(
     memory: Memory,
-    arm: MethodSettings,
+    method: MethodSettings,
     spec: Spec,
     start: int,
     scene: str,
@@ -57,17 +56,17 @@ def build(
     not too long.
 
     start: index of the episode's own start, never shown as a reference. scene: its surroundings; a
-    reference with an equal one is from the same kitchen. An arm without memory passes an empty
+    reference with an equal one is from the same kitchen. A method without memory passes an empty
     Memory.
     """
-    labels = memory.labels if arm.calibrated else 0
-    chosen = choose(memory.successes, start, min(arm.references, REFERENCES_MAX))
+    labels = memory.labels if method.calibrated else 0
+    chosen = choose(memory.successes, start, min(method.references, REFERENCES_MAX))
     numbered = [(r, number, r.scene == scene) for number, r in enumerate(chosen, start=1)]
 
     def fill(skeleton: str = "", references: Sequence[str] = ()) -> str:
         return system_prompt(
             spec,
-            arm,
+            method,
             labels=labels,
             weights=weights,
             references="\n".join(references),
@@ -78,12 +77,10 @@ def build(
 
     room = SIZE_MAX - len(fill())
     if room < 0:
-        raise CapexError(
-            f"the system prompt has {SIZE_MAX - room} characters without any memory; at most"
-            f" {SIZE_MAX} are allowed"
-        )
+        size = f"the system prompt has {SIZE_MAX - room} characters without any memory"
+        raise CapexError(f"{size}; at most {SIZE_MAX} are allowed")
     while True:
-        skeleton, references = _fit(memory, arm, numbered, room)
+        skeleton, references = _fit(memory, method, numbered, room)
         system = fill(skeleton, references)
         # the headings that come with references, which only the prompt knows
         over = len(system) - SIZE_MAX
@@ -99,14 +96,15 @@ def build(
 
 
 def _fit(
-    memory: Memory, arm: MethodSettings, numbered: Sequence[tuple[Reference, int, bool]], room: int
+    memory: Memory,
+    method: MethodSettings,
+    numbered: Sequence[tuple[Reference, int, bool]],
+    room: int,
 ) -> tuple[str, list[str]]:
-    """Skeleton and references, newest first, in at most `room` characters together, line breaks
-    between them included.
-    """
+    """Skeleton and references, newest first, in at most `room` characters, line breaks included."""
     if not numbered:
-        return (memory.skeleton.text(room) if arm.skeleton else ""), []
-    skeleton = memory.skeleton.text() if arm.skeleton else ""
+        return (memory.skeleton.text(room) if method.skeleton else ""), []
+    skeleton = memory.skeleton.text() if method.skeleton else ""
     texts = [text(*reference) for reference in numbered]
     for k in reversed(range(len(texts))):  # the older one first
         rest = len(skeleton) + sum(len(t) + 1 for i, t in enumerate(texts) if i != k)
@@ -117,4 +115,4 @@ def _fit(
     details = memory.skeleton.text(left) if skeleton else ""
     if left >= 0 and (details or not skeleton):
         return details, texts
-    return _fit(memory, arm, numbered[:-1], room)
+    return _fit(memory, method, numbered[:-1], room)

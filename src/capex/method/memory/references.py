@@ -32,6 +32,7 @@ from capex.plan import ArmTarget
 from capex.pose import PlanarPose
 
 REFERENCES_MAX = 2
+WITH_REPORT = "each with the executor's report"
 
 Triple = tuple[float, float, float]
 Centimetres = tuple[int, int, int]
@@ -54,9 +55,8 @@ class StartImage:
         """The image under a label; refused if it is not the one that was recorded."""
         source, what = self.source, f"the start image of camera {self.camera}"
         try:
-            picture = Picture(
-                label, pictures.read_png(source) if isinstance(source, Path) else source
-            )
+            png = pictures.read_png(source) if isinstance(source, Path) else source
+            picture = Picture(label, png)
         except OSError as error:
             raise CapexError(f"{what} cannot be read: {error}") from None
         if picture.sha256 != self.sha256:
@@ -66,14 +66,12 @@ class StartImage:
 
 @dataclass(frozen=True)
 class Call:
-    """One act of a reference: its line, the base frame it was made in, and the numbers of the
-    points it is written against.
-    """
+    """One act of a reference."""
 
     number: int
     line: str
-    frame: int
-    used: frozenset[int]
+    frame: int  # the base frame that it was made in
+    used: frozenset[int]  # the points that its targets are written against
 
 
 @dataclass(frozen=True)
@@ -102,10 +100,8 @@ def digest(record: EpisodeRecord, images: Mapping[str, Source]) -> Reference:
     """What a success leaves for later prompts. `images` holds its start images by sha256."""
     missing = [camera for camera, sha in record.images.items() if sha not in images]
     if missing:
-        raise CapexError(
-            f"start {record.start} of {record.task} comes without the start image of"
-            f" {', '.join(missing)}; give it by its sha256"
-        )
+        lacking = f"without the start image of {', '.join(missing)}; give it by its sha256"
+        raise CapexError(f"start {record.start} of {record.task} comes {lacking}")
     poses = base_poses(record.turns)
     points = _points(record.turns, poses)
     frame_of, frame_poses = _frames(poses)
@@ -134,9 +130,7 @@ def digest(record: EpisodeRecord, images: Mapping[str, Source]) -> Reference:
 def choose(
     successes: Sequence[Reference], exclude_start: int, limit: int = REFERENCES_MAX
 ) -> tuple[Reference, ...]:
-    """The most recent successes from other starts, newest first, one for each start; `successes`
-    come oldest first.
-    """
+    """The latest of `successes` (oldest first) from other starts, newest first, one per start."""
     chosen: dict[int, Reference] = {}
     for reference in reversed(successes):
         if reference.start != exclude_start and len(chosen) < limit:
@@ -145,12 +139,9 @@ def choose(
 
 
 def text(reference: Reference, number: int, same_scene: bool, limit: int | None = None) -> str:
-    """A reference for the prompt. Where it is longer than `limit`, the first of its `versions` that
-    fits; empty if none does.
-    """
-    return next(
-        (t for t in versions(reference, number, same_scene) if limit is None or len(t) <= limit), ""
-    )
+    """A reference for the prompt: the first of its `versions` within `limit`; empty if none is."""
+    texts = versions(reference, number, same_scene)
+    return next((t for t in texts if limit is None or len(t) <= limit), "")
 
 
 def versions(reference: Reference, number: int, same_scene: bool) -> Iterator[str]:
@@ -167,9 +158,7 @@ def versions(reference: Reference, number: int, same_scene: bool) -> Iterator[st
 
 
 def base_poses(turns: Sequence[Turn]) -> list[Triple]:
-    """Where the base stood (x, y, yaw on the floor) at each turn; turns without a pose follow the
-    measured motions.
-    """
+    """The base's x, y, yaw at each turn; turns without a pose follow the measured motions."""
     pose: Triple = next((turn.base for turn in turns if turn.base is not None), (0.0, 0.0, 0.0))
     poses = []
     for turn in turns:
@@ -182,9 +171,7 @@ def base_poses(turns: Sequence[Turn]) -> list[Triple]:
 
 
 def carry(point_m: Triple, seen_from: Triple, into: Triple) -> Triple:
-    """A point given in the base frame at one base pose, in the base frame at another; poses are x,
-    y, yaw on the floor.
-    """
+    """A point of the base frame at one base pose (x, y, yaw), in the base frame at another."""
     return PlanarPose(*into).inverse().apply(PlanarPose(*seen_from).apply(point_m))
 
 
@@ -219,9 +206,7 @@ def _cm(position_m: Triple) -> Centimetres:
 
 
 def _waypoint_text(row: WaypointRecord, points_m: Mapping[int, Triple], used: set[int]) -> str:
-    """One waypoint as requested and what became of it; adds the numbers of the points it is written
-    against to `used`.
-    """
+    """One waypoint as requested and its report; `used` gets the points it is written against."""
     base = row.waypoint.base
     parts = [base_text(base)] if base is not None else []
     for name, target in row.waypoint.targets.items():
@@ -250,56 +235,41 @@ def _list_text(values: Sequence[int]) -> str:
 
 
 def _render(reference: Reference, number: int, same_scene: bool, kept: int, used_only: bool) -> str:
-    """The reference with `kept` of its calls, from both ends, and all located points or only those
-    that are used.
-    """
+    """The reference with `kept` calls, from both ends, and all located points or those used."""
     acts = reference.acts
     first, left_out = kept // 2, len(acts) - kept
     shown = (*acts[:first], *acts[first + left_out :])
     kitchen = "same kitchen" if same_scene else "another kitchen"
-    lines = [
-        f"Reference episode {number} ({kitchen}): success in {_plural(reference.calls, 'call')},"
-        f" {len(acts)} of them acts"
-    ]
+    calls = f"{reference.calls} call{'s' * (reference.calls != 1)}, {len(acts)} of them acts"
+    lines = [f"Reference episode {number} ({kitchen}): success in {calls}"]
     nothing_located = not any(reference.frames)
     if nothing_located:
-        lines.append("Nothing was located. Waypoints (base cm), each with the executor's report:")
+        lines.append(f"Nothing was located. Waypoints (base cm), {WITH_REPORT}:")
     frame: int | None = None
     for k, act in enumerate(shown):
         gap = [_left_out_text(acts[first : first + left_out])] if left_out and k == first else []
         points: list[str] = []
         if act.frame != frame and not nothing_located:
-            used = frozenset[int]().union(*(a.used for a in shown if a.frame == act.frame))
-            points = _point_lines(
-                reference.frames[act.frame], used if used_only else None, again=frame is not None
-            )
+            shown_points = reference.frames[act.frame]
+            if used_only:
+                used = frozenset[int]().union(*(a.used for a in shown if a.frame == act.frame))
+                shown_points = {n: point for n, point in shown_points.items() if n in used}
+            points = _point_lines(shown_points, again=frame is not None)
         lines += [*gap, *points, act.line] if k else [*points, *gap, act.line]
         frame = act.frame
     return "\n".join(lines)
 
 
-def _point_lines(
-    points: Mapping[int, Centimetres], used: frozenset[int] | None, again: bool
-) -> list[str]:
-    listed = ", ".join(f"L{n} {_list_text(points[n])}" for n in points if used is None or n in used)
+def _point_lines(points: Mapping[int, Centimetres], again: bool) -> list[str]:
+    listed = ", ".join(f"L{n} {_list_text(point)}" for n, point in points.items())
     if again:
-        return (
-            [f"The base has moved; located points in its new frame (base cm): {listed}"]
-            if listed
-            else ["The base has moved."]
-        )
-    where = [f"Located points (base cm): {listed}"] if listed else []
-    return [
-        *where,
-        "Waypoints (target = located point + offset, base cm), each with the executor's report:",
-    ]
+        where = f"; located points in its new frame (base cm): {listed}" if listed else "."
+        return [f"The base has moved{where}"]
+    located = [f"Located points (base cm): {listed}"] if listed else []
+    return [*located, f"Waypoints (target = located point + offset, base cm), {WITH_REPORT}:"]
 
 
 def _left_out_text(acts: Sequence[Call]) -> str:
     if len(acts) == 1:
         return f"(call {acts[0].number} is left out)"
     return f"(calls {acts[0].number} to {acts[-1].number} are left out)"
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"

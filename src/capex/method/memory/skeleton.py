@@ -1,5 +1,4 @@
-"""The reliability skeleton: how well each phase of a task ran open loop in earlier attempts. Counts
-only, never a coordinate.
+"""The reliability skeleton: how well each phase ran open loop in earlier attempts, in counts only.
 
 An attempt is cut into phases at its gripper events. A phase is named after the command that closes
 it and the number of commands before it: open#0, close#1, release#2, and keep#3 for a last phase
@@ -52,6 +51,9 @@ NAMES = (
     "A phase ends with a gripper command and is named after it and the number of commands"
     " before it."
 )
+NO_SUCCESS = (
+    "Nothing has succeeded yet, so no phase is known to work; this is what the failures tell."
+)
 ADVICE = (
     "Below is how reliably each phase ran without another look. It is no path to copy:"
     " take the waypoints themselves from the present views."
@@ -93,9 +95,7 @@ class _Stops:
 
 @dataclass
 class Skeleton:
-    """Accumulates attempts as counts: adding costs what the attempt is long, whatever
-    came before.
-    """
+    """Accumulates attempts as counts: adding costs what the attempt is long."""
 
     task: str = ""
     attempts: int = 0
@@ -165,9 +165,8 @@ class Skeleton:
             yield "\n".join([*head, *failures])
             yield "\n".join(head)
             return
-        ranked = sorted(self._phases, key=lambda key: (-self._phases[key].successes, key))[
-            :PHASES_MAX
-        ]
+        ranked = sorted(self._phases, key=lambda key: (-self._phases[key].successes, key))
+        ranked = ranked[:PHASES_MAX]
         yield "\n".join([*head, *self._phase_lines(ranked, True), *failures, self._totals()])
         yield "\n".join([*head, *self._phase_lines(ranked, False), *failures, self._totals()])
         for count in range(len(ranked), 0, -1):
@@ -178,35 +177,25 @@ class Skeleton:
     def _counts(self) -> str:
         unjudged = self.attempts - self.successes - self.failures
         waiting = f", {unjudged} not judged yet" if unjudged else ""
-        return (
-            f"{_many(self.attempts, 'earlier attempt')}, {self.successes} succeeded,"
-            f" {self.failures} failed{waiting}"
-        )
+        attempts = _many(self.attempts, "earlier attempt")
+        return f"{attempts}, {self.successes} succeeded, {self.failures} failed{waiting}"
 
     def _phase_lines(self, keys: list[Key], retries: bool) -> list[str]:
-        return [
-            self._phase_line(number, key, retries)
-            for number, key in enumerate(sorted(keys), start=1)
-        ]
+        numbered = enumerate(sorted(keys), start=1)
+        return [self._phase_line(number, key, retries) for number, key in numbered]
 
     def _phase_line(self, number: int, key: Key, retries: bool) -> str:
         tally = self._phases[key]
         typical = median(tally.proposed)
-        parts = [
-            f"Phase {number} ({key_text(key)}, in {tally.successes} of"
-            f" {_many(self.successes, 'success', 'successes')}): {typical:g}"
-            f" waypoint{'s' * (typical != 1)} typical (range"
-            f" {min(tally.proposed)}-{max(tally.proposed)})"
-        ]
-        parts[0] += (
-            f", reached {tally.reached}/{tally.labelled}"
-            if tally.labelled
-            else ", none with a reach label"
-        )
+        seen = f"in {tally.successes} of {_many(self.successes, 'success', 'successes')}"
+        length = f"{typical:g} waypoint{'s' * (typical != 1)} typical"
+        span = f"(range {min(tally.proposed)}-{max(tally.proposed)})"
+        reached = f"reached {tally.reached}/{tally.labelled}"
+        labels = reached if tally.labelled else "none with a reach label"
+        parts = [f"Phase {number} ({key_text(key)}, {seen}): {length} {span}, {labels}"]
         if tally.stalls and retries:
-            parts.append(
-                f"{tally.retried} of {_many(tally.stalls, 'stall')} retried at the same point"
-            )
+            stalls = _many(tally.stalls, "stall")
+            parts.append(f"{tally.retried} of {stalls} retried at the same point")
         if tally.labelled:
             parts.append(verdict(tally.reached / tally.labelled, typical))
         return "; ".join(parts) + "."
@@ -214,24 +203,18 @@ class Skeleton:
     def _failure_lines(self) -> list[str]:
         lines = []
         if not self.successes:
-            lines.append(
-                "Nothing has succeeded yet, so no phase is known to work; this is what the failures"
-                " tell."
-            )
+            lines.append(NO_SUCCESS)
             if self._failed_labelled:
-                lines.append(
-                    f"Their arm motions reached {self._failed_reached}/{self._failed_labelled}"
-                    " targets."
-                )
+                share = f"{self._failed_reached}/{self._failed_labelled}"
+                lines.append(f"Their arm motions reached {share} targets.")
         if self._stops:
-            worst = sorted(
-                self._stops.items(), key=lambda item: (-item[1].stops, -item[1].attempts, item[0])
-            )[:FAILURES_SHOWN]
-            places = [
+            stops = self._stops.items()
+            worst = sorted(stops, key=lambda item: (-item[1].stops, -item[1].attempts, item[0]))
+            most = ", ".join(
                 f"{key_text(k)} ({_many(s.stops, 'stop')} in {_many(s.attempts, 'attempt')})"
-                for k, s in worst
-            ]
-            lines.append(f"Failed attempts stalled or were stopped most in: {', '.join(places)}.")
+                for k, s in worst[:FAILURES_SHOWN]
+            )
+            lines.append(f"Failed attempts stalled or were stopped most in: {most}.")
         if not self.successes and self._ends:
             ends = sorted(self._ends.items(), key=lambda item: (-item[1], item[0]))
             listed = ", ".join(f"{word} ({count})" for word, count in ends)
@@ -239,11 +222,9 @@ class Skeleton:
         return lines
 
     def _totals(self) -> str:
-        span = f"{min(self._waypoints)}-{max(self._waypoints)}"
-        return (
-            f"A success typically took {median(self._waypoints):g} waypoints (range {span}) and"
-            f" {median(self._steps):g} control steps."
-        )
+        span = f"(range {min(self._waypoints)}-{max(self._waypoints)})"
+        typical = f"{median(self._waypoints):g} waypoints {span}"
+        return f"A success typically took {typical} and {median(self._steps):g} control steps."
 
 
 def verdict(rate: float, typical: float) -> str:
@@ -255,9 +236,7 @@ def verdict(rate: float, typical: float) -> str:
 
 
 def phases(record: EpisodeRecord) -> tuple[PhaseRun, ...]:
-    """An attempt cut at its gripper events: the phases of which at least one waypoint ran, in
-    order.
-    """
+    """An attempt cut at its gripper events: the phases of which a waypoint ran, in order."""
     # commands before a phase -> its waypoints, each with whether it was retried
     members: dict[int, list[tuple[WaypointRecord, bool]]] = {}
     closed_by: dict[int, str] = {}
@@ -280,15 +259,13 @@ def phases(record: EpisodeRecord) -> tuple[PhaseRun, ...]:
 
 
 def phase_numbers(record: EpisodeRecord) -> list[int]:
-    """For every waypoint in order, the phase it was meant for: the number of gripper commands
-    before it.
-    """
+    """For every waypoint in order its phase: the number of gripper commands before it."""
     return [done + planned for _, done, planned in _placed(record)]
 
 
 def _placed(record: EpisodeRecord) -> Iterator[tuple[WaypointRecord, int, int]]:
-    """Every waypoint with the number of gripper commands that ran before it, and of those before it
-    in its plan that did not.
+    """Every waypoint with the gripper commands that ran before it, and those of its plan that did
+    not.
     """
     done = 0
     for turn in record.turns:
@@ -353,9 +330,8 @@ def _retried(record: EpisodeRecord) -> Iterator[bool]:
 
 
 def _same_point(a: Waypoint, b: Waypoint) -> bool:
-    pairs = [
-        (t.position_m, b.targets[n].position_m) for n, t in a.targets.items() if n in b.targets
-    ]
+    shared = a.targets.keys() & b.targets.keys()
+    pairs = [(a.targets[n].position_m, b.targets[n].position_m) for n in shared]
     apart = [math.dist(p, q) for p, q in pairs if p is not None and q is not None]
     return bool(apart) and max(apart) <= RETRY_M
 

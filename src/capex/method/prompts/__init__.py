@@ -50,6 +50,7 @@ BASE_BASE = (
     " in its own frame; any value other than zero makes the act a base motion alone, followed by"
     " the gripper command; at most 60 cm of translation in all and 90 degrees."
 )
+DONE = " and done (boolean; default false). done ends the attempt without moving"
 FUNCTION_FORM = "Use the functions that are offered."
 BATCHING = (
     "You may batch several locate_pixel calls, followed by at most one act; an act that depends on"
@@ -65,7 +66,7 @@ REFERENCES_HEAD = (
 
 def system_prompt(
     spec: Spec,
-    arm: MethodSettings,
+    method: MethodSettings,
     *,
     labels: int = 0,
     weights: Sequence[float] | None = None,
@@ -74,26 +75,21 @@ def system_prompt(
     template: Path | None = None,
     json_form: bool = False,
 ) -> str:
-    """The filled system prompt of an arm in a world. `references` and `skeleton` are what memory
+    """The filled system prompt of a method in a world. `references` and `skeleton` are what memory
     has to say, already bounded.
     """
-    face = interface(spec, arm)
-    text = template_text(arm, template)
-    line = settings(spec, arm, face, labels, weights)
+    face = interface(spec, method)
+    text = template_text(method, template)
+    line = settings(spec, method, face, labels, weights)
+    base_motion = BASE_BASE if method.prompt == "base" else BASE_CAPEX
     fields = {
         "DISPLACEMENT_CM": f"{100 * ex.DISPLACEMENT_MAX_M:.0f}",
         "LOCATE_EXECUTOR": LOCATE_EXECUTOR if face.locate else "",
         "LOCATE_GROUNDING": LOCATE_GROUNDING if face.locate else "",
-        "BASE_MOTION": (
-            (BASE_BASE if arm.prompt == "base" else BASE_CAPEX) if face.base_motion else ""
-        ),
+        "BASE_MOTION": base_motion if face.base_motion else "",
         "REPLY_FORM": _json_form(face) if json_form else FUNCTION_FORM,
         "BATCHING": BATCHING if face.locate else "",
-        "DONE": (
-            " and done (boolean; default false). done ends the attempt without moving"
-            if face.done
-            else ""
-        ),
+        "DONE": DONE if face.done else "",
         "SETTINGS": json.dumps(line),
         "REFERENCES": f"{REFERENCES_HEAD}{references}\n" if references else "",
         "SKELETON": f"\n{skeleton}\n" if skeleton else "",
@@ -108,10 +104,8 @@ def system_prompt(
         name = " ".join(field[1].partition(":")[0].split())
         if name not in fields:
             known = ", ".join(f"<<{known}>>" for known in closest_first(name, sorted(fields)))
-            raise CapexError(
-                f"the prompt has a field {' '.join(field[0].split())}, which nothing fills; known"
-                f" fields: {known}"
-            )
+            unknown = f"the prompt has a field {' '.join(field[0].split())}, which nothing fills"
+            raise CapexError(f"{unknown}; known fields: {known}")
         return fields[name]
 
     # One pass over the template: a field's own text is never searched for fields again.
@@ -119,56 +113,52 @@ def system_prompt(
 
 
 def _json_form(face: Interface) -> str:
-    """How a model without function calling writes a call, in an example that this interface
-    accepts.
-    """
+    """How a model without function calling writes a call: an example that the interface accepts."""
     sure: dict[str, object] = {"confidence": 0.9} if face.confidence else {}
 
     def waypoint(target: dict[str, object]) -> dict[str, object]:
         return {**({face.arms[0]: target} if len(face.arms) > 1 else target), **sure}
 
-    act = {
-        "reasoning": "Hover over it.",
-        **waypoint({"target_cm": [40, 0, 60], "orientation": "down"}),
-    }
+    hover = waypoint({"target_cm": [40, 0, 60], "orientation": "down"})
+    act = {"reasoning": "Hover over it.", **hover}
     if face.plan_max > 1:
         act["chunk"] = [waypoint({"delta_cm": [0, 0, -9], "gripper": "close"})]
     return f"Write only {json.dumps({'calls': [{'tool': 'act', 'arguments': act}]})}."
 
 
-def template_text(arm: MethodSettings, template: Path | None = None) -> str:
-    """The unfilled prompt: a user's file, or the arm's own."""
+def template_text(method: MethodSettings, template: Path | None = None) -> str:
+    """The unfilled prompt: a user's file, or the method's own."""
     if template is not None:
         try:
             return template.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise CapexError(f"the prompt file {template} cannot be read: {error}") from None
-    packaged = resources.files(__package__) / f"{arm.prompt}.txt"
+    packaged = resources.files(__package__) / f"{method.prompt}.txt"
     if not packaged.is_file():
-        raise UnknownName("prompt", arm.prompt, ("capex", "base"))
+        raise UnknownName("prompt", method.prompt, ("capex", "base"))
     return packaged.read_text(encoding="utf-8")
 
 
 def settings(
-    spec: Spec, arm: MethodSettings, face: Interface, labels: int, weights: Sequence[float] | None
+    spec: Spec,
+    method: MethodSettings,
+    face: Interface,
+    labels: int,
+    weights: Sequence[float] | None,
 ) -> dict[str, object]:
     """The harness line: only what our code honours. What changes between episodes stands last."""
-    low, high = spec.workspace_m
+    openings = {a.name: round(100 * a.max_opening_m, 1) for a in spec.arms}
     line: dict[str, object] = {
-        "history": arm.history,
-        "max_model_rounds": arm.rounds,
+        "history": method.history,
+        "max_model_rounds": method.rounds,
         "max_displacement_cm": 100 * ex.DISPLACEMENT_MAX_M,
         "reached_cm": 100 * REACHED_M,
         "max_motion_steps": ex.MOTION_STEPS_MAX,
         "max_gripper_steps": ex.GRIPPER_STEPS_MAX,
-        "plan_max": arm.plan_max,
+        "plan_max": method.plan_max,
         "perception_tool": "locate_pixel" if face.locate else None,
-        "workspace_box_cm": [[round(100 * v) for v in low], [round(100 * v) for v in high]],
-        "gripper_max_opening_cm": (
-            {a.name: round(100 * a.max_opening_m, 1) for a in spec.arms}
-            if len(spec.arms) > 1
-            else round(100 * spec.arms[0].max_opening_m, 1)
-        ),
+        "workspace_box_cm": [[round(100 * v) for v in corner] for corner in spec.workspace_m],
+        "gripper_max_opening_cm": openings if len(openings) > 1 else next(iter(openings.values())),
         "gripper_open_tolerance_cm": 100 * ex.OPEN_TOLERANCE_M,
         "gripper_close_threshold_cm": 100 * ex.CLOSED_BELOW_M,
     }
@@ -179,9 +169,8 @@ def settings(
             "max_translation_m": BASE_TRANSLATION_MAX_M,
             "max_yaw_rad": round(BASE_TURN_MAX_RAD, 2),
         }
-    if arm.confidence:
-        line |= {"commit_threshold": arm.tau, "calibration_labels": labels}
-        line["calibrator_weights"] = (
-            [round(float(w), 3) for w in weights] if weights is not None else None
-        )
+    if method.confidence:
+        rounded = [round(float(w), 3) for w in weights] if weights is not None else None
+        line |= {"commit_threshold": method.tau, "calibration_labels": labels}
+        line["calibrator_weights"] = rounded
     return line

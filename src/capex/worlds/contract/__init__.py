@@ -4,9 +4,9 @@
     rich.print(report); report.raise_if_failed()
 
 Each rule tests what the spec claims and says so where something is not claimed, so that a real rig
-passes too. A rule is a function of a `Trial`; `RULES` lists them. The robot moves: on a real one,
-clear 15 cm around each tip (and, where it drives, half a metre of floor behind it). A world that
-cannot reset is reset once, before the first rule.
+passes too. A rule is a function of a `WorldTrial`; `RULES` lists them. The robot moves: on a real
+one, clear 15 cm around each tip (and, where it drives, half a metre of floor behind it). A world
+that cannot reset is reset once, before the first rule.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from capex import worlds
 from capex.errors import CapexError, UnknownName, Unsupported
 from capex.worlds import Env, EnvFactory, Start
 from capex.worlds.contract import depth, motion, rules, views
-from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial
+from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, WorldTrial
 
 Status = Literal["ok", "failed", "not claimed"]
 # The sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two.
-Rule = Callable[[Trial], str]
+Rule = Callable[[WorldTrial], str]
 
 RULES: dict[str, Rule] = {
     "spec": rules.spec_is_well_formed,
@@ -49,7 +49,7 @@ RULES: dict[str, Rule] = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class RuleFinding:
     """What one rule found, in one sentence."""
 
     rule: str
@@ -58,14 +58,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """The findings of one check, in the order of `RULES`; `rich.print` shows them as a table."""
 
     world: str
-    findings: tuple[Finding, ...]
+    findings: tuple[RuleFinding, ...]
 
     @property
-    def failed(self) -> tuple[Finding, ...]:
+    def failed(self) -> tuple[RuleFinding, ...]:
         """The findings of rules that do not hold."""
         return tuple(f for f in self.findings if f.status == "failed")
 
@@ -78,10 +78,8 @@ class Report:
         """CapexError that lists the failed rules."""
         if self.failed:
             lines = "".join(f"\n  {f.rule}: {f.detail}" for f in self.failed)
-            raise CapexError(
-                f"{self.world} breaks {len(self.failed)} of {len(self.findings)} rules of the Env"
-                f" contract:{lines}"
-            )
+            count = f"{len(self.failed)} of {len(self.findings)}"
+            raise CapexError(f"{self.world} breaks {count} rules of the Env contract:{lines}")
 
     def __rich__(self) -> Table:
         table = Table("rule", "status", "detail", title=Text(self.world))
@@ -98,9 +96,8 @@ def check(
     start: Start | None = None,
     ticks: int = 30,
     rules: Sequence[str] | None = None,
-) -> Report:
-    """Try every rule, or those named, on a world; a rule that fails or raises never keeps the next
-    from being tried.
+) -> CheckReport:
+    """Try every rule, or those named, on a world, whether or not the ones before it hold.
 
     `factory` builds a fresh env in a spawned process, so it must be picklable; a registered world
     needs none. `ticks` is the length of the pseudo-random rollouts.
@@ -111,27 +108,21 @@ def check(
             raise UnknownName("rule", name, RULES)
     if factory is None and spec.world in worlds.WORLDS:
         factory = functools.partial(worlds.make, spec.name)
-    trial = Trial(env, factory, start or Start(task=spec.task, index=0), ticks)
+    trial = WorldTrial(env, factory, start or Start(task=spec.task, index=0), ticks)
     if not spec.can_reset:
         with contextlib.suppress(Unsupported):
             env.reset(trial.start)
-    return Report(
-        spec.name,
-        tuple(
-            _try(name, rule, trial)
-            for name, rule in RULES.items()
-            if rules is None or name in rules
-        ),
-    )
+    chosen = [name for name in RULES if rules is None or name in rules]
+    return CheckReport(spec.name, tuple(_try(name, RULES[name], trial) for name in chosen))
 
 
-def _try(name: str, rule: Rule, trial: Trial) -> Finding:
+def _try(name: str, rule: Rule, trial: WorldTrial) -> RuleFinding:
     try:
-        return Finding(name, "ok", rule(trial))
+        return RuleFinding(name, "ok", rule(trial))
     except NotClaimedError as error:
-        return Finding(name, "not claimed", str(error))
+        return RuleFinding(name, "not claimed", str(error))
     except BrokenRuleError as error:
-        return Finding(name, "failed", str(error))
+        return RuleFinding(name, "failed", str(error))
     except Exception as error:
         # Whatever a world raises is a finding about it; the other rules still run.
-        return Finding(name, "failed", f"raised {type(error).__name__}: {error}")
+        return RuleFinding(name, "failed", f"raised {type(error).__name__}: {error}")

@@ -11,7 +11,8 @@ import numpy as np
 from capex.errors import BadCommand
 from capex.pose import Array, PlanarPose, angle_between, rotation_vector
 from capex.worlds import ArmCommand, ArmSpec
-from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial, cm, require
+from capex.worlds.contract import trial
+from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, WorldTrial, cm, require
 
 AXES = ("x", "y", "z")
 HOLD_M = 0.01
@@ -22,10 +23,8 @@ DRIVE_SPEED_M_S = 0.25  # the executor's speeds, where the base can do them
 DRIVE_YAW_RATE_RAD_S = 0.6
 
 
-def commands_do_what_they_say(t: Trial) -> str:
-    """Each arm, while the others hold: steps go along their axes, turns about theirs, grippers
-    close and open, holding holds.
-    """
+def commands_do_what_they_say(t: WorldTrial) -> str:
+    """Each arm, while the others hold: steps and turns follow their axes, it grips and holds."""
     for arm in t.spec.arms:
         t.begin()
         t.hold(0.25)
@@ -39,22 +38,18 @@ def commands_do_what_they_say(t: Trial) -> str:
         _require_gripper(t, arm)
         resting = t.tip(arm.name).position_m
         t.hold(1.0)
-        drift = _distance(t.tip(arm.name).position_m, resting)
-        require(
-            drift <= HOLD_M,
-            f"{arm.name}: the tip moved {cm(drift)} in a second of holding; at most {cm(HOLD_M)}",
-        )
+        drift = _size(t.tip(arm.name).position_m - resting)
+        moved = f"{arm.name}: the tip moved {cm(drift)} in a second of holding"
+        require(drift <= HOLD_M, f"{moved}; at most {cm(HOLD_M)}")
         for name, position in others.items():
-            drift = _distance(t.tip(name).position_m, position)
-            require(
-                drift <= HOLD_M,
-                f"{name}: the tip moved {cm(drift)} while it held and {arm.name} moved",
-            )
+            drift = _size(t.tip(name).position_m - position)
+            moved = f"{name}: the tip moved {cm(drift)} while it held and {arm.name} moved"
+            require(drift <= HOLD_M, moved)
     return "steps, turns, grippers and holding do what they say, for each arm"
 
 
 def _until(
-    t: Trial, arm: ArmSpec, of_arm: Callable[[], ArmCommand], done: Callable[[], bool]
+    t: WorldTrial, arm: ArmSpec, of_arm: Callable[[], ArmCommand], done: Callable[[], bool]
 ) -> None:
     """Repeat a command for at most a second: worlds differ in how far one step carries the tip."""
     for _ in range(t.seconds(1.0)):
@@ -64,127 +59,95 @@ def _until(
     t.hold(0.25)
 
 
-def _require_step(t: Trial, arm: ArmSpec, axis: int, sign: float) -> None:
+def _require_step(t: WorldTrial, arm: ArmSpec, axis: int, sign: float) -> None:
     begun = t.tip(arm.name)
     step = [0.0, 0.0, 0.0]
     step[axis] = sign * min(arm.max_step_m, 0.02)
     command = ArmCommand(step_m=(step[0], step[1], step[2]))
-    _until(
-        t,
-        arm,
-        lambda: command,
-        lambda: _distance(t.tip(arm.name).position_m, begun.position_m) >= 0.04,
-    )
-    moved, turned = (
-        t.tip(arm.name).position_m - begun.position_m,
-        angle_between(t.tip(arm.name).rotation, begun.rotation),
-    )
+
+    def moved_m() -> Array:
+        return t.tip(arm.name).position_m - begun.position_m
+
+    _until(t, arm, lambda: command, lambda: _size(moved_m()) >= 0.04)
+    moved, turned = moved_m(), angle_between(t.tip(arm.name).rotation, begun.rotation)
     what = f"{arm.name}: steps along {'+' if sign > 0 else '-'}{AXES[axis]}"
-    require(
-        _size(moved) >= 0.02,
-        f"{what} moved the tip by only {cm(_size(moved))} in a second{_touching(t)}",
-    )
+    only = f"{what} moved the tip by only {cm(_size(moved))} in a second{_touching(t)}"
+    require(_size(moved) >= 0.02, only)
     along = sign * float(moved[axis]) / _size(moved)
-    require(
-        along > 0.9,
-        f"{what} moved the tip by {_cm(moved)}; the cosine with that axis is {along:.2f}, it must"
-        " exceed 0.9",
-    )
-    require(
-        turned < 0.2, f"{what} turned the hand by {turned:.2f} rad; it must keep its orientation"
-    )
+    cosine = f"the cosine with that axis is {along:.2f}, it must exceed 0.9"
+    require(along > 0.9, f"{what} moved the tip by {_cm(moved)}; {cosine}")
+    kept = f"{what} turned the hand by {turned:.2f} rad; it must keep its orientation"
+    require(turned < 0.2, kept)
 
 
-def _require_turn(t: Trial, arm: ArmSpec, sign: float) -> None:
+def _require_turn(t: WorldTrial, arm: ArmSpec, sign: float) -> None:
     begun = t.tip(arm.name)
 
     # With the position servoed, as the executor does: steps may be relative to the tip.
     def command() -> ArmCommand:
-        return ArmCommand(
-            step_m=t.step_to(arm, begun.position_m),
-            step_rad=(0.0, 0.0, sign * min(arm.max_step_rad, 0.1)),
-        )
+        turn_rad = (0.0, 0.0, sign * min(arm.max_step_rad, 0.1))
+        return ArmCommand(step_m=t.step_to(arm, begun.position_m), step_rad=turn_rad)
 
     _until(t, arm, command, lambda: angle_between(t.tip(arm.name).rotation, begun.rotation) >= 0.2)
-    turned, moved = (
-        rotation_vector(t.tip(arm.name).rotation @ begun.rotation.T),
-        t.tip(arm.name).position_m - begun.position_m,
-    )
+    turned = rotation_vector(t.tip(arm.name).rotation @ begun.rotation.T)
+    moved = t.tip(arm.name).position_m - begun.position_m
     what = f"{arm.name}: turns about {'+' if sign > 0 else '-'}z"
-    require(
-        _size(turned) >= 0.1, f"{what} turned the hand by only {_size(turned):.2f} rad in a second"
-    )
-    along = sign * float(turned[2]) / _size(turned)
-    require(
-        along > 0.9,
-        f"{what} turned it about {np.round(turned / _size(turned), 2).tolist()} (base frame)",
-    )
+    angle = _size(turned)
+    require(angle >= 0.1, f"{what} turned the hand by only {angle:.2f} rad in a second")
+    axis = np.round(turned / angle, 2).tolist()
+    along = sign * float(turned[2]) / angle
+    require(along > 0.9, f"{what} turned it about {axis} (base frame)")
     require(_size(moved) < 0.03, f"{what} moved the tip by {_cm(moved)}; it must stay within 3 cm")
 
 
-def _require_gripper(t: Trial, arm: ArmSpec) -> None:
+def _require_gripper(t: WorldTrial, arm: ArmSpec) -> None:
     def opening() -> float:
         return t.env.robot_state().arms[arm.name].opening_m
 
+    def took(gripper: str, before: float, after: float) -> str:
+        return f"{arm.name}: gripper {gripper} took the opening from {cm(before)} to {cm(after)}"
+
     t.grip(arm.name, -1.0)
     wide, largest = opening(), arm.max_opening_m
-    require(
-        abs(wide - largest) <= 0.01,
-        f"{arm.name}: open is {cm(wide)}, the spec's largest is {cm(largest)}",
-    )
+    limit = f"{arm.name}: open is {cm(wide)}, the spec's largest is {cm(largest)}"
+    require(abs(wide - largest) <= 0.01, limit)
     t.grip(arm.name, 1.0)
     narrow = opening()
-    require(
-        wide - narrow > 0.2 * largest,
-        f"{arm.name}: gripper +1 took the opening from {cm(wide)} to {cm(narrow)}",
-    )
+    require(wide - narrow > 0.2 * largest, took("+1", wide, narrow))
     t.hold(0.5)
     kept = opening()
-    require(
-        abs(kept - narrow) <= 0.005,
-        f"{arm.name}: gripper 0 took the opening from {cm(narrow)} to {cm(kept)}",
-    )
+    require(abs(kept - narrow) <= 0.005, took("0", narrow, kept))
     t.grip(arm.name, -1.0)
     again = opening()
-    require(
-        again - kept > 0.2 * largest,
-        f"{arm.name}: gripper -1 took the opening from {cm(kept)} to {cm(again)}",
-    )
+    require(again - kept > 0.2 * largest, took("-1", kept, again))
 
 
-def base_drives_as_commanded(t: Trial) -> str:
-    """Forward follows the heading, left its left, positive yaw turns left, also a quarter turn
-    later; the tips ride along.
-    """
+def base_drives_as_commanded(t: WorldTrial) -> str:
+    """Forward and left follow the heading, positive yaw turns left; the tips ride along."""
     if t.spec.base is None:
-        try:
-            t.env.step(dataclasses.replace(t.command(), base_velocity=(0.0, 0.0, 0.0)))
-        except BadCommand:
-            raise NotClaimedError(
-                "the robot has no mobile base; a base velocity is refused"
-            ) from None
-        raise BrokenRuleError(
-            "a base velocity was accepted but the spec has no base; it must raise BadCommand"
+        drive = dataclasses.replace(t.command(), base_velocity=(0.0, 0.0, 0.0))
+        require(
+            trial.refuses(BadCommand, t.env.step, drive),
+            "a base velocity was accepted but the spec has no base; it must raise BadCommand",
         )
+        raise NotClaimedError("the robot has no mobile base; a base velocity is refused")
     t.begin()
     t.hold(0.25)
     _drive(t, (-1.0, 0.0), BACK_OFF_M)
-    for heading, angle_rad in (
-        ("at the first heading", math.pi / 2),
-        ("after a quarter turn", -math.pi / 4),
-    ):
+    turns = {"at the first heading": math.pi / 2, "after a quarter turn": -math.pi / 4}
+    for heading, angle_rad in turns.items():
         for direction in ((1.0, 0.0), (0.0, 1.0), (0.0, -1.0), (-1.0, 0.0)):
             _drive(t, direction, DRIVE_M, heading)
         _turn(t, angle_rad, heading)
     for arm in t.spec.arms:
         _require_step(t, arm, 0, t.room(arm.name, 0))
-    return (
-        "the base drives forward, left and turns left, also after a quarter turn, and the tips ride"
-        " along"
-    )
+    drives = "the base drives forward, left and turns left, also after a quarter turn"
+    return f"{drives}, and the tips ride along"
 
 
-def _drive(t: Trial, direction: tuple[float, float], distance_m: float, heading: str = "") -> None:
+def _drive(
+    t: WorldTrial, direction: tuple[float, float], distance_m: float, heading: str = ""
+) -> None:
     assert t.spec.base is not None
     speed = min(t.spec.base.max_speed_m_s, DRIVE_SPEED_M_S)
     before = _base(t)
@@ -198,22 +161,18 @@ def _drive(t: Trial, direction: tuple[float, float], distance_m: float, heading:
     require(abs(turned) < 0.2, f"{what} turned the base by {turned:.2f} rad")
 
 
-def _turn(t: Trial, angle_rad: float, heading: str) -> None:
+def _turn(t: WorldTrial, angle_rad: float, heading: str) -> None:
     assert t.spec.base is not None
     rate = math.copysign(min(t.spec.base.max_yaw_rate_rad_s, DRIVE_YAW_RATE_RAD_S), angle_rad)
     before = _base(t)
     _ride(t, (0.0, 0.0, rate), angle_rad / rate)
     turned = (before.inverse() @ _base(t)).yaw
-    require(
-        0.5 <= turned / angle_rad <= 1.5,
-        f"a turn of {angle_rad:.2f} rad {heading} was {turned:.2f} rad (left is positive)",
-    )
+    was = f"a turn of {angle_rad:.2f} rad {heading} was {turned:.2f} rad (left is positive)"
+    require(0.5 <= turned / angle_rad <= 1.5, was)
 
 
-def _ride(t: Trial, velocity: tuple[float, float, float], duration_s: float) -> None:
-    """Drive while the arms hold, then stand; the tips must stay where they are in the base frame,
-    unless something pushes them.
-    """
+def _ride(t: WorldTrial, velocity: tuple[float, float, float], duration_s: float) -> None:
+    """Drive while the arms hold, then stand; in the base frame, tips that nothing pushes stay."""
     tips = {arm.name: t.tip(arm.name).position_m for arm in t.spec.arms}
     drive = [dataclasses.replace(t.command(), base_velocity=velocity)] * t.seconds(duration_s)
     for command in [*drive, *[t.command()] * t.seconds(0.5)]:
@@ -222,27 +181,22 @@ def _ride(t: Trial, velocity: tuple[float, float, float], duration_s: float) -> 
         if _touching(t):
             tips = {}
         for name, position in tips.items():
-            drift = _distance(robot.arms[name].T_base_tip.position_m, position)
-            require(
-                drift <= DRIVE_TIP_M,
-                f"{name}: while driving the tip moved {cm(drift)} in the base frame",
-            )
+            drift = _size(robot.arms[name].T_base_tip.position_m - position)
+            moved = f"{name}: while driving the tip moved {cm(drift)} in the base frame"
+            require(drift <= DRIVE_TIP_M, moved)
 
 
-def _touching(t: Trial) -> str:
+def _touching(t: WorldTrial) -> str:
     """What the robot touches, as the end of a sentence: a start may leave no room for a test, which
     is no fault of the world.
     """
     robot = t.env.robot_state()
     contacts = robot.contacts.union(*(arm.hand_contacts for arm in robot.arms.values()))
-    return (
-        f"; it touches {', '.join(sorted({c.thing or 'something' for c in contacts}))}"
-        if contacts
-        else ""
-    )
+    things = sorted({c.thing or "something" for c in contacts})
+    return f"; it touches {', '.join(things)}" if things else ""
 
 
-def _base(t: Trial) -> PlanarPose:
+def _base(t: WorldTrial) -> PlanarPose:
     base = t.env.robot_state().base
     if base is None:
         raise BrokenRuleError("robot_state.base is None on a mobile robot")
@@ -251,10 +205,6 @@ def _base(t: Trial) -> PlanarPose:
 
 def _size(vector: Array) -> float:
     return float(np.linalg.norm(vector))
-
-
-def _distance(a: Array, b: Array) -> float:
-    return _size(np.asarray(a - b))
 
 
 def _cm(vector: Array) -> str:

@@ -17,51 +17,63 @@ from typing import Any
 import numpy as np
 
 from capex.errors import CapexError, StateMismatch, Unsupported
+from capex.pose import Array
 from capex.worlds import ArmCommand, Command, EnvFactory, Start
 from capex.worlds.contract.trial import (
     PIXELS,
+    Bits,
     BrokenRuleError,
     NotClaimedError,
-    Trial,
+    WorldTrial,
+    refuses,
     require,
-    require_same_pixels,
+    require_same_bits,
 )
 
 
-def spec_is_well_formed(t: Trial) -> str:
+def spec_is_well_formed(t: WorldTrial) -> str:
     """Unique names, positive sizes, and a robot state that has what the spec lists."""
     t.begin()
-    spec, robot = t.spec, t.env.robot_state()
-    arms, cameras = [a.name for a in spec.arms], [c.name for c in spec.cameras]
-    named = {
-        "arms": arms,
-        "cameras": cameras,
-        "action_names": list(spec.action_names),
-        "state_names": list(spec.state_names),
-    }
+    _require_names(t)
+    _require_sizes(t)
+    spec, robot, arms = t.spec, t.env.robot_state(), sorted(a.name for a in t.spec.arms)
+    listed = sorted(robot.arms)
+    require(listed == arms, f"robot_state has arms {listed}; the spec lists {arms}")
+    shape, count = robot.proprio.shape, len(spec.state_names)
+    require(shape == (count,), f"proprio has shape {shape}; state_names has {count} names")
+    bases = f"robot_state.base is {robot.base}; the spec's base is {spec.base}"
+    require((robot.base is None) == (spec.base is None), bases)
+    return (
+        f"{len(arms)} arm(s), {len(spec.cameras)} camera(s), {len(spec.action_names)} native"
+        f" numbers, {spec.starts} starts"
+    )
+
+
+def _require_names(t: WorldTrial) -> None:
+    spec, arms = t.spec, [a.name for a in t.spec.arms]
+    named = {"arms": arms, "cameras": [c.name for c in spec.cameras]}
+    named |= {"action_names": list(spec.action_names), "state_names": list(spec.state_names)}
     for what, names in named.items():
-        require(
-            len(names) > 0 and all(names),
-            f"{what} is {names}; it needs at least one name and none empty",
-        )
+        some = len(names) > 0 and all(names)
+        require(some, f"{what} is {names}; it needs at least one name and none empty")
         require(len(set(names)) == len(names), f"{what} is {names}; every name must be unique")
-    for what, text in (
-        ("world", spec.world),
-        ("task", spec.task),
-        ("instruction", t.env.instruction),
-        ("scene", t.env.scene),
-    ):
-        require(
-            isinstance(text, str) and bool(text.strip()),
-            f"{what} is {text!r}; it must be a text that is not empty",
-        )
+    texts = {"world": spec.world, "task": spec.task}
+    texts |= {"instruction": t.env.instruction, "scene": t.env.scene}
+    for what, text in texts.items():
+        given = isinstance(text, str) and bool(text.strip())
+        require(given, f"{what} is {text!r}; it must be a text that is not empty")
+    for camera in spec.cameras:
+        mounted = camera.kind != "wrist" or camera.arm in arms
+        rides = f"wrist camera {camera.name} rides on arm '{camera.arm}'; arms: {arms}"
+        require(mounted, rides)
+
+
+def _require_sizes(t: WorldTrial) -> None:
+    spec = t.spec
     positive = {"horizon": spec.horizon, "control_hz": spec.control_hz, "starts": spec.starts}
     for arm in spec.arms:
-        limits = dataclasses.asdict(arm)
-        positive |= {
-            f"{arm.name}.{limit}": limits[limit]
-            for limit in ("max_opening_m", "max_step_m", "max_step_rad")
-        }
+        limits = {k: v for k, v in dataclasses.asdict(arm).items() if k != "name"}
+        positive |= {f"{arm.name}.{limit}": value for limit, value in limits.items()}
     if spec.base is not None:
         positive |= dataclasses.asdict(spec.base)
     for what, value in positive.items():
@@ -72,96 +84,58 @@ def spec_is_well_formed(t: Trial) -> str:
     )
     lower, upper = (np.asarray(corner, dtype=float) for corner in spec.workspace_m)
     ordered = lower.shape == upper.shape == (3,) and bool(np.all(lower < upper))
-    require(
-        ordered,
-        f"workspace_m is {lower.tolist()} to {upper.tolist()}; the lower corner must lie below the"
-        " upper",
-    )
+    corners = f"{lower.tolist()} to {upper.tolist()}"
+    require(ordered, f"workspace_m is {corners}; the lower corner must lie below the upper")
     for camera in spec.cameras:
-        require(
-            min(camera.size) > 0,
-            f"camera {camera.name} has size {camera.size}; both must be positive",
-        )
-        wrist = camera.kind == "wrist"
-        require(
-            not wrist or camera.arm in arms,
-            f"wrist camera {camera.name} rides on arm '{camera.arm}'; arms: {arms}",
-        )
-    require(
-        sorted(robot.arms) == sorted(arms),
-        f"robot_state has arms {sorted(robot.arms)}; the spec lists {sorted(arms)}",
-    )
-    lengths = (
-        f"proprio has shape {robot.proprio.shape}; state_names has {len(spec.state_names)} names"
-    )
-    require(robot.proprio.shape == (len(spec.state_names),), lengths)
-    require(
-        (robot.base is None) == (spec.base is None),
-        f"robot_state.base is {robot.base}; the spec's base is {spec.base}",
-    )
-    return (
-        f"{len(arms)} arm(s), {len(cameras)} camera(s), {len(spec.action_names)} native numbers,"
-        f" {spec.starts} starts"
-    )
+        sizes = f"camera {camera.name} has size {camera.size}; both must be positive"
+        require(min(camera.size) > 0, sizes)
 
 
-def unknown_starts_are_refused(t: Trial) -> str:
+def unknown_starts_are_refused(t: WorldTrial) -> str:
     """A start index outside 0 .. starts-1 raises CapexError."""
     for index in (-1, t.spec.starts):
-        try:
-            t.env.reset(Start(task=t.spec.task, index=index, seed=t.start.seed))
-        except CapexError:
-            continue
-        raise BrokenRuleError(
-            f"reset accepted start index {index}; valid are 0 to {t.spec.starts - 1}"
-        )
+        refused = refuses(CapexError, t.env.reset, Start(t.spec.task, index, t.start.seed))
+        valid = f"valid are 0 to {t.spec.starts - 1}"
+        require(refused, f"reset accepted start index {index}; {valid}")
     return f"start indices -1 and {t.spec.starts} are refused"
 
 
-def reset_is_deterministic(t: Trial) -> str:
+def reset_is_deterministic(t: WorldTrial) -> str:
     """The same start gives the same state, pixels and future, whatever happened before."""
     t.begin_exactly()
-    script = t.script(seed=1)
-    state, pixels = t.state(), t.pixels()
+    script, begun = t.script(seed=1), t.bits()
     t.run(script)
     future = t.state()
     t.begin()
-    require(t.state() == state, "the state after a second reset to the same start differs")
-    require_same_pixels(pixels, t.pixels(), "after a second reset to the same start")
+    require_same_bits(begun, t.bits(), "after a second reset to the same start")
     t.run(script)
     require(t.state() == future, "the same commands from the same start ended in another state")
     t.run(t.script(seed=2))
     t.begin()
     t.begin()
-    require(
-        t.state() == state,
-        "the state after two resets in a row, with other commands before, differs",
-    )
-    require_same_pixels(pixels, t.pixels(), "after two resets in a row, with other commands before")
+    require_same_bits(begun, t.bits(), "after two resets in a row, with other commands before")
     return f"state, pixels and {t.ticks} ticks of future are equal after every reset"
 
 
-def success_is_false_after_reset(t: Trial) -> str:
+def success_is_false_after_reset(t: WorldTrial) -> str:
     """No task is achieved at its start; where an operator judges, the world says None."""
     if t.spec.success == "operator":
+        judged = t.env.success()
         require(
-            t.env.success() is None,
-            f"success() is {t.env.success()!r}; it must be None where an operator judges",
+            judged is None, f"success() is {judged!r}; it must be None where an operator judges"
         )
         raise NotClaimedError("an operator judges success; success() is None")
     if not t.spec.can_reset:
         raise NotClaimedError("a world that cannot reset may stand anywhere in its task")
     t.begin()
-    require(
-        t.env.success() is False,
-        f"success() is {t.env.success()!r} right after reset; it must be False",
-    )
+    judged = t.env.success()
+    require(judged is False, f"success() is {judged!r} right after reset; it must be False")
     return "success() is False right after reset"
 
 
-def bad_commands_are_refused(t: Trial) -> str:
-    """Commands and native actions that are not finite, misshapen or too large raise ValueError and
-    touch nothing.
+def bad_commands_are_refused(t: WorldTrial) -> str:
+    """Commands and actions that are not finite, misshapen or too large raise ValueError and touch
+    nothing.
     """
     t.begin()
     arm, n = t.spec.arms[0], len(t.spec.action_names)
@@ -169,57 +143,43 @@ def bad_commands_are_refused(t: Trial) -> str:
     def command(**fields: Any) -> Command:
         return t.command(arm.name, ArmCommand(**fields))
 
-    bad: list[tuple[str, Command]] = [
-        ("arms", Command({a.name: ArmCommand() for a in t.spec.arms[1:]}))
-    ]
+    bad = [("arms", Command({a.name: ArmCommand() for a in t.spec.arms[1:]}))]
+    misshapen = [(math.nan, 0.0, 0.0), (0.0, math.inf, 0.0), (0.0, 0.0)]
     for field, limit in (("step_m", arm.max_step_m), ("step_rad", arm.max_step_rad)):
-        for value in (
-            (math.nan, 0.0, 0.0),
-            (0.0, math.inf, 0.0),
-            (0.0, 0.0),
-            (0.0, 0.0, 1.5 * limit),
-        ):
+        for value in (*misshapen, (0.0, 0.0, 1.5 * limit)):
             bad.append((field, command(**{"step_m": (0.0, 0.0, 0.0), field: value})))
     bad += [("gripper", command(gripper=value)) for value in (1.5, -1.5, math.nan)]
     if t.spec.base is not None:
         speed = t.spec.base.max_speed_m_s
         for velocity in ((math.nan, 0.0, 0.0), (1.5 * speed, 0.0, 0.0), (0.0, 0.0, math.inf)):
             bad.append(("base_velocity", dataclasses.replace(t.command(), base_velocity=velocity)))
-    actions = [
-        np.full(n, math.nan),
-        np.full(n, math.inf),
-        np.zeros(n + 1),
-        np.zeros(n - 1),
-        np.zeros((1, n)),
-    ]
+    actions: list[Array] = [np.full(n, math.nan), np.full(n, math.inf)]
+    actions += [np.zeros(n + 1), np.zeros(n - 1), np.zeros((1, n))]
     for field, given in bad:
         _require_refusal(t, functools.partial(t.env.step, given), (field,), f"step with {given}")
+    words = ("action", *t.spec.action_names)
     for action in actions:
         what = f"apply of shape {action.shape} filled with {action.flat[0]}"
-        _require_refusal(
-            t, functools.partial(t.env.apply, action), ("action", *t.spec.action_names), what
-        )
+        _require_refusal(t, functools.partial(t.env.apply, action), words, what)
     untouched = "" if t.spec.real_time else " and change nothing"
     return f"{len(bad)} bad commands and {len(actions)} bad native actions are refused{untouched}"
 
 
 def _require_refusal(
-    t: Trial, call: Callable[[], object], words: tuple[str, ...], what: str
+    t: WorldTrial, call: Callable[[], object], words: tuple[str, ...], what: str
 ) -> None:
     before = "" if t.spec.real_time else t.state()
     try:
         call()
     except ValueError as error:
-        require(
-            any(word in str(error) for word in words),
-            f"{what} was refused without naming {words[0]}: {error}",
-        )
+        named = any(word in str(error) for word in words)
+        require(named, f"{what} was refused without naming {words[0]}: {error}")
     else:
         raise BrokenRuleError(f"{what} was accepted; it must raise ValueError")
     require(t.spec.real_time or t.state() == before, f"{what} was refused but changed the state")
 
 
-def observing_changes_nothing(t: Trial) -> str:
+def observing_changes_nothing(t: WorldTrial) -> str:
     """Looking between commands, in every way there is, leaves the future as it was."""
     t.begin_exactly()
     script = t.script(seed=3)
@@ -237,89 +197,64 @@ def observing_changes_nothing(t: Trial) -> str:
                 with contextlib.suppress(Unsupported):
                     t.env.depth(camera.name, PIXELS)
         t.env.step(command)
-    require(
-        t.state() == unseen,
-        f"{t.ticks} commands ended in another state when the world was observed between them",
-    )
+    ended = f"{t.ticks} commands ended in another state when the world was observed between them"
+    require(t.state() == unseen, ended)
     return f"{t.ticks} commands end in the same state, observed or not"
 
 
-def saved_states_continue_exactly(t: Trial) -> str:
+def saved_states_continue_exactly(t: WorldTrial) -> str:
     """From a saved state, loaded or as a start, commands give the same states and pixels; a foreign
     one is refused.
     """
     if not t.spec.can_save:
-        try:
-            t.env.save_state()
-        except Unsupported:
-            raise NotClaimedError(
-                "the world saves no state; save_state() raises Unsupported"
-            ) from None
-        raise BrokenRuleError(
-            "save_state() works but the spec says can_save=False; it must raise Unsupported"
+        require(
+            refuses(Unsupported, t.env.save_state),
+            "save_state() works but the spec says can_save=False; it must raise Unsupported",
         )
+        raise NotClaimedError("the world saves no state; save_state() raises Unsupported")
     t.begin()
     t.run(t.script(seed=4))
-    saved, here, seen, script = t.env.save_state(), t.state(), t.pixels(), t.script(seed=5)
+    saved, here, script = t.env.save_state(), t.bits(), t.script(seed=5)
 
     def future() -> list[str]:
-        require(t.state() == here, "the state after load_state differs from the saved one")
-        require_same_pixels(seen, t.pixels(), "after load_state")
+        require_same_bits(here, t.bits(), "after load_state")
         return [t.state() for command in script if t.env.step(command) is not None]
 
-    expected = future()
-    end = t.pixels()
+    expected, end = future(), t.bits()
     t.env.load_state(saved)
-    require(
-        future() == expected, "commands after load_state gave other states than after save_state"
-    )
-    require_same_pixels(end, t.pixels(), "at the end of commands run after load_state")
+    others = "gave other states than after save_state"
+    require(future() == expected, f"commands after load_state {others}")
+    require_same_bits(end, t.bits(), "at the end of commands run after load_state")
     if t.spec.can_reset:
         t.env.reset(dataclasses.replace(t.start, state=saved))
-        require(
-            future() == expected,
-            "commands after a reset to the saved state gave other states than after save_state",
-        )
-    try:
-        t.env.load_state(dataclasses.replace(saved, header="another " + saved.header))
-    except StateMismatch:
-        return (
-            f"{len(script)} ticks after loading a state ({saved.vector.size} numbers) equal those"
-            " after saving it"
-        )
-    raise BrokenRuleError(
-        "load_state accepted a state with another header; it must raise StateMismatch"
+        require(future() == expected, f"commands after a reset to the saved state {others}")
+    foreign = dataclasses.replace(saved, header="another " + saved.header)
+    require(
+        refuses(StateMismatch, t.env.load_state, foreign),
+        "load_state accepted a state with another header; it must raise StateMismatch",
     )
+    size = f"({saved.vector.size} numbers)"
+    return f"{len(script)} ticks after loading a state {size} equal those after saving it"
 
 
-def native_actions_replay(t: Trial) -> str:
-    """The native actions that `step` returns give the same bits when applied from the
-    same start.
-    """
+def native_actions_replay(t: WorldTrial) -> str:
+    """The native actions that `step` returns give the same bits when applied from its start."""
     t.begin_exactly()
     n = len(t.spec.action_names)
     actions = t.run(t.script(seed=6))
-    state, pixels = t.state(), t.pixels()
+    ended = t.bits()
     t.begin()
     for action in actions:
-        require(
-            action.shape == (n,),
-            f"step returned an action of shape {action.shape}; action_names has {n} names",
-        )
-        require(
-            bool(np.all(np.isfinite(action))),
-            f"step returned {action.tolist()}; every number must be finite",
-        )
+        shape = f"step returned an action of shape {action.shape}; action_names has {n} names"
+        require(action.shape == (n,), shape)
+        finite = bool(np.all(np.isfinite(action)))
+        require(finite, f"step returned {action.tolist()}; every number must be finite")
         t.env.apply(action)
-    require(
-        t.state() == state,
-        "the recorded native actions, applied from the same start, ended in another state",
-    )
-    require_same_pixels(pixels, t.pixels(), "after applying the recorded native actions")
+    require_same_bits(ended, t.bits(), "after applying the recorded native actions from the start")
     return f"{len(actions)} native actions of {n} numbers replay to the same state and pixels"
 
 
-def another_process_agrees(t: Trial) -> str:
+def another_process_agrees(t: WorldTrial) -> str:
     """A spawned process with the same start and commands ends in the same state and pixels."""
     t.begin_exactly()
     if t.factory is None:
@@ -327,29 +262,22 @@ def another_process_agrees(t: Trial) -> str:
             "the world is not registered and no factory was given; pass factory= to try a spawned"
             " process"
         )
-    script = t.script(seed=7)
-    t.run(script)
-    state, pixels = t.state(), t.pixels()
-    with ProcessPoolExecutor(
-        max_workers=1, mp_context=multiprocessing.get_context("spawn")
-    ) as pool:
-        theirs, their_pixels = pool.submit(_rollout, t.factory, t.start, t.ticks, 7).result()
-    require(
-        theirs == state,
-        "a spawned process ended in another state after the same commands from the same start",
-    )
-    require_same_pixels(pixels, their_pixels, "in a spawned process")
+    t.run(t.script(seed=7))
+    state, pixels = t.bits()
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool:
+        theirs = pool.submit(_rollout, t.factory, t.start, t.ticks, 7).result()
+    when = "in a spawned process, after the same commands from the same start"
+    require_same_bits((state, pixels), theirs, when)
     combined = hashlib.sha256("".join([state, *pixels.values()]).encode()).hexdigest()
     return f"a spawned process ends in the same state and pixels (sha256 {combined[:12]})"
 
 
-def _rollout(
-    factory: EnvFactory, start: Start, ticks: int, seed: int
-) -> tuple[str, dict[str, str]]:
-    trial = Trial(factory(), None, start, ticks)
+def _rollout(factory: EnvFactory, start: Start, ticks: int, seed: int) -> Bits:
+    trial = WorldTrial(factory(), None, start, ticks)
     try:
         trial.begin()
         trial.run(trial.script(seed))
-        return trial.state(), trial.pixels()
+        return trial.bits()
     finally:
         trial.env.close()

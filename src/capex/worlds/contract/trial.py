@@ -1,12 +1,10 @@
-"""What the rules of `check` share: a world at its start, commands that repeat exactly, and bits to
-compare.
-"""
+"""What the rules of `check` share: a world at its start, repeatable commands, bits to compare."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -16,6 +14,7 @@ from capex.pose import Array, Pose
 from capex.worlds import ArmCommand, ArmSpec, Command, Env, EnvFactory, Spec, Start
 
 PIXELS = (128, 96)  # width, height of the images whose bits are compared
+Bits = tuple[str, dict[str, str]]  # SHA-256 of the state, and of each camera's image
 
 
 class BrokenRuleError(Exception):
@@ -32,8 +31,17 @@ def require(holds: bool, sentence: str) -> None:
         raise BrokenRuleError(sentence)
 
 
+def refuses(error: type[Exception], call: Callable[..., object], *arguments: object) -> bool:
+    """Whether a call raises that error."""
+    try:
+        call(*arguments)
+    except error:
+        return True
+    return False
+
+
 @dataclass(frozen=True)
-class Trial:
+class WorldTrial:
     """A world under test, the start that its rules begin from, and the length of a rollout."""
 
     env: Env
@@ -52,9 +60,7 @@ class Trial:
             self.env.reset(self.start)
 
     def begin_exactly(self) -> None:
-        """Back to the start for a rule about equal bits; not claimed where a world cannot repeat
-        itself.
-        """
+        """Back to the start for a rule about equal bits; not claimed where nothing repeats."""
         if self.spec.real_time or not self.spec.can_reset:
             raise NotClaimedError(
                 "a world in real time, or one that cannot reset, does not repeat itself to the bit"
@@ -66,9 +72,7 @@ class Trial:
         return max(1, round(duration_s * self.spec.control_hz))
 
     def script(self, seed: int) -> list[Command]:
-        """`ticks` small pseudo-random commands within the limits: steps, holds, gripper and, on a
-        mobile robot, base motion.
-        """
+        """`ticks` small pseudo-random commands: steps, holds, gripper, and base motion."""
         random = Random(seed)
 
         def vector(length: float) -> tuple[float, float, float]:
@@ -87,12 +91,10 @@ class Trial:
                 )
                 for arm in self.spec.arms
             }
-            x, y, yaw = vector(0.3)
-            velocity = (
-                (x * base.max_speed_m_s, y * base.max_speed_m_s, yaw * base.max_yaw_rate_rad_s)
-                if base
-                else None
-            )
+            (x, y, yaw), velocity = vector(0.3), None
+            if base:
+                speed = base.max_speed_m_s
+                velocity = (x * speed, y * speed, yaw * base.max_yaw_rate_rad_s)
             commands.append(Command(arms, velocity))
         return commands
 
@@ -119,9 +121,7 @@ class Trial:
         self.run([self.command(arm, ArmCommand(gripper=gripper))] * self.seconds(1.0))
 
     def move(self, arm: ArmSpec, by_m: Array) -> None:
-        """Servo one tip by a displacement, as the executor does, for at most three seconds, and let
-        it settle.
-        """
+        """Servo one tip by a displacement, as the executor does, for at most 3 s; let it settle."""
         goal = self.tip(arm.name).position_m + by_m
         for _ in range(self.seconds(3.0)):
             if np.linalg.norm(goal - self.tip(arm.name).position_m) < 0.004:
@@ -136,53 +136,32 @@ class Trial:
         return float(x), float(y), float(z)
 
     def room(self, arm: str, axis: int) -> float:
-        """+1 or -1: along x and y the direction to the middle of the workspace; along z up, as long
-        as that stays inside.
-        """
+        """+1 or -1: along x and y to the middle of the workspace; along z up, if that is inside."""
         (lower, upper), tip = self.spec.workspace_m, self.tip(arm).position_m
         limit = upper[2] - 0.1 if axis == 2 else 0.5 * (lower[axis] + upper[axis])
         return 1.0 if tip[axis] <= limit else -1.0
 
     def state(self) -> str:
-        """SHA-256 of everything that the world says of its state: the saved state where there is
-        one, and proprioception.
-        """
+        """SHA-256 of the saved state, where there is one, and of proprioception."""
         digest = hashlib.sha256()
         if self.spec.can_save:
             saved = self.env.save_state()
             digest.update(saved.header.encode() + saved.vector.tobytes())
         robot = self.env.robot_state()
         for name, arm in sorted(robot.arms.items()):
-            pose = arm.T_base_tip
-            digest.update(
-                np.concatenate([pose.position_m, pose.rotation.ravel(), [arm.opening_m]])
-                .astype(np.float64)
-                .tobytes()
-            )
-            digest.update(
-                repr(
-                    (
-                        name,
-                        sorted(map(repr, arm.hand_contacts)),
-                        sorted(arm.held),
-                        arm.joints_at_limit,
-                    )
-                ).encode()
-            )
-        digest.update(
-            repr(
-                (sorted(map(repr, robot.contacts)), robot.base and [float(b) for b in robot.base])
-            ).encode()
-        )
+            pose, touched = arm.T_base_tip, sorted(map(repr, arm.hand_contacts))
+            numbers = np.concatenate([pose.position_m, pose.rotation.ravel(), [arm.opening_m]])
+            digest.update(numbers.astype(np.float64).tobytes())
+            digest.update(repr((name, touched, sorted(arm.held), arm.joints_at_limit)).encode())
+        base = robot.base and [float(b) for b in robot.base]
+        digest.update(repr((sorted(map(repr, robot.contacts)), base)).encode())
         digest.update(np.asarray(robot.proprio, dtype=np.float64).tobytes())
         return digest.hexdigest()
 
-    def pixels(self) -> dict[str, str]:
-        """SHA-256 of the image of every camera."""
-        return {
-            name: hashlib.sha256(image.tobytes()).hexdigest()
-            for name, image in self.env.observe(size=PIXELS).items()
-        }
+    def bits(self) -> Bits:
+        """The digests of the state and of the image of every camera."""
+        state, images = self.state(), self.env.observe(size=PIXELS)
+        return state, {n: hashlib.sha256(i.tobytes()).hexdigest() for n, i in images.items()}
 
 
 def cm(length_m: float) -> str:
@@ -190,7 +169,9 @@ def cm(length_m: float) -> str:
     return f"{100 * length_m:.1f} cm"
 
 
-def require_same_pixels(a: dict[str, str], b: dict[str, str], when: str) -> None:
-    """Refuse images that differ, naming their cameras."""
+def require_same_bits(expected: Bits, found: Bits, when: str) -> None:
+    """Refuse a state or images that differ, naming their cameras."""
+    require(expected[0] == found[0], f"the state differs {when}")
+    a, b = expected[1], found[1]
     different = sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
     require(not different, f"the images of {', '.join(different)} differ {when}")

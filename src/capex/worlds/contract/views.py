@@ -1,5 +1,4 @@
-"""The rules of `check` about what cameras see: image shapes, the projected tip on the fingers'
-pixels, metric depth.
+"""The rules of `check` about what cameras see: image shapes, the fingers where the tip projects.
 
 The fingers are found by what moves when a gripper opens and closes: the median of the pixels that
 changed. It must lie near the projected tip, and follow it when the tip rises and goes aside; so an
@@ -11,7 +10,7 @@ reading may predict better.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from capex.errors import UnknownName, Unsupported
 from capex.pose import Array
 from capex.worlds import ArmCommand, ArmSpec, CameraModel, CameraSpec, DepthImage, Image
-from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, Trial, require
+from capex.worlds.contract.trial import NotClaimedError, WorldTrial, refuses, require
 
 VIEW = (256, 256)
 OTHER_SIZE = (96, 64)
@@ -33,6 +32,9 @@ NEAR = {"exterior": 0.12, "wrist": 0.25}
 # Base axis and metres: the tip rises, then goes left (or back, where the workspace ends).
 MOVES = ((2, 0.07), (1, 0.07))
 TIP_DEPTH_M = 0.06
+# How an image may be read wrongly: the signs of the steps along its rows and columns.
+FLIPS = {"as given": (1, 1), "upside down": (-1, 1), "mirrored": (1, -1), "half turned": (-1, -1)}
+FLIPPED = "is the image flipped, mirrored or late?"
 
 Point = tuple[float, float]
 View = tuple[Image, DepthImage]
@@ -40,26 +42,23 @@ View = tuple[Image, DepthImage]
 
 @dataclass(frozen=True)
 class Look:
-    """Where one camera should see a tip, where it saw pixels move near there, and anywhere; None
-    where it did not.
-    """
+    """Where one camera should see a tip, and where it saw pixels move; None where it did not."""
 
     expected: Point | None
-    found: Point | None
+    found: Point | None  # near the expected point
     anywhere: Point | None
 
 
-def images_have_the_asked_shape(t: Trial) -> str:
-    """Every camera gives its own uint8 image at the default and at another size; an unknown camera
-    is refused.
-    """
+Track = list[dict[str, Look]]  # by camera, at one place of the hand after the other
+
+
+def images_have_the_asked_shape(t: WorldTrial) -> str:
+    """Every camera gives uint8 images at its own and another size; an unknown one is refused."""
     t.begin()
     names = [c.name for c in t.spec.cameras]
     images = t.env.observe()
-    require(
-        sorted(images) == sorted(names),
-        f"observe() gave {sorted(images)}; the spec lists {sorted(names)}",
-    )
+    listed = f"observe() gave {sorted(images)}; the spec lists {sorted(names)}"
+    require(sorted(images) == sorted(names), listed)
     for camera in t.spec.cameras:
         _require_image(camera.name, images[camera.name], camera.size)
         one = t.env.observe([camera.name], OTHER_SIZE)
@@ -69,43 +68,34 @@ def images_have_the_asked_shape(t: Trial) -> str:
     t.grip(t.spec.arms[0].name, 1.0)
     t.env.observe()
     changed = [name for name in names if not np.array_equal(before[name], images[name])]
-    require(
-        not changed,
-        f"observing again changed the earlier images of {', '.join(changed)}; each call must give"
-        " new arrays",
-    )
-    try:
-        t.env.observe(["no such camera"])
-    except UnknownName:
-        return (
-            f"{len(names)} camera(s) give new images of the asked size; an unknown one is refused"
-        )
-    raise BrokenRuleError("observe accepted an unknown camera; it must raise UnknownName")
+    earlier = f"observing again changed the earlier images of {', '.join(changed)}"
+    require(not changed, f"{earlier}; each call must give new arrays")
+    refused = refuses(UnknownName, t.env.observe, ["no such camera"])
+    require(refused, "observe accepted an unknown camera; it must raise UnknownName")
+    return f"{len(names)} camera(s) give new images of the asked size; an unknown one is refused"
 
 
 def _require_image(name: str, image: Image, size: tuple[int, int]) -> None:
     shape = (size[1], size[0], 3)
     given = f"{name} gave {image.dtype} {image.shape} for width {size[0]}, height {size[1]}"
     require(image.dtype == np.uint8 and image.shape == shape, f"{given}; it must be uint8 {shape}")
-    require(
-        int(image.max()) > int(image.min()),
-        f"{name} gave an image of one colour, {int(image.min())}",
-    )
+    darkest, brightest = int(image.min()), int(image.max())
+    require(brightest > darkest, f"{name} gave an image of one colour, {darkest}")
 
 
-def tip_lands_on_the_fingers(t: Trial) -> str:
-    """In every calibrated camera the fingers are seen where the tip projects, and move as
-    it does.
-    """
-    cameras = _calibrated(t)
+def tip_lands_on_the_fingers(t: WorldTrial) -> str:
+    """In every calibrated camera the fingers are seen where the tip projects, and move with it."""
+    t.begin()
+    all_cameras = t.spec.cameras
+    cameras = [c for c in all_cameras if not refuses(Unsupported, t.env.camera_model, c.name, VIEW)]
     if not cameras:
         raise NotClaimedError("no camera is calibrated; camera_model() raises Unsupported for each")
     for camera in cameras:
         t.begin()
         _require_upright_model(t, camera)
-    tracks: dict[str, list[dict[str, Look]]] = {}
+    tracks: dict[str, Track] = {}
     for arm in t.spec.arms:
-        mine = [c for c in cameras if c.kind == "exterior" or c.arm == arm.name]
+        mine = cameras_of(arm, cameras)
         t.begin()
         before = _wrist_views(t, mine)
         tracks[arm.name] = [look_for_hand(t, arm.name, mine, _colours) for _ in hand_places(t, arm)]
@@ -114,60 +104,39 @@ def tip_lands_on_the_fingers(t: Trial) -> str:
         for name in before:
             _require_no_better_flip(name, before[name], after[name])
     require_seen(cameras, tracks)
-    others = [c.name for c in t.spec.cameras if c not in cameras]
+    others = [c.name for c in all_cameras if c not in cameras]
     note = f"; not calibrated: {', '.join(others)}" if others else ""
     return f"the fingers move where the tip projects in {', '.join(c.name for c in cameras)}{note}"
 
 
-def _calibrated(t: Trial) -> list[CameraSpec]:
-    t.begin()
-    cameras = []
-    for camera in t.spec.cameras:
-        try:
-            t.env.camera_model(camera.name, VIEW)
-        except Unsupported:
-            continue
-        cameras.append(camera)
-    return cameras
+def cameras_of(arm: ArmSpec, cameras: Sequence[CameraSpec]) -> list[CameraSpec]:
+    """The cameras that may see an arm's hand: those outside, and its own."""
+    return [c for c in cameras if c.kind == "exterior" or c.arm == arm.name]
 
 
-def _require_upright_model(t: Trial, camera: CameraSpec) -> None:
-    """Positive focal lengths that grow with the image, a proper rotation and, for a camera at the
-    robot's back, up is up.
-    """
+def _require_upright_model(t: WorldTrial, camera: CameraSpec) -> None:
+    """Focal lengths grow with the image, the rotation is proper; for a camera outside, up is up."""
     model, doubled = (t.env.camera_model(camera.name, (s * VIEW[0], s * VIEW[1])) for s in (1, 2))
-    K, R = model.intrinsics, model.T_base_camera.rotation
+    K, R, name = model.intrinsics, model.T_base_camera.rotation, camera.name
     fx, fy, cx, cy = (float(k) for k in (K[0, 0], K[1, 1], K[0, 2], K[1, 2]))
-    require(
-        fx > 0 and fy > 0,
-        f"{camera.name}: focal lengths are {fx:.1f} and {fy:.1f}; both must be positive",
-    )
+    lengths = f"{name}: focal lengths are {fx:.1f} and {fy:.1f}; both must be positive"
+    require(fx > 0 and fy > 0, lengths)
     centred = 0 < cx < VIEW[0] and 0 < cy < VIEW[1]
-    require(
-        centred, f"{camera.name}: the principal point ({cx:.1f}, {cy:.1f}) lies outside the image"
-    )
+    require(centred, f"{name}: the principal point ({cx:.1f}, {cy:.1f}) lies outside the image")
     grows = np.allclose(doubled.intrinsics[:2], 2 * K[:2], rtol=1e-3)
-    require(grows, f"{camera.name}: the intrinsics do not grow with the image size")
-    proper = np.allclose(R.T @ R, np.eye(3), atol=1e-6) and np.linalg.det(R) > 0
-    require(
-        bool(proper),
-        f"{camera.name}: T_base_camera.rotation is not a rotation (orthonormal, determinant +1)",
-    )
+    require(grows, f"{name}: the intrinsics do not grow with the image size")
+    proper = bool(np.allclose(R.T @ R, np.eye(3), atol=1e-6) and np.linalg.det(R) > 0)
+    rotation = f"{name}: T_base_camera.rotation is not a rotation (orthonormal, determinant +1)"
+    require(proper, rotation)
     if camera.kind == "exterior":
         right, down = (np.round(R[:, i], 2).tolist() for i in (0, 1))
-        require(
-            R[2, 1] < 0.2,
-            f"{camera.name}: the image's down axis is {down} in the base frame; world up must be"
-            " image up",
-        )
-        require(
-            R[1, 0] < 0,
-            f"{camera.name}: the image's right axis is {right}; seen from the robot's back, +y must"
-            " go left",
-        )
+        axis = f"{name}: the image's down axis is {down} in the base frame"
+        require(R[2, 1] < 0.2, f"{axis}; world up must be image up")
+        axis = f"{name}: the image's right axis is {right}"
+        require(R[1, 0] < 0, f"{axis}; seen from the robot's back, +y must go left")
 
 
-def hand_places(t: Trial, arm: ArmSpec) -> Iterator[None]:
+def hand_places(t: WorldTrial, arm: ArmSpec) -> Iterator[None]:
     """Take the tip to where it is, then along each move, towards the middle of the workspace."""
     yield
     for axis, distance_m in MOVES:
@@ -175,19 +144,18 @@ def hand_places(t: Trial, arm: ArmSpec) -> Iterator[None]:
         yield
 
 
-def _colours(t: Trial, name: str) -> Array:
+def _colours(t: WorldTrial, name: str) -> Array:
     return t.env.observe([name], VIEW)[name] / CHANGED
 
 
-def distances(t: Trial, name: str) -> Array:
+def distances(t: WorldTrial, name: str) -> Array:
     return np.minimum(t.env.depth(name, VIEW).depth_m, 10.0)[..., None] / CHANGED_M
 
 
 def look_for_hand(
-    t: Trial, arm: str, cameras: list[CameraSpec], see: Callable[[Trial, str], Array]
+    t: WorldTrial, arm: str, cameras: list[CameraSpec], see: Callable[[WorldTrial, str], Array]
 ) -> dict[str, Look]:
-    """Close, open and close the gripper: the fingers are where `see` changes by more than 1, and
-    back.
+    """Close, open, close the gripper: the fingers are where `see` changes by more than 1 and back.
 
     What changes and does not come back, such as a door that swings, is not theirs; where the hand
     was pushed meanwhile, nothing is found. The gripper stays closed.
@@ -197,14 +165,11 @@ def look_for_hand(
         t.grip(arm, gripper)
         views.append({c.name: see(t, c.name) for c in cameras})
         tips.append(t.tip(arm).position_m)
-    closed, opened, again = views
     still = max(float(np.linalg.norm(tip - tips[0])) for tip in tips) < STILL_M
     looks = {}
     for camera in cameras:
-        went, stayed = (
-            np.abs(other[camera.name] - closed[camera.name]).max(axis=2)
-            for other in (opened, again)
-        )
+        closed, opened, again = (view[camera.name] for view in views)
+        went, stayed = (np.abs(other - closed).max(axis=2) for other in (opened, again))
         v, u = np.nonzero((went > 1.0) & (stayed < 0.5) & still)
         moved = np.stack([u, v], axis=1) + 0.5
         expected = _inside(t.env.camera_model(camera.name, VIEW), tips[-1])
@@ -220,19 +185,15 @@ def _inside(model: CameraModel, point_m: Array) -> Point | None:
 
 
 def _middle(pixels: npt.NDArray[np.floating]) -> Point | None:
-    """Median of pixels (n,2), to which a shadow or a reflection adds little; None where they are
-    too few to mean anything.
-    """
+    """Median of pixels (n,2), to which shadows and reflections add little; None for a few."""
     if len(pixels) < FEWEST_PIXELS:
         return None
     u, v = np.median(pixels, axis=0)
     return float(u), float(v)
 
 
-def require_seen(cameras: list[CameraSpec], tracks: dict[str, list[dict[str, Look]]]) -> None:
-    """The fingers follow the tip wherever they are found, and every camera that can finds those of
-    at least one arm.
-    """
+def require_seen(cameras: Sequence[CameraSpec], tracks: dict[str, Track]) -> None:
+    """Fingers that are found follow the tip, and every camera that can finds those of an arm."""
     for camera in cameras:
         misses = []
         for arm, looks in tracks.items():
@@ -248,19 +209,15 @@ def _miss(camera: CameraSpec, arm: str, track: list[Look]) -> str:
     follow), or what was instead.
     """
     enough = 2 if camera.kind == "exterior" else 1
-    if any(
-        all(look.found for look in run)
-        for run in zip(*(track[i:] for i in range(enough)), strict=False)
-    ):
+    runs = zip(*(track[i:] for i in range(enough)), strict=False)
+    if any(all(look.found for look in run) for run in runs):
         return ""
     lost = [look for look in track if look.expected and not look.found]
     astray = next((look for look in lost if look.anywhere), None)
     if astray and astray.expected and astray.anywhere:
-        where = (
-            f"near {_px(astray.expected)} of {VIEW[0]}x{VIEW[1]}, where its tip projects, but at"
-            f" {_px(astray.anywhere)}"
-        )
-        return f"the fingers of {arm} did not move {where}; is the image flipped, mirrored or late?"
+        near = f"near {_px(astray.expected)} of {VIEW[0]}x{VIEW[1]}, where its tip projects"
+        where = f"{near}, but at {_px(astray.anywhere)}"
+        return f"the fingers of {arm} did not move {where}; {FLIPPED}"
     if camera.kind == "wrist":
         return ""  # the hand, or what it holds, may hide the fingers from its own camera
     return (
@@ -281,23 +238,18 @@ def _require_following(camera: CameraSpec, arm: str, track: list[Look]) -> None:
             continue
         agree = float(found @ expected) / (size * max(float(np.linalg.norm(found)), 1e-9))
         ratio = float(np.linalg.norm(found)) / size
-        moved = (
-            f"the fingers of {arm} went by {_px(found)} where its projected tip went by"
-            f" {_px(expected)} (right, down)"
-        )
-        require(
-            agree > 0.8 and 0.5 < ratio < 2.0,
-            f"{camera.name}: {moved}; is the image flipped, mirrored or late?",
-        )
+        tip = f"its projected tip went by {_px(expected)} (right, down)"
+        moved = f"{camera.name}: the fingers of {arm} went by {_px(found)} where {tip}"
+        require(agree > 0.8 and 0.5 < ratio < 2.0, f"{moved}; {FLIPPED}")
 
 
-def _turn_hand(t: Trial, arm: ArmSpec) -> None:
+def _turn_hand(t: WorldTrial, arm: ArmSpec) -> None:
     step = ArmCommand(step_m=(0.0, 0.0, 0.0), step_rad=(0.0, 0.0, min(arm.max_step_rad, 0.05)))
     t.run([t.command(arm.name, step)] * 6)
     t.hold(0.25)
 
 
-def _wrist_views(t: Trial, cameras: list[CameraSpec]) -> dict[str, View]:
+def _wrist_views(t: WorldTrial, cameras: list[CameraSpec]) -> dict[str, View]:
     wrist = [c.name for c in cameras if c.kind == "wrist"] if t.spec.depth else []
     return {name: (t.env.observe([name], VIEW)[name], t.env.depth(name, VIEW)) for name in wrist}
 
@@ -306,41 +258,28 @@ def _require_no_better_flip(name: str, before: View, after: View) -> None:
     """Predict the view before from the view after by its depth; reading colours or depth flipped
     must not explain more pixels.
     """
-    flips = {
-        "as given": (1, 1),
-        "upside down": (-1, 1),
-        "mirrored": (1, -1),
-        "turned by half": (-1, -1),
-    }
-    explained = {
-        (colour, depth): _explained(
-            _flipped(before, flips[colour], flips[depth]),
-            _flipped(after, flips[colour], flips[depth]),
-        )
-        for colour, depth in itertools.product(flips, flips)
-    }
-    given, best = (
-        explained["as given", "as given"],
-        max(explained, key=lambda reading: explained[reading]),
-    )
+    explained = {}
+    for reading in itertools.product(FLIPS, FLIPS):
+        colour, depth = (FLIPS[word] for word in reading)
+        views = (_flipped(view, colour, depth) for view in (before, after))
+        explained[reading] = _explained(*views)
+    given = explained["as given", "as given"]
+    best = max(explained, key=lambda reading: explained[reading])
     shares = f"{100 * explained[best]:.0f}% of its pixels, not {100 * given:.0f}%"
-    reading = f"the image is read {best[0]} and the depth {best[1]}"
+    how = f"the image is read {best[0]} and the depth {best[1]}"
     # Little is explained while the scene itself moves.
     fine = explained[best] < 0.25 or given >= 0.9 * explained[best] - 0.01
-    require(fine, f"{name}: the motion of the hand explains {shares}, when {reading}")
+    require(fine, f"{name}: the motion of the hand explains {shares}, when {how}")
 
 
 def _flipped(view: View, colour: tuple[int, int], depth: tuple[int, int]) -> View:
     image, seen = view
-    return image[:: colour[0], :: colour[1]], DepthImage(
-        seen.depth_m[:: depth[0], :: depth[1]], seen.camera
-    )
+    flipped = DepthImage(seen.depth_m[:: depth[0], :: depth[1]], seen.camera)
+    return image[:: colour[0], :: colour[1]], flipped
 
 
 def _explained(before: View, after: View) -> float:
-    """Share of a grid of pixels after a motion whose points were seen before it, at the depth and
-    in the colour predicted.
-    """
+    """Share of a grid of pixels after a motion whose points were seen before it as predicted."""
     (old_image, old), (new_image, new) = before, after
     v, u = (g.ravel() for g in np.mgrid[2 : VIEW[1] : 4, 2 : VIEW[0] : 4])
     z = new.depth_m[v, u].astype(np.float64)
@@ -349,18 +288,11 @@ def _explained(before: View, after: View) -> float:
     x, y, predicted_m = old.camera.intrinsics @ old.camera.T_base_camera.inverse().apply(points)
     ahead = np.maximum(predicted_m, 1e-6)
     column, row = np.floor(x / ahead), np.floor(y / ahead)
-    inside = (
-        np.isfinite(z)
-        & (predicted_m > 0)
-        & (column >= 0)
-        & (column < VIEW[0])
-        & (row >= 0)
-        & (row < VIEW[1])
-    )
+    inside = np.isfinite(z) & (predicted_m > 0)
+    inside &= (column >= 0) & (column < VIEW[0]) & (row >= 0) & (row < VIEW[1])
     i, j = row[inside].astype(int), column[inside].astype(int)
-    colour_off = np.abs(old_image[i, j].astype(np.float64) - new_image[v[inside], u[inside]]).max(
-        axis=1
-    )
+    old_colours = old_image[i, j].astype(np.float64)
+    colour_off = np.abs(old_colours - new_image[v[inside], u[inside]]).max(axis=1)
     depth_off = np.abs(old.depth_m[i, j] - predicted_m[inside])
     return float(np.count_nonzero((colour_off < CHANGED) & (depth_off < CHANGED_M))) / len(z)
 

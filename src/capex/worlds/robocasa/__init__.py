@@ -15,7 +15,7 @@ from pathlib import Path
 from capex.pose import Array
 from capex.worlds.robocasa.dataset import LAYOUT, STYLE, find_dataset, open_dataset
 from capex.worlds.robocasa.needs import INSTALL, datasets_base, examine_needs
-from capex.worlds.robocasa.restored import Recorded
+from capex.worlds.robocasa.restored import RecordedStarts
 from capex.worlds.robocasa.tasks import TASKS
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.packages import import_quietly, import_robosuite
@@ -43,22 +43,13 @@ def make(
     robosuite = import_robosuite()
     import_quietly("robocasa", INSTALL)
     base = os.environ.get(DATASETS_VARIABLE)
-    opened = (
-        open_dataset(Path(dataset))
-        if dataset is not None
-        else find_dataset(Path(base) if base else datasets_base(), task)
-    )
-    starts = Recorded(robosuite, opened, layout, style)
-    return SuiteEnv(
-        world,
-        TASKS[task],
-        MOBILE,
-        starts,
-        WORKSPACE_M,
-        stepping=stepping,
-        shadows=shadows,
-        sites=True,
-    )
+    if dataset is not None:
+        opened = open_dataset(Path(dataset))
+    else:
+        opened = find_dataset(Path(base) if base else datasets_base(), task)
+    starts = RecordedStarts(robosuite, opened, layout, style)
+    drawing = {"shadows": shadows, "sites": True}
+    return SuiteEnv(world, TASKS[task], MOBILE, starts, WORKSPACE_M, stepping=stepping, **drawing)
 
 
 def follow_human(env: SuiteEnv, index: int) -> Iterator[Array]:

@@ -26,10 +26,12 @@ from capex.errors import CapexError
 from capex.pose import Array
 
 LAYOUT, STYLE = 7, 7  # the paper's kitchen
+AGAIN = "download the dataset again"
+DOWNLOAD = "python -m robocasa.scripts.download_datasets"
 
 
 @dataclass(frozen=True)
-class Dataset:
+class RobocasaDataset:
     """One dataset folder, in RoboCasa's LeRobot layout."""
 
     path: Path
@@ -37,38 +39,27 @@ class Dataset:
     @cached_property
     def env_args(self) -> dict[str, Any]:
         """env_name, env_kwargs, type and versions."""
-        args = _read(self.path / "extras" / "dataset_meta.json").get("env_args")
-        if (
-            not isinstance(args, dict)
-            or not isinstance(args.get("env_name"), str)
-            or not isinstance(args.get("env_kwargs"), dict)
-        ):
-            raise CapexError(
-                f"{self.path}/extras/dataset_meta.json has no env_args with env_name and"
-                " env_kwargs; download the dataset again"
-            )
-        return args
+        file = self.path / "extras" / "dataset_meta.json"
+        args = _read(file).get("env_args")
+        args = args if isinstance(args, dict) else {}
+        if isinstance(args.get("env_name"), str) and isinstance(args.get("env_kwargs"), dict):
+            return args
+        raise CapexError(f"{file} has no env_args with env_name and env_kwargs; {AGAIN}")
 
     @cached_property
     def action_order(self) -> dict[str, tuple[int, int]]:
         """Where each named part of an action stands in the dataset's own order."""
-        parts = _read(self.path / "meta" / "modality.json").get("action")
+        file = self.path / "meta" / "modality.json"
+        parts = _read(file).get("action")
         if not isinstance(parts, dict):
-            raise CapexError(
-                f"{self.path}/meta/modality.json names no action; download the dataset again"
-            )
+            raise CapexError(f"{file} names no action; {AGAIN}")
         return {name: (int(part["start"]), int(part["end"])) for name, part in parts.items()}
 
     @cached_property
     def episodes(self) -> tuple[int, ...]:
         """The numbers of its demonstrations, in order."""
-        return tuple(
-            sorted(
-                int(p.name.removeprefix("episode_"))
-                for p in (self.path / "extras").glob("episode_*")
-                if p.is_dir()
-            )
-        )
+        folders = [p.name for p in (self.path / "extras").glob("episode_*") if p.is_dir()]
+        return tuple(sorted(int(name.removeprefix("episode_")) for name in folders))
 
     def meta(self, episode: int) -> dict[str, Any]:
         """What RoboCasa needs to build the kitchen again, and the instruction under "lang"."""
@@ -76,77 +67,64 @@ class Dataset:
 
     def model_xml(self, episode: int) -> str:
         """The model as it was recorded."""
-        place = self._folder(episode) / "model.xml.gz"
+        file = self._folder(episode) / "model.xml.gz"
         try:
-            return gzip.decompress(place.read_bytes()).decode("utf-8")
+            return gzip.decompress(file.read_bytes()).decode("utf-8")
         except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
-            raise CapexError(f"{place} is damaged ({error}); download the dataset again") from None
+            raise CapexError(f"{file} is damaged ({error}); {AGAIN}") from None
 
     def states(self, episode: int) -> Array:
         """Flat states (time, positions, velocities), one row before each action."""
-        place = self._folder(episode) / "states.npz"
+        file = self._folder(episode) / "states.npz"
         try:
-            with np.load(place, allow_pickle=False) as archive:
+            with np.load(file, allow_pickle=False) as archive:
                 states = np.asarray(archive["states"], dtype=np.float64)
         except (ValueError, KeyError, EOFError) as error:
-            raise CapexError(f"{place} is damaged ({error}); download the dataset again") from None
+            raise CapexError(f"{file} is damaged ({error}); {AGAIN}") from None
         if states.ndim != 2 or not len(states):
-            raise CapexError(
-                f"{place} holds states of shape {states.shape}; rows of flat states are needed"
-            )
+            shape = f"{file} holds states of shape {states.shape}"
+            raise CapexError(f"{shape}; rows of flat states are needed")
         return states
 
     def starts(self, layout: int | None, style: int | None) -> tuple[int, ...]:
-        """The demonstrations in one kitchen, in order: start N is the Nth of them. None takes any
-        layout or style.
-        """
-        wanted = {"layout_id": layout, "style_id": style}
-        found = tuple(
-            n
-            for n in self.episodes
-            if all(want is None or self.meta(n).get(key) == want for key, want in wanted.items())
-        )
-        if not found:
-            raise CapexError(
-                f"{self.path} holds {len(self.episodes)} demonstrations, none in layout {layout}"
-                f" with style {style}"
-            )
-        return found
+        """The demonstrations in one kitchen, in order: start N is the Nth. None takes any."""
+        kitchen = {"layout_id": layout, "style_id": style}
+        asked = [(key, number) for key, number in kitchen.items() if number is not None]
+        episodes = [n for n in self.episodes if all(self.meta(n).get(k) == v for k, v in asked)]
+        if not episodes:
+            none = f"none in layout {layout} with style {style}"
+            raise CapexError(f"{self.path} holds {len(self.episodes)} demonstrations, {none}")
+        return tuple(episodes)
 
     def _folder(self, episode: int) -> Path:
         return self.path / "extras" / f"episode_{episode:06d}"
 
 
-def open_dataset(path: Path) -> Dataset:
+def open_dataset(path: Path) -> RobocasaDataset:
     """The dataset in a folder, or in the folder `lerobot` inside it."""
-    for place in (path, path / "lerobot"):
-        if (place / "extras" / "dataset_meta.json").is_file():
-            return Dataset(place)
-    raise CapexError(
-        f"{path} is no RoboCasa dataset: it has no extras/dataset_meta.json; give the folder named"
-        " lerobot"
-    )
+    for folder in (path, path / "lerobot"):
+        if (folder / "extras" / "dataset_meta.json").is_file():
+            return RobocasaDataset(folder)
+    lacks = f"{path} is no RoboCasa dataset: it has no extras/dataset_meta.json"
+    raise CapexError(f"{lacks}; give the folder named lerobot")
 
 
-def find_dataset(base: Path, task: str) -> Dataset:
+def find_dataset(base: Path, task: str) -> RobocasaDataset:
     """The newest target dataset of a task below RoboCasa's dataset folder."""
-    places = sorted((base / "v1.0" / "target" / "atomic" / task).glob("*/lerobot"))
-    if not places:
-        line = (
-            f"python -m robocasa.scripts.download_datasets --tasks {task} --split target --source"
-            " human"
-        )
+    folders = sorted((base / "v1.0" / "target" / "atomic" / task).glob("*/lerobot"))
+    if not folders:
+        line = f"{DOWNLOAD} --tasks {task} --split target --source human"
         raise CapexError(f"there is no dataset of {task} below {base}; download it: {line}")
-    return open_dataset(places[-1])
+    return open_dataset(folders[-1])
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CapexError(f"{path} is damaged ({error}); download the dataset again") from None
+        raise CapexError(f"{path} is damaged ({error}); {AGAIN}") from None
     except FileNotFoundError:
-        raise CapexError(f"{path} is missing; download the dataset again") from None
+        raise CapexError(f"{path} is missing; {AGAIN}") from None
     if not isinstance(loaded, dict):
-        raise CapexError(f"{path} is damaged: it holds no JSON object; download the dataset again")
+        raise CapexError(f"{path} is damaged: it holds no JSON object; {AGAIN}")
     return loaded

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,15 @@ import pyarrow.parquet as parquet
 
 from capex.errors import CapexError
 from capex.pose import Array
-from capex.worlds.robocasa.dataset import Dataset
+from capex.worlds.robocasa.dataset import AGAIN, RobocasaDataset
 from capex.worlds.robocasa.order import to_environment
-from capex.worlds.robocasa.restored import Recorded
+from capex.worlds.robocasa.restored import RecordedStarts
 from capex.worlds.robosuite.env import SuiteEnv
 
 
 @dataclass(frozen=True)
 class HumanEpisode:
-    """A recorded demonstration: T actions in the environment's order, and the flat state before
-    each.
-    """
+    """A recorded demonstration: T actions in the environment's order, a flat state before each."""
 
     episode: int
     actions: Array
@@ -30,10 +27,12 @@ class HumanEpisode:
     meta: dict[str, Any]
 
 
-def read_human(dataset: Dataset, episode: int) -> HumanEpisode:
+def read_human(dataset: RobocasaDataset, episode: int) -> HumanEpisode:
     """A demonstration of a dataset; actions and states must be equally many."""
-    place = _parquet(dataset, episode)
-    column = parquet.read_table(place, columns=["action"]).column("action").to_pylist()
+    files = sorted(dataset.path.glob(f"data/*/episode_{episode:06d}.parquet"))
+    if not files:
+        raise CapexError(f"{dataset.path} has no data/*/episode_{episode:06d}.parquet; {AGAIN}")
+    column = parquet.read_table(files[0], columns=["action"]).column("action").to_pylist()
     actions = to_environment(np.array(column, dtype=np.float64), dataset.action_order)
     states = dataset.states(episode)
     if len(actions) != len(states):
@@ -46,14 +45,13 @@ def read_human(dataset: Dataset, episode: int) -> HumanEpisode:
 
 def human_of(env: SuiteEnv, index: int) -> HumanEpisode:
     """What the person did from a start of an environment."""
-    starts = env.beginnings
-    assert isinstance(starts, Recorded)
+    starts = env.start_source
+    assert isinstance(starts, RecordedStarts)
     return read_human(starts.dataset, starts.episodes[index])
 
 
 def follow(env: SuiteEnv, human: HumanEpisode) -> Iterator[Array]:
-    """Show, in an environment at the start, the state that followed each action; yields that
-    action.
+    """Show, in an environment at the start, the state after each action; yields that action.
 
     Nothing is simulated but the last action, whose end was not recorded: open-loop replay of
     recorded actions drifts.
@@ -63,13 +61,3 @@ def follow(env: SuiteEnv, human: HumanEpisode) -> Iterator[Array]:
         yield action
     env.apply(np.clip(human.actions[-1], -1.0, 1.0))
     yield human.actions[-1]
-
-
-def _parquet(dataset: Dataset, episode: int) -> Path:
-    found = sorted(dataset.path.glob(f"data/*/episode_{episode:06d}.parquet"))
-    if not found:
-        raise CapexError(
-            f"{dataset.path} has no data/*/episode_{episode:06d}.parquet; download the dataset"
-            " again"
-        )
-    return found[0]

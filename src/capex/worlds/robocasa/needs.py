@@ -1,5 +1,4 @@
-"""What RoboCasa needs on this machine, found without importing it, and the line that mends each
-thing that is missing.
+"""What RoboCasa needs on this machine, found without importing it, and the line that mends it.
 
 RoboCasa is not on a package index, refuses other versions of MuJoCo and numpy than its own, and
 needs parts of robosuite that only its source has: the index's robosuite carries the same version
@@ -15,18 +14,16 @@ from importlib import metadata
 from pathlib import Path
 
 from capex.worlds import Need
+from capex.worlds.robocasa.dataset import DOWNLOAD
 from capex.worlds.robocasa.tasks import TASKS
 
 VERSION = "1.0.1"
 PINS = {"mujoco": "3.3.1", "numpy": "2.2.5"}  # asserted by robocasa/__init__.py
-ROBOSUITE_LINE = (
-    "git clone https://github.com/ARISE-Initiative/robosuite && pip install --no-deps -e robosuite"
-)
-ROBOCASA_LINE = (
-    "git clone https://github.com/robocasa/robocasa && pip install --no-deps -e robocasa"
-)
+CLONE, EDITABLE = "git clone https://github.com", "pip install --no-deps -e"
+ROBOSUITE_LINE = f"{CLONE}/ARISE-Initiative/robosuite && {EDITABLE} robosuite"
+ROBOCASA_LINE = f"{CLONE}/robocasa/robocasa && {EDITABLE} robocasa"
 ASSETS_LINE = "python -m robocasa.scripts.download_kitchen_assets --type"
-DATASETS_LINE = "python -m robocasa.scripts.download_datasets --split target --source human --tasks"
+DATASETS_LINE = f"{DOWNLOAD} --split target --source human --tasks"
 INSTALL = f"{ROBOSUITE_LINE} && {ROBOCASA_LINE}; then: capex doctor --world robocasa"
 # What only robosuite's source has, and the file that shows it.
 ROBOSUITE_MARKS = {
@@ -79,50 +76,28 @@ def _packages() -> Iterator[Need]:
     if suite is None:
         yield Need("robosuite from source", False, "not installed", ROBOSUITE_LINE)
     else:
-        lacking = [
-            mark for file, mark in ROBOSUITE_MARKS.items() if mark not in _text(suite / file)
-        ]
-        found = (
-            f"{suite} lacks {' and '.join(lacking)}: an index's wheel" if lacking else str(suite)
-        )
+        marks = ROBOSUITE_MARKS.items()
+        lacking = " and ".join(mark for file, mark in marks if mark not in _text(suite / file))
+        found = f"{suite} lacks {lacking}: an index's wheel" if lacking else str(suite)
         yield Need("robosuite from source", not lacking, found, ROBOSUITE_LINE if lacking else "")
     casa = package_folder("robocasa")
     version = _assigned(casa / "__init__.py", "__version__") if casa is not None else ""
     found = f"{version or 'unknown version'} in {casa}" if casa is not None else "not installed"
-    yield Need(
-        f"robocasa {VERSION}",
-        version == VERSION,
-        found,
-        "" if version == VERSION else ROBOCASA_LINE,
-    )
-    for package, wanted in PINS.items():
-        version = _installed(package)
-        yield Need(
-            f"{package} {wanted}",
-            version == wanted,
-            version or "not installed",
-            f"pip install {package}=={wanted}",
-        )
-    missing = [
-        distribution
-        for module, distribution in IMPORTED.items()
-        if importlib.util.find_spec(module) is None
-    ]
-    yield Need(
-        "what robocasa imports",
-        not missing,
-        f"missing: {', '.join(missing)}" if missing else "",
-        f"pip install {' '.join(missing)}",
-    )
+    fix = "" if version == VERSION else ROBOCASA_LINE
+    yield Need(f"robocasa {VERSION}", version == VERSION, found, fix)
+    for package, pin in PINS.items():
+        version, fix = installed(package), f"pip install {package}=={pin}"
+        yield Need(f"{package} {pin}", version == pin, version or "not installed", fix)
+    missing = [name for module, name in IMPORTED.items() if not importlib.util.find_spec(module)]
+    found = f"missing: {', '.join(missing)}" if missing else ""
+    yield Need("what robocasa imports", not missing, found, f"pip install {' '.join(missing)}")
 
 
 def _assets() -> Iterator[Need]:
     casa = package_folder("robocasa")
     root = casa / "models" / "assets" if casa is not None else None
     missing = [
-        kind
-        for kind, folder in ASSETS.items()
-        if root is None or not (root / folder).is_dir() or not any((root / folder).iterdir())
+        k for k, folder in ASSETS.items() if root is None or not any(root.glob(f"{folder}/*"))
     ]
     found = f"missing: {', '.join(missing)}" if missing else str(root)
     yield Need("assets (about 10 GB)", not missing, found, f"{ASSETS_LINE} {' '.join(missing)}")
@@ -130,13 +105,8 @@ def _assets() -> Iterator[Need]:
 
 def _datasets() -> Iterator[Need]:
     base = datasets_base()
-    missing = [
-        task
-        for task in TASKS
-        if not any(
-            (base / "v1.0" / "target" / "atomic" / task).glob("*/lerobot/extras/dataset_meta.json")
-        )
-    ]
+    root, meta = base / "v1.0" / "target" / "atomic", "*/lerobot/extras/dataset_meta.json"
+    missing = [task for task in TASKS if not any((root / task).glob(meta))]
     found = f"{len(TASKS) - len(missing)} of {len(TASKS)} tasks below {base}"
     yield Need("human datasets", not missing, found, f"{DATASETS_LINE} {' '.join(missing)}")
 
@@ -148,14 +118,9 @@ def _assigned(path: Path, name: str) -> str:
     except SyntaxError:
         return ""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == name for t in node.targets
-        ):
-            return (
-                node.value.value
-                if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-                else ""
-            )
+        if isinstance(node, ast.Assign) and name in [getattr(t, "id", "") for t in node.targets]:
+            value = getattr(node.value, "value", "")
+            return value if isinstance(value, str) else ""
     return ""
 
 
@@ -163,7 +128,8 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
-def _installed(package: str) -> str:
+def installed(package: str) -> str:
+    """The installed version of a package; empty where there is none."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

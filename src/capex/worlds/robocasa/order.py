@@ -1,5 +1,5 @@
-"""Two orders of the same 12 numbers: RoboCasa's environment takes the arm first, its datasets store
-the base first.
+"""The order of an action's 12 numbers: RoboCasa's environment has the arm first, its datasets the
+base.
 
 Converted by name: datasets that others have put up again stand in either order, and only
 `meta/modality.json` tells which.
@@ -29,9 +29,8 @@ def to_environment(actions: Array, order: Mapping[str, tuple[int, int]]) -> Arra
     spans = sorted(order.values())
     widths = {name: end - start for name, (start, end) in order.items()}
     if widths != {name: end - start for name, (start, end) in ENVIRONMENT.items()}:
-        raise CapexError(
-            f"the dataset's action is made of {widths}; RoboCasa's is made of {list(ENVIRONMENT)}"
-        )
+        ours = f"RoboCasa's is made of {list(ENVIRONMENT)}"
+        raise CapexError(f"the dataset's action is made of {widths}; {ours}")
     if any(end != start for (_, end), (start, _) in itertools.pairwise(spans)) or spans[0][0] != 0:
         raise CapexError(f"the parts of the dataset's action overlap or leave gaps: {dict(order)}")
     if actions.ndim != 2 or actions.shape[1] != 12:

@@ -10,7 +10,6 @@ here.
 from __future__ import annotations
 
 import copy
-from importlib import metadata
 from typing import Any
 
 import mujoco
@@ -19,8 +18,9 @@ import numpy as np
 from capex.errors import CapexError
 from capex.pose import Array
 from capex.worlds import Start
-from capex.worlds.robocasa.dataset import Dataset
-from capex.worlds.robosuite.beginning import QUIET, Beginning
+from capex.worlds.robocasa.dataset import RobocasaDataset
+from capex.worlds.robocasa.needs import installed
+from capex.worlds.robosuite.starts import QUIET, BuiltStart
 
 CAMERAS = {
     "left": "robot0_agentview_left",
@@ -31,7 +31,7 @@ CAMERAS = {
 OURS: dict[str, Any] = {**QUIET, "translucent_robot": False}
 
 
-class Recorded:
+class RecordedStarts:
     """The starts of the demonstrations in one kitchen."""
 
     exact = False
@@ -39,7 +39,7 @@ class Recorded:
     def __init__(
         self,
         robosuite: Any,
-        dataset: Dataset,
+        dataset: RobocasaDataset,
         layout: int | None,
         style: int | None,
         cameras: dict[str, str] | None = None,
@@ -52,31 +52,25 @@ class Recorded:
         """How many there are."""
         return len(self.episodes)
 
-    def build(self, start: Start) -> Beginning:
+    def build(self, start: Start) -> BuiltStart:
         """A new environment from the dataset's own arguments, put into the recorded start."""
         dataset, episode = self.dataset, self.episodes[start.index]
         meta, xml = dataset.meta(episode), dataset.model_xml(episode)
         instruction = meta.get("lang")
         if not isinstance(instruction, str) or not instruction.strip():
-            raise CapexError(
-                f"demonstration {episode} of {dataset.path} has no instruction (lang in"
-                " ep_meta.json); take another start"
-            )
+            lacks = f"demonstration {episode} of {dataset.path} has no instruction"
+            raise CapexError(f"{lacks} (lang in ep_meta.json); take another start")
         env = self._make()
         env.rng = np.random.default_rng([start.seed, episode])
         restore(env, meta, xml, dataset.states(episode)[0])
-        versions = {name: _version(name) for name in ("robocasa", "robosuite")}
-        return Beginning(
+        header = {"dataset": "/".join(dataset.path.parts[-3:]), "demonstration": episode}
+        versions = {name: installed(name) or "unknown" for name in ("robocasa", "robosuite")}
+        versions["mujoco"] = mujoco.__version__
+        return BuiltStart(
             env=env,
             instruction=instruction,
             scene=f"layout {meta.get('layout_id')}, style {meta.get('style_id')}",
-            header={
-                "dataset": "/".join(dataset.path.parts[-3:]),
-                "demonstration": episode,
-                "seed": start.seed,
-                **versions,
-                "mujoco": mujoco.__version__,
-            },
+            header={**header, "seed": start.seed, **versions},
             model_xml=lambda: xml,
             env_args=dataset.env_args,
             episode_meta=meta,
@@ -91,9 +85,7 @@ class Recorded:
 
 
 def restore(env: Any, meta: dict[str, Any], xml: str, flat_state: Array) -> None:
-    """Put a robosuite environment into a recorded moment, as RoboCasa's playback does; controllers
-    then measure anew.
-    """
+    """Put an environment into a recorded moment, as RoboCasa's playback does."""
     env.set_ep_meta(copy.deepcopy(meta))
     env.reset()
     env.reset_from_xml_string(env.edit_model_xml(xml))
@@ -103,10 +95,3 @@ def restore(env: Any, meta: dict[str, Any], xml: str, flat_state: Array) -> None
     env.update_state()
     for controller in env.robots[0].composite_controller.part_controllers.values():
         controller.new_update = True
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "unknown"

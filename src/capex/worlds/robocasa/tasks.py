@@ -1,5 +1,4 @@
-"""The paper's 18 RoboCasa tasks: family, horizon in control steps as of RoboCasa 1.0.1, and when
-RoboCasa calls a task done.
+"""The paper's 18 RoboCasa tasks: family, horizon (control steps, RoboCasa 1.0.1), when it is done.
 
 The horizons of 1.0 are two thirds of these. The instruction is an example; an episode has the one
 that was recorded with its start. `scripts/check_robocasa_source.py` compares names and horizons

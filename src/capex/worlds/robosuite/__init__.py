@@ -8,10 +8,10 @@ ours (`worlds.render`); robosuite opens no GL context.
 from __future__ import annotations
 
 from capex.worlds import TaskInfo
-from capex.worlds.robosuite.beginning import Seeded
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.expert import plan
 from capex.worlds.robosuite.robots import FIXED, MOBILE
+from capex.worlds.robosuite.starts import SeededStarts
 from capex.worlds.robosuite.tasks import BY_NAME
 
 __all__ = ["TASKS", "make", "plan"]
@@ -21,16 +21,7 @@ ROBOTS = {"robosuite": MOBILE, "robosuite-panda": FIXED}
 
 
 def make(world: str, task: str, *, stepping: str = "fast", shadows: bool = False) -> SuiteEnv:
-    """The environment of a task; `stepping` is "fast", or "original" for robosuite's own
-    `env.step`.
-    """
+    """The environment of a task; stepping "original" is robosuite's own `env.step`."""
     chosen, robot = BY_NAME[task], ROBOTS[world]
-    return SuiteEnv(
-        world,
-        chosen.info,
-        robot,
-        Seeded(chosen, robot),
-        chosen.arena.workspace_m,
-        stepping=stepping,
-        shadows=shadows,
-    )
+    info, starts, workspace_m = chosen.info, SeededStarts(chosen, robot), chosen.arena.workspace_m
+    return SuiteEnv(world, info, robot, starts, workspace_m, stepping=stepping, shadows=shadows)

@@ -1,6 +1,4 @@
-"""Where things are in a robosuite model: the tip, the mount, joints, and which part of the robot or
-which thing a shape belongs to.
-"""
+"""Where things are in a robosuite model: tip, mount, joints, and what each shape belongs to."""
 
 from __future__ import annotations
 
@@ -48,17 +46,14 @@ class Anatomy:
     """Reads poses, joints and contacts of one model; every address is looked up once."""
 
     def __init__(self, model: Any, data: Any):
-        self._data = data
+        self.model, self.data = model, data
         joints = [model.joint(f"robot0_joint{i + 1}") for i in range(7)]
         self._arm_q = np.array([int(joint.qposadr[0]) for joint in joints])
         self._lowest, self._highest = np.array([joint.range for joint in joints]).T
-        self._finger_q = np.array(
-            [int(model.joint(f"gripper0_right_finger_joint{i}").qposadr[0]) for i in (1, 2)]
-        )
-        self._mount, self._tip = (
-            model.site("robot0_right_center").id,
-            model.site("gripper0_right_grip_site").id,
-        )
+        fingers = [model.joint(f"gripper0_right_finger_joint{i}") for i in (1, 2)]
+        self._finger_q = np.array([int(joint.qposadr[0]) for joint in fingers])
+        self._mount = model.site("robot0_right_center").id
+        self._tip = model.site("gripper0_right_grip_site").id
         bodies = [model.body(int(body)).name for body in model.geom_bodyid]
         self._part = [PARTS.get(body, "") for body in bodies]
         self._thing = [
@@ -69,9 +64,10 @@ class Anatomy:
     @property
     def mount(self) -> Pose:
         """The arm's mount in the world: the base frame."""
-        return Pose(
-            self._data.site_xpos[self._mount], self._data.site_xmat[self._mount].reshape(3, 3)
-        )
+        return self._site(self._mount)
+
+    def _site(self, site: int) -> Pose:
+        return Pose(self.data.site_xpos[site], self.data.site_xmat[site].reshape(3, 3))
 
     def in_base(self, position_m: Array, rotation: Array) -> Pose:
         """A world pose in the base frame."""
@@ -79,9 +75,7 @@ class Anatomy:
 
     def grip_site(self) -> Pose:
         """robosuite's grip site in the base frame: what its controller moves."""
-        return self.in_base(
-            self._data.site_xpos[self._tip], self._data.site_xmat[self._tip].reshape(3, 3)
-        )
+        return self.mount.inverse() @ self._site(self._tip)
 
     def tip(self) -> Pose:
         """The tip in the base frame."""
@@ -96,7 +90,7 @@ class Anatomy:
 
     def state(self, *, mobile: bool) -> RobotState:
         """Proprioception and contacts, as the last control step left them."""
-        tip, fingers, q = self.tip(), self._data.qpos[self._finger_q], self._data.qpos[self._arm_q]
+        tip, fingers, q = self.tip(), self.data.qpos[self._finger_q], self.data.qpos[self._arm_q]
         hand, others, gripped = self._contacts()
         near = np.minimum(q - self._lowest, self._highest - q) < LIMIT_MARGIN_RAD
         arm = ArmState(
@@ -108,21 +102,17 @@ class Anatomy:
             joints_at_limit=tuple(f"j{i + 1}" for i in np.flatnonzero(near)),
         )
         base = self.heading() if mobile else None
-        proprio = np.concatenate(
-            [tip.position_m, quaternion_xyzw(tip.rotation), fingers, base or ()]
-        )
+        quaternion = quaternion_xyzw(tip.rotation)
+        proprio = np.concatenate([tip.position_m, quaternion, fingers, base or ()])
         return RobotState(arms={"arm": arm}, contacts=frozenset(others), base=base, proprio=proprio)
 
     def _contacts(self) -> tuple[set[Contact], set[Contact], set[str]]:
-        """Contacts of the hand, those of other parts, and the things that both fingers touch along
-        the closing direction.
-        """
-        contacts = self._data.contact
+        """Contacts of the hand, those of other parts, and what both fingers press as they close."""
+        contacts = self.data.contact
         active = contacts.efc_address >= 0
-        closing = self._data.site_xmat[self._tip].reshape(3, 3)[:, 0]
+        closing = self.data.site_xmat[self._tip].reshape(3, 3)[:, 0]
         along = np.abs(contacts.frame[active, :3] @ closing) > GRIP_ALIGNMENT
-        hand: set[Contact] = set()
-        others: set[Contact] = set()
+        hand, others = set[Contact](), set[Contact]()
         gripped: dict[str, set[str]] = {finger: set() for finger in FINGERS}
         for (a, b), sideways in zip(contacts.geom[active].tolist(), along.tolist(), strict=True):
             if bool(self._part[a]) == bool(self._part[b]):

@@ -8,7 +8,6 @@ RoboCasa's kitchens have such cameras already; they are used as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -19,11 +18,8 @@ from capex.worlds.render import Renderer, intrinsics
 from capex.worlds.robosuite.anatomy import Anatomy
 from capex.worlds.robosuite.tasks import Arena
 
-SPECS = (
-    CameraSpec("left", "exterior"),
-    CameraSpec("right", "exterior"),
-    CameraSpec("wrist", "wrist", arm="arm"),
-)
+OUTER = ("left", "right")
+SPECS = (*(CameraSpec(name, "exterior") for name in OUTER), CameraSpec("wrist", "wrist", arm="arm"))
 # Ours -> robosuite's.
 MOVED = {"left": "frontview", "right": "agentview", "wrist": "robot0_eye_in_hand"}
 VISUAL_GROUP = 1  # robosuite and RoboCasa draw this group of shapes; 0 holds the collision shapes
@@ -31,15 +27,15 @@ MAX_SHAPES = 10_000
 _OPENCV = np.diag([1.0, -1.0, -1.0])  # MuJoCo's cameras look along -z with y up
 
 
-def place(model: Any, data: Any, anatomy: Anatomy, arena: Arena) -> None:
+def move_cameras(anatomy: Anatomy, arena: Arena) -> None:
     """Move two of the arena's cameras to the robot's left and right; they ride with its base."""
+    model, data = anatomy.model, anatomy.data
     mujoco.mj_kinematics(model, data)
     mount = anatomy.mount
-    carrier = next(
-        (body for body in range(model.nbody) if model.body(body).name == "mobilebase0_base"), 0
-    )
+    bases = [body for body in range(model.nbody) if model.body(body).name == "mobilebase0_base"]
+    carrier = bases[0] if bases else 0
     T_world_carrier = Pose(data.xpos[carrier], data.xmat[carrier].reshape(3, 3))
-    for name, side in (("left", 1.0), ("right", -1.0)):
+    for name, side in zip(OUTER, (1.0, -1.0), strict=True):
         position_m = np.array(arena.camera_m) * (1.0, side, 1.0)
         look_at_m = np.array(arena.look_at_m)
         T_mount_camera = Pose(position_m, _looking(position_m, look_at_m))
@@ -62,25 +58,10 @@ def _looking(from_m: Array, to_m: Array) -> Array:
 class Cameras:
     """Images, depth and models of the three cameras; looking changes nothing."""
 
-    def __init__(
-        self,
-        spec: Spec,
-        model: Any,
-        data: Any,
-        anatomy: Anatomy,
-        names: Mapping[str, str],
-        *,
-        shadows: bool,
-        sites: bool,
-    ):
-        self._spec, self._model, self._data, self._anatomy = spec, model, data, anatomy
-        self._ids = {ours: int(model.camera(theirs).id) for ours, theirs in names.items()}
-        self._options: dict[str, Any] = {
-            "shadows": shadows,
-            "sites": sites,
-            "groups": (VISUAL_GROUP,),
-            "max_geoms": MAX_SHAPES,
-        }
+    def __init__(self, spec: Spec, anatomy: Anatomy, names: Mapping[str, str], **drawing: bool):
+        self._spec, self._anatomy, self._drawing = spec, anatomy, drawing
+        self._model, self._data = anatomy.model, anatomy.data
+        self._ids = {ours: int(self._model.camera(theirs).id) for ours, theirs in names.items()}
         self._renderer: Renderer | None = None
 
     def images(
@@ -88,34 +69,29 @@ class Cameras:
     ) -> dict[str, Image]:
         """Upright RGB images by camera name."""
         chosen = (
-            self._spec.cameras if cameras is None else [self._spec.camera(name) for name in cameras]
+            [self._spec.camera(n) for n in cameras] if cameras is not None else self._spec.cameras
         )
-        return {
-            c.name: self._draws().rgb(self._data, self._ids[c.name], size or c.size) for c in chosen
-        }
+        draw = self._draws().rgb
+        return {c.name: draw(self._data, self._ids[c.name], size or c.size) for c in chosen}
 
     def model_of(self, camera: str, size: tuple[int, int] | None) -> CameraModel:
         """Exact intrinsics and pose of a camera."""
         spec = self._spec.camera(camera)
         number = self._ids[camera]
-        pose = self._anatomy.in_base(
-            self._data.cam_xpos[number], self._data.cam_xmat[number].reshape(3, 3) @ _OPENCV
-        )
+        rotation = self._data.cam_xmat[number].reshape(3, 3) @ _OPENCV
+        pose = self._anatomy.in_base(self._data.cam_xpos[number], rotation)
         return CameraModel(intrinsics(float(self._model.cam_fovy[number]), size or spec.size), pose)
 
     def depth(self, camera: str, size: tuple[int, int] | None) -> DepthImage:
         """Metric depth along the optical axis, infinite where nothing is seen."""
-        model = self.model_of(camera, size)
-        return DepthImage(
-            self._draws().depth(
-                self._data, self._ids[camera], size or self._spec.camera(camera).size
-            ),
-            model,
-        )
+        model, size = self.model_of(camera, size), size or self._spec.camera(camera).size
+        return DepthImage(self._draws().depth(self._data, self._ids[camera], size), model)
 
     def _draws(self) -> Renderer:
         if self._renderer is None:
-            self._renderer = Renderer(self._model, **self._options)
+            self._renderer = Renderer(
+                self._model, groups=(VISUAL_GROUP,), max_geoms=MAX_SHAPES, **self._drawing
+            )
         return self._renderer
 
     def close(self) -> None:

@@ -19,24 +19,14 @@ import numpy as np
 
 from capex.errors import CapexError, PhysicsDiverged, StateMismatch
 from capex.pose import Array
-from capex.worlds import (
-    CameraModel,
-    Command,
-    DepthImage,
-    Image,
-    ModelFile,
-    RobotState,
-    Spec,
-    Start,
-    State,
-    TaskInfo,
-)
+from capex.worlds import Command, Image, ModelFile, RobotState, Spec, Start, State, TaskInfo
 from capex.worlds.limits import validate_command
+from capex.worlds.pinhole import CameraModel, DepthImage
 from capex.worlds.robosuite.anatomy import Anatomy
-from capex.worlds.robosuite.beginning import CONTROL_HZ, Beginnings
-from capex.worlds.robosuite.cameras import SPECS, Cameras, place
+from capex.worlds.robosuite.cameras import SPECS, Cameras, move_cameras
 from capex.worlds.robosuite.latches import Latches
 from capex.worlds.robosuite.robots import ARM, BaseDrive, Robot
+from capex.worlds.robosuite.starts import CONTROL_HZ, StartSource
 from capex.worlds.robosuite.stepping import stepping as make_stepping
 from capex.worlds.robosuite.tasks import Point
 from capex.worlds.robosuite.truth import Truth
@@ -56,19 +46,21 @@ _OWN = (2, 3, 3, 9, 3, 9, 1, 1, 1)
 class SuiteEnv:
     """One task of robosuite or RoboCasa, 20 Hz."""
 
+    _env: Any
+
     def __init__(
         self,
         world: str,
         info: TaskInfo,
         robot: Robot,
-        starts: Beginnings,
+        starts: StartSource,
         workspace_m: tuple[Point, Point],
         *,
         stepping: str = "fast",
         shadows: bool = False,
         sites: bool = False,
     ):
-        self._robot, self.beginnings = robot, starts
+        self._robot, self.start_source, self._env = robot, starts, None
         self._stepping_kind, self._drawing = stepping, {"shadows": shadows, "sites": sites}
         self.spec = Spec(
             world=world,
@@ -85,7 +77,6 @@ class SuiteEnv:
             depth=True,
             exact_replay=starts.exact,
         )
-        self._env: Any = None
 
     def reset(self, start: Start) -> None:
         """Build the start anew, or continue from its saved state."""
@@ -94,43 +85,31 @@ class SuiteEnv:
                 f"the start is of task '{start.task}'; this environment is {self.spec.name}"
             )
         if not 0 <= start.index < self.spec.starts or start.seed < 0:
-            raise CapexError(
-                f"start {start.index} with seed {start.seed}; starts are 0 to"
-                f" {self.spec.starts - 1}, seeds 0 or more"
-            )
+            valid = f"starts are 0 to {self.spec.starts - 1}, seeds 0 or more"
+            raise CapexError(f"start {start.index} with seed {start.seed}; {valid}")
         self.close()
-        self.beginning = self.beginnings.build(start)
-        env = self.beginning.env
+        self.built = self.start_source.build(start)
+        env = self.built.env
         self._robot.require_order(env)
         env._observables.clear()  # unused here, and computed at each of the 25 substeps
         self._model, self._data = env.sim.model._model, env.sim.data._data
-        self._header = json.dumps(
-            {"world": self.spec.world, "task": start.task, **self.beginning.header}
-        )
+        header = {"world": self.spec.world, "task": start.task, **self.built.header}
+        self._header = json.dumps(header)
         self._controllers = env.robots[0].composite_controller.part_controllers
         self._gripper = env.robots[0].gripper["right"]
         self._anatomy = Anatomy(self._model, self._data)
-        if self.beginning.arena is not None:
-            place(self._model, self._data, self._anatomy, self.beginning.arena)
-        self._cameras = Cameras(
-            self.spec,
-            self._model,
-            self._data,
-            self._anatomy,
-            self.beginning.cameras,
-            **self._drawing,
-        )
-        self._drive = (
-            BaseDrive(self._model, self._data, self._controllers["base"])
-            if self._robot.base is not None
-            else None
-        )
+        if self.built.arena is not None:
+            move_cameras(self._anatomy, self.built.arena)
+        self._cameras = Cameras(self.spec, self._anatomy, self.built.cameras, **self._drawing)
+        self._drive = None
+        if self._robot.base is not None:
+            self._drive = BaseDrive(self._model, self._data, self._controllers["base"])
         self._latches = Latches(env)
         self._stepping = make_stepping(self._stepping_kind, env)
         self._env = env
         self._anchor_m: Array = np.zeros(3)
         mujoco.mj_step1(self._model, self._data)
-        for _ in range(self.beginning.settle):
+        for _ in range(self.built.settle):
             self.apply(np.zeros(len(self._robot.action_names)))
         self._success = bool(env._check_success())
         if start.state is not None:
@@ -140,13 +119,13 @@ class SuiteEnv:
     def instruction(self) -> str:
         """The task in words, for the current start."""
         self._require_reset()
-        return self.beginning.instruction
+        return self.built.instruction
 
     @property
     def scene(self) -> str:
         """What names the surroundings of the current start."""
         self._require_reset()
-        return self.beginning.scene
+        return self.built.scene
 
     def robot_state(self) -> RobotState:
         """Proprioception and contacts, as the last tick left them."""
@@ -157,7 +136,7 @@ class SuiteEnv:
         """One 20 Hz command: translated to the native numbers, applied, returned."""
         validate_command(self.spec, command)
         self._require_reset()
-        site, begun = self._anatomy.grip_site(), self._env.timestep > self.beginning.settle
+        site, begun = self._anatomy.grip_site(), self._env.timestep > self.built.settle
         action = self._robot.native(
             command, self._controllers, self._drive, site, self._anchor_m if begun else None
         )
@@ -165,9 +144,7 @@ class SuiteEnv:
         return action
 
     def apply(self, action: Array) -> None:
-        """One native action; refused before physics is touched if it is not the right count of
-        numbers in [-1, 1].
-        """
+        """One native action; refused before physics is touched unless in [-1, 1] throughout."""
         action = self._robot.checked(action)
         self._require_reset()
         self._require_sound()
@@ -179,9 +156,7 @@ class SuiteEnv:
         self._require_sound()
 
     def success(self) -> bool:
-        """robosuite's own check at the end of the last step; a diverged simulation is never a
-        success.
-        """
+        """robosuite's own check at the end of the last step; never true once diverged."""
         self._require_reset()
         return self._success and not self._diverged
 
@@ -210,15 +185,8 @@ class SuiteEnv:
         arm = self._controllers["right"]
         gripper = np.broadcast_to(self._gripper.current_action, 2)
         clocks = [self._env.timestep, self._env.cur_time, float(self._success)]
-        own = (
-            gripper,
-            self._anchor_m,
-            arm.goal_pos,
-            arm.goal_ori.ravel(),
-            arm.origin_pos,
-            arm.origin_ori.ravel(),
-            clocks,
-        )
+        goal, mount = (arm.goal_pos, arm.goal_ori.ravel()), (arm.origin_pos, arm.origin_ori.ravel())
+        own = (gripper, self._anchor_m, *goal, *mount, clocks)
         return State(self._header, np.concatenate([physics, *own, self._latches.vector]))
 
     def load_state(self, state: State) -> None:
@@ -234,19 +202,8 @@ class SuiteEnv:
             raise StateMismatch(
                 f"the state needs {sum(sizes)} finite numbers; it has shape {vector.shape}"
             )
-        (
-            physics,
-            gripper,
-            anchor,
-            goal_m,
-            goal_R,
-            mount_m,
-            mount_R,
-            step,
-            clock,
-            success,
-            latches,
-        ) = np.split(vector, np.cumsum(sizes)[:-1])
+        physics, *own, latches = np.split(vector, np.cumsum(sizes)[:-1])
+        gripper, anchor, goal_m, goal_R, mount_m, mount_R, step, clock, success = own
         for warning in _BLOWN_UP:
             self._data.warning[warning].number = 0
         # Fixtures show their state (flames, water) by looking at it, and must not change it.
@@ -260,25 +217,18 @@ class SuiteEnv:
         arm.goal_pos, arm.goal_ori = goal_m.copy(), goal_R.reshape(3, 3).copy()
         arm.update_origin(mount_m.copy(), mount_R.reshape(3, 3).copy())
         self._gripper.current_action, self._anchor_m = gripper.copy(), anchor.copy()
-        self._env.timestep, self._env.cur_time, self._success = (
-            int(step[0]),
-            float(clock[0]),
-            bool(success[0]),
-        )
+        self._env.timestep, self._env.cur_time = int(step[0]), float(clock[0])
+        self._success = bool(success[0])
         for controller in self._controllers.values():
             controller.new_update = True
 
     def show(self, flat_state: Array) -> None:
-        """Put the world into one of robosuite's flat states (time, positions, velocities), as
-        others recorded it, simulating nothing.
-        """
+        """Show one of robosuite's flat states (time, positions, velocities), simulating nothing."""
         self._require_reset()
-        wanted = 1 + self._model.nq + self._model.nv
-        if flat_state.shape != (wanted,) or not np.all(np.isfinite(flat_state)):
-            raise StateMismatch(
-                f"a flat state of {self.spec.name} has {wanted} finite numbers; this one has shape"
-                f" {flat_state.shape}"
-            )
+        size = 1 + self._model.nq + self._model.nv
+        if flat_state.shape != (size,) or not np.all(np.isfinite(flat_state)):
+            needed = f"a flat state of {self.spec.name} has {size} finite numbers"
+            raise StateMismatch(f"{needed}; this one has shape {flat_state.shape}")
         self._env.sim.set_state_from_flattened(flat_state)
         mujoco.mj_forward(self._model, self._data)
         self._env.update_state()
@@ -291,22 +241,15 @@ class SuiteEnv:
     def truth(self) -> Truth:
         """What the simulator knows of things: privileged, for the expert and for tests."""
         self._require_reset()
-        return Truth(self._model, self._data, self._anatomy)
+        return Truth(self._anatomy)
 
     def model_file(self) -> ModelFile:
-        """What robosuite's, robomimic's and RoboCasa's own tools need to repeat this start without
-        this package.
-        """
+        """What robosuite's, robomimic's and RoboCasa's own tools need to repeat this start."""
         self._require_reset()
-        begun = self.beginning
-        # MuJoCo's integration state begins with time, positions and velocities, robosuite's flat
-        # state.
-        return ModelFile(
-            begun.model_xml(),
-            1 + int(self._model.nq) + int(self._model.nv),
-            begun.env_args,
-            begun.episode_meta,
-        )
+        built = self.built
+        # MuJoCo's integration state begins with robosuite's flat one: time, positions, velocities.
+        flat_size = 1 + int(self._model.nq) + int(self._model.nv)
+        return ModelFile(built.model_xml(), flat_size, built.env_args, built.episode_meta)
 
     def close(self) -> None:
         """Free the renderer and the simulation."""
@@ -321,15 +264,11 @@ class SuiteEnv:
 
     @property
     def _diverged(self) -> bool:
-        # MuJoCo resets itself when it meets a value that is not finite; its warning counters keep
-        # the trace.
-        return any(self._data.warning[w].number for w in _BLOWN_UP) or not np.all(
-            np.isfinite(self._data.qacc)
-        )
+        # MuJoCo resets itself at a value that is not finite; its warning counters keep the trace.
+        warned = any(self._data.warning[w].number for w in _BLOWN_UP)
+        return warned or not np.all(np.isfinite(self._data.qacc))
 
     def _require_sound(self) -> None:
         if self._diverged:
-            raise PhysicsDiverged(
-                f"{self.spec.name} diverged at step {self._env.timestep}; the episode is invalid,"
-                " reset it"
-            )
+            when = f"{self.spec.name} diverged at step {self._env.timestep}"
+            raise PhysicsDiverged(f"{when}; the episode is invalid, reset it")

@@ -1,5 +1,4 @@
-"""A privileged planner for robosuite's tasks: reads the simulator's truth and drives through the
-executor with waypoints.
+"""A privileged planner for robosuite's tasks: from the simulator's truth to waypoints.
 
 It proves tasks solvable through the interface and makes demonstrations for tests; nothing here
 reaches an interface that a model sees. It grasps from above, across the thinner side of a thing,
@@ -43,14 +42,11 @@ Skill = Callable[[SuiteEnv, int], Steps]
 
 
 def plan(env: SuiteEnv, decision: int) -> list[Waypoint]:
-    """The next plan for the env's task from its present state; `decision` counts the plans already
-    made in this episode.
-    """
+    """The next plan for the env's task; `decision` counts the plans made in this episode."""
     task = env.spec.task
     if task not in SKILLS:
-        raise CapexError(
-            f"the expert has no skill for {env.spec.name}; it knows {', '.join(SKILLS)}"
-        )
+        known = ", ".join(SKILLS)
+        raise CapexError(f"the expert has no skill for {env.spec.name}; it knows {known}")
     return waypoints(ARM.name, SKILLS[task](env, decision))
 
 
@@ -67,9 +63,7 @@ def _at_height(point: Array, height_m: float) -> Array:
 
 
 def _across(pose: Pose, half_m: Array) -> Orientation:
-    """Pointing down, fingers closing across the thinner of a thing's upright sides; half turns are
-    the same grasp.
-    """
+    """Pointing down, fingers closing across the thinner of a thing's upright sides."""
     axis = pose.rotation[:, 0 if half_m[0] <= half_m[1] else 1]
     return _down_closing_along(axis)
 
@@ -79,9 +73,7 @@ def _down_closing_along(axis: Array) -> Orientation:
 
 
 def _come_near(env: SuiteEnv, point: Array) -> Steps:
-    """A drive that brings a far point into comfortable reach; nothing when it is near, or when the
-    robot cannot come nearer.
-    """
+    """A drive that brings a far point into comfortable reach; empty where none is needed or can."""
     here = env.robot_state().base
     if here is None or math.hypot(point[0], point[1]) <= REACH_M:
         return []
@@ -129,9 +121,8 @@ def _stack(env: SuiteEnv, decision: int) -> Steps:
     if not _holds(env, "cubeA"):
         return _grasp(env, *_grip_of(env, "cubeA_g0"))
     (below, half_below), (_, half) = env.truth.shape("cubeB_g0"), env.truth.shape("cubeA_g0")
-    return _put(
-        env, "cubeA_g0", below.position_m + np.array([0.0, 0.0, half_below[2] + half[2] + 0.004])
-    )
+    top = below.position_m + np.array([0.0, 0.0, half_below[2] + half[2] + 0.004])
+    return _put(env, "cubeA_g0", top)
 
 
 def _to_bin(env: SuiteEnv, decision: int) -> Steps:
@@ -140,9 +131,8 @@ def _to_bin(env: SuiteEnv, decision: int) -> Steps:
     if not _holds(env, thing):
         return _grasp(env, *_grip_of(env, shape))
     far, left = COMPARTMENTS[env.spec.task]
-    floor = np.array(
-        [BIN_M[0] + far * HALF_COMPARTMENT_M[0], BIN_M[1] + left * HALF_COMPARTMENT_M[1], BIN_M[2]]
-    )
+    half_x, half_y = HALF_COMPARTMENT_M
+    floor = np.array([BIN_M[0] + far * half_x, BIN_M[1] + left * half_y, BIN_M[2]])
     place = env.truth.place(floor) + np.array([0.0, 0.0, env.truth.shape(shape)[1][2] + 0.03])
     return _put(env, shape, place)
 

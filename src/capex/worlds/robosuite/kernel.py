@@ -1,5 +1,4 @@
-"""The arithmetic of robosuite's controllers at one physics step, compiled: operation by operation
-theirs, through their own functions.
+"""robosuite's controllers at one physics step, compiled: the same operations and functions.
 
 Imported by the fast stepping alone, after robosuite: numba compiles it once and keeps the result
 beside the package.
@@ -15,9 +14,8 @@ from capex.pose import Array
 
 
 @numba.njit(cache=True)
-# (3, nv) each: translation and rotation of the tip, then of the mount.
 def arm_torques(
-    jacobians: tuple[Array, Array, Array, Array],
+    jacobians: tuple[Array, Array, Array, Array],  # (3, nv): tip's and mount's motion, turn
     tip_m: Array,
     tip_R: Array,
     mount_m: Array,
@@ -36,9 +34,7 @@ def arm_torques(
     low: Array,
     high: Array,
 ) -> Array:
-    """Operational-space torques, clipped: J^T Lambda (kp e - kd (v_tip - v_mount)) + bias +
-    null-space torques.
-    """
+    """Clipped: J^T Lambda (kp e - kd (v_tip - v_mount)) + bias + null-space torques."""
     last = first + len(q)
     tip_p, tip_r, mount_p, mount_r = jacobians
     J_pos, J_ori = tip_p[:, first:last].copy(), tip_r[:, first:last].copy()

@@ -1,6 +1,4 @@
-"""robosuite and RoboCasa as packages: imported when the first environment is made, quietly; one
-that is missing is named.
-"""
+"""robosuite and RoboCasa as packages, imported quietly when the first environment is made."""
 
 from __future__ import annotations
 
@@ -18,31 +16,21 @@ from capex.worlds import ROBOSUITE_INSTALL
 
 ROBOSUITE_VERSION = "1.5.2"
 # What its worlds really import, as in the extra `robosuite` of pyproject.toml.
-ROBOSUITE_IMPORTS = (
-    "mujoco>=3.3.1,<3.10",
-    "numba>=0.60",
-    "opencv-python-headless>=4.9",
-    "termcolor>=2",
-)
+_NUMERIC = ("mujoco>=3.3.1,<3.10", "numba>=0.60")
+ROBOSUITE_IMPORTS = (*_NUMERIC, "opencv-python-headless>=4.9", "termcolor>=2")
 
 
 def import_robosuite() -> Any:
-    """robosuite, without its start-up messages and its change of MUJOCO_GL; a missing package is
-    named with the install line.
-    """
+    """robosuite, without its start-up messages and its change of MUJOCO_GL."""
     major, minor = (int(number) for number in mujoco.__version__.split(".")[:2])
     if (major, minor) >= (3, 10):
-        raise CapexError(
-            f"robosuite 1.5.2 needs mujoco 3.3 to 3.9, and {mujoco.__version__} is installed;"
-            f" install: {ROBOSUITE_INSTALL}"
-        )
+        needs = f"robosuite 1.5.2 needs mujoco 3.3 to 3.9, and {mujoco.__version__} is installed"
+        raise CapexError(f"{needs}; install: {ROBOSUITE_INSTALL}")
     return import_quietly("robosuite", ROBOSUITE_INSTALL)
 
 
 def import_quietly(package: str, install: str) -> Any:
-    """A package of that family; one that is missing, or that refuses the versions it finds, becomes
-    a sentence with what mends it.
-    """
+    """A package of that family; one that is missing or refuses becomes a sentence with its fix."""
     logger = logging.getLogger("robosuite_logs")
     if _errors_only not in logger.filters:
         logger.addFilter(_errors_only)
@@ -74,13 +62,8 @@ def install_commands(extra: str, constraint: Path | None = None) -> list[list[st
     """
     if extra != "robosuite":
         raise UnknownName("extra", extra, ["robosuite"], where=" that needs this command")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        *(("-c", str(constraint)) if constraint is not None else ()),
-    ]
+    constraints = [] if constraint is None else ["-c", str(constraint)]
+    pip = [sys.executable, "-m", "pip", "install", *constraints]
     return [[*pip, *ROBOSUITE_IMPORTS], [*pip, "--no-deps", f"robosuite=={ROBOSUITE_VERSION}"]]
 
 

@@ -1,5 +1,4 @@
-"""The two robots: a Panda on a mobile base with RoboCasa's 12 native numbers, and a Panda on a
-pedestal with robosuite's 7.
+"""The two robots: a Panda on a mobile base (RoboCasa's 12 numbers) or a pedestal (robosuite's 7).
 
 Native action: tip dx dy dz (x 0.05 m) | axis-angle (x 0.5 rad), base frame | gripper -1 open, +1
 close; on the mobile base also velocities forward, left and yaw | torso | mode (<= 0 arm, > 0 base).
@@ -34,19 +33,11 @@ STEP_M = 0.05
 STEP_RAD = 0.5
 ARM_NAMES = ("eef_dx", "eef_dy", "eef_dz", "eef_rx", "eef_ry", "eef_rz", "gripper")
 BASE_NAMES = ("base_vx", "base_vy", "base_wz", "torso", "mode")
-STATE_NAMES = (
-    "eef_x",
-    "eef_y",
-    "eef_z",
-    "eef_qx",
-    "eef_qy",
-    "eef_qz",
-    "eef_qw",
-    "finger_left",
-    "finger_right",
-)
+_TIP_NAMES = ("eef_x", "eef_y", "eef_z", "eef_qx", "eef_qy", "eef_qz", "eef_qw")
+STATE_NAMES = (*_TIP_NAMES, "finger_left", "finger_right")
 STANDING = 1e-3  # m/s or rad/s below which the base is not asked to move
-PART_ORDER = ("right", "right_gripper", "base", "torso")
+PART_SPANS = {"right": (0, 6), "right_gripper": (6, 7), "base": (7, 10), "torso": (10, 11)}
+PART_ORDER = tuple(PART_SPANS)
 ARM = ArmSpec("arm", max_opening_m=0.08, max_step_m=STEP_M, max_step_rad=STEP_RAD)
 
 
@@ -63,9 +54,8 @@ class Robot:
         """robosuite's controllers for it; the mobile one's parts in RoboCasa's order."""
         config: dict[str, Any] = robosuite.load_composite_controller_config(robot=self.name)
         if self.base is not None:
-            config.setdefault("composite_controller_specific_configs", {})["body_part_ordering"] = (
-                list(PART_ORDER)
-            )
+            specific = config.setdefault("composite_controller_specific_configs", {})
+            specific["body_part_ordering"] = list(PART_ORDER)
         return config
 
     def checked(self, action: Array) -> Array:
@@ -76,10 +66,8 @@ class Robot:
         except (TypeError, ValueError):
             raise BadCommand(f"the action is {action!r}; it must be {count} numbers") from None
         if checked.shape != (count,):
-            raise BadCommand(
-                f"the action has shape {checked.shape}; it must have shape ({count},):"
-                f" {', '.join(self.action_names)}"
-            )
+            needed = f"({count},): {', '.join(self.action_names)}"
+            raise BadCommand(f"the action has shape {checked.shape}; it must have shape {needed}")
         for name, value in zip(self.action_names, checked.tolist(), strict=True):
             if not -1.0 <= value <= 1.0:  # also true for NaN
                 raise BadCommand(f"action '{name}' is {value}; it must lie between -1 and 1")
@@ -87,20 +75,13 @@ class Robot:
 
     def require_order(self, env: Any) -> None:
         """Refuse an environment whose native numbers stand in another order."""
-        widths = {"right": 6, "right_gripper": 1, "base": 3, "torso": 1}
-        at, wanted = 0, {}
-        for part in PART_ORDER[: 4 if self.base is not None else 2]:
-            wanted[part] = (at, at + widths[part])
-            at += widths[part]
-        found = {
-            part: tuple(span)
-            for part, span in env.robots[0].composite_controller._action_split_indexes.items()
-        }
-        if list(found.items()) != list(wanted.items()) or env.action_dim != len(self.action_names):
-            raise CapexError(
-                f"the environment's native action is {found}; this adapter needs {wanted}: set"
-                " body_part_ordering"
-            )
+        parts = PART_ORDER if self.base is not None else PART_ORDER[:2]
+        needed = {part: PART_SPANS[part] for part in parts}
+        indexes = env.robots[0].composite_controller._action_split_indexes
+        given = {part: tuple(span) for part, span in indexes.items()}
+        if list(given.items()) != list(needed.items()) or env.action_dim != len(self.action_names):
+            spans = f"the environment's native action is {given}; this adapter needs {needed}"
+            raise CapexError(f"{spans}: set body_part_ordering")
 
     def native(
         self,
@@ -118,23 +99,16 @@ class Robot:
         action = np.zeros(len(self.action_names))
         arm, controller = command.arms[ARM.name], controllers["right"]
         if arm.step_m is not None:
-            action[0:3], action[3:6] = (
-                np.asarray(arm.step_m) / STEP_M,
-                np.asarray(arm.step_rad) / STEP_RAD,
-            )
+            action[0:3] = np.asarray(arm.step_m) / STEP_M
+            action[3:6] = np.asarray(arm.step_rad) / STEP_RAD
         elif anchor_m is not None and drive is None:
             action[0:3] = _shortened(anchor_m - site.position_m, STEP_M) / STEP_M
-            action[3:6] = (
-                _shortened(rotation_vector(controller.goal_ori @ site.rotation.T), STEP_RAD)
-                / STEP_RAD
-            )
+            turn_rad = rotation_vector(controller.goal_ori @ site.rotation.T)
+            action[3:6] = _shortened(turn_rad, STEP_RAD) / STEP_RAD
         elif anchor_m is not None:
             yaw_rate = command.base_velocity[2] if command.base_velocity is not None else 0.0
-            lead_m = (
-                yaw_rate
-                * (controller.kd[:3] / controller.kp[:3])
-                * np.array([-anchor_m[1], anchor_m[0], 0.0])
-            )
+            delay_s = controller.kd[:3] / controller.kp[:3]
+            lead_m = yaw_rate * delay_s * np.array([-anchor_m[1], anchor_m[0], 0.0])
             action[0:3] = _unless_tiny(anchor_m + lead_m - controller.goal_pos) / STEP_M
         action[6] = arm.gripper
         if drive is not None:
@@ -149,31 +123,23 @@ class Robot:
 
 
 class BaseDrive:
-    """Finds the native base numbers that drive with a wanted velocity, by asking robosuite's
-    controller and by the drive's dry friction.
-    """
+    """The native base numbers for a velocity: robosuite's controller is asked, friction added."""
 
     def __init__(self, model: Any, data: Any, controller: Any):
         self._data, self._controller = data, controller
         self._forward, self._side = controller.joint_index[:2]
-        actuators = [
-            int(np.flatnonzero(model.actuator_trnid[:, 0] == joint)[0])
-            for joint in controller.joint_index
-        ]
+        driven = model.actuator_trnid[:, 0]
+        actuators = [int(np.flatnonzero(driven == joint)[0]) for joint in controller.joint_index]
         # Velocities at a native value of 1.
         self._range = 0.5 * (controller.actuator_max - controller.actuator_min)
-        # A velocity servo against dry friction falls short by friction over gain, whatever the
-        # velocity.
-        self._shortfall = (
-            model.dof_frictionloss[controller.qvel_index] / model.actuator_gainprm[actuators, 0]
-        )
+        # A velocity servo against dry friction falls short by friction over gain, at any velocity.
+        friction = model.dof_frictionloss[controller.qvel_index]
+        self._shortfall = friction / model.actuator_gainprm[actuators, 0]
 
     def command(self, velocity: tuple[float, float, float]) -> Array:
         """Native numbers for a velocity (forward, left, yaw) in the base's own frame."""
         # Joints -> velocity on the floor.
-        axes = np.stack(
-            [self._data.xaxis[self._forward][:2], self._data.xaxis[self._side][:2]], axis=1
-        )
+        axes = np.stack([self._data.xaxis[j][:2] for j in (self._forward, self._side)], axis=1)
         _, R = self._controller.get_base_pose()
         joints = np.append(np.linalg.solve(axes, R[:2, :2] @ np.asarray(velocity[:2])), velocity[2])
         moving = np.abs(joints) > STANDING
@@ -203,10 +169,6 @@ def _shortened(vector: Array, limit: float) -> Array:
     return vector if length <= limit else vector * (limit / length)
 
 
-MOBILE = Robot(
-    "PandaOmron",
-    ARM_NAMES + BASE_NAMES,
-    (*STATE_NAMES, "base_x", "base_y", "base_yaw"),
-    BaseSpec(0.25, 0.6),
-)
+MOBILE_STATE_NAMES = (*STATE_NAMES, "base_x", "base_y", "base_yaw")
+MOBILE = Robot("PandaOmron", ARM_NAMES + BASE_NAMES, MOBILE_STATE_NAMES, BaseSpec(0.25, 0.6))
 FIXED = Robot("Panda", ARM_NAMES, STATE_NAMES, None)

@@ -1,5 +1,4 @@
-"""One control step of a robosuite environment: robosuite's own `env.step`, or the same controllers
-without the waste.
+"""One control step of robosuite: its own `env.step`, or the same controllers without the waste.
 
 robosuite spends over 90 % of `env.step` in Python around 25 physics steps: observables, action
 limits and name look-ups are done again at each of them, every controller fetches the whole mass
@@ -30,9 +29,7 @@ STEPPINGS = ("fast", "original")
 
 
 class Stepping(Protocol):
-    """Applies one native action for one control step, up to the end of physics; success and
-    contacts are read afterwards.
-    """
+    """Applies one native action for one control step, up to the end of physics."""
 
     def step(self, action: Array) -> None: ...
 
@@ -51,9 +48,7 @@ class Original:
         self._env = env
 
     def step(self, action: Array) -> None:
-        """One control step; a copy goes in, because robosuite's base controller writes into its
-        argument.
-        """
+        """One control step, with a copy: robosuite's base controller writes into its argument."""
         self._env.step(action.copy())
 
 
@@ -70,19 +65,15 @@ class Fast:
         self._mobile = bool(robot.is_mobile)
         self._model, self._data = env.sim.model._model, env.sim.data._data
         self._substeps = int(env.control_timestep / env.model_timestep)
-        made = [
-            MAKERS.get(name, _Constant)(
-                self._model,
-                self._data,
-                controller,
-                np.array(robot._ref_actuators_indexes_dict[name]),
-            )
-            for name, controller in self._composite.part_controllers.items()
-        ]
-        self._running: list[_Arm | _Torso] = [
-            part for part in made if not isinstance(part, _Constant)
-        ]
-        self._constant = [part for part in made if isinstance(part, _Constant)]
+        self._running: list[_Arm | _Torso] = []
+        self._constant: list[_Constant] = []
+        for name, controller in self._composite.part_controllers.items():
+            actuators = np.array(robot._ref_actuators_indexes_dict[name])
+            part = MAKERS.get(name, _Constant)(self._model, self._data, controller, actuators)
+            if isinstance(part, _Constant):
+                self._constant.append(part)
+            else:
+                self._running.append(part)
         self._mass = np.zeros((self._model.nv, self._model.nv))
 
     def step(self, action: Array) -> None:
@@ -91,7 +82,7 @@ class Fast:
         env.timestep += 1
         mujoco.mj_fullM(model, self._mass, data.qM)
         for part in self._running:
-            part.measure(self._mass)
+            self._measure(part)
         if not self._mobile:
             self._composite.update_state()
         self._composite.set_goal(action.copy())
@@ -111,62 +102,51 @@ class Fast:
         env.cur_time += env.control_timestep
         env.update_state()
 
+    def _measure(self, part: _Arm | _Torso) -> None:
+        """Give a controller its pose and inertia, from which it takes its goal; after a reset it
+        keeps those it has.
+        """
+        controller, inertia = part.controller, self._mass[part.dofs, part.dofs]
+        if controller.new_update:
+            part.measure()
+            controller.mass_matrix = inertia.copy()
+            controller.new_update = False
+        else:
+            inertia[:] = controller.mass_matrix
+
 
 class _Arm:
     """robosuite's operational-space controller between two goals."""
 
     def __init__(self, model: Any, data: Any, controller: Any, actuators: npt.NDArray[np.intp]):
-        fixed = (
-            getattr(controller, "impedance_mode", "") == "fixed"
-            and getattr(controller, "input_ref_frame", "") == "base"
-        )
-        plain = (
-            getattr(controller, "interpolator_pos", self) is None
-            and getattr(controller, "interpolator_ori", self) is None
-        )
-        if not (controller.name == "OSC_POSE" and fixed and plain and controller.uncoupling):
+        setup: dict[str, Any] = {"impedance_mode": "fixed", "input_ref_frame": "base"}
+        setup |= {"interpolator_pos": None, "interpolator_ori": None}
+        as_known = all(getattr(controller, name, self) == known for name, known in setup.items())
+        if not (controller.name == "OSC_POSE" and as_known and controller.uncoupling):
             raise _unknown(controller)
-        self._model, self._data, self._controller = model, data, controller
+        self._model, self._data, self.controller = model, data, controller
         self._torques = importlib.import_module("capex.worlds.robosuite.kernel").arm_torques
         self._tip = model.site(controller.ref_name).id
         self._mount = model.site(f"{controller.naming_prefix}{controller.part_name}_center").id
         # A mount fixed to the world has no Jacobian.
         self._rides = model.body_weldid[model.site_bodyid[self._mount]] != 0
-        self._dofs = _slice(controller.qvel_index)
+        self.dofs = _slice(controller.qvel_index)
         self._tip_pose = data.site_xpos[self._tip], data.site_xmat[self._tip].reshape(3, 3)
         self._mount_pose = data.site_xpos[self._mount], data.site_xmat[self._mount].reshape(3, 3)
-        self._joints = (
-            data.qpos[_slice(controller.qpos_index)],
-            data.qvel[self._dofs],
-            data.qfrc_bias[self._dofs],
-            data.qvel,
-        )
+        self._joints = (*_joints(data, controller), data.qvel)
         self._ctrl = data.ctrl[_slice(actuators)]
         self._limits = _limits(model, actuators)
         self._jacobians = tuple(np.zeros((3, model.nv)) for _ in range(4))
 
-    def measure(self, mass: Array) -> None:
-        """Give the controller the tip's pose and the inertia, from which it takes its goal; after a
-        reset it keeps those it has.
-        """
-        controller, dofs = self._controller, self._dofs
-        if controller.new_update:
-            controller.ref_pos[:], controller.ref_ori_mat[:] = self._tip_pose
-            controller.mass_matrix = mass[dofs, dofs].copy()
-            controller.new_update = False
-        else:
-            mass[dofs, dofs] = controller.mass_matrix
+    def measure(self) -> None:
+        """Give the controller the tip's pose."""
+        self.controller.ref_pos[:], self.controller.ref_ori_mat[:] = self._tip_pose
 
     def aim(self) -> None:
         """Take over the goal that the controller was given."""
-        controller = self._controller
-        self._goal = (
-            controller.goal_pos,
-            controller.goal_ori,
-            controller.kp,
-            controller.kd,
-            controller.initial_joint,
-        )
+        controller = self.controller
+        goal = controller.goal_pos, controller.goal_ori
+        self._goal = (*goal, controller.kp, controller.kd, controller.initial_joint)
 
     def run(self, mass: Array) -> None:
         """Torques for the next physics step."""
@@ -180,79 +160,56 @@ class _Arm:
             *self._mount_pose,
             mass,
             *self._joints,
-            self._dofs.start,
+            self.dofs.start,
             *self._goal,
             *self._limits,
         )
 
     def leave(self) -> None:
-        """Tell the controller where the mount was at the last physics step: from there it measures
-        its next goal.
-        """
-        self._controller.update_origin(*(part.copy() for part in self._mount_pose))
-        self._controller.new_update = True
+        """Tell the controller where the mount was last: from there it measures its next goal."""
+        self.controller.update_origin(*(part.copy() for part in self._mount_pose))
+        self.controller.new_update = True
 
 
 class _Torso:
     """robosuite's joint-position controller between two goals."""
 
     def __init__(self, model: Any, data: Any, controller: Any, actuators: npt.NDArray[np.intp]):
-        if (
-            controller.name != "JOINT_POSITION"
-            or controller.interpolator is not None
-            or not controller.use_torque_compensation
-        ):
+        plain = controller.interpolator is None and controller.use_torque_compensation
+        if controller.name != "JOINT_POSITION" or not plain:
             raise _unknown(controller)
-        self._controller = controller
+        self.controller = controller
         self._torques = importlib.import_module("capex.worlds.robosuite.kernel").joint_torques
-        self._dofs = _slice(controller.qvel_index)
-        self._joints = (
-            data.qpos[_slice(controller.qpos_index)],
-            data.qvel[self._dofs],
-            data.qfrc_bias[self._dofs],
-        )
+        self.dofs = _slice(controller.qvel_index)
+        self._joints = _joints(data, controller)
         self._ctrl = data.ctrl[_slice(actuators)]
         self._limits = _limits(model, actuators)
 
-    def measure(self, mass: Array) -> None:
-        """Give the controller the joints and the inertia, from which it takes its goal; after a
-        reset it keeps those it has.
-        """
-        controller, dofs = self._controller, self._dofs
-        if controller.new_update:
-            controller.joint_pos = self._joints[0].copy()
-            controller.mass_matrix = mass[dofs, dofs].copy()
-            controller.new_update = False
-        else:
-            mass[dofs, dofs] = controller.mass_matrix
+    def measure(self) -> None:
+        """Give the controller the joints."""
+        self.controller.joint_pos = self._joints[0].copy()
 
     def aim(self) -> None:
         """Take over the goal that the controller was given."""
-        self._goal = self._controller.goal_qpos, self._controller.kp, self._controller.kd
+        self._goal = self.controller.goal_qpos, self.controller.kp, self.controller.kd
 
     def run(self, mass: Array) -> None:
         """Torques for the next physics step."""
-        self._ctrl[:] = self._torques(
-            mass, *self._joints, self._dofs.start, *self._goal, *self._limits
-        )
+        joints, first = self._joints, self.dofs.start
+        self._ctrl[:] = self._torques(mass, *joints, first, *self._goal, *self._limits)
 
     def leave(self) -> None:
         """Let the controller measure anew."""
-        self._controller.new_update = True
+        self.controller.new_update = True
 
 
 class _Constant:
-    """A controller whose output is its goal, scaled, all through a control step: the gripper and
-    the mobile base.
-    """
+    """A controller whose output is its goal, scaled, for a control step: gripper and base."""
 
     def __init__(self, model: Any, data: Any, controller: Any, actuators: npt.NDArray[np.intp]):
         scales = getattr(controller, "use_action_scaling", True)
-        if (
-            "goal_qvel" not in vars(controller)
-            or getattr(controller, "interpolator", None) is not None
-            or not scales
-        ):
+        plain = getattr(controller, "interpolator", None) is None
+        if not ("goal_qvel" in vars(controller) and plain and scales):
             raise _unknown(controller)
         self._controller, self._ctrl = controller, data.ctrl[_slice(actuators)]
         self._low, self._high = _limits(model, actuators)
@@ -269,14 +226,18 @@ class _Constant:
 MAKERS: dict[str, type[_Arm] | type[_Torso] | type[_Constant]] = {ARM: _Arm, TORSO: _Torso}
 
 
+def _joints(data: Any, controller: Any) -> tuple[Array, Array, Array]:
+    """Positions, velocities and bias forces of a controller's joints."""
+    dofs = _slice(controller.qvel_index)
+    return data.qpos[_slice(controller.qpos_index)], data.qvel[dofs], data.qfrc_bias[dofs]
+
+
 def _slice(indices: Any) -> slice:
     """Neighbouring addresses as a slice, so that reading them copies nothing."""
     first, count = int(indices[0]), len(indices)
     if [int(i) for i in indices] != list(range(first, first + count)):
-        raise CapexError(
-            f"the robot's joints {list(indices)} are not neighbours in the model; use"
-            " stepping='original'"
-        )
+        apart = f"the robot's joints {list(indices)} are not neighbours in the model"
+        raise CapexError(f"{apart}; use stepping='original'")
     return slice(first, first + count)
 
 

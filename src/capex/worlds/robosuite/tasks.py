@@ -1,5 +1,4 @@
-"""The eight tasks: what a demonstrator is told, when robosuite calls it done, and how the two outer
-cameras and the workspace lie.
+"""The eight tasks: instruction, success criterion, workspace, and where the outer cameras stand.
 
 Things are named as they are seen, by colour and shape. Places are in the base frame: the arm's
 mount, about 10 cm above a table top.
@@ -36,7 +35,7 @@ DOOR = Arena(
 
 
 @dataclass(frozen=True)
-class Task:
+class RobosuiteTask:
     """One environment of robosuite."""
 
     info: TaskInfo
@@ -45,70 +44,32 @@ class Task:
     moved: tuple[str, ...] = ()
 
 
-def _task(
-    name: str,
-    family: str,
-    horizon: int,
-    instruction: str,
-    criterion: str,
-    arena: Arena,
-    moved: tuple[str, ...] = (),
-) -> Task:
-    return Task(TaskInfo(name, family, horizon, instruction, criterion), arena, moved)
+PICK, DOORS = "Pick and place", "Doors and lids"
+CUBE_LIFTED = "the cube's centre is more than 4 cm above the table top"
+CUBES_STACKED = "the red cube rests on the green one, lifted off the table and not held"
+DOOR_OPEN = "the door stands open by more than 0.3 rad"
+_AWAY = "and the tip more than 4 cm from it"
+NUT_ON_PEG = f"the nut's centre is around the peg, near the table top, {_AWAY}"
+IN_BIN = f"the thing's centre is inside its compartment, less than 10 cm above the bottom, {_AWAY}"
 
 
-def _to_bin(name: str, thing: str, compartment: str) -> Task:
-    return _task(
-        name,
-        "Pick and place",
-        800,
-        f"Put the {thing} into the {compartment} compartment of the dark bin.",
-        "the thing's centre is inside its compartment, less than 10 cm above the bottom, and the"
-        " tip more than 4 cm from it",
-        BINS,
-    )
+def _to_bin(name: str, thing: str, compartment: str) -> RobosuiteTask:
+    instruction = f"Put the {thing} into the {compartment} compartment of the dark bin."
+    return RobosuiteTask(TaskInfo(name, PICK, 800, instruction, IN_BIN), BINS)
 
 
-BY_NAME: dict[str, Task] = {
-    task.info.name: task
-    for task in (
-        _task(
-            "Lift",
-            "Pick and place",
-            500,
-            "Pick up the red cube.",
-            "the cube's centre is more than 4 cm above the table top",
-            TABLE,
-        ),
-        _task(
-            "Stack",
-            "Pick and place",
-            600,
-            "Put the red cube on the green cube.",
-            "the red cube rests on the green one, lifted off the table and not held",
-            TABLE,
-        ),
-        _to_bin("PickPlaceCan", "red can", "far left"),
-        _to_bin("PickPlaceMilk", "grey milk carton", "near right"),
-        _to_bin("PickPlaceBread", "brown loaf of bread", "far right"),
-        _to_bin("PickPlaceCereal", "red cereal box", "near left"),
-        _task(
-            "Door",
-            "Doors and lids",
-            800,
-            "Turn the yellow handle down and open the door.",
-            "the door stands open by more than 0.3 rad",
-            DOOR,
-            moved=("Door_main",),
-        ),
-        _task(
-            "NutAssemblySquare",
-            "Pick and place",
-            800,
-            "Put the square nut onto the brown square peg.",
-            "the nut's centre is around the peg, near the table top, and the tip more than 4 cm"
-            " from it",
-            TABLE,
-        ),
-    )
-}
+_LIFT = TaskInfo("Lift", PICK, 500, "Pick up the red cube.", CUBE_LIFTED)
+_STACK = TaskInfo("Stack", PICK, 600, "Put the red cube on the green cube.", CUBES_STACKED)
+_OPEN = "Turn the yellow handle down and open the door."
+_PEG = "Put the square nut onto the brown square peg."
+_TASKS = (
+    RobosuiteTask(_LIFT, TABLE),
+    RobosuiteTask(_STACK, TABLE),
+    _to_bin("PickPlaceCan", "red can", "far left"),
+    _to_bin("PickPlaceMilk", "grey milk carton", "near right"),
+    _to_bin("PickPlaceBread", "brown loaf of bread", "far right"),
+    _to_bin("PickPlaceCereal", "red cereal box", "near left"),
+    RobosuiteTask(TaskInfo("Door", DOORS, 800, _OPEN, DOOR_OPEN), DOOR, moved=("Door_main",)),
+    RobosuiteTask(TaskInfo("NutAssemblySquare", PICK, 800, _PEG, NUT_ON_PEG), TABLE),
+)
+BY_NAME: dict[str, RobosuiteTask] = {task.info.name: task for task in _TASKS}

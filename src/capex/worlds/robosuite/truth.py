@@ -1,11 +1,8 @@
-"""The simulator's truth about things, in the base frame: what the expert and tests read, and no
-model ever sees.
-"""
+"""The simulator's truth, in the base frame: what the expert and tests read, and no model sees."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,22 +14,20 @@ from capex.worlds.robosuite.anatomy import Anatomy
 class Truth:
     """Places and extents by the names that the model gives them."""
 
-    model: Any
-    data: Any
     anatomy: Anatomy
 
     def shape(self, name: str) -> tuple[Pose, Array]:
         """Pose and half extents of a shape's box."""
-        number = self.model.geom(name).id
-        box = self.model.geom_aabb[number]
-        rotation = self.data.geom_xmat[number].reshape(3, 3)
-        return self.anatomy.in_base(
-            self.data.geom_xpos[number] + rotation @ box[:3], rotation
-        ), np.array(box[3:])
+        model, data = self.anatomy.model, self.anatomy.data
+        number = model.geom(name).id
+        box = model.geom_aabb[number]
+        rotation = data.geom_xmat[number].reshape(3, 3)
+        centre_m = data.geom_xpos[number] + rotation @ box[:3]
+        return self.anatomy.in_base(centre_m, rotation), np.array(box[3:])
 
     def body(self, name: str) -> Pose:
         """Pose of a body."""
-        body = self.data.body(name)
+        body = self.anatomy.data.body(name)
         return self.anatomy.in_base(body.xpos, body.xmat.reshape(3, 3))
 
     def place(self, in_world_m: Array) -> Array:

@@ -1,5 +1,4 @@
-"""How an episode of a robosuite environment begins: built from a seed here, restored from a
-recorded demonstration in RoboCasa's world.
+"""The starts of a robosuite environment: built from a seed here, restored in RoboCasa's world.
 
 Seeds. Every reset builds a new environment from one seed: sizes, places and the arm's noise come
 from its generator, and nothing of the episode before can leak through robosuite's Python objects.
@@ -22,7 +21,7 @@ from capex.worlds import Start
 from capex.worlds.robosuite.cameras import MOVED
 from capex.worlds.robosuite.packages import import_robosuite
 from capex.worlds.robosuite.robots import Robot
-from capex.worlds.robosuite.tasks import Arena, Task
+from capex.worlds.robosuite.tasks import Arena, RobosuiteTask
 
 CONTROL_HZ = 20
 SETTLE_STEPS = 10
@@ -39,7 +38,7 @@ QUIET: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Beginning:
+class BuiltStart:
     """A robosuite environment that stands at a start, and what is known of it."""
 
     env: Any
@@ -54,7 +53,7 @@ class Beginning:
     arena: Arena | None = None  # where two cameras are moved to; None where they stand well
 
 
-class Beginnings(Protocol):
+class StartSource(Protocol):
     """Where starts come from."""
 
     exact: bool  # whether the actions of an episode lead to the same bits again
@@ -63,21 +62,20 @@ class Beginnings(Protocol):
     def count(self) -> int:
         """How many there are."""
 
-    def build(self, start: Start) -> Beginning:
+    def build(self, start: Start) -> BuiltStart:
         """The start, anew."""
 
 
-class Seeded:
+class SeededStarts:
     """robosuite's own starts, drawn from a seed and an index."""
 
     exact = True
-
     count = 10_000
 
-    def __init__(self, task: Task, robot: Robot):
+    def __init__(self, task: RobosuiteTask, robot: Robot):
         self._robosuite, self._task, self._robot = import_robosuite(), task, robot
 
-    def build(self, start: Start) -> Beginning:
+    def build(self, start: Start) -> BuiltStart:
         """A new environment from robosuite, seeded with the start."""
         kwargs = {
             "robots": self._robot.name,
@@ -87,30 +85,19 @@ class Seeded:
             **QUIET,
         }
         seed = [start.seed, start.index]  # goes to numpy's default_rng
-        name, versions = (
-            self._task.info.name,
-            {"robosuite": self._robosuite.__version__, "mujoco": mujoco.__version__},
-        )
+        info, version = self._task.info, self._robosuite.__version__
         # Robosuite writes into what it is given.
-        env = self._robosuite.make(name, seed=seed, **copy.deepcopy(kwargs))
-        return Beginning(
+        env = self._robosuite.make(info.name, seed=seed, **copy.deepcopy(kwargs))
+        header = {"robot": self._robot.name, "start": start.index, "seed": start.seed}
+        env_args = {"env_name": info.name, "env_version": version, "type": ROBOMIMIC_ROBOSUITE}
+        return BuiltStart(
             env=env,
-            instruction=self._task.info.instruction,
+            instruction=info.instruction,
             scene="robosuite",
-            header={
-                "robot": self._robot.name,
-                "start": start.index,
-                "seed": start.seed,
-                **versions,
-            },
+            header={**header, "robosuite": version, "mujoco": mujoco.__version__},
             model_xml=lambda: composed_xml(env, self._task.moved),
-            env_args={
-                "env_name": name,
-                "env_version": versions["robosuite"],
-                "type": ROBOMIMIC_ROBOSUITE,
-                "env_kwargs": kwargs,
-            },
-            episode_meta={"lang": self._task.info.instruction, "seed": seed},
+            env_args={**env_args, "env_kwargs": kwargs},
+            episode_meta={"lang": info.instruction, "seed": seed},
             settle=SETTLE_STEPS,
             arena=self._task.arena,
         )
