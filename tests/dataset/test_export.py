@@ -407,7 +407,7 @@ def test_filters(expert_demos, filters, taken, reason):
     from capex.dataset.selection import find_attempts, select
 
     chosen = select("x", find_attempts(expert_demos), filters)
-    assert [a.start for a in chosen.attempts] == taken
+    assert [a.summary.start for a in chosen.attempts] == taken
     assert {r.reason for r in chosen.left_out} == ({reason} if reason else set())
 
 
@@ -417,7 +417,7 @@ def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
     attempts = find_attempts(next(model_demos.glob("chains/*")))  # a chain's folder will do
     for limit, taken in ((0.3, [0]), (0.99, [])):
         assert [
-            a.start for a in select("x", attempts, Filters(min_confidence=limit)).attempts
+            a.summary.start for a in select("x", attempts, Filters(min_confidence=limit)).attempts
         ] == taken
     assert select("x", attempts, Filters()).left_out[0].reason == "failed (decisions)"
     with pytest.raises(

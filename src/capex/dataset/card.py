@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capex.dataset.frames import Pipeline
-from capex.dataset.selection import Candidate, Selection, left_out_csv, summary
+from capex.dataset.selection import Selection, left_out_csv, summary
 from capex.run.files import write_bytes
 from capex.run.machine import versions
+from capex.run.summary import Summary
 from capex.worlds import Spec
 
 EXPERT = (
@@ -38,13 +39,13 @@ def write_card(folder: Path, selection: Selection, facts: Facts) -> None:
     """README.md, its pictures and left_out.csv."""
     from capex.dataset.film import write_strip  # brings PyAV
 
-    by_task: dict[str, list[Candidate]] = defaultdict(list)
+    by_task: dict[str, list[Summary]] = defaultdict(list)
     for attempt in selection.attempts:
-        by_task[f"{attempt.world}:{attempt.task}"].append(attempt)
+        by_task[f"{attempt.summary.world}:{attempt.summary.task}"].append(attempt.summary)
     pictures = []
     for name, attempts in by_task.items():
         middle = sorted(attempts, key=lambda a: (a.steps, a.start))[len(attempts) // 2]
-        path = write_strip(middle.episode, folder / "pictures" / f"{name.replace(':', '-')}.png")
+        path = write_strip(middle.path, folder / "pictures" / f"{name.replace(':', '-')}.png")
         pictures.append(f"![{_cell(middle.instruction)}](pictures/{path.name})")
     write_bytes(folder / "left_out.csv", left_out_csv(selection.left_out).encode())
     head = [_front(facts), _head(selection, facts), "\n\n".join(pictures)]
@@ -63,7 +64,7 @@ def _front(facts: Facts) -> str:
 
 
 def _head(selection: Selection, facts: Facts) -> str:
-    number, frames = len(selection.attempts), sum(a.steps for a in selection.attempts)
+    number, frames = len(selection.attempts), sum(a.summary.steps for a in selection.attempts)
     kind = "failed attempts" if facts.failures else "demonstrations"
     text = f"# {facts.title}\n\n{number} {kind}, {frames:,} frames at 20 per second"
     if not facts.failures:
@@ -76,7 +77,7 @@ def _head(selection: Selection, facts: Facts) -> str:
     return f"{text}. Paired with `{facts.partner}`: {same}." if facts.partner else f"{text}."
 
 
-def _sections(by_task: dict[str, list[Candidate]], selection: Selection, facts: Facts) -> list[str]:
+def _sections(by_task: dict[str, list[Summary]], selection: Selection, facts: Facts) -> list[str]:
     rows = []
     for name, attempts in by_task.items():
         starts = ", ".join([str(a.start) for a in attempts[:20]])
@@ -87,7 +88,8 @@ def _sections(by_task: dict[str, list[Candidate]], selection: Selection, facts: 
         )
         rows.append((name, instruction, str(len(attempts)), f"{length:g}", starts))
     sections = [_table(("task", "first instruction", "number", "median frames", "starts"), rows)]
-    sources, cost = _sources(selection.attempts), _cost(selection.attempts)
+    attempts = [a.summary for a in selection.attempts]
+    sources, cost = _sources(attempts), _cost(attempts)
     sections.append(f"## How it was collected\n\n{sources}\n\n{cost}")
     width, height = facts.pipeline.size
     cameras = ", ".join(facts.pipeline.cameras)
@@ -112,7 +114,7 @@ def _sections(by_task: dict[str, list[Candidate]], selection: Selection, facts: 
     return [*sections, f"## Made with\n\n{made}"]
 
 
-def _sources(attempts: Sequence[Candidate]) -> str:
+def _sources(attempts: Sequence[Summary]) -> str:
     counts = Counter((a.arm, a.model, a.stand_in) for a in attempts)
     lines = []
     for (method, model, stand_in), count in counts.most_common():
@@ -122,7 +124,7 @@ def _sources(attempts: Sequence[Candidate]) -> str:
     return "\n".join(lines)
 
 
-def _cost(attempts: Sequence[Candidate]) -> str:
+def _cost(attempts: Sequence[Summary]) -> str:
     known = [a.cost_usd for a in attempts if a.cost_usd is not None]
     if not known:
         return "Cost: no model was paid, or its price is unknown."

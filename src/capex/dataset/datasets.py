@@ -120,13 +120,13 @@ def export_run(
             partner = partners.get(selection.name, "")
             facts = replace(facts, partner=partner, failures=selection in failed)
             _write(selection, folder, facts, parallel, tell)
-            frames = sum(a.steps for a in selection.attempts)
+            frames = sum(a.summary.steps for a in selection.attempts)
             written.append(Written(path, len(selection.attempts), frames))
     return Exported(tuple(written), tuple(row for s in selections for row in s.left_out))
 
 
 def _choose_pairs(
-    run_dirs: Sequence[Path], candidates: Sequence[list[Candidate]], filters: Filters
+    run_dirs: Sequence[Path], candidates: Sequence[list[Candidate | LeftOut]], filters: Filters
 ) -> list[Selection]:
     if len(candidates) != 2:
         raise CapexError(f"--paired takes two runs; {len(candidates)} given")
@@ -154,7 +154,7 @@ def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec,
     frame of a dataset has the same numbers in the same order, and pictures of the same cameras.
     """
     robots: list[tuple[Spec, Pipeline]] = []
-    for name in dict.fromkeys(f"{a.world}:{a.task}" for a in attempts):
+    for name in dict.fromkeys(f"{a.summary.world}:{a.summary.task}" for a in attempts):
         env = worlds.make(name)
         robots.append((env.spec, pipeline.resolve(env.spec)))
         env.close()

@@ -70,7 +70,7 @@ class DemoFile:
 
 def shoot(job: DemoJob) -> DemoFile:
     """A worker's task: render a demonstration and write it."""
-    take = open_take(job.attempt.episode)
+    take = open_take(job.attempt.summary.path)
     model = worlds.model_file(take.env)
     spec, record = take.env.spec, take.record
     if model is None:
@@ -168,5 +168,5 @@ def write_file(
             file.create_dataset(f"mask/{mask}", data=np.array(members, dtype="S"))
         env_names = ",".join(dict.fromkeys(str(args["env_name"]) for args in env_args))
         data.attrs["env_args"] = json.dumps(_shared(env_args) | {"env_name": env_names})
-        data.attrs["total"] = sum(a.steps for a in attempts)
+        data.attrs["total"] = sum(a.summary.steps for a in attempts)
     shards.rmdir()

@@ -62,7 +62,7 @@ class Shard:
 
 def shoot(job: ShardJob) -> Shard:
     """A worker's task: render an episode and write its shard."""
-    take = open_take(job.attempt.episode)
+    take = open_take(job.attempt.summary.path)
     return write_shard(job, take, take.pictures(job.layout.pipeline))
 
 
@@ -164,14 +164,16 @@ def write_dataset(
     finish: Callable[[], None],
 ) -> None:
     """Write a dataset into an empty folder; `finish` adds files before meta/info.json ends it."""
-    texts = dict.fromkeys(a.instruction for a in attempts)
+    texts = dict.fromkeys(a.summary.instruction for a in attempts)
     tasks = {text: number for number, text in enumerate(texts)}
     shards = folder / "shards"
     shards.mkdir()
     jobs, frames = [], 0
     for number, attempt in enumerate(attempts):
-        jobs.append(ShardJob(attempt, layout, shards, number, frames, tasks[attempt.instruction]))
-        frames += attempt.steps
+        jobs.append(
+            ShardJob(attempt, layout, shards, number, frames, tasks[attempt.summary.instruction])
+        )
+        frames += attempt.summary.steps
     joiner = Joiner(folder, layout)
     for job, shard in zip(jobs, shoot_in_order(shoot, jobs, parallel, tell), strict=True):
         joiner.join(job, shard)
@@ -208,7 +210,7 @@ class Joiner:
         chunk, file = self._data.append(table, shard.rows.stat().st_size)
         row: dict[str, Any] = {
             "episode_index": job.episode_index,
-            "tasks": [job.attempt.instruction],
+            "tasks": [job.attempt.summary.instruction],
             "length": shard.length,
             "data/chunk_index": chunk,
             "data/file_index": file,

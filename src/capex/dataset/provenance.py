@@ -37,13 +37,14 @@ FIELDS = {
 
 def provenance(attempt: Candidate, take: Take, pipeline: Pipeline) -> dict[str, Any]:
     """Everything in FIELDS."""
-    start, sha256 = take.start_state, digests(attempt.episode)
+    start, sha256 = take.start_state, digests(attempt.summary.path)
     own = {
-        "episode": attempt.place,
+        "episode": attempt.from_run,
         "record_sha256": sha256["record.json"],
         "steps_sha256": sha256["steps.npz"],
         "state_header": start.header,
         "start_state": start.vector.tolist(),
         "cameras": json.dumps(take.cameras_json(pipeline)),
     }
-    return {name: own[name] if name in own else getattr(attempt, name) for name in FIELDS}
+    own |= {"certified": attempt.certified, "uncertified": attempt.uncertified}
+    return {n: own[n] if n in own else getattr(attempt.summary, n) for n in FIELDS}

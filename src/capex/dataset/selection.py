@@ -8,57 +8,33 @@ import csv
 import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from capex.dataset.certify import read_certificate
 from capex.dataset.frames import check_episode
 from capex.errors import CapexError, DamagedFile, UnknownName
-from capex.method.record import EpisodeRecord
 from capex.run import load_chain
 from capex.run.store import Chain, find_run
+from capex.run.summary import StartKey, Summary, summarize
 
-Key = tuple[str, str, int, int]  # world, task, start, seed
 NO_CERTIFICATE = "not certified yet; run capex certify"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A whole episode of a run, as far as choosing needs it: fields of its record, and more. Of a
-    damaged one only the chain and the start are known.
-    """
+    """A whole episode of a run that may become a demonstration."""
 
-    episode: Path
-    world: str
-    task: str
-    arm: str
-    start: int
-    seed: int = 0
-    model: str = ""
-    stand_in: bool = False
-    success: bool | None = None
-    end: str = ""
-    steps: int = 0
-    requests: int = 0
-    cost_usd: float | None = None
-    instruction: str = ""
-    decisions: int = 0
-    confidence: float | None = None  # mean calibrated one of the waypoints that got a label
-    certified: bool = False
-    uncertified: str = ""  # why there is no certificate
-    damage: str = ""  # why it cannot be read
+    summary: Summary
+    certified: bool
+    uncertified: str  # why there is no certificate
 
     @property
-    def key(self) -> Key:
-        """What pairs with an attempt of another run."""
-        return (self.world, self.task, self.start, self.seed)
-
-    @property
-    def place(self) -> str:
+    def from_run(self) -> str:
         """Where the episode lies, from the folder that holds the run:
         NAME/chains/CHAIN/episodes/0007.
         """
-        return "/".join(self.episode.resolve().parts[-5:])
+        return "/".join(self.summary.path.resolve().parts[-5:])
 
 
 @dataclass(frozen=True)
@@ -111,60 +87,62 @@ class Selection:
 
     def leave_out(self, attempt: Candidate, reason: str) -> None:
         """Note an attempt that is not taken."""
-        self.left_out.append(
-            LeftOut(self.name, attempt.world, attempt.task, attempt.arm, attempt.start, reason)
-        )
+        e = attempt.summary
+        self.left_out.append(LeftOut(self.name, e.world, e.task, e.arm, e.start, reason))
 
 
-def find_attempts(place: Path) -> list[Candidate]:
-    """Every whole episode of a run, or of one chain of it, by chain and start; damaged ones with
-    what is wrong with them.
+def find_attempts(folder: Path) -> list[Candidate | LeftOut]:
+    """Every whole episode of a run, or of one chain of it, by chain and start; of damaged ones what
+    is wrong with them.
     """
-    attempts: list[Candidate] = []
-    for chain in [Chain(place)] if (place / "episodes").is_dir() else find_run(place).chains():
+    attempts: list[Candidate | LeftOut] = []
+    for chain in [Chain(folder)] if (folder / "episodes").is_dir() else find_run(folder).chains():
         loaded = load_chain(chain)
-        found = [_attempt(e.path, e.record) for e in loaded.episodes]
-        found += [
-            Candidate(d.path, loaded.world, loaded.task, loaded.arm, d.start, damage=d.reason)
+        by_start: dict[int, Candidate | LeftOut] = {
+            e.index: _candidate(summarize(e)) for e in loaded.episodes
+        }
+        by_start |= {
+            d.start: LeftOut("", loaded.world, loaded.task, loaded.arm, d.start, d.reason)
             for d in loaded.damaged
             if d.start is not None
-        ]
-        attempts += sorted(found, key=lambda a: a.start)
+        }
+        attempts += [by_start[start] for start in sorted(by_start)]
     if not attempts:
-        raise CapexError(f"{place} holds no whole episode; collect some first")
+        raise CapexError(f"{folder} holds no whole episode; collect some first")
     return attempts
 
 
-def select(name: str, attempts: Iterable[Candidate], filters: Filters) -> Selection:
+def select(name: str, attempts: Iterable[Candidate | LeftOut], filters: Filters) -> Selection:
     """The successes that pass the filters."""
     chosen = Selection(name, [])
     counts: Counter[tuple[str, str]] = Counter()
-    for attempt in _wanted(attempts, filters):
-        reason = (
-            attempt.damage or _failed(attempt) or _refusal(attempt, filters) or _unreadable(attempt)
-        )
-        if (
-            not reason
-            and filters.max is not None
-            and counts[attempt.world, attempt.task] >= filters.max
-        ):
+    for attempt in _asked_for(attempts, filters):
+        if isinstance(attempt, LeftOut):
+            chosen.left_out.append(replace(attempt, dataset=name))
+            continue
+        task = (attempt.summary.world, attempt.summary.task)
+        reason = _failed(attempt) or _refusal(attempt, filters) or _unreadable(attempt)
+        if not reason and filters.max is not None and counts[task] >= filters.max:
             reason = f"beyond --max {filters.max}"
         if reason:
             chosen.leave_out(attempt, reason)
         else:
-            counts[attempt.world, attempt.task] += 1
+            counts[task] += 1
             chosen.attempts.append(attempt)
     return chosen
 
 
-def select_failures(name: str, attempts: Iterable[Candidate], filters: Filters) -> Selection:
-    """The failed attempts of the same tasks and arms; certificates and filters speak of successes
-    only.
+def select_failures(
+    name: str, attempts: Iterable[Candidate | LeftOut], filters: Filters
+) -> Selection:
+    """The failed attempts of the same tasks and methods; certificates and filters speak of
+    successes only.
     """
     chosen = Selection(name, [])
-    for attempt in _wanted(attempts, filters):
-        if attempt.success is False:
-            reason = "the robot never moved" if attempt.steps == 0 else _unreadable(attempt)
+    for attempt in _asked_for(attempts, filters):
+        if isinstance(attempt, Candidate) and attempt.summary.success is False:
+            still = attempt.summary.steps == 0
+            reason = "the robot never moved" if still else _unreadable(attempt)
             if reason:
                 chosen.leave_out(attempt, reason)
             else:
@@ -222,97 +200,70 @@ def _unreadable(attempt: Candidate) -> str:
     if attempt.certified:
         return ""
     try:
-        check_episode(attempt.episode)
+        check_episode(attempt.summary.path)
     except DamagedFile as damage:
         return f"{damage.path.name} is damaged: {damage.reason}"
     return ""
 
 
-def _attempt(episode: Path, record: EpisodeRecord) -> Candidate:
-    certificate = read_certificate(episode) if record.success else None
-    if certificate is None:
-        why = NO_CERTIFICATE
-        if (episode / "certificate.json").is_file():
-            why = "changed since it was certified; run capex certify"
-    else:
-        why = certificate.reason
-    shared = {f.name for f in fields(Candidate)} & {f.name for f in fields(EpisodeRecord)}
-    return Candidate(
-        episode,
-        **{name: getattr(record, name) for name in shared},
-        decisions=len(record.turns),
-        confidence=_confidence(record),
-        certified=certificate is not None and certificate.certified,
-        uncertified=why,
-    )
+def _candidate(summary: Summary) -> Candidate:
+    certificate = read_certificate(summary.path) if summary.success else None
+    if certificate is not None:
+        return Candidate(summary, certificate.certified, certificate.reason)
+    changed = (summary.path / "certificate.json").is_file()
+    why = "changed since it was certified; run capex certify" if changed else NO_CERTIFICATE
+    return Candidate(summary, certified=False, uncertified=why)
 
 
-def _confidence(record: EpisodeRecord) -> float | None:
-    rows = [row for turn in record.turns for row in turn.waypoints if row.label is not None]
-    values = [
-        row.calibrated if row.calibrated is not None else row.waypoint.confidence for row in rows
-    ]
-    known = [v for v in values if v is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _wanted(attempts: Iterable[Candidate], filters: Filters) -> list[Candidate]:
-    attempts = list(attempts)
-    for kind, asked, held in (
-        ("task", filters.tasks, {a.task for a in attempts}),
-        ("arm", filters.arms, {a.arm for a in attempts}),
+def _asked_for(
+    attempts: Iterable[Candidate | LeftOut], filters: Filters
+) -> list[Candidate | LeftOut]:
+    """The attempts at the tasks and by the methods that the filters name."""
+    named = [(a.summary if isinstance(a, Candidate) else a, a) for a in attempts]
+    for kind, asked, known in (
+        ("task", filters.tasks, {n.task for n, _ in named}),
+        ("arm", filters.arms, {n.arm for n, _ in named}),
     ):
         for name in asked:
-            if name not in held:
-                raise UnknownName(kind, name, held, where=" among the attempts")
-    return [
-        a
-        for a in attempts
-        if (not filters.tasks or a.task in filters.tasks)
-        and (not filters.arms or a.arm in filters.arms)
-    ]
+            if name not in known:
+                raise UnknownName(kind, name, known, where=" among the attempts")
+    tasks, arms = filters.tasks, filters.arms
+    return [a for n, a in named if (not tasks or n.task in tasks) and (not arms or n.arm in arms)]
 
 
 def _failed(attempt: Candidate) -> str:
-    if attempt.success is None:
+    if attempt.summary.success is None:
         return "success not judged yet"
-    return "" if attempt.success else f"failed ({attempt.end})"
+    return "" if attempt.summary.success else f"failed ({attempt.summary.end})"
 
 
 def _refusal(attempt: Candidate, filters: Filters) -> str:
     """Why a success is not taken, or nothing."""
-    if not attempt.certified and not filters.uncertified:
+    e, f = attempt.summary, filters
+    if not attempt.certified and not f.uncertified:
         return attempt.uncertified
-    if filters.min_steps is not None and attempt.steps < filters.min_steps:
-        return f"shorter than {filters.min_steps} steps"
-    if filters.max_steps is not None and attempt.steps > filters.max_steps:
-        return f"longer than {filters.max_steps} steps"
-    if filters.max_cost_usd is not None and (
-        attempt.cost_usd is None or attempt.cost_usd > filters.max_cost_usd
-    ):
-        return (
-            "cost unknown"
-            if attempt.cost_usd is None
-            else f"cost more than ${filters.max_cost_usd:g}"
-        )
-    if filters.min_confidence is not None and (
-        attempt.confidence is None or attempt.confidence < filters.min_confidence
-    ):
-        return (
-            "no confidence was stated"
-            if attempt.confidence is None
-            else f"mean confidence below {filters.min_confidence:g}"
-        )
+    if f.min_steps is not None and e.steps < f.min_steps:
+        return f"shorter than {f.min_steps} steps"
+    if f.max_steps is not None and e.steps > f.max_steps:
+        return f"longer than {f.max_steps} steps"
+    if f.max_cost_usd is not None and e.cost_usd is None:
+        return "cost unknown"
+    if f.max_cost_usd is not None and e.cost_usd is not None and e.cost_usd > f.max_cost_usd:
+        return f"cost more than ${f.max_cost_usd:g}"
+    if f.min_confidence is not None and e.confidence is None:
+        return "no confidence was stated"
+    if f.min_confidence is not None and (e.confidence or 0.0) < f.min_confidence:
+        return f"mean confidence below {f.min_confidence:g}"
     return ""
 
 
-def _by_key(selection: Selection) -> dict[Key, Candidate]:
-    found: dict[Key, list[Candidate]] = defaultdict(list)
+def _by_key(selection: Selection) -> dict[StartKey, Candidate]:
+    found: dict[StartKey, list[Candidate]] = defaultdict(list)
     for attempt in selection.attempts:
-        found[attempt.key].append(attempt)
+        found[attempt.summary.key].append(attempt)
     for (world, task, start, _), several in found.items():
         if len(several) > 1:
-            arms = ", ".join(sorted({a.arm for a in several}))
+            arms = ", ".join(sorted({a.summary.arm for a in several}))
             raise CapexError(
                 f"{selection.name} has {len(several)} demonstrations of {world}:{task} start"
                 f" {start} (arms: {arms}); pairs need one: choose with --arms, or give a chain's"

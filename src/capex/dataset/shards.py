@@ -28,15 +28,15 @@ def shoot_in_order(
     shoot: Callable[[Job], Shard], jobs: Sequence[Job], parallel: int, tell: Tell
 ) -> Iterator[Shard]:
     """The shards in the order of their jobs, each as soon as those before it are there."""
-    total, done, next_index = sum(job.attempt.steps for job in jobs), 0, 0
+    total, done, next_index = sum(job.attempt.summary.steps for job in jobs), 0, 0
     waiting: dict[int, Shard] = {}
     for index, result in run_jobs(shoot, jobs, parallel):
         if isinstance(result, CapexError):
-            raise CapexError(f"{jobs[index].attempt.episode} could not be exported: {result}")
+            raise CapexError(f"{jobs[index].attempt.summary.path} could not be exported: {result}")
         waiting[index] = result
         while next_index in waiting:
             yield waiting.pop(next_index)
             next_index += 1
-        done += jobs[index].attempt.steps
+        done += jobs[index].attempt.summary.steps
         tell(done, total)
     OF_THIS_PROCESS.close()

@@ -11,9 +11,9 @@ import numpy as np
 from capex.pose import Array
 from capex.report.compare import Tally
 from capex.report.experience import chains
-from capex.report.rows import NO_LABEL, EpisodeRow
 from capex.report.sources import Source
 from capex.run.stats import Bin, auroc, brier, ece, reliability
+from capex.run.summary import NO_LABEL, Summary
 
 LABELS_SEEN = (0, 1, 11, 31, 101, 301, 1001)  # lower ends of the bins
 TAUS = tuple(round(0.05 * k, 2) for k in range(20))
@@ -72,7 +72,7 @@ def calibration(source: Source) -> Calibration | None:
     )
 
 
-def _column(episodes: Sequence[EpisodeRow], name: str) -> Array:
+def _column(episodes: Sequence[Summary], name: str) -> Array:
     whole: Array = np.concatenate([getattr(e.waypoints, name) for e in episodes] or [np.zeros(0)])
     return whole.astype(np.float64)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from capex.method.record import EpisodeRecord
 from capex.report.compare import grouped, task_of
-from capex.report.rows import EpisodeRow
 from capex.report.sources import LAST, Source, main_source
 from capex.report.strips import Filmer, Strip
 from capex.run import read_record
+from capex.run.summary import Summary
 
 SHOWN = 48  # strips on a page unless told otherwise; about 0.11 MB each
 PAIRED_TASKS, PAIRED_PARTNERS = 8, 2
-Pick = tuple[Source, EpisodeRow]
+Pick = tuple[Source, Summary]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Card:
     """An episode with everything that the page shows of it."""
 
     source: Source
-    episode: EpisodeRow
+    episode: Summary
     record: EpisodeRecord
     strip: Strip
 

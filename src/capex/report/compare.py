@@ -7,9 +7,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from capex.report.rows import CostRow, EpisodeRow, StartKey
+from capex.report.rows import CostRow
 from capex.report.sources import Source
 from capex.run import stats
+from capex.run.summary import StartKey, Summary
 
 ALL_PAIRS_UP_TO = 5  # sources; with more, each is compared with the first alone
 TaskKey = tuple[str, str]  # world, task
@@ -25,7 +26,7 @@ def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
-def task_of(row: EpisodeRow | CostRow) -> TaskKey:
+def task_of(row: Summary | CostRow) -> TaskKey:
     """World and task."""
     return row.world, row.task
 
@@ -48,13 +49,13 @@ class Tally:
         return stats.wilson(self.successes, self.n) if self.n else None
 
 
-def tally(episodes: Iterable[EpisodeRow]) -> Tally:
+def tally(episodes: Iterable[Summary]) -> Tally:
     """Count the scorable ones."""
     verdicts = [e.success for e in episodes if e.success is not None]
     return Tally(sum(verdicts), len(verdicts))
 
 
-def tallies(source: Source, key: Callable[[EpisodeRow], K]) -> dict[K, Tally]:
+def tallies(source: Source, key: Callable[[Summary], K]) -> dict[K, Tally]:
     """Success of a source by task, or by whatever else the key says."""
     return {k: tally(rows) for k, rows in grouped(source.episodes, key).items()}
 
@@ -93,9 +94,9 @@ def totals(source: Source) -> SourceTotals:
     Attempts at one start belong together, so the bootstrap draws starts.
     """
     rows = list(grouped(source.attempts, lambda row: (row.run, row.chain, row.start)).values())
-    solved = [any(isinstance(r, EpisodeRow) and r.success is True for r in row) for row in rows]
+    solved = [any(isinstance(r, Summary) and r.success is True for r in row) for row in rows]
     strata = [task_of(row[0]) for row in rows]
-    Amount = Callable[[EpisodeRow | CostRow], float | None]
+    Amount = Callable[[Summary | CostRow], float | None]
 
     def sums(amount: Amount) -> list[float | None]:
         parts = [[amount(r) for r in row] for row in rows]

@@ -16,10 +16,11 @@ from capex.errors import CapexError
 from capex.models import NO_TOKENS, Usage
 from capex.models.exchanges import LOG, read_log
 from capex.models.prices import Price, cost, parse_price
-from capex.report.rows import EpisodeRow, RunInfo
+from capex.report.rows import RunInfo
 from capex.report.sources import Source
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND
+from capex.run.summary import Summary
 
 KINDS = ("fresh", "cached", "cache_write", "output", "reasoning")
 LOGS_AT_MOST = 120  # exchange logs read per source; more would tell no more and take minutes
@@ -115,7 +116,7 @@ def _price(run: RunInfo) -> Price | None:
         return None
 
 
-def _per_decision(episode: EpisodeRow, price: Price | None) -> list[float] | None:
+def _per_decision(episode: Summary, price: Price | None) -> list[float] | None:
     """Dollars (or tokens, without a price) of each decision; None where the log does not fit the
     record or a cost is not known.
     """

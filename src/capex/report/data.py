@@ -11,12 +11,13 @@ from pathlib import Path
 
 from capex.errors import CapexError
 from capex.report.forks import leave_out_copies, lineage, number_of
-from capex.report.rows import RunData, RunInfo, cost_row, episode_row
+from capex.report.rows import RunData, RunInfo, cost_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
 from capex.run.accounts import invalid_attempts, unrecorded
 from capex.run.files import TEMPORARY, read_json
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.store import SPEND, Chain, Run, find_run
+from capex.run.summary import summarize
 
 
 def load(paths: Sequence[Path]) -> RunData:
@@ -114,7 +115,7 @@ def _add(
     damaged = []
     for found in chain.episodes:
         try:
-            data.episodes.append(episode_row(found, run))
+            data.episodes.append(summarize(found, run))
         except (TypeError, ValueError, AttributeError) as error:
             damaged.append(Damaged(found.path, f"it garbles a field ({error})"))
     info = data.runs[run]

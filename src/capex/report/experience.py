@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.report.compare import Pairs, Tally, count_pairs, grouped, tally
-from capex.report.rows import EpisodeRow
 from capex.report.sources import Source, differences
 from capex.run.stats import SignTest, sign_test
+from capex.run.summary import Summary
 
 MEMORY_ALONE = ("arm.memory", "arm.name")  # in these the two methods may differ
 # Compared on starts solved by both, and the episode's field that holds it.
@@ -68,7 +68,7 @@ def experience(kept: Source, cleared: Source) -> Experience:
     other = {e.key: e for e in cleared.scorable}
     after: list[tuple[bool, bool]] = []
     before: list[tuple[bool, bool]] = []
-    both: list[tuple[EpisodeRow, EpisodeRow]] = []
+    both: list[tuple[Summary, Summary]] = []
     left_out = identical = 0
     for chain in chains(kept):
         first_success = min((e.position for e in chain if e.success), default=math.inf)
@@ -91,13 +91,13 @@ def experience(kept: Source, cleared: Source) -> Experience:
     return Experience(kept, cleared, *pairs, left_out, identical, measures, tuple(changed))
 
 
-def _measure(name: str, field: str, both: Sequence[tuple[EpisodeRow, EpisodeRow]]) -> Measure:
+def _measure(name: str, field: str, both: Sequence[tuple[Summary, Summary]]) -> Measure:
     kept, cleared = ([getattr(pair[k], field) for pair in both] for k in (0, 1))
     test = sign_test(kept, cleared)
     return Measure(name, statistics.median(kept), statistics.median(cleared), test)
 
 
-def chains(source: Source) -> list[list[EpisodeRow]]:
+def chains(source: Source) -> list[list[Summary]]:
     """The source's episodes chain by chain, each in the order in which it ran."""
     by_chain = grouped(source.episodes, lambda e: (e.run, e.chain))
     return [sorted(rows, key=lambda e: (e.position, e.start)) for rows in by_chain.values()]

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from capex.report.rows import CostRow, EpisodeRow, RunData, RunInfo
+from capex.report.rows import CostRow, RunData, RunInfo
 from capex.run import Origin, origins
+from capex.run.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def leave_out_copies(data: RunData) -> None:
     """Count an attempt that a fork began with once, where the run that made it is there too; and
     say where forks' episodes come from.
     """
-    everything: list[EpisodeRow | CostRow] = [*data.episodes, *data.invalid]
+    everything: list[Summary | CostRow] = [*data.episodes, *data.invalid]
     made = {_mark(row) for row in everything if data.runs[row.run].inherited is None}
     for number, run in enumerate(data.runs):
         if run.inherited is None:
@@ -74,7 +75,7 @@ def leave_out_copies(data: RunData) -> None:
         data.episodes = [e for e in data.episodes if id(e) not in copies]
         data.invalid = [a for a in data.invalid if id(a) not in copies]
         made |= {_mark(row) for row in rows}
-        if held := [row for row in rows if isinstance(row, EpisodeRow)]:
+        if held := [row for row in rows if isinstance(row, Summary)]:
             fork = next(r.name for r in data.runs if r.path == run.path and r.inherited is None)
             data.origins.append(
                 _origin_sentence(fork, run.inherited, len(held), sum(id(e) in copies for e in held))
@@ -92,7 +93,7 @@ def _origin_sentence(fork: str, origin: Origin, held: int, copies: int) -> str:
     return f"Run {fork} was forked from {origin.run} with {count}{changed}; {where}."
 
 
-def _mark(row: EpisodeRow | CostRow) -> tuple[Any, ...]:
+def _mark(row: Summary | CostRow) -> tuple[Any, ...]:
     """What only copies of an attempt share."""
     if isinstance(row, CostRow):
         return row.chain, row.start, row.unix_time, row.error

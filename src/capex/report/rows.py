@@ -1,85 +1,18 @@
-"""The report's rows: one per episode, one per attempt that cost something and is no episode. Knows
-nothing of tables, figures or pages.
+"""What a report reads: episodes as summaries, and a row per attempt that cost something and is no
+episode. Knows nothing of tables, figures or pages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from capex.method.record import Turn
 from capex.models import Usage
-from capex.pose import Array
-from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin
-from capex.run.accounts import Taken, of_episode
-
-NO_LABEL = -1
-StartKey = tuple[str, str, int, int]  # world, task, index, seed
-# Known, and at most: requests that may have been billed count with their worst case.
-Dollars = tuple[float, float]
-# From the record to an episode's row.
-COPIED = (
-    *("world", "task", "arm", "model", "stand_in", "start", "seed"),
-    *("success", "end", "steps", "cost_usd", "instruction"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Waypoints:
-    """All waypoints of an episode's plans in order, as columns (n,)."""
-
-    plan: npt.NDArray[np.int32]  # which plan of the episode, from 0
-    place: npt.NDArray[np.int32]  # k, from 1
-    stated: Array  # nan where none was stated
-    calibrated: Array  # as predicted before the episode; nan where nothing was
-    label: npt.NDArray[np.int8]  # 1, 0 or NO_LABEL
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeRow:
-    """One whole attempt."""
-
-    run: int  # index into RunData.runs
-    path: Path
-    chain: str
-    world: str
-    task: str
-    arm: str
-    model: str
-    stand_in: bool
-    start: int
-    seed: int
-    position: int  # place in the chain's order
-    success: bool | None
-    end: str
-    steps: int
-    decisions: int
-    spent: int  # decisions that passed without motion
-    requests: int
-    wire_attempts: int  # requests with their retries
-    cost_usd: float | None  # as recorded; None where part of it is not known
-    usd: Dollars | None  # None where there is no price
-    tokens: Usage | None
-    seconds: float
-    unix_time: float | None
-    instruction: str
-    labels_before: int
-    weights: tuple[float, ...] | None
-    plans: int
-    truncated: int
-    calls: tuple[int, ...]  # replies that each decision took
-    waypoints: Waypoints
-    student: Mapping[str, Any] | None  # what is known of the trained policy that acted, if one did
-
-    @property
-    def key(self) -> StartKey:
-        """What two arms must share to be paired."""
-        return self.world, self.task, self.start, self.seed
+from capex.run import InvalidAttempt, LoadedChain, Origin
+from capex.run.accounts import Taken
+from capex.run.summary import DollarSpan, Summary, amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +33,7 @@ class CostRow:
     error: str  # empty for what left no record
     requests: int
     wire_attempts: int
-    usd: Dollars | None
+    usd: DollarSpan | None
     tokens: Usage | None
     seconds: float
     unix_time: float | None
@@ -130,56 +63,16 @@ class RunData:
     """Everything that the given runs hold."""
 
     runs: list[RunInfo] = field(default_factory=list)
-    episodes: list[EpisodeRow] = field(default_factory=list)
+    episodes: list[Summary] = field(default_factory=list)
     invalid: list[CostRow] = field(default_factory=list)
     lost: list[CostRow] = field(default_factory=list)  # what left no record
     problems: list[str] = field(default_factory=list)  # what is missing or unreadable: sentences
     origins: list[str] = field(default_factory=list)  # where the episodes of forks come from
 
-    def place(self, episode: EpisodeRow) -> Path:
+    def place(self, episode: Summary) -> Path:
         """Where an episode lies, under the name by which the user knows its run."""
         run = self.runs[episode.run]
         return run.given / episode.path.relative_to(run.path)
-
-
-def episode_row(found: LoadedEpisode, run: int) -> EpisodeRow:
-    """A record, reduced to what the report counts."""
-    record, extra = found.record, found.record.extra
-    weights, student = extra.get("weights"), extra.get("student")
-    planned = [t for t in record.turns if t.waypoints]
-    return EpisodeRow(
-        run=run,
-        path=found.path,
-        chain=found.chain,
-        position=found.position,
-        **{name: getattr(record, name) for name in COPIED},
-        **_amounts(of_episode(found)),
-        decisions=len(record.turns),
-        spent=sum(bool(t.spent) for t in record.turns),
-        unix_time=found.timing.get("unix_time"),
-        labels_before=int(extra.get("labels_before", 0)),
-        weights=None if weights is None else tuple(float(w) for w in weights),
-        plans=len(planned),
-        truncated=sum(t.committed < len(t.waypoints) for t in planned),
-        calls=tuple(t.calls for t in record.turns),
-        waypoints=_waypoints(planned),
-        student=student if isinstance(student, Mapping) else None,
-    )
-
-
-def _waypoints(planned: Sequence[Turn]) -> Waypoints:
-    rows = [
-        (i, k, w) for i, turn in enumerate(planned) for k, w in enumerate(turn.waypoints, start=1)
-    ]
-    return Waypoints(
-        plan=np.array([i for i, _, _ in rows], dtype=np.int32),
-        place=np.array([k for _, k, _ in rows], dtype=np.int32),
-        stated=np.array([w.waypoint.confidence for _, _, w in rows], dtype=np.float64),
-        calibrated=np.array([w.calibrated for _, _, w in rows], dtype=np.float64),
-        label=np.array(
-            [NO_LABEL if w.label is None else w.label for _, _, w in rows], dtype=np.int8
-        ),
-    )
 
 
 def cost_row(
@@ -208,15 +101,5 @@ def cost_row(
         start=start,
         error=attempt.error if attempt is not None else "",
         unix_time=attempt.timing.get("unix_time") if attempt is not None else None,
-        **_amounts(taken),
+        **amounts(taken),
     )
-
-
-def _amounts(taken: Taken) -> dict[str, Any]:
-    return {
-        "requests": taken.requests,
-        "wire_attempts": taken.attempts,
-        "usd": None if taken.usd is None else (float(taken.usd[0]), float(taken.usd[1])),
-        "tokens": taken.tokens,
-        "seconds": taken.seconds,
-    }

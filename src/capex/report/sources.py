@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from capex.method.presets import PRESETS
-from capex.report.rows import CostRow, EpisodeRow, RunData, RunInfo
+from capex.report.rows import CostRow, RunData, RunInfo
+from capex.run.summary import Summary
 
 # Then others by name, then the privileged sources.
 ORDER = ("base", "capex", "capex-fresh", "capex-stated")
@@ -39,18 +40,18 @@ class Source:
     tau: float | None
     round_size: int
     runs: tuple[str, ...]
-    episodes: tuple[EpisodeRow, ...]
+    episodes: tuple[Summary, ...]
     invalid: tuple[CostRow, ...]
     settings: Mapping[str, Any]
     lost: tuple[CostRow, ...] = ()  # what attempts took that left no record
 
     @property
-    def attempts(self) -> list[EpisodeRow | CostRow]:
+    def attempts(self) -> list[Summary | CostRow]:
         """Everything that was tried and paid for, each request once."""
         return [*self.recorded, *self.lost]
 
     @property
-    def recorded(self) -> list[EpisodeRow | CostRow]:
+    def recorded(self) -> list[Summary | CostRow]:
         """What left a record."""
         return [*self.episodes, *self.invalid]
 
@@ -60,7 +61,7 @@ class Source:
         return any(e.student is not None for e in self.episodes)
 
     @property
-    def scorable(self) -> list[EpisodeRow]:
+    def scorable(self) -> list[Summary]:
         """Episodes with a verdict: the denominators."""
         return [e for e in self.episodes if e.success is not None]
 

@@ -22,8 +22,8 @@ from capex.errors import CapexError
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log
 from capex.pose import Array
-from capex.report.rows import EpisodeRow
 from capex.run.steps import read_steps
+from capex.run.summary import Summary
 from capex.worlds import CameraModel, Env, Image, Spec, Start
 from capex.worlds.cache import Environments
 
@@ -88,7 +88,7 @@ class Filmer:
         self._envs = Environments()
         self._failed: dict[str, str] = {}
 
-    def strip(self, episode: EpisodeRow, record: EpisodeRecord) -> Strip:
+    def strip(self, episode: Summary, record: EpisodeRecord) -> Strip:
         """The strip of an episode; whatever is missing becomes a sentence."""
         try:
             steps = read_steps(episode.path)
@@ -183,7 +183,7 @@ def _jpeg(image: Image) -> bytes:
     return out.getvalue()
 
 
-def _seen(episode: EpisodeRow, record: EpisodeRecord, why: str) -> Strip:
+def _seen(episode: Summary, record: EpisodeRecord, why: str) -> Strip:
     """What the model saw at its decisions, from the exchange log."""
     shown: dict[str, int] = {}  # sha256 -> decision, in order
     ends = np.cumsum([t.calls for t in record.turns])

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from capex.report.compare import Tally
-from capex.report.rows import EpisodeRow, RunData
+from capex.report.rows import RunData
 from capex.report.sources import LAST
 from capex.run.stats import Stratified, cochran_mantel_haenszel, fisher
+from capex.run.summary import Summary
 
 UNTRAINED = "untrained"
 
@@ -81,7 +82,7 @@ def cells(data: RunData) -> list[Cell]:
     ]
 
 
-def _key(e: EpisodeRow) -> tuple[str, str, str, str, int, int, int]:
+def _key(e: Summary) -> tuple[str, str, str, str, int, int, int]:
     student = e.student or {}
     labels = student.get("labels") or {}
     source = (

@@ -10,9 +10,9 @@ from capex.report.compare import Tally, TaskKey, grouped, task_of, verdicts
 from capex.report.experience import CurvePoint, Experience
 from capex.report.figures import Figure, Panel, colour
 from capex.report.plots.axes import level_axes, source_keys, success_bars
-from capex.report.rows import StartKey
 from capex.report.sources import Source, plain
 from capex.run.stats import wilson
+from capex.run.summary import StartKey
 
 TASKS_IN_A_PANEL = 6
 STARTS_SHOWN = 60

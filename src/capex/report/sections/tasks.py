@@ -10,11 +10,12 @@ from capex.errors import CapexError
 from capex.report import show
 from capex.report.compare import Tally, TaskKey, tallies, tally, task_of
 from capex.report.plots.success import success_figure
-from capex.report.rows import CostRow, EpisodeRow, RunData
+from capex.report.rows import CostRow, RunData
 from capex.report.sections.section import Section
 from capex.report.sources import Source
 from capex.report.tables import Column, Row, Table, file_table, group_row, tally_names
 from capex.run.stats import per_success
+from capex.run.summary import Summary
 
 
 def by_task_section(data: RunData, sources: Sequence[Source]) -> Section:
@@ -41,7 +42,7 @@ def by_task_section(data: RunData, sources: Sequence[Source]) -> Section:
     return section
 
 
-def _families(episodes: Sequence[EpisodeRow]) -> dict[TaskKey, str]:
+def _families(episodes: Sequence[Summary]) -> dict[TaskKey, str]:
     """The family of each (world, task); a world that cannot be asked here has none."""
     families: dict[TaskKey, str] = {}
     for world in dict.fromkeys(e.world for e in episodes):
@@ -64,8 +65,8 @@ class _Score:
     minutes: float | None
 
 
-def _score(attempts: Sequence[EpisodeRow | CostRow], tally: Tally) -> _Score:
-    def each(amount: Callable[[EpisodeRow | CostRow], float | None]) -> float | None:
+def _score(attempts: Sequence[Summary | CostRow], tally: Tally) -> _Score:
+    def each(amount: Callable[[Summary | CostRow], float | None]) -> float | None:
         return per_success([amount(r) for r in attempts], tally.successes)
 
     usd = each(lambda r: r.usd and r.usd[0]), each(lambda r: r.usd and r.usd[1])
