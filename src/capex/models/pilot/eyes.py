@@ -1,5 +1,5 @@
 """The pilot's eyes: hue and saturation, connected components, ellipses, thin bars. Pixels in,
-shapes in pixels out.
+regions in pixels out.
 
 Light scales a surface's colour but hardly changes its hue and saturation, so things are told apart
 by these two and brightness only bounds them. Everything is measured in pixels of the image at hand;
@@ -29,7 +29,9 @@ Pixel = tuple[float, float]  # u right, v down
 
 @dataclass(frozen=True)
 class Colour:
-    """A range of hue (degrees), saturation and brightness; hue wraps around."""
+    """A range of hue (degrees), saturation and brightness; hue wraps around. The pilot's colours
+    are measured in pictures; each range ends where the next thing alike begins.
+    """
 
     hue: float
     saturation: float
