@@ -44,7 +44,7 @@ HOMES = {  # package -> the only places that may import it
     "anthropic": ("models/anthropic.py",),
     "httpx2": ("models/wire.py",),
 }
-# room -> rooms it may import; errors, setting, pose and plan are below all of them
+# room -> rooms it may import; errors, loopback, setting, pose and plan are below all of them
 BELOW = {
     "worlds": (),
     "models": (),
@@ -56,7 +56,13 @@ BELOW = {
     "students": ("report", "campaign", "run", "method", "worlds"),
     "cli": ("students", "report", "dataset", "campaign", "run", "method", "models", "worlds"),
 }
-GROUND = {"errors": (), "setting": ("errors",), "pose": (), "plan": ("errors", "pose")}
+GROUND = {
+    "errors": (),
+    "loopback": ("errors",),
+    "setting": ("errors",),
+    "pose": (),
+    "plan": ("errors", "pose"),
+}
 METHOD = {  # within the paper's room: what each part may know of the others
     "commit": (),
     "motion": (),

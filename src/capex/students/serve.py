@@ -16,22 +16,20 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
 
 from capex.errors import CapexError
+from capex.loopback import BODY_MAX, JsonHandler, Refused, listen, read_object
 from capex.students.npz import read_npz
 from capex.students.policy import Policy
 from capex.students.settings import SEED_MAX
 
-HOST = "127.0.0.1"
-BODY_MAX = 64 * 1024 * 1024  # as it is sent, and unpacked
+HINT = ", for /act with images, state and instruction"
 
 
 class Server:
@@ -39,13 +37,7 @@ class Server:
 
     def __init__(self, policy: Policy, port: int):
         self._policy, self._lock = policy, threading.Lock()
-        try:
-            self._http = ThreadingHTTPServer((HOST, port), _handler(self))
-        except OSError as error:
-            raise CapexError(
-                f"port {port} cannot be opened on {HOST} ({error.strerror or error}); choose"
-                " another --port"
-            ) from None
+        self._http = listen(port, _handler(self))
         self.port = int(self._http.server_address[1])
         self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
         self._thread.start()
@@ -64,20 +56,16 @@ class Server:
         """The reply to a POST."""
         with self._lock:
             if path == "/reset":
-                seed = _object(body or b"{}").get("seed", 0)
+                seed = read_object(body or b"{}", HINT).get("seed", 0)
                 if type(seed) is not int or not 0 <= seed <= SEED_MAX:
                     raise CapexError(f"seed must be a whole number from 0 to {SEED_MAX}")
                 self._policy.reset(seed)
                 return {"ok": True}
             if path == "/act":
-                observation = (
-                    _from_npz(body) if kind == "application/x-npz" else self._from_json(body)
-                )
-                action = self._policy.act(observation)
-                return {
-                    "action": [float(v) for v in action],
-                    "wants_images": self._policy.wants_images(),
-                }
+                is_npz = kind == "application/x-npz"
+                observation = _from_npz(body) if is_npz else self._from_json(body)
+                action = [float(v) for v in self._policy.act(observation)]
+                return {"action": action, "wants_images": self._policy.wants_images()}
         raise CapexError(f"there is no {path}; valid: POST /reset, POST /act, GET /spec")
 
     def spec(self) -> dict[str, Any]:
@@ -94,7 +82,7 @@ class Server:
         }
 
     def _from_json(self, body: bytes) -> dict[str, Any]:
-        given = _object(body)
+        given = read_object(body, HINT)
         size = self._policy.spec.image_size
         images, shown = {}, given.get("images") or {}
         if not isinstance(shown, dict):
@@ -115,20 +103,6 @@ class Server:
             "state": given.get("state"),
             "instruction": _text(given.get("instruction", "")),
         }
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        given = json.loads(body)
-    except ValueError as error:
-        raise CapexError(f"the body is no JSON: {error}") from None
-    except RecursionError:
-        raise CapexError("the body is JSON that is nested too deeply") from None
-    if not isinstance(given, dict):
-        raise CapexError(
-            "the body must be a JSON object, for /act with images, state and instruction"
-        )
-    return given
 
 
 def _from_npz(body: bytes) -> dict[str, Any]:
@@ -157,59 +131,15 @@ def _text(instruction: object) -> str:
     return instruction
 
 
-def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = (  # a client keeps its connection: 20 requests a second on one socket
-            "HTTP/1.1"
-        )
-        disable_nagle_algorithm = True
+def _handler(server: Server) -> type[JsonHandler]:
+    class Handler(JsonHandler):
+        def get(self) -> dict[str, Any]:
+            if self.path != "/spec":
+                raise Refused(404, f"there is no {self.path}; valid: GET /spec")
+            return server.spec()
 
-        def do_GET(self) -> None:
-            if self.path == "/spec":
-                self._reply(200, server.spec())
-            else:
-                self._reply(404, {"error": f"there is no {self.path}; valid: GET /spec"})
-
-        def do_POST(self) -> None:
-            try:
-                size = int(self.headers.get("Content-Length", "0"))
-            except ValueError:
-                size = -1
-            if not 0 <= size <= BODY_MAX or "Transfer-Encoding" in self.headers:
-                self.close_connection = True
-                self._reply(
-                    413,
-                    {
-                        "error": (
-                            f"the body may have at most {BODY_MAX} bytes, and its length must be"
-                            " given"
-                        )
-                    },
-                )
-                return
-            body = self.rfile.read(size)
-            try:
-                self._reply(
-                    200, server.answer(self.path, self.headers.get("Content-Type", ""), body)
-                )
-            except CapexError as error:
-                self._reply(400, {"error": str(error)})
-            except Exception as error:  # a client that waits for its next action must hear of it
-                self.close_connection = True
-                self._reply(500, {"error": f"the server failed: {type(error).__name__}: {error}"})
-
-        def _reply(self, status: int, value: dict[str, Any]) -> None:
-            content = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            if self.close_connection:
-                self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *args: Any) -> None:
-            """Nothing: twenty lines a second help nobody."""
+        def post(self, body: bytes) -> dict[str, Any]:
+            return server.answer(self.path, self.headers.get("Content-Type", ""), body)
 
     return Handler
 

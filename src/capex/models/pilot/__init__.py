@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,13 +53,14 @@ from capex.models.pilot.ground import (
     Asking,
     Drive,
     Feature,
-    Found,
     Intent,
+    Located,
     Move,
+    apart,
     by_sight,
     read_position,
 )
-from capex.models.pilot.page import Brief, Page, Unreadable, read_brief, read_page
+from capex.models.pilot.page import Brief, Page, Unreadable, read_brief, read_page, targets_m
 from capex.models.pilot.rig import Rig
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
@@ -67,8 +69,12 @@ from capex.plan import orientation_matrix
 from capex.pose import angle_between
 
 HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")  # every 60 degrees
-BLUR_PX = 2.5
-BLUR_MAX_PX = 100.0
+BLUR_PX = 2.5  # of a 512 image: as noisy as docs/pilot.md says that both methods' eyes are
+BLUR_MAX_PX = 100.0  # a fifth of an image: more is blind
+SHIFT_MAX = 0.12  # of an image: pads seen farther from where the guess shows them are no pads
+THERE_M, REACHED_M, TURNED_RAD = 0.009, 0.006, 0.09  # what the page's whole cm and degrees hide
+
+Answered = dict[tuple[str, float, float], str]  # (camera, u, v) -> what locate_pixel said
 
 
 @dataclass(frozen=True)
@@ -99,25 +105,16 @@ class Pilot(Model):
 
     def answer(self, request: Request) -> tuple[ToolCall, ...]:
         """The calls of a reply."""
-        # `capex doctor --model`: which colour is the picture?.
+        # `capex doctor --model`: which colour is the picture?
         if {tool.name for tool in request.tools} == {REPORT.name}:
             return (_call(1, 0, REPORT.name, {"colour": self._colour(request)}),)
         brief = read_brief(request)
         try:
             page = read_page(request)
         except Unreadable as problem:
-            return (
-                _call(
-                    1,
-                    0,
-                    "act",
-                    {
-                        "reasoning": f"I cannot read this page: {problem}.",
-                        "delta_cm": [0, 0, 0],
-                        "confidence": 0.9,
-                    },
-                ),
-            )
+            why = f"I cannot read this page: {problem}."
+            still = {"reasoning": why, "delta_cm": [0, 0, 0], "confidence": 0.9}
+            return (_call(1, 0, "act", still),)
         chance = Chance(self.seed, _key(page))
         views = {c: see(c, blank(png) if self.blind else png) for c, png in page.pictures.items()}
         scene = Scene(page, brief, views, chance, self.blur_px)
@@ -126,21 +123,13 @@ class Pilot(Model):
         number = len([m for m in request.messages if isinstance(m, AssistantMessage)]) + 1
         if isinstance(outcome, Intent):
             return (_call(number, 0, "act", self._act(outcome, scene)),)
-        spots = [(c, u, v) for f in outcome for c, row in f.spots.items() for u, v in row]
-        return tuple(
-            _call(number, k, "locate_pixel", {"camera": c, "u": u, "v": v})
-            for k, (c, u, v) in enumerate(spots)
-        )
+        pixels = [{"camera": c, "u": u, "v": v} for c, u, v in _pixels(outcome)]
+        return tuple(_call(number, k, "locate_pixel", pixel) for k, pixel in enumerate(pixels))
 
     def _colour(self, request: Request) -> str:
         """The colour that most of a request's first picture has, in a word."""
-        shown = [
-            p
-            for m in request.messages
-            if isinstance(m, UserMessage)
-            for p in m.parts
-            if isinstance(p, Picture)
-        ]
+        parts = [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts]
+        shown = [p for p in parts if isinstance(p, Picture)]
         if not shown:
             return "none"
         view = see("", blank(shown[0].png) if self.blind else shown[0].png)
@@ -151,18 +140,12 @@ class Pilot(Model):
     def _act(self, intent: Intent, scene: Scene) -> dict[str, Any]:
         arguments: dict[str, Any] = {"reasoning": intent.why}
         if intent.drive is not None:
-            arguments |= _drive(intent.drive)
-            return arguments | (
-                {"confidence": self.overconfidence.state(scene.chance, 0, False)}
-                if scene.brief.confidence
-                else {}
-            )
+            return arguments | _drive(intent.drive) | self._confidence(scene)
         moves = _shortened(_moving(intent.moves, scene), scene.brief)
-        rows = [self._waypoint(move, k, scene) for k, move in enumerate(moves)]
-        arguments |= rows[0]
-        return arguments | ({"chunk": rows[1:]} if rows[1:] else {})
+        first, *rest = [self._waypoint(move, k, scene) for k, move in enumerate(moves)]
+        return arguments | first | ({"chunk": rest} if rest else {})
 
-    def _waypoint(self, move: Move, place: int, scene: Scene) -> dict[str, Any]:
+    def _waypoint(self, move: Move, index: int, scene: Scene) -> dict[str, Any]:
         target: dict[str, Any] = {}
         if move.target.position_m is not None:
             target["target_cm"] = [round(100 * v, 1) for v in move.target.position_m]
@@ -173,11 +156,12 @@ class Pilot(Model):
             target["gripper"] = move.target.gripper
         if scene.brief.several_arms:
             target = {scene.brief.several_arms[0]: target}
-        return target | (
-            {"confidence": self.overconfidence.state(scene.chance, place, move.touch)}
-            if scene.brief.confidence
-            else {}
-        )
+        return target | self._confidence(scene, index, move.touch)
+
+    def _confidence(self, scene: Scene, index: int = 0, touch: bool = False) -> dict[str, float]:
+        if not scene.brief.confidence:
+            return {}
+        return {"confidence": self.overconfidence.state(scene.chance, index, touch)}
 
 
 def make(rest: str) -> Pilot:
@@ -203,11 +187,8 @@ def make(rest: str) -> Pilot:
                 f"'pilot:{rest}' has '{piece}'; write pilot, pilot:3 for a seed,"
                 " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
             ) from None
-    return Pilot(
-        name=f"pilot:{rest}" if rest else "pilot",
-        overconfidence=Overconfidence(**overconfidence),
-        **settings,
-    )
+    name = f"pilot:{rest}" if rest else "pilot"
+    return Pilot(name, overconfidence=Overconfidence(**overconfidence), **settings)
 
 
 def _within(value: float, low: float, high: float) -> float:
@@ -217,9 +198,7 @@ def _within(value: float, low: float, high: float) -> float:
 
 
 def _key(page: Page) -> str:
-    """What the pilot's chance hangs on: the page and its pictures, not the memory in the prompt and
-    not the arm.
-    """
+    """What the pilot's noise depends on: the page and its pictures, not memory, not the method."""
     digest = hashlib.sha256(page.instruction.encode())
     digest.update(repr((page.steps_left, page.tip_m.tolist(), page.opening_m)).encode())
     for camera, png in sorted(page.pictures.items()):
@@ -227,69 +206,68 @@ def _key(page: Page) -> str:
     return digest.hexdigest()
 
 
-def _answered(request: Request) -> list[dict[tuple[str, float, float], str]]:
+def _answered(request: Request) -> list[Answered]:
     """Per earlier round of this decision, the text that came back for each located pixel."""
     results = {m.call_id: m.text for m in request.messages if isinstance(m, ToolResult)}
     rounds = []
     for message in request.messages:
         if isinstance(message, AssistantMessage):
-            found = {}
+            texts: Answered = {}
             for call in message.calls:
                 if call.name == "locate_pixel":
                     asked = json.loads(call.arguments)
-                    found[(asked["camera"], asked["u"], asked["v"])] = results.get(call.id, "")
-            rounds.append(found)
+                    texts[asked["camera"], asked["u"], asked["v"]] = results.get(call.id, "")
+            rounds.append(texts)
     return rounds
 
 
 def _think(
-    skill: Asking, scene: Scene, rounds: Sequence[dict[tuple[str, float, float], str]], last: bool
-) -> Intent | list[Feature]:
+    skill: Asking, scene: Scene, rounds: Sequence[Answered], last: bool
+) -> Intent | Sequence[Feature]:
     """Run a skill as far as the answers reach: what it still asks for, or what it wants to do."""
     waiting = list(rounds)
     try:
         asked = next(skill)
         while True:
-            spots = [(c, u, v) for f in asked for c, row in f.spots.items() for u, v in row]
+            answers = Answers()
             if not scene.brief.locate:
-                answers: Answers = by_sight(asked, _rig(scene))
-            elif not spots:
-                answers = {}
-            elif waiting:
-                answers = _read(asked, waiting.pop(0))
-            elif last:
-                answers = {}
-            else:
-                return list(asked)
+                answers = by_sight(asked, _rig(scene))
+            elif _pixels(asked):
+                if waiting:
+                    answers = _read(asked, waiting.pop(0))
+                elif not last:
+                    return asked
             asked = skill.send(answers)
     except StopIteration as done:
         intent: Intent = done.value
         return intent
 
 
-def _read(asked: Sequence[Feature], texts: dict[tuple[str, float, float], str]) -> Answers:
-    return {
-        f.name: Found(
-            {
-                c: [read_position(texts.get((c, u, v), "")) for u, v in row]
-                for c, row in f.spots.items()
-            }
+def _pixels(asked: Sequence[Feature]) -> list[tuple[str, float, float]]:
+    """Every pixel of some features, with its camera."""
+    return [(c, u, v) for f in asked for c, row in f.spots.items() for u, v in row]
+
+
+def _read(asked: Sequence[Feature], texts: Answered) -> Answers:
+    def located(feature: Feature) -> Located:
+        rows = feature.spots.items()
+        return Located(
+            {c: [read_position(texts.get((c, u, v), "")) for u, v in row] for c, row in rows}
         )
-        for f in asked
-    }
+
+    return Answers((f.name, located(f)) for f in asked)
 
 
 def _rig(scene: Scene) -> Rig:
     """The guessed cameras, shifted so that the finger pads are where they are seen."""
     size_px = next(((v.width, v.height) for v in scene.views.values()), (512, 512))
-    rig = Rig(size_px, {})
-    shift = {}
+    rig, shift = Rig(size_px, {}), {}
     for view in scene.exterior():
         seen = looks.pads(view)
         if seen is not None:
             u, v = rig.project(view.camera, scene.tip)
             du, dv = seen.centre[0] - u, seen.centre[1] - v
-            if abs(du) < 0.12 * view.width and abs(dv) < 0.12 * view.height:
+            if abs(du) < SHIFT_MAX * view.width and abs(dv) < SHIFT_MAX * view.height:
                 shift[view.camera] = (du, dv)
     return Rig(size_px, shift)
 
@@ -300,22 +278,17 @@ def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
 
     The page rounds to centimetres, so that what was reached a moment ago counts as well.
     """
-    told = scene.page.since_base_motion()
-    last = (
-        np.array(told[-1].target_cm) / 100
-        if told and told[-1].status == "reached" and told[-1].target_cm is not None
-        else None
-    )
+    now = scene.page.rotation
+    executed = scene.page.since_base_motion()[-1:]
+    last = targets_m([w for w in executed if w.status == "reached"])
     for k, move in enumerate(moves[:-1]):
-        if move.target.gripper != "keep" or move.touch or move.target.position_m is None:
+        target = move.target
+        if target.gripper != "keep" or move.touch or target.position_m is None:
             return moves[k:]
-        turned = angle_between(
-            orientation_matrix(move.target.orientation, scene.page.rotation), scene.page.rotation
-        )
-        goal = np.array(move.target.position_m)
-        there = float(np.linalg.norm(goal - scene.tip)) <= 0.009
-        reached = last is not None and float(np.max(np.abs(goal - last))) <= 0.006
-        if not (there or reached) or turned > 0.09:
+        goal = np.array(target.position_m)
+        reached = any(float(np.max(np.abs(goal - p))) <= REACHED_M for p in last)
+        turned = angle_between(orientation_matrix(target.orientation, now), now)
+        if not (reached or apart(goal, scene.tip) <= THERE_M) or turned > TURNED_RAD:
             return moves[k:]
     return moves[-1:]
 
@@ -338,9 +311,9 @@ def _drive(drive: Drive) -> dict[str, float]:
     return {
         "base_forward_cm": round(100 * drive.forward_m, 1),
         "base_left_cm": round(100 * drive.left_m, 1),
-        "base_turn_deg": round(drive.turn_rad * 57.29577951308232, 1),
+        "base_turn_deg": round(math.degrees(drive.turn_rad), 1),
     }
 
 
-def _call(round_number: int, place: int, name: str, arguments: dict[str, Any]) -> ToolCall:
-    return ToolCall(f"call_{round_number}_{place}", name, json.dumps(arguments))
+def _call(round_number: int, index: int, name: str, arguments: dict[str, Any]) -> ToolCall:
+    return ToolCall(f"call_{round_number}_{index}", name, json.dumps(arguments))

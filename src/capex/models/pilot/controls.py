@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from scipy import ndimage
 
-from capex.models.pilot.eyes import Colour, Shape, View, shapes
+from capex.models.pilot.eyes import Colour, Region, View, regions
 from capex.models.pilot.looks import hand_zone
 
 LEVER = Colour(1.7, 0.91, 2.5, 0.03, 0.25)
@@ -25,13 +27,13 @@ FAUCET_CAPS = {
 }
 
 
-def kettle_lever(view: View, colour: str) -> tuple[Shape, Shape] | None:
+def kettle_lever(view: View, colour: str) -> tuple[Region, Region] | None:
     """The red switch lever at the foot of the kettle of a colour, and its shell: the colour right
     above a lever says whose it is.
     """
-    best: tuple[Shape, Shape] | None = None
+    best: tuple[Region, Region] | None = None
     bodies = {name: view.like(c) for name, c in KETTLES.items()}
-    for lever in shapes(view, view.like(LEVER) & ~hand_zone(view), 0.00012, 0.05, close=1):
+    for lever in regions(view.like(LEVER) & ~hand_zone(view), 0.00012, 0.05, close=1):
         size = max(6, round(1.6 * lever.axes[0]))
         above = 2 if view.camera == "wrist" else 3
         top, start = (
@@ -48,23 +50,22 @@ def kettle_lever(view: View, colour: str) -> tuple[Shape, Shape] | None:
         if whose == colour and shares[whose] > 0.02 and (best is None or lever.area > best[0].area):
             window = np.zeros(view.value.shape, dtype=bool)
             window[box] = bodies[colour][box]
-            best = (lever, shapes(view, window, 0.0, 1.0)[0])
+            best = (lever, regions(window, 0.0, 1.0)[0])
     return best
 
 
-def faucet_handle(view: View, colour: str) -> tuple[Shape | None, Shape | None]:
+def faucet_handle(view: View, colour: str) -> tuple[Region, Region] | None:
     """A faucet handle's coloured cap, on its axis, and the coloured end of its lever: two blobs
     side by side, the cap is the upper one.
     """
-    found = [
-        s for s in shapes(view, view.like(FAUCET_CAPS[colour]), 0.00004, 0.004) if s.elongation < 6
-    ]
-    for k, a in enumerate(found):
-        for b in found[k + 1 :]:
-            apart = float(np.hypot(a.centre[0] - b.centre[0], a.centre[1] - b.centre[1]))
-            if apart < 0.10 * view.height:
-                return (a, b) if a.centre[1] < b.centre[1] else (b, a)
-    return (None, None)
+    blobs = regions(view.like(FAUCET_CAPS[colour]), 0.00004, 0.004)
+    for a, b in itertools.combinations([s for s in blobs if s.elongation < 6], 2):
+        if (
+            float(np.hypot(a.centre[0] - b.centre[0], a.centre[1] - b.centre[1]))
+            < 0.10 * view.height
+        ):
+            return (a, b) if a.centre[1] < b.centre[1] else (b, a)
+    return None
 
 
 MIXERS: dict[str, Colour] = {
@@ -76,29 +77,16 @@ MIXERS: dict[str, Colour] = {
 }
 
 
-def mixer_bar(view: View, colour: str) -> Shape | None:
+def mixer_bar(view: View, colour: str) -> Region | None:
     """The bar at the nose of the stand mixer of a colour: bright metal over a bowl, with enamel of
     that colour above it.
     """
-    bright = (
-        (np.abs(view.hue - 219) < 18)
-        & (view.saturation > 0.008)
-        & (view.saturation < 0.055)
-        & view.between(0.50, 1.01)
-    )
-    # Without the thin whisk.
-    bright = ndimage.binary_opening(
-        bright & ~hand_zone(view), structure=np.ones((3, 3), dtype=bool)
-    )
-    bowl = (
-        (np.abs(view.hue - 220) < 9)
-        & (view.saturation > 0.052)
-        & (view.saturation < 0.080)
-        & view.between(0.22, 0.66)
-    )
+    bright = view.toned(219, 18, (0.008, 0.055), 0.50, 1.01) & ~hand_zone(view)
+    bright = ndimage.binary_opening(bright, np.ones((3, 3), dtype=bool))  # without the thin whisk
+    bowl = view.toned(220, 9, (0.052, 0.080), 0.22, 0.66)
     bodies = {name: view.like(c) for name, c in MIXERS.items()}
-    best: tuple[float, Shape] | None = None
-    for bar in shapes(view, bright, 0.0003, 0.02):
+    best: tuple[float, Region] | None = None
+    for bar in regions(bright, 0.0003, 0.02):
         length = round(2 * bar.axes[0])
         top, bottom = int(bar.rows.min()), int(bar.rows.max()) + 1
         columns = slice(max(0, int(bar.columns.min())), int(bar.columns.max()) + 1)
@@ -125,12 +113,12 @@ KNOB = Colour(240, 0.10, 10, 0.055, 0.02, 0.16)
 STOVE_STEEL = Colour(240, 0.015, 25, 0.014, 0.40, 0.75)
 
 
-def stove_knobs(view: View) -> list[Shape]:
+def stove_knobs(view: View) -> list[Region]:
     """Black knobs in a steel front, largest first."""
     dark = view.like(KNOB) & ~hand_zone(view)
     steel_front = view.like(STOVE_STEEL)
     found = []
-    for knob in shapes(view, dark, 0.0003, 0.008, close=1):
+    for knob in regions(dark, 0.0003, 0.008, close=1):
         if knob.elongation > 4:
             continue
         margin = max(5, round(0.8 * knob.axes[0]))

@@ -1,5 +1,5 @@
 """The pilot's eyes: hue and saturation, connected components, ellipses, thin bars. Pixels in,
-shapes in pixels out.
+regions in pixels out.
 
 Light scales a surface's colour but hardly changes its hue and saturation, so things are told apart
 by these two and brightness only bounds them. Everything is measured in pixels of the image at hand;
@@ -11,21 +11,27 @@ from __future__ import annotations
 import functools
 import io
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 from scipy import ndimage
 
-Array = npt.NDArray[np.float64]
+from capex.pose import Array
+
+T = TypeVar("T")
 Mask = npt.NDArray[np.bool_]
 Pixel = tuple[float, float]  # u right, v down
 
 
 @dataclass(frozen=True)
 class Colour:
-    """A range of hue (degrees), saturation and brightness; hue wraps around."""
+    """A range of hue (degrees), saturation and brightness; hue wraps around. The pilot's colours
+    are measured in pictures; each range ends where the next thing alike begins.
+    """
 
     hue: float
     saturation: float
@@ -73,16 +79,23 @@ class View:
         """Where the image is nearly without colour and its brightness lies between two bounds."""
         return (self.saturation <= saturation_below) & self.between(dark, bright)
 
+    def toned(
+        self, hue: float, within: float, saturation: tuple[float, float], dark: float, bright: float
+    ) -> Mask:
+        """Where hue, saturation and brightness lie between bounds: for greys."""
+        pale, strong = saturation
+        tone = (self.saturation > pale) & (self.saturation < strong) & self.between(dark, bright)
+        return np.asarray(tone & (np.abs(self.hue - hue) < within))
+
     def between(self, dark: float, bright: float) -> Mask:
         """Where the brightness lies between two bounds."""
         return (self.value >= dark) & (self.value < bright)
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class Region:
     """A connected region: its pixels and their first and second moments."""
 
-    camera: str
     rows: npt.NDArray[np.intp]
     columns: npt.NDArray[np.intp]
 
@@ -147,7 +160,20 @@ class Shape:
         u, v = self.centre
         return self.at((u - fraction * length * dv, v + fraction * length * du))
 
-    def beside(self, other: Shape, margin: float) -> bool:
+    def spots(self, along: Sequence[float], across: Sequence[float] = ()) -> list[Pixel]:
+        """Pixels of the region at fractions of its long axis, then of its short one."""
+        return [*(self.along(f) for f in along), *(self.across(f) for f in across)]
+
+    def pixels(self) -> set[tuple[int, int]]:
+        """Its pixels, each as (row, column)."""
+        return set(zip(self.rows.tolist(), self.columns.tolist(), strict=True))
+
+    def share_beside(self, mask: Mask, *down: int) -> float:
+        """Which share of the region, moved down by each of some rows, lies in a mask."""
+        rows = np.clip(np.concatenate([self.rows + d for d in down]), 0, mask.shape[0] - 1)
+        return float(mask[rows, np.tile(self.columns, len(down))].mean())
+
+    def beside(self, other: Region, margin: float) -> bool:
         """Whether the bounding boxes come within so many pixels of each other."""
         return bool(
             self.columns.min() - margin <= other.columns.max()
@@ -207,9 +233,14 @@ def blank(png: bytes) -> bytes:
     return out.getvalue()
 
 
-def shapes(
-    view: View, mask: Mask, smallest: float = 0.0002, largest: float = 1.0, close: int = 0
-) -> list[Shape]:
+def find(views: Iterable[View], look: Callable[[View], T | None]) -> dict[str, T]:
+    """What each view shows, by camera; views that show nothing are left out."""
+    return {v.camera: seen for v in views if (seen := look(v))}
+
+
+def regions(
+    mask: Mask, smallest: float = 0.0002, largest: float = 1.0, close: int = 0
+) -> list[Region]:
     """Connected regions of a mask, largest first, whose area lies between two fractions of the
     image; `close` bridges thin gaps.
     """
@@ -222,17 +253,14 @@ def shapes(
     for label, box in enumerate(ndimage.find_objects(labels), start=1):
         rows, columns = np.nonzero((labels[box] == label) & mask[box])
         if smallest * whole <= rows.size <= largest * whole:
-            found.append(Shape(view.camera, rows + box[0].start, columns + box[1].start))
+            found.append(Region(rows + box[0].start, columns + box[1].start))
     return sorted(found, key=lambda s: (-s.area, s.centre))
 
 
-def union(parts: list[Shape]) -> Shape:
+def union(parts: list[Region]) -> Region:
     """Several regions of one image as one."""
-    return Shape(
-        parts[0].camera,
-        np.concatenate([p.rows for p in parts]),
-        np.concatenate([p.columns for p in parts]),
-    )
+    rows, columns = [p.rows for p in parts], [p.columns for p in parts]
+    return Region(np.concatenate(rows), np.concatenate(columns))
 
 
 def ellipse(columns: Array, rows: Array) -> Ellipse | None:

@@ -9,59 +9,56 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.models.pilot import looks
-from capex.models.pilot.ground import Answers, Feature
+from capex.models.pilot.eyes import find
+from capex.models.pilot.ground import AHEAD, EXTERIOR, Answers, Feature, left_of
 from capex.models.pilot.scene import Scene
 from capex.pose import Array
 
-EDGE_HEIGHT_M = 0.43
+EDGE_HEIGHT_M = 0.43  # over the mount: just below the worktop, which is at 0.45
 NEAR_M = 0.02  # points that lie this near to a line are on it
+APART_M = 0.15  # points nearer to each other than this give no line a direction
+POINTS_MIN = 4  # on one line: fewer may lie on one by chance
 
 
 @dataclass(frozen=True)
 class Front:
-    """A straight front: the level direction into it, and how far away along that direction it is
-    from the robot's mount.
-    """
+    """A straight front."""
 
-    into: Array
-    distance_m: float
+    into: Array  # the level direction into it
+    distance_m: float  # from the robot's mount, along that direction
 
     @property
     def left(self) -> Array:
         """The level direction along it, to the left."""
-        return np.array([-self.into[1], self.into[0], 0.0])
+        return left_of(self.into)
 
 
 def ask(scene: Scene) -> list[Feature]:
     """What to ask to find the front."""
-    seen = {v.camera: looks.worktop_edge(v) for v in scene.exterior()}
-    return [
-        scene.feature(f"edge {c}", {c: spots}, EDGE_HEIGHT_M) for c, spots in seen.items() if spots
-    ]
+    seen = find(scene.exterior(), looks.worktop_edge)
+    return [f for c, row in seen.items() for f in scene.ask(f"edge {c}", {c: row}, EDGE_HEIGHT_M)]
+
+
+def direction(front: Front | None) -> Array:
+    """The level direction into a front; straight ahead where none is seen."""
+    return AHEAD if front is None else front.into
 
 
 def fit(answers: Answers) -> Front | None:
     """The line through most of the edge's points; None when too few lie on one."""
-    points = [
-        p[:2]
-        for key, f in answers.items()
-        if key.startswith("edge ")
-        for p in f.all()
-        if abs(p[2] - EDGE_HEIGHT_M) < 0.06
-    ]
+    located = [p for c in EXTERIOR for p in answers[f"edge {c}"].all()]
+    points = [p[:2] for p in located if abs(p[2] - EDGE_HEIGHT_M) < 0.06]
     best: list[Array] = []
     for i, a in enumerate(points):
         for b in points[:i]:
             along = a - b
             length = float(np.linalg.norm(along))
-            if length > 0.15:
-                on = [
-                    p
-                    for p in points
-                    if abs(float(along[0] * (p - b)[1] - along[1] * (p - b)[0])) < NEAR_M * length
-                ]
-                best = on if len(on) > len(best) else best
-    if len(best) < 4:
+            if length > APART_M:
+                offsets = [along[0] * (p - b)[1] - along[1] * (p - b)[0] for p in points]
+                near = [abs(float(off)) < NEAR_M * length for off in offsets]
+                if sum(near) > len(best):
+                    best = [p for p, on in zip(points, near, strict=True) if on]
+    if len(best) < POINTS_MIN:
         return None
     middle = np.mean(best, axis=0)
     _, _, directions = np.linalg.svd(np.stack(best) - middle)

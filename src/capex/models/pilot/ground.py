@@ -8,6 +8,7 @@ is all that a model could do.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,51 +21,34 @@ from capex.plan import ArmTarget
 from capex.pose import Array
 
 AGREE_M = 0.06  # two views of one thing within this are one thing: they see its two sides
+SPREAD_M = 0.08  # spots of one thing lie this near to their median; beyond is background
 EXTERIOR = ("left", "right")
+AHEAD = np.array([1.0, 0.0, 0.0])  # of the robot: where a front faces it, unless seen otherwise
 
 
 @dataclass(frozen=True)
 class Feature:
-    """Something seen: its pixels by camera. Pixels in the same place of two lists are the same spot
-    of the thing, about.
-    """
+    """Something seen: its pixels by camera; the same index in two lists is about the same spot."""
 
     name: str
     spots: Mapping[str, Sequence[Pixel]]
-    height_m: float = (
-        0.47  # assumed where no depth can be had and only one camera sees it: things on a worktop
-    )
+    height_m: float = 0.47  # assumed where one camera sees it without depth: things on a worktop
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where the spots of a feature are, in metres in the base frame; None where nothing
-    came back.
-    """
+class Located:
+    """Where a feature's spots are, in metres in the base frame; None where nothing came back."""
 
     points: Mapping[str, Sequence[Array | None]] = field(default_factory=dict)
 
     def all(self, camera: str | None = None) -> list[Array]:
         """Every located spot, of one camera or of all."""
-        return [
-            p
-            for name, row in self.points.items()
-            if camera in (None, name)
-            for p in row
-            if p is not None
-        ]
+        rows = [row for name, row in self.points.items() if camera in (None, name)]
+        return [p for row in rows for p in row if p is not None]
 
     def middle(self, camera: str) -> Array | None:
-        """The middle of one camera's spots; spots far from most of them (background behind an edge)
-        are left out.
-        """
-        found = self.all(camera)
-        if not found:
-            return None
-        stack = np.stack(found)
-        centre = np.median(stack, axis=0)
-        near = stack[np.linalg.norm(stack - centre, axis=1) < 0.08]
-        return np.asarray(near.mean(axis=0)) if len(near) else centre
+        """The middle of one camera's spots."""
+        return middle_of(self.all(camera), SPREAD_M)
 
     def agreed(self, within_m: float = AGREE_M) -> Array | None:
         """One point from the exterior views: their mean if they agree; if not, the nearer one,
@@ -73,13 +57,21 @@ class Found:
         middles = [m for m in (self.middle(c) for c in EXTERIOR) if m is not None]
         if not middles:
             return None
-        if len(middles) == 1 or float(np.linalg.norm(middles[0] - middles[1])) <= within_m:
+        if len(middles) == 1 or apart(middles[0], middles[1]) <= within_m:
             return np.asarray(np.mean(middles, axis=0))
         return min(middles, key=lambda m: float(m[0]))
 
+    def best(self, within_m: float = AGREE_M) -> Array | None:
+        """From the exterior views, or else from the wrist's."""
+        point = self.agreed(within_m)
+        return self.middle("wrist") if point is None else point
 
-Answers = Mapping[str, Found]
-Asking = Generator[Sequence[Feature], Answers, "Intent"]
+
+class Answers(dict[str, Located]):
+    """What was located, by feature; nothing for a feature that was not asked for."""
+
+    def __missing__(self, name: str) -> Located:
+        return Located()
 
 
 @dataclass(frozen=True)
@@ -104,29 +96,63 @@ class Intent:
     """What to do next and why."""
 
     why: str
-    moves: tuple[Move, ...] = ()
+    moves: Sequence[Move] = ()
     drive: Drive | None = None
+
+
+Asking = Generator[Sequence[Feature], Answers, Intent]
+
+
+def apart(a: Array, b: Array) -> float:
+    """The distance of two points."""
+    return float(np.linalg.norm(a - b))
+
+
+def apart_level(a: Array, b: Array) -> float:
+    """The distance of two points seen from above."""
+    return float(np.linalg.norm((a - b)[:2]))
+
+
+def heading(into: Array) -> float:
+    """The yaw of a level direction."""
+    return math.atan2(into[1], into[0])
+
+
+def left_of(into: Array) -> Array:
+    """The level direction a quarter turn to the left of another."""
+    return np.array([-into[1], into[0], 0.0])
+
+
+def middle_of(points: Sequence[Array], within_m: float) -> Array | None:
+    """The mean of the points near their median: spots beside a thing's edge lie on what is behind
+    it. None without points.
+    """
+    if not points:
+        return None
+    stack = np.stack(points)
+    centre = np.median(stack, axis=0)
+    near = stack[np.linalg.norm(stack - centre, axis=1) < within_m]
+    return np.asarray(near.mean(axis=0)) if len(near) else centre
 
 
 def read_position(text: str) -> Array | None:
     """A located point from the tool's answer."""
-    found = re.match(r"^\[(-?\d+), (-?\d+), (-?\d+)\]", text.strip())
-    return None if found is None else np.array([float(found[k]) for k in (1, 2, 3)]) / 100
+    match = re.match(r"^\[(-?\d+), (-?\d+), (-?\d+)\]", text.strip())
+    return None if match is None else np.array([float(n) for n in match.groups()]) / 100
 
 
-def by_sight(features: Sequence[Feature], rig: Rig) -> dict[str, Found]:
+def by_sight(features: Sequence[Feature], rig: Rig) -> Answers:
     """Answers without locate_pixel: the exterior views intersected, or an assumed height where only
     one of them sees the thing.
     """
-    answers: dict[str, Found] = {}
+    answers = Answers()
     for feature in features:
         left, right = feature.spots.get("left", ()), feature.spots.get("right", ())
         if left and right:
             points = [rig.between(a, b) for a, b in zip(left, right, strict=False)]
-            answers[feature.name] = Found({"left": points, "right": points})
+            answers[feature.name] = Located({"left": points, "right": points})
         else:
             camera, row = ("left", left) if left else ("right", right)
-            answers[feature.name] = Found(
-                {camera: [rig.on_height(camera, p, feature.height_m) for p in row]}
-            )
+            on_level = [rig.on_height(camera, p, feature.height_m) for p in row]
+            answers[feature.name] = Located({camera: on_level})
     return answers

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import ndimage
 
-from capex.models.pilot.eyes import Colour, Mask, Pixel, Shape, View, shapes, union
+from capex.models.pilot.eyes import Colour, Mask, Pixel, Region, View, regions, union
 
 COLOURS: dict[str, tuple[Colour, ...]] = {
     "mango": (Colour(39.5, 0.85), Colour(27, 0.825)),
@@ -67,21 +67,21 @@ def hand_zone(view: View) -> Mask:
 
 def coloured(
     view: View, noun: str, smallest: float = 0.00018, largest: float = 0.12
-) -> list[Shape]:
+) -> list[Region]:
     """Regions in the colours of a noun, largest first. In the wrist view whatever the hand itself
     hides is left out.
     """
     mask = view.like(*colours_of(noun)) & ~hand_zone(view)
-    return [s for s in shapes(view, mask, smallest, largest, close=1) if s.elongation < 14]
+    return [s for s in regions(mask, smallest, largest, close=1) if s.elongation < 14]
 
 
-def pads(view: View) -> Shape | None:
+def pads(view: View) -> Region | None:
     """The two orange finger pads of an exterior view as one region."""
-    parts = [s for s in shapes(view, view.like(PADS), 0.00004, 0.004) if s.elongation < 9]
+    parts = [s for s in regions(view.like(PADS), 0.00004, 0.004) if s.elongation < 9]
     return union(parts[:2]) if parts else None
 
 
-def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Shape]:
+def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Region]:
     """Long thin things of a material, longest first: handles. Whatever is thick (an arm, a wall) is
     taken away before.
     """
@@ -91,7 +91,7 @@ def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Shape]:
     )
     found = [
         s
-        for s in shapes(view, thin, 0.0002, 0.02, close=1)
+        for s in regions(thin, 0.0002, 0.02, close=1)
         if s.elongation > 4 and s.axes[0] > shortest * view.height / 2
     ]
     return sorted(found, key=lambda s: (-s.axes[0], s.centre))
@@ -99,34 +99,23 @@ def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Shape]:
 
 def steel(view: View, dark: float = 0.42, bright: float = 1.01) -> Mask:
     """Bright metal."""
-    return (
-        (np.abs(view.hue - 219) < 16)
-        & (view.saturation > 0.022)
-        & (view.saturation < 0.07)
-        & view.between(dark, bright)
-    )
+    return view.toned(219, 16, (0.022, 0.07), dark, bright)
 
 
-def drawer_knobs(view: View) -> list[tuple[Shape, Shape]]:
+def drawer_knobs(view: View) -> list[tuple[Region, Region]]:
     """Steel knobs on dark round plates: the head of each, and its plate."""
     dark = view.grey(0.12, 0.08, 0.20) & (np.abs(view.hue - 240) < 16) & ~hand_zone(view)
-    bright = (
-        (np.abs(view.hue - 219) < 16)
-        & (view.saturation > 0.022)
-        & (view.saturation < 0.07)
-        & view.between(0.34, 1.01)
-        & ~hand_zone(view)
-    )
-    plates = [s for s in shapes(view, dark, 0.0001, 0.01) if s.elongation < 4]
+    bright = steel(view, 0.34) & ~hand_zone(view)
+    plates = [s for s in regions(dark, 0.0001, 0.01) if s.elongation < 4]
     found = []
-    for metal in shapes(view, bright, 0.0003, 0.015):
+    for metal in regions(bright, 0.0003, 0.015):
         beside = [p for p in plates if p.beside(metal, 3) and p.area < 2.5 * metal.area]
         if metal.elongation > 4 or not beside:
             continue
         plate = beside[0]
         away = np.hypot(metal.columns + 0.5 - plate.centre[0], metal.rows + 0.5 - plate.centre[1])
         outer = away > 0.5 * away.max()
-        found.append((Shape(view.camera, metal.rows[outer], metal.columns[outer]), plate))
+        found.append((Region(metal.rows[outer], metal.columns[outer]), plate))
     return found
 
 
@@ -135,7 +124,7 @@ def wooden(view: View) -> Mask:
     return view.like(Colour(29, 0.565, 2.5, 0.03, 0.2, 0.7))
 
 
-def upright_handles(view: View) -> list[Shape]:
+def upright_handles(view: View) -> list[Region]:
     """Upright steel bars with a wooden door on at least one side, longest first; the posts that
     hold them are taken away before.
     """
@@ -170,46 +159,25 @@ def worktop_edge(view: View, columns: int = 14) -> list[Pixel]:
     """Pixels on the front edge of stone worktops, just above the wooden fronts below it, from left
     to right.
     """
-    stone = (
-        (np.abs(view.hue - 46) < 10)
-        & (view.saturation > 0.028)
-        & (view.saturation < 0.066)
-        & view.between(0.5, 0.95)
-    )
-    stone = ndimage.binary_closing(stone, iterations=1)
+    stone = ndimage.binary_closing(view.toned(46, 10, (0.028, 0.066), 0.5, 0.95), iterations=1)
     wood = wooden(view)
     deep = max(3, view.height // 100)
-    found: list[Pixel] = []
-    for column in np.linspace(0.03, 0.97, columns) * view.width:
-        u = int(column)
-        rows = np.arange(deep, view.height - 3 * deep)
-        edge = (
-            stone[rows, u]
-            & stone[rows - deep, u]
-            & wood[rows + 2 * deep, u]
-            & wood[rows + 3 * deep, u]
-            & ~stone[rows + deep, u]
-        )
-        at = rows[edge]
+    rows = np.arange(deep, view.height - 3 * deep)
+    edge: list[Pixel] = []
+    for u in (int(column) for column in np.linspace(0.03, 0.97, columns) * view.width):
+        above = stone[rows, u] & stone[rows - deep, u] & ~stone[rows + deep, u]
+        at = rows[above & wood[rows + 2 * deep, u] & wood[rows + 3 * deep, u]]
         if at.size:
-            found.append((u + 0.5, float(at[-1]) - 0.5))
-    return found
+            edge.append((u + 0.5, float(at[-1]) - 0.5))
+    return edge
 
 
-def blue_grips(view: View) -> list[tuple[Shape, Pixel]]:
+def blue_grips(view: View) -> list[tuple[Region, Pixel]]:
     """Bright blue grips on stems: each with the middle of its thick end."""
     mask = view.like(Colour(220, 0.885, 6, 0.05, 0.25)) & ~hand_zone(view)
     thick = ndimage.distance_transform_edt(mask)
     found = []
-    for shape in shapes(view, mask, 0.0001, 0.02, close=1):
-        row, column = np.unravel_index(
-            int(np.argmax(np.where(_only(shape, mask.shape), thick, 0.0))), mask.shape
-        )
-        found.append((shape, (float(column) + 0.5, float(row) + 0.5)))
+    for shape in regions(mask, 0.0001, 0.02, close=1):
+        k = int(np.argmax(thick[shape.rows, shape.columns]))
+        found.append((shape, (float(shape.columns[k]) + 0.5, float(shape.rows[k]) + 0.5)))
     return found
-
-
-def _only(shape: Shape, size: tuple[int, ...]) -> Mask:
-    mask = np.zeros(size, dtype=bool)
-    mask[shape.rows, shape.columns] = True
-    return mask

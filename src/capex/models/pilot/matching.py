@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from capex.models.pilot.eyes import Pixel
-from capex.models.pilot.ground import EXTERIOR, Answers, Feature, Found
+from capex.models.pilot.ground import EXTERIOR, Answers, Feature, Located, apart
 from capex.models.pilot.scene import Scene
 from capex.pose import Array
 
@@ -25,28 +25,23 @@ Seen = Mapping[str, Sequence[Sequence[Pixel]]]  # by camera, the spots of each t
 
 def ask(scene: Scene, name: str, seen: Seen, height_m: float) -> list[Feature]:
     """What to ask to find out where the things are."""
-    pairs = [
-        (i, j) for i in range(len(seen.get("left", ()))) for j in range(len(seen.get("right", ())))
-    ]
-    if not scene.brief.locate and pairs:
-        return [
-            scene.feature(
-                f"{name}/{i}/{j}", {"left": seen["left"][i], "right": seen["right"][j]}, height_m
-            )
-            for i, j in pairs
-        ]
-    cameras = [c for c in seen if scene.brief.locate or c in EXTERIOR]
-    return [
-        scene.feature(f"{name}/{c}/{k}", {c: spots}, height_m)
-        for c in cameras
-        for k, spots in enumerate(seen[c])
-    ]
+    left, right = seen.get("left", ()), seen.get("right", ())
+    if not scene.brief.locate and left and right:
+        spots = {
+            f"{name}/{i}/{j}": {"left": a, "right": b}
+            for i, a in enumerate(left)
+            for j, b in enumerate(right)
+        }
+    else:
+        cameras = [c for c in seen if scene.brief.locate or c in EXTERIOR]
+        spots = {f"{name}/{c}/{k}": {c: row} for c in cameras for k, row in enumerate(seen[c])}
+    return [f for key, row in spots.items() for f in scene.ask(key, row, height_m)]
 
 
 def places(
     answers: Answers,
     name: str,
-    where: Callable[[Found], Array | None],
+    where: Callable[[Located], Array | None],
     height_m: float,
     within_m: float,
 ) -> list[Array]:
@@ -85,7 +80,7 @@ def _together(points: Sequence[Array], within_m: float) -> list[Array]:
     """The middles of groups of points."""
     groups: list[list[Array]] = []
     for point in points:
-        near = [g for g in groups if float(np.linalg.norm(np.mean(g, axis=0) - point)) < within_m]
+        near = [g for g in groups if apart(np.mean(g, axis=0), point) < within_m]
         if near:
             near[0].append(point)
         else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,10 @@ from capex.pose import Array, euler_to_matrix
 
 NUMBERS = r"\[(-?\d+),(-?\d+),(-?\d+)\]"
 WAYPOINT = re.compile(
-    rf"^(?:{NUMBERS})?(?:=L(\d+)\+{NUMBERS})?\s*(down\b|forward\b|euler\[[^\]]*\])?\s*(open\b|close\b|release\b|reclose\b)?\s*(.*)$",
+    rf"^(?:{NUMBERS})?(?:=L(\d+)\+{NUMBERS})?\s*(?:down\b|forward\b|euler\[[^\]]*\])?\s*(open\b|close\b|release\b|reclose\b)?\s*(.*)$",
     re.S,
 )
-BASE = re.compile(r"^base forward (-?\d+) cm, left (-?\d+) cm, turn (-?\d+) deg:?\s*(.*)$", re.S)
+BASE = re.compile(r"^base forward -?\d+ cm, left -?\d+ cm, turn -?\d+ deg:?\s*(.*)$", re.S)
 STATUSES = (
     ("not executed (deferred", "deferred"),
     ("not executed", "not executed"),
@@ -38,14 +38,11 @@ PHASE = re.compile(
 
 
 @dataclass(frozen=True)
-class Told:
-    """A waypoint as the harness prints it back: what was asked for and what became of it.
-    Centimetres, base frame of its time.
-    """
+class ReportedWaypoint:
+    """A waypoint as the harness prints it back, with its outcome: cm, base frame of its time."""
 
     target_cm: tuple[int, int, int] | None
     offset_cm: tuple[int, int, int] | None  # from the nearest located point, in references
-    orientation: str
     gripper: str
     status: str
     report: str
@@ -53,11 +50,16 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Act:
+class ReportedAct:
     """An earlier act on the page."""
 
     number: int
-    waypoints: tuple[Told, ...]
+    waypoints: tuple[ReportedWaypoint, ...]
+
+
+def targets_m(waypoints: Sequence[ReportedWaypoint]) -> list[Array]:
+    """Where waypoints sent the tip, in metres; those without a target are left out."""
+    return [np.array(w.target_cm) / 100 for w in waypoints if w.target_cm is not None]
 
 
 @dataclass(frozen=True)
@@ -71,49 +73,86 @@ class Page:
     word: str  # open, closed or holding
     opening_m: float
     touching: bool
-    acts: tuple[Act, ...]
+    acts: tuple[ReportedAct, ...]
     pictures: Mapping[str, bytes]
 
     @property
-    def told(self) -> list[Told]:
+    def executed(self) -> list[ReportedWaypoint]:
         """Every waypoint on the page that ran, oldest first."""
-        return [
-            w
-            for act in self.acts
-            for w in act.waypoints
-            if w.status not in ("deferred", "not executed")
-        ]
+        reported = [w for act in self.acts for w in act.waypoints]
+        return [w for w in reported if w.status not in ("deferred", "not executed")]
 
-    def since_base_motion(self) -> list[Told]:
+    @property
+    def holding(self) -> bool:
+        """Whether the fingers are closed on something."""
+        return self.word == "holding"
+
+    @property
+    def drives(self) -> int:
+        """How many base motions the page shows."""
+        return sum(w.base for w in self.executed)
+
+    @property
+    def released(self) -> bool:
+        """Whether the page shows a release that ran."""
+        return any(
+            w.gripper in ("release", "open") and w.target_cm is not None for w in self.executed
+        )
+
+    @property
+    def empty_closes(self) -> int:
+        """How many grasps on the page closed on nothing."""
+        closes = [w for w in self.executed if w.gripper in ("close", "reclose")]
+        return sum("finger contact" not in w.report.partition(": opening")[2] for w in closes)
+
+    @property
+    def odd(self) -> bool:
+        """Whether the last act has an odd number: what is tried in vain changes sides with it."""
+        return bool(self.acts) and self.acts[-1].number % 2 == 1
+
+    def since_base_motion(self) -> list[ReportedWaypoint]:
         """The waypoints that ran in the present base frame."""
-        told = self.told
-        last = max((k for k, w in enumerate(told) if w.base), default=-1)
-        return told[last + 1 :]
+        executed = self.executed
+        last = max((k for k, w in enumerate(executed) if w.base), default=-1)
+        return executed[last + 1 :]
+
+    def goals_m(self) -> list[Array]:
+        """Where the tip was sent in the present base frame."""
+        return targets_m(self.since_base_motion())
+
+    def recent_m(self) -> list[Array]:
+        """Where the last six waypoints that ran sent the tip."""
+        return targets_m(self.executed[-6:])
+
+    def deferred_m(self) -> list[Array]:
+        """Where the last act would have sent the tip, had it not been deferred."""
+        last = self.acts[-1].waypoints if self.acts else ()
+        return targets_m([w for w in last if w.status == "deferred"])
 
 
 @dataclass(frozen=True)
 class Brief:
-    """What the system prompt and the tools say about the harness, and what they tell of earlier
-    attempts.
-    """
+    """What the system prompt and the tools say of the harness and of earlier attempts."""
 
     locate: bool
     plan_max: int
     confidence: bool
     base_motion: bool
     several_arms: tuple[str, ...]
-    references: tuple[tuple[Told, ...], ...]  # newest first
+    references: tuple[tuple[ReportedWaypoint, ...], ...]  # newest first
     phases: Mapping[tuple[str, int], str]  # (command, commands before) -> the skeleton's advice
 
-    def references_with(self, gripper: str) -> list[Told]:
-        """The last waypoint with a gripper command of each reference that has one, newest reference
-        first.
+    def learned_heights_m(self, gripper: str, axes: int, within_cm: int) -> list[float]:
+        """By reference, newest first: how far over the nearest located point the tip was at its
+        last waypoint with a gripper command; left out where that point is too far on the first
+        axes.
         """
-        found = [
-            [w for w in reference if w.gripper == gripper and w.offset_cm is not None]
+        offsets = [
+            [w.offset_cm for w in reference if w.gripper == gripper and w.offset_cm is not None]
             for reference in self.references
         ]
-        return [waypoints[-1] for waypoints in found if waypoints]
+        last = [row[-1] for row in offsets if row]
+        return [o[2] / 100 for o in last if max(map(abs, o[:axes])) <= within_cm]
 
 
 class Unreadable(ValueError):
@@ -166,12 +205,12 @@ def read_brief(request: Request) -> Brief:
         if line.startswith('{"history"'):
             settings = json.loads(line)
             break
-    references: list[tuple[Told, ...]] = []
+    references: list[tuple[ReportedWaypoint, ...]] = []
     for line in request.system.splitlines():
         if re.match(r"Reference episode \d+ \(", line):
             references.append(())
         elif references and (match := re.match(r"Call \d+: (.*)", line)):
-            references[-1] += tuple(_told(piece) for piece in match[1].split(" | "))
+            references[-1] += tuple(_waypoint(piece) for piece in match[1].split(" | "))
     arms = tuple(name for name, field in act.items() if field.get("type") == "object")
     return Brief(
         locate="locate_pixel" in tools,
@@ -191,31 +230,24 @@ def _search(pattern: str, text: str) -> re.Match[str]:
     return found
 
 
-def _act(line: str) -> Act:
+def _act(line: str) -> ReportedAct:
     head, _, rest = line.partition(": ")
-    rest = re.sub(r" \(tip now \[[^)]*\)$", "", rest)
     number = int(head.split()[1])
-    return Act(
-        number,
-        (
-            ()
-            if rest.startswith(("spent without", "said done"))
-            else tuple(_told(piece) for piece in rest.split(" | "))
-        ),
-    )
+    if rest.startswith(("spent without", "said done")):
+        return ReportedAct(number, ())
+    rest = re.sub(r" \(tip now \[[^)]*\)$", "", rest)
+    return ReportedAct(number, tuple(_waypoint(piece) for piece in rest.split(" | ")))
 
 
-def _told(piece: str) -> Told:
+def _waypoint(piece: str) -> ReportedWaypoint:
     if match := BASE.match(piece):
-        return Told(None, None, "", "", _status(match[4]) or "reached", match[4], base=True)
+        return ReportedWaypoint(None, None, "", _status(match[1]) or "reached", match[1], base=True)
     match = WAYPOINT.match(piece)
     assert match is not None
-    groups = match.groups()
-    target = (int(groups[0]), int(groups[1]), int(groups[2])) if groups[0] is not None else None
-    offset = (int(groups[4]), int(groups[5]), int(groups[6])) if groups[3] is not None else None
-    return Told(
-        target, offset, groups[7] or "keep", groups[8] or "keep", _status(groups[9]), groups[9]
-    )
+    x, y, z, located, dx, dy, dz, gripper, report = match.groups()
+    target = (int(x), int(y), int(z)) if x is not None else None
+    offset = (int(dx), int(dy), int(dz)) if located is not None else None
+    return ReportedWaypoint(target, offset, gripper or "keep", _status(report), report)
 
 
 def _status(report: str) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from capex.models.pilot.eyes import Pixel
 from capex.pose import Array, Pose
 
+# The guess that the text above gives reasons for, in metres from the mount.
 LENS_DEG = 60.0
 PLACES = {"left": (-0.25, 0.60, 1.20), "right": (-0.25, -0.60, 1.20)}
 LOOKED_AT = (0.60, 0.0, 0.40)

@@ -1,23 +1,30 @@
-"""One decision as the pilot sees it: the page, the brief, the views, and what every
-skill shares.
-"""
+"""One decision as the pilot sees it: page, brief, views, and the motions that skills share."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 import capex.plan as plan
 from capex.models.pilot.chance import Chance
-from capex.models.pilot.eyes import Pixel, Shape, View
-from capex.models.pilot.ground import Feature, Move
+from capex.models.pilot.eyes import Pixel, View
+from capex.models.pilot.ground import Feature, Move, apart
 from capex.models.pilot.page import Brief, Page
 from capex.plan import Gripper, Orientation
-from capex.pose import Array
+from capex.pose import Array, tilted_forward
 
 # A hair more than the experts': positions are read off a page in whole centimetres, and a line of
 # exactly 18 cm is to have two legs.
 LEG_M = plan.LEG_M * (1 + 1e-9)
+OPEN_M = 0.07  # fingers this far apart count as open: a Panda's hand opens 8 cm
+SHUT_M = 0.01  # and no farther than this as shut
+THERE_M = 0.012  # a point this near needs no waypoint: the page rounds to centimetres
+FINGER_END_M = 0.0125  # the closed fingers end this far before the tip
+
+BACK = np.array([-0.09, 0.0, 0.0])  # one leg towards the robot, out of the line of sight
 
 
 @dataclass(frozen=True)
@@ -39,24 +46,27 @@ class Scene:
         """The views from outside that are there."""
         return [self.views[c] for c in ("left", "right") if c in self.views]
 
+    def wrist_view(self) -> View | None:
+        """The wrist view, when the hand points down."""
+        return self.views.get("wrist") if self.points_down() else None
+
     def spot(self, name: str, view: View, pixel: Pixel) -> Pixel:
         """A pixel as noisy eyes see it, inside the image."""
         blur = self.blur_px * view.height / 512
         u = pixel[0] + blur * self.chance.normal(f"{view.camera} {name} u")
         v = pixel[1] + blur * self.chance.normal(f"{view.camera} {name} v")
-        return round(min(max(u, 0.5), view.width - 0.5), 1), round(
-            min(max(v, 0.5), view.height - 0.5), 1
-        )
+        u, v = min(max(u, 0.5), view.width - 0.5), min(max(v, 0.5), view.height - 0.5)
+        return round(u, 1), round(v, 1)
 
-    def feature(
+    def ask(
         self, name: str, spots: Mapping[str, Sequence[Pixel]], height_m: float = 0.47
-    ) -> Feature:
-        """Pixels by camera, seen with noise."""
+    ) -> list[Feature]:
+        """A feature with its pixels by camera, seen with noise; none where no view shows it."""
         seen = {
             c: [self.spot(f"{name} {k}", self.views[c], p) for k, p in enumerate(row)]
             for c, row in spots.items()
         }
-        return Feature(name, seen, height_m)
+        return [Feature(name, seen, height_m)] if seen else []
 
     def points_down(self) -> bool:
         """Whether the hand points down, within 20 degrees."""
@@ -65,6 +75,35 @@ class Scene:
     def forward(self) -> bool:
         """Whether the hand points forward, within 25 degrees."""
         return bool(self.page.rotation[0, 2] > 0.90)
+
+    def downwards(self) -> Orientation:
+        """The orientation of a hand that is to point down: as it is, where it does."""
+        return "keep" if self.points_down() else "down"
+
+    def yaw_in_wrist_view(self, du: float, dv: float) -> float:
+        """The yaw of a direction in the wrist view, whose upper edge is the hand's front."""
+        hand = math.atan2(self.page.rotation[1, 0], self.page.rotation[0, 0])
+        return hand + math.atan2(-du, -dv)
+
+    def axis(self, column: int) -> Array:
+        """The level direction of one of the hand's axes."""
+        level = self.page.rotation[:2, column] / np.linalg.norm(self.page.rotation[:2, column])
+        return np.array([level[0], level[1], 0.0])
+
+    def opened(self, orientation: Orientation = "keep") -> list[Move]:
+        """Open the fingers, where they are not open."""
+        wide = self.page.opening_m >= OPEN_M
+        return [] if wide else [Move(plan.at(self.tip, orientation, "open"))]
+
+    def shut(self, orientation: Orientation = "keep") -> list[Move]:
+        """Close the fingers, where they are not shut."""
+        narrow = self.page.opening_m <= SHUT_M
+        return [] if narrow else [Move(plan.at(self.tip, orientation, "close"))]
+
+    def untried(self, goals: Sequence[Array], within_m: float) -> Array | None:
+        """The first of some goals that is neither where the tip is nor where it was just sent."""
+        known = [self.tip, *self.page.recent_m()]
+        return next((g for g in goals if all(apart(g, p) > within_m for p in known)), None)
 
 
 def line(
@@ -84,12 +123,25 @@ def path(start: Array, points: Sequence[Array], orientation: Orientation = "keep
     return [Move(target) for target in plan.path(start, points, orientation, LEG_M)]
 
 
+def push(start: Array, points: Sequence[Array], orientation: Orientation) -> list[Move]:
+    """Straight lines through points, each ending in a touch."""
+    starts = (start, *points)
+    legs = zip(starts, points, strict=False)
+    return [m for a, b in legs for m in line(a, b, orientation, touch=True)]
+
+
+def beyond(tip: Array, *points: Array) -> list[Array]:
+    """The points that are not where the tip is already."""
+    return [p for p in points if apart(p, tip) > THERE_M]
+
+
 def down(yaw_rad: float) -> tuple[float, float, float]:
     """Pointing down, fingers turned about the vertical, in whole degrees as a model would write."""
     roll, pitch, turn = plan.down(yaw_rad)
     return round(roll), round(pitch), round(turn)
 
 
-def spots_on(shape: Shape, along: Sequence[float]) -> list[Pixel]:
-    """Pixels of a region at fractions of its long axis."""
-    return [shape.along(a) for a in along]
+def forward(yaw_rad: float) -> tuple[float, float, float]:
+    """Pointing forward, turned about the vertical, in whole degrees."""
+    roll, pitch, turn = tilted_forward(0.0, yaw_rad)
+    return round(roll), round(pitch), round(turn)

@@ -15,13 +15,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
-import re
-from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping, Sequence
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 from capex.errors import CapexError
+from capex.loopback import JsonHandler, Refused, listen, read_object
 from capex.models import (
     AssistantMessage,
     Message,
@@ -37,124 +36,48 @@ from capex.models import (
 from capex.models.body import loads
 from capex.models.pilot import make
 
-HOST = "127.0.0.1"
-BODY_MAX = 64 * 2**20
-DRAIN_MAX = 4 * BODY_MAX
-SEEN_FROM = ("text", "input_text", "output_text")
-
-
-class BadBody(ValueError):
-    """A body that is no request of the wire; the sentence goes back to the client."""
+TEXTS = ("text", "input_text", "output_text")  # the kinds of a part that is text, on either wire
+PATHS = "/v1/responses, /v1/chat/completions and /v1/models"
 
 
 def server(port: int) -> ThreadingHTTPServer:
     """A server on the loopback address, not yet running; port 0 takes any free one."""
-    try:
-        return ThreadingHTTPServer((HOST, port), _Handler)
-    except (OSError, OverflowError) as error:
-        raise CapexError(
-            f"port {port} of {HOST} cannot be used ({error}); choose another --port, or 0 for any"
-            " free one"
-        ) from None
+    return listen(port, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(JsonHandler):
+    def error(self, sentence: str, code: str) -> Mapping[str, Any]:
+        kind = "invalid_request_error"
+        return {"error": {"message": sentence, "type": kind, "code": code, "param": None}}
 
-    def log_message(self, *_: object) -> None:
-        """Nothing is logged: requests are pictures."""
-
-    def do_GET(self) -> None:
+    def get(self) -> Mapping[str, Any]:
         """The list of models, as clients ask for it."""
-        if self.path.rstrip("/") == "/v1/models":
-            only = {"id": "pilot", "object": "model", "created": 0, "owned_by": "capex, a stand-in"}
-            self._send(200, {"object": "list", "data": [only]})
-        else:
-            self._refuse(
-                404,
-                f"there is nothing at {self.path}; this server has /v1/responses,"
-                " /v1/chat/completions and /v1/models",
-            )
+        if self.path.rstrip("/") != "/v1/models":
+            raise Refused(404, f"there is nothing at {self.path}; this server has {PATHS}")
+        only = {"id": "pilot", "object": "model", "created": 0, "owned_by": "capex, a stand-in"}
+        return {"object": "list", "data": [only]}
 
-    def do_POST(self) -> None:
+    def post(self, body: bytes) -> Mapping[str, Any]:
         """Answer a request on either wire."""
         path = self.path.partition("?")[0].rstrip("/")
-        length = self.headers.get("Content-Length", "")
-        if not re.fullmatch(r"[0-9]{1,12}", length) or int(length) > BODY_MAX:
-            self.close_connection = True
-            self._drain(int(length) if re.fullmatch(r"[0-9]{1,12}", length) else 0)
-            self._refuse(
-                413,
-                f"the body's length is '{length[:40]}'; it must be a number of at most {BODY_MAX}",
-            )
-            return
-        raw = self.rfile.read(int(length))
-        wires = {
-            "/v1/responses": (read_responses, write_responses),
-            "/v1/chat/completions": (read_chat, write_chat),
-        }
-        if path not in wires:
-            self._refuse(404, f"there is nothing at {path}; this server has {', '.join(wires)}")
-            return
-        read, write = wires[path]
+        if path not in WIRES:
+            raise Refused(404, f"there is nothing at {path}; this server has {', '.join(WIRES)}")
+        read, write = WIRES[path]
+        value = read_object(body, loads=lambda raw: loads(raw.decode("utf-8")))
+        if value.get("stream"):
+            raise CapexError("this server does not stream; send stream=false")
+        name, request = str(value.get("model", "")), read(value)
+        kind, _, rest = name.partition(":")
+        if kind != "pilot":
+            sentence = f"there is no model '{name}' here; ask for pilot or pilot:SEED"
+            raise Refused(404, sentence, "model_not_found")
+        pilot = make(rest)
         try:
-            body = loads(raw.decode("utf-8"))
-            if not isinstance(body, dict):
-                raise BadBody("the body is no JSON object")
-            if body.get("stream"):
-                raise BadBody("this server does not stream; send stream=false")
-            name, request = str(body.get("model", "")), read(body)
-            kind, _, rest = name.partition(":")
-            if kind != "pilot":
-                self._refuse(
-                    404,
-                    f"there is no model '{name}' here; ask for pilot or pilot:SEED",
-                    "model_not_found",
-                )
-                return
-            reply = make(rest).complete(request)
-        except (BadBody, CapexError, ValueError) as problem:
-            self._refuse(400, str(problem))
-            return
-        except Exception as problem:
-            # whatever a foreign body led to: its sender gets an answer, and the server goes on
-            self._refuse(
-                500,
-                f"the pilot cannot answer this request ({type(problem).__name__}: {problem})",
-                "server_error",
-            )
-            return
+            reply = pilot.complete(request)
+        except ValueError as problem:
+            raise CapexError(str(problem)) from None
         assert reply.usage is not None
-        self._send(200, write(name, hashlib.sha256(raw).hexdigest()[:24], reply.calls, reply.usage))
-
-    def _drain(self, length: int) -> None:
-        """Read past a body that is too large, as far as is decent: clients look for an answer only
-        when they have sent it.
-        """
-        left = min(length, DRAIN_MAX)
-        while left > 0 and (read := len(self.rfile.read(min(left, 2**20)))):
-            left -= read
-
-    def _refuse(self, status: int, sentence: str, code: str = "invalid_request_error") -> None:
-        self._send(
-            status,
-            {
-                "error": {
-                    "message": sentence,
-                    "type": "invalid_request_error",
-                    "code": code,
-                    "param": None,
-                }
-            },
-        )
-
-    def _send(self, status: int, body: Mapping[str, Any]) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        return write(name, hashlib.sha256(body).hexdigest()[:24], reply.calls, reply.usage)
 
 
 def read_responses(body: Mapping[str, Any]) -> Request:
@@ -170,11 +93,7 @@ def read_responses(body: Mapping[str, Any]) -> Request:
     for item in _list(body, "input"):
         kind = item.get("type", "message")
         if kind == "function_call":
-            calls.append(
-                ToolCall(
-                    str(item.get("call_id")), str(item.get("name")), str(item.get("arguments"))
-                )
-            )
+            calls.append(_call(item.get("call_id"), item))
             continue
         if kind not in ("message", "function_call_output"):
             continue  # reasoning of another model
@@ -184,16 +103,7 @@ def read_responses(body: Mapping[str, Any]) -> Request:
         elif item.get("role") == "user":
             messages.append(UserMessage(_parts(item.get("content"))))
     flush()
-    tools = tuple(
-        Tool(str(t.get("name")), str(t.get("description", "")), _object(t.get("parameters")))
-        for t in _list(body, "tools")
-    )
-    return Request(
-        str(body.get("instructions") or ""),
-        tuple(messages),
-        tools,
-        tool_choice=_choice(body.get("tool_choice")),
-    )
+    return _request(str(body.get("instructions") or ""), messages, _list(body, "tools"), body)
 
 
 def read_chat(body: Mapping[str, Any]) -> Request:
@@ -204,27 +114,38 @@ def read_chat(body: Mapping[str, Any]) -> Request:
         if role in ("system", "developer"):
             system = "".join(p.text for p in _parts(said.get("content")) if isinstance(p, Text))
         elif role == "assistant":
-            functions = [
-                (str(c.get("id")), _object(c.get("function"))) for c in said.get("tool_calls") or ()
-            ]
-            messages.append(
-                AssistantMessage(
-                    tuple(
-                        ToolCall(i, str(f.get("name")), str(f.get("arguments")))
-                        for i, f in functions
-                    )
-                )
-            )
+            given = said.get("tool_calls") or ()
+            calls = [_call(c.get("id"), _object(c.get("function"))) for c in given]
+            messages.append(AssistantMessage(tuple(calls)))
         elif role == "tool":
             messages.append(ToolResult(str(said.get("tool_call_id")), str(said.get("content"))))
         elif role == "user":
             messages.append(UserMessage(_parts(said.get("content"))))
-    functions_offered = [_object(t.get("function")) for t in _list(body, "tools")]
+    offered = [_object(t.get("function")) for t in _list(body, "tools")]
+    return _request(system, messages, offered, body)
+
+
+def _call(call_id: Any, function: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(str(call_id), str(function.get("name")), str(function.get("arguments")))
+
+
+def _request(
+    system: str,
+    messages: Sequence[Message],
+    offered: Sequence[Mapping[str, Any]],
+    body: Mapping[str, Any],
+) -> Request:
     tools = tuple(
         Tool(str(f.get("name")), str(f.get("description", "")), _object(f.get("parameters")))
-        for f in functions_offered
+        for f in offered
     )
-    return Request(system, tuple(messages), tools, tool_choice=_choice(body.get("tool_choice")))
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict):
+        choice = str(
+            choice.get("name") or _object(choice.get("function")).get("name") or "required"
+        )
+    tool_choice = choice if isinstance(choice, str) else "auto"
+    return Request(system, tuple(messages), tools, tool_choice=tool_choice)
 
 
 def write_responses(
@@ -287,6 +208,12 @@ def write_chat(model: str, key: str, calls: tuple[ToolCall, ...], usage: Usage) 
     }
 
 
+WIRES = {
+    "/v1/responses": (read_responses, write_responses),
+    "/v1/chat/completions": (read_chat, write_chat),
+}
+
+
 def _parts(content: Any) -> tuple[Text | Picture, ...]:
     """Texts and pictures in order; the text right before a picture is its label."""
     if isinstance(content, str):
@@ -295,38 +222,27 @@ def _parts(content: Any) -> tuple[Text | Picture, ...]:
     for part in content if isinstance(content, list) else ():
         if not isinstance(part, dict):
             continue
-        if part.get("type") in SEEN_FROM:
+        if part.get("type") in TEXTS:
             parts.append(Text(str(part.get("text", ""))))
         elif part.get("type") in ("input_image", "image_url"):
             address = part.get("image_url")
             label = parts.pop() if parts and isinstance(parts[-1], Text) else Text("")
             assert isinstance(label, Text)
-            parts.append(
-                Picture(
-                    label.text, _png(address.get("url") if isinstance(address, dict) else address)
-                )
-            )
+            url = address.get("url") if isinstance(address, dict) else address
+            parts.append(Picture(label.text, _png(url)))
     return tuple(parts)
 
 
 def _png(address: Any) -> bytes:
     head, comma, encoded = str(address).partition(",")
     if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
-        raise BadBody(
+        raise CapexError(
             "a picture must come as a data URL (data:image/png;base64,..); nothing is fetched"
         )
     try:
         return base64.b64decode(encoded, validate=True)
     except binascii.Error as error:
-        raise BadBody(f"a picture is no base64: {error}") from None
-
-
-def _choice(given: Any) -> str:
-    if isinstance(given, str):
-        return given
-    if isinstance(given, dict):
-        return str(given.get("name") or _object(given.get("function")).get("name") or "required")
-    return "auto"
+        raise CapexError(f"a picture is no base64: {error}") from None
 
 
 def _list(body: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
@@ -334,7 +250,7 @@ def _list(body: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     if isinstance(found, str):
         return [{"type": "message", "role": "user", "content": found}]
     if not isinstance(found, list):
-        raise BadBody(f"'{key}' is {type(found).__name__}; it must be a list")
+        raise CapexError(f"'{key}' is {type(found).__name__}; it must be a list")
     return [item for item in found if isinstance(item, dict)]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import ConvexHull, QhullError
 
-from capex.models.pilot.eyes import Colour, Ellipse, Mask, Shape, View, ellipse, shapes
+from capex.models.pilot.eyes import Colour, Ellipse, Mask, Region, View, ellipse, regions
 
 RIM = Colour(218, 0.52, 4.0, 0.06, 0.30, 0.90)
 
@@ -16,7 +16,7 @@ RIM = Colour(218, 0.52, 4.0, 0.06, 0.30, 0.90)
 def plates(view: View) -> list[Ellipse]:
     """White plates with a blue rim, largest first."""
     found = []
-    for rim in shapes(view, view.like(RIM), 0.0002, 0.06, close=2):
+    for rim in regions(view.like(RIM), 0.0002, 0.06, close=2):
         outline = ellipse(rim.columns.astype(float), rim.rows.astype(float))
         if (
             outline is not None
@@ -35,7 +35,7 @@ def pans(view: View) -> list[Ellipse]:
     # Cuts off the rings of burners behind it.
     grey = ndimage.binary_opening(grey, iterations=max(1, view.height // 100))
     found = []
-    for body in shapes(view, grey, 0.004, 0.12, close=2):
+    for body in regions(grey, 0.004, 0.12, close=2):
         outline = _hull(body)
         if outline is not None and _is_dish(outline, view) and _inside(grey, outline) > 0.55:
             found.append(outline)
@@ -68,7 +68,7 @@ def _inside(mask: Mask, outline: Ellipse) -> float:
     return float(mask[inner].mean()) if inner.any() else 0.0
 
 
-def _hull(body: Shape) -> Ellipse | None:
+def _hull(body: Region) -> Ellipse | None:
     """The ellipse through a region's convex outline."""
     points = np.stack([body.columns, body.rows], axis=1).astype(float)
     try:

@@ -15,83 +15,69 @@ import numpy as np
 from scipy import ndimage
 
 from capex.models.pilot import front, looks
-from capex.models.pilot.eyes import Colour, Mask, Pixel, Shape, View, shapes
+from capex.models.pilot.eyes import Colour, Mask, Pixel, Region, View, regions
 from capex.models.pilot.front import Front
-from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Found, Intent
-from capex.models.pilot.rig import PLACES as PLACED
+from capex.models.pilot.ground import Answers, Asking, Drive, Feature, Intent, heading
+from capex.models.pilot.rig import PLACES as CAMERAS
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills.stand import DRIVE_MAX_M, TURN_MAX_RAD
 from capex.pose import Array
 
 DRIVE = re.compile(r"drive to the (.+?) and stop", re.I)
 BEFORE_M = 0.48  # from the mount to the worktop's edge when the robot stands right in front
-VIEW_RAD = 0.55  # so far from straight ahead a place is surely in view
-LOOK_RAD = 0.5
+VIEW_RAD = 0.55  # so far from straight ahead a place is surely in view: a lens sees 60 degrees
+LOOK_RAD = 0.5  # a look around: less than the lens sees, so that nothing is skipped
 STILL_M, STILL_RAD = 0.02, 0.03  # no more than this is no drive
 REGIONS = 5  # of a view that are asked for
 SPOTS = 8  # of a region, about
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where something that looks like a place belongs to it: ranges of height, depth behind the
-    row's front; and how wide the place is.
+class Landmark:
+    """Where something that looks like a place belongs to it, and how wide the place is."""
 
-    `offset_m` is how far to the left of its middle that look is, `largest` the share of an image
-    above which a region is something else.
-    """
-
-    heights_m: tuple[tuple[float, float], ...]
-    depths_m: tuple[float, float]
+    heights_m: tuple[tuple[float, float], ...]  # over the mount
+    depths_m: tuple[float, float]  # behind the row's front
     width_m: float
-    offset_m: float = 0.0
-    largest: float = 0.06
+    offset_m: float = 0.0  # how far to the left of the place's middle that look is
+    largest: float = 0.06  # the share of an image above which a region is something else
 
 
-PLACES = {
-    "fridge": Place(((0.50, 1.45),), (-0.12, 0.16), 0.72, largest=1.0),
-    "stove": Place(((-0.15, 0.48),), (-0.12, 0.70), 0.62, largest=1.0),
-    "sink": Place(((0.24, 0.43), (0.49, 0.85)), (0.03, 0.75), 0.55),
-    "toaster": Place(((0.48, 0.75),), (0.10, 0.50), 0.32),
-    "toaster oven": Place(((0.56, 0.95),), (0.10, 0.32), 0.40, 0.04),
-    "microwave": Place(((0.52, 0.95),), (0.08, 0.32), 0.40, 0.06),
+LANDMARKS = {
+    "fridge": Landmark(((0.50, 1.45),), (-0.12, 0.16), 0.72, largest=1.0),
+    "stove": Landmark(((-0.15, 0.48),), (-0.12, 0.70), 0.62, largest=1.0),
+    "sink": Landmark(((0.24, 0.43), (0.49, 0.85)), (0.03, 0.75), 0.55),
+    "toaster": Landmark(((0.48, 0.75),), (0.10, 0.50), 0.32),
+    "toaster oven": Landmark(((0.56, 0.95),), (0.10, 0.32), 0.40, 0.04),
+    "microwave": Landmark(((0.52, 0.95),), (0.08, 0.32), 0.40, 0.06),
 }
 
 
-def drive(scene: Scene) -> Asking:
+def drive(scene: Scene, words: re.Match[str]) -> Asking:
     """One decision of driving to a place."""
-    words = DRIVE.search(scene.page.instruction)
-    assert words is not None
     name = words[1].lower()
-    place = PLACES.get(name)
-    asks = [*front.ask(scene), *(_spots(scene, name, place) if place is not None else [])]
-    answers = (yield asks) if asks else {}
+    landmark = LANDMARKS.get(name)
+    spots = _spots(scene, name, landmark) if landmark is not None else []
+    answers = yield [*front.ask(scene), *spots]
     edge = front.fit(answers)
-    where = (
-        _along(answers, place, edge, scene.brief.locate)
-        if place is not None and edge is not None
-        else None
-    )
+    where = None
+    if landmark is not None and edge is not None:
+        where = _along(answers, landmark, edge, scene.brief.locate)
     if edge is None or where is None:
-        return _look(scene, name)
+        # Not in view: turn to the left first, then sweep to the right.
+        turn = -LOOK_RAD if scene.page.drives else LOOK_RAD
+        return Intent(f"I do not see the {name}: turn and look.", drive=Drive(turn_rad=turn))
     goal = (edge.distance_m - BEFORE_M) * edge.into + where * edge.left
     leg = goal * min(1.0, DRIVE_MAX_M / max(float(np.linalg.norm(goal)), 1e-9))
     rest = (edge.distance_m + 0.2) * edge.into + where * edge.left - leg
-    bearing, square = math.atan2(rest[1], rest[0]), math.atan2(edge.into[1], edge.into[0])
-    turn = float(
-        np.clip(
-            np.clip(square, bearing - VIEW_RAD, bearing + VIEW_RAD), -TURN_MAX_RAD, TURN_MAX_RAD
-        )
-    )
+    bearing = heading(rest)
+    turn = np.clip(heading(edge.into), bearing - VIEW_RAD, bearing + VIEW_RAD)
+    turn = float(np.clip(turn, -TURN_MAX_RAD, TURN_MAX_RAD))
     if float(np.linalg.norm(leg)) < STILL_M and abs(turn) < STILL_RAD:
-        return Intent(
-            f"I stand where the {name} should be, but this is not it: turn away and look.",
-            drive=Drive(turn_rad=2 * LOOK_RAD),
-        )
-    return Intent(
-        f"Drive towards the {name} and turn to face it.",
-        drive=Drive(float(leg[0]), float(leg[1]), turn),
-    )
+        why = f"I stand where the {name} should be, but this is not it: turn away and look."
+        return Intent(why, drive=Drive(turn_rad=2 * LOOK_RAD))
+    why = f"Drive towards the {name} and turn to face it."
+    return Intent(why, drive=Drive(float(leg[0]), float(leg[1]), turn))
 
 
 def _material(view: View, name: str) -> Mask:
@@ -109,109 +95,75 @@ def _material(view: View, name: str) -> Mask:
     return view.like(Colour(27.3, 0.528, 2.0, 0.025, 0.18, 0.42))
 
 
-def _regions(view: View, name: str, place: Place) -> list[Shape]:
+def _regions(view: View, name: str, landmark: Landmark) -> list[Region]:
     """What looks like a place in a view: for a sink its faucet and its basin, else regions of its
     material, largest first.
     """
     mask = _material(view, name)
     if name == "sink":
-        upright = [
-            b
-            for b in looks.bars(view, mask, 0.04)
-            if abs(b.axes[2][1]) > 0.9 and b.centre[1] < 0.6 * view.height
-        ]
-        return [
-            *upright[:2],
-            *shapes(view, ndimage.binary_opening(mask, iterations=2), 0.0006, place.largest),
-        ]
-    found = shapes(
-        view,
-        ndimage.binary_opening(mask, iterations=max(1, view.height // 256)),
-        0.0003,
-        place.largest,
-    )
-    on_worktop = place.heights_m[0][0] > front.EDGE_HEIGHT_M
-    return [s for s in found if not on_worktop or s.centre[1] < 0.5 * view.height]
+        bars = [b for b in looks.bars(view, mask, 0.04) if abs(b.axes[2][1]) > 0.9]
+        faucets = [b for b in bars if b.centre[1] < 0.6 * view.height]
+        basin = ndimage.binary_opening(mask, iterations=2)
+        return [*faucets[:2], *regions(basin, 0.0006, landmark.largest)]
+    mask = ndimage.binary_opening(mask, iterations=max(1, view.height // 256))
+    on_worktop = landmark.heights_m[0][0] > front.EDGE_HEIGHT_M
+    lowest = 0.5 * view.height if on_worktop else math.inf
+    return [s for s in regions(mask, 0.0003, landmark.largest) if s.centre[1] < lowest]
 
 
-def _spots(scene: Scene, name: str, place: Place) -> list[Feature]:
+def _spots(scene: Scene, name: str, landmark: Landmark) -> list[Feature]:
     """A few pixels of each region; without locate_pixel the middle of the first, at the height
     where such a place is.
     """
     asks = []
     for view in scene.exterior():
-        regions = _regions(view, name, place)
-        spots = (
-            [p for r in regions[:REGIONS] for p in _spread(r)]
-            if scene.brief.locate
-            else [r.centre for r in regions[:1]]
-        )
-        if spots:
-            asks.append(
-                scene.feature(
-                    f"place {view.camera}", {view.camera: spots}, sum(place.heights_m[-1]) / 2
-                )
-            )
+        seen = _regions(view, name, landmark)
+        spots = [p for r in seen[:REGIONS] for p in _spread(r)]
+        if not scene.brief.locate:
+            spots = [r.centre for r in seen[:1]]
+        height_m = sum(landmark.heights_m[-1]) / 2
+        asks += scene.ask(f"place {view.camera}", {view.camera: spots} if spots else {}, height_m)
     return asks
 
 
-def _spread(region: Shape) -> list[Pixel]:
+def _spread(region: Region) -> list[Pixel]:
     """About a dozen pixels of a region, evenly spread."""
     step = max(1, round(math.sqrt(region.area / SPOTS)))
     keep = np.flatnonzero((region.rows % step == step // 2) & (region.columns % step == step // 2))
-    return [
-        (float(region.columns[k]) + 0.5, float(region.rows[k]) + 0.5)
-        for k in keep[:: max(1, keep.size // (2 * SPOTS))]
-    ]
+    some = keep[:: max(1, keep.size // (2 * SPOTS))]
+    return [(float(region.columns[k]) + 0.5, float(region.rows[k]) + 0.5) for k in some]
 
 
-def _along(answers: Answers, place: Place, edge: Front, locate: bool) -> float | None:
+def _along(answers: Answers, landmark: Landmark, edge: Front, locate: bool) -> float | None:
     """How far to the left along the front a place is: the middle of the stretch as wide as it that
     holds most of what looks like it.
     """
-    points = [p for key, f in answers.items() if key.startswith("place ") for p in f.all()]
-    if not locate:
-        points = [
-            _at_depth(c, p, edge, sum(place.depths_m) / 2)
-            for c in PLACED
-            for p in answers.get(f"place {c}", Found()).all(c)
-        ]
-    near, far = place.depths_m
-    right = [p for p in points if any(low < p[2] < high for low, high in place.heights_m)]
-    rows = [
-        float(p @ edge.left) for p in right if near < float(p @ edge.into) - edge.distance_m < far
-    ]
-    if not rows:
+    located = [(c, p) for c in CAMERAS for p in answers[f"place {c}"].all(c)]
+    near, far = landmark.depths_m
+    points = [p if locate else _at_depth(c, p, edge, (near + far) / 2) for c, p in located]
+    right = [p for p in points if any(low < p[2] < high for low, high in landmark.heights_m)]
+    behind = [p for p in right if near < float(p @ edge.into) - edge.distance_m < far]
+    if not behind:
         return None
-    values = np.sort(rows)
-    counts = [int(((values >= v) & (values <= v + place.width_m)).sum()) for v in values]
+    values = np.sort([float(p @ edge.left) for p in behind])
+    width_m = landmark.width_m
+    counts = [int(((values >= v) & (values <= v + width_m)).sum()) for v in values]
     start = values[int(np.argmax(counts))]
-    stretch = values[(values >= start) & (values <= start + place.width_m)]
+    stretch = values[(values >= start) & (values <= start + width_m)]
     if locate and stretch.size < 3:
         return None
-    middle = (
-        (stretch[0] + stretch[-1]) / 2
-        if stretch[-1] - stretch[0] > 0.6 * place.width_m
-        else float(stretch.mean())
-    )
-    return float(middle) - place.offset_m
+    whole = stretch[-1] - stretch[0] > 0.6 * width_m
+    middle = (stretch[0] + stretch[-1]) / 2 if whole else stretch.mean()
+    return float(middle) - landmark.offset_m
 
 
 def _at_depth(camera: str, point: Array, edge: Front, depth_m: float) -> Array:
     """Where the line of sight from a guessed camera through a point is so far behind the front:
     bearings are seen, distances are not.
     """
-    eye = np.array(PLACED[camera])
+    eye = np.array(CAMERAS[camera])
     way = point - eye
     closing = float(way @ edge.into)
-    return (
-        np.asarray(eye + way * (edge.distance_m + depth_m - float(eye @ edge.into)) / closing)
-        if abs(closing) > 1e-6
-        else point
-    )
-
-
-def _look(scene: Scene, name: str) -> Intent:
-    """Not in view: turn to the left first, then sweep to the right."""
-    turn = -LOOK_RAD if any(w.base for w in scene.page.told) else LOOK_RAD
-    return Intent(f"I do not see the {name}: turn and look.", drive=Drive(turn_rad=turn))
+    if abs(closing) <= 1e-6:
+        return point
+    return np.asarray(eye + way * (edge.distance_m + depth_m - float(eye @ edge.into)) / closing)

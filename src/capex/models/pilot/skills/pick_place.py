@@ -10,289 +10,191 @@ import re
 import numpy as np
 
 from capex.models.pilot import looks, tableware
-from capex.models.pilot.eyes import Ellipse, Shape, View
-from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent, Move
-from capex.models.pilot.scene import Scene, down, line, path, spots_on
-from capex.models.pilot.skills.support import (
-    WORKTOP_M,
-    dish_feature,
-    is_dish,
-    put_where,
-    support_features,
-)
-from capex.plan import Orientation, at, ceiling, raised
+from capex.models.pilot.eyes import Region, View, find
+from capex.models.pilot.ground import Answers, Asking, Feature, Intent, Move, apart, apart_level
+from capex.models.pilot.scene import Scene, down, line, path
+from capex.models.pilot.skills import support
+from capex.plan import at, ceiling, raised
 from capex.pose import Array
 
-LIFT = re.compile(r"(?:pick up|lift) the ([^.]+?)\.?$", re.I)
-PUT = re.compile(r"put the (.+?) on the (.+?)\.?$", re.I)
+LIFT = re.compile(r"(?:pick up|lift) the (?P<item>[^.]+?)\.?$", re.I)
+PUT = re.compile(r"put the (?P<item>.+?) on the (?P<place>.+?)\.?$", re.I)
 PICK = re.compile(
-    r"pick (?:up )?the (.+?)(?: from the (.+?))? and (?:place|put) it (?:in|on|onto|into|under) the"
-    r" (.+?)\.?$",
+    r"pick (?:up )?the (?P<item>.+?)(?: from the (?P<source>.+?))? and (?:place|put) it"
+    r" (?:in|on|onto|into|under) the (?P<place>.+?)\.?$",
     re.I,
 )
-HOVER_M = 0.10
-LIFT_M = 0.14
-CARRY_M = 0.15
-CLEAR_M = 0.27
-ALIGNED_M = 0.022
+HOVER_M = 0.10  # over the grasp: the wrist view shows the thing whole, fingers clear of it
+LIFT_M = 0.14  # clears a plate's rim, a sink's edge, a drawer's front
+CARRY_M = 0.15  # over a place: a thing that hangs 5 cm below the fingers clears it by 10 cm
+CLEAR_M = 0.27  # a task wants the hand over 25 cm away from what it let go
+ALIGNED_M = 0.022  # open fingers have about 2 cm to spare on each side of a thing
+SAME_M = 0.09  # farther apart, what the wrist sees is another thing of that colour
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
+LONG = 1.3  # longer than this many widths, a thing has a long side to be grasped across
 TALL = ("slice", "waffle")  # stands upright: taken near its top
 
 
-def pick_place(scene: Scene) -> Asking:
+def pick_place(scene: Scene, words: re.Match[str]) -> Asking:
     """One decision of a pick and place task, from whatever state the page and the views show."""
-    item, source, place = wanted(scene.page.instruction)
-    dishes = (
-        {v.camera: d for v in scene.exterior() if (d := tableware.dish(v, place)) is not None}
-        if is_dish(place)
-        else {}
-    )
-    asks = [
-        f for f in (dish_feature(scene, dishes), *support_features(scene, place)) if f is not None
-    ]
-    if scene.page.word == "holding":
+    named = words.groupdict()
+    item, source, place = (named.get(key) or "" for key in ("item", "source", "place"))
+    is_dish = support.is_dish(place)
+    dishes = find(scene.exterior(), lambda v: tableware.dish(v, place)) if is_dish else {}
+    asks = [*support.dish_feature(scene, dishes), *support.support_features(scene, place)]
+    if scene.page.holding:
         if not place:
             return Intent(
-                f"I hold the {item}: lift it.", tuple(line(scene.tip, raised(scene.tip, LIFT_M)))
+                f"I hold the {item}: lift it.", line(scene.tip, raised(scene.tip, LIFT_M))
             )
-        answers = (yield asks) if asks else {}
-        return _carry(scene, item, place, put_where(scene, place, answers))
-    seen = {
-        v.camera: s for v in scene.exterior() if (s := _item(v, item, source, dishes)) is not None
-    }
-    asks += (
-        [scene.feature("item", {c: spots_on(s, (0.0, -0.6, 0.6)) for c, s in seen.items()})]
-        if seen
-        else []
-    )
+        answers = yield asks
+        return _carry(scene, item, place, support.put_where(scene, place, answers))
+    seen = find(scene.exterior(), lambda v: _item(v, item, source))
+    asks += scene.ask("item", {c: s.spots((0.0, -0.6, 0.6)) for c, s in seen.items()})
     wrist = _wrist_item(scene, item)
     if wrist is not None and scene.brief.locate:
         asks += _wrist_features(scene, wrist)
-    answers = (yield asks) if asks else {}
-    centre = put_where(scene, place, answers)
-    thing = answers["item"].agreed() if "item" in answers else None
-    if (
-        thing is not None
-        and _in_place(scene, thing, centre)
-        and float(np.linalg.norm(scene.tip - thing)) < CLEAR_M
-    ):
-        return Intent(f"The {item} lies in place; back off.", tuple(_retreat(scene.tip)))
+    answers = yield asks
+    centre = support.put_where(scene, place, answers)
+    thing = answers["item"].agreed()
+    if thing is not None and scene.page.released and apart(scene.tip, thing) < CLEAR_M:
+        on_worktop = place == "counter" and bool(thing[2] > support.WORKTOP_M - 0.03)
+        in_dish = place != "counter" and centre is not None and apart_level(thing, centre) < 0.09
+        if on_worktop or in_dish:
+            return Intent(f"The {item} lies in place; back off.", _retreat(scene.tip))
     return _grasp(scene, item, thing, wrist, answers)
 
 
-def wanted(instruction: str) -> tuple[str, str, str]:
-    """What to take, from where, and where to put it; the last two may be empty."""
-    if words := PICK.search(instruction):
-        return words[1], words[2] or "", words[3]
-    if words := PUT.search(instruction):
-        return words[1], "", words[2]
-    words = LIFT.search(instruction)
-    return (words[1] if words else ""), "", ""
-
-
-def _item(view: View, item: str, source: str, dishes: dict[str, Ellipse]) -> Shape | None:
+def _item(view: View, item: str, source: str) -> Region | None:
     """The region that is most probably the thing: of its colour, not the finger pads, rather on
     what it lies on.
     """
-    found = looks.coloured(view, item)
-    pads = looks.pads(view)
-    if pads is not None:
-        own = set(zip(pads.rows.tolist(), pads.columns.tolist(), strict=True))
-        found = [
-            s
-            for s in found
-            if sum(p in own for p in zip(s.rows.tolist(), s.columns.tolist(), strict=True))
-            < 0.4 * s.area
-        ]
+    candidates = looks.coloured(view, item)
+    if (pads := looks.pads(view)) is not None:
+        own = pads.pixels()
+        candidates = [s for s in candidates if len(own & s.pixels()) < 0.4 * s.area]
     if source == "plate":
         plates = tableware.plates(view)
-        inside = [s for s in found if any(p.contains(s.centre, 1.25) for p in plates)]
-        found = inside or found
-    return found[0] if found else None
+        inside = [s for s in candidates if any(p.contains(s.centre, 1.25) for p in plates)]
+        candidates = inside or candidates
+    return candidates[0] if candidates else None
 
 
-def _wrist_item(scene: Scene, item: str) -> Shape | None:
+def _wrist_item(scene: Scene, item: str) -> Region | None:
     """The thing in the wrist view, when the hand points down."""
-    if "wrist" not in scene.views or not scene.points_down():
-        return None
-    found = looks.coloured(scene.views["wrist"], item, smallest=0.0012, largest=0.25)
-    return found[0] if found else None
+    view = scene.wrist_view()
+    candidates = looks.coloured(view, item, smallest=0.0012, largest=0.25) if view else []
+    return candidates[0] if candidates else None
 
 
-def _wrist_features(scene: Scene, shape: Shape) -> list[Feature]:
+def _wrist_features(scene: Scene, thing: Region) -> list[Feature]:
     """The thing's middle and ends from the wrist view, and what it lies on beside it."""
     view = scene.views["wrist"]
-    u, v = shape.centre
-    _, across, (du, dv) = shape.axes
-    beside = [
-        (u - k * (across * 1.25 + 14) * dv, v + k * (across * 1.25 + 14) * du) for k in (-1, 1)
-    ]
+    u, v = thing.centre
+    _, across, (du, dv) = thing.axes
+    off = across * 1.25 + 14
+    beside = [(u - k * off * dv, v + k * off * du) for k in (-1, 1)]
     beside = [p for p in beside if 2 <= p[0] < view.width - 2 and 2 <= p[1] < 0.68 * view.height]
-    features = [scene.feature("wrist item", {"wrist": spots_on(shape, (0.0, -0.75, 0.75))})]
-    return features + ([scene.feature("wrist floor", {"wrist": beside})] if beside else [])
-
-
-def _in_place(scene: Scene, thing: Array, centre: Array | None) -> bool:
-    """Whether the thing was let go and lies in the dish."""
-    if not _let_go(scene):
-        return False
-    if wanted(scene.page.instruction)[2] == "counter":
-        return bool(thing[2] > WORKTOP_M - 0.03)
-    return centre is not None and float(np.linalg.norm((thing - centre)[:2])) < 0.09
-
-
-def _let_go(scene: Scene) -> bool:
-    """Whether the page shows a release that ran."""
-    return any(
-        w.gripper in ("release", "open") and w.target_cm is not None for w in scene.page.told
-    )
-
-
-def _empty_closes(scene: Scene) -> int:
-    """How many grasps on the page closed on nothing."""
-    return sum(
-        w.gripper in ("close", "reclose")
-        and "finger contact" not in w.report.partition(": opening")[2]
-        for w in scene.page.told
-    )
+    features = scene.ask("wrist item", {"wrist": thing.spots((0.0, -0.75, 0.75))})
+    return features + scene.ask("wrist floor", {"wrist": beside} if beside else {})
 
 
 def _grasp(
-    scene: Scene, item: str, thing: Array | None, wrist: Shape | None, answers: Answers
+    scene: Scene, item: str, thing: Array | None, wrist: Region | None, answers: Answers
 ) -> Intent:
     """Go over the thing, then down onto it, close and lift; how much of it depends on where the
     hand is already.
     """
-    tip = scene.tip
-    close_up = answers.get("wrist item", Found()).middle("wrist")
-    if (
-        close_up is not None
-        and thing is not None
-        and float(np.linalg.norm((close_up - thing)[:2])) > 0.09
-    ):
-        close_up = None  # something else of that colour
-    if close_up is None and thing is None:
-        return _look_around(scene, item)
+    tip, misses = scene.tip, scene.page.empty_closes
+    close_up = answers["wrist item"].middle("wrist")
+    if close_up is not None and thing is not None and apart_level(close_up, thing) > SAME_M:
+        close_up = None
     point = close_up if close_up is not None else thing
-    assert point is not None
-    orientation: Orientation = "keep" if scene.points_down() else "down"
-    if (
-        wrist is not None
-        and (wrist.elongation > 1.3 or "cube" in item)
-        and (close_up is not None or not scene.brief.locate)
-    ):
-        orientation = down(_long_side(scene, wrist, answers) + 0.35 * (_empty_closes(scene) // 2))
-    elif _empty_closes(scene):
-        orientation = down(0.6 * _empty_closes(scene))
+    if point is None:
+        why = f"I do not see the {item}: move the hand out of the way and look again."
+        return Intent(why, _aside(scene))
+    orientation = scene.downwards()
+    sure = close_up is not None or not scene.brief.locate
+    if wrist is not None and (wrist.elongation > LONG or "cube" in item) and sure:
+        orientation = down(_long_side(scene, wrist, answers) + 0.35 * (misses // 2))
+    elif misses:
+        orientation = down(0.6 * misses)
     grasp = np.array([point[0], point[1], _grasp_height(scene, item, point, answers)])
     hover = raised(grasp, HOVER_M)
-    lateral = float(np.linalg.norm((tip - grasp)[:2]))
-    opening = [Move(at(tip, "keep", "open"))] if scene.page.opening_m < 0.07 else []
+    lateral = apart_level(tip, grasp)
     if close_up is None and lateral > ALIGNED_M and tip[2] > grasp[2] + 0.03:
         # Seen from outside only: get over it first and look through the wrist camera.
-        way = _over(tip, hover)
-        return Intent(
-            f"Go over the {item} and look from above before grasping.",
-            (*opening, *path(tip, way, orientation)),
-        )
+        why = f"Go over the {item} and look from above before grasping."
+        return Intent(why, [*scene.opened(), *path(tip, _over(tip, hover), orientation)])
     lift = line(grasp, raised(grasp, LIFT_M))
     if lateral <= ALIGNED_M and tip[2] <= grasp[2] + 0.012:
-        return Intent(
-            f"The fingers are around the {item}: close and lift.",
-            (Move(at(grasp, "keep", "close"), True), *lift),
-        )
+        why = f"The fingers are around the {item}: close and lift."
+        return Intent(why, [Move(at(grasp, "keep", "close"), True), *lift])
     if lateral <= ALIGNED_M:
         descent = line(tip, grasp, orientation, "close", True)
     else:
         over = [hover] if lateral < 0.15 and tip[2] >= hover[2] - 0.03 else _over(tip, hover)
         descent = [*path(tip, over, orientation), *line(hover, grasp, "keep", "close", True)]
-    return Intent(
-        f"Descend onto the {item} across its long side, close, lift.", (*opening, *descent, *lift)
-    )
+    why = f"Descend onto the {item} across its long side, close, lift."
+    return Intent(why, [*scene.opened(), *descent, *lift])
 
 
-def _long_side(scene: Scene, wrist: Shape, answers: Answers) -> float:
-    """The yaw of the thing's long axis: from its located ends, or as it lies in the wrist view,
-    whose upper edge is the hand's front.
-    """
-    ends = answers.get("wrist item", Found()).points.get("wrist", ())[1:]
-    if (
-        wrist.elongation >= 1.3
-        and len(ends) == 2
-        and ends[0] is not None
-        and ends[1] is not None
-        and float(np.linalg.norm((ends[1] - ends[0])[:2])) > 0.02
-    ):
+def _long_side(scene: Scene, wrist: Region, answers: Answers) -> float:
+    """The yaw of the thing's long axis: from its located ends, or as it lies in the wrist view."""
+    if wrist.elongation < LONG:
+        return scene.yaw_in_wrist_view(*wrist.edge)
+    ends = [p for p in answers["wrist item"].points.get("wrist", ())[1:] if p is not None]
+    if len(ends) == 2 and apart_level(ends[1], ends[0]) > 0.02:
         along = ends[1] - ends[0]
         return math.atan2(along[1], along[0])
-    du, dv = wrist.edge if wrist.elongation < 1.3 else wrist.axes[2]
-    hand = math.atan2(scene.page.rotation[1, 0], scene.page.rotation[0, 0])
-    return hand + math.atan2(-du, -dv)
+    return scene.yaw_in_wrist_view(*wrist.axes[2])
 
 
 def _over(tip: Array, hover: Array) -> list[Array]:
     """Up first where needed, then over: never sweep at the height of things."""
     height = max(tip[2], min(hover[2] + 0.02, ceiling(tip)))
     up = np.array([tip[0], tip[1], height])
-    return [*([up] if height > tip[2] + 0.01 else []), hover]
+    return [up, hover] if height > tip[2] + 0.01 else [hover]
 
 
 def _grasp_height(scene: Scene, item: str, point: Array, answers: Answers) -> float:
     """Where the tip must be: around a lying thing's middle, near the top of a standing one; below
     what was tried in vain.
     """
-    learned = [
-        w.offset_cm[2] / 100
-        for w in scene.brief.references_with("close")
-        if w.offset_cm is not None and max(map(abs, w.offset_cm)) <= 6
-    ]
-    floor = answers.get("wrist floor", Found()).all("wrist")
-    support = float(np.median([p[2] for p in floor])) if floor else None
+    misses = scene.page.empty_closes
+    learned = scene.brief.learned_heights_m("close", axes=3, within_cm=6)
+    depth = -float(np.median(learned)) if learned else None
+    floor = answers["wrist floor"].all("wrist")
+    floor_m = float(np.median([p[2] for p in floor])) if floor else None
     top = float(point[2])
     if any(word in item for word in TALL):
-        depth = -float(np.median(learned)) if learned else 0.020
-        return top - min(depth + 0.006 * _empty_closes(scene), 0.035)
-    depth = (
-        -float(np.median(learned))
-        if learned
-        else 0.5 * (top - support)
-        if support is not None and top - support < 0.09
-        else 0.025
-    )
-    lowest = support + FINGERTIP_M if support is not None and support < top else top - 0.05
-    return max(top - depth - 0.005 * _empty_closes(scene), lowest)
+        return top - min((0.020 if depth is None else depth) + 0.006 * misses, 0.035)
+    if depth is None:
+        depth = 0.5 * (top - floor_m) if floor_m is not None and top - floor_m < 0.09 else 0.025
+    lowest = floor_m + FINGERTIP_M if floor_m is not None and floor_m < top else top - 0.05
+    return max(top - depth - 0.005 * misses, lowest)
 
 
 def _carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
     """Lift, bring it over the dish, lower it, let go and retreat."""
     tip = scene.tip
     if centre is None:
-        return Intent(
-            f"I hold the {item} but do not see the {place}: move it aside and look.",
-            tuple(_aside(scene)),
-        )
-    tall = any(word in item for word in TALL)
-    # How far the held thing reaches below the tip.
-    hang = 0.085 if tall else 0.022 if "cube" in item else 0.035
-    learned = [
-        w.offset_cm[2] / 100
-        for w in scene.brief.references_with("release")
-        if w.offset_cm is not None and max(map(abs, w.offset_cm[:2])) <= 9
-    ]
-    above = (
-        float(np.median(learned))
-        if learned and not tall
-        else hang + (0.006 if "cube" in item else 0.015)
-    )
+        why = f"I hold the {item} but do not see the {place}: move it aside and look."
+        return Intent(why, _aside(scene))
+    tall, cube = any(word in item for word in TALL), "cube" in item
+    hang = 0.085 if tall else 0.022 if cube else 0.035  # the held thing reaches so far below
+    learned = scene.brief.learned_heights_m("release", axes=2, within_cm=9)
+    drop = 0.006 if cube else 0.015  # a cube falls over where it is dropped from higher
+    above = float(np.median(learned)) if learned and not tall else hang + drop
     target = np.array([centre[0], centre[1], centre[2] + max(above, hang)])
     over = raised(target, CARRY_M - 0.05)
-    lateral = float(np.linalg.norm((tip - target)[:2]))
+    way: list[Move] = []
+    start = tip
+    if apart_level(tip, target) >= 0.03:
+        up = np.array([tip[0], tip[1], max(tip[2], min(over[2], ceiling(tip)))])
+        way, start = path(tip, [up, over] if up[2] > tip[2] + 0.015 else [over]), over
     why = f"Carry the {item} over the {place}, lower it, let go, retreat."
-    if lateral < 0.03:
-        return Intent(why, (*line(tip, target, "keep", "release"), *_retreat(target)))
-    up = np.array([tip[0], tip[1], max(tip[2], min(over[2], ceiling(tip)))])
-    way = [*([up] if up[2] > tip[2] + 0.015 else []), over]
-    return Intent(why, (*path(tip, way), *line(over, target, "keep", "release"), *_retreat(target)))
+    return Intent(why, [*way, *line(start, target, "keep", "release"), *_retreat(target)])
 
 
 def _retreat(tip: Array) -> list[Move]:
@@ -301,14 +203,6 @@ def _retreat(tip: Array) -> list[Move]:
     back = np.array([max(0.24, up[0] - 0.20), up[1] * 0.7, 0.0])
     back[2] = min(up[2] + 0.12, ceiling(back))
     return path(tip, [up, back])
-
-
-def _look_around(scene: Scene, item: str) -> Intent:
-    """Nothing seen: the hand may be in the way."""
-    return Intent(
-        f"I do not see the {item}: move the hand out of the way and look again.",
-        tuple(_aside(scene)),
-    )
 
 
 def _aside(scene: Scene) -> list[Move]:
@@ -320,14 +214,7 @@ def _aside(scene: Scene) -> list[Move]:
     back = np.array([max(0.30, up[0] - 0.10), 0.6 * up[1], up[2]])
     across = np.array([0.36, -0.10 if tip[1] > 0 else 0.10, min(0.68, ceiling(back))])
     home = np.array([0.36, 0.0, 0.68])
-    tried = [np.array(w.target_cm) / 100 for w in scene.page.told[-6:] if w.target_cm is not None]
-    for goal in (up, back, across, home):
-        if float(np.linalg.norm(goal - tip)) > 0.02 and all(
-            float(np.linalg.norm(goal - t)) > 0.02 for t in tried
-        ):
-            return path(tip, [goal], "keep" if scene.points_down() else "down")
-    return path(
-        tip,
-        [home if float(np.linalg.norm(home - tip)) > 0.05 else across],
-        "keep" if scene.points_down() else "down",
-    )
+    goal = scene.untried([up, back, across, home], 0.02)
+    if goal is None:
+        goal = home if apart(home, tip) > 0.05 else across
+    return path(tip, [goal], scene.downwards())

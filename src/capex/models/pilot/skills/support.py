@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from capex.models.pilot import looks
-from capex.models.pilot.eyes import Ellipse
-from capex.models.pilot.ground import Answers, Feature, Found
-from capex.models.pilot.scene import Scene, spots_on
+from capex.models.pilot.eyes import Ellipse, find
+from capex.models.pilot.ground import Answers, Feature
+from capex.models.pilot.scene import Scene
 from capex.pose import Array
 
 DISHES = ("plate", "pan")
-
-
 WORKTOP_M = 0.45  # above the robot's mount
+LEVEL_M = 0.05  # points this near in height lie on one surface: what is located is off by a few cm
+REACH_M = 0.66  # from the mount: as far as a hand that points down reaches a worktop
+DISH_M = 0.17  # a dish is no wider than this from its middle
+DISH_SPOTS = ((0, 0), (-0.96, 0), (0.96, 0), (0, -0.93), (0, 0.93))  # just inside the outline
 
 
 def is_dish(place: str) -> bool:
@@ -29,19 +32,11 @@ def support_features(scene: Scene, place: str) -> list[Feature]:
     if not place or is_dish(place):
         return []
     if place == "counter":
-        free = {v.camera: looks.free_stone(v) for v in scene.exterior()}
-        return (
-            [scene.feature("support", {c: row for c, row in free.items() if row}, WORKTOP_M)]
-            if any(free.values())
-            else []
-        )
-    seen = {v.camera: s[0] for v in scene.views.values() if (s := looks.coloured(v, place))}
-    spots = {
-        c: [*spots_on(s, (-0.6, 0.0, 0.6)), s.across(-0.6), s.across(0.6)]
-        for c, s in seen.items()
-        if c != "wrist" or scene.points_down()
-    }
-    return [scene.feature("support", spots)] if spots else []
+        return scene.ask("support", find(scene.exterior(), looks.free_stone), WORKTOP_M)
+    views = [v for v in scene.views.values() if v.camera != "wrist" or scene.points_down()]
+    seen = find(views, lambda v: looks.coloured(v, place))
+    spots = {c: s[0].spots((-0.6, 0.0, 0.6), (-0.6, 0.6)) for c, s in seen.items()}
+    return scene.ask("support", spots)
 
 
 def put_where(scene: Scene, place: str, answers: Answers) -> Array | None:
@@ -49,12 +44,12 @@ def put_where(scene: Scene, place: str, answers: Answers) -> Array | None:
     or the top of another thing.
     """
     if is_dish(place):
-        return dish_centre(answers)
+        return _dish_centre(answers)
     if place != "counter":
         return _top(answers)
-    level = [p for p in answers.get("support", Found()).all() if abs(p[2] - WORKTOP_M) < 0.05]
+    level = [p for p in answers["support"].all() if abs(p[2] - WORKTOP_M) < LEVEL_M]
     edge = min((float(p[0]) for p in level), default=0.0)
-    reach = [p for p in level if math.hypot(p[0], p[1]) < 0.66 and p[0] > edge + 0.05]
+    reach = [p for p in level if math.hypot(p[0], p[1]) < REACH_M and p[0] > edge + 0.05]
     return min(
         reach,
         key=lambda p: abs(float(p[0]) - edge - 0.15) + 0.5 * abs(float(p[1] - scene.tip[1])),
@@ -66,8 +61,7 @@ def _top(answers: Answers) -> Array | None:
     """The middle of a thing's upper face: of the spots that lie highest, those seen from above
     where there are any.
     """
-    found = answers.get("support", Found())
-    points = found.all("wrist") or found.all()
+    points = answers["support"].all("wrist") or answers["support"].all()
     if not points:
         return None
     stack = np.stack(points)
@@ -75,40 +69,29 @@ def _top(answers: Answers) -> Array | None:
     return np.asarray(high.mean(axis=0))
 
 
-def dish_feature(scene: Scene, dishes: dict[str, Ellipse]) -> Feature | None:
+def dish_feature(scene: Scene, dishes: Mapping[str, Ellipse]) -> list[Feature]:
     """The rim's four extremes and the middle of the dish, a little inside the outline."""
-    if not dishes:
-        return None
-    spots = {
-        c: [e.point(0, 0), e.point(-0.96, 0), e.point(0.96, 0), e.point(0, -0.93), e.point(0, 0.93)]
-        for c, e in dishes.items()
-    }
-    inside = {
-        c: [
-            p
-            for p in row
-            if 1 <= p[0] < scene.views[c].width - 1 and 1 <= p[1] < scene.views[c].height - 1
-        ]
-        for c, row in spots.items()
-    }
-    return scene.feature("dish", inside)
+    spots = {}
+    for c, dish in dishes.items():
+        row = [dish.point(*fractions) for fractions in DISH_SPOTS]
+        width, height = scene.views[c].width, scene.views[c].height
+        spots[c] = [p for p in row if 1 <= p[0] < width - 1 and 1 <= p[1] < height - 1]
+    return scene.ask("dish", spots)
 
 
-def dish_centre(answers: Answers) -> Array | None:
+def _dish_centre(answers: Answers) -> Array | None:
     """The middle of the dish: half way between opposite rim points, both views together; spots that
     lie off the dish are left out.
     """
-    found = answers.get("dish")
-    points = found.all() if found is not None else []
+    points = answers["dish"].all()
     if not points:
         return None
     stack = np.stack(points)
-    low = float(np.median(stack[:, 2]))
-    level = stack[np.abs(stack[:, 2] - low) < 0.05]
+    level = stack[np.abs(stack[:, 2] - float(np.median(stack[:, 2]))) < LEVEL_M]
     if not len(level):
         return None
     middle = np.median(level, axis=0)
-    near = level[np.linalg.norm(level[:, :2] - middle[:2], axis=1) < 0.17]
+    near = level[np.linalg.norm(level[:, :2] - middle[:2], axis=1) < DISH_M]
     if not len(near):
         return None
     centre = (near.min(axis=0) + near.max(axis=0)) / 2 if len(near) >= 6 else near.mean(axis=0)

@@ -3,173 +3,105 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from capex.models.pilot.ground import Drive, Intent, Move
-from capex.models.pilot.scene import Scene, line, path
-from capex.plan import Orientation, at, ceiling
+from capex.models.pilot.ground import Intent, apart, apart_level
+from capex.models.pilot.page import targets_m
+from capex.models.pilot.scene import THERE_M, Scene, path, push
+from capex.plan import Orientation, ceiling
 from capex.pose import Array
 
 FINGER_HALF_M = 0.019  # half the width of the closed fingers, across
-
-
-DRIVES_MAX = 3
-
-
-ON_TRACK_M = 0.03
-
-
-UP_M = 0.08
+ON_TRACK_M = 0.03  # a push stopped by its part leaves the tip this near to the track
+ON_WAY_M = 0.02  # on the way in nothing stops the tip: only the page's rounding is off
+UP_M = 0.08  # the hand comes down this far over a control, clear of what stands beside it
+STOPPED = ("finger contact", "stalled", "timeout")
+# Where the hand hides nothing: drawn back over the robot's own front, to either side, and high.
+OUT_OF_SIGHT = tuple(np.array(p) for p in ((0.36, 0.12, 0.66), (0.36, -0.12, 0.66), (0.36, 0, 0.7)))
 
 
 @dataclass(frozen=True)
 class Track:
-    """Where closed fingers start without touching, and the points that they are then sent to, in
-    touch.
-    """
+    """Where closed fingers start without touching, and the points they are then pushed to."""
 
     name: str
     begin: Array
-    pushes: tuple[Array, ...]
+    pushes: Sequence[Array]
     orientation: Orientation
-    way_in: tuple[Array, ...]  # safe points before the beginning
-
-
-def stand(
-    scene: Scene,
-    point: Array,
-    ahead_m: tuple[float, float, float],
-    aside_m: float,
-    turn_rad: float = 0.0,
-) -> Drive | None:
-    """The drive that brings a point in front of the robot: not nearer and not farther than two
-    bounds, else to the middle distance.
-    """
-    if not scene.brief.base_motion or sum(w.base for w in scene.page.told) >= DRIVES_MAX:
-        return None
-    nearest, wanted, farthest = ahead_m
-    if nearest <= point[0] <= farthest and abs(point[1]) <= aside_m and abs(turn_rad) <= 0.30:
-        return None
-    ahead, left = math.cos(turn_rad) * wanted, math.sin(turn_rad) * wanted
-    forward, side = float(point[0] - ahead), float(point[1] - left)
-    shrink = min(1.0, 0.58 / max(math.hypot(forward, side), 1e-9))
-    return Drive(shrink * forward, shrink * side, float(np.clip(turn_rad, -1.5, 1.5)))
+    way_in: Sequence[Array]  # safe points before the beginning
 
 
 def follow(scene: Scene, track: Track) -> Intent:
-    """Close the fingers, go where the track begins, push along it; from its end, back to
-    before it.
-    """
+    """Close the fingers, go where the track begins, push along it; from its end, back before it."""
     tip = scene.tip
-    moves: list[Move] = [Move(at(tip, "keep", "close"))] if scene.page.opening_m > 0.01 else []
-    left = _left(track, tip)
-    if left is not None and not left:
-        out = track.way_in[-1]
-        return Intent(
-            f"The {track.name} was pushed to the end: let go of it and look.",
-            tuple(path(tip, [out], "keep")),
-        )
-    if left is None:
+    ahead = _pushes_ahead(track, tip)
+    if ahead is not None and not ahead:
+        why = f"The {track.name} was pushed to the end: let go of it and look."
+        return Intent(why, path(tip, [track.way_in[-1]]))
+    moves = scene.shut()
+    if ahead is None:
         moves += path(tip, _approach(track, tip), track.orientation)
-        tip, left = track.begin, list(track.pushes)
-    for point in left:
-        moves += line(tip, point, track.orientation, touch=True)
-        tip = point
-    return Intent(f"Closed fingers to the {track.name}, then push along its way.", tuple(moves))
+        tip, ahead = track.begin, track.pushes
+    moves += push(tip, ahead, track.orientation)
+    return Intent(f"Closed fingers to the {track.name}, then push along its way.", moves)
 
 
-def _left(track: Track, tip: Array) -> list[Array] | None:
+def _off_leg(tip: Array, a: Array, b: Array) -> float:
+    """How far a tip is from the straight line between two points."""
+    leg = b - a
+    along = float(np.clip((tip - a) @ leg / max(float(leg @ leg), 1e-9), 0.0, 1.0))
+    return apart(tip, a + along * leg)
+
+
+def _pushes_ahead(track: Track, tip: Array) -> Sequence[Array] | None:
     """Which pushes are still ahead of a tip that is on the track; None when it is not on it."""
     points = [track.begin, *track.pushes]
-    best: tuple[float, int, float] | None = None
+    best: tuple[float, int] | None = None
     for k, (a, b) in enumerate(itertools.pairwise(points)):
-        leg = b - a
-        along = float(np.clip((tip - a) @ leg / max(float(leg @ leg), 1e-9), 0.0, 1.0))
-        off = float(np.linalg.norm(tip - (a + along * leg)))
+        off = _off_leg(tip, a, b)
         if best is None or off < best[0] - 1e-6:
-            best = (off, k, along)
+            best = (off, k)
     if best is None or best[0] > ON_TRACK_M:
         return None
-    _, k, along = best
-    ahead = points[k + 1 :]
-    if ahead and float(np.linalg.norm(ahead[0] - tip)) < 0.012:
-        ahead = ahead[1:]
-    return ahead
+    ahead = points[best[1] + 1 :]
+    return ahead[1:] if ahead and apart(ahead[0], tip) < THERE_M else ahead
 
 
 def _approach(track: Track, tip: Array) -> list[Array]:
     """The safe points that are still to be passed: those behind the tip are left out."""
     points = [*track.way_in, track.begin]
     for k in range(len(points) - 1, 0, -1):
-        leg = points[k] - points[k - 1]
-        along = float(np.clip((tip - points[k - 1]) @ leg / max(float(leg @ leg), 1e-9), 0.0, 1.0))
-        if float(np.linalg.norm(tip - (points[k - 1] + along * leg))) < 0.02:
+        if _off_leg(tip, points[k - 1], points[k]) < ON_WAY_M:
             return points[k:]
     return points
 
 
-def from_above(tip: Array, begin: Array, by_m: float = UP_M) -> tuple[Array, ...]:
+def from_above(tip: Array, begin: Array, by_m: float = UP_M) -> Sequence[Array]:
     """The way to a beginning with the hand pointing down: up, over, and then down."""
     top = max(begin[2] + 0.02, min(begin[2] + by_m, ceiling(begin)))
     above = np.array([begin[0], begin[1], top])
-    if float(np.linalg.norm((tip - begin)[:2])) < 0.03:
-        return (above,)
-    rise = np.array([min(tip[0], max(above[0], 0.34)), tip[1], max(tip[2], top)])
-    return (rise, above)
+    if apart_level(tip, begin) < 0.03:
+        return [above]
+    # Up behind what stands ahead, but not so near to the mount that the arm folds.
+    return [np.array([min(tip[0], max(above[0], 0.34)), tip[1], max(tip[2], top)]), above]
 
 
 def tries(scene: Scene, point: Array, within_m: float = 0.07) -> int:
-    """How many pushes near a point the page shows that came to their end; the last one of a row of
-    them counts.
-    """
-    ended = [
-        w.status in ("finger contact", "stalled", "timeout")
-        and w.target_cm is not None
-        and _near(w.target_cm, point, within_m)
-        for w in scene.page.since_base_motion()
-    ]
-    return sum(ended)
-
-
-def _near(target_cm: Sequence[int], point: Array, within_m: float) -> bool:
-    return float(np.linalg.norm((np.array(target_cm) / 100 - point)[:2])) < within_m
+    """How many pushes near a point the page shows that came to their end."""
+    ended = [w for w in scene.page.since_base_motion() if w.status in STOPPED]
+    return sum(apart_level(p, point) < within_m for p in targets_m(ended))
 
 
 def lost(scene: Scene, what: str, orientation: Orientation = "keep") -> Intent:
-    """Not seen: go on with what was deferred, else out of the line of sight, somewhere else than
-    before.
-    """
-    last = scene.page.acts[-1].waypoints if scene.page.acts else ()
-    deferred = [
-        np.array(w.target_cm) / 100
-        for w in last
-        if w.status == "deferred" and w.target_cm is not None
-    ]
-    if deferred:
-        return Intent(
-            f"The hand hides the {what}: go on as planned.",
-            tuple(path(scene.tip, deferred, orientation)),
-        )
+    """Not seen: go on with what was deferred, else out of the line of sight, to a new place."""
     tip = scene.tip
+    if deferred := scene.page.deferred_m():
+        why = f"The hand hides the {what}: go on as planned."
+        return Intent(why, path(tip, deferred, orientation))
     back = np.array([max(0.32, tip[0] - 0.12), tip[1], min(tip[2] + 0.06, ceiling(tip))])
-    goals = [
-        back,
-        np.array([0.36, 0.12, 0.66]),
-        np.array([0.36, -0.12, 0.66]),
-        np.array([0.36, 0.0, 0.70]),
-    ]
-    told = [np.array(w.target_cm) / 100 for w in scene.page.told[-6:] if w.target_cm is not None]
-    fresh = [
-        g
-        for g in goals
-        if all(float(np.linalg.norm(g - t)) > 0.03 for t in told)
-        and float(np.linalg.norm(g - tip)) > 0.03
-    ]
-    return Intent(
-        f"I do not see the {what}: move the hand aside and look.",
-        tuple(path(tip, (fresh or goals[-1:])[:1], orientation)),
-    )
+    goal = scene.untried([back, *OUT_OF_SIGHT], 0.03)
+    why = f"I do not see the {what}: move the hand aside and look."
+    return Intent(why, path(tip, [OUT_OF_SIGHT[-1] if goal is None else goal], orientation))

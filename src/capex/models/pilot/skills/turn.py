@@ -7,7 +7,6 @@ Pointer up is off, to the left is on.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from capex.models.pilot import controls
-from capex.models.pilot.eyes import Pixel, Shape
-from capex.models.pilot.ground import Answers, Asking, Feature, Found, Intent
+from capex.models.pilot.eyes import Region, View, find
+from capex.models.pilot.ground import Answers, Asking, Feature, Intent, heading
 from capex.models.pilot.scene import Scene, down
-from capex.models.pilot.skills.track import Track, follow, from_above, lost, stand, tries
+from capex.models.pilot.skills.stand import bring_ahead
+from capex.models.pilot.skills.track import Track, follow, from_above, lost, tries
 from capex.pose import Array
 
 KNOB = re.compile(
@@ -26,99 +26,78 @@ KNOB = re.compile(
 )
 ORDINALS = ("first", "second", "third", "fourth")
 COUNT = len(ORDINALS)
-SPACING_M = 0.1333
+SPACING_M = 0.1333  # four knobs on a stove's front
 HEIGHTS_M = (0.35, 0.49)  # knobs of a stove, over the mount
-HEIGHT_M = 0.42
+HEIGHT_M = 0.42  # the middle of that
 BESIDE_M = 0.077  # from a knob's axis to the fingers before they touch its pointer
+AHEAD_M = (0.44, 0.51, 0.57)  # a hand that points down works there: not folded, not stretched
+# By try, over the knob's axis and farther beside it: a pointer that was missed is met elsewhere.
+STARTS_M = ((0.020, 0.0), (0.014, 0.006), (0.026, -0.006), (0.020, 0.010))
+ENDS_M = (0.025, -0.012)  # beside the axis: the pointer is met, and brought past upright
+ON_LINE_M = 0.03  # a spot on a knob lies this near to its place in the row
 
 
 @dataclass(frozen=True)
-class Row:
-    """The knobs as a row: where each one is, and the level directions to the left along it and into
-    the front.
-    """
+class KnobRow:
+    """Where each knob is, and the level directions to the left along the row and into the front."""
 
-    knobs: tuple[Array, ...]
+    knobs: Sequence[Array]
     left: Array
     into: Array
 
 
-def turn_off(scene: Scene) -> Asking:
+def turn_off(scene: Scene, words: re.Match[str]) -> Asking:
     """One decision of turning a knob to off."""
-    words = KNOB.search(scene.page.instruction)
-    assert words is not None
-    wanted = ORDINALS.index(words[1].lower())
-    asks = _asks(scene)
-    answers = (yield asks) if asks else {}
+    answers = yield _asks(scene)
     row = _row(answers)
     if row is None:
         return lost(scene, "row of knobs", "down")
-    knob = row.knobs[wanted]
-    turned = math.atan2(row.into[1], row.into[0])
-    if drive := stand(scene, knob, (0.44, 0.51, 0.57), 0.15, turned):
+    knob = row.knobs[ORDINALS.index(words[1].lower())]
+    turned = heading(row.into)
+    if drive := bring_ahead(scene, knob, AHEAD_M, 0.15, turned):
         return Intent("Drive so that the knob is in front of the hand.", drive=drive)
-    count = tries(scene, knob, 0.10)
-    lift, beside = ((0.020, 0.0), (0.014, 0.006), (0.026, -0.006), (0.020, 0.010))[count % 4]
+    lift, beside = STARTS_M[tries(scene, knob, 0.10) % 4]
     start = knob + (BESIDE_M + beside) * row.left + np.array([0.0, 0.0, lift])
-    pushes = tuple(start + (off - BESIDE_M - beside) * row.left for off in (0.025, -0.012))
-    return follow(
-        scene,
-        Track("knob's pointer", start, pushes, down(turned), from_above(scene.tip, start, 0.10)),
-    )
+    pushes = [start + (off - BESIDE_M - beside) * row.left for off in ENDS_M]
+    way_in = from_above(scene.tip, start, 0.10)
+    return follow(scene, Track("knob's pointer", start, pushes, down(turned), way_in))
 
 
 def _asks(scene: Scene) -> list[Feature]:
     """Knob by knob, from the views that show the whole row: only there can they be counted."""
-    rows = {
-        v.camera: sorted(_in_line(controls.stove_knobs(v)), key=lambda s: s.centre[0])
-        for v in scene.exterior()
-    }
-    whole = {c: row for c, row in rows.items() if len(row) == COUNT}
-    return [
-        scene.feature(f"knob {k}", {c: _spots(row[k]) for c, row in whole.items()}, HEIGHT_M)
-        for k in range(COUNT)
-        if whole
-    ]
+    rows = find(scene.exterior(), _whole_row)
+    spots = [{c: row[k].spots((0.0, -0.4, 0.4)) for c, row in rows.items()} for k in range(COUNT)]
+    return [f for k, row in enumerate(spots) for f in scene.ask(f"knob {k}", row, HEIGHT_M)]
 
 
-def _spots(knob: Shape) -> list[Pixel]:
-    return [knob.along(0.0), knob.along(-0.4), knob.along(0.4)]
-
-
-def _in_line(found: Sequence[Shape]) -> list[Shape]:
-    """The four (or fewer) knobs that lie on one line in the image, evenly spaced; others are
-    something else.
+def _whole_row(view: View) -> list[Region] | None:
+    """The four knobs that lie on one line in the image, left to right; others are something else.
+    None when there are more or fewer.
     """
-    best: list[Shape] = list(found[:COUNT]) if len(found) <= 2 else []
-    for k, a in enumerate(found):
-        for b in found[k + 1 :]:
-            run = np.array(b.centre) - np.array(a.centre)
-            length = float(np.linalg.norm(run))
-            off = [
-                abs(
-                    float(
-                        run[0] * (s.centre[1] - a.centre[1]) - run[1] * (s.centre[0] - a.centre[0])
-                    )
-                )
-                / max(length, 1e-9)
-                for s in found
-            ]
-            near = [s for s, o in zip(found, off, strict=True) if o < 0.5 * s.axes[0] + 3]
+    candidates = controls.stove_knobs(view)
+    best: list[Region] = []
+    for k, a in enumerate(candidates):
+        for b in candidates[k + 1 :]:
+            near = [s for s in candidates if _off_line(s, a, b) < 0.5 * s.axes[0] + 3]
             if COUNT >= len(near) > len(best):
                 best = near
-    return best
+    return sorted(best, key=lambda s: s.centre[0]) if len(best) == COUNT else None
 
 
-def _row(answers: Answers) -> Row | None:
+def _off_line(knob: Region, a: Region, b: Region) -> float:
+    """How many pixels a knob's middle is off the line through two others."""
+    run = np.array(b.centre) - np.array(a.centre)
+    cross = run[0] * (knob.centre[1] - a.centre[1]) - run[1] * (knob.centre[0] - a.centre[0])
+    return abs(float(cross)) / max(float(np.linalg.norm(run)), 1e-9)
+
+
+def _row(answers: Answers) -> KnobRow | None:
     """The row from every spot that was located on it: the line through them, then the comb of four
     that fits best.
     """
-    named = [
-        (k, p)
-        for k in range(COUNT)
-        for p in answers.get(f"knob {k}", Found()).all()
-        if HEIGHTS_M[0] < p[2] < HEIGHTS_M[1]
-    ]
+    located = [(k, p) for k in range(COUNT) for p in answers[f"knob {k}"].all()]
+    low, high = HEIGHTS_M
+    named = [(k, p) for k, p in located if low < p[2] < high]
     if len(named) < 3 or len({k for k, _ in named}) < 2:
         return None
     numbers = np.array([k for k, _ in named], dtype=float)
@@ -126,10 +105,9 @@ def _row(answers: Answers) -> Row | None:
     keep = np.ones(len(points), dtype=bool)
     for _ in range(3):
         slope, middle = _comb(numbers[keep], points[keep])
-        off = np.linalg.norm(
-            (points - (middle + np.outer(numbers - (COUNT - 1) / 2, slope)))[:, :2], axis=1
-        )
-        kept = off < max(0.03, 2.0 * float(np.median(off)))
+        row = middle + np.outer(numbers - (COUNT - 1) / 2, slope)
+        off = np.linalg.norm((points - row)[:, :2], axis=1)
+        kept = off < max(ON_LINE_M, 2.0 * float(np.median(off)))
         if kept.sum() < 3 or len(set(numbers[kept])) < 2:
             break
         keep = kept
@@ -137,11 +115,11 @@ def _row(answers: Answers) -> Row | None:
     left = -slope * (1, 1, 0)
     left = left / float(np.linalg.norm(left))
     into = np.array([left[1], -left[0], 0.0])
-    if into[0] < 0.3:
+    if into[0] < 0.3:  # no front of a stove runs away from the robot
         return None
-    height = float(np.median(points[keep][:, 2])) - 0.008
+    height = float(np.median(points[keep][:, 2])) - 0.008  # of the axis: the upper side is seen
     knobs = [middle + ((COUNT - 1) / 2 - k) * SPACING_M * left for k in range(COUNT)]
-    return Row(tuple(np.array([p[0], p[1], height]) for p in knobs), left, into)
+    return KnobRow([np.array([p[0], p[1], height]) for p in knobs], left, into)
 
 
 def _comb(numbers: Array, points: Array) -> tuple[Array, Array]:

@@ -1,0 +1,116 @@
+"""JSON over HTTP on the loopback address: what this package's servers share. Bodies are bounded,
+and whatever a client sends, it gets an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from capex.errors import CapexError
+
+HOST = "127.0.0.1"
+BODY_MAX = 64 * 2**20  # bytes; a request with three pictures has a few million
+DRAIN_MAX = 4 * BODY_MAX  # of a refused body that is read past: no client sends more by mistake
+
+
+class Refused(CapexError):
+    """A request that is answered with this sentence and an HTTP status other than 400."""
+
+    def __init__(self, status: int, sentence: str, code: str = "invalid_request_error"):
+        super().__init__(sentence)
+        self.status, self.code = status, code
+
+
+class JsonHandler(BaseHTTPRequestHandler):
+    """Answers with what `get` and `post` return; a CapexError becomes its sentence."""
+
+    protocol_version = "HTTP/1.1"  # a client keeps its connection: 20 requests a second
+    disable_nagle_algorithm = True
+
+    def get(self) -> Mapping[str, Any]:
+        """The answer to a GET of `self.path`."""
+        raise NotImplementedError
+
+    def post(self, body: bytes) -> Mapping[str, Any]:
+        """The answer to a POST to `self.path`."""
+        raise NotImplementedError
+
+    def error(self, sentence: str, code: str) -> Mapping[str, Any]:
+        """An error as this server's clients read it."""
+        return {"error": sentence}
+
+    def do_GET(self) -> None:
+        self._answer(self.get)
+
+    def do_POST(self) -> None:
+        self._answer(lambda: self.post(self._body()))
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is logged: requests are pictures, twenty a second."""
+
+    def _answer(self, answer: Callable[[], Mapping[str, Any]]) -> None:
+        try:
+            status, value = 200, answer()
+        except Refused as refusal:
+            status, value = refusal.status, self.error(str(refusal), refusal.code)
+        except CapexError as error:
+            status, value = 400, self.error(str(error), "invalid_request_error")
+        except Exception as error:
+            # Whatever a foreign body led to: its sender gets an answer, and the server goes on.
+            self.close_connection = True
+            sentence = f"the server failed: {type(error).__name__}: {error}"
+            status, value = 500, self.error(sentence, "server_error")
+        content = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _body(self) -> bytes:
+        text = self.headers.get("Content-Length", "0")
+        length = int(text) if re.fullmatch(r"[0-9]{1,12}", text) else None
+        if length is not None and length <= BODY_MAX and "Transfer-Encoding" not in self.headers:
+            return self.rfile.read(length)
+        self.close_connection = True
+        # Clients look for an answer only when they have sent everything: read past it, in reason.
+        left = length if length is not None and length <= DRAIN_MAX else 0
+        while left > 0 and (count := len(self.rfile.read(min(left, 2**20)))):
+            left -= count
+        raise Refused(
+            413,
+            f"the body's length is '{text[:40]}'; its length must be given, and it must be a"
+            f" number of at most {BODY_MAX}",
+        )
+
+
+def listen(port: int, handler: type[JsonHandler]) -> ThreadingHTTPServer:
+    """A server on the loopback address, not yet running; port 0 takes any free one."""
+    try:
+        return ThreadingHTTPServer((HOST, port), handler)
+    except (OSError, OverflowError) as error:
+        raise CapexError(
+            f"port {port} of {HOST} cannot be used ({error}); choose another --port, or 0 for any"
+            " free one"
+        ) from None
+
+
+def read_object(
+    body: bytes, hint: str = "", loads: Callable[[bytes], Any] = json.loads
+) -> dict[str, Any]:
+    """A body that must be a JSON object; `hint` says which one."""
+    try:
+        value = loads(body)
+    except ValueError as error:
+        raise CapexError(f"the body is no JSON: {error}") from None
+    except RecursionError:
+        raise CapexError("the body is JSON that is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise CapexError(f"the body must be a JSON object{hint}")
+    return value
