@@ -40,7 +40,7 @@ def shoot(episodes: int, folder: Path) -> list[Shot]:
     demonstrate("expert", f"kitchen:{TASK}", starts=range(episodes), out=folder)
     shots = []
     for attempt in select("bench", find_attempts(folder), Filters(uncertified=True)).attempts:
-        take = open_take(attempt.episode)
+        take = open_take(attempt.summary.path)
         shots.append((attempt, take, list(take.pictures(Pipeline(SIZE, CAMERAS)))))
     return shots
 
@@ -81,7 +81,11 @@ def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
             frame = {layout.key(camera): image for camera, image in images.items()}
             dataset.add_frame(
                 frame
-                | {"observation.state": state[k], "action": action[k], "task": attempt.instruction}
+                | {
+                    "observation.state": state[k],
+                    "action": action[k],
+                    "task": attempt.summary.instruction,
+                }
             )
         dataset.save_episode()
     dataset.finalize()
