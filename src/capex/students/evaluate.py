@@ -22,7 +22,6 @@ from capex.errors import CapexError
 from capex.method.episode import Episode
 from capex.method.hooks import Ended, Hooks
 from capex.method.memory import Memory
-from capex.models import Model
 from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run
 from capex.run.summary import Summary
@@ -242,7 +241,7 @@ class Student:
     policy: Policy
     plan: RolloutPlan
     seed: int = 0
-    model: Model | None = None
+    model: None = None
 
     @property
     def name(self) -> str:
