@@ -19,12 +19,12 @@ from capex.worlds import Spec
 
 def specs_of(settings: Settings) -> dict[tuple[str, str], Spec]:
     """What each task's world claims."""
-    found = {}
+    specs = {}
     for world, task in settings.tasks:
         env = worlds.make(f"{world}:{task}")
-        found[world, task] = env.spec
+        specs[world, task] = env.spec
         env.close()
-    return found
+    return specs
 
 
 def work_of(settings: Settings, price: Price | None) -> Work:

@@ -120,22 +120,22 @@ def changes(
     """What differs between a run's settings and the wanted ones, setting by setting; more tasks and
     arms are no change.
     """
-    held = manifest.get("settings", {})
+    begun = manifest.get("settings", {})
     # From before these were settings: what a request left open had the paper's values.
-    if "chat" in wanted and "chat" not in held:
+    if "chat" in wanted and "chat" not in begun:
         names = {f.name for f in fields(ChatSettings)}
-        sampling = held.get("sampling", {})
+        sampling = begun.get("sampling", {})
         asked = {k: v for k, v in sampling.items() if k in names and v is not None}
-        held = {**held, "chat": asdict(ChatSettings(**asked))}
-    found: list[Change] = []
-    for name in sorted({*held, *wanted} - set(OPEN_LISTS)):
-        found += _differences(name, held.get(name), wanted.get(name))
+        begun = {**begun, "chat": asdict(ChatSettings(**asked))}
+    changed: list[Change] = []
+    for name in sorted({*begun, *wanted} - set(OPEN_LISTS)):
+        changed += _differences(name, begun.get(name), wanted.get(name))
     for name, method in sorted(wanted["arms"].items()):
-        if name in held.get("arms", {}):
-            found += _differences(f"arms.{name}", held["arms"][name], method)
+        if name in begun.get("arms", {}):
+            changed += _differences(f"arms.{name}", begun["arms"][name], method)
     if price is not None and manifest.get("price") != price:
-        found += _differences("price", manifest.get("price"), price)
-    return found
+        changed += _differences("price", manifest.get("price"), price)
+    return changed
 
 
 def _differences(name: str, before: Any, now: Any) -> list[Change]:
@@ -178,14 +178,14 @@ def _fork(
             " choose another --out"
         )
     number = 1
-    while (place := run.path.with_name(f"{run.path.name}-fork{number}")).exists():
-        branch = find_run(place)
+    while (branch_dir := run.path.with_name(f"{run.path.name}-fork{number}")).exists():
+        branch = find_run(branch_dir)
         if [o.run for o in origins(branch.manifest)[:1]] == [run.path.name] and not changes(
             branch.manifest, wanted, price
         ):
             return branch
         number += 1
-    scratch = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
+    scratch = branch_dir.with_name(f"{TEMPORARY}{os.getpid()}-{branch_dir.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         episodes: dict[str, list[int]] = {}
@@ -199,8 +199,8 @@ def _fork(
                         shutil.copytree(
                             folder, target.path / kind / folder.name, copy_function=_link
                         )
-                if found := source.finished():
-                    episodes[source.path.name] = found
+                if finished := source.finished():
+                    episodes[source.path.name] = finished
                 if names := [p.name for p in source.invalid()]:
                     invalid[source.path.name] = names
         origin = {
@@ -223,11 +223,11 @@ def _fork(
             k: v for k, v in run.manifest.items() if k in ("versions", "revision", "fingerprint")
         }
         write_json(scratch / "manifest.json", {**fields, **made_by})
-        os.rename(scratch, place)
+        os.rename(scratch, branch_dir)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    return Run(place)
+    return Run(branch_dir)
 
 
 def disown(run: Run, attempt: Path) -> None:

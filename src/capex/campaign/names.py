@@ -16,12 +16,12 @@ def parse_starts(text: str) -> list[int]:
     for piece in text.split(","):
         low, colon, high = piece.strip().partition(":")
         try:
-            found = list(range(int(low), int(high))) if colon else [int(low)]
+            numbers = list(range(int(low), int(high))) if colon else [int(low)]
         except ValueError:
             raise CapexError(f"'{text}' names no starts; {STARTS_EXAMPLE}") from None
-        if not found or min(found) < 0:
+        if not numbers or min(numbers) < 0:
             raise CapexError(f"'{text}' holds an empty or negative range; {STARTS_EXAMPLE}")
-        indices += found
+        indices += numbers
     return list(dict.fromkeys(indices))
 
 

@@ -55,23 +55,23 @@ def repair(path: Path, *, dry_run: bool = False) -> list[MovedAside]:
                 raise CapexError(
                     f"{path} cannot be repaired while it is written: {error}"
                 ) from None
-        found = [(chain, damage) for chain in chains for damage in find_damage(chain)]
+        damaged = [(chain, damage) for chain in chains for damage in find_damage(chain)]
         return [
             MovedAside(d.path, None if dry_run else _move_aside(run, chain, d), d.reason)
-            for chain, d in found
+            for chain, d in damaged
         ]
 
 
 def find_damage(chain: Chain) -> list[Damaged]:
     """Everything of a chain that cannot be read, arrays included."""
     loaded = load_chain(chain)
-    found = list(loaded.damaged)
+    damaged = list(loaded.damaged)
     for episode in loaded.episodes:
         try:
             read_steps(episode.path)
         except DamagedFile as damage:
-            found.append(Damaged(episode.path, f"{damage.path.name} is damaged: {damage.reason}"))
-    return sorted(found, key=lambda d: d.path)
+            damaged.append(Damaged(episode.path, f"{damage.path.name} is damaged: {damage.reason}"))
+    return sorted(damaged, key=lambda d: d.path)
 
 
 def _move_aside(run: Run, chain: Chain, damage: Damaged) -> Path:

@@ -135,10 +135,10 @@ class Recording(Model):
         return described
 
     def _same_pixels(self, sha256: str, png: bytes) -> bool:
-        place = pictures.find(self._folder / pictures.IMAGES, sha256)
-        if not place.is_file():
+        image = pictures.find(self._folder / pictures.IMAGES, sha256)
+        if not image.is_file():
             return False
-        with PillowImage.open(place) as kept, PillowImage.open(io.BytesIO(png)) as drawn:
+        with PillowImage.open(image) as kept, PillowImage.open(io.BytesIO(png)) as drawn:
             return np.array_equal(np.asarray(kept.convert("RGB")), np.asarray(drawn.convert("RGB")))
 
 
@@ -207,31 +207,33 @@ def _replay_chain(
                 continue
             env = env or worlds.make(f"{chain.world}:{chain.task}")
             try:
-                found = _difference(episode, env, method, work, memory.snapshot(), blind)
+                difference = _difference(episode, env, method, work, memory.snapshot(), blind)
             except DamagedFile as damage:
                 yield Replayed(
                     episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}"
                 )
                 continue
-            if found and run.manifest.get("fingerprint", {}) | {"gl": ""} != fingerprint():
-                found += (
+            if difference and run.manifest.get("fingerprint", {}) | {"gl": ""} != fingerprint():
+                difference += (
                     " (this machine's fingerprint is not that of the recording, so bits may differ)"
                 )
-            yield Replayed(episode.path, difference=found)
+            yield Replayed(episode.path, difference=difference)
     finally:
         if env is not None:
             env.close()
 
 
-def _forgotten(chain: LoadedChain, method: MethodSettings, place: int) -> str:
+def _forgotten(chain: LoadedChain, method: MethodSettings, position: int) -> str:
     """The damaged episode that stood before a place, as far as one can tell, if memory would have
     to know it.
     """
     lost = [d.path.name for d in chain.damaged if d.start is not None]
     if not lost or method.memory != "chain":
         return ""
-    held = {e.position for e in chain.episodes} | {a.record.get("position") for a in chain.invalid}
-    return f"episode {lost[0]}" if any(p not in held for p in range(place)) else ""
+    recorded = {e.position for e in chain.episodes} | {
+        a.record.get("position") for a in chain.invalid
+    }
+    return f"episode {lost[0]}" if any(p not in recorded for p in range(position)) else ""
 
 
 def _difference(

@@ -57,22 +57,24 @@ class CampaignStatus:
     @property
     def sentences(self) -> list[str]:
         """What deserves attention."""
-        found = [f"damaged and left out: {d.path}: {d.reason}" for d in self.run.damaged]
+        sentences = [f"damaged and left out: {d.path}: {d.reason}" for d in self.run.damaged]
         if self.run.damaged:
-            found.append(
+            sentences.append(
                 f"`capex repair {self.run.path}` moves what is damaged aside, and collect then runs"
                 " those starts again"
             )
         if aside := sum(len(chain.moved_aside()) for chain in Run(self.run.path).chains()):
-            found.append(
+            sentences.append(
                 f"{aside} damaged {'attempt was' if aside == 1 else 'attempts were'} moved aside;"
                 " the cost stays in the dollars spent"
             )
         for origin in origins(self.run.manifest)[:1]:
             count = sum(len(starts) for starts in origin.episodes.values())
             names = ", ".join(origin.changed) or "nothing that is known"
-            found.append(f"branched from {origin.run} with its {count} episodes; {names} changed")
-        return found
+            sentences.append(
+                f"branched from {origin.run} with its {count} episodes; {names} changed"
+            )
+        return sentences
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""

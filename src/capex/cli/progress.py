@@ -122,10 +122,10 @@ def table(board: Board, title: str, note: str = "") -> Table:
         grid.add_column(
             name, justify="left" if folds else "right", no_wrap=not folds, overflow="fold"
         )
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         grid.add_row(
             *(row[name] for name in shown),
-            end_section=place == len(rows) - 2,
+            end_section=number == len(rows) - 2,
             style="bold" if row["chain"] == "total" else "",
         )
     return grid

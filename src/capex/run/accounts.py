@@ -107,13 +107,13 @@ def unrecorded(chain: LoadedChain, slots: Mapping[ChainStart, Account]) -> dict[
     left out.
     """
     recorded = _recorded(chain)
-    found = {}
+    rest_by_start = {}
     for (name, start), account in slots.items():
         if name == chain.name:
             rest = _difference(of_account(account), recorded.get(start, Taken(tokens=NO_TOKENS)))
             if not rest.nothing:
-                found[start] = rest
-    return found
+                rest_by_start[start] = rest
+    return rest_by_start
 
 
 def by_start(
@@ -139,11 +139,11 @@ def _recorded(chain: LoadedChain) -> dict[int, Taken]:
 
 
 def _joined(*tables: Mapping[int, Taken]) -> dict[int, Taken]:
-    found: dict[int, Taken] = {}
+    joined: dict[int, Taken] = {}
     for table in tables:
         for start, taken in table.items():
-            found[start] = found[start] + taken if start in found else taken
-    return found
+            joined[start] = joined[start] + taken if start in joined else taken
+    return joined
 
 
 def _taken(ledger: Mapping[str, Any], seconds: float) -> Taken:

@@ -67,19 +67,19 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def whole_folder(place: Path) -> Iterator[Path]:
+def whole_folder(target: Path) -> Iterator[Path]:
     """A folder to write into that takes its place in one rename, flushed, when the block ends well;
     otherwise nothing is left of it.
 
     What killed processes left half-written beside it is removed first.
     """
-    if place.exists():
-        raise CapexError(f"{place} exists already; choose another --out or remove it")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in place.parent.glob(f"{TEMPORARY}*-{place.name}"):
+    if target.exists():
+        raise CapexError(f"{target} exists already; choose another --out or remove it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in target.parent.glob(f"{TEMPORARY}*-{target.name}"):
         if not alive(int(leftover.name[len(TEMPORARY) :].partition("-")[0] or 0)):
             shutil.rmtree(leftover, ignore_errors=True)
-    folder = place.with_name(f"{TEMPORARY}{os.getpid()}-{place.name}")
+    folder = target.with_name(f"{TEMPORARY}{os.getpid()}-{target.name}")
     folder.mkdir()
     try:
         yield folder
@@ -90,8 +90,8 @@ def whole_folder(place: Path) -> Iterator[Path]:
                 with open(path, "rb") as written:
                     os.fsync(written.fileno())
         flush_folder(folder)
-        os.rename(folder, place)
-        flush_folder(place.parent)
+        os.rename(folder, target)
+        flush_folder(target.parent)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

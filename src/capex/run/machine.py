@@ -15,11 +15,11 @@ import numpy as np
 
 def versions() -> dict[str, str]:
     """Versions of this package and of what its results depend on."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in ("capex", "mujoco", "numpy"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            versions[package] = metadata.version(package)
+    return versions
 
 
 def fingerprint(gl_backend: str = "") -> dict[str, Any]:

@@ -181,7 +181,7 @@ class Origin:
 
 def origins(manifest: Mapping[str, Any]) -> list[Origin]:
     """The runs that a run descends from by forks, the nearest first."""
-    found = []
+    lineage = []
     told = manifest.get("forked_from")
     while isinstance(told, Mapping):
         changed = told.get("changed")
@@ -190,7 +190,7 @@ def origins(manifest: Mapping[str, Any]) -> list[Origin]:
             if isinstance(changed, list)
             else []
         )
-        found.append(
+        lineage.append(
             Origin(
                 run=str(told.get("run", "another run")),
                 changed={str(c["name"]): c.get("before") for c in settings},
@@ -199,7 +199,7 @@ def origins(manifest: Mapping[str, Any]) -> list[Origin]:
             )
         )
         told = told.get("forked_from")
-    return found
+    return lineage
 
 
 def _listed(told: Any, kind: type) -> dict[str, frozenset[Any]]:
@@ -215,7 +215,7 @@ def parts(chain: LoadedChain, lineage: Sequence[Origin]) -> list[LoadedChain]:
     """A chain by who made its attempts: the run itself first, then those that it descends from, in
     the order of the lineage.
     """
-    found = []
+    own_parts = []
     for origin in lineage:
         starts = origin.episodes.get(chain.name, frozenset())
         names = None if origin.invalid is None else origin.invalid.get(chain.name, frozenset())
@@ -232,9 +232,9 @@ def parts(chain: LoadedChain, lineage: Sequence[Origin]) -> list[LoadedChain]:
             )
             for old in (False, True)
         )
-        found.append(own)
+        own_parts.append(own)
         chain = inherited
-    return [*found, chain]
+    return [*own_parts, chain]
 
 
 @_without_collecting()

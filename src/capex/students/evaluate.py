@@ -61,8 +61,8 @@ def evaluate(
     """Run what the run directory does not hold yet, yielding each episode as it is written.
     `rounds` hears of every round.
     """
-    place, spec, world = _opened(job)
-    about = describe(job, place, spec, job.horizon or world.horizon)
+    folder, spec, world = _opened(job)
+    about = describe(job, folder, spec, job.horizon or world.horizon)
     chain = open_run(job.out, {"command": "evaluate"}).chain(
         world.world, world.task, arm_of(job, spec)
     )
@@ -73,7 +73,7 @@ def evaluate(
         todo = _left(job, chain)
         if not todo:
             return
-        policy = _load(job, place, spec)
+        policy = _load(job, folder, spec)
         processes = job.parallel or os.cpu_count() or 1
         plan = _rollout_plan(job, spec, chain.path, about)
         size = min(SLOTS, SLOTS_OF_A_PROCESS * processes)
@@ -110,9 +110,9 @@ def missing(job: Rollouts) -> list[int]:
     """The starts that the run directory does not hold yet; rollouts of another policy under the
     same name are refused.
     """
-    place, spec, world = _opened(job)
+    folder, spec, world = _opened(job)
     chain = Run(job.out).chain(world.world, world.task, arm_of(job, spec))
-    _same_student(chain, describe(job, place, spec, job.horizon or world.horizon))
+    _same_student(chain, describe(job, folder, spec, job.horizon or world.horizon))
     return _left(job, chain)
 
 
@@ -125,13 +125,13 @@ def _opened(job: Rollouts) -> tuple[Path, PolicySpec, Spec]:
     """The checkpoint, what it is, and the world; everything that does not fit together
     is refused.
     """
-    place = checkpoint.find(job.checkpoint)
-    spec = checkpoint.read_spec(place)
+    folder = checkpoint.find(job.checkpoint)
+    spec = checkpoint.read_spec(folder)
     if len(parse_names(job.name)) != 1:
         raise CapexError(
             f"'{job.name}' names several tasks; a policy is evaluated on one at a time"
         )
-    return place, spec, _check(job, spec)
+    return folder, spec, _check(job, spec)
 
 
 def arm_of(job: Rollouts, spec: PolicySpec) -> str:
@@ -141,11 +141,11 @@ def arm_of(job: Rollouts, spec: PolicySpec) -> str:
     )
 
 
-def describe(job: Rollouts, place: Path, spec: PolicySpec, horizon: int) -> dict[str, Any]:
+def describe(job: Rollouts, folder: Path, spec: PolicySpec, horizon: int) -> dict[str, Any]:
     """What goes into every record about the policy: enough to tell two of them apart, and no path
     of this machine.
     """
-    weights = hashlib.sha256((place / "model.safetensors").read_bytes()).hexdigest()[:16]
+    weights = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
     kept = {
         k: spec.training[k]
         for k in ("steps", "seed", "datasets", "episodes", "sources", "labels")
@@ -167,21 +167,21 @@ def describe(job: Rollouts, place: Path, spec: PolicySpec, horizon: int) -> dict
     }
 
 
-def _load(job: Rollouts, place: Path, spec: PolicySpec) -> Policy:
+def _load(job: Rollouts, folder: Path, spec: PolicySpec) -> Policy:
     import torch
 
     torch.manual_seed(job.seed)
-    net = spec.network() if job.untrained else checkpoint.load_network(place)[1]
+    net = spec.network() if job.untrained else checkpoint.load_network(folder)[1]
     return make_policy(spec, net, job.device, batch=SLOTS)
 
 
 def _check(job: Rollouts, spec: PolicySpec) -> Spec:
     """The world's description; a policy that does not fit it, and a wrong option, are refused."""
     env = worlds.make(job.name)
-    found = env.spec
+    world = env.spec
     env.close()
-    wanted, sees = found.action_names, [c.name for c in found.cameras]
-    missing = [n for n in spec.state_names if n not in found.state_names]
+    wanted, sees = world.action_names, [c.name for c in world.cameras]
+    missing = [n for n in spec.state_names if n not in world.state_names]
     if tuple(spec.action_names) != tuple(wanted):
         raise CapexError(
             f"the policy acts in {', '.join(spec.action_names)} and {job.name} takes"
@@ -193,7 +193,7 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
             f"{job.name} does not measure {', '.join(lacking)}, which the policy was trained on"
         )
     trained = {(w, t, i) for w, t, i, _ in spec.training.get("starts", [])}
-    seen = [i for i in job.starts if (found.world, found.task, i) in trained]
+    seen = [i for i in job.starts if (world.world, world.task, i) in trained]
     if seen and not job.allow_seen:
         raise CapexError(
             f"{len(seen)} of the starts were trained on (first: {seen[0]}); take others, such as"
@@ -206,27 +206,27 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
             f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core"
         )
     require_name("--arm", arm_of(job, spec))
-    if found.success != "world":
+    if world.success != "world":
         raise CapexError(
             f"success in {job.name} is judged by a person; rollouts need a world that judges"
         )
-    if job.starts and max(job.starts) >= found.starts:
+    if job.starts and max(job.starts) >= world.starts:
         raise CapexError(
             f"start {max(job.starts)} does not exist in {job.name}; the last one is"
-            f" {found.starts - 1}"
+            f" {world.starts - 1}"
         )
-    if not 0 <= job.horizon <= found.horizon:
+    if not 0 <= job.horizon <= world.horizon:
         raise CapexError(
-            f"--horizon is {job.horizon}; {job.name} has {found.horizon} steps, and 0 means all of"
+            f"--horizon is {job.horizon}; {job.name} has {world.horizon} steps, and 0 means all of"
             " them"
         )
-    return found
+    return world
 
 
 def _same_student(chain: Chain, student: dict[str, Any]) -> None:
     for episode in load_chain(chain).episodes[:1]:
-        held = episode.record.extra.get("student", {})
-        changed = sorted(k for k in {*held, *student} if held.get(k) != student.get(k))
+        recorded = episode.record.extra.get("student", {})
+        changed = sorted(k for k in {*recorded, *student} if recorded.get(k) != student.get(k))
         if changed:
             raise CapexError(
                 f"{chain.path} holds rollouts with other {', '.join(changed)}; choose another --arm"

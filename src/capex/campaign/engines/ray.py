@@ -294,13 +294,13 @@ class RayCluster:
         if isinstance(outcome, Summary | Invalid) and outcome.path is not None:
             writer = job.chain.begin(job.slot.start)
             try:
-                place = writer.adopt(
+                attempt_dir = writer.adopt(
                     packed.files, invalid=isinstance(outcome, Invalid), unfinished=packed.unfinished
                 )
             except BaseException:
                 writer.discard()
                 raise
-            outcome = replace(outcome, path=place)
+            outcome = replace(outcome, path=attempt_dir)
         self._forget(sent, keep=isinstance(outcome, CutOff) or outcome.path is None)
         return Message(sent.ticket, outcome)
 
