@@ -248,6 +248,14 @@ def test_a_defect_becomes_a_sentence(arguments, sentence):
             "act: ignored unknown fields speed",
         ),
         (
+            {
+                "target_cm": [40, 0, 30.5],
+                "confidence": 0.9,
+                "chunk": [{"delta_cm": [0, 0, 1], "confidence": 1, "speed": 3}],
+            },
+            "waypoint 2: ignored unknown fields speed",
+        ),
+        (
             {"target_cm": [40, 0, 30.5], "confidence": 0.9, "done": "false"},
             "done was the text false",
         ),

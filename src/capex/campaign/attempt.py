@@ -163,7 +163,7 @@ def run_attempt(
     paid = chain.unfinished(slot.start)
     resumed = demonstrator.model is not None and paid.is_file() and readable(paid)
 
-    def around(model: Model) -> Model:
+    def wrap_model(model: Model) -> Model:
         return Waiting(Continued(model, paid, lease.replay) if resumed else model, lease)
 
     with lease:
@@ -180,7 +180,7 @@ def run_attempt(
             sampling=work.sampling,
             cache_key=chain.path.name,
             clock=clock or lease.clock,
-            around=around,
+            wrap_model=wrap_model,
         )
         start = Start(env.spec.task, slot.start, work.seed)
         try:

@@ -51,10 +51,11 @@ class Reader:
             return None
         return loaded
 
-    def unknown_fields(self, given: Mapping[str, Any], known: set[str], where: str) -> None:
+    def unknown_fields(self, given: Mapping[str, Any], known: set[str], where: str = "") -> None:
         extra = [str(k)[:40] for k in given if k not in known and not missing(given[k])]
         if extra:
-            self.note(f"{where}: ignored unknown fields {', '.join(extra[:5])}")
+            within = f"{where}: " if where else ""
+            self.note(f"{within}ignored unknown fields {', '.join(extra[:5])}")
 
     def text(self, value: Any, name: str) -> str:
         if missing(value):
@@ -171,7 +172,7 @@ def _number(value: Any) -> float | None:
 
 
 def load(text: str) -> Any:
-    """JSON, or None where it is none; deep nesting and endless numbers included."""
+    """Parsed JSON; None if it cannot be parsed, also for excessive nesting or digits."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

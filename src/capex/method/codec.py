@@ -1,8 +1,9 @@
 """Dataclasses to JSON and back, by the annotations of their fields.
 
 A function is built once for each class, so that loading ten thousand records costs no more than
-with functions written by hand. Fields may hold dataclasses, tuples, mappings by name, one of these
-or else None or a word, and whatever JSON holds itself; a tuple of fixed length is three numbers.
+with functions written by hand. Fields may hold dataclasses, tuples, mappings by name, a union of
+one of these with None or a literal, and whatever JSON holds itself; a tuple of fixed length is
+three numbers.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ INLINE = "*"
 def encoder(cls: type, keys: Keys) -> Convert:
     """The function that turns a value of a class into JSON.
 
-    `keys` gives the JSON keys of a class in their order, each with `=ATTRIBUTE` where that is
-    called otherwise; `*=ATTRIBUTE` puts the keys of its value in its place. A class that is not in
-    `keys` is written field by field.
+    `keys` gives the JSON keys of a class in their order, each with `=ATTRIBUTE` where the
+    attribute has another name; `*=ATTRIBUTE` puts the keys of its value in its place. A class that
+    is not in `keys` is written field by field.
     """
     rows = _rows(cls, keys, encoder)
 
@@ -42,8 +43,8 @@ def encoder(cls: type, keys: Keys) -> Convert:
 
 
 def decoder(cls: type, keys: Keys) -> Convert:
-    """The way back. KeyError, TypeError, ValueError or AttributeError where it cannot be read;
-    numbers and texts are taken as they are.
+    """The inverse of encoder; numbers and texts are taken as they are. What cannot be read raises
+    KeyError, TypeError, ValueError or AttributeError.
     """
     rows = _rows(cls, keys, decoder)
     check = getattr(cls, "__post_init__", None)

@@ -40,17 +40,17 @@ class ModelDemonstrator:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The name of the model."""
         return self.model.name
 
     @property
     def stand_in(self) -> bool:
-        """Whether the model is one."""
+        """Whether the model is a stand-in."""
         return self.model.stand_in
 
     def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
         """One episode by the paper's algorithm."""
-        return run_episode(env, start, hooks.around(self.model), self.method, memory, hooks)
+        return run_episode(env, start, hooks.wrap_model(self.model), self.method, memory, hooks)
 
 
 def run_episode(

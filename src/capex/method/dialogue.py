@@ -63,12 +63,18 @@ class Dialogue:
     """The rounds of an episode's decisions, each of which begins anew with an observation."""
 
     def __init__(
-        self, env: Env, model: Model, arm: MethodSettings, system: str, hooks: Hooks, until: float
+        self,
+        env: Env,
+        model: Model,
+        method: MethodSettings,
+        system: str,
+        hooks: Hooks,
+        until: float,
     ):
         """`until`: when the episode's time is over, by the clock of the hooks."""
-        self._env, self._model, self._rounds = env, model, arm.rounds
+        self._env, self._model, self._rounds = env, model, method.rounds
         self._hooks, self._observer, self._until = hooks, hooks.observer, until
-        self._face = interface(env.spec, arm)
+        self._face = interface(env.spec, method)
         self._request = Request(
             system, (), schemas(self._face), hooks.sampling, cache_key=hooks.cache_key
         )

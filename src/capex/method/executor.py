@@ -188,6 +188,9 @@ class Executor:
         )
 
     def _label(self, motion: Motion, began: RobotState) -> Literal[0, 1] | None:
+        """1: reached, or stalled within 1 cm without a contact that was not there before; 0: kept
+        from it; None: no motion to judge.
+        """
         if motion.status == "reached":
             return 1
         if motion.status in ("stalled", "finger contact"):

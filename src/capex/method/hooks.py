@@ -77,7 +77,8 @@ NO_LIMITS = Limits()
 @dataclass(frozen=True)
 class Hooks:
     """`subscribers` are called with every event, `ledger` and `log` with every attempt at the
-    model; `template` replaces the system prompt's file; `around` wraps the model for this attempt.
+    model; `template` replaces the system prompt's file; `wrap_model` puts something around the
+    model for this episode.
     """
 
     ledger: CostObserver | None = None
@@ -88,7 +89,7 @@ class Hooks:
     sampling: Sampling = DEFAULT_SAMPLING
     cache_key: str = ""
     clock: Callable[[], float] = time.monotonic
-    around: Callable[[Model], Model] = lambda model: model
+    wrap_model: Callable[[Model], Model] = lambda model: model
 
     def tell(self, event: Event) -> None:
         """Call every subscriber."""

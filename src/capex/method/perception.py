@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from capex.errors import CapexError
+from capex.errors import CapexError, GLUnavailable, PhysicsDiverged
 from capex.pose import Array
 from capex.worlds import DepthImage, Env
 
@@ -29,6 +29,8 @@ class Sight:
         if camera not in self._images:
             try:
                 self._images[camera] = self._env.depth(camera, self._size)
+            except (PhysicsDiverged, GLUnavailable):  # no answer for a model: the attempt is over
+                raise
             except CapexError as error:
                 return f"No position: {error}."
         image = self._images[camera]

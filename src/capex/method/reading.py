@@ -210,7 +210,7 @@ def _read_waypoints(
             reader.defect(f"{show(row)} is not an object with target_cm or delta_cm")
             continue
         if k > 1:
-            reader.unknown_fields(row, _waypoint_names(face), f"waypoint {k}")
+            reader.unknown_fields(row, _waypoint_names(face))
         targets = {}
         for name, group in _groups(reader, row, face).items():
             prefix = "" if len(face.arms) == 1 else f"{name}."

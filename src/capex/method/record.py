@@ -126,8 +126,8 @@ _decode = decoder(EpisodeRecord, _PARTS)
 
 
 def from_json(data: Mapping[str, Any]) -> EpisodeRecord:
-    """Read record.json back. What would garble a number it enters is refused: KeyError, TypeError,
-    ValueError or AttributeError.
+    """Read record.json back. A value that would corrupt a statistic is refused: KeyError,
+    TypeError, ValueError or AttributeError.
     """
     absent: dict[str, Any] = {
         "scene": "",

@@ -71,13 +71,13 @@ class Interface:
 
     @property
     def waypoint_fields(self) -> tuple[Field, ...]:
-        """Beside the arms' targets."""
+        """What a waypoint has beside its arms' targets."""
         text = f"{_SURE}, given that all before it were"
         return (Field("confidence", "confidence", text),) if self.confidence else ()
 
     @property
     def act_fields(self) -> tuple[Field, ...]:
-        """Beside the first waypoint."""
+        """What a call has beside its first waypoint."""
         fields = [Field("reasoning", "text", f"why, in at most {REASONING_WORDS} words")]
         if self.plan_max > 1:
             text = "further waypoints, executed in order without a new look"

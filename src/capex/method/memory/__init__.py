@@ -72,7 +72,7 @@ class Memory:
             invalid = f"start {record.start} of {name} was invalidated ({record.error})"
             raise CapexError(f"{invalid}; only valid attempts enter memory")
         if self._task and name != self._task:
-            other = f"an attempt at {name} does not belong into it"
+            other = f"an attempt at {name} does not belong in it"
             raise CapexError(f"this memory is about {self._task}; {other}")
         reference = digest(record, images or {}) if record.success else None
         self._append(record)
