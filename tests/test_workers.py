@@ -115,5 +115,5 @@ def test_a_run_in_which_nothing_dies_passes(tmp_path):
 
 def test_the_whole_suite_is_watched_like_that(pytestconfig):
     assert pytestconfig.pluginmanager.has_plugin("workers")
-    assert pytestconfig.getini("faulthandler_timeout") == 300
+    assert pytestconfig.getini("faulthandler_timeout") == 480
     assert pytestconfig.getini("faulthandler_exit_on_timeout") is True
