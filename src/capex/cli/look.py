@@ -115,7 +115,7 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Bench:
-    """The speed table of the README: ratios within one run, and the limits we promise."""
+    """The speed table of docs/kitchen.md: ratios within one run, and the limits we promise."""
 
     def run(self) -> int:
         """Measure and print."""
