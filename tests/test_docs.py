@@ -271,15 +271,15 @@ def test_flags_named_alone_exist(flags):
             assert named <= flags | FOREIGN_FLAGS, f"{_name(page)}: {sorted(named - flags)}"
 
 
-def test_every_command_is_in_the_readme():
-    named = {words[0] for words in _named_commands(ROOT / "README.md")}
+def test_every_command_is_in_the_table_of_commands():
+    named = {words[0] for words in _named_commands(ROOT / "docs" / "commands.md")}
     assert {kind.__metadata__[0].name for kind in get_args(Command)} <= named
 
 
 @pytest.mark.parametrize(
     ("page", "words", "answer"),
     [
-        ("README.md", ["prompt", "--arm", "capex"], "locate_pixel"),
+        ("docs/commands.md", ["prompt", "--arm", "capex"], "locate_pixel"),
         ("docs/robosuite.md", ["install", "robosuite", "--dry-run"], "--no-deps robosuite=="),
         (
             "docs/collecting.md",

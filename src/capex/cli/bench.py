@@ -172,7 +172,7 @@ def _resident_mb() -> float | None:
 
 
 def print_rows(rows: list[BenchRow], console: Console) -> None:
-    """The table of the README."""
+    """The table of docs/kitchen.md."""
     table = Table(title="capex bench")
     for column in ("what", "measured", "promised", ""):
         table.add_column(column, justify="right" if column == "measured" else "left")

@@ -115,7 +115,7 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Bench:
-    """The speed table of the README: ratios within one run, and the limits we promise."""
+    """The speed table of docs/kitchen.md: ratios within one run, and the limits we promise."""
 
     def run(self) -> int:
         """Measure and print."""
@@ -156,22 +156,35 @@ class Check:
 
 @dataclass(frozen=True)
 class Film:
-    """A picture strip and a video of an episode, re-rendered from its saved states."""
+    """A picture strip and a video of an episode, or a moving picture with its plans, re-rendered
+    from its saved states.
+    """
 
     episode: Positional[Path]
     """An episode folder, such as runs/NAME/chains/CHAIN/episodes/0000."""
     out: Path = Path("film")
-    """Folder for the two files."""
+    """Folder for the strip and the video."""
+    plans: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Write this .webp, .gif or .mp4 instead: each plan drawn into the robot's views in the colours
+    of its calibrated confidences, committed waypoints filled, the deferred tail hollow.
+    """
+    speed: float = 3.0
+    """With --plans: how many times as fast as it was the robot moves between decisions."""
 
     def run(self) -> int:
-        """Write both files and say where they are."""
+        """Write the files and say where they are."""
+        from capex.dataset.animation import write_animation
         from capex.dataset.film import write_strip, write_video
 
         name = f"{self.episode.parent.parent.name}-{self.episode.name}"
         with console.status("rendering"):
-            strip, video = (
-                write_strip(self.episode, self.out / f"{name}.png"),
-                write_video(self.episode, self.out / f"{name}.mp4"),
-            )
-        console.print(f"{strip}\n{video}")
+            if self.plans is not None:
+                files = [write_animation(self.episode, self.plans, speed=self.speed)]
+            else:
+                files = [
+                    write_strip(self.episode, self.out / f"{name}.png"),
+                    write_video(self.episode, self.out / f"{name}.mp4"),
+                ]
+        for file in files:
+            console.print(f"{file}")
         return 0

@@ -15,11 +15,12 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from PIL import Image as Picture
 
+from capex.dataset.projection import Mark, Point, fate
 from capex.method.record import Turn
 from capex.pose import Array
 from capex.report.cards import Card, Twins
 from capex.report.figures import Figure, Panel
-from capex.report.strips import SIZE_PX, Frame, Mark, Point, Strip, fate
+from capex.report.strips import SIZE_PX, Frame, Strip
 
 TRACK_WIDTH, TRACK_BASE, NO_CONFIDENCE_BASE = 160, 42, 8
 SLOTS_AT_LEAST = 8

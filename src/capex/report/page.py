@@ -20,6 +20,7 @@ from urllib.parse import quote
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from capex.dataset.projection import fate
 from capex.method.observation import command_text, position_text
 from capex.report.cards import Card
 from capex.report.compare import task_of
@@ -29,7 +30,6 @@ from capex.report.rows import RunData, RunInfo
 from capex.report.sections import Section
 from capex.report.show import counted, number, spread
 from capex.report.sources import Source
-from capex.report.strips import fate
 from capex.report.tables import stand_in_sentence
 from capex.run.machine import versions
 

@@ -11,55 +11,25 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image as Picture
 
 from capex.dataset.film import strip_ticks
 from capex.dataset.frames import show_tick
+from capex.dataset.projection import Drawn, camera_model, project_plan, tips_at
 from capex.errors import CapexError
-from capex.method.record import EpisodeRecord, Turn, WaypointRecord
+from capex.method.record import EpisodeRecord, Turn
 from capex.models.exchanges import LOG, read_log
 from capex.pose import Array
 from capex.run.steps import read_steps
 from capex.run.summary import Summary
-from capex.worlds import CameraModel, Env, Image, Spec, Start
+from capex.worlds import Env, Image, Spec, Start
 from capex.worlds.cache import Environments
 
 SIZE_PX = 320
 JPEG_QUALITY = 72
-Point = tuple[float, float]  # pixels, right and down
-Fate = Literal["done", "stopped", "deferred", "skipped"]
-# Every other status stopped the plan.
-FATES: dict[str, Fate] = {
-    **dict.fromkeys(("reached", "gripper", "base", "terminal"), "done"),
-    "deferred": "deferred",
-    **dict.fromkeys(("not executed", "out of steps"), "skipped"),
-}
-
-
-def fate(status: str) -> Fate:
-    """What became of a waypoint, in one of four words."""
-    return FATES.get(status, "stopped")
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A waypoint in the image; `stopped_at` is where the tip ended when it was not reached."""
-
-    place: int  # k, from 1
-    at: Point
-    fate: Fate
-    stopped_at: Point | None
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """One arm's part of a plan in the image: the path from the tip, a mark on each waypoint."""
-
-    path: tuple[Point, ...]
-    marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True)
@@ -132,49 +102,13 @@ def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord) -> list[F
         plan = int(decision[min(tick, len(decision) - 1)]) if len(decision) else -1
         turn = turns[plan] if 0 <= plan < len(turns) else None
         if turn is not None and plan not in tips:
-            show_tick(env, steps, int(steps["plan_starts"][plan]))
-            tips[plan] = {n: a.T_base_tip.position_m for n, a in env.robot_state().arms.items()}
+            tips[plan] = tips_at(env, steps, int(steps["plan_starts"][plan]))
         show_tick(env, steps, tick)
         image = env.observe([camera], size)[camera]
-        drawn = () if turn is None else _drawn(turn, tips[plan], _model(env, camera, size))
+        model = camera_model(env, camera, size)
+        drawn = () if turn is None else project_plan(turn, tips[plan], model)
         frames.append(Frame(_jpeg(image), tick, tick / env.spec.control_hz, turn, drawn))
     return frames
-
-
-def _model(env: Env, camera: str, size: tuple[int, int]) -> CameraModel | None:
-    try:
-        return env.camera_model(camera, size)
-    except CapexError:
-        return None
-
-
-def _drawn(turn: Turn, tips: Mapping[str, Array], camera: CameraModel | None) -> tuple[Drawn, ...]:
-    """The plan in the image, arm by arm; nothing for a camera that is not calibrated."""
-    if camera is None:
-        return ()
-    plan = []
-    for arm, tip in tips.items():
-        marks = []
-        for place, row in enumerate(turn.waypoints, start=1):
-            at = _project(camera, row.clamped_m.get(arm))
-            if at is not None:
-                marks.append(Mark(place, at, fate(row.status), _stopped_at(camera, row, arm)))
-        begin = _project(camera, tip)
-        if marks:
-            plan.append(Drawn((*([begin] if begin else []), *(m.at for m in marks)), tuple(marks)))
-    return tuple(plan)
-
-
-def _stopped_at(camera: CameraModel, row: WaypointRecord, arm: str) -> Point | None:
-    tip = row.tips.get(arm, {}).get("position_m")
-    return _project(camera, tip) if fate(row.status) == "stopped" else None
-
-
-def _project(camera: CameraModel, point_m: Sequence[float] | Array | None) -> Point | None:
-    if point_m is None:
-        return None
-    u, v, depth = camera.project(np.asarray(point_m, dtype=np.float64))
-    return (round(u, 1), round(v, 1)) if depth > 0 else None
 
 
 def _jpeg(image: Image) -> bytes:
