@@ -36,7 +36,9 @@ def wheel(tmp_path_factory):
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel):
-    files = (p for p in (ROOT / "src/capex").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    files = (
+        p for p in (ROOT / "src/capex").rglob("*") if p.is_file() and "__pycache__" not in p.parts
+    )
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {p.relative_to(ROOT / "src").as_posix() for p in files} <= inside
 

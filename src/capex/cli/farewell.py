@@ -33,9 +33,10 @@ def farewell(run: LoadedRun, made: Mapping[str, Path]) -> None:
     looks = {name: str(path) for name, path in {**made, "run": run.path}.items()}
     width = max(map(len, looks.values()))
     for name, path in looks.items():
-        _say("", f"{path:{width}}  {LOOKS[name]}")
+        beside = f"{path:{width}}  {LOOKS[name]}"
+        _say("", *([beside] if len(beside) < 79 else [path, f"    {LOOKS[name]}"]))
     if calls := ways_to_call(Path(sys.prefix), Path.cwd(), shutil.which("capex")):
-        _say("To call capex, one of", *calls)
+        _say("To call capex", *calls)
     _say("Next, with the pilot", f"capex collect {OWN} --model pilot --starts 0:5 --out runs/first")
     _say(
         "Next, with a model (the pilot's numbers say nothing about any)",
@@ -60,8 +61,8 @@ def result(run: LoadedRun) -> str:
     for chain in run.chains:
         rows = [(chain.task, e.index, e.record.success is True) for e in chain.episodes]
         tried.setdefault(chain.arm, []).extend(rows)
-    counts = [f"{sum(r[2] for r in rows)} of {len(rows)}" for rows in tried.values()]
-    words = " and in ".join(f"{c} with {arm}" for c, arm in zip(counts, tried, strict=True))
+    counts = [(sum(row[2] for row in rows), len(rows), arm) for arm, rows in tried.items()]
+    words = " and in ".join(f"{solved} of {of} attempts with {arm}" for solved, of, arm in counts)
     starts = [{row[:2] for row in rows} for rows in tried.values()]
     same = ", from the same starts" if all(s == starts[0] for s in starts) else ""
     return f"The pilot, a stand-in for a model, succeeded in {words}{same}."
