@@ -175,8 +175,12 @@ class Export:
                 soft_wrap=True,
             )
         if self.format == "lerobot":
-            student = free(Path("runs", f"{self.out.resolve().name}-act"))
-            print_next(
-                "capex", "train", exported.datasets[0].path, "--policy", "act", "--out", student
-            )
+            dataset, name = exported.datasets[0].path, self.out.resolve().name
+            student = free(Path("runs", f"{name}-act"))
+            if self.video:  # which our students do not read
+                data = (f"--dataset.repo_id=capex/{name}", f"--dataset.root={dataset}")
+                policy = ("--policy.type=act", "--policy.push_to_hub=false")
+                print_next("lerobot-train", *data, *policy, f"--output_dir={student}")
+            else:
+                print_next("capex", "train", dataset, "--policy", "act", "--out", student)
         return 0
