@@ -175,12 +175,15 @@ class Export:
                 soft_wrap=True,
             )
         if self.format == "lerobot":
-            dataset, name = exported.datasets[0].path, self.out.resolve().name
-            student = free(Path("runs", f"{name}-act"))
-            if self.video:  # which our students do not read
-                data = (f"--dataset.repo_id=capex/{name}", f"--dataset.root={dataset}")
-                policy = ("--policy.type=act", "--policy.push_to_hub=false")
-                print_next("lerobot-train", *data, *policy, f"--output_dir={student}")
-            else:
-                print_next("capex", "train", dataset, "--policy", "act", "--out", student)
+            self._print_next(exported.datasets[0].path)
         return 0
+
+    def _print_next(self, dataset: Path) -> None:
+        """Train on it: with our students, or with LeRobot's, who read videos too."""
+        student = free(Path("runs", f"{dataset.resolve().name}-act"))
+        if self.video:
+            data = (f"--dataset.repo_id=capex/{dataset.name}", f"--dataset.root={dataset}")
+            policy = ("--policy.type=act", "--policy.push_to_hub=false")
+            print_next("lerobot-train", *data, *policy, f"--output_dir={student}")
+        else:
+            print_next("capex", "train", dataset, "--policy", "act", "--out", student)
