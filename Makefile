@@ -1,4 +1,5 @@
-# Two commands do all of the set-up: `make demo` and `make test`.
+# Two commands do all of the set-up: `make demo` and `make test`. After either, `. .venv/bin/activate` puts `capex` on the path of
+# your shell; without that it is `.venv/bin/capex`, or `uv run --no-sync capex`. `pipx install -e .` puts it on the path of every shell.
 VENV ?= .venv
 export VENV
 # Test processes. auto: one more than there are cores, at most eight (tests/workers.py).

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Annotated, Any
 
 import tyro
@@ -66,6 +67,9 @@ def parse(words: Sequence[str] | None = None) -> Any:
     """The command of a command line, this process's own by default; nothing is run. A wrong one
     ends the process with its usage.
     """
+    if (sys.argv[1:] if words is None else list(words)) == ["--version"]:
+        sys.stdout.write(f"capex {metadata.version('capex')}\n")
+        sys.exit(0)
     description = "Turns a frozen vision-language model into a robot demonstrator."
     # Where nothing was said is None; nobody types it.
     return tyro.cli(

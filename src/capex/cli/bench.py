@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from capex import worlds
+from capex.cli.tables import FittedTable
 from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.kitchen import control
 from capex.worlds.kitchen.env import KitchenEnv
@@ -183,4 +184,4 @@ def print_rows(rows: list[BenchRow], console: Console) -> None:
             else ("[green]holds[/]" if row.holds else "[red]does not hold[/]")
         )
         table.add_row(row.what, f"{row.value:.2f} {row.unit}", row.limit, verdict)
-    console.print(table)
+    console.print(FittedTable(table))

@@ -16,6 +16,8 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from capex.campaign.settings import ALIASES, NOWHERE, OPTIONS
 from capex.cli.console import console, errors
+from capex.cli.following import print_next
+from capex.cli.tables import FittedTable
 from capex.setting import Setting
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class Collect:
             else None
         )
         with watching(console, self.json_events) as watch:
-            api.collect(
+            run = api.collect(
                 self.names,
                 config=self.config,
                 fork=self.fork,
@@ -100,6 +102,8 @@ class Collect:
                 watch=watch,
                 **given,
             )
+        if not self.json_events and run.episodes:
+            print_next("capex", "report", run.path, "--out", Path("reports", run.path.name))
         return 0
 
 
@@ -170,7 +174,7 @@ def print_dry_run(plan: DryRun, as_json: bool) -> None:
         rows["disk"] = f"about {about}, at most {most}; {bytes_text(plan.free_bytes)} are free"
     for name, value in rows.items():
         grid.add_row(name, escape(value))
-    console.print(grid)
+    console.print(FittedTable(grid))
     if plan.disk is not None and plan.disk[0] > plan.free_bytes:
         console.print(
             "[yellow]the disk has less room than the campaign will need; see --keep-images and"
@@ -282,7 +286,7 @@ class Repair:
             table.add_row(
                 *(escape(str(p.relative_to(self.path))) for p in places), escape(item.reason)
             )
-        console.print(table)
+        console.print(FittedTable(table))
         if self.dry_run:
             following = f"capex repair {shlex.quote(str(self.path))}"
         else:

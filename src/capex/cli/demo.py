@@ -12,9 +12,10 @@ from pathlib import Path
 from rich.markup import escape
 
 from capex.cli.console import console
+from capex.cli.farewell import farewell
 from capex.errors import CapexError
 
-TASKS = "kitchen:CloseFridge,PickPlaceCounterToStove"
+TASKS = "kitchen:OpenStandMixerHead,TurnOffStove"  # where the two arms differ
 ARMS = "capex,base"
 PROCESSES = 2
 STRIPS = 12
@@ -61,7 +62,7 @@ class Demo:
         made["film"] = _attempt(lambda: _film(successes, self.out))
         _step(4, "certificates: every success executed again in a fresh process; then the dataset")
         made["dataset"] = _attempt(lambda: _export(run.path, self.out / "dataset"))
-        console.print(farewell({k: v for k, v in made.items() if v.exists()}, self.out))
+        farewell(run, {k: v for k, v in made.items() if v.exists()})
         return 0 if successes else 1
 
 
@@ -119,42 +120,3 @@ def _export(run: Path, out: Path) -> Path:
             f"{dataset.demonstrations} demonstrations, {dataset.frames:,} frames", highlight=False
         )
     return out
-
-
-LOOKS = {
-    "report": (
-        "open it in a browser: who succeeded where, what it took, what memory and calibration"
-        " changed"
-    ),
-    "film": "the three cameras of one demonstration",
-    "dataset": "a LeRobot v3.0 dataset; its README.md is the card, and says how to load it",
-}
-
-
-def farewell(made: dict[str, Path], out: Path) -> str:
-    """What to look at, and what to type next."""
-    lines = ["", "[bold]Look at[/]"]
-    lines += [f"  [bold]{escape(str(path))}[/]  {LOOKS[name]}" for name, path in made.items()]
-    lines += [
-        f"  [bold]capex status {escape(str(out / 'run'))}[/]  the campaign; its folder holds every"
-        " record, image and exchange"
-    ]
-    lines += [
-        "",
-        (
-            "[bold]Next, with a key[/]  (the pilot is a stand-in: its numbers say nothing about any"
-            " foundation model)"
-        ),
-    ]
-    campaign = (
-        f"capex collect {TASKS} --arm {ARMS} --model openai:gpt-6-astra --starts 0:20 --out"
-        " runs/first"
-    )
-    lines += [
-        "  export OPENAI_API_KEY=...",
-        "  capex doctor --model openai:gpt-6-astra",
-        f"  {campaign} --campaign-usd 50 --dry-run",
-        f"  {campaign} --campaign-usd 50 --parallel 2",
-        "  with a server of your own: --model chat:NAME@http://localhost:8000/v1, and no key",
-    ]
-    return "\n".join(lines)

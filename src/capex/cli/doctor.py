@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from capex import worlds
+from capex.cli.tables import FittedTable
 from capex.errors import CapexError
 from capex.worlds import Start
 
@@ -159,7 +160,7 @@ def print_findings(findings: list[Finding], console: Console) -> None:
     colours = {"ok": "green", "missing": "yellow", "failed": "red"}
     for f in findings:
         table.add_row(f.what, f"[{colours[f.verdict]}]{f.verdict}[/]", escape(f.detail))
-    console.print(table)
+    console.print(FittedTable(table))
     if fixes := [f.fix for f in findings if f.fix]:
         console.print(
             "What mends it, in this order:",

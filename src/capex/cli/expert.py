@@ -13,6 +13,8 @@ from tyro.conf import Positional, arg
 from capex.campaign.names import parse_names, parse_starts
 from capex.cli.collect import Flag
 from capex.cli.console import console
+from capex.cli.following import print_next
+from capex.cli.tables import FittedTable
 from capex.run import LoadedRun
 
 
@@ -40,7 +42,9 @@ class ExpertCommand:
         engine = {"parallel": self.parallel} | ({"ray": self.ray} if self.ray is not None else {})
         run = _demonstrate("expert", self, self.json_events, retry=self.retry_invalid, **engine)
         if not self.json_events:
-            console.print(_results(run, self.names, set(parse_starts(self.starts))))
+            console.print(FittedTable(_results(run, self.names, set(parse_starts(self.starts)))))
+            if any(e.record.success for e in run.episodes):
+                print_next("capex", "certify", run.path)
         return 0
 
 
@@ -59,7 +63,9 @@ class HumanCommand:
 
     def run(self) -> int:
         """Take what the run does not hold yet."""
-        _demonstrate("human", self)
+        run = _demonstrate("human", self)
+        if run.episodes:
+            print_next("capex", "certify", run.path)
         return 0
 
 

@@ -23,6 +23,8 @@ from rich.table import Table
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from capex.cli.console import console
+from capex.cli.following import free, print_next
+from capex.cli.tables import FittedTable
 from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
 from capex.dataset.selection import summary
 
@@ -82,7 +84,7 @@ class Certify:
                 str(sum(m.certificate.certified for m in members)),
                 "; ".join(rules),
             )
-        console.print(table)
+        console.print(FittedTable(table))
         refused = [r for r in results if not r.certificate.certified]
         for r in refused:
             what = "left out, damaged" if r.damaged else "not certified"
@@ -97,6 +99,9 @@ class Certify:
                 markup=False,
                 soft_wrap=True,
             )
+        if len(refused) < len(results):
+            out = free(Path("datasets", self.run_directory.resolve().name))
+            print_next("capex", "export", self.run_directory, "--out", out)
         return 1 if refused else 0
 
 
@@ -161,7 +166,7 @@ class Export:
                 )
             for dataset, reason, count in summary(exported.left_out):
                 table.add_row(dataset, escape(reason), str(count))
-            console.print(table)
+            console.print(FittedTable(table))
         for dataset_written in exported.datasets:
             frames = f"{dataset_written.frames:,} frames"
             console.print(
@@ -169,4 +174,16 @@ class Export:
                 f" {frames}",
                 soft_wrap=True,
             )
+        if self.format == "lerobot":
+            self._print_next(exported.datasets[0].path)
         return 0
+
+    def _print_next(self, dataset: Path) -> None:
+        """Train on it: with our students, or with LeRobot's, who read videos too."""
+        student = free(Path("runs", f"{dataset.resolve().name}-act"))
+        if self.video:
+            data = (f"--dataset.repo_id=capex/{dataset.name}", f"--dataset.root={dataset}")
+            policy = ("--policy.type=act", "--policy.push_to_hub=false")
+            print_next("lerobot-train", *data, *policy, f"--output_dir={student}")
+        else:
+            print_next("capex", "train", dataset, "--policy", "act", "--out", student)

@@ -13,6 +13,7 @@ from tyro.conf import Positional, arg
 
 from capex import worlds
 from capex.cli.console import console, errors
+from capex.cli.tables import FittedTable
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Tasks:
                 escape(info.instruction),
                 escape(info.criterion),
             )
-        console.print(table)
+        console.print(FittedTable(table))
         if self.pictures is not None:
             from capex.dataset.film import write_sheet
 
@@ -149,7 +150,7 @@ class Check:
             with console.status(f"checking {env.spec.name}"):
                 report = worlds.check(env, start=Start(task, self.start))
             env.close()
-            console.print(report)
+            console.print(FittedTable(report.__rich__()))
             fine &= report.ok
         return 0 if fine else 1
 

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -19,6 +19,7 @@ from rich.table import Table
 from capex.campaign import events as ev
 from capex.campaign.board import Board, ChainLine
 from capex.campaign.events import as_json
+from capex.cli.tables import FittedTable
 
 Watch = Callable[[ev.Event, Board], None]
 REFRESH_S = 0.25
@@ -97,26 +98,31 @@ class _Plain:
 
 
 COLUMNS = ("chain", "starts", "success", "95 %", "now", "decision", "steps", "$", "$/success")
+FEWER = ("chain", "starts", "success", "now", "$")  # on a narrow terminal
 
 
-def table(board: Board, title: str, note: str = "") -> Table:
+def table(board: Board, title: str, note: str = "") -> FittedTable:
     """One line per chain, and the totals; columns that have nothing to say are left out."""
     one_world = len({name.partition("--")[0] for name in board.lines}) == 1
     rows = [_cells(line, one_world) for line in board.lines.values()]
     if len(rows) > 1:
         busy = [m for line in board.lines.values() for m in line.now.values()]
         waiting = sum(m.phase == "waiting" for m in busy)
-        doing = f"{waiting} waiting for the model, {len(busy) - waiting} at work" if busy else ""
+        doing = f"{waiting} waiting, {len(busy) - waiting} at work" if busy else ""
         rows.append(_cells(board.total, False) | {"now": doing})
     hours = board.hours_left
     left = f"about {duration(3600 * hours)} left" if hours else ""
+    caption = "; ".join(w for w in (note, left) if w)
+    return FittedTable(*(_grid(rows, columns, title, caption) for columns in (COLUMNS, FEWER)))
+
+
+def _grid(
+    rows: Sequence[Mapping[str, str]], columns: Sequence[str], title: str, caption: str
+) -> Table:
     grid = Table(
-        title=title or None,
-        title_justify="left",
-        caption="; ".join(w for w in (note, left) if w) or None,
-        caption_justify="left",
+        title=title or None, title_justify="left", caption=caption or None, caption_justify="left"
     )
-    shown = [name for name in COLUMNS if any(row[name] for row in rows)]
+    shown = [name for name in columns if any(row[name] for row in rows)]
     for name in shown:
         folds = name in ("chain", "now")
         grid.add_column(

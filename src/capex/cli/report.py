@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from capex.cli.console import console
+from capex.cli.following import print_next
 
 
 @dataclass(frozen=True)
@@ -34,4 +36,22 @@ class Report:
         said = read_json(self.out / report.INDEX)
         for line in (*said["notices"], *said["summary"], str(page)):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if (run := _to_certify(self.runs)) is not None:
+            print_next("capex", "certify", run)
         return 0
+
+
+def _to_certify(runs: Sequence[Path]) -> Path | None:
+    """The first run with demonstrations that nobody has executed again yet; the rollouts of
+    students are none.
+    """
+    from capex.dataset.certify import CERTIFICATE
+    from capex.run import load_run
+
+    for path in runs:
+        run = load_run(path)
+        if run.manifest.get("settings", {}).get("command") != "evaluate" and any(
+            e.record.success and not (e.path / CERTIFICATE).exists() for e in run.episodes
+        ):
+            return path
+    return None

@@ -20,6 +20,8 @@ from tyro.conf import Positional, arg
 
 from capex.campaign.names import parse_starts
 from capex.cli.console import console
+from capex.cli.following import print_next
+from capex.cli.tables import FittedTable
 from capex.errors import CapexError
 
 COLUMNS = (
@@ -77,6 +79,7 @@ class Train:
     def run(self) -> int:
         """Train with a progress bar and say where the policy is."""
         require_torch()
+        from capex.students import checkpoint
         from capex.students.settings import make_settings, parse_changes
         from capex.students.train import TrainingJob, TrainingProgress, train
 
@@ -100,6 +103,13 @@ class Train:
         console.print(
             f"[bold]{place}[/]\n{self.out / 'curve.csv'}  {self.out / 'curve.png'}", highlight=False
         )
+        starts = checkpoint.read_spec(place).training.get("starts", ())
+        if starts:
+            world, task = starts[0][:2]
+            first = max(1000, *(start[2] + 1 for start in starts))
+            unseen = ("--starts", f"{first}:{first + 50}")
+            rollouts = self.out.with_name(f"{self.out.name}-rollouts")
+            print_next("capex", "evaluate", self.out, f"{world}:{task}", *unseen, "--out", rollouts)
         return 0
 
 
@@ -160,7 +170,9 @@ class Evaluate:
             )
         for row in chain_summary(self.out):
             table.add_row(*row)
-        console.print(table)
+        console.print(FittedTable(table))
+        name = self.out.resolve().name
+        print_next("capex", "report", self.out, "--out", Path("reports", name))
         return 0
 
 

@@ -1,0 +1,5 @@
+"""`python -m capex`."""
+
+from capex.cli import main
+
+main()
