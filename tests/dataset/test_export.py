@@ -422,11 +422,17 @@ def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
     assert select("x", attempts, Filters()).left_out[0].reason == "failed (decisions)"
     with pytest.raises(
         CapexError,
-        match="there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave",
+        match="--tasks: there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave",
     ):
         select("x", attempts, Filters(tasks=("CloseFridge",)))
     with pytest.raises(CapexError, match="--max is 0"):
         Filters(max=0)
+    with pytest.raises(CapexError, match="--min-confidence is 7; it must lie in 0 to 1"):
+        Filters(min_confidence=7)
+    with pytest.raises(CapexError, match="--size is -4 4; both must lie between 1 and 4096"):
+        Pipeline((-4, 4))
+    with pytest.raises(CapexError, match="--crf is 99; it must lie between 0 and 51"):
+        Pipeline(crf=99)
 
 
 def test_pairs_are_the_same_starts_in_both(expert_demos, model_demos, tmp_path):
