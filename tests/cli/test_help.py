@@ -9,24 +9,28 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 import pytest
 import tyro
-from tyro.conf import DisallowNone
+from tyro.conf import DisallowNone, OmitSubcommandPrefixes, Positional, subcommand
 
 from capex.campaign.settings import OPTIONS
 from capex.cli import COMMANDS, EXAMPLES, SECTIONS, main, parse
 from capex.cli.collect import OTHER_NAMES, Collect
-from capex.cli.help import arguments, command_page, groups, shell_lines
+from capex.cli.help import arguments, command_page, groups, pages, shell_lines
 
-NAMES = list(COMMANDS)
+PAGES = pages({name: kind for name, (kind, _) in COMMANDS.items()})
+NAMES = list(PAGES)
 WIDTHS = (60, 80, 120)
 # What a generator of parsers writes where a person should have written a word.
 GARBAGE = re.compile(r"None|\{|\}|\bSTR\b|\bINT\b|\bFLOAT\b|default: \)|default ''|<class|Path\(")
 
 
 def _kind(name: str) -> type:
-    return COMMANDS[name][0]
+    return PAGES[name]
 
 
 @pytest.fixture
@@ -88,7 +92,7 @@ def test_every_command_has_two_examples_that_it_takes(name, width):
         while re.match(r"[A-Z_]+=", words[0]):
             del words[0]
         assert words[0] == "capex"
-        assert not name or words[1] == name
+        assert " ".join(words[1:]).startswith(name)
         command = parse(words[1:])
         if isinstance(command, Collect):
             command.given()
@@ -101,6 +105,42 @@ def test_collect_groups_its_options():
     assert set(OPTIONS) <= listed
     (arm,) = (a for a in titles["What to run"] if a.name == "arm")
     assert arm.flags == ("--arm", *(f"--{other}" for other in OTHER_NAMES))
+
+
+@dataclass
+class Look:
+    """Look at something."""
+
+    path: Positional[Path]
+    """What to look at."""
+
+
+@dataclass
+class Touch:
+    """Touch something."""
+
+    softly: bool = False
+    """With a feather."""
+
+
+@dataclass
+class Both:
+    """Two commands under one name."""
+
+    command: OmitSubcommandPrefixes[
+        Annotated[Look, subcommand("look")] | Annotated[Touch, subcommand("touch")]
+    ]
+
+
+def test_a_command_of_commands_lists_them_and_each_has_its_page():
+    known = pages({"both": Both})
+    assert known == {"both": Both, "both look": Look, "both touch": Touch}
+    page = command_page("both", Both, 80).plain
+    assert page.startswith("Usage: capex both look|touch ..\n")
+    assert "  capex both look       Look at something.\n" in page
+    page = command_page("both look", Look, 80).plain
+    assert page.startswith("Usage: capex both look PATH\n")
+    assert "--softly" in command_page("both touch", Touch, 60).plain
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])

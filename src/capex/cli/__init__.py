@@ -18,7 +18,7 @@ from capex.cli.console import console, errors
 from capex.cli.demo import Demo
 from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
-from capex.cli.help import command_page, root_page
+from capex.cli.help import command_page, pages, root_page
 from capex.cli.install import Install
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import PilotCommand
@@ -105,7 +105,9 @@ def parse(words: Sequence[str] | None = None) -> Any:
     if first in COMMANDS:
         kind, _ = COMMANDS[first]
         if {"-h", "--help"} & set(words):
-            _print(command_page(first, kind, console.width))
+            known = pages({first: kind})
+            name = " ".join(words[:2]) if " ".join(words[:2]) in known else first
+            _print(command_page(name, known[name], console.width))
         # Where nothing was said is None; nobody types it.
         return tyro.cli(kind, args=words[1:], prog=f"capex {first}", config=(DisallowNone,))
     if first in ("-h", "--help"):

@@ -55,6 +55,24 @@ class Argument:
         return " ".join(filter(None, (", ".join(self.flags), self.metavar)))
 
 
+def actions(kind: type) -> dict[str, type]:
+    """The commands below a command, such as check of `capex dataset`."""
+    found: dict[str, type] = {}
+    for hint in get_type_hints(kind, include_extras=True).values():
+        union = hint.__origin__ if get_origin(hint) is Annotated else hint
+        for member in get_args(union) if get_origin(union) in (Union, UnionType) else ():
+            for mark in getattr(member, "__metadata__", ()):
+                if hasattr(mark, "is_default"):  # tyro's mark of a subcommand
+                    found[mark.name] = member.__origin__
+    return found
+
+
+def pages(commands: Mapping[str, type]) -> dict[str, type]:
+    """Everything that has a page, by what is typed for it: the commands and those below them."""
+    below = {f"{name} {a}": k for name, kind in commands.items() for a, k in actions(kind).items()}
+    return {**commands, **below}
+
+
 def arguments(kind: type) -> list[Argument]:
     """The arguments of a command in the order of its fields, those of nested settings among
     them.
@@ -63,7 +81,7 @@ def arguments(kind: type) -> list[Argument]:
     made = kind.__module__ == "types"  # by make_dataclass: its texts are in the annotations
     texts = {} if made else docstrings(kind)
     found: list[Argument] = []
-    for field in fields(kind):
+    for field in () if actions(kind) else fields(kind):
         hint = hints[field.name]
         metadata = hint.__metadata__ if get_origin(hint) is Annotated else ()
         if OmitArgPrefixes in metadata:
@@ -132,13 +150,21 @@ def groups(kind: type) -> dict[str, list[Argument]]:
 def command_page(name: str, kind: type, width: int) -> Text:
     """The help of one command."""
     width = min(width, WIDEST)
-    listed = arguments(kind)
-    words = [f"capex {name}", *(a.metavar for a in listed if not a.flags)]
+    listed, below = arguments(kind), actions(kind)
+    words = [
+        f"capex {name}",
+        *(["|".join(below) + " .."] if below else []),
+        *(a.metavar for a in listed if not a.flags),
+    ]
     words += [f"{a.flags[0]} {a.metavar}" for a in listed if a.flags and a.required]
     words += ["[options]"] if any(a.flags and not a.required for a in listed) else []
-    page = _heading("Usage:")
+    page = Text().append("Usage:", "bold")
     page.append(_hanging(words, width, first=len("Usage:")) + "\n\n")
     page.append(_wrapped(kind.__doc__ or "", width, "") + "\n")
+    if below:
+        page.append_text(_heading("\nCommands\n"))
+    for action, its_kind in below.items():
+        _add_row(page, f"capex {name} {action}", its_kind.__doc__ or "", width, COLUMN)
     for title, members in groups(kind).items():
         page.append_text(_heading(f"\n{title}\n"))
         for member in members:
@@ -156,7 +182,7 @@ def root_page(
 ) -> Text:
     """The help of `capex` itself: its commands by section, one line each, and notes at the end."""
     width = min(width, WIDEST)
-    page = _heading("Usage:")
+    page = Text().append("Usage:", "bold")
     page.append(" capex COMMAND [options]\n\n" + _wrapped(what, width, "") + "\n")
     column = 4 + max(len(name) for section in sections.values() for name in section)
     for title, section in sections.items():

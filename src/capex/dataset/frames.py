@@ -53,15 +53,13 @@ class Pipeline:
     video: bool = False  # h264 instead of a PNG per frame
     crf: int = 18  # quality of the video: 0 is lossless, 23 small
 
-    def __post_init__(self) -> None:
-        if not all(1 <= side <= 4096 for side in self.size):
-            width, height = self.size
-            raise CapexError(f"--size is {width} {height}; both must lie between 1 and 4096")
-        if not 0 <= self.crf <= 51:
-            raise CapexError(f"--crf is {self.crf}; it must lie between 0 and 51")
-
     def resolve(self, spec: Spec) -> Pipeline:
         """The same with the cameras' names, each one that the world has."""
+        if not all(1 <= side <= 4096 for side in self.size):
+            given = " ".join(map(str, self.size))
+            raise CapexError(f"--size is {given}; width and height must lie between 1 and 4096")
+        if not 0 <= self.crf <= 51:
+            raise CapexError(f"--crf is {self.crf}; it must lie between 0 and 51")
         cameras = self.cameras or tuple(c.name for c in spec.cameras)
         for name in cameras:
             spec.camera(name)
