@@ -171,6 +171,13 @@ def test_help_is_asked_for_anywhere_on_the_line(say):
         (("--completion", "csh"), "--completion: there is no shell 'csh'; valid: "),
         (("--completion",), "--completion: there is no shell ''; valid: bash, "),
         (("export", "run", "--out", "d", "--max", "0"), "--max is 0; it must be at least 1"),
+        (("export", "r", "--out", "d", "--max", "many"), "--max is 'many'; it must be a whole"),
+        (
+            ("export", "r", "--max-cost-usd=x", "--out", "d"),
+            "--max-cost-usd is 'x'; it must be a n",
+        ),
+        (("train", "d", "--out", "o", "--policy", "foo"), "--policy is 'foo'; valid: act, diff"),
+        (("policy", "play", "p"), "there is no command 'policy play'; valid: policy serve"),
         (("prompt", "--method", "capx"), "there is no method 'capx'; valid: capex"),
         (("check", "kitchen:CloseFridge", "--start", "-1"), "--start: there is no start -1 of"),
         (("demo", "--starts", "x"), "--starts: 'x' names no starts; write 0:20"),

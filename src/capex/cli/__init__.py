@@ -24,6 +24,7 @@ from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import PilotCommand
 from capex.cli.report import Report
 from capex.cli.students import Evaluate, PolicyCommand, Study, Train
+from capex.cli.values import refuse_wrong_values
 from capex.errors import CapexError, UnknownName
 
 # The sections of `capex --help`, in the order in which a newcomer needs them: command -> its
@@ -104,10 +105,11 @@ def parse(words: Sequence[str] | None = None) -> Any:
     first = words[0] if words else "--help"
     if first in COMMANDS:
         kind, _ = COMMANDS[first]
+        known, two = pages({first: kind}), " ".join(words[:2])
+        name = two if two in known else first
         if {"-h", "--help"} & set(words):
-            known = pages({first: kind})
-            name = " ".join(words[:2]) if " ".join(words[:2]) in known else first
             _print(command_page(name, known[name], console.width))
+        refuse_wrong_values(name, known[name], words[len(name.split()) :])
         # Where nothing was said is None; nobody types it.
         return tyro.cli(kind, args=words[1:], prog=f"capex {first}", config=(DisallowNone,))
     if first in ("-h", "--help"):

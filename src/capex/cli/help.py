@@ -48,6 +48,7 @@ class Argument:
     metavar: str  # stands for its value; empty: it takes none
     text: str
     required: bool
+    value: Any  # its type
 
     @property
     def typed(self) -> str:
@@ -111,9 +112,9 @@ def _argument(field: Field[Any], hint: Any, metadata: Sequence[Any], text: str) 
         text = f"{text.rstrip('.')} (default {shown})."
     if by_place:
         shown = metavar if required or value is not str else f"[{metavar}]"
-        return Argument(field.name, (), shown, text, required)
+        return Argument(field.name, (), shown, text, required, value)
     flag = f"--{field.name.replace('_', '-')}"
-    return Argument(field.name, (flag,), metavar, text, required)
+    return Argument(field.name, (flag,), metavar, text, required, value)
 
 
 def _without_none(kind: Any) -> Any:

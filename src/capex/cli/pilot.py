@@ -22,7 +22,7 @@ class PilotCommand:
         "On any free port": "capex pilot serve --port 0",
     }
 
-    command: Positional[Literal["serve"]]
+    command: Positional[Annotated[Literal["serve"], arg(metavar="serve")]]
     """Answer until interrupted."""
     port: Annotated[int, arg(metavar="PORT")] = 8009
     """Port on 127.0.0.1; 0 takes any free one."""

@@ -241,7 +241,7 @@ class PolicyCommand:
         "On a GPU, at any free port": "capex policy serve runs/act --device cuda --port 0",
     }
 
-    action: Positional[Literal["serve"]]
+    action: Positional[Annotated[Literal["serve"], arg(metavar="serve")]]
     """Answer until interrupted."""
     checkpoint: Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
     """The folder of a training, or one of its checkpoints."""
