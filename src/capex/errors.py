@@ -35,11 +35,16 @@ class CapexError(Exception):
 
 
 class UnknownName(CapexError):
-    """A name that is not among the valid ones; the message lists those, closest first."""
+    """A name that is not among the valid ones; the message lists those, closest first. `flag`: the
+    one that the name was given to.
+    """
 
-    def __init__(self, kind: str, given: str, valid: Iterable[str], *, where: str = ""):
+    def __init__(
+        self, kind: str, given: str, valid: Iterable[str], *, where: str = "", flag: str = ""
+    ):
         self.kind, self.given, self.valid = kind, given, closest_first(given, valid)
-        super().__init__(f"there is no {kind} '{given}'{where}; valid: {', '.join(self.valid)}")
+        sentence = f"there is no {kind} '{given}'{where}; valid: {', '.join(self.valid)}"
+        super().__init__(f"{flag}: {sentence}" if flag else sentence)
 
 
 class DamagedFile(CapexError):

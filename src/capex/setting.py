@@ -25,6 +25,11 @@ from capex.errors import CapexError
 OnOff = Literal["on", "off"]  # how a bool is written
 
 
+def as_flag(name: str) -> str:
+    """A setting's name as it is typed on the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
 @dataclass(frozen=True)
 class Setting:
     """What the type and the default of a field do not say."""
@@ -41,7 +46,10 @@ class Setting:
         """The value as it is kept, or a sentence. `from_text`: numbers may be given as text."""
         from pydantic import TypeAdapter, ValidationError  # here: it takes 60 ms
 
-        read = value if self.read is None else self.read(value)
+        try:
+            read = value if self.read is None else self.read(value)
+        except CapexError as error:
+            raise CapexError(f"{name}: {error}") from None
         lax = from_text and not isinstance(value, bool)
         try:
             return TypeAdapter(self._validated(self.kind, strict=not lax)).validate_python(read)
@@ -105,7 +113,7 @@ def _number(kind: Any) -> str:
 
 def declared(owner: type) -> dict[str, Setting]:
     """The settings among the fields of a dataclass, in their order."""
-    hints, helps = get_type_hints(owner, include_extras=True), _docstrings(owner)
+    hints, helps = get_type_hints(owner, include_extras=True), docstrings(owner)
     found = {}
     for field in fields(owner):
         kind, *metadata = get_args(hints[field.name]) or (None,)
@@ -118,7 +126,7 @@ def declared(owner: type) -> dict[str, Setting]:
     return found
 
 
-def _docstrings(owner: type) -> dict[str, str]:
+def docstrings(owner: type) -> dict[str, str]:
     """field -> the text that stands below it."""
     (tree,) = ast.parse(inspect.getsource(owner)).body
     assert isinstance(tree, ast.ClassDef)

@@ -121,7 +121,7 @@ def test_changed_settings_are_refused_with_a_list_and_more_arms_are_not(shm):
     collect(out, arm="capex", starts="0:1", tau=0.4)
     with pytest.raises(
         CapexError,
-        match=r"sampling.effort: 'medium' before, 'low' now; arms.capex.tau: 0.4 before, 0.7 now",
+        match=r"--effort: 'medium' before, 'low' now; --tau of arm capex: 0.4 before, 0.7 now",
     ):
         collect(out, arm="capex", starts="0:1", tau=0.7, effort="low")
     run, _ = collect(out, starts="0:2", tau=0.4)

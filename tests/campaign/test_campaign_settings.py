@@ -13,11 +13,11 @@ import pytest
 import capex
 from capex.campaign import prepare
 from capex.campaign.ceiling import bytes_text, ceiling
-from capex.campaign.manifest import changes
+from capex.campaign.manifest import Change, changes
 from capex.campaign.names import parse_starts, starts_text
 from capex.campaign.settings import OPTIONS, resolve
 from capex.cli import parse
-from capex.cli.collect import Flags
+from capex.cli.collect import OTHER_NAMES, Flags
 from capex.errors import CapexError
 from capex.models import Sampling
 from capex.models.prices import load_prices
@@ -115,9 +115,7 @@ def test_a_chat_run_from_before_these_were_settings_still_continues():
     old = {k: v for k, v in wanted.items() if k != "chat"}
     assert changes({"settings": old}, wanted) == []
     other = resolve(**_split({**CHAT, "temperature": 0.3, "top_k": "server"})).identity
-    assert [str(c) for c in changes({"settings": old}, other)] == [
-        "chat.top_k: 20 before, None now"
-    ]
+    assert [str(c) for c in changes({"settings": old}, other)] == ["--top-k: 20 before, None now"]
 
 
 def test_a_run_keeps_the_price_it_began_with(shm):
@@ -125,7 +123,7 @@ def test_a_run_keeps_the_price_it_began_with(shm):
     price_file(shm, fresh=20)
     run, _ = collect(shm / "run", starts="0:1")
     assert run.manifest["price"]["fresh"] == "10"
-    with pytest.raises(CapexError, match=r"price.fresh: '10' before, '20' now"):
+    with pytest.raises(CapexError, match=r"--prices, fresh: '10' before, '20' now"):
         collect(shm / "run", starts="0:1", prices=shm / "prices.toml")
 
 
@@ -189,7 +187,7 @@ def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(sh
         ),
         (
             {"context_tokens": 8000, "model": "chat:m@http://127.0.0.1:9/v1"},
-            "a context of 8000 tokens has no room beside an answer of up to 8000 tokens; lower"
+            "--context-tokens 8000 has no room beside an answer of up to 8000 tokens; raise it, or lower"
             " --max-output-tokens",
         ),
         ({"max_starts": 9}, "--max-starts 9 bounds --until-successes"),
@@ -222,7 +220,7 @@ def test_the_impossible_is_refused_before_anything_is_written(shm, options, sent
         ("[arms.mine]\ntua = 1", r"there is no setting 'tua' of \[arms.mine\]"),
         ("[arms.base]\ntau = 0.5", "cannot be the name of an arm of your own"),
         ("[arms.mine]\npreset = 'capx'", "there is no arm 'capx'"),
-        ("starts = -1", "starts is -1"),
+        ("starts = -1", "starts: -1 names no starts"),
         ("decisions = true", "decisions is True"),
         ("notes = 'maybe'", "notes is 'maybe'; valid: on, off"),
         ("model = 3", "model is 3; it must be a text"),
@@ -246,7 +244,7 @@ def test_a_bad_config_file_is_refused_with_a_sentence(shm, text, sentence):
 
 
 def test_every_setting_is_a_flag():
-    assert [f.name for f in fields(Flags)] == list(OPTIONS)
+    assert [f.name for f in fields(Flags)] == [*OPTIONS, *OTHER_NAMES]
     assert all(s.help.endswith(".") and s.metavar for s in OPTIONS.values())
 
 
@@ -258,7 +256,10 @@ def test_a_method_may_be_called_an_arm():
     assert (eager.name, eager.tau, eager.locate) == ("eager", 0.2, False)
     assert base.name == "base"
     words = ("collect", "lab.world:low", "--method", "base")
-    assert parse(words).settings.arm == parse((*words[:2], "--arm", "base")).settings.arm == "base"
+    assert parse(words).given() == {"method": "base"}
+    assert parse((*words[:2], "--arm", "base")).given() == {"arm": "base"}
+    with pytest.raises(CapexError, match="--method is another name of --arm; give one of them"):
+        parse((*words, "--arm", "capex")).given()
     with pytest.raises(CapexError, match="'method' is another name of 'arm'; give one of them"):
         resolve("lab.world:low", {"arm": "base", "method": "capex"})
 
@@ -272,13 +273,67 @@ def test_a_method_may_be_called_an_arm():
         ("--campaign-usd", "nan", "--campaign-usd is 'nan'; it must be a number"),
         ("--top-k", "many", "--top-k is 'many'; it must be a whole number between 1 and 1e"),
         ("--base-motion", "None", "--base-motion is 'None'; valid: on, off"),
-        ("--starts", "x", "'x' names no starts"),
+        ("--starts", "x", "--starts: 'x' names no starts"),
+        ("--prompt", "none.txt", "--prompt: the prompt file none.txt cannot be read"),
     ],
 )
 def test_a_wrong_flag_is_named_as_it_was_typed(flag, text, sentence):
     with pytest.raises(CapexError) as refused:
         parse(("collect", "lab.world:low", flag, text)).given()
     assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"method": "capx"}, "there is no method 'capx'; valid: capex"),
+        ({"arm": "capx"}, "there is no arm 'capx'; valid: capex"),
+        ({"method": ","}, "--method is ',', which names no method; write capex, base"),
+        ({"method": "base", "tau": 0.4}, "--tau means nothing to the method base"),
+        ({"arm": "base", "tau": 0.4}, "--tau means nothing to the arm base"),
+        (
+            {"method": "capex,base", "prompt": __file__},
+            "--prompt fills the prompt of one method, and 2 methods were named",
+        ),
+        (
+            {"model": "chat:name@http://localhost/v1", "context_tokens": 100},
+            "--context-tokens 100 has no room beside an answer of up to 8000 tokens; raise it, or"
+            " lower --max-output-tokens",
+        ),
+    ],
+)
+def test_a_sentence_speaks_of_arms_or_methods_as_the_user_does(words, sentence):
+    with pytest.raises(CapexError) as refused:
+        resolve("lab.world:low", {"out": "run", **words})
+    assert str(refused.value).startswith(sentence)
+    file = {k: v for k, v in words.items() if k in ("arm", "method")}
+    with pytest.raises(CapexError) as refused:
+        resolve("lab.world:low", {"out": "run", **words, "arm": None, "method": None}, file)
+    assert str(refused.value).startswith(sentence)
+
+
+def test_a_changed_setting_is_named_by_its_flag():
+    texts = {
+        str(Change(name, before, now))
+        for name, before, now in (
+            ("limits.wall_s", None, 90.0),
+            ("limits.steps", None, 100),
+            ("sampling.max_output_tokens", 8000, 9),
+            ("arms.my.own.image_size", 512, 64),
+            ("arms.base.done", True, False),
+            ("prompt", "a", "b"),
+            ("command", "expert", "collect"),
+        )
+    }
+    assert texts == {
+        "--episode-minutes: None before, 1.5 now",
+        "--steps: None before, 100 now",
+        "--max-output-tokens: 8000 before, 9 now",
+        "--image-size of arm my.own: 512 before, 64 now",
+        "done of arm base: True before, False now",
+        "--prompt: another text",
+        "command: 'expert' before, 'collect' now",
+    }
 
 
 def test_flags_say_the_same_as_keywords():

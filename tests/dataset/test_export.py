@@ -422,11 +422,13 @@ def test_filters_by_confidence_and_unknown_names(model_demos, expert_demos):
     assert select("x", attempts, Filters()).left_out[0].reason == "failed (decisions)"
     with pytest.raises(
         CapexError,
-        match="there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave",
+        match="--tasks: there is no task 'CloseFridge' among the attempts; valid: TurnOnMicrowave",
     ):
         select("x", attempts, Filters(tasks=("CloseFridge",)))
     with pytest.raises(CapexError, match="--max is 0"):
         Filters(max=0)
+    with pytest.raises(CapexError, match="--min-confidence is 7; it must lie in 0 to 1"):
+        Filters(min_confidence=7)
 
 
 def test_pairs_are_the_same_starts_in_both(expert_demos, model_demos, tmp_path):
@@ -526,6 +528,8 @@ def test_a_damaged_episode_is_left_out_and_named(expert_demos, tmp_path, format)
     [
         ({"pipeline": Pipeline((64, 64), ("rear",))}, "there is no camera 'rear'; valid: "),
         ({"pipeline": Pipeline((0, 64))}, "width and height must lie between 1 and"),
+        ({"pipeline": Pipeline((-4, 4), video=True)}, "--size is -4 4; width and height must"),
+        ({"pipeline": Pipeline(video=True, crf=99)}, "--crf is 99; it must lie between 0 and 51"),
         ({"format": "hdf5", "pipeline": Pipeline(video=True)}, "--video is for --format lerobot"),
         ({"format": "zarr"}, "there is no format 'zarr'; valid: lerobot, hdf5"),
         ({"parallel": 0}, "--parallel is 0"),

@@ -46,7 +46,7 @@ def test_a_device_that_is_not_there_is_refused(two_gpus):
     assert choose_device("cpu") == CPU
     for name, sentence in (
         ("cuda:2", "there are 2 CUDA devices here"),
-        ("toaster", "there is no device 'toaster'"),
+        ("toaster", "--device: there is no device 'toaster'"),
         ("meta", "students run on"),
     ):
         with pytest.raises(CapexError, match=sentence):

@@ -81,5 +81,6 @@ def refuse_starts(settings: Settings, specs: Mapping[tuple[str, str], Spec]) -> 
     for (world, task), spec in specs.items():
         if (last := max(settings.starts)) >= spec.starts:
             raise CapexError(
-                f"there is no start {last} of {world}:{task}; valid: 0 to {spec.starts - 1}"
+                f"--starts: there is no start {last} of {world}:{task}; valid: 0 to"
+                f" {spec.starts - 1}"
             )

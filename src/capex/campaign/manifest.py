@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.settings import Settings
+from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
 from capex.errors import CapexError
 from capex.models import ChatSettings
 from capex.models.prices import Price, parse_price
@@ -21,6 +21,7 @@ from capex.run import origins
 from capex.run.files import TEMPORARY, write_json
 from capex.run.machine import fingerprint
 from capex.run.store import EPISODES, Run, create_run, find_run, open_run
+from capex.setting import as_flag
 
 OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
 
@@ -35,8 +36,22 @@ class Change:
 
     def __str__(self) -> str:
         if self.name == "prompt":
-            return "prompt: another text"
-        return f"{self.name}: {self.before!r} before, {self.now!r} now"
+            return "--prompt: another text"
+        if self.name == "limits.wall_s":
+            before, now = (None if s is None else s / 60 for s in (self.before, self.now))
+            return f"--episode-minutes: {before} before, {now} now"
+        return f"{self._typed}: {self.before!r} before, {self.now!r} now"
+
+    @property
+    def _typed(self) -> str:
+        """The flag, where there is one."""
+        where, _, name = self.name.rpartition(".")
+        if where.startswith("arms."):
+            of = f" of arm {where.removeprefix('arms.')}"
+            return as_flag(name) + of if name in METHOD.keys() & OPTIONS.keys() else name + of
+        if where == "price":
+            return f"--prices, {name}"
+        return as_flag(name) if name in CAMPAIGN else self.name
 
 
 def open_campaign(

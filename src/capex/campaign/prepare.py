@@ -139,15 +139,15 @@ def refuse_small_budgets(ready: Prepared) -> None:
     if limit is not None and spent + least > limit:
         already = f" and ${spent:.2f} are spent or held" if spent else ""
         raise CapexError(
-            f"the campaign's budget of ${limit:.2f} covers no request: the next may cost"
-            f" ${least:.2f}{already}; raise it"
+            f"--campaign-usd: the campaign's budget of ${limit:.2f} covers no request: the next may"
+            f" cost ${least:.2f}{already}; raise it"
         )
     for method in settings.methods:
         first, most = first_usd[method.name], method.episode_usd
         if most is not None and first > Decimal(str(most)):
             raise CapexError(
-                f"a budget of ${most:.2f} per episode covers no request of arm {method.name}: its"
-                f" first may cost ${first:.2f}; raise it"
+                f"--episode-usd: a budget of ${most:.2f} per episode covers no request of arm"
+                f" {method.name}: its first may cost ${first:.2f}; raise it"
             )
 
 

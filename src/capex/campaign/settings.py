@@ -21,7 +21,7 @@ from capex.method.hooks import Limits
 from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, preset
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
-from capex.setting import Setting, declared
+from capex.setting import Setting, as_flag, declared
 
 Open = Literal["server"]  # a sampling setting that is left to the server
 NOWHERE = Path(os.devnull)  # the run directory of a dry run that names none
@@ -40,7 +40,7 @@ def _starts(value: Any) -> tuple[int, ...]:
         return tuple(parse_starts(value))
     listed = list(value) if isinstance(value, Sequence) else [value]
     if not listed or not all(type(i) is int and i >= 0 for i in listed):
-        raise CapexError(f"starts is {value!r}; {STARTS_EXAMPLE}")
+        raise CapexError(f"{value!r} names no starts; {STARTS_EXAMPLE}")
     return tuple(dict.fromkeys(listed))
 
 
@@ -80,53 +80,58 @@ class Settings:
     model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
     """{default} (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
     cassette:RUN, script:FILE."""
-    starts: Annotated[tuple[int, ...], Setting(metavar="0:20", read=_starts)] = tuple(range(20))
-    """Start indices: 0:20 (default), 7 or 1,4,9."""
+    starts: Annotated[tuple[int, ...], Setting(metavar="STARTS", read=_starts)] = tuple(range(20))
+    """Start indices: 0:20 (default, the starts 0 to 19), 7 or 1,4,9."""
     until_successes: Annotated[int | None, Setting(1)] = None
-    """Go on over further starts until each chain has this many successes."""
+    """Go on over further starts until each chain has this many successes (default: only
+    --starts)."""
     max_starts: Annotated[int | None, Setting(1)] = None
-    """With --until-successes: give up on a chain after this many starts."""
+    """With --until-successes: give up on a chain after this many starts (default: never)."""
     seed: Annotated[int, Setting(0, 2**31 - 1)] = 0
     """Another seed gives other starts under the same indices (default {default})."""
-    campaign_usd: Annotated[Decimal | None, Setting(0, read=_dollars)] = None
+    campaign_usd: Annotated[Decimal | None, Setting(0, metavar="USD", read=_dollars)] = None
     """Dollars the whole run may cost, earlier commands included; raise it to continue a run that
-    has reached it."""
+    has reached it (default: no limit, above $25 you are asked first)."""
     steps: Annotated[int | None, Setting(1)] = None
-    """Control steps after which an episode ends, if fewer than the task's horizon."""
-    episode_minutes: Annotated[float | None, Setting(0)] = None
-    """Wall time after which an episode ends."""
-    campaign_hours: Annotated[float | None, Setting(0)] = None
-    """Wall time after which this command begins no more episodes."""
+    """Control steps, 20 a second, after which an episode ends, if fewer than the task's horizon
+    (default: the horizon)."""
+    episode_minutes: Annotated[float | None, Setting(0, metavar="MINUTES")] = None
+    """Wall time after which an episode ends (default: no limit)."""
+    campaign_hours: Annotated[float | None, Setting(0, metavar="HOURS")] = None
+    """Wall time after which this command begins no more episodes (default: no limit)."""
     effort: Annotated[Effort | None, Setting()] = None
     """Reasoning effort asked for (default medium)."""
     temperature: Annotated[float | Open | None, Setting(0, 2)] = None
-    """Sampling temperature; server: send none (default: 1.0 with chat:, as in the paper, else
-    server)."""
+    """Sampling temperature, 0 to 2; server: send none (default: 1.0 with chat:, as in the paper,
+    else server)."""
     top_p: Annotated[float | Open | None, Setting(0, 1)] = None
-    """Nucleus sampling; server: send none (default: 0.95 with chat:, as in the paper, else
+    """Nucleus sampling, 0 to 1; server: send none (default: 0.95 with chat:, as in the paper, else
     server)."""
     top_k: Annotated[int | Open | None, Setting(1, 1_000_000)] = None
     """Sampling among the N likeliest tokens; server: send none (default: 20 with chat:, as in the
     paper, else server)."""
     context_tokens: Annotated[int | None, Setting(1, 100_000_000)] = None
-    """With chat:, what the server's context holds, prompt and answer together (default 32768, as in
-    the paper)."""
+    """With chat:, tokens that the server's context holds, prompt and answer together (default
+    32768, as in the paper)."""
     max_output_tokens: Annotated[int | None, Setting(1, 1_000_000)] = None
     """Output tokens a request may have (default 8000)."""
     prompt: Annotated[Path | None, Setting(metavar="FILE", read=_readable("prompt"))] = None
-    """A system prompt to fill instead of ours, for one arm."""
+    """A system prompt to fill instead of ours, for one arm (default: ours)."""
     prices: Annotated[Path | None, Setting(metavar="FILE", read=_readable("price"))] = None
-    """A price file like the package's prices.toml; its rows win."""
+    """A price file like the package's prices.toml, in dollars per million tokens; its rows win
+    (default: the package's)."""
     round_size: Annotated[int, Setting(1, 1000)] = 1
     """Episodes of a chain that share one snapshot of memory and may run at once; {default}
     (default) is the paper's algorithm."""
     out: Annotated[Path, Setting(metavar="RUN")] = NOWHERE
-    """Run directory; the same command again continues it."""
+    """Run directory; the same command again continues it. Needed unless
+    --dry-run is given."""
     parallel: Annotated[int, Setting(1, 1024)] = 1
     """Processes, one for each core to use (default {default}: all in this process); the records do
     not depend on it."""
     ray: Annotated[str | None, Setting(metavar="ADDRESS")] = None
-    """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra `ray`)."""
+    """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here; extra `ray`
+    (default: none)."""
     slots: Annotated[int | None, Setting(1, 10_000)] = None
     """Episodes under way at once (default 16 a process): while some wait for the model, others
     simulate."""
@@ -253,11 +258,13 @@ def resolve(
             f"--parallel {said['parallel']} and --ray {said['ray']} are two engines; give one of"
             " them"
         )
-    methods = _methods(said, tables)
+    written = (key for source in (given, config or {}) for key in source if source[key] is not None)
+    word = next((key for key in written if key in ("arm", "method")), "arm")
+    methods = _methods(said, tables, word)
     if "prompt" in said and len(methods) > 1:
         raise CapexError(
-            f"--prompt fills one arm's prompt, and {len(methods)} arms were named; collect them"
-            " with commands of their own"
+            f"--prompt fills the prompt of one {word}, and {len(methods)} {word}s were named;"
+            " collect them with commands of their own"
         )
     settings = Settings(
         tasks=tuple(parse_names(listed)),
@@ -297,15 +304,15 @@ def _chat(settings: Settings) -> ChatSettings | None:
     answer = settings.sampling.max_output_tokens
     if chat.context_tokens <= answer:
         raise CapexError(
-            f"a context of {chat.context_tokens} tokens has no room beside an answer of up to"
-            f" {answer} tokens; lower --max-output-tokens"
+            f"--context-tokens {chat.context_tokens} has no room beside an answer of up to"
+            f" {answer} tokens; raise it, or lower --max-output-tokens"
         )
     return chat
 
 
-def _methods(said: Mapping[str, Any], tables: Any) -> tuple[MethodSettings, ...]:
+def _methods(said: Mapping[str, Any], tables: Any, word: str) -> tuple[MethodSettings, ...]:
     """The methods by name, presets or tables of the config file, with every override that means
-    something to them.
+    something to them. `word`: what the user calls them, arm or method.
     """
     if not isinstance(tables, Mapping) or not all(
         isinstance(table, Mapping) for table in tables.values()
@@ -318,22 +325,22 @@ def _methods(said: Mapping[str, Any], tables: Any) -> tuple[MethodSettings, ...]
     names = [n.strip() for n in said.get("arm", ",".join(own) or "capex").split(",") if n.strip()]
     if not names:
         raise CapexError(
-            f"--arm is '{said['arm']}', which names no arm; write {', '.join(PRESETS)}, several"
-            " with commas"
+            f"--{word} is '{said['arm']}', which names no {word}; write {', '.join(PRESETS)},"
+            " several with commas"
         )
     known = {**PRESETS, **own}
     overrides = {name: value for name, value in said.items() if name in METHOD.keys() - CAMPAIGN}
     methods = []
     for name in dict.fromkeys(names):
         if name not in known:
-            raise UnknownName("arm", name, known)
+            raise UnknownName(word, name, known)
         meant = {k: v for k, v in overrides.items() if _means(known[name], k)}
         methods.append(replace(known[name], **meant))
     for name in overrides:
         if not any(_means(method, name) for method in methods):
             raise CapexError(
-                f"--{name.replace('_', '-')} means nothing to the arm {methods[0].name}, which has"
-                " one waypoint, no confidence and no memory"
+                f"{as_flag(name)} means nothing to the {word} {methods[0].name}, which has one"
+                " waypoint, no confidence and no memory"
             )
     return tuple(methods)
 

@@ -7,46 +7,80 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
 import tyro
+from rich.text import Text
 from tyro.conf import DisallowNone, subcommand
 
 from capex.cli.collect import Collect, Repair, Replay, Status
-from capex.cli.console import errors
+from capex.cli.console import console, errors
 from capex.cli.demo import Demo
 from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
+from capex.cli.help import command_page, pages, root_page
 from capex.cli.install import Install
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import PilotCommand
 from capex.cli.report import Report
 from capex.cli.students import Evaluate, PolicyCommand, Study, Train
-from capex.errors import CapexError
+from capex.cli.values import refuse_wrong_values
+from capex.errors import CapexError, UnknownName
 
-Command = (
-    Annotated[Demo, subcommand("demo")]
-    | Annotated[Doctor, subcommand("doctor")]
-    | Annotated[Tasks, subcommand("tasks")]
-    | Annotated[Prompt, subcommand("prompt")]
-    | Annotated[Collect, subcommand("collect")]
-    | Annotated[Status, subcommand("status")]
-    | Annotated[Replay, subcommand("replay")]
-    | Annotated[Repair, subcommand("repair")]
-    | Annotated[ExpertCommand, subcommand("expert")]
-    | Annotated[Certify, subcommand("certify")]
-    | Annotated[Export, subcommand("export")]
-    | Annotated[Train, subcommand("train")]
-    | Annotated[Evaluate, subcommand("evaluate")]
-    | Annotated[Study, subcommand("study")]
-    | Annotated[PolicyCommand, subcommand("policy")]
-    | Annotated[Report, subcommand("report")]
-    | Annotated[Bench, subcommand("bench")]
-    | Annotated[Check, subcommand("check")]
-    | Annotated[Film, subcommand("film")]
-    | Annotated[PilotCommand, subcommand("pilot")]
-    | Annotated[HumanCommand, subcommand("human")]
-    | Annotated[Install, subcommand("install")]
+# The sections of `capex --help`, in the order in which a newcomer needs them: command -> its
+# dataclass and its line there.
+SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
+    "Start here": {
+        "demo": (Demo, "Two-minute tour: collect, report, export; no key"),
+        "doctor": (Doctor, "What works here, and what mends the rest"),
+        "tasks": (Tasks, "A world's tasks and how success is judged"),
+    },
+    "Collect and look": {
+        "collect": (Collect, "Demonstrations by a model, within budgets"),
+        "status": (Status, "Where a campaign stands"),
+        "report": (Report, "Tables, figures and one HTML page of runs"),
+        "film": (Film, "A picture strip and a video of an episode"),
+        "expert": (ExpertCommand, "Demonstrations by the expert, a stand-in"),
+        "human": (HumanCommand, "Recorded human demonstrations as a run"),
+        "replay": (Replay, "Re-run a campaign without a model; compare"),
+        "repair": (Repair, "Move damaged episodes of a run aside"),
+    },
+    "Datasets and students": {
+        "certify": (Certify, "Execute every success again, bit for bit"),
+        "export": (Export, "Certified demonstrations as a dataset"),
+        "train": (Train, "A student on datasets: ACT or Diffusion Policy"),
+        "evaluate": (Evaluate, "Roll a policy out on unseen starts"),
+        "study": (Study, "Train and evaluate a whole grid of students"),
+        "policy": (PolicyCommand, "Serve a policy on this machine"),
+    },
+    "Worlds, models and tools": {
+        "prompt": (Prompt, "The system prompt that a model is sent"),
+        "pilot": (PilotCommand, "Serve the built-in stand-in for a model"),
+        "check": (Check, "The environment contract on a world"),
+        "bench": (Bench, "The speed table of the README"),
+        "install": (Install, "An extra that pip alone cannot install"),
+    },
+}
+COMMANDS = {name: row for section in SECTIONS.values() for name, row in section.items()}
+Command: Any = Union[  # noqa: UP007
+    tuple(
+        Annotated[kind, subcommand(name, description=summary)]
+        for name, (kind, summary) in COMMANDS.items()
+    )
+]
+
+WHAT = "CAPEX turns a frozen vision-language model into a robot demonstrator."
+EXAMPLES = {
+    "A tour that needs no key and no GPU": "capex demo",
+    "Three episodes by the built-in stand-in": (
+        "capex collect kitchen:CloseFridge --starts 0:3 --out runs/first"
+    ),
+}
+SHELLS = ("bash", "zsh", "fish")
+NOTES = (
+    "capex COMMAND --help explains a command, with examples.",
+    "capex --version prints the version.",
+    "capex --completion bash|zsh|fish prints a completion script for that shell.",
 )
 
 
@@ -64,23 +98,46 @@ def _after_interrupt(command: object) -> str:
 
 
 def parse(words: Sequence[str] | None = None) -> Any:
-    """The command of a command line, this process's own by default; nothing is run. A wrong one
-    ends the process with its usage.
+    """The command of a command line, this process's own by default; nothing is run. Help, version
+    and completion end the process after they are printed, a wrong flag with a word about it.
     """
-    if (sys.argv[1:] if words is None else list(words)) == ["--version"]:
-        sys.stdout.write(f"capex {metadata.version('capex')}\n")
-        sys.exit(0)
-    description = "Turns a frozen vision-language model into a robot demonstrator."
-    # Where nothing was said is None; nobody types it.
-    return tyro.cli(
-        Command, args=words, prog="capex", description=description, config=(DisallowNone,)
-    )
+    words = sys.argv[1:] if words is None else list(words)
+    first = words[0] if words else "--help"
+    if first in COMMANDS:
+        kind, _ = COMMANDS[first]
+        known, two = pages({first: kind}), " ".join(words[:2])
+        name = two if two in known else first
+        if {"-h", "--help"} & set(words):
+            _print(command_page(name, known[name], console.width))
+        refuse_wrong_values(name, known[name], words[len(name.split()) :])
+        # Where nothing was said is None; nobody types it.
+        return tyro.cli(kind, args=words[1:], prog=f"capex {first}", config=(DisallowNone,))
+    if first in ("-h", "--help"):
+        sections = {t: {n: line for n, (_, line) in rows.items()} for t, rows in SECTIONS.items()}
+        _print(root_page(WHAT, sections, EXAMPLES, NOTES, console.width))
+    if first == "--version":
+        _print(Text(f"capex {metadata.version('capex')}\n"))
+    if first == "--completion":
+        shell = words[1] if len(words) > 1 else ""
+        if shell not in SHELLS:
+            raise UnknownName("shell", shell, SHELLS, flag=first)
+        tyro.cli(Command, args=["--tyro-print-completion", shell], prog="capex")
+    if first.startswith("-"):
+        raise CapexError(f"there is no command before {first}; capex --help lists the commands")
+    raise UnknownName("command", first, COMMANDS)
+
+
+def _print(page: Text) -> None:
+    """Print and end the process."""
+    console.print(page, end="", soft_wrap=True, highlight=False)
+    sys.exit(0)
 
 
 def main() -> None:
     """Entry point of `capex`."""
-    command = parse()
+    command = None
     try:
+        command = parse()
         status: int = command.run()
     except CapexError as error:
         errors.print(f"capex: {error}", markup=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from rich.markup import escape
 from rich.table import Table
@@ -17,8 +17,10 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from capex.campaign.settings import ALIASES, NOWHERE, OPTIONS
 from capex.cli.console import console, errors
 from capex.cli.following import print_next
+from capex.cli.help import Examples, Groups, SameAs
 from capex.cli.tables import FittedTable
-from capex.setting import Setting
+from capex.errors import CapexError
+from capex.setting import Setting, as_flag
 
 if TYPE_CHECKING:
     from capex.campaign.prepare import DryRun
@@ -27,16 +29,23 @@ Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 
 def _flag(name: str, setting: Setting) -> tuple[str, Any, Any]:
-    look = arg(
-        help=setting.help,
-        metavar=setting.metavar,
-        help_behavior_hint="",
-        aliases=[f"--{other}" for other, same in ALIASES.items() if same == name],
-    )
+    look = arg(help=setting.help, metavar=setting.metavar, help_behavior_hint="")
     return name, Annotated[str | None, look], field(default=None)
 
 
-Flags = make_dataclass("Flags", [_flag(*item) for item in OPTIONS.items()], frozen=True)
+def _other_name(name: str, same: str) -> tuple[str, Any, Any]:
+    _, kind, default = _flag(name, OPTIONS[same])
+    return name, Annotated[kind, SameAs(same)], default
+
+
+# What was typed stays known: --method is not turned into --arm.
+OTHER_NAMES = {other: same for other, same in ALIASES.items() if same in OPTIONS}
+Flags = make_dataclass(
+    "Flags",
+    [_flag(*item) for item in OPTIONS.items()]
+    + [_other_name(*item) for item in OTHER_NAMES.items()],
+    frozen=True,
+)
 
 
 @dataclass(frozen=True)
@@ -45,16 +54,45 @@ class Collect:
     command again continues.
     """
 
+    GROUPS: ClassVar[Groups] = {
+        "What to run": (
+            *("names", "arm", "model", "starts", "until_successes", "max_starts", "seed"),
+            *("config", "fork", "retry_invalid", "dry_run"),
+        ),
+        "Budgets": (
+            *("campaign_usd", "episode_usd", "yes", "prices", "campaign_hours", "episode_minutes"),
+            *("steps", "decisions", "rounds", "silent_decisions"),
+        ),
+        "Method": (
+            *("tau", "plan_max", "calibrated", "memory", "round_size", "references", "skeleton"),
+            *("notes", "history", "locate", "base_motion", "image_size", "show_dollars", "prompt"),
+        ),
+        "Model": (
+            *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
+        ),
+        "Engine": ("parallel", "ray", "slots"),
+        "Output": ("out", "keep_images", "image_format", "json_events"),
+    }
+    EXAMPLES: ClassVar[Examples] = {
+        "Two arms on the same three starts by the pilot, a stand-in that needs no key": (
+            "capex collect kitchen:TurnOffStove --arm capex,base --starts 0:3 --out runs/first"
+        ),
+        "What a campaign by a paid model would cost; nothing is sent": (
+            "capex collect kitchen:all --model openai:gpt-6-astra --starts 0:20"
+            " --campaign-usd 50 --dry-run"
+        ),
+    }
+
     names: Positional[
         Annotated[tuple[str, ...], arg(metavar="WORLD:TASK[,TASK..|all]", help_behavior_hint="")]
     ] = ()
-    """Which tasks of which worlds."""
+    """Which tasks of which worlds; `capex tasks WORLD` lists them."""
     settings: Annotated[Any, OmitArgPrefixes, arg(name="campaign", constructor=Flags)] = field(
         default_factory=Flags
     )
     """What to collect, with what, within which limits."""
     config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
-    """A TOML file with the same settings; flags win."""
+    """A TOML file with the same settings; flags win (default: none)."""
     fork: Flag = False
     """Branch the run: changed settings go into a run beside it that begins with its episodes."""
     retry_invalid: Flag = False
@@ -67,11 +105,14 @@ class Collect:
     """Print one JSON object per event instead of a display."""
 
     def given(self) -> dict[str, Any]:
-        """The settings among the flags, or a sentence about the first that is wrong."""
+        """The settings among the flags, as typed, or a sentence about the first that is wrong."""
+        typed = {name: text for name, text in vars(self.settings).items() if text is not None}
+        for other, same in OTHER_NAMES.items():
+            if {other, same} <= typed.keys():
+                raise CapexError(f"--{other} is another name of --{same}; give one of them")
         return {
-            name: OPTIONS[name].checked(f"--{name.replace('_', '-')}", text, from_text=True)
-            for name, text in vars(self.settings).items()
-            if text is not None
+            name: OPTIONS[OTHER_NAMES.get(name, name)].checked(as_flag(name), text, from_text=True)
+            for name, text in typed.items()
         }
 
     def run(self) -> int:
@@ -186,6 +227,11 @@ def print_dry_run(plan: DryRun, as_json: bool) -> None:
 class Status:
     """Where a campaign stands, running here, elsewhere, or finished."""
 
+    EXAMPLES: ClassVar[Examples] = {
+        "A campaign that runs in another terminal": "capex status runs/first",
+        "The same for a program": "capex status runs/first --json",
+    }
+
     path: Positional[Annotated[Path, arg(metavar="RUN")]]
     """The run directory."""
     json: Flag = False
@@ -213,6 +259,13 @@ class Replay:
     """Re-run a recorded campaign from its exchanges, without a model, and compare; fails at the
     first difference.
     """
+
+    EXAMPLES: ClassVar[Examples] = {
+        "Every episode of a run": "capex replay runs/first",
+        "A run that was recorded on a machine with another GPU": (
+            "capex replay runs/first --recorded-images"
+        ),
+    }
 
     path: Positional[Annotated[Path, arg(metavar="RUN")]]
     """The run directory."""
@@ -260,6 +313,11 @@ class Repair:
     """Move damaged episodes of a run aside, so that the command that made it runs them again.
     Nothing is deleted.
     """
+
+    EXAMPLES: ClassVar[Examples] = {
+        "What is damaged, and why": "capex repair runs/first --dry-run",
+        "Move it aside": "capex repair runs/first",
+    }
 
     path: Positional[Annotated[Path, arg(metavar="RUN")]]
     """The run directory."""

@@ -8,11 +8,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 from rich.markup import escape
+from tyro.conf import arg
 
 from capex.cli.console import console
 from capex.cli.farewell import farewell
+from capex.cli.help import Examples
 from capex.errors import CapexError
 
 TASKS = "kitchen:OpenStandMixerHead,TurnOffStove"  # where the two arms differ
@@ -27,18 +30,25 @@ class Demo:
     certificates and a dataset. No key, no GPU.
     """
 
-    out: Path = Path("demo")
+    EXAMPLES: ClassVar[Examples] = {
+        "The tour": "capex demo",
+        "A shorter one, elsewhere": "capex demo --starts 0:1 --out /tmp/demo",
+    }
+
+    out: Annotated[Path, arg(metavar="DIR")] = Path("demo")
     """Where everything goes; the same command again continues."""
-    starts: str = "0:3"
-    """Starts of each task and arm."""
+    starts: Annotated[str, arg(metavar="STARTS")] = "0:3"
+    """Starts of each task and arm: 0:3 is 0, 1 and 2."""
 
     def run(self) -> int:
         """Collect, report, film, certify, export; then say what to look at and what to
         type next.
         """
         from capex.campaign.api import collect
+        from capex.campaign.settings import OPTIONS
         from capex.cli.progress import watching
 
+        OPTIONS["starts"].checked("--starts", self.starts)
         _step(
             1,
             f"collecting: {TASKS}, arms {ARMS}, starts {self.starts}; the model is the pilot, a"

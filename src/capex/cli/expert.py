@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_high
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from rich.table import Table
 from tyro.conf import Positional, arg
@@ -14,6 +14,7 @@ from capex.campaign.names import parse_names, parse_starts
 from capex.cli.collect import Flag
 from capex.cli.console import console
 from capex.cli.following import print_next
+from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.run import LoadedRun
 
@@ -22,16 +23,29 @@ from capex.run import LoadedRun
 class ExpertCommand:
     """Demonstrations by the privileged expert, the stand-in for the human source."""
 
+    GROUPS: ClassVar[Groups] = {
+        "What to run": ("names", "starts", "retry_invalid"),
+        "Engine": ("parallel", "ray"),
+        "Output": ("out", "json_events"),
+    }
+    EXAMPLES: ClassVar[Examples] = {
+        "Twenty starts of one task": "capex expert kitchen:CloseFridge --out runs/expert",
+        "Every task of the kitchen on two cores": (
+            "capex expert kitchen:all --starts 0:50 --parallel 2 --out runs/expert"
+        ),
+    }
+
     names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
     """Which tasks of which world."""
-    out: Path
+    out: Annotated[Path, arg(metavar="RUN")]
     """Run directory; the same command again continues it."""
-    starts: str = "0:20"
-    """Start indices: 0:20, 7 or 1,4,9."""
-    parallel: int = 1
+    starts: Annotated[str, arg(metavar="STARTS")] = "0:20"
+    """Start indices: 0:20 (default, the starts 0 to 19), 7 or 1,4,9."""
+    parallel: Annotated[int, arg(metavar="N")] = 1
     """Processes; the records do not depend on it."""
-    ray: str | None = None
-    """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here (extra `ray`)."""
+    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    """Run on a Ray cluster instead: auto, HOST:PORT, or local to start one here; extra `ray`
+    (default: none)."""
     retry_invalid: Flag = False
     """Try starts again that were recorded as invalid."""
     json_events: Flag = False
@@ -54,12 +68,19 @@ class HumanCommand:
     demonstrator's from the same starts.
     """
 
+    EXAMPLES: ClassVar[Examples] = {
+        "The people's demonstrations of twenty starts": (
+            "capex human robocasa:CloseFridge --out runs/human"
+        ),
+        "Of some starts only": ("capex human robocasa:CloseFridge --starts 1,4,9 --out runs/human"),
+    }
+
     names: Positional[Annotated[str, arg(metavar="robocasa:TASK[,TASK..|all]")]]
     """Which tasks."""
-    out: Path
+    out: Annotated[Path, arg(metavar="RUN")]
     """Run directory; the same command again continues it."""
-    starts: str = "0:20"
-    """Start indices: 0:20, 7 or 1,4,9."""
+    starts: Annotated[str, arg(metavar="STARTS")] = "0:20"
+    """Start indices: 0:20 (default, the starts 0 to 19), 7 or 1,4,9."""
 
     def run(self) -> int:
         """Take what the run does not hold yet."""

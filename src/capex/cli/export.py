@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from rich.markup import escape
 from rich.progress import (
@@ -24,6 +24,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from capex.cli.console import console
 from capex.cli.following import free, print_next
+from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
 from capex.dataset.selection import summary
@@ -43,9 +44,14 @@ class Certify:
     beside it whether it replays.
     """
 
+    EXAMPLES: ClassVar[Examples] = {
+        "Every success of a run, on two cores": "capex certify runs/first --parallel 2",
+        "Those with a certificate, too": "capex certify runs/first --again",
+    }
+
     run_directory: Positional[Annotated[Path, arg(metavar="RUN")]]
     """A run directory, what --out named."""
-    parallel: int = 1
+    parallel: Annotated[int, arg(metavar="N")] = 1
     """Processes; each episode gets a fresh one in any case."""
     again: bool = False
     """Execute those that are certified already, too."""
@@ -109,9 +115,25 @@ class Certify:
 class Export:
     """Write certified demonstrations as a dataset: LeRobot v3.0, or robomimic's HDF5."""
 
-    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN..]")]]
+    GROUPS: ClassVar[Groups] = {
+        "Which demonstrations": (
+            *("runs", "tasks", "arms", "max", "uncertified", "min_steps", "max_steps"),
+            *("max_cost_usd", "min_confidence", "paired", "failures"),
+        ),
+        "Pictures": ("size", "cameras", "video", "crf", "depth"),
+        "Engine": ("parallel",),
+        "Output": ("out", "format", "license"),
+    }
+    EXAMPLES: ClassVar[Examples] = {
+        "A LeRobot dataset with video": "capex export runs/first --video --out datasets/first",
+        "Two sources over the starts that both solved": (
+            "capex export runs/first runs/expert --paired --out datasets/pair"
+        ),
+    }
+
+    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN ..]")]]
     """Run directories, or single chains of them (RUN/chains/CHAIN)."""
-    out: Path
+    out: Annotated[Path, arg(metavar="DIR")]
     """Folder of the dataset; it must not exist yet."""
     format: Literal["lerobot", "hdf5"] = "lerobot"
     """LeRobot v3.0, or one HDF5 file in robomimic's and RoboCasa's layout."""
@@ -120,19 +142,20 @@ class Export:
     failures: bool = False
     """Write the failed attempts too, as a dataset of their own named OUT-failures."""
     filters: OmitArgPrefixes[Filters] = field(default_factory=Filters)
-    size: tuple[int, int] = (256, 256)
-    """Width and height of the pictures."""
-    cameras: tuple[str, ...] = ()
-    """Only these cameras."""
+    size: Annotated[tuple[int, int], arg(metavar="WIDTH HEIGHT")] = (256, 256)
+    """Size of the pictures in pixels."""
+    cameras: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ..]")] = ()
+    """Only these cameras (default: all)."""
     video: bool = False
     """h264 video instead of a PNG per frame."""
     crf: int = 18
     """Quality of the video: 0 is lossless, 23 small."""
     depth: bool = False
-    """Metric depth of each camera too."""
-    license: str = ""
-    """Licence for the dataset card, as the Hugging Face hub spells them (apache-2.0, cc-by-4.0)."""
-    parallel: int = 1
+    """Depth of each camera too, in metres."""
+    license: Annotated[str, arg(metavar="NAME")] = ""
+    """Licence for the dataset card, as the Hugging Face hub spells them: apache-2.0, cc-by-4.0
+    (default: none)."""
+    parallel: Annotated[int, arg(metavar="N")] = 1
     """Processes that render; the files do not depend on it."""
 
     def run(self) -> int:

@@ -6,11 +6,12 @@ import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from tyro.conf import Positional, arg
 
 from capex.cli.console import console
+from capex.cli.help import Examples
 from capex.errors import CapexError
 
 
@@ -20,10 +21,15 @@ class Install:
     would take numpy back below 2.
     """
 
+    EXAMPLES: ClassVar[Examples] = {
+        "robosuite and its worlds": "capex install robosuite",
+        "The commands that would be run": "capex install robosuite --dry-run",
+    }
+
     extra: Positional[Annotated[str, arg(metavar="robosuite")]]
-    """Which one."""
-    constraint: Path | None = None
-    """A pip constraints file, such as constraints.txt."""
+    """The extra; there is one."""
+    constraint: Annotated[Path | None, arg(metavar="FILE")] = None
+    """A pip constraints file, such as constraints.txt (default: none)."""
     dry_run: bool = False
     """Only print the commands."""
 

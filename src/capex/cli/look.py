@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from rich.markup import escape
 from rich.table import Table
@@ -13,7 +13,9 @@ from tyro.conf import Positional, arg
 
 from capex import worlds
 from capex.cli.console import console, errors
+from capex.cli.help import Examples, SameAs
 from capex.cli.tables import FittedTable
+from capex.errors import CapexError, UnknownName
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,19 @@ class Doctor:
     installs the others.
     """
 
-    model: str | None = None
-    """Also ask this model a small question and say what its endpoint can do; that may be billed."""
-    world: str | None = None
-    """Also look for what this world needs and how to get it: robosuite or robocasa."""
+    EXAMPLES: ClassVar[Examples] = {
+        "This machine": "capex doctor",
+        "A server of your own, before a campaign": (
+            "capex doctor --model chat:NAME@http://localhost:8000/v1"
+        ),
+    }
+
+    model: Annotated[str | None, arg(metavar="MODEL")] = None
+    """Also ask this model a small question and say what its endpoint can do; that may be billed
+    (default: none)."""
+    world: Annotated[str | None, arg(metavar="WORLD")] = None
+    """Also look for what this world needs and how to get it: robosuite or robocasa (default:
+    none)."""
 
     def run(self) -> int:
         """Print the findings; fails when something that every user needs, or the world that was
@@ -51,24 +62,34 @@ class Doctor:
 class Prompt:
     """The filled system prompt of an arm in a world, with its size."""
 
+    EXAMPLES: ClassVar[Examples] = {
+        "What the base arm is told": "capex prompt --arm base",
+        "A prompt of your own, filled for a world": (
+            "capex prompt robosuite:Lift --prompt my-prompt.txt"
+        ),
+    }
+
     name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]] = "kitchen:CloseFridge"
     """Which environment; the prompt depends on its cameras, arms and base, not on the task."""
-    arm: Annotated[str, arg(aliases=("--method",))] = "capex"
-    """Which arm's prompt."""
-    prompt: Path | None = None
-    """A file to fill instead of ours."""
+    arm: Annotated[str, arg(metavar="NAME")] = "capex"
+    """Which arm's prompt: capex (default), base, capex-fresh or capex-stated."""
+    method: Annotated[str | None, SameAs("arm"), arg(metavar="NAME")] = None
+    """Another name of --arm."""
+    prompt: Annotated[Path | None, arg(metavar="FILE")] = None
+    """A file to fill instead of ours (default: ours)."""
     json_form: bool = False
     """For models without function calling."""
 
     def run(self) -> int:
         """Print the prompt; its size goes to standard error, so that the text can be piped."""
-        from capex.method.presets import preset
+        from capex.method.presets import PRESETS
         from capex.method.prompts import SIZE_MAX, system_prompt
 
+        arm = self.arm if self.method is None else self.method
+        if arm not in PRESETS:
+            raise UnknownName("arm" if self.method is None else "method", arm, PRESETS)
         env = worlds.make(self.name)
-        text = system_prompt(
-            env.spec, preset(self.arm), template=self.prompt, json_form=self.json_form
-        )
+        text = system_prompt(env.spec, PRESETS[arm], template=self.prompt, json_form=self.json_form)
         sys.stdout.write(text)
         errors.print(
             f"{len(text)} characters before the first episode; at most {SIZE_MAX} with memory",
@@ -81,10 +102,16 @@ class Prompt:
 class Tasks:
     """The tasks of a world with horizon, instruction and success criterion."""
 
-    world: Positional[str] = "kitchen"
-    """Which world."""
-    pictures: Path | None = None
-    """Folder for a sheet with the three camera views of two starts per task."""
+    EXAMPLES: ClassVar[Examples] = {
+        "The built-in kitchen": "capex tasks",
+        "robosuite's tasks, with a sheet of pictures": "capex tasks robosuite --pictures sheets",
+    }
+
+    world: Positional[Annotated[str, arg(metavar="WORLD")]] = "kitchen"
+    """Which world: kitchen (default), kitchen-mixed, robosuite, robosuite-panda, robocasa, or one
+    of your own."""
+    pictures: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder for a sheet with the three camera views of two starts per task (default: none)."""
 
     def run(self) -> int:
         """Print the table, and draw the sheet if asked."""
@@ -118,6 +145,11 @@ class Tasks:
 class Bench:
     """The speed table of docs/kitchen.md: ratios within one run, and the limits we promise."""
 
+    EXAMPLES: ClassVar[Examples] = {
+        "About a minute on two cores": "capex bench",
+        "With software rendering": "MUJOCO_GL=osmesa capex bench",
+    }
+
     def run(self) -> int:
         """Measure and print."""
         from capex.cli import bench
@@ -134,9 +166,14 @@ class Check:
     and the rest.
     """
 
+    EXAMPLES: ClassVar[Examples] = {
+        "One task": "capex check kitchen:CloseFridge",
+        "Every task of a world, in another start": "capex check robosuite:all --start 3",
+    }
+
     names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
     """Which environments."""
-    start: int = 0
+    start: Annotated[int, arg(metavar="N")] = 0
     """In which start: the hand should be in view and the base have room to drive."""
 
     def run(self) -> int:
@@ -147,6 +184,11 @@ class Check:
         fine = True
         for world, task in parse_names(self.names):
             env = worlds.make(f"{world}:{task}")
+            if not 0 <= self.start < env.spec.starts:
+                raise CapexError(
+                    f"--start: there is no start {self.start} of {world}:{task}; valid: 0 to"
+                    f" {env.spec.starts - 1}"
+                )
             with console.status(f"checking {env.spec.name}"):
                 report = worlds.check(env, start=Start(task, self.start))
             env.close()
@@ -161,15 +203,25 @@ class Film:
     from its saved states.
     """
 
-    episode: Positional[Path]
+    EXAMPLES: ClassVar[Examples] = {
+        "The first start of a chain": (
+            "capex film runs/a/chains/kitchen--CloseFridge--base/episodes/0000"
+        ),
+        "Into another folder": (
+            "capex film --out films runs/a/chains/kitchen--CloseFridge--base/episodes/0003"
+        ),
+    }
+
+    episode: Positional[Annotated[Path, arg(metavar="EPISODE")]]
     """An episode folder, such as runs/NAME/chains/CHAIN/episodes/0000."""
-    out: Path = Path("film")
+    out: Annotated[Path, arg(metavar="DIR")] = Path("film")
     """Folder for the strip and the video."""
     plans: Annotated[Path | None, arg(metavar="FILE")] = None
     """Write this .webp, .gif or .mp4 instead: each plan drawn into the robot's views in the colours
-    of its calibrated confidences, committed waypoints filled, the deferred tail hollow.
+    of its calibrated confidences, committed waypoints filled, the deferred tail hollow (default:
+    none).
     """
-    speed: float = 3.0
+    speed: Annotated[float, arg(metavar="X")] = 3.0
     """With --plans: how many times as fast as it was the robot moves between decisions."""
 
     def run(self) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from capex.cli.console import console
+from capex.cli.help import Examples
 
 
 @dataclass(frozen=True)
@@ -16,9 +17,14 @@ class PilotCommand:
     Completions wires.
     """
 
-    command: Positional[Literal["serve"]]
-    """serve: answer until interrupted."""
-    port: int = 8009
+    EXAMPLES: ClassVar[Examples] = {
+        "On its usual port": "capex pilot serve",
+        "On any free port": "capex pilot serve --port 0",
+    }
+
+    command: Positional[Annotated[Literal["serve"], arg(metavar="serve")]]
+    """Answer until interrupted."""
+    port: Annotated[int, arg(metavar="PORT")] = 8009
     """Port on 127.0.0.1; 0 takes any free one."""
 
     def run(self) -> int:

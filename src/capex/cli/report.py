@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from tyro.conf import Positional, arg
 
 from capex.cli.console import console
 from capex.cli.following import print_next
+from capex.cli.help import Examples
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,16 @@ class Report:
     starts.
     """
 
-    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN")]]
+    EXAMPLES: ClassVar[Examples] = {
+        "One run": "capex report runs/first --out report",
+        "A demonstrator beside the expert": "capex report runs/first runs/expert --out report",
+    }
+
+    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN ..]")]]
     """Run directories."""
-    out: Path
+    out: Annotated[Path, arg(metavar="DIR")]
     """Folder for report.html, tables/ (CSV, LaTeX) and figures/ (SVG, PNG)."""
-    strips: int = 48
+    strips: Annotated[int, arg(metavar="N")] = 48
     """Episodes with a film strip, spread over sources, tasks and outcomes; each takes 0.1 MB."""
 
     def run(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from rich.markup import escape
 from rich.progress import (
@@ -18,9 +18,10 @@ from rich.progress import (
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from capex.campaign.names import parse_starts
+from capex.campaign.settings import OPTIONS
 from capex.cli.console import console
 from capex.cli.following import print_next
+from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError
 
@@ -47,34 +48,51 @@ def require_torch() -> None:
 class Train:
     """Train a student on exported demonstrations; the same command again continues."""
 
-    datasets: Positional[Annotated[tuple[Path, ...], arg(metavar="DATASET [DATASET..]")]]
+    GROUPS: ClassVar[Groups] = {
+        "What to train": ("datasets", "policy", "steps", "seed", "set", "uncertified"),
+        "Weights to begin with": ("backbone", "instructions", "init", "trust_pickle"),
+        "Engine": ("device",),
+        "Output": ("out", "save_every", "keep"),
+    }
+    EXAMPLES: ClassVar[Examples] = {
+        "ACT with the paper's settings": "capex train datasets/first --out runs/act",
+        "Diffusion Policy on a GPU, with a setting changed": (
+            "capex train datasets/first --policy diffusion --set lr=1e-4 --device cuda"
+            " --out runs/diffusion"
+        ),
+    }
+
+    datasets: Positional[Annotated[tuple[Path, ...], arg(metavar="DATASET [DATASET ..]")]]
     """Datasets that `capex export` wrote; several are trained on together."""
-    out: Path
+    out: Annotated[Path, arg(metavar="DIR")]
     """Folder for checkpoints and curves."""
     policy: Literal["act", "diffusion"] = "act"
     """Which policy."""
-    steps: int = 20_000
+    steps: Annotated[int, arg(metavar="N")] = 20_000
     """Training steps."""
-    seed: int = 0
-    """Of weights, order and noise."""
-    set: tuple[str, ...] = ()
-    """Settings as NAME=VALUE; the paper's values are the defaults."""
-    backbone: Path | None = None
-    """ResNet-18 weights for ACT, as torchvision's (.safetensors or .pth); nothing is downloaded."""
-    instructions: Path | None = None
-    """Instruction embeddings for Diffusion: a .safetensors or .npz file, or a folder with CLIP."""
-    init: Path | None = None
-    """Begin from a policy of ours, or from RoboCasa365's released Diffusion Policy checkpoint."""
+    seed: Annotated[int, arg(metavar="N")] = 0
+    """Seed of weights, order and noise."""
+    set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE [NAME=VALUE ..]")] = ()
+    """Settings of the policy; the paper's values are the defaults, docs/students.md lists them."""
+    backbone: Annotated[Path | None, arg(metavar="FILE")] = None
+    """ResNet-18 weights for ACT, as torchvision's, .safetensors or .pth; nothing is downloaded
+    (default: none)."""
+    instructions: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Instruction embeddings for Diffusion: a .safetensors or .npz file, or a folder with CLIP
+    (default: none)."""
+    init: Annotated[Path | None, arg(metavar="PATH")] = None
+    """Begin from a policy of ours, or from RoboCasa365's released Diffusion Policy checkpoint
+    (default: from scratch)."""
     trust_pickle: bool = False
     """Let --init run the code inside a pickle; only for files you made yourself."""
     uncertified: bool = False
     """Train on demonstrations without a certificate too."""
-    keep: tuple[int, ...] = ()
-    """Steps whose policies stay, besides the last."""
-    save_every: int = 5000
-    """Steps between checkpoints."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:1, mps."""
+    keep: Annotated[tuple[int, ...], arg(metavar="N [N ..]")] = ()
+    """Steps whose policies stay, besides the last (default: none)."""
+    save_every: Annotated[int, arg(metavar="N")] = 5000
+    """Training steps between checkpoints."""
+    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
+    """auto (default), cpu, cuda, cuda:1, mps."""
 
     def run(self) -> int:
         """Train with a progress bar and say where the policy is."""
@@ -83,7 +101,7 @@ class Train:
         from capex.students.settings import make_settings, parse_changes
         from capex.students.train import TrainingJob, TrainingProgress, train
 
-        settings = make_settings(self.policy, parse_changes(self.set))
+        settings = make_settings(self.policy, parse_changes(self.set), spelled="--set ")
         same = {k: v for k, v in vars(self).items() if k not in ("policy", "set")}
         job = TrainingJob(settings=settings, **same)
         with Progress(*COLUMNS, console=console) as progress:
@@ -119,36 +137,52 @@ class Evaluate:
     any step.
     """
 
-    checkpoint: Positional[Path]
+    GROUPS: ClassVar[Groups] = {
+        "What to run": (
+            *("checkpoint", "name", "starts", "horizon", "seed", "untrained", "allow_seen"),
+        ),
+        "Engine": ("parallel", "device"),
+        "Output": ("out", "arm"),
+    }
+    EXAMPLES: ClassVar[Examples] = {
+        "Fifty starts that no dataset used": "capex evaluate runs/act kitchen:TurnOffStove",
+        "The same network before training, beside it": (
+            "capex evaluate runs/act kitchen:TurnOffStove --untrained"
+        ),
+    }
+
+    checkpoint: Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
     """The folder of a training, or one of its checkpoints."""
     name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]]
     """Where to evaluate."""
-    starts: str = "1000:1050"
-    """Start indices: 1000:1050, 7 or 1,4,9. The same list for every policy."""
-    out: Path = Path("runs/evaluation")
-    """Run directory; several policies may share one. The same command again continues it."""
-    arm: str = ""
+    starts: Annotated[str, arg(metavar="STARTS")] = "1000:1050"
+    """Start indices: 1000:1050 (default, the starts 1000 to 1049), 7 or 1,4,9. The same list for
+    every policy."""
+    out: Annotated[Path, arg(metavar="RUN")] = Path("runs/evaluation")
+    """Run directory; several policies may share one, and the same command again continues it."""
+    arm: Annotated[str, arg(metavar="NAME")] = ""
     """What the records call the policy; by default its kind and training steps."""
-    parallel: int = 0
-    """Simulating processes; 0: one per core. The results do not depend on it."""
-    device: str = "auto"
-    """Where the policy runs."""
-    seed: int = 0
-    """Of what is random in the policy."""
+    parallel: Annotated[int, arg(metavar="N")] = 0
+    """Simulating processes; 0 (default): one per core. The results do not depend on it."""
+    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
+    """Where the policy runs: auto (default), cpu, cuda, cuda:1, mps."""
+    seed: Annotated[int, arg(metavar="N")] = 0
+    """Seed of what is random in the policy."""
     untrained: bool = False
     """Fresh weights instead of the trained ones, for comparison."""
     allow_seen: bool = False
     """Also starts that were trained on."""
-    horizon: int = 0
-    """Control steps of a rollout; 0: the task's own. What they do not suffice for is a failure."""
+    horizon: Annotated[int, arg(metavar="N")] = 0
+    """Control steps of a rollout; 0 (default): the task's own. What they do not suffice for is a
+    failure."""
 
     def run(self) -> int:
         """Evaluate with a progress bar, then print the success of everything in the chain."""
+        starts = OPTIONS["starts"].checked("--starts", self.starts)
         require_torch()
         from capex.students.evaluate import Rollouts, evaluate
         from capex.students.tables import chain_summary
 
-        starts = tuple(parse_starts(self.starts))
         job = Rollouts(**vars(self) | {"starts": starts})
         with Progress(*COLUMNS, console=console) as progress:
             bar = progress.add_task("evaluating", total=len(starts))
@@ -182,12 +216,17 @@ class Study:
     command continues it.
     """
 
-    file: Positional[Path]
+    EXAMPLES: ClassVar[Examples] = {
+        "On this machine": "capex study study.toml --out studies/first",
+        "On a Ray cluster with GPUs": "capex study study.toml --ray auto",
+    }
+
+    file: Positional[Annotated[Path, arg(metavar="FILE")]]
     """What to study; capex/students/study_plan.py and docs/students.md have the layout."""
-    out: Path | None = None
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
     """Folder for everything; by default the file's name without its ending."""
-    ray: str | None = None
-    """Address of a Ray cluster with GPUs (auto: the local one); without it, this machine."""
+    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
+    """Address of a Ray cluster with GPUs, auto for the local one (default: none, this machine)."""
 
     def run(self) -> int:
         """Run what is missing, then write tables and figure."""
@@ -209,14 +248,19 @@ class Study:
 class PolicyCommand:
     """Serve a trained policy to any client on this machine."""
 
-    action: Positional[Literal["serve"]]
-    """What to do with it."""
-    checkpoint: Positional[Path]
+    EXAMPLES: ClassVar[Examples] = {
+        "The newest policy of a training": "capex policy serve runs/act",
+        "On a GPU, at any free port": "capex policy serve runs/act --device cuda --port 0",
+    }
+
+    action: Positional[Annotated[Literal["serve"], arg(metavar="serve")]]
+    """Answer until interrupted."""
+    checkpoint: Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
     """The folder of a training, or one of its checkpoints."""
-    port: int = 8900
-    """Loopback port; 0 chooses a free one."""
-    device: str = "auto"
-    """Where the policy runs."""
+    port: Annotated[int, arg(metavar="PORT")] = 8900
+    """Port on 127.0.0.1; 0 chooses a free one."""
+    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
+    """Where the policy runs: auto (default), cpu, cuda, cuda:1, mps."""
 
     def run(self) -> int:
         """Answer until interrupted."""

@@ -55,6 +55,11 @@ class Pipeline:
 
     def resolve(self, spec: Spec) -> Pipeline:
         """The same with the cameras' names, each one that the world has."""
+        if not all(1 <= side <= 4096 for side in self.size):
+            given = " ".join(map(str, self.size))
+            raise CapexError(f"--size is {given}; width and height must lie between 1 and 4096")
+        if not 0 <= self.crf <= 51:
+            raise CapexError(f"--crf is {self.crf}; it must lie between 0 and 51")
         cameras = self.cameras or tuple(c.name for c in spec.cameras)
         for name in cameras:
             spec.camera(name)

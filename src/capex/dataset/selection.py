@@ -56,25 +56,27 @@ class Filters:
     uncertified: bool = False
     """Take successes without a certificate too."""
     tasks: tuple[str, ...] = ()
-    """Only these tasks."""
+    """Only these tasks (default: all)."""
     arms: tuple[str, ...] = ()
-    """Only these arms."""
+    """Only these arms (default: all)."""
     min_steps: int | None = None
-    """At least so many control steps."""
+    """At least so many control steps (default: any)."""
     max_steps: int | None = None
-    """At most so many control steps."""
+    """At most so many control steps (default: any)."""
     max_cost_usd: float | None = None
-    """At most so many dollars of model calls; an unknown cost is left out."""
+    """At most so many dollars of model calls; an unknown cost is left out (default: any)."""
     min_confidence: float | None = None
-    """At least this mean calibrated confidence over the executed waypoints; attempts without
-    confidences are left out."""
+    """At least this mean calibrated confidence, 0 to 1, over the executed waypoints; attempts
+    without confidences are left out (default: any)."""
     max: int | None = None
-    """At most so many demonstrations of each task, the first by start."""
+    """At most so many demonstrations of each task, the first by start (default: all)."""
 
     def __post_init__(self) -> None:
         for name, value in (("--max", self.max), ("--max-steps", self.max_steps)):
             if value is not None and value < 1:
                 raise CapexError(f"{name} is {value}; it must be at least 1")
+        if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
+            raise CapexError(f"--min-confidence is {self.min_confidence}; it must lie in 0 to 1")
 
 
 @dataclass
@@ -226,7 +228,7 @@ def _asked_for(
     ):
         for name in asked:
             if name not in known:
-                raise UnknownName(kind, name, known, where=" among the attempts")
+                raise UnknownName(kind, name, known, where=" among the attempts", flag=f"--{kind}s")
     tasks, arms = filters.tasks, filters.arms
     return [a for n, a in named if (not tasks or n.task in tasks) and (not arms or n.arm in arms)]
 

@@ -29,9 +29,10 @@ class MethodSettings:
     confidence: Annotated[bool, Setting()] = True  # every waypoint must carry a stated confidence
     # off: commit on the stated confidences
     calibrated: Annotated[bool, PlanSetting()] = True
-    """Whether outcomes correct stated confidences."""
+    """Whether outcomes correct stated confidences (default on)."""
     tau: Annotated[float, PlanSetting(0, 1)] = TAU
-    """Commit threshold (default {default})."""
+    """Commit threshold, 0 to 1: a plan runs up to the first later waypoint whose confidence is
+    below it (default {default})."""
     locate: Annotated[bool, PlanSetting()] = True
     """Whether locate_pixel is offered (default: where the world has depth)."""
     base_motion: Annotated[bool, Setting()] = True
@@ -39,9 +40,10 @@ class MethodSettings:
     memory: Annotated[
         Literal["chain", "fresh", "none"], PlanSetting(kind=Literal["chain", "fresh"])
     ] = "chain"
-    """chain: each episode sees what the ones before it left; fresh: cleared before each."""
+    """chain (default): each episode sees what the ones before it left; fresh: cleared before
+    each."""
     skeleton: Annotated[bool, PlanSetting()] = True
-    """Whether the reliability summary is shown."""
+    """Whether the reliability summary is shown (default on)."""
     references: Annotated[int, PlanSetting(0, 2)] = 2
     """Own successes shown as references: 0, 1 or 2 (default)."""
     # may declare the task done; always so where a person judges success
@@ -57,10 +59,10 @@ class MethodSettings:
     silent_decisions: Annotated[int, Setting(0, 10_000)] = 0
     """Decisions in a row without a valid tool call after which an episode has failed (default 3; 0:
     never, as in the paper)."""
-    episode_usd: Annotated[float | None, Setting(0)] = DEFAULT_EPISODE_USD
+    episode_usd: Annotated[float | None, Setting(0, metavar="USD")] = DEFAULT_EPISODE_USD
     """Dollars an episode may cost (default {default:g} where the model has a price)."""
-    image_size: Annotated[int, Setting(32, 2048)] = 512
-    """Side of the images in pixels (default {default})."""
+    image_size: Annotated[int, Setting(32, 2048, metavar="PIXELS")] = 512
+    """Side of the images that the model sees (default {default})."""
     show_dollars: Annotated[bool, Setting()] = False
     """Whether the model is told the dollars left (default off)."""
 

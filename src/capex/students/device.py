@@ -21,7 +21,7 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         valid = "auto, cpu, cuda, cuda:1, mps"
-        raise CapexError(f"there is no device '{name}'; valid: {valid}") from None
+        raise CapexError(f"--device: there is no device '{name}'; valid: {valid}") from None
     if device.type not in ("cpu", "cuda", "mps"):
         raise CapexError(f"--device {name}: students run on cpu, cuda and mps")
     if device.type == "mps" and not torch.backends.mps.is_available():

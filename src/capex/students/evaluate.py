@@ -212,7 +212,7 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
         )
     if job.starts and max(job.starts) >= world.starts:
         raise CapexError(
-            f"start {max(job.starts)} does not exist in {job.name}; the last one is"
+            f"--starts: start {max(job.starts)} does not exist in {job.name}; the last one is"
             f" {world.starts - 1}"
         )
     if not 0 <= job.horizon <= world.horizon:

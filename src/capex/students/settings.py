@@ -134,18 +134,23 @@ POLICIES: dict[str, type[ActSettings] | type[DiffusionSettings]] = {
 }
 
 
-def make_settings(policy: str, changes: Mapping[str, Any]) -> Settings:
-    """The paper's settings with changes by name; unknown names and wrong values are refused."""
+def make_settings(
+    policy: str, changes: Mapping[str, Any], *, spelled: str = "setting "
+) -> Settings:
+    """The paper's settings with changes by name; unknown names and wrong values are refused.
+    `spelled`: what stands before a name where the user wrote it, "--set " or a table of a file.
+    """
     if policy not in POLICIES:
         raise UnknownName("policy", policy, POLICIES)
     known = declared(POLICIES[policy])
     values: dict[str, Any] = {}
     for name, value in changes.items():
         if name not in known:
-            raise UnknownName("setting", name, known, where=f" of policy '{policy}'")
-        values[name] = known[name].checked(f"setting {name}", value, from_text=True)
+            flag = "--set" if spelled == "--set " else ""
+            raise UnknownName("setting", name, known, where=f" of policy '{policy}'", flag=flag)
+        values[name] = known[name].checked(f"{spelled}{name}", value, from_text=True)
     settings = POLICIES[policy](**values)
-    _refuse_contradictions(settings)
+    _refuse_contradictions(settings, spelled)
     return settings
 
 
@@ -177,21 +182,21 @@ def require_name(what: str, name: str) -> None:
         )
 
 
-def _refuse_contradictions(settings: Settings) -> None:
+def _refuse_contradictions(settings: Settings, spelled: str) -> None:
     if settings.lr == 0:
-        raise CapexError(f"setting lr is {settings.lr}; it must be above 0")
+        raise CapexError(f"{spelled}lr is {settings.lr}; it must be above 0")
     if settings.dim % settings.heads:
         sizes = f"dim is {settings.dim} and heads {settings.heads}"
-        raise CapexError(f"setting {sizes}; dim must be a multiple of heads")
+        raise CapexError(f"{spelled}{sizes}; dim must be a multiple of heads")
     if settings.width % 16:
         raise CapexError(
-            f"setting width is {settings.width}; it must be a multiple of 16, the size of a"
+            f"{spelled}width is {settings.width}; it must be a multiple of 16, the size of a"
             " normalisation group"
         )
     if isinstance(settings, DiffusionSettings):
         most = settings.horizon - settings.observations + 1
         if settings.execute > most:
             raise CapexError(
-                f"setting execute is {settings.execute}; with horizon {settings.horizon} at most"
+                f"{spelled}execute is {settings.execute}; with horizon {settings.horizon} at most"
                 f" {most} steps can be executed"
             )

@@ -99,7 +99,7 @@ def load_study(path: Path) -> StudyPlan:
     for name in (*values["policies"], *values["sources"]):
         require_name(f"{path}: a policy's or source's name", name)
     values["policies"] = {
-        name: make_settings(table.pop("policy", name), table)
+        name: make_settings(table.pop("policy", name), table, spelled=f"{path}: policies.{name}.")
         for name, table in values["policies"].items()
     }
     if "backbone" in values:
