@@ -76,7 +76,7 @@ def _medians_table(measured: Sequence[Experience]) -> Table:
         Column("Cleared", "median_cleared", show.significant),
         Column("With memory", "median_memory", show.significant),
         Column("Change", show=show.change),
-        Column("Less / more / equal", compared, show.slashed),
+        Column("Lower / higher / equal", compared, show.slashed),
         Column("p", "sign_test_p", show.p_value),
     )
     rows = []
@@ -89,8 +89,8 @@ def _medians_table(measured: Sequence[Experience]) -> Table:
             rows.append(Row((names, m.name, m.cleared, m.with_memory, change, test, m.test.p)))
     n = measured[0].everything.both
     caption = (
-        f"Medians on the starts solved by both ({n} of the first pair): less, more or equal with"
-        " memory; two-sided sign test."
+        f"Medians on the starts solved by both ({n} of the first pair): on how many it is lower,"
+        " higher or equal with memory; two-sided sign test."
     )
     return Table("medians", caption, columns, rows, _sources(measured))
 

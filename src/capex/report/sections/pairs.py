@@ -9,9 +9,16 @@ from capex.report.compare import Comparison, compared_sources
 from capex.report.plots.success import starts_figure
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import ACROSS_TASKS, Column, Row, Table, file_table, group_row, tally_names
-
-ROWS_SHOWN = 40  # a longer table is folded
+from capex.report.tables import (
+    ACROSS_TASKS,
+    ROWS_SHOWN,
+    Column,
+    Row,
+    Table,
+    file_table,
+    group_row,
+    tally_names,
+)
 
 
 def pairs_section(sources: Sequence[Source], compared: Sequence[Comparison]) -> Section:
