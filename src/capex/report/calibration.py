@@ -134,7 +134,10 @@ def growth(source: Source) -> Growth:
     def cut(episodes: Sequence[Summary]) -> Tally:
         return Tally(sum(e.truncated for e in episodes), sum(e.plans for e in episodes))
 
-    flags = [[flag for e in chain for flag in _cuts(e, source.tau)] for chain in chains(source)]
+    flags = []
+    for chain in chains(source):
+        places = [(e.plans, cut_places(e, source.tau or 0.0)) for e in chain]
+        flags.append([k in found for plans, found in places for k in range(plans)])
     long = [plans for plans in flags if len(plans) >= PARTS]
     first = [flag for plans in long for flag in plans[: len(plans) // PARTS]]
     last = [flag for plans in long for flag in plans[-(len(plans) // PARTS) :]]
@@ -147,13 +150,17 @@ def growth(source: Source) -> Growth:
     )
 
 
-def _cuts(episode: Summary, tau: float | None) -> list[bool]:
-    """Which of an episode's plans the commit rule cut, in order."""
+def cut_places(episode: Summary, tau: float, *, stated: bool = False) -> dict[int, int]:
+    """The commit rule on an episode's plans: by plan the place of the waypoint at which it is cut.
+
+    With `stated`, on the confidences that the model stated, as if nothing had been learned.
+    """
     w = episode.waypoints
-    trusted = np.where(np.isnan(w.calibrated), w.stated, w.calibrated)
+    trusted = np.where(stated | np.isnan(w.calibrated), w.stated, w.calibrated)
     # A comparison with nan is false: what has no probability never defers.
-    below = (w.place > 1) & (trusted < (tau or 0.0))
-    return [bool(below[w.plan == k].any()) for k in range(episode.plans)]
+    below = np.flatnonzero((w.place > 1) & (trusted < tau))
+    plans, first = np.unique(w.plan[below], return_index=True)
+    return dict(zip(plans.tolist(), w.place[below[first]].tolist(), strict=True))
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from capex.method.record import Turn
+from capex.report.calibration import cut_places
 from capex.report.experience import chains
 from capex.report.sources import Source
 from capex.run import read_record
@@ -38,8 +37,9 @@ def example_plan(source: Source) -> ExamplePlan | None:
         for number, episode in enumerate(chain, start=1):
             if not episode.truncated:
                 continue
-            for plan, (at, lowered) in _cut_at(episode, source.tau).items():
-                rank = (not lowered, plan > 0, at <= RUN_AT_LEAST, number)
+            anyway = cut_places(episode, source.tau, stated=True)
+            for plan, place in cut_places(episode, source.tau).items():
+                rank = (plan in anyway, plan > 0, place <= RUN_AT_LEAST, number)
                 if best is None or rank < best[0]:
                     best = rank, episode, number, plan
     if best is None:
@@ -47,17 +47,3 @@ def example_plan(source: Source) -> ExamplePlan | None:
     rank, episode, number, plan = best
     planned = [t for t in read_record(episode.path).turns if t.waypoints]
     return ExamplePlan(source, episode, number, planned[plan], plan == 0, not rank[0])
-
-
-def _cut_at(episode: Summary, tau: float) -> dict[int, tuple[int, bool]]:
-    """By plan: the place of the waypoint at which it was cut, and whether calibration did it."""
-    w = episode.waypoints
-    later = w.place > 1
-    trusted = np.where(np.isnan(w.calibrated), w.stated, w.calibrated)
-    found = {}
-    for k in range(episode.plans):
-        below = later & (w.plan == k) & (trusted < tau)
-        if below.any():
-            stated_too = bool((later & (w.plan == k) & (w.stated < tau)).any())
-            found[k] = int(w.place[below][0]), not stated_too
-    return found

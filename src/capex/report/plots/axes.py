@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from capex.report.compare import Tally
 from capex.report.figures import INK, MUTED, PAPER, Key, Panel, colour
@@ -26,6 +27,12 @@ def level_axes(ax: Axes, x_label: str, bottom: float = 0.0, top: float | None = 
     if top is not None:
         ax.set_yticks([0, 0.5, 1], ["0", "50", "100 %"])
     ax.grid(axis="y")
+
+
+def whole_numbers(ax: Axes, name: str) -> None:
+    """A level axis that counts episodes or decisions."""
+    ax.set_xlabel(name)
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
 def bar_axes(ax: Axes) -> None:

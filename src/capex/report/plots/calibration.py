@@ -18,7 +18,7 @@ from capex.report.calibration import (
     WeightPath,
 )
 from capex.report.figures import DASHES, INK, LINE, MUTED, Draw, Figure, Key, Panel, colour
-from capex.report.plots.axes import interval, level_axes, source_keys
+from capex.report.plots.axes import interval, level_axes, source_keys, whole_numbers
 from capex.report.show import number
 from capex.report.sources import Source
 from capex.run.stats import wilson
@@ -107,7 +107,7 @@ def weights_figure(source: Source, paths: Sequence[WeightPath]) -> Figure:
             ax.axhline(PRIOR_MEAN[j], color=MUTED, linewidth=0.7, linestyle=(0, (2, 2)))
             for path, name in zip(paths, names, strict=True):
                 ax.plot(path.numbers, path.weights[:, j], color=own, linestyle=DASHES[name], **look)
-            ax.set_xlabel("episode")
+            whole_numbers(ax, "episode")
             ax.margins(y=0.15)
 
         return Panel(FEATURES[j], draw, width_in=SMALL_IN, height_in=1.6)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from capex.report.compare import Tally, TaskKey, grouped, task_of, verdicts
 from capex.report.experience import CurvePoint, Experience
 from capex.report.figures import Figure, Panel, colour
-from capex.report.plots.axes import level_axes, source_keys, success_bars
+from capex.report.plots.axes import level_axes, source_keys, success_bars, whole_numbers
 from capex.report.sources import Source, plain
 from capex.run.stats import wilson
 from capex.run.summary import StartKey
@@ -101,6 +101,7 @@ def experience_figure(experience: Experience, curves: Mapping[int, Sequence[Curv
             share = [successes / n for successes, n in solved]
             ax.plot(x, share, color=own, marker="o", markersize=2.5, clip_on=False)
         level_axes(ax, "episode of the chain", top=1)
+        whole_numbers(ax, "episode of the chain")
 
     def requests(ax: Axes) -> None:
         for source in pair:
@@ -108,6 +109,7 @@ def experience_figure(experience: Experience, curves: Mapping[int, Sequence[Curv
             x, median = [p.number for p in points], [p.requests for p in points]
             ax.plot(x, median, color=colour(source), marker="o", markersize=2.5)
         level_axes(ax, "episode of the chain")
+        whole_numbers(ax, "episode of the chain")
 
     panels = (
         success_bars("Success on the same starts", groups, pair),

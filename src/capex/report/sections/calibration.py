@@ -46,6 +46,8 @@ def calibration_section(sources: Sequence[Source]) -> Section:
     examples = [p for p in (example_plan(c.source) for c in calibrations) if p is not None]
     grown = [(c.source, calibration.growth(c.source)) for c in calibrations]
     section.text += [_grown(*item) for item in grown]
+    if not examples:
+        section.notes.append("No plan was cut for low confidence, so there is none to show.")
     swept = [(c.source, calibration.tau_sweep(c.source)) for c in calibrations]
     paths = [(c.source, calibration.weight_paths(c.source)) for c in calibrations]
     section.figures.append(plots.truncation_figure(cut))
@@ -62,17 +64,13 @@ def calibration_section(sources: Sequence[Source]) -> Section:
 
 def _grown(source: Source, grown: Growth) -> str:
     """How plans cut grew, in a sentence; what has no plan is left out."""
-    named = zip(
-        (
-            "with no reach label seen",
-            "with some",
-            *(f"in the {e} tenth" for e in ("first", "last")),
-        ),
-        grown.rows,
-        strict=True,
+    where = (
+        *("with no reach label seen", "with some"),
+        *("in the first tenth of each chain's plans", "in the last"),
     )
-    parts = [f"{show.percent(plans.share)} {where}" for where, (_, plans) in named if plans.n]
-    return f"{source.label} cut for low confidence: {', '.join(parts)} of the plans."
+    shares = zip(where, grown.rows, strict=True)
+    parts = [f"{show.percent(plans.share)} {name}" for name, (_, plans) in shares if plans.n]
+    return f"Plans cut for low confidence, {source.label}: {', '.join(parts)}."
 
 
 def _growth_table(grown: Sequence[tuple[Source, Growth]]) -> Table:

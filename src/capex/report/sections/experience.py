@@ -57,7 +57,7 @@ def _experience_table(compared: Sequence[Experience]) -> Table:
     rows = []
     for item in compared:
         names = item.kept.label, item.cleared.label
-        rows += [group_row(" and ".join(names))] if len(compared) > 1 else []
+        rows.append(group_row(" and ".join(names)))
         for split, pairs in item.splits:
             only = pairs.only_second, pairs.only_first
             rows.append(Row((names, split, pairs.n, pairs.first, pairs.second, only, pairs.p)))
@@ -82,7 +82,7 @@ def _medians_table(measured: Sequence[Experience]) -> Table:
     rows = []
     for item in measured:
         names = item.kept.label, item.cleared.label
-        rows += [group_row(" and ".join(names))] if len(measured) > 1 else []
+        rows.append(group_row(" and ".join(names)))
         for m in item.measures:
             change = (m.with_memory - m.cleared) / m.cleared if m.cleared else None
             test = m.test.smaller, m.test.larger, m.test.equal

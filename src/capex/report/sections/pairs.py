@@ -62,7 +62,7 @@ def _pairs_table(compared: Sequence[Comparison]) -> Table:
     rows = []
     for c in compared:
         names = c.first.label, c.second.label
-        rows.append(group_row(" and ".join(names)))
+        rows.append(group_row("First: {}; second: {}".format(*names)))
         by_task = [(task, pairs, False) for (_, task), pairs in c.tasks.items()]
         for task, p, total in [*by_task, *([("All", c.pairs, True)] if len(by_task) > 1 else [])]:
             values = (names, task, p.n, p.both, p.only_first, p.only_second, p.neither, p.p)
@@ -86,7 +86,7 @@ def _unpaired_table(compared: Sequence[Comparison]) -> Table:
     )
     rows = []
     for c in compared:
-        rows.append(group_row(f"{c.first.label} and {c.second.label}"))
+        rows.append(group_row(f"First: {c.first.label}; second: {c.second.label}"))
         for (world, task), (a, b, p) in c.unpaired.items():
             rows.append(Row(((c.first.label, c.second.label, world), task, a, b, p)))
         if c.across:

@@ -23,7 +23,8 @@ def plan_table(plan: ExamplePlan) -> Table:
     )
     name, sources = f"plan-{plan.source.number}", [plan.source]
     written = [
-        Row((plan.source.label, k, *row)) for k, row in enumerate(zip(stated, calibrated, outcomes, strict=True), 1)
+        Row((plan.source.label, k, *row))
+        for k, row in enumerate(zip(stated, calibrated, outcomes, strict=True), 1)
     ]
     names = ("source", "waypoint", "stated", "calibrated", "outcome")
     caption = _caption(plan)
