@@ -16,7 +16,7 @@ from capex.report.drawing import FATE_COLOURS
 from capex.report.strips import SIZE_PX, Drawn, Filmer, Frame, Point, Strip
 from capex.run import read_record
 
-FRAMES = 30  # about 0.1 MB
+FRAMES = 30  # about 0.15 MB
 FRAME_MS, LAST_FRAME_MS = 120, 1600  # the end is held, so that it is seen
 QUALITY = 62
 FINER = 2  # lines are drawn at so many times the size, then made smaller: no jagged edges
@@ -26,7 +26,7 @@ TEXT_PX, MARGIN_PX, DOT_PX, RIM_PX = 17, 7, 4.2, 5
 
 @dataclass(frozen=True)
 class Film:
-    """An episode that plays: empty pictures and a note in its strip where none could be made."""
+    """An episode that plays."""
 
     card: Card
     moving: bytes  # WebP
@@ -40,7 +40,9 @@ class Film:
 
 
 def make_films(picks: Sequence[Pick]) -> list[Film]:
-    """Render and encode; frames come from saved states, or are what the model saw."""
+    """Render and encode; frames come from saved states, or are what the model saw. An episode of
+    which no picture can be made is left out: its strip says why.
+    """
     filmer = Filmer()
     films = []
     for source, episode in picks:
@@ -48,7 +50,7 @@ def make_films(picks: Sequence[Pick]) -> list[Film]:
         card = Card(source, episode, record, filmer.strip(episode, record, FRAMES))
         films.append(Film(card, *_encode(list(_pictures(card)))))
     filmer.close()
-    return films
+    return [film for film in films if film.moving]
 
 
 def _pictures(card: Card) -> Iterator[Picture.Image]:

@@ -11,7 +11,7 @@ def plan_table(plan: ExamplePlan) -> Table:
     """The paper's table: a column per waypoint; the CSV has a row per waypoint."""
     rows = plan.turn.waypoints
     stated, calibrated = [w.waypoint.confidence for w in rows], [w.calibrated for w in rows]
-    outcomes = [w.status for w in rows]
+    outcomes = ["driven" if w.status == "base" else w.status for w in rows]
     columns = (
         Column("Waypoint k", align="l"),
         *(Column(str(k), show=show.number) for k in range(1, len(rows) + 1)),
