@@ -10,13 +10,14 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
 
 import runs
 from capex import report
 from capex.errors import CapexError
 from capex.method.record import Turn
 from capex.report.cards import choose_twins, sample
-from capex.report.show import number, p_value, percent, significant
+from capex.report.show import brief, duration, number, p_value, percent, significant
 from capex.report.tables import Column, Row, Table, group_row, latex
 
 pytestmark = pytest.mark.filterwarnings(
@@ -80,6 +81,14 @@ def test_numbers_are_shown_as_people_write_them():
         "—",
     ]
     assert percent(0.125) == "12.5 %"
+    assert [duration(m) for m in (0.03, 0.999, 39.7, math.inf, None)] == [
+        "1.80 s",
+        "59.9 s",
+        "39.7 min",
+        "∞",
+        "—",
+    ]
+    assert [brief(v) for v in (6.0, 90.30, 1.25, 244.0)] == ["6", "90.3", "1.25", "244"]
 
 
 def test_tables_escape_what_latex_and_csv_would_read():
@@ -111,8 +120,12 @@ def test_every_table_and_figure_is_written_and_names_the_stand_in(written):
     tables = {n.split("/")[1].split(".")[0] for n in names if n.startswith("tables/")}
     assert tables >= {
         "headline",
+        "attempts",
         "differences",
         "tasks",
+        "task-costs",
+        "plan-1",
+        "plans-cut",
         "pairs",
         "starts",
         "experience",
@@ -128,6 +141,7 @@ def test_every_table_and_figure_is_written_and_names_the_stand_in(written):
     assert figures >= {
         f"{n}.{kind}"
         for n in (
+            "poster",
             "success",
             "starts",
             "experience-1",
@@ -147,12 +161,18 @@ def test_every_table_and_figure_is_written_and_names_the_stand_in(written):
             assert text.count(r"\begin{tabular}") == 1
         if name.endswith(".png"):
             assert (written / name).read_bytes().startswith(b"\x89PNG")
+            with Image.open(written / name) as picture:
+                assert picture.text["Description"].startswith("Stand-in: made-up."), name
+        if name.startswith("figures/") and name.endswith(".svg"):
+            assert "Stand-in: made-up. What a stand-in does" in " ".join(
+                (written / name).read_text().split()
+            ), name
     page = (written / "report.html").read_text()
     assert page.count("<figure") == page.count("</figure>")
+    assert page.count("What a stand-in does says nothing") == 1  # said once, above the result
+    assert page.index("What a stand-in does") < page.index('class="result"')
     for block in page.split("<table id=")[1:]:
-        assert "stand-in" in block.split('class="files"')[0].lower()
-    for block in page.split('<figure id="figure-')[1:]:
-        assert "stand-in" in block.split("</figure>")[0].lower()
+        assert "(stand-in)" in block.split('class="files"')[0]
 
 
 def test_csv_holds_the_numbers_that_the_page_shows(written, synthetic):

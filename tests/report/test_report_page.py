@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import capex
 import runs
@@ -76,7 +79,11 @@ def test_the_page_loads_from_a_file_without_network_or_complaint(browser, page):
     browser.open(page)
     assert browser.messages == []
     assert [u for u in browser.requests if not u.startswith("data:")] == [page.resolve().as_uri()]
-    assert browser.ask("document.title") == "CAPEX report: campaign"
+    assert (
+        browser.ask("document.title")
+        == "CAPEX report: capex against base and capex-fresh with pilot (stand-in)"
+        " on CloseFridge and PickPlaceCounterToStove"
+    )
     assert count(browser, "section") == count(browser, "nav a") == 9
     assert browser.ask(
         "[...document.querySelectorAll('nav a')].every(a => document.querySelector(a.getAttribute('href')))"
@@ -84,6 +91,48 @@ def test_the_page_loads_from_a_file_without_network_or_complaint(browser, page):
     assert count(browser, ".panel svg text") > 50
     assert browser.ask("[...document.images].every(i => i.naturalWidth === 320)")
     assert "Stand-in: pilot." in browser.ask("document.querySelector('header').textContent")
+
+
+@pytest.mark.parametrize(("width", "height", "phone"), [(1280, 900, False), (390, 844, True)])
+def test_the_first_screen_is_a_poster(browser, page, width, height, phone):
+    browser.open(page, width=width, height=height, phone=phone)
+    assert re.fullmatch(
+        r"capex solved \d of 4 starts, base \d of the same 4, at [\d.]+ instead of [\d.]+ requests"
+        r" per success\.",
+        browser.ask("document.querySelector('.result').textContent"),
+    )
+    edge = "top" if phone else "bottom"  # a phone of another font may cut the last axis
+    edges = browser.ask(
+        f"[...document.querySelectorAll('.notice.stand-in, .result, .film img.moving, .bars .panel')].map(e => e.getBoundingClientRect().{edge})"
+    )
+    assert len(edges) == 6
+    assert max(edges) <= (height - 100 if phone else height)
+    outcomes = browser.ask(
+        "[...document.querySelectorAll('.film .outcome')].map(e => e.textContent)"
+    )
+    assert outcomes == ["solved", "not solved"]
+    assert browser.ask("[...document.querySelectorAll('.bars h3')].map(e => e.textContent)") == [
+        "Success",
+        "Requests per success",
+    ]
+
+
+def test_films_play_without_a_script_and_can_be_stopped(browser, page):
+    text = page.read_text()
+    films = [base64.b64decode(f) for f in re.findall(r"data:image/webp;base64,([^\"]+)", text)]
+    assert len(films) == 2
+    for film in films:
+        with Image.open(io.BytesIO(film)) as moving:
+            assert moving.n_frames > 20
+            assert moving.info["loop"] == 0
+        assert len(film) < 400_000
+    browser.open(page)
+    shown = "['moving', 'still'].map(c => getComputedStyle(document.querySelector('.film .' + c)).display)"
+    assert browser.ask(shown) == ["block", "none"]
+    browser.click(".film button")
+    assert browser.ask(shown) == ["none", "block"]
+    browser.click(".film button")
+    assert browser.ask(shown) == ["block", "none"]
 
 
 def test_every_link_leads_to_a_file(browser, page):

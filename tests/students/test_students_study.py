@@ -171,13 +171,18 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     assert first.across["expert"].statistic == pytest.approx((10 - 14 + 2 - 2) ** 2 / spread)
     assert (second.budget, second.across) == (50_000, {})
     points = curves([first, second])["act"]["pilot"]
-    assert [(p.budget, p.mean) for p in points] == [(20_000, pytest.approx(0.35)), (50_000, 0.8)]
+    assert [(p.budget, p.mean, p.tasks) for p in points] == [
+        (20_000, 0.5, 1),
+        (50_000, 0.8, 1),
+    ]  # the fridge alone: the other task was not trained longer
+    assert first.averages == {"pilot": pytest.approx(0.35), "expert": pytest.approx(0.55)}
     text = students_table(found, group(data)[0]).markdown()
     assert "| act, 20,000 steps, initialisation: random |" in text
     assert (
         "| kitchen:CloseFridge (49) | 0.50 ± 0.14 (10/20) | 0.90 ± 0.00* (18/20) | 0.30 (3/10) | 0.014 |"
         in text
     )
+    assert "| Average over tasks | 0.35 | 0.55* |" in text
     assert "Cochran-Mantel-Haenszel" in text
     assert students_section(data, group(data)[0])[0].text == []
     alone = open_run(tmp_path / "alone", {"command": "evaluate"})

@@ -56,9 +56,9 @@ def open_episode(episode: Path) -> Iterator[tuple[EpisodeRecord, StepArrays, Env
         env.close()
 
 
-def strip_ticks(last: int) -> list[int]:
+def strip_ticks(last: int, count: int = STRIP_FRAMES) -> list[int]:
     """Moments of a strip: evenly spaced from the first state to the last."""
-    return list(dict.fromkeys(round(last * k / (STRIP_FRAMES - 1)) for k in range(STRIP_FRAMES)))
+    return list(dict.fromkeys(round(last * k / (count - 1)) for k in range(count)))
 
 
 def frames(

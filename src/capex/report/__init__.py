@@ -2,16 +2,17 @@
 
 rows, data, forks     run directories as plain rows
 sources     which rows may be counted together
-compare, experience, calibration, costs, students     the numbers
-show, tables, figures, plots, strips, cards, drawing     how they are shown
-sections    what is said, and in which order
+compare, experience, calibration, costs, students, examples     the numbers
+show, tables, figures, plots, strips, cards, drawing, films     how they are shown
+poster      the first screen
+sections    what is said below it, and in which order
 page        the HTML
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from capex.errors import CapexError, printable
@@ -19,8 +20,11 @@ from capex.report.cards import SHOWN, choose_twins, film, sample
 from capex.report.data import load
 from capex.report.drawing import twins_figure
 from capex.report.figures import files
+from capex.report.films import make_films
 from capex.report.page import render
-from capex.report.sections import build, episodes_table
+from capex.report.plots.poster import poster_figure
+from capex.report.poster import Poster, choose_films, sentence, title
+from capex.report.sections import build, episodes_table, results
 from capex.report.sources import group
 from capex.run.files import write_bytes, write_json
 from capex.run.machine import versions
@@ -45,7 +49,10 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
         raise CapexError(f"{out} is a run directory; choose another folder for --out")
     data = load(runs)
     sources, pooling = group(data)
-    sections = build(data, sources)
+    lines, compared = results(sources)
+    sections = build(data, sources, lines, compared)
+    played = make_films(choose_films(sources, compared) if strips else [])
+    poster = Poster(title(sources), sentence(lines, compared), poster_figure(lines), played)
     chosen = choose_twins(sources) if strips else []
     cards, pairs = film(sample(sources, strips), chosen)
     drawn = [twins_figure(k, *both) for k, both in enumerate(zip(chosen, pairs, strict=True), 1)]
@@ -56,13 +63,17 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
         contents[f"tables/{table.name}.csv"] = printable(table.csv()).encode()
         if table.shown != "file":
             contents[f"tables/{table.name}.tex"] = printable(table.latex()).encode()
-    for figure in [*(f for s in sections for f in s.figures), *(f for f in drawn if f.panels)]:
+    leading = [poster.figure] if poster.figure is not None else []
+    figures = [*leading, *(f for s in sections for f in s.figures), *(f for f in drawn if f.panels)]
+    for figure in figures:
         contents |= {f"figures/{name}": content for name, content in files(figure).items()}
     notices = [*data.problems, *data.origins, *pooling]
     twins = list(zip(pairs, drawn, strict=True))
-    page = render(data, sources, sections, cards, twins, notices, out)
+    page = render(data, sources, poster, sections, cards, twins, notices, out)
     contents[PAGE] = printable(page).encode("utf-8", "replace")
     facts = {
+        "title": poster.title,
+        "result": poster.sentence,
         "runs": [str(r.given) for r in data.runs if r.inherited is None],
         "sources": [s.label for s in sources],
         "summary": sections[0].text if sections else [],
@@ -72,7 +83,7 @@ def write(runs: Sequence[Path], out: Path, *, strips: int = SHOWN) -> Path:
     return out / PAGE
 
 
-def _store(out: Path, contents: dict[str, bytes], facts: dict[str, list[str]]) -> None:
+def _store(out: Path, contents: dict[str, bytes], facts: Mapping[str, Sequence[str]]) -> None:
     """Every file whole, the page and the index last."""
     before = _listed(out / INDEX)
     for name, content in contents.items():

@@ -18,6 +18,7 @@ from capex.run.summary import NO_LABEL, Summary
 LABELS_SEEN = (0, 1, 11, 31, 101, 301, 1001)  # lower ends of the bins
 TAUS = tuple(round(0.05 * k, 2) for k in range(20))
 HIGH = 0.8
+PARTS = 10  # a chain's first tenth of plans against its last
 CUTS_AT_LEAST = 10  # of known outcome: the share of right ones among fewer says nothing
 EITHER_LABEL_AT_LEAST = 10  # reached and missed waypoints: an AUROC over fewer says nothing
 
@@ -102,6 +103,64 @@ def truncation(source: Source) -> list[Truncated]:
         if plans := sum(e.plans for e in inside):
             rows.append(Truncated(low, high, Tally(sum(e.truncated for e in inside), plans)))
     return rows
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How plans cut for low confidence grew with experience: with no reach label seen and with
+    some; in the first and in the last tenth of each chain's plans, chains pooled.
+    """
+
+    without_labels: Tally
+    with_labels: Tally
+    first_tenth: Tally
+    last_tenth: Tally
+    chains: int  # with a tenth: those of ten plans or more
+
+    @property
+    def rows(self) -> tuple[tuple[str, Tally], ...]:
+        """In words."""
+        return (
+            ("no label seen", self.without_labels),
+            ("some labels seen", self.with_labels),
+            ("first tenth", self.first_tenth),
+            ("last tenth", self.last_tenth),
+        )
+
+
+def growth(source: Source) -> Growth:
+    """From the plans as they were cut."""
+
+    def cut(episodes: Sequence[Summary]) -> Tally:
+        return Tally(sum(e.truncated for e in episodes), sum(e.plans for e in episodes))
+
+    flags = []
+    for chain in chains(source):
+        places = [(e.plans, cut_places(e, source.tau or 0.0)) for e in chain]
+        flags.append([k in found for plans, found in places for k in range(plans)])
+    long = [plans for plans in flags if len(plans) >= PARTS]
+    first = [flag for plans in long for flag in plans[: len(plans) // PARTS]]
+    last = [flag for plans in long for flag in plans[-(len(plans) // PARTS) :]]
+    return Growth(
+        cut([e for e in source.episodes if not e.labels_before]),
+        cut([e for e in source.episodes if e.labels_before]),
+        Tally(sum(first), len(first)),
+        Tally(sum(last), len(last)),
+        len(long),
+    )
+
+
+def cut_places(episode: Summary, tau: float, *, stated: bool = False) -> dict[int, int]:
+    """The commit rule on an episode's plans: by plan the place of the waypoint at which it is cut.
+
+    With `stated`, on the confidences that the model stated, as if nothing had been learned.
+    """
+    w = episode.waypoints
+    trusted = np.where(stated | np.isnan(w.calibrated), w.stated, w.calibrated)
+    # A comparison with nan is false: what has no probability never defers.
+    below = np.flatnonzero((w.place > 1) & (trusted < tau))
+    plans, first = np.unique(w.plan[below], return_index=True)
+    return dict(zip(plans.tolist(), w.place[below[first]].tolist(), strict=True))
 
 
 @dataclass(frozen=True)

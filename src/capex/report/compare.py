@@ -12,6 +12,7 @@ from capex.report.sources import Source
 from capex.run import stats
 from capex.run.summary import StartKey, Summary
 
+SIGNIFICANT = 0.05
 ALL_PAIRS_UP_TO = 5  # sources; with more, each is compared with the first alone
 TaskKey = tuple[str, str]  # world, task
 T = TypeVar("T")
@@ -152,7 +153,7 @@ class Pairs:
 
     @property
     def difference(self) -> float | None:
-        """Share of the second less share of the first."""
+        """Share of the second minus share of the first."""
         return (self.only_second - self.only_first) / self.n if self.n else None
 
     @property
@@ -173,6 +174,19 @@ def verdicts(source: Source) -> dict[StartKey, bool]:
 
 
 @dataclass(frozen=True)
+class TaskCounts:
+    """In how many tasks the second solves a larger share than the first, a smaller one, and how
+    many of either are significant at 5 %.
+    """
+
+    tasks: int
+    better: int
+    better_significantly: int
+    worse: int
+    worse_significantly: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Second against first: paired where they share starts, else tested per task and across."""
 
@@ -183,6 +197,15 @@ class Comparison:
     # Tallies and Fisher's p; empty where starts are shared.
     unpaired: dict[TaskKey, tuple[Tally, Tally, float]]
     across: stats.Stratified | None  # Cochran-Mantel-Haenszel
+
+    @property
+    def by_task(self) -> TaskCounts:
+        """Exact McNemar on pairs, Fisher's exact test where no start is shared."""
+        paired = [(p.difference or 0.0, p.p) for p in self.tasks.values()]
+        apart = [(y.successes / y.n - x.successes / x.n, p) for x, y, p in self.unpaired.values()]
+        tested = [(d, p is not None and p < SIGNIFICANT) for d, p in (*paired, *apart)]
+        up, down = [s for d, s in tested if d > 0], [s for d, s in tested if d < 0]
+        return TaskCounts(len(tested), len(up), sum(up), len(down), sum(down))
 
 
 def compare(first: Source, second: Source) -> Comparison:
@@ -203,6 +226,14 @@ def compare(first: Source, second: Source) -> Comparison:
             strata.append((y.successes, y.n, x.successes, x.n))
     across = stats.cochran_mantel_haenszel(strata) if strata else None
     return Comparison(first, second, whole, tasks, unpaired, across)
+
+
+def leading(compared: Iterable[Comparison], main: Source | None) -> list[Comparison]:
+    """What the report's first sentences compare its main source with: the base method, else the
+    first other source.
+    """
+    about = [c for c in compared if main in (c.first, c.second)]
+    return [c for c in about if c.first.arm == "base"] or about[:1]
 
 
 def compared_sources(compared: Iterable[Comparison]) -> list[Source]:

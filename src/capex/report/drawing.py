@@ -20,7 +20,7 @@ from capex.method.record import Turn
 from capex.pose import Array
 from capex.report.cards import Card, Twins
 from capex.report.figures import Figure, Panel
-from capex.report.strips import SIZE_PX, Frame, Strip
+from capex.report.strips import SIZE_PX, Frame, Strip, robot_base
 
 TRACK_WIDTH, TRACK_BASE, NO_CONFIDENCE_BASE = 160, 42, 8
 SLOTS_AT_LEAST = 8
@@ -33,9 +33,9 @@ FATE_COLOURS = {
 }
 
 
-def data_uri(jpeg: bytes) -> str:
+def data_uri(image: bytes, kind: str = "jpeg") -> str:
     """An image inside the page."""
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
+    return f"data:image/{kind};base64," + base64.b64encode(image).decode()
 
 
 def _svg(shape: str, *values: object) -> Markup:
@@ -73,7 +73,7 @@ def describe(turn: Turn, place: int) -> str:
         told.append(f"stated {row.waypoint.confidence:.2f}")
     if row.calibrated is not None:
         told.append(f"calibrated {row.calibrated:.2f}")
-    return ", ".join(told) + f": {row.report}"
+    return ", ".join(told) + f": {robot_base(row.report)}"
 
 
 def track(turn: Turn, tau: float | None) -> Markup:
@@ -110,7 +110,12 @@ def twins_figure(number: int, twins: Twins, cards: tuple[Card, Card]) -> Figure:
 
     def panel(card: Card) -> Panel:
         e = card.episode
-        title = f"{card.source.label}: {card.outcome}, {e.steps} steps, {e.decisions} decisions"
+        took = (
+            f"{e.steps} steps ({card.strip.seconds:.1f} s)"
+            if card.strip.seconds
+            else f"{e.steps} steps"
+        )
+        title = f"{card.source.label}: {card.outcome}, {took}, {e.decisions} decisions"
         return Panel(title, partial(_draw_strip, card.strip), width_in=9.0, height_in=1.55)
 
     panels, sources = [panel(c) for c in cards if c.strip.frames], [c.source for c in cards]

@@ -160,7 +160,9 @@ def files(figure: Figure) -> dict[str, bytes]:
             canvas.text(0.012, 0.01, "\n".join(said), fontsize=6.5, color=MUTED, va="bottom")
         png = io.BytesIO()
         FigureCanvasAgg(canvas)
-        canvas.savefig(png, format="png", dpi=PNG_DPI, pil_kwargs={"compress_level": 3})
+        told = {"Description": figure.stand_in} if said else {}
+        options: dict[str, Any] = {"pil_kwargs": {"compress_level": 3}, "metadata": told}
+        canvas.savefig(png, format="png", dpi=PNG_DPI, **options)
         canvas.set_layout_engine("none")  # it stays as it was laid out
         svg = _svg(canvas)
     return {f"{figure.name}.svg": svg.encode(), f"{figure.name}.png": png.getvalue()}

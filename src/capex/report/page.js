@@ -21,6 +21,9 @@
     });
     narrow();
   }
+  for (const film of document.querySelectorAll(".film")) {
+    film.querySelector("button")?.addEventListener("click", () => film.classList.toggle("other"));
+  }
   const dialog = document.querySelector("dialog");
   const zoom = dialog.querySelector(".zoom");
   document.addEventListener("click", (event) => {

@@ -26,10 +26,12 @@ from capex.report.cards import Card
 from capex.report.compare import task_of
 from capex.report.drawing import data_uri, overlay, track
 from capex.report.figures import VARIABLES, Figure, inline
+from capex.report.poster import Poster
 from capex.report.rows import RunData, RunInfo
 from capex.report.sections import Section
 from capex.report.show import counted, number, spread
 from capex.report.sources import Source
+from capex.report.strips import robot_base
 from capex.report.tables import stand_in_sentence
 from capex.run.machine import versions
 
@@ -47,6 +49,7 @@ LEGEND = (  # svg class, what is drawn, what it means
 def render(
     data: RunData,
     sources: Sequence[Source],
+    poster: Poster,
     sections: Sequence[Section],
     cards: Sequence[Card],
     twins: Sequence[tuple[tuple[Card, Card], Figure]],
@@ -62,10 +65,10 @@ def render(
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    names = ", ".join(r.name for r in data.runs)
     return environment.from_string(_resource("page.html")).render(
-        title=f"CAPEX report: {names}",
-        heading=names,
+        title=f"CAPEX report: {poster.title}",
+        poster=poster,
+        names=", ".join(r.name for r in data.runs),
         meta=_meta(data, sources),
         stand_in=stand_in_sentence(sources),
         notices=notices,
@@ -92,6 +95,7 @@ def render(
         overlay=overlay,
         track=track,
         fate=fate,
+        robot_base=robot_base,
         number=number,
         command_text=command_text,
         position_text=position_text,

@@ -75,23 +75,41 @@ def significant(value: float | None) -> str:
     return number(value, 0 if size >= 100 else 1 if size >= 10 else 2)
 
 
+def brief(value: float) -> str:
+    """A number for a sentence: about three significant digits, no zeros after the point."""
+    text = significant(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def spread(low: str, high: str) -> str:
     """From one shown amount to another; one of them where they are shown alike."""
     return low if low == high else f"{low} to {high}"
 
 
-def rate(amount: Rate) -> str:
-    """An amount per success with its interval."""
+def rate(amount: Rate, scale: float = 1, unit: str = "") -> str:
+    """An amount per success with its interval, in a unit so many times smaller."""
     if amount.value is None:
         return MISSING
     if amount.value == 0:
         return "0"
-    value = significant(amount.value)
-    value = value if amount.most is None else spread(value, significant(amount.most))
-    if math.isinf(amount.value) or amount.interval is None:
+    value = significant(scale * amount.value)
+    value = value if amount.most is None else spread(value, significant(scale * amount.most))
+    if math.isinf(amount.value):
         return value
-    low, high = map(significant, amount.interval)
-    return f"{value} ({low} to {high})"
+    if amount.interval is None:
+        return f"{value}{unit}"
+    low, high = (significant(scale * end) for end in amount.interval)
+    return f"{value}{unit} ({low} to {high})"
+
+
+def time_rate(minutes: Rate) -> str:
+    """Time per success with its interval: seconds below a minute, else minutes."""
+    return rate(minutes, 60, " s") if (minutes.value or 0) < 1 else rate(minutes, unit=" min")
+
+
+def duration(minutes: float | None) -> str:
+    """A time: seconds below a minute, else minutes."""
+    return time_rate(Rate(minutes, None, None))
 
 
 def times(ratio: float | None) -> str:

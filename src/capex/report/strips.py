@@ -8,6 +8,7 @@ without a plan.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
-from capex.dataset.film import strip_ticks
+from capex.dataset.film import STRIP_FRAMES, strip_ticks
 from capex.dataset.frames import show_tick
 from capex.dataset.projection import Drawn, camera_model, project_plan, tips_at
 from capex.errors import CapexError
@@ -30,6 +31,13 @@ from capex.worlds.cache import Environments
 
 SIZE_PX = 320
 JPEG_QUALITY = 72
+
+
+def robot_base(text: str) -> str:
+    """An executor's words about the base, which is a method's name in a report, not to be
+    confused.
+    """
+    return re.sub(r"base (?=forward|moved|stalled|timeout)", "robot base ", text)
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,11 @@ class Strip:
     frames: tuple[Frame, ...]
     note: str = ""
 
+    @property
+    def seconds(self) -> float:
+        """How long the robot moved; 0 where it is not known."""
+        return self.frames[-1].seconds if self.frames else 0.0
+
 
 class Filmer:
     """Makes strips; keeps the last task's environment, so episodes sorted by task are quick."""
@@ -58,16 +71,17 @@ class Filmer:
         self._envs = Environments()
         self._failed: dict[str, str] = {}
 
-    def strip(self, episode: Summary, record: EpisodeRecord) -> Strip:
-        """The strip of an episode; whatever is missing becomes a sentence."""
+    def strip(self, episode: Summary, record: EpisodeRecord, count: int = STRIP_FRAMES) -> Strip:
+        """The strip of an episode, so many moments; whatever is missing becomes a sentence."""
         try:
             steps = read_steps(episode.path)
             if not steps["states"].size:
-                return _seen(episode, record, "This world saves no states")
-            return Strip(tuple(_frames(self._at(record), steps, record)))
+                return _seen(episode, record, count, "This world saves no states")
+            return Strip(tuple(_frames(self._at(record), steps, record, count)))
         except (CapexError, OSError, ValueError, KeyError, ImportError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            return _seen(episode, record, f"The episode cannot be rendered again ({reason})")
+            why = f"The episode cannot be rendered again ({reason})"
+            return _seen(episode, record, count, why)
 
     def close(self) -> None:
         """Free the environment."""
@@ -92,13 +106,13 @@ def left_camera(spec: Spec) -> str:
     return next((c.name for c in exterior if "left" in c.name), exterior[0].name)
 
 
-def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord) -> list[Frame]:
+def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord, count: int) -> list[Frame]:
     camera, size = left_camera(env.spec), (SIZE_PX, SIZE_PX)
     turns = [t for t in record.turns if t.waypoints]
     decision: Sequence[int] = steps["decision"]
     tips: dict[int, dict[str, Array]] = {}
     frames = []
-    for tick in strip_ticks(len(steps["states"]) - 1):
+    for tick in strip_ticks(len(steps["states"]) - 1, count):
         plan = int(decision[min(tick, len(decision) - 1)]) if len(decision) else -1
         turn = turns[plan] if 0 <= plan < len(turns) else None
         if turn is not None and plan not in tips:
@@ -117,7 +131,7 @@ def _jpeg(image: Image) -> bytes:
     return out.getvalue()
 
 
-def _seen(episode: Summary, record: EpisodeRecord, why: str) -> Strip:
+def _seen(episode: Summary, record: EpisodeRecord, count: int, why: str) -> Strip:
     """What the model saw at its decisions, from the exchange log."""
     shown: dict[str, int] = {}  # sha256 -> decision, in order
     ends = np.cumsum([t.calls for t in record.turns])
@@ -129,7 +143,8 @@ def _seen(episode: Summary, record: EpisodeRecord, why: str) -> Strip:
                     shown.setdefault(sha, int(np.searchsorted(ends, replies, side="right")))
                     break
             replies += line["status"] in ("ok", "incomplete")
-        chosen = [list(shown.items())[k] for k in strip_ticks(len(shown) - 1)] if shown else []
+        ticks = strip_ticks(len(shown) - 1, count) if shown else []
+        chosen = [list(shown.items())[k] for k in ticks]
         known = [(sha, record.turns[d]) for sha, d in chosen if d < len(record.turns)]
         frames = [_kept(episode.path, sha, turn) for sha, turn in known]
     except (OSError, ValueError, KeyError, TypeError):

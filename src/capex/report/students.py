@@ -68,6 +68,21 @@ class Block:
     lines: tuple[Line, ...]
     across: Mapping[str, Stratified]
 
+    @property
+    def averages(self) -> dict[str, float]:
+        """The mean over tasks of every source that has them all."""
+        return {
+            name: statistics.fmean(line.scores[name].mean for line in self.lines)
+            for name in dict.fromkeys(s for line in self.lines for s in line.scores)
+            if all(name in line.scores for line in self.lines)
+        }
+
+    @property
+    def untrained(self) -> float | None:
+        """The mean over tasks of the untrained network; None where a task lacks it."""
+        known = [t.successes / t.n for line in self.lines if (t := line.untrained) is not None]
+        return statistics.fmean(known) if known and len(known) == len(self.lines) else None
+
 
 def cells(data: RunData) -> list[Cell]:
     """Every policy whose rollouts the runs hold; a start that two runs have counts once."""
@@ -169,6 +184,7 @@ class BudgetPoint:
     mean: float
     low: float
     high: float
+    tasks: int
 
 
 def panel_name(block: Block, found: Sequence[Block]) -> str:
@@ -177,13 +193,24 @@ def panel_name(block: Block, found: Sequence[Block]) -> str:
     return f"{block.policy} ({block.initialisation})" if several else block.policy
 
 
+def _shared_lines(block: Block, found: Sequence[Block]) -> list[Line]:
+    """The block's tasks that the policy has at every budget, so that like is compared with like;
+    all of them where there is none.
+    """
+    name = panel_name(block, found)
+    tasks = [{line.task for line in b.lines} for b in found if panel_name(b, found) == name]
+    shared = set.intersection(*tasks)
+    return [line for line in block.lines if line.task in shared or not shared]
+
+
 def floors(found: Sequence[Block]) -> dict[str, float]:
     """What the untrained network solves, by policy: the mean over the same tasks as the trained
     ones', so none where a task lacks it.
     """
     fresh: dict[str, dict[str, Tally | None]] = defaultdict(dict)
     for block in found:
-        fresh[panel_name(block, found)] |= {line.task: line.untrained for line in block.lines}
+        lines = _shared_lines(block, found)
+        fresh[panel_name(block, found)] |= {line.task: line.untrained for line in lines}
     rates = {
         name: [t.successes / t.n for t in tasks.values() if t is not None]
         for name, tasks in fresh.items()
@@ -196,15 +223,14 @@ def floors(found: Sequence[Block]) -> dict[str, float]:
 
 
 def curves(found: Sequence[Block]) -> dict[str, dict[str, list[BudgetPoint]]]:
-    """Success against training budget by policy and source."""
+    """Success against training budget by policy and source, over the tasks of all its budgets."""
     drawn: dict[str, dict[str, list[BudgetPoint]]] = defaultdict(lambda: defaultdict(list))
     for block in found:
-        name = panel_name(block, found)
-        for source in dict.fromkeys(s for line in block.lines for s in line.scores):
-            scores = [line.scores[source] for line in block.lines if source in line.scores]
+        name, lines = panel_name(block, found), _shared_lines(block, found)
+        for source in dict.fromkeys(s for line in lines for s in line.scores):
+            scores = [line.scores[source] for line in lines if source in line.scores]
             pooled = Tally(sum(s.tally.successes for s in scores), sum(s.tally.n for s in scores))
             low, high = pooled.interval or (math.nan, math.nan)
-            drawn[name][source].append(
-                BudgetPoint(block.budget, statistics.fmean(s.mean for s in scores), low, high)
-            )
+            mean = statistics.fmean(s.mean for s in scores)
+            drawn[name][source].append(BudgetPoint(block.budget, mean, low, high, len(scores)))
     return drawn

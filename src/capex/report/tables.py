@@ -17,10 +17,12 @@ from capex.report.compare import Rate, Tally
 from capex.report.show import INFINITE, MINUS, MISSING
 from capex.report.sources import Source
 
+ROWS_SHOWN = 40  # a longer table is folded
 ACROSS_TASKS = "Across tasks (Cochran-Mantel-Haenszel)"
 STAND_IN_SENTENCE = (
     "Stand-in: {}. What a stand-in does says nothing about any foundation model or person."
 )
+LINES = r"p{0.3\linewidth}"  # of a column of sentences
 LATEX = {
     **{sign: f"\\{sign}" for sign in "{}$&%#_"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
@@ -42,6 +44,7 @@ class Column:
     csv: str | tuple[str, ...] = ()
     show: Callable[[Any], str] = str
     align: Literal["l", "r"] = "r"
+    sentences: bool = False  # long text, broken into lines
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,7 +129,7 @@ class Table:
             r"\centering",
             rf"\caption{{{latex(' '.join(filter(None, (self.caption, self.stand_in))))}}}",
             rf"\label{{tab:{self.name}}}",
-            rf"\begin{{tabular}}{{{''.join(c.align for c in head)}}}",
+            rf"\begin{{tabular}}{{{''.join(LINES if c.sentences else c.align for c in head)}}}",
             r"\toprule",
             " & ".join(latex(c.head) for c in head) + r" \\",
             r"\midrule",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from capex.report.compare import Tally
 from capex.report.figures import INK, MUTED, PAPER, Key, Panel, colour
@@ -28,6 +29,12 @@ def level_axes(ax: Axes, x_label: str, bottom: float = 0.0, top: float | None = 
     ax.grid(axis="y")
 
 
+def whole_numbers(ax: Axes, name: str) -> None:
+    """A level axis that counts episodes or decisions."""
+    ax.set_xlabel(name)
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+
+
 def bar_axes(ax: Axes) -> None:
     """Upright grid lines behind horizontal bars, which have their names above them."""
     ax.set_yticks([])
@@ -41,10 +48,20 @@ def name_above(ax: Axes, y: float, name: str) -> None:
     ax.text(0, y, plain(name, NAME_CHARACTERS), ha="left", va="bottom", fontsize=8)
 
 
-def whisker(ax: Axes, x: Sequence[float], y: Sequence[float]) -> None:
-    """An interval: dark, on a lighter ground, so that it is seen inside a bar and outside."""
-    ax.plot(x, y, color=PAPER, linewidth=2.0, solid_capstyle="butt")
-    ax.plot(x, y, color=INK, linewidth=0.9, solid_capstyle="butt")
+def interval(
+    ax: Axes, point: float, ends: tuple[float, float], at: float, *, upright: bool = False
+) -> None:
+    """A point with its interval, dark on a lighter ground, so that both are seen inside a bar and
+    outside; a point at 0 has no bar and is seen all the same.
+    """
+    line: tuple[Sequence[float], Sequence[float]] = (ends, (at, at))
+    dot: tuple[Sequence[float], Sequence[float]] = ((point,), (at,))
+    if upright:
+        line, dot = line[::-1], dot[::-1]
+    ax.plot(*line, color=PAPER, linewidth=2.0, solid_capstyle="butt")
+    ax.plot(*line, color=INK, linewidth=0.9, solid_capstyle="butt")
+    look: dict[str, Any] = {"markeredgecolor": PAPER, "markeredgewidth": 0.7, "clip_on": False}
+    ax.plot(*dot, color=INK, marker="o", markersize=4.2, zorder=5, **look)
 
 
 def success_bars(
@@ -64,7 +81,7 @@ def success_bars(
                     ax.text(0.01, y - 0.5, "no data", color=MUTED, fontsize=6.5, **beside)
                     continue
                 ax.barh(y - 0.5, tally.share, height=thick, color=colour(source), linewidth=0)
-                whisker(ax, tally.interval, (y - 0.5, y - 0.5))
+                interval(ax, tally.share, tally.interval, y - 0.5)
                 counts = f"{tally.successes}/{tally.n}"
                 ax.text(1.03, y - 0.5, counts, fontsize=7, color=INK, clip_on=False, **beside)
             y += gap

@@ -18,7 +18,7 @@ from capex.report.calibration import (
     WeightPath,
 )
 from capex.report.figures import DASHES, INK, LINE, MUTED, Draw, Figure, Key, Panel, colour
-from capex.report.plots.axes import level_axes, source_keys, whisker
+from capex.report.plots.axes import interval, level_axes, source_keys, whole_numbers
 from capex.report.show import number
 from capex.report.sources import Source
 from capex.run.stats import wilson
@@ -54,7 +54,7 @@ def _diagram(judged: Judged, own: str) -> Draw:
         bounds = [wilson(round(b.reached * b.count), b.count) for b in rows]
         x, y = [b.predicted for b in rows], [b.reached for b in rows]
         ax.vlines(x, *zip(*bounds, strict=True), color=INK, linewidth=0.8)
-        ax.plot(x, y, color=own, marker="o", markersize=4)
+        ax.plot(x, y, color=own, marker="o", markersize=4, clip_on=False)
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1.02)
         ax.set_aspect("equal")
@@ -81,7 +81,7 @@ def truncation_figure(truncations: Sequence[tuple[Source, Sequence[Truncated]]])
                 successes, n = row.plans.successes, row.plans.n
                 ax.bar(x, successes / n, width=0.9 * width, color=colour(source), linewidth=0)
                 low, high = wilson(successes, n)
-                whisker(ax, (x, x), (low, high))
+                interval(ax, successes / n, (low, high), x, upright=True)
                 _count(ax, x, high + 0.015, n)
         ax.set_xticks(range(len(names)), [n.replace(" to ", "\nto ") for n in names.values()])
         level_axes(ax, "reach labels seen before the episode", top=1.05)
@@ -107,7 +107,7 @@ def weights_figure(source: Source, paths: Sequence[WeightPath]) -> Figure:
             ax.axhline(PRIOR_MEAN[j], color=MUTED, linewidth=0.7, linestyle=(0, (2, 2)))
             for path, name in zip(paths, names, strict=True):
                 ax.plot(path.numbers, path.weights[:, j], color=own, linestyle=DASHES[name], **look)
-            ax.set_xlabel("episode")
+            whole_numbers(ax, "episode")
             ax.margins(y=0.15)
 
         return Panel(FEATURES[j], draw, width_in=SMALL_IN, height_in=1.6)

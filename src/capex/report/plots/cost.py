@@ -55,7 +55,9 @@ def decisions_figure(curves: Sequence[DecisionCurve]) -> Figure:
                 quartiles = np.array([(p.low, p.median, p.high) for p in curve.points]).T * scale
                 low, mid, high = quartiles
                 ax.fill_between(x, low, high, color=own, alpha=0.18, linewidth=0)
-                ax.plot(x, mid, color=own, marker="o" if len(x) < 10 else None, markersize=3)
+                if len(x) == 1:  # a band of one decision has no width
+                    ax.vlines(x, low, high, color=own, linewidth=0.9)
+                ax.plot(x, mid, color=own, marker="o", markersize=3 if len(x) < 10 else 2)
             level_axes(ax, "decision of the episode")
             ax.set_ylabel("dollars" if unit == "$" else "thousand tokens")
 

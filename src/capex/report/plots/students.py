@@ -45,8 +45,8 @@ def budget_figure(
     keys = [Key(f"trained on {name}", colours[name], "line") for name in names]
     keys += [Key("untrained", MUTED, "dashes")] if untrained else []
     caption = (
-        "Success against training budget, the mean over tasks and training seeds; whiskers: 95 %"
-        " Wilson intervals of the pooled rollouts."
+        "Success against training budget, the mean over training seeds and the tasks that all"
+        " budgets have; whiskers: 95 % Wilson intervals of the pooled rollouts."
     )
     panels = [panel(title, by_source) for title, by_source in curves(blocks).items()]
     return Figure("students", caption, panels, sources, keys)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from capex.report.compare import Tally, TaskKey, grouped, task_of, verdicts
 from capex.report.experience import CurvePoint, Experience
 from capex.report.figures import Figure, Panel, colour
-from capex.report.plots.axes import level_axes, source_keys, success_bars
+from capex.report.plots.axes import level_axes, source_keys, success_bars, whole_numbers
 from capex.report.sources import Source, plain
 from capex.run.stats import wilson
 from capex.run.summary import StartKey
@@ -96,14 +96,20 @@ def experience_figure(experience: Experience, curves: Mapping[int, Sequence[Curv
             x, solved = [p.number for p in points], [(p.tally.successes, p.tally.n) for p in points]
             low, high = zip(*(wilson(*counts) for counts in solved), strict=True)
             ax.fill_between(x, low, high, color=own, alpha=0.15, linewidth=0)
-            ax.plot(x, [successes / n for successes, n in solved], color=own)
+            if len(x) == 1:  # a band of one place has no width
+                ax.vlines(x, low, high, color=own, linewidth=0.9)
+            share = [successes / n for successes, n in solved]
+            ax.plot(x, share, color=own, marker="o", markersize=2.5, clip_on=False)
         level_axes(ax, "episode of the chain", top=1)
+        whole_numbers(ax, "episode of the chain")
 
     def requests(ax: Axes) -> None:
         for source in pair:
             points = curves[source.number]
-            ax.plot([p.number for p in points], [p.requests for p in points], color=colour(source))
+            x, median = [p.number for p in points], [p.requests for p in points]
+            ax.plot(x, median, color=colour(source), marker="o", markersize=2.5)
         level_axes(ax, "episode of the chain")
+        whole_numbers(ax, "episode of the chain")
 
     panels = (
         success_bars("Success on the same starts", groups, pair),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capex.report.compare import ALL_PAIRS_UP_TO, comparisons, totals
+from capex.report.compare import ALL_PAIRS_UP_TO, Comparison, SourceTotals, comparisons, totals
 from capex.report.rows import RunData
 from capex.report.sections.calibration import calibration_section
 from capex.report.sections.cost import cost_section
@@ -17,7 +17,7 @@ from capex.report.sections.tasks import by_task_section
 from capex.report.sources import Source
 from capex.report.tables import Row, Table, file_table
 
-__all__ = ["Section", "build", "episodes_table"]
+__all__ = ["Section", "build", "episodes_table", "results"]
 
 # In episodes.csv, under these names.
 EPISODE_FACTS = (
@@ -26,14 +26,23 @@ EPISODE_FACTS = (
 )
 
 
-def build(data: RunData, sources: Sequence[Source]) -> list[Section]:
-    """All sections with numbers; strips are added by the page."""
-    if not sources:
-        return []
-    lines = [totals(s) for s in sources]
+def results(sources: Sequence[Source]) -> tuple[list[SourceTotals], list[Comparison]]:
+    """What each source achieved and took, and how they compare."""
     # dozens of students: their own table has the tests between them
     study = sum(s.student for s in sources) > ALL_PAIRS_UP_TO
     compared = comparisons([s for s in sources if not (study and s.student)])
+    return [totals(s) for s in sources], compared
+
+
+def build(
+    data: RunData,
+    sources: Sequence[Source],
+    lines: Sequence[SourceTotals],
+    compared: Sequence[Comparison],
+) -> list[Section]:
+    """All sections with numbers; strips are added by the page."""
+    if not sources:
+        return []
     return [
         summary(lines, compared),
         *students_section(data, sources),

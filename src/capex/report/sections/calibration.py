@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from capex.report import calibration, show
-from capex.report.calibration import CUTS_AT_LEAST, Calibration, Swept, Truncated
+from capex.report.calibration import CUTS_AT_LEAST, Calibration, Growth, Swept, Truncated
+from capex.report.examples import example_plan
 from capex.report.plots import calibration as plots
+from capex.report.sections.plans import plan_table
 from capex.report.sections.section import Section
 from capex.report.sources import Source
 from capex.report.tables import Column, Row, Table, group_row, tally_names
@@ -41,13 +43,49 @@ def calibration_section(sources: Sequence[Source]) -> Section:
                 " could be judged."
             )
     cut = [(c.source, calibration.truncation(c.source)) for c in calibrations]
+    examples = [p for p in (example_plan(c.source) for c in calibrations) if p is not None]
+    grown = [(c.source, calibration.growth(c.source)) for c in calibrations]
+    section.text += [_grown(*item) for item in grown]
+    if not examples:
+        section.notes.append("No plan was cut for low confidence, so there is none to show.")
     swept = [(c.source, calibration.tau_sweep(c.source)) for c in calibrations]
     paths = [(c.source, calibration.weight_paths(c.source)) for c in calibrations]
     section.figures.append(plots.truncation_figure(cut))
     section.figures += [plots.weights_figure(source, chains) for source, chains in paths if chains]
     section.figures.append(plots.tau_figure(swept))
-    section.tables += [_truncation_table(cut), _tau_table(swept)]
+    section.tables += [
+        *(plan_table(plan) for plan in examples),
+        _growth_table(grown),
+        _truncation_table(cut),
+        _tau_table(swept),
+    ]
     return section
+
+
+def _grown(source: Source, grown: Growth) -> str:
+    """How plans cut grew, in a sentence; what has no plan is left out."""
+    where = (
+        *("with no reach label seen", "with some"),
+        *("in the first tenth of each chain's plans", "in the last"),
+    )
+    shares = zip(where, grown.rows, strict=True)
+    parts = [f"{show.percent(plans.share)} {name}" for name, (_, plans) in shares if plans.n]
+    return f"Plans cut for low confidence, {source.label}: {', '.join(parts)}."
+
+
+def _growth_table(grown: Sequence[tuple[Source, Growth]]) -> Table:
+    columns = (
+        Column("Source", "source", align="l"),
+        Column("Plans", "plans", align="l"),
+        Column("Cut", tally_names(), show.success, "l"),
+    )
+    rows = [Row((source.label, name, plans)) for source, item in grown for name, plans in item.rows]
+    caption = (
+        "Plans of which a tail was deferred for low confidence: by reach labels seen before the"
+        " episode, and in the first tenth of each chain's plans against the last (chains of at"
+        f" least {calibration.PARTS} plans, pooled); 95 % Wilson intervals."
+    )
+    return Table("plans-cut", caption, columns, rows, [s for s, _ in grown])
 
 
 def _calibration_table(calibrations: Sequence[Calibration]) -> Table:
@@ -60,20 +98,23 @@ def _calibration_table(calibrations: Sequence[Calibration]) -> Table:
         Column("ECE", "ece", show.three_digits),
         Column("AUROC", "auroc", show.three_digits),
         Column("Brier", "brier", show.three_digits),
-        Column(csv=("stated_at_0.8_or_more", "stated_below_tau")),
+        Column("At 0.8 or more, below τ", ("stated_at_0.8_or_more", "stated_below_tau"), _ends),
     )
     rows = []
     for c in calibrations:
         for j in c.predictors:
             judged = j.name, c.n, c.reached, j.mean, j.ece, j.auroc, j.brier
             rows.append(Row((c.source.label, *judged, (c.high, c.below_tau))))
-    high = "; ".join(f"{c.source.label} {show.percent(c.high)}" for c in calibrations)
     caption = (
         "Predictions of whether an executed waypoint is reached, made before its episode: expected"
-        " calibration error in ten bins of equal width, area under the ROC curve, Brier score."
-        f" Stated at 0.8 or more: {high}."
+        " calibration error in ten bins of equal width, area under the ROC curve, Brier score. Last"
+        " column: the shares of waypoints stated at 0.8 or more and below the commit threshold."
     )
     return Table("calibration", caption, columns, rows, [c.source for c in calibrations])
+
+
+def _ends(shares: tuple[float, float | None]) -> str:
+    return ", ".join(map(show.percent, shares))
 
 
 def _bins_table(calibrations: Sequence[Calibration]) -> Table:

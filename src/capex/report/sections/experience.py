@@ -57,7 +57,7 @@ def _experience_table(compared: Sequence[Experience]) -> Table:
     rows = []
     for item in compared:
         names = item.kept.label, item.cleared.label
-        rows += [group_row(" and ".join(names))] if len(compared) > 1 else []
+        rows.append(group_row(" and ".join(names)))
         for split, pairs in item.splits:
             only = pairs.only_second, pairs.only_first
             rows.append(Row((names, split, pairs.n, pairs.first, pairs.second, only, pairs.p)))
@@ -76,21 +76,21 @@ def _medians_table(measured: Sequence[Experience]) -> Table:
         Column("Cleared", "median_cleared", show.significant),
         Column("With memory", "median_memory", show.significant),
         Column("Change", show=show.change),
-        Column("Less / more / equal", compared, show.slashed),
+        Column("Lower / higher / equal", compared, show.slashed),
         Column("p", "sign_test_p", show.p_value),
     )
     rows = []
     for item in measured:
         names = item.kept.label, item.cleared.label
-        rows += [group_row(" and ".join(names))] if len(measured) > 1 else []
+        rows.append(group_row(" and ".join(names)))
         for m in item.measures:
             change = (m.with_memory - m.cleared) / m.cleared if m.cleared else None
             test = m.test.smaller, m.test.larger, m.test.equal
             rows.append(Row((names, m.name, m.cleared, m.with_memory, change, test, m.test.p)))
     n = measured[0].everything.both
     caption = (
-        f"Medians on the starts solved by both ({n} of the first pair): less, more or equal with"
-        " memory; two-sided sign test."
+        f"Medians on the starts solved by both ({n} of the first pair): on how many it is lower,"
+        " higher or equal with memory; two-sided sign test."
     )
     return Table("medians", caption, columns, rows, _sources(measured))
 

@@ -9,9 +9,16 @@ from capex.report.compare import Comparison, compared_sources
 from capex.report.plots.success import starts_figure
 from capex.report.sections.section import Section
 from capex.report.sources import Source
-from capex.report.tables import ACROSS_TASKS, Column, Row, Table, file_table, group_row, tally_names
-
-ROWS_SHOWN = 40  # a longer table is folded
+from capex.report.tables import (
+    ACROSS_TASKS,
+    ROWS_SHOWN,
+    Column,
+    Row,
+    Table,
+    file_table,
+    group_row,
+    tally_names,
+)
 
 
 def pairs_section(sources: Sequence[Source], compared: Sequence[Comparison]) -> Section:
@@ -55,7 +62,7 @@ def _pairs_table(compared: Sequence[Comparison]) -> Table:
     rows = []
     for c in compared:
         names = c.first.label, c.second.label
-        rows.append(group_row(" and ".join(names)))
+        rows.append(group_row("First: {}; second: {}".format(*names)))
         by_task = [(task, pairs, False) for (_, task), pairs in c.tasks.items()]
         for task, p, total in [*by_task, *([("All", c.pairs, True)] if len(by_task) > 1 else [])]:
             values = (names, task, p.n, p.both, p.only_first, p.only_second, p.neither, p.p)
@@ -79,7 +86,7 @@ def _unpaired_table(compared: Sequence[Comparison]) -> Table:
     )
     rows = []
     for c in compared:
-        rows.append(group_row(f"{c.first.label} and {c.second.label}"))
+        rows.append(group_row(f"First: {c.first.label}; second: {c.second.label}"))
         for (world, task), (a, b, p) in c.unpaired.items():
             rows.append(Row(((c.first.label, c.second.label, world), task, a, b, p)))
         if c.across:

@@ -34,6 +34,7 @@ def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
     if shown := numbers.blocks(rollouts):
         section.tables.append(table)
         section.figures.append(budget_figure(shown, numbers.source_names(rollouts), acting))
+        section.tables.append(_budgets_table(shown, acting))
     lines = {(block.policy, line.task) for block in shown for line in block.lines}
     section.text += [
         f"Untrained {c.policy} on {c.task}: {c.tally.successes} of {c.tally.n} starts solved."
@@ -71,6 +72,8 @@ def students_table(rollouts: Sequence[Cell], sources: Sequence[Source]) -> Table
             counts = sorted({s.demonstrations for s in line.scores.values()})
             task = f"{line.task} ({show.slashed(counts)})"
             rows.append(Row((task, *scores, *untrained, *ps)))
+        if len(block.lines) > 1:
+            rows.append(_average(block, names, fresh, len(others)))
         if block.across:
             across = (block.across[o].p if o in block.across else None for o in others)
             rows.append(Row((ACROSS_TASKS, *[""] * (len(names) + fresh), *across), "total"))
@@ -90,6 +93,36 @@ def students_table(rollouts: Sequence[Cell], sources: Sequence[Source]) -> Table
         )
     data = file_table("students", caption, WRITTEN, _written(rollouts, shown), sources)
     return Table("students", caption, columns, rows, sources, data=data)
+
+
+def _average(block: Block, names: Sequence[str], fresh: bool, tests: int) -> Row:
+    averages = block.averages
+    best = max(averages.values(), default=None) if tests else None
+    means = (
+        show.MISSING if m is None else f"{m:.2f}{'*' if m == best else ''}"
+        for m in map(averages.get, names)
+    )
+    untrained = [show.number(block.untrained)] if fresh else []
+    return Row(("Average over tasks", *means, *untrained, *[""] * tests), "total")
+
+
+def _budgets_table(blocks: Sequence[Block], sources: Sequence[Source]) -> Table:
+    columns = (
+        Column("Policy", "policy", align="l"),
+        Column("Trained on", "source", align="l"),
+        Column("Steps", "steps", show.count),
+        Column("Tasks", "tasks", show.count),
+        Column("Mean success", "mean", show.number),
+        Column("95 % CI", ("low", "high"), lambda ends: f"{ends[0]:.2f} to {ends[1]:.2f}"),
+    )
+    rows = [
+        Row((policy, source, p.budget, p.tasks, p.mean, (p.low, p.high)))
+        for policy, by_source in numbers.curves(blocks).items()
+        for source, points in by_source.items()
+        for p in points
+    ]
+    caption = "The figure in numbers: means over the tasks that all budgets of a policy have."
+    return Table("budgets", caption, columns, rows, sources, "folded")
 
 
 def _written(rollouts: Sequence[Cell], shown: Sequence[Block]) -> list[Row]:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from capex.report import show
-from capex.report.compare import Comparison, Rate, SourceTotals, compared_sources
+from capex.report.compare import (
+    SIGNIFICANT,
+    Comparison,
+    Rate,
+    SourceTotals,
+    TaskCounts,
+    compared_sources,
+    leading,
+)
 from capex.report.experience import Experience, experiences
 from capex.report.sections.section import Section
 from capex.report.sources import differences, main_source
 from capex.report.tables import Column, Row, Table, rate_names, tally_names
+
+TASK_COUNTS = (
+    *("tasks", "tasks_better", "tasks_better_significantly"),
+    *("tasks_worse", "tasks_worse_significantly"),
+)
 
 
 def summary(lines: Sequence[SourceTotals], compared: Sequence[Comparison]) -> Section:
@@ -19,11 +33,11 @@ def summary(lines: Sequence[SourceTotals], compared: Sequence[Comparison]) -> Se
     sources = [line.source for line in lines]
     main = main_source(sources)
     section.text += [_verdict(line) for line in lines if line.source is main]
-    about = [c for c in compared if main in (c.first, c.second)]
-    against = [c for c in about if c.first.arm == "base"] or about[:1]
+    against = leading(compared, main)
     section.text += [_difference(c) for c in against]
+    section.text += [text for c in against if (text := _tasks_won(c))]
     section.text += [_memory(e) for e in experiences(sources) if e.kept is main]
-    section.tables.append(_headline(lines))
+    section.tables += [_headline(lines), _attempts_table(lines)]
     if compared:
         section.tables.append(_differences(compared, {line.source.number: line for line in lines}))
     section.notes += [note for c in compared for note in _unlike(c)]
@@ -74,9 +88,10 @@ def _verdict(line: SourceTotals) -> str:
     costs = []
     if line.usd.value is not None and math.isfinite(line.usd.value):
         costs.append(show.spread(*(f"${show.number(v)}" for v in (line.usd.value, line.usd.most))))
-    for amount, unit in ((line.requests.value, "requests"), (line.minutes.value, "minutes")):
-        if amount and math.isfinite(amount):
-            costs.append(f"{show.significant(amount)} {unit}")
+    if line.requests.value and math.isfinite(line.requests.value):
+        costs.append(f"{show.brief(line.requests.value)} requests")
+    if line.minutes.value and math.isfinite(line.minutes.value):
+        costs.append(show.duration(line.minutes.value))
     return f"{text}, at {', '.join(costs)} per success." if costs else f"{text}."
 
 
@@ -94,6 +109,20 @@ def _difference(compared: Comparison) -> str:
             " that no test can tell them apart."
         )
     return f"{names}: no start in common; across tasks {_p(across.p)} (Cochran-Mantel-Haenszel)."
+
+
+def _tasks_won(compared: Comparison) -> str:
+    """In how many tasks the second is better; empty for a single task."""
+    n = compared.by_task
+    if n.tasks < 2:
+        return ""
+    test = "exact McNemar" if compared.pairs.n else "Fisher's exact test"
+    worse = f"; it is worse in {n.worse}, significantly in {n.worse_significantly}"
+    return (
+        f"{compared.second.label} is better than {compared.first.label} in {n.better} of"
+        f" {n.tasks} tasks, significantly in {n.better_significantly} of them (p < {SIGNIFICANT},"
+        f" {test}){worse if n.worse else ''}."
+    )
 
 
 def _memory(experience: Experience) -> str:
@@ -116,7 +145,7 @@ def _headline(lines: Sequence[SourceTotals]) -> Table:
         Column("$ / success", rate_names("usd"), show.rate),
         Column(csv="usd_per_success_at_most"),
         Column("Requests / success", rate_names("requests"), show.rate),
-        Column("Min. / success", rate_names("minutes"), show.rate),
+        Column("Time / success", rate_names("minutes"), show.time_rate),
         Column(csv="unjudged"),
         Column("Invalid", "invalid_attempts"),
     )
@@ -125,7 +154,7 @@ def _headline(lines: Sequence[SourceTotals]) -> Table:
         amounts = line.usd, line.usd.most, line.requests, line.minutes
         rows.append(Row((line.source.label, line.tally, *amounts, line.unjudged, line.invalid)))
     caption = (
-        "Success over scorable starts with 95 % Wilson intervals. Dollars, requests and minutes of"
+        "Success over scorable starts with 95 % Wilson intervals. Dollars, requests and time of"
         " every attempt, failed and invalidated ones included, divided by the successes, with 95 %"
         " bootstrap intervals; ∞ marks no success, — an unknown price. Two amounts: the known cost,"
         " and the cost if everything that may have been billed was."
@@ -133,40 +162,76 @@ def _headline(lines: Sequence[SourceTotals]) -> Table:
     return Table("headline", caption, columns, rows, [line.source for line in lines])
 
 
+def _attempts_table(lines: Sequence[SourceTotals]) -> Table:
+    columns = (
+        Column("Source", "source", align="l"),
+        Column("Attempts", "attempts", show.count),
+        Column("$ / attempt", "usd_per_attempt", show.number),
+        Column("Requests / attempt", "requests_per_attempt", show.significant),
+        Column("Time / attempt", "minutes_per_attempt", show.duration),
+        Column("$ / request", "usd_per_request", show.three_digits),
+    )
+    rows = []
+    for line in lines:
+        usd, requests, minutes = (r.per_attempt for r in (line.usd, line.requests, line.minutes))
+        each = usd / requests if usd is not None and requests else None
+        attempts = len(line.source.recorded)
+        rows.append(Row((line.source.label, attempts, usd, requests, minutes, each)))
+    caption = (
+        "What an attempt took, whether it succeeded or not: cheaper attempts and more frequent"
+        " success both lower the amounts per success."
+    )
+    return Table("attempts", caption, columns, rows, [line.source for line in lines])
+
+
 def _differences(compared: Sequence[Comparison], lines: Mapping[int, SourceTotals]) -> Table:
     columns = (
         Column(csv="first"),
         Column("Source", "second", align="l"),
-        Column("Less", align="l"),
+        Column("Against", align="l"),
         Column("Pairs", "pairs", lambda n: str(n) if n else "none"),
         Column("Δ success", show=show.points),
-        Column("Only it / the other"),
+        Column("Solved by it / the other alone"),
         Column(csv=("difference", "only_first", "only_second")),
         Column("p", ("mcnemar_p", "cmh_p"), show.paired_or_across),
+        Column("Tasks better, worse (significantly)", TASK_COUNTS, _won_and_lost),
+        Column("Success ratio", "success_ratio", show.times),
         Column("$ ratio", "usd_ratio", show.times),
         Column("Requests ratio", "requests_ratio", show.times),
-        Column("Min. ratio", "minutes_ratio", show.times),
+        Column("Time ratio", "minutes_ratio", show.times),
     )
     rows = []
     for c in compared:
         a, b, pairs = lines[c.first.number], lines[c.second.number], c.pairs
-        apart = pairs.difference
-        if not pairs.n and a.tally.share is not None and b.tally.share is not None:
-            apart = b.tally.share - a.tally.share
+        first, second = (pairs.first, pairs.second) if pairs.n else (a.tally, b.tally)
+        apart = more = None
+        if first.share is not None and second.share is not None:
+            apart = second.share - first.share
+            more = second.share / first.share if first.share else None
         only = show.slashed((pairs.only_second, pairs.only_first)) if pairs.n else show.MISSING
         values = (
             *(c.first.label, c.second.label, c.first.label, pairs.n, apart, only),
             (pairs.difference, pairs.only_first, pairs.only_second),
             (pairs.p, c.across and c.across.p),
+            *(dataclasses.astuple(c.by_task), more),
             *(_ratio(a.usd, b.usd), _ratio(a.requests, b.requests), _ratio(a.minutes, b.minutes)),
         )
         rows.append(Row(values))
     caption = (
         "Differences on the starts valid in both, in percentage points, with the exact McNemar test"
-        " on the starts that only one of them solved; and how amounts per success compare. p-values"
-        " are not adjusted for their number."
+        " on the starts that only one of them solved; in how many tasks the source solves more and"
+        " fewer of them, and in how many of these p is below 0.05; and how shares and amounts per"
+        " success compare, the source's over the other's. p-values are not adjusted for their"
+        " number."
     )
     return Table("differences", caption, columns, rows, compared_sources(compared))
+
+
+def _won_and_lost(counts: tuple[int, ...]) -> str:
+    """14 (11), 2 (0) of 18."""
+    n = TaskCounts(*counts)
+    better = f"{n.better} ({n.better_significantly})"
+    return f"{better}, {n.worse} ({n.worse_significantly}) of {n.tasks}"
 
 
 def _ratio(first: Rate, second: Rate) -> float | None:
