@@ -13,6 +13,7 @@ from tyro.conf import DisallowNone, subcommand
 
 from capex.cli.collect import Collect, Repair, Replay, Status
 from capex.cli.console import errors
+from capex.cli.dataset import DatasetCommand
 from capex.cli.demo import Demo
 from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
@@ -35,6 +36,7 @@ Command = (
     | Annotated[ExpertCommand, subcommand("expert")]
     | Annotated[Certify, subcommand("certify")]
     | Annotated[Export, subcommand("export")]
+    | Annotated[DatasetCommand, subcommand("dataset")]
     | Annotated[Train, subcommand("train")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Study, subcommand("study")]

@@ -105,7 +105,7 @@ class Export:
     """Write certified demonstrations as a dataset: LeRobot v3.0, or robomimic's HDF5."""
 
     runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN..]")]]
-    """Run directories, or single chains of them (RUN/chains/CHAIN)."""
+    """Run directories, or single chains of them (RUN/chains/CHAIN); several become one dataset."""
     out: Path
     """Folder of the dataset; it must not exist yet."""
     format: Literal["lerobot", "hdf5"] = "lerobot"

@@ -1,0 +1,140 @@
+"""Statistics recomputed from the frames and compared with those that a dataset states.
+
+Ours are float64 over every frame and pixel, so they must agree to the last digits; of video only
+mean and deviation, because its pictures were described before they were encoded. Statistics of
+other writers: LeRobot computes in float32, looks at a sample of the pictures and averages quantiles
+over episodes, so minimum, maximum, mean and deviation of numbers are compared, and the mean of
+pictures. LeRobot before 0.6 states a wrong deviation of pictures: a warning.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from capex.dataset import statistics
+from capex.dataset.inspect.model import Claims, Entry, Feature, Findings, Numbers
+from capex.dataset.statistics import QUANTILES, Histogram, Spool, Stats, describe, describe_images
+
+FROM_FLOAT32 = {"min": 1e-5, "max": 1e-5, "mean": 2e-3, "std": 2e-3, "count": 0.0}
+EXACT = dict.fromkeys(("min", "max", "mean", "std", *QUANTILES), 1e-9) | {"count": 0.0}
+ENCODED = {"mean": 0.02, "std": 0.02, "count": 0.0}  # by h264 at a sensible quality
+SAMPLED = {"mean": 0.05}  # a hundred pictures of an episode or more, made smaller
+DEFECT = "LeRobot before 0.6 states a wrong one: squares of uint8 overflow"
+
+
+class Measured:
+    """The statistics of the frames seen so far; numbers wait in files, so that memory stays
+    flat.
+    """
+
+    def __init__(self, claims: Claims, findings: Findings):
+        self._claims, self._findings = claims, findings
+        self._folder = tempfile.TemporaryDirectory(prefix="capex-dataset-")
+        self._spools: dict[str, Spool] = {}
+        self._histograms: dict[str, Histogram] = {}
+        self._frames: dict[str, int] = {}
+        self._unfit: set[str] = set()  # features with a number that is not finite, or with gaps
+        self.compared: set[str] = set()
+
+    def add(
+        self,
+        entry: Entry | None,
+        numbers: Mapping[str, Numbers],
+        histograms: Mapping[str, Histogram],
+        lengths: Mapping[str, int],
+    ) -> None:
+        """An episode: its numbers, and per camera a histogram over so many pictures."""
+        for name, values in numbers.items():
+            if not len(values) or not np.isfinite(values).all():
+                self._unfit.add(name)
+                continue
+            wide = values.astype(np.float64)
+            if name not in self._spools:
+                path = Path(self._folder.name) / str(len(self._spools))
+                self._spools[name] = Spool(path, {name: wide.shape[1]})
+            self._spools[name].add({name: wide})
+            if entry is not None and name in entry.stats:
+                self._compare(f"{entry.name}: {name}", name, entry.stats[name], describe(wide))
+        for name, counts in histograms.items():
+            self._histograms[name] = (
+                self._histograms.get(name, statistics.empty_histogram()) + counts
+            )
+            self._frames[name] = self._frames.get(name, 0) + lengths[name]
+            if entry is not None and name in entry.stats and lengths[name]:
+                true = describe_images(counts, lengths[name])
+                self._compare(f"{entry.name}: {name}", name, entry.stats[name], true)
+
+    def finish(self) -> dict[str, Stats]:
+        """Compare with what is stated about the whole; returns what was recomputed."""
+        true = {name: spool.describe()[name] for name, spool in self._spools.items()}
+        true |= {
+            name: describe_images(counts, self._frames[name])
+            for name, counts in self._histograms.items()
+            if self._frames[name]
+        }
+        self._folder.cleanup()
+        for name, stats in self._claims.stats.items():
+            if name in self._unfit:
+                continue
+            if name in true:
+                self._compare(f"meta/stats.json: {name}", name, stats, true[name])
+            elif name not in self._claims.features:
+                self._findings.add(
+                    "statistics", f"meta/stats.json describes {name}, which is no feature"
+                )
+        return true
+
+    def _compare(self, where: str, name: str, stated: Any, true: Stats) -> None:
+        if not isinstance(stated, Mapping):
+            return
+        feature = self._claims.features.get(name)
+        picture = feature is not None and feature.kind == "picture"
+        for kind, tolerance in _tolerances(self._claims.ours, feature).items():
+            if kind not in stated:
+                continue
+            self.compared.add(name)
+            if wrong := _difference(stated[kind], true[kind], tolerance, picture):
+                self._findings.add("statistics", f"{where}: {kind} {wrong}")
+        if picture and not self._claims.ours and "std" in stated:
+            wrong = _difference(stated["std"], true["std"], SAMPLED["mean"], picture)
+            if wrong:
+                self._findings.warn("statistics", f"{where}: std {wrong}; {DEFECT}")
+
+
+def _tolerances(ours: bool, feature: Feature | None) -> dict[str, float]:
+    if feature is not None and feature.kind == "picture":
+        if not ours:
+            return SAMPLED
+        return ENCODED if feature.stored_as == "video" else EXACT
+    return EXACT if ours else FROM_FLOAT32
+
+
+def _difference(stated: Any, true: Any, tolerance: float, picture: bool) -> str:
+    """How a stated list of numbers differs from the recomputed one; nothing where it does not.
+    Tolerances are relative to the largest number, those of pictures absolute.
+    """
+    try:
+        ours: npt.NDArray[np.float64] = np.asarray(true, dtype=np.float64).ravel()
+        theirs: npt.NDArray[np.float64] = np.asarray(_plain(stated), dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        return "is no list of numbers"
+    if theirs.shape != ours.shape:
+        return f"has {len(theirs)} numbers, the frames {len(ours)}"
+    scale = 1.0 if picture else max(float(np.abs(ours).max(initial=0.0)), 1e-3)
+    off = np.abs(theirs - ours)
+    worst = int(np.argmax(np.where(np.isfinite(off), off, np.inf)))
+    if np.isfinite(off).all() and off[worst] <= tolerance * scale:
+        return ""
+    place = f" (number {worst})" if len(ours) > 1 else ""
+    return f"is stated as {theirs[worst]:.6g} and is {ours[worst]:.6g}{place}"
+
+
+def _plain(value: Any) -> Any:
+    """Nested lists with arrays inside, as Parquet hands them out, as lists."""
+    return [_plain(v) for v in value] if isinstance(value, list | tuple | np.ndarray) else value
