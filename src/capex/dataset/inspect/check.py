@@ -149,11 +149,11 @@ class _Check:
             if entry.index not in self.seen:
                 said = f"{entry.name} is listed, and {entry.file} has no readable frame of it"
                 self.findings.add("counts", said)
-        tasks = len(claims.task_texts) if claims.task_texts else None
-        found = {"episodes": len(self.dataset.entries), "frames": frames, "tasks": tasks}
+        found = {"episodes": len(self.dataset.entries), "frames": frames}
+        found |= {"tasks": len(claims.task_texts)}
         for what, stated in claims.totals.items():
-            if (number := found[what]) is not None and stated != number:
-                self.findings.add("counts", f"{stated} {what} are stated, {number} are there")
+            if stated != found[what]:
+                self.findings.add("counts", f"{stated} {what} are stated, {found[what]} are there")
         if expected is not None and expected != found["episodes"]:
             said = f"{expected} episodes were expected, {found['episodes']} are there"
             self.findings.add("counts", said)

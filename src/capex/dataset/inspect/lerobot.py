@@ -113,6 +113,18 @@ def _kind(dtype: str, shape: tuple[int, ...], block: Mapping[str, Any]) -> Kind:
         return "other"
 
 
+def read_stats(path: Path, findings: Findings) -> dict[str, Stats]:
+    """meta/stats.json."""
+    try:
+        stats = read_json(path)
+    except DamagedFile as damage:
+        findings.add("files", f"meta/stats.json cannot be read: {damage.reason}")
+        return {}
+    for name in (n for n, block in stats.items() if not isinstance(block, dict)):
+        findings.add("statistics", f"meta/stats.json: {name} is {stats[name]!r}, not statistics")
+    return {n: block for n, block in stats.items() if isinstance(block, dict)}
+
+
 def make_claims(
     info: Mapping[str, Any],
     stats: Mapping[str, Stats],
@@ -122,6 +134,9 @@ def make_claims(
 ) -> Claims:
     """What info.json and the files beside it state."""
     stated = {name: integer(info.get(f"total_{name}")) for name in ("episodes", "frames", "tasks")}
+    for name in (n for n, number in stated.items() if number is None):
+        said = f"{INFO} has the total_{name} {info.get(f'total_{name}')!r}; it must be a number"
+        findings.add("counts", said)
     return Claims(
         f"LeRobot {info.get('codebase_version')}",
         float(info["fps"]),

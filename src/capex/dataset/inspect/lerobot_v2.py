@@ -34,7 +34,9 @@ class LeRobotV2:
         }
         stats: dict[str, Stats] = {}
         if (path / STATS).is_file():
-            stats = {k: v for k, v in read_json(path / STATS).items() if isinstance(v, dict)}
+            stats = lerobot.read_stats(path / STATS, findings)
+        elif not of_episode:
+            findings.add("files", f"there is neither {EPISODE_STATS} nor {STATS}")
         texts = tuple(str(row.get("task", "")) for row in tasks)
         ours = any(f"{OURS}certified" in row for row in rows)
         self.claims = lerobot.make_claims(self._info, stats, texts, ours, findings)

@@ -16,7 +16,6 @@ from capex.dataset.inspect.model import Entry, Findings, Frames, Shot
 from capex.dataset.inspect.pictures import Videos, decode_cells
 from capex.dataset.statistics import Stats
 from capex.errors import DamagedFile
-from capex.run.files import read_json
 
 EPISODES, TASKS, STATS = "meta/episodes", "meta/tasks.parquet", "meta/stats.json"
 OURS = "capex/"
@@ -64,7 +63,7 @@ class LeRobotV3:
         deep = sorted((self.path / "depth").rglob("*.parquet"))
         if deep:
             self._check_depth(deep)
-        if (self.path / "meta/waypoints.parquet").is_file():
+        if self.claims.ours:
             self._check_waypoints(self.path / "meta/waypoints.parquet")
 
     def _tables(self, file: str) -> Iterator[tuple[int, pa.Table]]:
@@ -182,12 +181,9 @@ class LeRobotV3:
 
     def _stats(self) -> dict[str, Stats]:
         if not (self.path / STATS).is_file():
+            self._findings.add("files", f"{STATS} is missing, which LeRobot normalizes by")
             return {}
-        try:
-            return {k: v for k, v in read_json(self.path / STATS).items() if isinstance(v, dict)}
-        except DamagedFile as damage:
-            self._findings.add("files", f"{STATS} cannot be read: {damage.reason}")
-            return {}
+        return lerobot.read_stats(self.path / STATS, self._findings)
 
     def _check_depth(self, paths: list[Path]) -> None:
         """Our depth files: the frames' numbers again, and a picture per camera that decodes."""

@@ -25,6 +25,8 @@ FROM_FLOAT32 = {"min": 1e-5, "max": 1e-5, "mean": 2e-3, "std": 2e-3, "count": 0.
 EXACT = dict.fromkeys(("min", "max", "mean", "std", *QUANTILES), 1e-9) | {"count": 0.0}
 ENCODED = {"mean": 0.02, "std": 0.02, "count": 0.0}  # by h264 at a sensible quality
 SAMPLED = {"mean": 0.05}  # a hundred pictures of an episode or more, made smaller
+BASIC = ("min", "max", "mean", "std")
+NORMALIZED = ("observation", "action")  # what LeRobot's policies take in and give out
 DEFECT = "LeRobot before 0.6 states a wrong one: squares of uint8 overflow"
 
 
@@ -79,16 +81,30 @@ class Measured:
             if self._frames[name]
         }
         self._folder.cleanup()
+        self._check_complete()
         for name, stats in self._claims.stats.items():
             if name in self._unfit:
                 continue
             if name in true:
                 self._compare(f"meta/stats.json: {name}", name, stats, true[name])
+                self._compare_sampled(name, stats, true[name])
             elif name not in self._claims.features:
                 self._findings.add(
                     "statistics", f"meta/stats.json describes {name}, which is no feature"
                 )
         return true
+
+    def _check_complete(self) -> None:
+        """What policies take in or give out has statistics, if anything has."""
+        if not self._claims.stats:
+            return
+        for name, feature in self._claims.features.items():
+            if feature.kind not in ("number", "picture") or not name.startswith(NORMALIZED):
+                continue
+            lacking = set(BASIC) - set(self._claims.stats.get(name, {}))
+            if lacking:
+                said = f"meta/stats.json: {name} has no {', '.join(sorted(lacking))}"
+                self._findings.add("statistics", said)
 
     def _compare(self, where: str, name: str, stated: Any, true: Stats) -> None:
         if not isinstance(stated, Mapping):
@@ -101,10 +117,14 @@ class Measured:
             self.compared.add(name)
             if wrong := _difference(stated[kind], true[kind], tolerance, picture):
                 self._findings.add("statistics", f"{where}: {kind} {wrong}")
-        if picture and not self._claims.ours and "std" in stated:
-            wrong = _difference(stated["std"], true["std"], SAMPLED["mean"], picture)
-            if wrong:
-                self._findings.warn("statistics", f"{where}: std {wrong}; {DEFECT}")
+
+    def _compare_sampled(self, name: str, stated: Stats, true: Stats) -> None:
+        """The deviation of pictures that another writer states: known to be wrong at times."""
+        feature = self._claims.features.get(name)
+        if feature is None or feature.kind != "picture" or self._claims.ours or "std" not in stated:
+            return
+        if wrong := _difference(stated["std"], true["std"], SAMPLED["mean"], picture=True):
+            self._findings.warn("statistics", f"meta/stats.json: {name}: std {wrong}; {DEFECT}")
 
 
 def _tolerances(ours: bool, feature: Feature | None) -> dict[str, float]:
