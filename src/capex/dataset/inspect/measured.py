@@ -51,7 +51,10 @@ class Measured:
         histograms: Mapping[str, Histogram],
         lengths: Mapping[str, int],
     ) -> None:
-        """An episode: its numbers, and per camera a histogram over so many pictures."""
+        """An episode: its numbers, and per camera a histogram over so many pictures. A camera
+        without a histogram has a picture that does not decode: its statistics say nothing.
+        """
+        self._unfit |= set(lengths) - set(histograms)
         for name, values in numbers.items():
             if not len(values) or not np.isfinite(values).all():
                 self._unfit.add(name)
