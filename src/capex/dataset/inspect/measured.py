@@ -118,7 +118,8 @@ class Measured:
             if kind not in stated:
                 continue
             self.compared.add(name)
-            if wrong := _difference(stated[kind], true[kind], tolerance, picture):
+            scale = 1.0 if picture or kind == "count" else _largest(true)
+            if wrong := _difference(stated[kind], true[kind], tolerance * scale):
                 self._findings.add("statistics", f"{where}: {kind} {wrong}")
 
     def _compare_sampled(self, name: str, stated: Stats, true: Stats) -> None:
@@ -126,7 +127,7 @@ class Measured:
         feature = self._claims.features.get(name)
         if feature is None or feature.kind != "picture" or self._claims.ours or "std" not in stated:
             return
-        if wrong := _difference(stated["std"], true["std"], SAMPLED["mean"], picture=True):
+        if wrong := _difference(stated["std"], true["std"], SAMPLED["mean"]):
             self._findings.warn("statistics", f"meta/stats.json: {name}: std {wrong}; {DEFECT}")
 
 
@@ -138,10 +139,15 @@ def _tolerances(ours: bool, feature: Feature | None) -> dict[str, float]:
     return EXACT if ours else FROM_FLOAT32
 
 
-def _difference(stated: Any, true: Any, tolerance: float, picture: bool) -> str:
-    """How a stated list of numbers differs from the recomputed one; nothing where it does not.
-    Tolerances are relative to the largest number, those of pictures absolute.
-    """
+def _largest(true: Stats) -> npt.NDArray[np.float64]:
+    """How large each number gets, by which its tolerances grow: float32 has so many digits."""
+    ends = np.abs(np.asarray([true["min"], true["max"]], dtype=np.float64))
+    largest: npt.NDArray[np.float64] = np.maximum(ends.max(axis=0), 1e-3)
+    return largest
+
+
+def _difference(stated: Any, true: Any, tolerance: float | npt.NDArray[np.float64]) -> str:
+    """How a stated list of numbers differs from the recomputed one; nothing where it does not."""
     try:
         ours: npt.NDArray[np.float64] = np.asarray(true, dtype=np.float64).ravel()
         theirs: npt.NDArray[np.float64] = np.asarray(_plain(stated), dtype=np.float64).ravel()
@@ -149,10 +155,9 @@ def _difference(stated: Any, true: Any, tolerance: float, picture: bool) -> str:
         return "is no list of numbers"
     if theirs.shape != ours.shape:
         return f"has {len(theirs)} numbers, the frames {len(ours)}"
-    scale = 1.0 if picture else max(float(np.abs(ours).max(initial=0.0)), 1e-3)
-    off = np.abs(theirs - ours)
-    worst = int(np.argmax(np.where(np.isfinite(off), off, np.inf)))
-    if np.isfinite(off).all() and off[worst] <= tolerance * scale:
+    beyond = np.nan_to_num(np.abs(theirs - ours) - tolerance, nan=np.inf)
+    worst = int(np.argmax(beyond))
+    if beyond[worst] <= 0:
         return ""
     place = f" (number {worst})" if len(ours) > 1 else ""
     return f"is stated as {theirs[worst]:.6g} and is {ours[worst]:.6g}{place}"
