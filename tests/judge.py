@@ -83,6 +83,30 @@ def write_with_lerobot(source: Path, out: Path) -> dict[str, Any]:
     }
 
 
+def film_with_lerobot(out: Path) -> None:
+    """Two short episodes of noise as video, by LeRobot's own writer and its default codec."""
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    shapes = {"observation.state": (3,), "action": (2,), CAMERA: (64, 64, 3)}
+    features = {
+        n: {"dtype": "float32", "shape": shape, "names": None} for n, shape in shapes.items()
+    }
+    features[CAMERA] |= {"dtype": "video", "names": ["height", "width", "channels"]}
+    dataset, rng = (
+        LeRobotDataset.create("capex/filmed", 10, features, root=out),
+        np.random.default_rng(0),
+    )
+    for episode in range(2):
+        for _ in range(6 + episode):
+            frame = {
+                n: rng.normal(size=s).astype(np.float32) for n, s in shapes.items() if n != CAMERA
+            }
+            picture = np.full(shapes[CAMERA], rng.integers(0, 256), dtype=np.uint8)
+            dataset.add_frame(frame | {CAMERA: picture, "task": f"task {episode}"})
+        dataset.save_episode()
+    dataset.finalize()
+
+
 def train(root: Path, policy: str, steps: int, out: Path) -> list[str]:
     """`lerobot-train` for a few steps; returns the files of the checkpoint."""
     from lerobot.scripts import lerobot_train
@@ -146,6 +170,7 @@ def main() -> None:
         "images": load(folder / "images"),
         "video": load(folder / "video"),
         "stats": write_with_lerobot(folder / "images", folder / "again"),
+        "filmed": film_with_lerobot(folder / "filmed"),
         "act": train(folder / "images", ACT, 2, folder / "act"),
         "diffusion": train(folder / "video", DIFFUSION, 2, folder / "diffusion"),
         "robomimic": robomimic(

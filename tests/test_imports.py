@@ -26,6 +26,7 @@ HOMES = {  # package -> the only places that may import it
     "scipy": ("run/stats.py", "models/pilot/"),
     "pyarrow": (
         "dataset/features.py",
+        "dataset/inspect/lerobot",
         "dataset/lerobot.py",
         "dataset/rolling.py",
         "worlds/robocasa/human.py",
@@ -35,7 +36,7 @@ HOMES = {  # package -> the only places that may import it
     "safetensors": ("students/",),
     "transformers": ("students/clip.py",),
     "triton": ("students/decoder.py", "students/kernels.py"),
-    "h5py": ("dataset/hdf5.py",),
+    "h5py": ("dataset/hdf5.py", "dataset/inspect/robomimic.py"),
     "ray": ("run/cluster.py",),
     "statsmodels": ("run/stats.py",),
     "tyro": ("cli",),

@@ -24,6 +24,7 @@ from PIL import Image as Picture
 from capex import worlds
 from capex.dataset import Filters, Pipeline, export_run
 from capex.dataset.frames import open_take
+from capex.dataset.inspect import check_dataset
 from capex.dataset.statistics import QUANTILES
 from capex.errors import CapexError
 from capex.method.record import from_json
@@ -468,6 +469,34 @@ def test_pairs_are_the_same_starts_in_both(expert_demos, model_demos, tmp_path):
         pipeline=QUICK,
     )
     assert [w.path.name for w in same.datasets] == ["expert-1", "expert-2"]
+
+
+def test_several_runs_become_one_dataset_without_exact_duplicates(
+    expert_demos, model_demos, tmp_path
+):
+    again = shutil.copytree(expert_demos, tmp_path / "again")
+    exported = export_run([expert_demos, model_demos, again], tmp_path / "all", pipeline=QUICK)
+    episodes, data = rows(tmp_path / "all", "meta/episodes"), rows(tmp_path / "all")
+    # Start 0 was demonstrated by two methods: both are kept, in the order of the runs.
+    assert [(r["capex/start"], r["capex/arm"]) for r in episodes] == [
+        (0, "expert"),
+        (1, "expert"),
+        (2, "expert"),
+        (0, "capex"),
+    ]
+    assert [r["episode_index"] for r in episodes] == [0, 1, 2, 3]
+    assert episodes[-1]["dataset_to_index"] == len(data)
+    actions = np.array([r["action"] for r in data])
+    stats = read_json(tmp_path / "all/meta/stats.json")["action"]
+    assert np.allclose(stats["mean"], actions.mean(0), rtol=0, atol=1e-12)
+    assert np.allclose(stats["q99"], np.quantile(actions, 0.99, axis=0), rtol=0, atol=1e-12)
+    twins = [r for r in exported.left_out if r.run == "again"]
+    chain = f"kitchen--{TASK}--expert"
+    same = f"duplicate, the same motion to the bit as in {expert_demos.name}/chains/{chain}"
+    assert [(r.start, r.reason) for r in twins] == [(0, same), (1, same), (2, same)]
+    table = list(csv.DictReader((tmp_path / "all/left_out.csv").open()))
+    assert {r["run"] for r in table} == {"again", model_demos.name}
+    assert check_dataset(tmp_path / "all", expected=4).ok
 
 
 def _export(run: str, out: str) -> None:

@@ -17,7 +17,8 @@ import pytest
 from PIL import Image as Picture
 
 from capex.dataset import Filters, Pipeline, export_run
-from capex.run.files import read_json
+from capex.dataset.inspect import check_dataset
+from capex.run.files import read_json, write_json
 from capex.run.steps import read_steps
 from demos import TASK
 
@@ -123,6 +124,22 @@ def test_lerobots_statistics_agree_but_for_its_defects(judged, folder):
         assert np.allclose(np.ravel(ours[name]["std"]), true, atol=1e-9)
         # Its known defect: squares of uint8 overflow, so that its deviation of pictures is wrong. Should it ever be right, this says so.
         assert np.abs(np.array(theirs["std"]) - true).max() > 0.05
+
+
+@pytest.mark.parametrize(("name", "episodes"), [("again", 2), ("filmed", 2)])
+def test_what_lerobots_own_writer_wrote_is_found_in_order(judged, folder, name, episodes):
+    report = check_dataset(folder / name, expected=episodes)
+    assert report.ok, report.failed
+    status = {f.rule: f.status for f in report.findings}
+    assert status["certificates"] == "not claimed"
+    (statistics,) = [f for f in report.findings if f.rule == "statistics"]
+    assert statistics.status == "warning"  # its deviation of pictures
+    assert all("std is stated as" in sentence for sentence in statistics.sentences)
+    info = read_json(folder / name / "meta/info.json")
+    write_json(folder / name / "meta/info.json", info | {"fps": 7})
+    wrong = check_dataset(folder / name).failed
+    write_json(folder / name / "meta/info.json", info)
+    assert "timestamps" in {f.rule for f in wrong}
 
 
 @pytest.mark.parametrize("policy", ["act", "diffusion"])

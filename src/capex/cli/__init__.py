@@ -15,6 +15,7 @@ from tyro.conf import DisallowNone, subcommand
 
 from capex.cli.collect import Collect, Repair, Replay, Status
 from capex.cli.console import console, errors
+from capex.cli.dataset import DatasetCommand
 from capex.cli.demo import Demo
 from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
@@ -48,6 +49,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
     "Datasets and students": {
         "certify": (Certify, "Execute every success again, bit for bit"),
         "export": (Export, "Certified demonstrations as a dataset"),
+        "dataset": (DatasetCommand, "Check a dataset, or compare two"),
         "train": (Train, "A student on datasets: ACT or Diffusion Policy"),
         "evaluate": (Evaluate, "Roll a policy out on unseen starts"),
         "study": (Study, "Train and evaluate a whole grid of students"),

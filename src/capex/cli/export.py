@@ -132,7 +132,7 @@ class Export:
     }
 
     runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN ..]")]]
-    """Run directories, or single chains of them (RUN/chains/CHAIN)."""
+    """Run directories, or single chains of them (RUN/chains/CHAIN); several become one dataset."""
     out: Annotated[Path, arg(metavar="DIR")]
     """Folder of the dataset; it must not exist yet."""
     format: Literal["lerobot", "hdf5"] = "lerobot"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from capex.dataset.certify import read_certificate
+from capex.dataset.duplicates import Motions
 from capex.dataset.frames import check_episode
 from capex.errors import CapexError, DamagedFile, UnknownName
 from capex.run import load_chain
@@ -34,7 +35,7 @@ class Candidate:
         """Where the episode lies, from the folder that holds the run:
         NAME/chains/CHAIN/episodes/0007.
         """
-        return "/".join(self.summary.path.resolve().parts[-5:])
+        return "/".join(_within(self.summary.path))
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class LeftOut:
     arm: str
     start: int
     reason: str
+    run: str = ""  # the name of its run
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,9 @@ class Selection:
     def leave_out(self, attempt: Candidate, reason: str) -> None:
         """Note an attempt that is not taken."""
         e = attempt.summary
-        self.left_out.append(LeftOut(self.name, e.world, e.task, e.arm, e.start, reason))
+        self.left_out.append(
+            LeftOut(self.name, e.world, e.task, e.arm, e.start, reason, _run_name(e.path))
+        )
 
 
 def find_attempts(folder: Path) -> list[Candidate | LeftOut]:
@@ -104,7 +108,9 @@ def find_attempts(folder: Path) -> list[Candidate | LeftOut]:
             e.index: _candidate(summarize(e)) for e in loaded.episodes
         }
         by_start |= {
-            d.start: LeftOut("", loaded.world, loaded.task, loaded.arm, d.start, d.reason)
+            d.start: LeftOut(
+                "", loaded.world, loaded.task, loaded.arm, d.start, d.reason, _run_name(d.path)
+            )
             for d in loaded.damaged
             if d.start is not None
         }
@@ -115,8 +121,8 @@ def find_attempts(folder: Path) -> list[Candidate | LeftOut]:
 
 
 def select(name: str, attempts: Iterable[Candidate | LeftOut], filters: Filters) -> Selection:
-    """The successes that pass the filters."""
-    chosen = Selection(name, [])
+    """The successes that pass the filters, without exact duplicates."""
+    chosen, motions = Selection(name, []), Motions()
     counts: Counter[tuple[str, str]] = Counter()
     for attempt in _asked_for(attempts, filters):
         if isinstance(attempt, LeftOut):
@@ -126,6 +132,7 @@ def select(name: str, attempts: Iterable[Candidate | LeftOut], filters: Filters)
         reason = _failed(attempt) or _refusal(attempt, filters) or _unreadable(attempt)
         if not reason and filters.max is not None and counts[task] >= filters.max:
             reason = f"beyond --max {filters.max}"
+        reason = reason or _repeated(attempt, motions)
         if reason:
             chosen.leave_out(attempt, reason)
         else:
@@ -137,14 +144,15 @@ def select(name: str, attempts: Iterable[Candidate | LeftOut], filters: Filters)
 def select_failures(
     name: str, attempts: Iterable[Candidate | LeftOut], filters: Filters
 ) -> Selection:
-    """The failed attempts of the same tasks and methods; certificates and filters speak of
-    successes only.
+    """The failed attempts of the same tasks and methods, without exact duplicates; certificates
+    and filters speak of successes only.
     """
-    chosen = Selection(name, [])
+    chosen, motions = Selection(name, []), Motions()
     for attempt in _asked_for(attempts, filters):
         if isinstance(attempt, Candidate) and attempt.summary.success is False:
             still = attempt.summary.steps == 0
             reason = "the robot never moved" if still else _unreadable(attempt)
+            reason = reason or _repeated(attempt, motions)
             if reason:
                 chosen.leave_out(attempt, reason)
             else:
@@ -184,8 +192,8 @@ def left_out_csv(rows: Sequence[LeftOut]) -> str:
     """The table of what was left out, as CSV."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(("dataset", "world", "task", "arm", "start", "reason"))
-    table.writerows((r.dataset, r.world, r.task, r.arm, r.start, r.reason) for r in rows)
+    table.writerow(("dataset", "world", "task", "arm", "start", "reason", "run"))
+    table.writerows((r.dataset, r.world, r.task, r.arm, r.start, r.reason, r.run) for r in rows)
     return text.getvalue()
 
 
@@ -193,6 +201,23 @@ def summary(rows: Sequence[LeftOut]) -> list[tuple[str, str, int]]:
     """How many were left out, by dataset and reason, the most frequent first."""
     counts = Counter((r.dataset, r.reason) for r in rows)
     return [(dataset, reason, count) for (dataset, reason), count in counts.most_common()]
+
+
+def _repeated(attempt: Candidate, motions: Motions) -> str:
+    """Whether an attempt repeats one that is taken; otherwise it is noted as taken."""
+    if twin := motions.twin(attempt.summary):
+        return f"duplicate, the same motion to the bit as in {'/'.join(_within(twin.path)[:3])}"
+    motions.add(attempt.summary)
+    return ""
+
+
+def _within(episode: Path) -> tuple[str, ...]:
+    """NAME, chains, CHAIN, episodes, 0007."""
+    return episode.resolve().parts[-5:]
+
+
+def _run_name(episode: Path) -> str:
+    return _within(episode)[0]
 
 
 def _unreadable(attempt: Candidate) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
+import numpy.typing as npt
 
+from capex.errors import DamagedFile
 from capex.worlds import Image
 
 CODEC, PIXELS = "libx264", "yuv420p"
@@ -84,3 +87,19 @@ def feature_info(size: tuple[int, int], fps: int) -> dict[str, Any]:
         "video.channels": 3,
         "has_audio": False,
     }
+
+
+def decode(path: Path, *, depth: bool = False) -> Iterator[tuple[float, npt.NDArray[Any]]]:
+    """Each frame of a video in order: its time in seconds, and its pixels as RGB or, of depth, as
+    one channel of 16 bits. DamagedFile where it cannot be decoded.
+    """
+    try:
+        with av.open(str(path)) as container:
+            if not container.streams.video:
+                raise DamagedFile(path, "it holds no video")
+            for frame in container.decode(video=0):
+                if frame.time is None:
+                    raise DamagedFile(path, "it has a frame without a time")
+                yield float(frame.time), frame.to_ndarray(format="gray16le" if depth else "rgb24")
+    except (av.FFmpegError, OSError, ValueError) as error:
+        raise DamagedFile(path, f"it cannot be decoded ({error})") from None
