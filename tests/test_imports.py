@@ -27,6 +27,8 @@ HOMES = {  # package -> the only places that may import it
     "pyarrow": (
         "dataset/features.py",
         "dataset/lerobot.py",
+        "dataset/lerobot21.py",
+        "dataset/words.py",
         "dataset/rolling.py",
         "worlds/robocasa/human.py",
         "students/lerobot_reader.py",

@@ -527,7 +527,10 @@ def test_a_damaged_episode_is_left_out_and_named(expert_demos, tmp_path, format)
         ({"pipeline": Pipeline((64, 64), ("rear",))}, "there is no camera 'rear'; valid: "),
         ({"pipeline": Pipeline((0, 64))}, "width and height must lie between 1 and"),
         ({"format": "hdf5", "pipeline": Pipeline(video=True)}, "--video is for --format lerobot"),
-        ({"format": "zarr"}, "there is no format 'zarr'; valid: lerobot, hdf5"),
+        (
+            {"format": "zarr"},
+            "there is no format 'zarr'; valid: lerobot, lerobot-v2.1, lerobot-v3.1, hdf5",
+        ),
         ({"parallel": 0}, "--parallel is 0"),
     ],
 )

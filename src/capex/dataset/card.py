@@ -57,7 +57,7 @@ def _front(facts: Facts) -> str:
     """What the Hugging Face hub reads."""
     lines = ["---", f"license: {facts.licence or 'other'}", "task_categories:", "- robotics"]
     lines += ["tags:", "- robotics", "- capex"]
-    if facts.format == "lerobot":
+    if facts.format != "hdf5":
         lines += ["- LeRobot", "configs:", "- config_name: default"]
         lines += ["  data_files: data/*/*.parquet"]
     return "\n".join([*lines, "---"])
@@ -93,7 +93,7 @@ def _sections(by_task: dict[str, list[Summary]], selection: Selection, facts: Fa
     sections.append(f"## How it was collected\n\n{sources}\n\n{cost}")
     width, height = facts.pipeline.size
     cameras = ", ".join(facts.pipeline.cameras)
-    kept_as = "PNG" if facts.format == "lerobot" else "uint8 arrays"
+    kept_as = "PNG" if facts.format != "hdf5" else "uint8 arrays"
     if facts.pipeline.video:
         kept_as = f"h264 video (crf {facts.pipeline.crf})"
     sections.append(
