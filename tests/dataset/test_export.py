@@ -365,6 +365,11 @@ def test_the_card_says_what_it_is(dataset):
         "capex export runs/expert",
         "| kitchen:TurnOnMicrowave |",
         "Cost: no model was paid",
+        "3 certified by re-execution",
+        "every state bit for bit, and success",
+        "arm `arm`: the gripper opens 8 cm",
+        "| left | exterior |",
+        "| tip of arm |",
     ):
         assert words in card, words
     assert Picture.open(dataset / "pictures/kitchen-TurnOnMicrowave.png").width > 1000
