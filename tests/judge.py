@@ -51,8 +51,17 @@ def load(root: Path) -> dict[str, Any]:
         "second_alone": len(
             LeRobotDataset("capex/judged", root=root, episodes=[1], video_backend="pyav")
         ),
-        "certified": [row["capex/certified"] for row in dataset.meta.episodes],
+        "certified": [row.get("capex/certified") for row in dataset.meta.episodes],
+        "subtasks": [i.get("subtask", "") for i in items],
     }
+
+
+def convert(root: Path) -> dict[str, Any]:
+    """LeRobot's own converter takes a v2.1 dataset to v3.0, and its reader loads that."""
+    from lerobot.datasets.v30.convert_dataset_v21_to_v30 import convert_dataset
+
+    convert_dataset(root.name, root=root.parent, push_to_hub=False)
+    return load(root)
 
 
 def write_with_lerobot(source: Path, out: Path) -> dict[str, Any]:
@@ -164,11 +173,12 @@ def robomimic(path: Path, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Judge FOLDER/images, FOLDER/video and FOLDER/hdf5."""
+    """Judge FOLDER/images, FOLDER/video, FOLDER/v2.1 and FOLDER/hdf5."""
     folder = Path(sys.argv[1])
     found = {
         "images": load(folder / "images"),
         "video": load(folder / "video"),
+        "v2.1": convert(folder / "v2.1"),
         "stats": write_with_lerobot(folder / "images", folder / "again"),
         "filmed": film_with_lerobot(folder / "filmed"),
         "act": train(folder / "images", ACT, 2, folder / "act"),

@@ -28,6 +28,8 @@ HOMES = {  # package -> the only places that may import it
         "dataset/features.py",
         "dataset/inspect/lerobot",
         "dataset/lerobot.py",
+        "dataset/lerobot21.py",
+        "dataset/words.py",
         "dataset/rolling.py",
         "worlds/robocasa/human.py",
         "students/lerobot_reader.py",

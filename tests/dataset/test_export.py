@@ -366,6 +366,11 @@ def test_the_card_says_what_it_is(dataset):
         "capex export runs/expert",
         "| kitchen:TurnOnMicrowave |",
         "Cost: no model was paid",
+        "3 certified by re-execution",
+        "every state bit for bit, and success",
+        "arm `arm`: the gripper opens 8 cm",
+        "| left | exterior |",
+        "| tip of arm |",
     ):
         assert words in card, words
     assert Picture.open(dataset / "pictures/kitchen-TurnOnMicrowave.png").width > 1000
@@ -560,7 +565,10 @@ def test_a_damaged_episode_is_left_out_and_named(expert_demos, tmp_path, format)
         ({"pipeline": Pipeline((-4, 4), video=True)}, "--size is -4 4; width and height must"),
         ({"pipeline": Pipeline(video=True, crf=99)}, "--crf is 99; it must lie between 0 and 51"),
         ({"format": "hdf5", "pipeline": Pipeline(video=True)}, "--video is for --format lerobot"),
-        ({"format": "zarr"}, "there is no format 'zarr'; valid: lerobot, hdf5"),
+        (
+            {"format": "zarr"},
+            "there is no format 'zarr'; valid: lerobot, lerobot-v2.1, lerobot-v3.1, hdf5",
+        ),
         ({"parallel": 0}, "--parallel is 0"),
     ],
 )

@@ -83,7 +83,11 @@ def test_the_layout_is_robomimics(file):
             "stated",
             "calibrated",
             "label",
+            "language",
         }
+        words = json.loads(demo["capex/language"][()])
+        assert words[0]["text"].startswith("1. move to x ")
+        assert {w["style"] for w in words} == {"plan", "subtask", "memory", "motion"}
 
 
 def test_it_holds_the_recording_and_the_pictures(file, expert_demos):

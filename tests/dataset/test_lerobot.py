@@ -31,11 +31,13 @@ CAMERAS = ("left", "wrist")
 
 @pytest.fixture(scope="module")
 def folder(expert_demos, tmp_path_factory):
-    """Two demonstrations as pictures, as video and as HDF5."""
+    """Two demonstrations as pictures, as video, as v2.1 and as HDF5."""
     root = tmp_path_factory.mktemp("judged")
     two, pipeline = Filters(max=2), Pipeline(SIZE, CAMERAS)
     export_run(expert_demos, root / "images", filters=two, pipeline=pipeline)
     export_run(expert_demos, root / "video", filters=two, pipeline=replace(pipeline, video=True))
+    filmed = replace(pipeline, video=True)
+    export_run(expert_demos, root / "v2.1", filters=two, pipeline=filmed, format="lerobot-v2.1")
     export_run(
         expert_demos, root / "hdf5", filters=two, pipeline=Pipeline(SIZE, ("left",)), format="hdf5"
     )
@@ -66,7 +68,7 @@ def steps(expert_demos):
     ]
 
 
-@pytest.mark.parametrize("mode", ["images", "video"])
+@pytest.mark.parametrize("mode", ["images", "video", "v2.1"])
 def test_lerobots_reader_loads_every_frame_with_its_windows(judged, folder, steps, mode):
     found = judged[mode]
     actions = np.concatenate([s["actions"] for s in steps])
@@ -90,7 +92,10 @@ def test_lerobots_reader_loads_every_frame_with_its_windows(judged, folder, step
     assert found["shapes"]["action"] == [3, 12]
     assert found["second_alone"] == len(steps[1]["actions"])
     assert found["tasks"] == ["Press the start button on the microwave."]
-    assert found["certified"] == [True, True]
+    if mode != "v2.1":  # after its conversion it is LeRobot's own v3.0
+        assert found["certified"] == [True, True]
+        assert found["subtasks"][0] == "move, then close the gripper"
+        assert found["subtasks"][-1] == "finish the task"
     column = pq.read_table(folder / "images/data/chunk-000/file-000.parquet")[
         "observation.images.left"
     ].to_pylist()

@@ -113,7 +113,7 @@ class Certify:
 
 @dataclass(frozen=True)
 class Export:
-    """Write certified demonstrations as a dataset: LeRobot v3.0, or robomimic's HDF5."""
+    """Write certified demonstrations as a dataset: LeRobot's, or robomimic's HDF5."""
 
     GROUPS: ClassVar[Groups] = {
         "Which demonstrations": (
@@ -135,8 +135,9 @@ class Export:
     """Run directories, or single chains of them (RUN/chains/CHAIN); several become one dataset."""
     out: Annotated[Path, arg(metavar="DIR")]
     """Folder of the dataset; it must not exist yet."""
-    format: Literal["lerobot", "hdf5"] = "lerobot"
-    """LeRobot v3.0, or one HDF5 file in robomimic's and RoboCasa's layout."""
+    format: Literal["lerobot", "lerobot-v2.1", "lerobot-v3.1", "hdf5"] = "lerobot"
+    """LeRobot v3.0; v2.1 with GR00T's modality.json; v3.1, with language columns and depth, for
+    LeRobot 0.6 and later; or one HDF5 file in robomimic's and RoboCasa's layout."""
     paired: bool = False
     """Two runs become two datasets over the starts that both solved."""
     failures: bool = False

@@ -1,4 +1,6 @@
-"""The dataset card: README.md, which says what it holds, how it was made, its cost and its gaps."""
+"""The dataset card: README.md, which says what it holds, on which robot and with which cameras it
+was made, at what cost, who judged it, and its gaps.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,27 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from capex.dataset.frames import Pipeline
+from capex.dataset.certify import read_certificate
+from capex.dataset.frames import Pipeline, open_take
 from capex.dataset.selection import Selection, left_out_csv, summary
 from capex.run.files import write_bytes
 from capex.run.machine import versions
 from capex.run.summary import Summary
 from capex.worlds import Spec
+from capex.worlds.cache import OF_THIS_PROCESS
 
 EXPERT = (
     "the privileged expert, which reads the simulator's truth: a stand-in for a human demonstrator"
 )
+WORDS = {
+    "lerobot": "`subtask_index` and `meta/language.parquet` say it in words.",
+    "lerobot-v2.1": "The columns `annotation.capex.*` say it in words, which are in"
+    " `meta/tasks.jsonl`.",
+    "lerobot-v3.1": "The column `language_persistent` says it in words.",
+    "hdf5": "`capex/language` says it in words.",
+}
 MARKUP = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
@@ -57,7 +69,7 @@ def _front(facts: Facts) -> str:
     """What the Hugging Face hub reads."""
     lines = ["---", f"license: {facts.licence or 'other'}", "task_categories:", "- robotics"]
     lines += ["tags:", "- robotics", "- capex"]
-    if facts.format == "lerobot":
+    if facts.format != "hdf5":
         lines += ["- LeRobot", "configs:", "- config_name: default"]
         lines += ["  data_files: data/*/*.parquet"]
     return "\n".join([*lines, "---"])
@@ -91,9 +103,14 @@ def _sections(by_task: dict[str, list[Summary]], selection: Selection, facts: Fa
     attempts = [a.summary for a in selection.attempts]
     sources, cost = _sources(attempts), _cost(attempts)
     sections.append(f"## How it was collected\n\n{sources}\n\n{cost}")
+    sections.append(f"## Who judged\n\n{_judges(selection, facts)}")
+    sections.append(f"## Robot\n\n{_robot(facts.spec)}")
+    calibrated = open_take(selection.attempts[0].summary.path).cameras_json(facts.pipeline)
+    OF_THIS_PROCESS.close()
+    sections.append(f"## Cameras\n\n{_cameras(calibrated, facts.pipeline)}")
     width, height = facts.pipeline.size
     cameras = ", ".join(facts.pipeline.cameras)
-    kept_as = "PNG" if facts.format == "lerobot" else "uint8 arrays"
+    kept_as = "PNG" if facts.format != "hdf5" else "uint8 arrays"
     if facts.pipeline.video:
         kept_as = f"h264 video (crf {facts.pipeline.crf})"
     sections.append(
@@ -102,7 +119,8 @@ def _sections(by_task: dict[str, list[Summary]], selection: Selection, facts: Fa
         " (metres, quaternion xyzw, radians; the base frame rides with the robot). Action, native"
         f" to the world: {', '.join(facts.spec.action_names)}.\n\nThe annotations `capex.*` say"
         " what the demonstrator meant by a frame: decision, waypoint, phase, stated and calibrated"
-        " confidence, reach label."
+        f" confidence, reach label. {WORDS[facts.format]} The texts come from the record of the"
+        f" attempt; no model was asked for them.{_depth(facts)}"
     )
     reasons = [(_cell(reason), str(count)) for _, reason, count in summary(selection.left_out)]
     table = _table(("reason", "attempts"), reasons) + "\n\nOne line each in `left_out.csv`."
@@ -134,6 +152,79 @@ def _cost(attempts: Sequence[Summary]) -> str:
         f"Cost: ${sum(known):.2f} of model calls for {len(known)} attempts,"
         f" ${sum(known) / len(known):.2f} each{unknown}."
     )
+
+
+def _judges(selection: Selection, facts: Facts) -> str:
+    """Who said that an attempt succeeded, and what its certificate rests on."""
+    by_world = facts.spec.success == "world"
+    who = "The world's own check of the goal" if by_world else "The operator at the robot"
+    lines = [f"{who} said whether an attempt succeeded; no model judged."]
+    rules: Counter[str] = Counter()
+    for attempt in selection.attempts:
+        certificate = read_certificate(attempt.summary.path) if attempt.certified else None
+        if certificate is not None:
+            rules[certificate.rule] += 1
+    lines += [
+        f"- {count} certified by re-execution: the recorded actions once more from the start, in a"
+        f" process of their own; asked for: {_cell(rule)}"
+        for rule, count in rules.most_common()
+    ]
+    if rest := len(selection.attempts) - rules.total():
+        lines.append(f"- {rest} without a certificate")
+    return "\n".join([lines[0], "", *lines[1:]])
+
+
+def _robot(spec: Spec) -> str:
+    """Arms, base and rate, as the world claims them."""
+    arms = [
+        f"- arm `{_cell(arm.name)}`: the gripper opens {100 * arm.max_opening_m:g} cm; one command"
+        f" moves the tip at most {100 * arm.max_step_m:g} cm and {arm.max_step_rad:g} rad"
+        for arm in spec.arms
+    ]
+    base = "- it stands still"
+    if spec.base is not None:
+        speed, turn = spec.base.max_speed_m_s, spec.base.max_yaw_rate_rad_s
+        base = f"- mobile base: at most {speed:g} m/s and {turn:g} rad/s"
+    real = "a real robot" if spec.real_time else "simulated"
+    head = f"World `{_cell(spec.world)}`, {real}, {spec.control_hz:g} commands per second."
+    return "\n".join([head, "", *arms, base])
+
+
+def _cameras(calibrated: dict[str, Any], pipeline: Pipeline) -> str:
+    """Intrinsics and pose of each camera at the first start of the dataset."""
+    rows = []
+    for name in pipeline.cameras:
+        if name not in calibrated:
+            rows.append((name, "", "not calibrated", "", "", ""))
+            continue
+        camera = calibrated[name]
+        (fx, _, cx), (_, fy, cy), _ = camera["intrinsics"]
+        rows.append(
+            (
+                name,
+                camera["kind"],
+                ", ".join(f"{v:.1f}" for v in (fx, fy, cx, cy)),
+                camera["frame"],
+                ", ".join(f"{round(v, 3) + 0.0:.3f}" for v in camera["position_m"]),
+                ", ".join(f"{v:.3f}" for v in camera["quaternion_xyzw"]),
+            )
+        )
+    head = ("camera", "kind", "fx, fy, cx, cy (pixels)", "frame", "position (m)", "xyzw")
+    width, height = pipeline.size
+    return (
+        f"At {width}x{height}, at the first start; every episode has its own in full precision in"
+        f" the provenance (`cameras`).\n\n{_table(head, rows)}"
+    )
+
+
+def _depth(facts: Facts) -> str:
+    if not facts.pipeline.depth:
+        return ""
+    if facts.format == "hdf5":
+        return " Depth is in metres along the optical axis."
+    kept_as = {True: "lossless 12-bit HEVC video", False: "16-bit TIFF"}[facts.pipeline.video]
+    where = f"as features, {kept_as}" if facts.format == "lerobot-v3.1" else "in `depth/`, PNG"
+    return f" Depth is in millimetres along the optical axis, {where}."
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from capex import worlds
 from capex.dataset.card import Facts, write_card
@@ -31,7 +31,7 @@ from capex.errors import CapexError
 from capex.run.files import whole_folder, write_bytes
 from capex.worlds import Spec
 
-Format = Literal["lerobot", "hdf5"]
+Format = Literal["lerobot", "lerobot-v2.1", "lerobot-v3.1", "hdf5"]
 Tell = Callable[[str, int, int], None]  # dataset, frames done, frames in all
 ALL = Filters()
 DEFAULT_PIPELINE = Pipeline()
@@ -77,8 +77,8 @@ def export_run(
     run_dirs = [runs] if isinstance(runs, Path) else list(runs)
     if not run_dirs:
         raise CapexError("no run was given; name at least one run directory")
-    if format not in ("lerobot", "hdf5"):
-        raise CapexError(f"there is no format '{format}'; valid: lerobot, hdf5")
+    if format not in get_args(Format):
+        raise CapexError(f"there is no format '{format}'; valid: {', '.join(get_args(Format))}")
     if pipeline.video:
         if format == "hdf5":
             raise CapexError("--video is for --format lerobot; HDF5 files hold pictures")
@@ -174,7 +174,7 @@ def _write(
     selection: Selection, folder: Path, facts: Facts, parallel: int, tell: Tell | None
 ) -> None:
     """Write one dataset."""
-    from capex.dataset import features, hdf5, lerobot
+    from capex.dataset import features, hdf5, lerobot, lerobot21
 
     def told(done: int, total: int) -> None:
         if tell is not None:
@@ -182,10 +182,12 @@ def _write(
 
     folder.mkdir(exist_ok=True)
     attempts, pipeline = selection.attempts, facts.pipeline
-    if facts.format == "lerobot":
-        layout = features.DatasetLayout(facts.spec, pipeline)
-        card = partial(write_card, folder, selection, facts)
-        lerobot.write_dataset(folder, attempts, layout, parallel=parallel, tell=told, finish=card)
-    else:
+    if facts.format == "hdf5":
         write_card(folder, selection, facts)
         hdf5.write_file(folder, attempts, pipeline, parallel=parallel, tell=told)
+        return
+    version = features.VERSIONS[facts.format]
+    layout = features.DatasetLayout(facts.spec, pipeline, version)
+    card = partial(write_card, folder, selection, facts)
+    write = lerobot21.write_dataset if version == "v2.1" else lerobot.write_dataset
+    write(folder, attempts, layout, parallel=parallel, tell=told, finish=card)

@@ -1,22 +1,30 @@
-"""Paths, features, columns and types of our LeRobot v3.0 datasets; in words: docs/dataset.md."""
+"""Paths, features, columns and types of our LeRobot datasets; in words: docs/dataset.md.
+
+v3.0 is what LeRobot 0.4 and later read. v3.1 is LeRobot's own name for the same with language
+columns (0.6 and later); depth maps are features there, too. LeRobot itself still writes "v3.0" as
+the codebase_version of both. v2.1 has a file per episode: `lerobot21`.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from capex.dataset import video
+from capex.dataset import depth, video
 from capex.dataset.frames import ANNOTATIONS, OUTCOMES, Pipeline
+from capex.dataset.language import STYLES
 from capex.dataset.provenance import FIELDS
 from capex.dataset.rolling import DATA_FILE_MB, FILES_PER_CHUNK, VIDEO_FILE_MB
 from capex.dataset.statistics import STATISTICS
 from capex.worlds import Spec
 
-VERSION = "v3.0"
+Version = Literal["v2.1", "v3.0", "v3.1"]
+VERSIONS: dict[str, Version] = {"lerobot": "v3.0", "lerobot-v2.1": "v2.1", "lerobot-v3.1": "v3.1"}
+CODEBASE_VERSION = {"v2.1": "v2.1", "v3.0": "v3.0", "v3.1": "v3.0"}
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 DEPTH_PATH = "depth/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
@@ -32,6 +40,26 @@ WAYPOINTS = pa.schema(
     + [("committed", pa.bool_()), ("stated", FLOAT), ("calibrated", FLOAT), ("label", INT)]
     + [("status", TEXT), ("report", TEXT), ("from_frame", INT), ("to_frame", INT)]
 )
+LANGUAGE = pa.schema(
+    [
+        ("episode_index", INT),
+        ("style", TEXT),
+        ("text", TEXT),
+        ("from_frame", INT),
+        ("to_frame", INT),
+    ]
+)
+EVENT = {"role": TEXT, "content": TEXT, "style": TEXT, "camera": TEXT, "tool_calls": pa.list_(TEXT)}
+LASTING = {
+    **{name: EVENT[name] for name in ("role", "content", "style")},
+    **{"timestamp": pa.float32(), "camera": TEXT, "tool_calls": EVENT["tool_calls"]},
+}
+LANGUAGE_COLUMNS = {
+    "language_persistent": pa.list_(pa.struct(LASTING.items())),
+    "language_events": pa.list_(pa.struct(EVENT.items())),
+}
+SUBTASK = "subtask_index"  # of meta/subtasks.parquet, what LeRobot 0.4 hands out as "subtask"
+ANNOTATED = "annotation.capex.{style}"  # of meta/tasks.jsonl, as GR00T reads annotations
 
 
 @dataclass(frozen=True)
@@ -40,6 +68,7 @@ class DatasetLayout:
 
     spec: Spec
     pipeline: Pipeline
+    version: Version = "v3.0"
 
     @property
     def cameras(self) -> tuple[str, ...]:
@@ -53,6 +82,31 @@ class DatasetLayout:
     def key(self, camera: str) -> str:
         """The feature name of a camera."""
         return f"observation.images.{camera}"
+
+    def depth_key(self, camera: str) -> str:
+        """The feature name of a camera's depth, as LeRobot's own robots call it."""
+        return f"{self.key(camera)}_depth"
+
+    @property
+    def deep(self) -> tuple[str, ...]:
+        """Cameras whose depth is a feature; elsewhere depth lies in files of its own."""
+        return self.cameras if self.pipeline.depth and self.version == "v3.1" else ()
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The features that are kept as video."""
+        if not self.pipeline.video:
+            return ()
+        return (*map(self.key, self.cameras), *map(self.depth_key, self.deep))
+
+    @property
+    def words(self) -> dict[str, pa.DataType]:
+        """The columns for what a frame meant in words, as far as the version has them."""
+        if self.version == "v3.1":
+            return LANGUAGE_COLUMNS
+        if self.version == "v3.0":
+            return {SUBTASK: INT}
+        return {ANNOTATED.format(style=style): INT for style in STYLES}
 
     @property
     def vectors(self) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -71,11 +125,21 @@ class DatasetLayout:
         if self.pipeline.video:
             picture |= {"dtype": "video", "info": video.feature_info((width, height), self.fps)}
         features: dict[str, Any] = {self.key(camera): picture for camera in self.cameras}
+        for camera in self.deep:
+            features[self.depth_key(camera)] = depth.feature(self.pipeline, self.fps)
         for name, (dtype, names) in self.vectors.items():
             features[name] = {"dtype": dtype, "shape": [len(names)], "names": list(names)}
         for name, kind in (OUTCOMES | ANNOTATIONS | INDICES).items():
             features[name] = {"dtype": np.dtype(kind).name, "shape": [1], "names": None}
+        for name, column in self.words.items():
+            dtype = "int64" if column == INT else "language"
+            features[name] = {"dtype": dtype, "shape": [1], "names": None}
         return features
+
+    @property
+    def shard_rows(self) -> pa.Schema:
+        """The columns of a worker's file: all but the words, which are numbered in the parent."""
+        return _with_hints({f.name: f.type for f in self.rows if f.name not in self.words})
 
     @property
     def rows(self) -> pa.Schema:
@@ -83,13 +147,15 @@ class DatasetLayout:
         columns: dict[str, pa.DataType] = {}
         for name, feature in self.features.items():
             dtype = feature["dtype"]
-            if dtype == "image":
+            if name in self.words:
+                columns[name] = self.words[name]
+            elif dtype == "image":
                 columns[name] = PICTURE
             elif name in self.vectors:
                 columns[name] = pa.list_(getattr(pa, dtype)(), feature["shape"][0])
             elif dtype != "video":
                 columns[name] = pa.bool_() if dtype == "bool" else getattr(pa, dtype)()
-        return _with_hints(columns)
+        return _with_hints(columns, "Sequence" if self.version == "v2.1" else "List")
 
     @property
     def depth_rows(self) -> pa.Schema:
@@ -110,11 +176,11 @@ class DatasetLayout:
         for part in ("data", "meta/episodes"):
             columns |= {f"{part}/chunk_index": INT, f"{part}/file_index": INT}
         columns |= {"dataset_from_index": INT, "dataset_to_index": INT}
-        for camera in self.cameras if self.pipeline.video else ():
-            key = f"videos/{self.key(camera)}"
+        for name in self.streams:
+            key = f"videos/{name}"
             columns |= {f"{key}/chunk_index": INT, f"{key}/file_index": INT}
             columns |= {f"{key}/from_timestamp": FLOAT, f"{key}/to_timestamp": FLOAT}
-        pictures = [self.key(camera) for camera in self.cameras]
+        pictures = [*map(self.key, self.cameras), *map(self.depth_key, self.deep)]
         kinds = dict.fromkeys(self.measured, LIST)
         kinds |= dict.fromkeys(pictures, pa.list_(pa.list_(LIST)))
         columns |= {
@@ -128,7 +194,7 @@ class DatasetLayout:
     def info(self, episodes: int, frames: int, tasks: int) -> dict[str, Any]:
         """meta/info.json."""
         return {
-            "codebase_version": VERSION,
+            "codebase_version": CODEBASE_VERSION[self.version],
             "robot_type": self.spec.world,
             "total_episodes": episodes,
             "total_frames": frames,
@@ -144,18 +210,31 @@ class DatasetLayout:
         }
 
 
-def _with_hints(columns: dict[str, pa.DataType]) -> pa.Schema:
-    """A schema that tells the datasets library which columns are pictures."""
+def _with_hints(columns: dict[str, pa.DataType], vector: str = "List") -> pa.Schema:
+    """A schema that tells the datasets library which columns are pictures. Its version 4 calls a
+    vector a List; before it was a Sequence.
+    """
     hints: dict[str, Any] = {}
     for name, kind in columns.items():
         if kind == PICTURE:
             hints[name] = {"_type": "Image"}
+        elif pa.types.is_list(kind) or pa.types.is_struct(kind):
+            hints[name] = _nested_hint(kind)
         elif pa.types.is_fixed_size_list(kind):
             value = {"dtype": _dtype(kind.value_type), "_type": "Value"}
-            hints[name] = {"feature": value, "length": kind.list_size, "_type": "List"}
+            hints[name] = {"feature": value, "length": kind.list_size, "_type": vector}
         else:
             hints[name] = {"dtype": _dtype(kind), "_type": "Value"}
     return pa.schema(columns.items(), {"huggingface": json.dumps({"info": {"features": hints}})})
+
+
+def _nested_hint(kind: pa.DataType) -> dict[str, Any]:
+    """Of lists and tables within a column."""
+    if pa.types.is_list(kind):
+        return {"feature": _nested_hint(kind.value_type), "_type": "List"}
+    if pa.types.is_struct(kind):
+        return {field.name: _nested_hint(field.type) for field in kind}
+    return {"dtype": _dtype(kind), "_type": "Value"}
 
 
 def _dtype(kind: pa.DataType) -> str:

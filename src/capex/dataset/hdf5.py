@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from capex import worlds
 from capex.dataset.frames import Pipeline, Take, open_take
+from capex.dataset.language import spans
 from capex.dataset.provenance import provenance
 from capex.dataset.selection import Candidate
 from capex.dataset.shards import Tell, shoot_in_order
@@ -92,6 +93,8 @@ def shoot(job: DemoJob) -> DemoFile:
         for name, values in take.annotations().items():
             _put(demo, f"capex/{name.removeprefix('capex.')}", values)
         _put(demo, "capex/complete_states", take.steps["states"][:-1])
+        words = [vars(span) for span in spans(take)]
+        demo.create_dataset("capex/language", data=json.dumps(words))
         for key, values in _proprio(take).items():
             _put(demo, f"obs/{key}", values)
         _put_pictures(demo, job.pipeline, take)

@@ -1,4 +1,5 @@
-"""LeRobot datasets, version 3.0 of the format, written with pyarrow and PyAV, without LeRobot.
+"""LeRobot datasets, versions 3.0 and 3.1 of the format, written with pyarrow and PyAV, without
+LeRobot.
 
 Workers shoot one episode each into a shard: its rows and pictures as Parquet, its videos as
 segments. The parent joins the shards in order, an episode per row group, and writes the metadata;
@@ -8,7 +9,6 @@ meta/info.json comes last. Memory holds one episode per worker, however many the
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +20,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image as Picture
 
-from capex.dataset import features, statistics, video
+from capex.dataset import depth, features, statistics, video
 from capex.dataset.features import DatasetLayout
 from capex.dataset.frames import Take, open_take
+from capex.dataset.language import Span, spans
 from capex.dataset.provenance import provenance
 from capex.dataset.rolling import FileNumber, ParquetFiles, VideoFiles
 from capex.dataset.selection import Candidate
 from capex.dataset.shards import Tell, shoot_in_order
 from capex.dataset.statistics import Histogram, Stats
+from capex.dataset.words import Texts, language_columns, numbered_columns, write_texts
 from capex.run.files import write_json
 from capex.worlds import Image
 
@@ -53,10 +55,11 @@ class Shard:
 
     rows: Path
     depths: Path | None
-    segments: dict[str, Path]
-    histograms: dict[str, Histogram]
+    segments: dict[str, Path]  # by feature
+    histograms: dict[str, Histogram]  # by feature
     provenance: dict[str, Any]
     waypoints: list[dict[str, Any]]
+    words: list[Span]
     length: int
 
 
@@ -69,50 +72,63 @@ def shoot(job: ShardJob) -> Shard:
 def write_shard(job: ShardJob, take: Take, pictures: Iterable[dict[str, Image]]) -> Shard:
     """Write one episode's rows and pictures."""
     layout, name = job.layout, f"{job.episode_index:06d}"
-    cameras, pipeline = layout.cameras, layout.pipeline
-    histograms = {camera: statistics.empty_histogram() for camera in cameras}
-    encoded: dict[str, list[bytes]] = {layout.key(camera): [] for camera in cameras}
-    depths: dict[str, list[bytes]] = {f"depth.{camera}": [] for camera in cameras}
-    filmed = cameras if pipeline.video else ()
-    segments = {camera: job.shards / f"{name}-{camera}.mp4" for camera in filmed}
+    pipeline = layout.pipeline
+    apart = pipeline.depth and not layout.deep  # depth in files of its own
+    histograms: dict[str, Histogram] = {}
+    encoded: dict[str, list[bytes]] = {}
+    segments = {key: job.shards / f"{name}-{key}.mp4" for key in layout.streams}
+    deep = {layout.depth_key(camera) for camera in layout.deep}
     encoders = {
-        camera: video.Segment(path, pipeline.size, layout.fps, pipeline.crf)
-        for camera, path in segments.items()
+        key: video.Segment(
+            path,
+            pipeline.size,
+            layout.fps,
+            video.DEPTH if key in deep else video.pictures(pipeline.crf),
+        )
+        for key, path in segments.items()
     }
     for images in pictures:
         for camera, image in images.items():
-            picture = Picture.fromarray(image)
-            histograms[camera] += np.array(picture.histogram(), dtype=np.int64).reshape(3, 256)
+            picture, key = Picture.fromarray(image), layout.key(camera)
+            _count(histograms, key, np.array(picture.histogram(), np.int64).reshape(3, 256))
             if pipeline.video:
-                encoders[camera].add(image)
+                encoders[key].add(image)
             else:
-                encoded[layout.key(camera)].append(_png(picture))
-            if pipeline.depth:
-                depth_m = take.env.depth(camera, pipeline.size).depth_m
-                depths[f"depth.{camera}"].append(_png(_millimetres(depth_m)))
+                encoded.setdefault(key, []).append(_png(picture))
+            if not pipeline.depth:
+                continue
+            depth_mm = depth.millimetres(take.env.depth(camera, pipeline.size).depth_m)
+            key = layout.depth_key(camera)
+            if apart:
+                png = _png(Picture.fromarray(depth_mm))
+                encoded.setdefault(f"depth.{camera}", []).append(png)
+                continue
+            _count(histograms, key, depth.histogram(depth_mm))
+            if pipeline.video:
+                encoders[key].add(depth.codes(depth_mm))
+            else:
+                encoded.setdefault(key, []).append(depth.tiff(depth_mm))
     for encoder in encoders.values():
         encoder.close()
     columns = _columns(job, take)
-    rows = _write_table(job.shards / f"{name}.parquet", layout.rows, columns, encoded)
-    deep = None
-    if pipeline.depth:
+    rows = _write_table(job.shards / f"{name}.parquet", layout.shard_rows, columns, encoded)
+    depths = None
+    if apart:
         path = job.shards / f"{name}-depth.parquet"
-        deep = _write_table(path, layout.depth_rows, columns, depths)
+        depths = _write_table(path, layout.depth_rows, columns, encoded)
     known = provenance(job.attempt, take, pipeline)
-    return Shard(rows, deep, segments, histograms, known, take.waypoints(), take.length)
+    words = spans(take)
+    return Shard(rows, depths, segments, histograms, known, take.waypoints(), words, take.length)
+
+
+def _count(histograms: dict[str, Histogram], key: str, counts: Histogram) -> None:
+    histograms[key] = histograms[key] + counts if key in histograms else counts
 
 
 def _png(picture: Picture.Image) -> bytes:
     out = io.BytesIO()
     picture.save(out, "PNG", compress_level=PNG_LEVEL)
     return out.getvalue()
-
-
-def _millimetres(depth_m: npt.NDArray[np.float32]) -> Picture.Image:
-    """Depth as 16-bit pixels, 0 where nothing is seen or it is farther than 65 m."""
-    near = depth_m * 1000.0 < 65535.0
-    depth_mm = np.where(near, np.round(np.where(near, depth_m, 0.0) * 1000.0), 0)
-    return Picture.fromarray(depth_mm.astype(np.uint16))
 
 
 def _columns(job: ShardJob, take: Take) -> dict[str, npt.NDArray[Any]]:
@@ -164,49 +180,54 @@ def write_dataset(
     finish: Callable[[], None],
 ) -> None:
     """Write a dataset into an empty folder; `finish` adds files before meta/info.json ends it."""
-    texts = dict.fromkeys(a.summary.instruction for a in attempts)
-    tasks = {text: number for number, text in enumerate(texts)}
-    shards = folder / "shards"
-    shards.mkdir()
-    jobs, frames = [], 0
-    for number, attempt in enumerate(attempts):
-        jobs.append(
-            ShardJob(attempt, layout, shards, number, frames, tasks[attempt.summary.instruction])
-        )
-        frames += attempt.summary.steps
+    jobs, tasks = plan_jobs(folder, attempts, layout)
     joiner = Joiner(folder, layout)
     for job, shard in zip(jobs, shoot_in_order(shoot, jobs, parallel, tell), strict=True):
         joiner.join(job, shard)
     joiner.close()
-    shards.rmdir()
-    _write_tasks(folder / "meta" / "tasks.parquet", list(tasks))
+    (folder / "shards").rmdir()
+    write_texts(folder / "meta" / "tasks.parquet", "task_index", tasks)
     finish()
+    frames = sum(attempt.summary.steps for attempt in attempts)
     write_json(folder / "meta" / "info.json", layout.info(len(attempts), frames, len(tasks)))
+
+
+def plan_jobs(
+    folder: Path, attempts: Sequence[Candidate], layout: DatasetLayout
+) -> tuple[list[ShardJob], Texts]:
+    """A job per attempt, and the instructions by number; the folder for shards exists."""
+    shards, tasks = folder / "shards", Texts()
+    shards.mkdir()
+    jobs, frames = [], 0
+    for number, attempt in enumerate(attempts):
+        task = tasks.number(attempt.summary.instruction)
+        jobs.append(ShardJob(attempt, layout, shards, number, frames, task))
+        frames += attempt.summary.steps
+    return jobs, tasks
 
 
 class Joiner:
     """Joins shards in order into the dataset's files."""
 
     def __init__(self, folder: Path, layout: DatasetLayout):
-        self._folder, self._layout, self._frames = folder, layout, 0
+        self._folder, self._layout = folder, layout
         packing = "snappy" if layout.pipeline.video else "none"  # PNG is packed already
         self._data = ParquetFiles(folder, features.DATA_PATH, layout.rows, packing)
         self._depth = ParquetFiles(folder, features.DEPTH_PATH, layout.depth_rows, "none")
         self._episodes = ParquetFiles(folder, features.EPISODES_PATH, layout.episodes)
         self._rows: list[dict[str, Any]] = []  # of meta/episodes, not yet written
         self._videos: dict[str, VideoFiles] = {}
-        for camera in layout.cameras if layout.pipeline.video else ():
-            pattern = features.VIDEO_PATH.replace("{video_key}", layout.key(camera))
-            self._videos[camera] = VideoFiles(folder, pattern, layout.fps)
-        self._spool = statistics.Spool(folder / "shards" / "spool", layout.measured)
-        self._histograms = {camera: statistics.empty_histogram() for camera in layout.cameras}
+        for key in layout.streams:
+            pattern = features.VIDEO_PATH.replace("{video_key}", key)
+            self._videos[key] = VideoFiles(folder, pattern, layout.fps)
         (folder / "meta").mkdir()
-        path = folder / "meta" / "waypoints.parquet"
-        self._waypoints = pq.ParquetWriter(path, features.WAYPOINTS)
+        self._measures = Measures(folder, layout)
+        self._notes = Notes(folder)
+        self._subtasks = Texts()
 
     def join(self, job: ShardJob, shard: Shard) -> None:
         """Add the next episode; its shard is removed."""
-        table = pq.read_table(shard.rows)
+        table = self._worded(pq.read_table(shard.rows), shard.words)
         chunk, file = self._data.append(table, shard.rows.stat().st_size)
         row: dict[str, Any] = {
             "episode_index": job.episode_index,
@@ -217,9 +238,9 @@ class Joiner:
             "dataset_from_index": job.first_index,
             "dataset_to_index": job.first_index + shard.length,
         }
-        for camera, segment in shard.segments.items():
-            (chunk, file), (began, ended) = self._videos[camera].append(segment, shard.length)
-            key = f"videos/{self._layout.key(camera)}"
+        for name, segment in shard.segments.items():
+            (chunk, file), (began, ended) = self._videos[name].append(segment, shard.length)
+            key = f"videos/{name}"
             row |= {f"{key}/chunk_index": chunk, f"{key}/file_index": file}
             row |= {f"{key}/from_timestamp": began, f"{key}/to_timestamp": ended}
         if shard.depths is not None:
@@ -227,33 +248,25 @@ class Joiner:
             shard.depths.unlink()
         for path in (shard.rows, *shard.segments.values()):
             path.unlink()
-        for name, stats in self._measure(table, shard).items():
+        for name, stats in self._measures.add(table, shard).items():
             row |= {f"stats/{name}/{kind}": value for kind, value in stats.items()}
         row |= {f"capex/{name}": value for name, value in shard.provenance.items()}
         self._rows.append(row)
         if len(self._rows) == EPISODES_AT_ONCE:
             self._flush_rows()
-        if shard.waypoints:
-            rows = [{"episode_index": job.episode_index} | w for w in shard.waypoints]
-            self._waypoints.write_table(pa.Table.from_pylist(rows, schema=features.WAYPOINTS))
-        self._frames += shard.length
+        self._notes.add(job.episode_index, shard)
 
-    def _measure(self, table: pa.Table, shard: Shard) -> dict[str, Stats]:
-        """Statistics of one episode, and its share of those of all."""
-        vectors = {name: _numbers(table[name]) for name in self._layout.measured}
-        self._spool.add(vectors)
-        for camera, counts in shard.histograms.items():
-            self._histograms[camera] += counts
-        stats = {
-            name: statistics.describe(v.reshape(shard.length, -1)) for name, v in vectors.items()
-        }
-        return stats | self._picture_stats(shard.histograms, shard.length)
-
-    def _picture_stats(self, histograms: dict[str, Histogram], frames: int) -> dict[str, Stats]:
-        key = self._layout.key
-        return {
-            key(camera): statistics.describe_images(c, frames) for camera, c in histograms.items()
-        }
+    def _worded(self, table: pa.Table, words: Sequence[Span]) -> pa.Table:
+        """The rows with the columns for words that the version has."""
+        if self._layout.version == "v3.1":
+            added = language_columns(words, table["timestamp"])
+        else:
+            added = numbered_columns(
+                words, len(table), {"subtask": features.SUBTASK}, self._subtasks
+            )
+        for name, column in added.items():
+            table = table.append_column(name, column)
+        return table.cast(self._layout.rows)
 
     def _flush_rows(self) -> None:
         def table(number: FileNumber) -> pa.Table:
@@ -271,28 +284,69 @@ class Joiner:
             self._flush_rows()
         for videos in self._videos.values():
             videos.close()
-        for files in (self._data, self._depth, self._episodes, self._waypoints):
+        for files in (self._data, self._depth, self._episodes, self._notes):
             files.close()
-        stats = self._spool.describe() | self._picture_stats(self._histograms, self._frames)
-        write_json(self._folder / "meta" / "stats.json", stats)
+        meta = self._folder / "meta"
+        if self._layout.version == "v3.0":
+            write_texts(meta / "subtasks.parquet", features.SUBTASK, self._subtasks)
+        write_json(meta / "stats.json", self._measures.describe())
+
+
+class Measures:
+    """The statistics of each episode, and of all of them together."""
+
+    def __init__(self, folder: Path, layout: DatasetLayout):
+        self._layout, self._frames = layout, 0
+        self._spool = statistics.Spool(folder / "shards" / "spool", layout.measured)
+        self._histograms: dict[str, Histogram] = {}
+
+    def add(self, table: pa.Table, shard: Shard) -> dict[str, Stats]:
+        """Statistics of one episode, by feature."""
+        vectors = {name: _numbers(table[name]) for name in self._layout.measured}
+        self._spool.add(vectors)
+        for key, counts in shard.histograms.items():
+            _count(self._histograms, key, counts)
+        self._frames += shard.length
+        stats = {
+            name: statistics.describe(v.reshape(shard.length, -1)) for name, v in vectors.items()
+        }
+        return stats | _picture_stats(shard.histograms, shard.length)
+
+    def describe(self) -> dict[str, Stats]:
+        """Statistics of all episodes."""
+        return self._spool.describe() | _picture_stats(self._histograms, self._frames)
+
+
+def _picture_stats(histograms: dict[str, Histogram], frames: int) -> dict[str, Stats]:
+    return {
+        key: statistics.describe_images(counts, frames, 255.0 if len(counts) == 3 else 1.0)
+        for key, counts in histograms.items()
+    }
+
+
+class Notes:
+    """meta/waypoints.parquet and meta/language.parquet: what was meant, apart from the frames."""
+
+    def __init__(self, folder: Path):
+        meta = folder / "meta"
+        self._waypoints = pq.ParquetWriter(meta / "waypoints.parquet", features.WAYPOINTS)
+        self._language = pq.ParquetWriter(meta / "language.parquet", features.LANGUAGE)
+
+    def add(self, episode_index: int, shard: Shard) -> None:
+        """Those of one episode."""
+        if shard.waypoints:
+            rows = [{"episode_index": episode_index} | w for w in shard.waypoints]
+            self._waypoints.write_table(pa.Table.from_pylist(rows, schema=features.WAYPOINTS))
+        words = [span.as_row(episode_index) for span in shard.words]
+        self._language.write_table(pa.Table.from_pylist(words, schema=features.LANGUAGE))
+
+    def close(self) -> None:
+        """Finish both files."""
+        self._waypoints.close()
+        self._language.close()
 
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     values = column.combine_chunks()
     flat = values.flatten() if pa.types.is_fixed_size_list(values.type) else values
     return np.asarray(flat.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _write_tasks(path: Path, tasks: list[str]) -> None:
-    """meta/tasks.parquet as pandas reads it: the text is the index, the number the only column."""
-    number, index = "task_index", "__index_level_0__"
-    numbers = pa.array(range(len(tasks)), pa.int64())
-    table = pa.table({number: numbers, index: pa.array(tasks, pa.string())})
-    keys = ("name", "field_name", "pandas_type", "numpy_type", "metadata")
-    columns = [
-        dict(zip(keys, (number, number, "int64", "int64", None), strict=True)),
-        dict(zip(keys, (None, index, "unicode", "object", None), strict=True)),
-    ]
-    pandas = {"index_columns": [index], "column_indexes": [], "columns": columns}
-    pandas["pandas_version"] = "2.0.0"
-    pq.write_table(table.replace_schema_metadata({"pandas": json.dumps(pandas)}), path)

@@ -2,7 +2,7 @@
 
 Vectors are described column by column, so that a dataset larger than memory can be described from a
 file. Images are uint8, so that a histogram of 256 values per channel holds everything there is to
-know about them.
+know about them; depth maps are millimetres, with 65,536 values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from capex.pose import Array
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 STATISTICS = ("min", "max", "mean", "std", "count", *QUANTILES)
-Histogram = npt.NDArray[np.int64]  # (3, 256): how often each value occurs, per channel
+# (3, 256) or, of depth, (1, 65536): how often each value occurs, per channel
+Histogram = npt.NDArray[np.int64]
 Stats = dict[str, Any]  # name -> nested lists, as they stand in stats.json
 
 
@@ -31,14 +32,11 @@ def describe(values: Array) -> Stats:
     return stats | {name: [float(q[k]) for q in quantiles] for k, name in enumerate(QUANTILES)}
 
 
-def empty_histogram() -> Histogram:
-    """Of no picture yet; a PIL histogram of an RGB picture, reshaped, adds to it."""
-    return np.zeros((3, 256), dtype=np.int64)
-
-
-def describe_images(counts: Histogram, frames: int) -> Stats:
-    """Of a histogram over images, per channel, scaled to [0, 1], in the shape (3, 1, 1)."""
-    value = np.arange(256, dtype=np.float64)
+def describe_images(counts: Histogram, frames: int, unit: float = 255.0) -> Stats:
+    """Of a histogram over images, per channel, in a unit, in the shape (channels, 1, 1): pictures
+    are scaled to [0, 1], depth stays in millimetres.
+    """
+    value = np.arange(counts.shape[1], dtype=np.float64)
     rows: dict[str, list[float]] = {name: [] for name in ("min", "max", "mean", "std", *QUANTILES)}
     for channel in counts.astype(np.float64):
         n, seen = channel.sum(), np.flatnonzero(channel)
@@ -53,7 +51,7 @@ def describe_images(counts: Histogram, frames: int) -> Stats:
             ranks = np.array([np.floor(rank), np.ceil(rank)])
             low, high = (int(k) for k in np.searchsorted(below, ranks, side="right"))
             rows[name].append(low + (high - low) * (rank - ranks[0]))
-    stats: Stats = {name: [[[v / 255.0]] for v in channels] for name, channels in rows.items()}
+    stats: Stats = {name: [[[v / unit]] for v in channels] for name, channels in rows.items()}
     return stats | {"count": [frames]}
 
 

@@ -1,17 +1,21 @@
-"""h264 video: one segment per episode and camera, then joined into files without encoding again."""
+"""Video, h264 for pictures and HEVC for depth: one segment per episode and camera, then joined into
+files without encoding again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
+import numpy as np
 import numpy.typing as npt
 
+from capex.dataset import depth
 from capex.errors import DamagedFile
-from capex.worlds import Image
 
 CODEC, PIXELS = "libx264", "yuv420p"
 KEYFRAME_EVERY = 2  # learners read single frames: at most one other has to be decoded first
@@ -20,19 +24,39 @@ KEYFRAME_EVERY = 2  # learners read single frames: at most one other has to be d
 OPTIONS = {"preset": "superfast", "g": str(KEYFRAME_EVERY), "bf": "0", "threads": "1"}
 
 
+@dataclass(frozen=True)
+class Encoding:
+    """How frames come in and how they are kept."""
+
+    codec: str = CODEC
+    pixels: str = PIXELS
+    given: str = "rgb24"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+DEPTH = Encoding(depth.CODEC, depth.PIXELS, depth.PIXELS, depth.OPTIONS)
+
+
+def pictures(crf: int) -> Encoding:
+    """Of pictures in the given quality."""
+    return Encoding(options=OPTIONS | {"crf": str(crf)})
+
+
 class Segment:
     """The video of one camera in one episode."""
 
-    def __init__(self, path: Path, size: tuple[int, int], fps: int, crf: int):
+    def __init__(self, path: Path, size: tuple[int, int], fps: int, encoding: Encoding):
         self._container = av.open(str(path), "w")
-        options = OPTIONS | {"crf": str(crf)}
-        self._stream = self._container.add_stream(CODEC, rate=fps, options=options)
+        options = dict(encoding.options)
+        self._stream = self._container.add_stream(encoding.codec, rate=fps, options=options)
         self._stream.width, self._stream.height = size
-        self._stream.pix_fmt = PIXELS
+        self._stream.pix_fmt = encoding.pixels
+        self._given = encoding.given
 
-    def add(self, image: Image) -> None:
+    def add(self, image: npt.NDArray[np.uint8] | npt.NDArray[np.uint16]) -> None:
         """The next frame."""
-        self._container.mux(self._stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        frame = av.VideoFrame.from_ndarray(image, format=self._given)
+        self._container.mux(self._stream.encode(frame))
 
     def close(self) -> None:
         """Finish the file."""
