@@ -24,7 +24,7 @@ from typing import Any, get_args
 import capex
 from capex.cli import Command, parse
 
-COLUMNS = "80"
+COLUMNS = 80
 
 CLI_INTRO = """# Command line
 
@@ -65,7 +65,7 @@ def help_text(*words: str) -> str:
     """What a command prints when asked for help, without colours."""
     said = io.StringIO()
     before = {name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}
-    os.environ.update(COLUMNS=COLUMNS, NO_COLOR="1")
+    os.environ.update(COLUMNS=str(COLUMNS), NO_COLOR="1")
     try:
         with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
             parse([*words, "--help"])
@@ -74,7 +74,11 @@ def help_text(*words: str) -> str:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-    return re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue()).strip()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue()).strip().splitlines()
+    return "\n".join(
+        line if line[:1] == " " or len(line) <= COLUMNS else textwrap.fill(line, COLUMNS)
+        for line in lines
+    )
 
 
 def cli_page() -> str:
@@ -85,7 +89,9 @@ def cli_page() -> str:
         parts.append(f"## capex {name}\n\n```text\n{text}\n```\n")
         below = re.search(r"\{([a-z,-]+)\}", text.partition("\n\n")[0])
         for sub in below[1].split(",") if below else ():
-            parts.append(f"### capex {name} {sub}\n\n```text\n{help_text(name, sub)}\n```\n")
+            text = help_text(name, sub)
+            if text.startswith(f"usage: capex {name} {sub} "):  # else the same help again
+                parts.append(f"### capex {name} {sub}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 

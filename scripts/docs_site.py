@@ -68,12 +68,17 @@ SETTINGS = {
     "html_show_copyright": False,
     "html_show_sphinx": False,
     "html_copy_source": False,
+    "html_show_search_summary": False,  # read by the browser page by page, which needs a server
+    "highlight_language": "none",
     "pygments_style": "friendly",
 }
 CSS = """/* Tables need room; drawings have dark lines on white. */
-.content { width: 58em; }
+.content { width: 52em; }
 article img { border-radius: 4px; background: #fff; }
-table.docutils { font-size: 0.9em; }
+table.docutils { font-size: 0.85em; }
+table.docutils th { text-align: left; }
+table.docutils code { white-space: normal; overflow-wrap: normal; }
+.left-details { display: none; }
 """
 
 
