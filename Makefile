@@ -5,7 +5,7 @@ export VENV
 # Test processes. auto: one more than there are cores, at most eight (tests/workers.py).
 WORKERS ?= auto
 
-.PHONY: demo test check map clean
+.PHONY: demo test check docs map clean
 
 demo:  ## the whole tour: campaign, report, film and dataset in demo/
 	@sh scripts/setup.sh core
@@ -22,8 +22,12 @@ check:  ## format, lint, types; then what is long, complex or named twice
 	$(VENV)/bin/mypy
 	@$(VENV)/bin/python scripts/house.py measure
 
+docs:  ## the site of docs/ in site/; a broken link fails
+	@sh scripts/setup.sh docs
+	$(VENV)/bin/python scripts/docs_site.py site
+
 map:  ## every module with its first line
 	@$${PYTHON:-python3} scripts/house.py map
 
 clean:
-	rm -rf $(VENV) demo build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo site build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

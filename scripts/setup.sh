@@ -1,6 +1,6 @@
 #!/bin/sh
 # Sets up everything a fresh Debian, Ubuntu or macOS machine needs: the virtual environment, the packages, the GL libraries, a browser for the tests.
-# Usage: scripts/setup.sh core|test      (python: $PYTHON, default python3; environment: $VENV, default .venv)
+# Usage: scripts/setup.sh core|test|docs    (python: $PYTHON, default python3; environment: $VENV, default .venv)
 set -eu
 what=${1:-core}
 venv=${VENV:-.venv}
@@ -32,11 +32,14 @@ if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ constraints.txt -nt
     pip="$venv/bin/python -m pip --disable-pip-version-check -q"
     if [ "$what" = test ]; then
         say "installing capex with its test tools, robosuite and the judges of its datasets (a few minutes)"
-        $pip install -c constraints.txt -e ".[dev,robosuite,judges,students]"
+        $pip install -c constraints.txt -e ".[dev,docs,robosuite,judges,students]"
         # Without their dependencies: LeRobot and robomimic pin an av, viewers and drivers that the tests do not need (see docs/dataset.md);
         # robosuite pins a mink that needs numpy below 2 (see docs/robosuite.md).
         $pip install -c constraints.txt --no-deps lerobot robomimic
         "$venv/bin/capex" install robosuite --constraint constraints.txt >/dev/null
+    elif [ "$what" = docs ]; then
+        say "installing capex with what builds its site"
+        $pip install -c constraints.txt -e ".[docs]"
     else
         say "installing capex"
         $pip install -c constraints.txt -e .
@@ -45,7 +48,7 @@ if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ constraints.txt -nt
 fi
 
 # One GL backend is enough: EGL with a driver, or OSMesa. macOS brings its own.
-if [ "$(uname -s)" = Linux ] && ! "$venv/bin/python" -c 'from capex.worlds import render; render.backend()' >/dev/null 2>&1; then
+if [ "$what" != docs ] && [ "$(uname -s)" = Linux ] && ! "$venv/bin/python" -c 'from capex.worlds import render; render.backend()' >/dev/null 2>&1; then
     if root; then
         apt_install libegl1 libgl1
         "$venv/bin/python" -c 'from capex.worlds import render; render.backend()' >/dev/null 2>&1 || apt_install libosmesa6

@@ -367,6 +367,56 @@ def test_python_names_exist(page):
             thing = getattr(thing, part)
 
 
+# --- The site.
+
+
+@pytest.fixture(scope="module")
+def site():
+    """scripts/docs_site.py as a module; it imports docs_reference beside it."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        yield importlib.import_module("docs_site")
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+
+
+def test_the_navigation_names_every_page_once(site):
+    named = [page for entries in site.NAVIGATION.values() for page in entries]
+    beside = {Path(new).stem for new in site.BESIDE.values()}
+    written = {page.stem for page in (ROOT / "docs").glob("*.md")}
+    assert len(named) == len(set(named))
+    assert set(named) | {"index"} == written | beside | {"reference/cli", "reference/python"}, (
+        "NAVIGATION of scripts/docs_site.py and docs/*.md differ"
+    )
+
+
+def test_the_reference_has_every_command_and_every_export(site):
+    import capex
+
+    pages = site.pages()
+    for kind in get_args(Command):
+        name = kind.__metadata__[0].name
+        assert f"## capex {name}\n\n```text\nusage: capex {name} " in pages["reference/cli.md"]
+    for name in capex.__all__:
+        assert f"### capex.{name}\n" in pages["reference/python.md"]
+    for block in re.findall(r"```python\n(.*?)```", pages["reference/python.md"], re.DOTALL):
+        ast.parse(block)
+
+
+def test_the_site_builds_without_a_broken_link_and_asks_nobody_for_anything(tmp_path):
+    pytest.importorskip("sphinx")  # which scripts/setup.sh test installs
+    command = [sys.executable, str(ROOT / "scripts" / "docs_site.py"), str(tmp_path / "site")]
+    run = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=False)
+    assert run.returncode == 0, run.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert {p.stem for p in PAGES if p.parent.name == "docs"} <= {p.stem for p in pages}
+    for page in pages:
+        tags = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*>", page.read_text())
+        assert not [tag for tag in tags if re.search(r"""=["']?(?:https?:)?//""", tag)], page
+    for sheet in (tmp_path / "site").rglob("*.css"):
+        assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", sheet.read_text()), sheet
+
+
 PROGRAMS = sorted(
     p for folder in ("benchmarks", "examples", "scripts") for p in (ROOT / folder).glob("*.py")
 )

@@ -38,6 +38,11 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
         'pip install "capex[gymnasium]"',
         "the kitchen as Gymnasium environments: import capex.worlds.gym",
     ),
+    "docs": (
+        ("sphinx", "myst_parser", "furo"),
+        'pip install "capex[docs]"',
+        "building the site of docs/",
+    ),
     "dev": (("pytest", "ruff", "mypy"), 'pip install "capex[dev]"', "running the tests and checks"),
 }
 CORE = (
