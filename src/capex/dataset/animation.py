@@ -18,7 +18,7 @@ from PIL import ImageDraw, ImageFont
 from capex.dataset.film import open_episode
 from capex.dataset.frames import plans_of, show_tick
 from capex.dataset.projection import Drawn, Tips, camera_model, project_plan, tips_at
-from capex.dataset.video import Segment
+from capex.dataset.video import Segment, pictures
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord, Turn
 from capex.run.steps import StepArrays
@@ -85,7 +85,7 @@ def write_animation(episode: Path, out: Path, *, speed: float = 3.0) -> Path:
 
 
 def _save_video(shots: Sequence[Shot], out: Path) -> None:
-    segment = Segment(out, shots[0].picture.size, VIDEO_FPS, VIDEO_CRF)
+    segment = Segment(out, shots[0].picture.size, VIDEO_FPS, pictures(VIDEO_CRF))
     for shot in shots:
         for _ in range(max(1, round(VIDEO_FPS * shot.seconds))):
             segment.add(np.asarray(shot.picture))

@@ -32,6 +32,11 @@ def describe(values: Array) -> Stats:
     return stats | {name: [float(q[k]) for q in quantiles] for k, name in enumerate(QUANTILES)}
 
 
+def empty_histogram() -> Histogram:
+    """Of no picture yet; a PIL histogram of an RGB picture, reshaped, adds to it."""
+    return np.zeros((3, 256), dtype=np.int64)
+
+
 def describe_images(counts: Histogram, frames: int, unit: float = 255.0) -> Stats:
     """Of a histogram over images, per channel, in a unit, in the shape (channels, 1, 1): pictures
     are scaled to [0, 1], depth stays in millimetres.
