@@ -28,6 +28,8 @@ from capex.method.recorder import Recorder
 from capex.plan import PLAN_MAX
 from capex.report.cards import SHOWN, choose_twins, sample
 from capex.report.data import load
+from capex.report.poster import choose_films
+from capex.report.sections import results
 from capex.report.sources import group
 from capex.worlds import Start
 
@@ -69,6 +71,7 @@ def add_states(path: Path) -> int:
     sources, _ = group(load([path]))
     wanted = {e.path: e for _, e in sample(sources, SHOWN)}
     wanted |= {e.path: e for c in choose_twins(sources) for _, e in (c.first, c.second)}
+    wanted |= {e.path: e for _, e in choose_films(sources, results(sources)[1])}
     made: dict[tuple[str, int], dict[str, np.ndarray]] = {}
     for episode in wanted.values():
         key = (f"{episode.world}:{episode.task}", episode.start)
