@@ -155,13 +155,19 @@ def _structure(a: _Side, b: _Side) -> list[Difference]:
         if text != told[1][what]
     ]
     mine, theirs = set(a.claims.task_texts), set(b.claims.task_texts)
-    rows += [Difference("tasks", text, "there", "not there") for text in sorted(mine - theirs)]
-    rows += [Difference("tasks", text, "not there", "there") for text in sorted(theirs - mine)]
+    rows += [Difference("tasks", _short(t), "there", "not there") for t in sorted(mine - theirs)]
+    rows += [Difference("tasks", _short(t), "not there", "there") for t in sorted(theirs - mine)]
     for name in dict.fromkeys([*a.claims.features, *b.claims.features]):
         left, right = a.claims.features.get(name), b.claims.features.get(name)
         if left != right:
             rows.append(Difference("features", name, *_told(left, right)))
     return rows
+
+
+def _short(text: str) -> str:
+    """A line of an instruction that may be a whole plan."""
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else f"{line[:77]}..."
 
 
 def _told(left: Feature | None, right: Feature | None) -> tuple[str, str]:

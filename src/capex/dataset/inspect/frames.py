@@ -15,6 +15,8 @@ TOLERANCE_S = 1e-4  # LeRobot refuses frames that are farther from their time
 # Where an episode stands in its dataset, which says nothing about what it holds.
 POSITIONS = ("index", "episode_index", "task_index", "frame_index", "timestamp")
 
+ANNOTATIONS = ("capex", "annotation")  # what was meant by a frame, and not what happened
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -32,7 +34,7 @@ class Seen:
         """A digest of what happened: numbers and pictures, without annotations and positions."""
         digest = hashlib.blake2b(digest_size=16)
         for name in sorted(self.numbers):
-            if name not in POSITIONS and not name.startswith("capex"):
+            if name not in POSITIONS and not name.startswith(ANNOTATIONS):
                 digest.update(name.encode() + np.ascontiguousarray(self.numbers[name]).tobytes())
         for name in sorted(self.pictures):
             digest.update(name.encode() + "".join(self.pictures[name]).encode())

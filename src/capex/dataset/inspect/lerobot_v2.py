@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from capex.dataset.inspect import lerobot
+from capex.dataset.inspect.lerobot_extras import check_extras
 from capex.dataset.inspect.model import Entry, Findings, Frames
 from capex.dataset.inspect.pictures import Videos
 from capex.dataset.statistics import Stats
@@ -19,7 +20,7 @@ from capex.run.files import read_json
 
 EPISODES, TASKS, STATS = "meta/episodes.jsonl", "meta/tasks.jsonl", "meta/stats.json"
 EPISODE_STATS = "meta/episodes_stats.jsonl"  # from v2.1 on, instead of meta/stats.json
-OURS = "capex/"
+PROVENANCE = "meta/provenance.parquet"  # of ours
 
 
 class LeRobotV2:
@@ -38,7 +39,8 @@ class LeRobotV2:
         elif not of_episode:
             findings.add("files", f"there is neither {EPISODE_STATS} nor {STATS}")
         texts = tuple(str(row.get("task", "")) for row in tasks)
-        ours = any(f"{OURS}certified" in row for row in rows)
+        self._origins = self._provenance()
+        ours = bool(self._origins)
         self.claims = lerobot.make_claims(self._info, stats, texts, ours, findings)
         self._per_chunk = max(1, lerobot.integer(self._info.get("chunks_size")) or 1000)
         self.entries = tuple(self._entry(n, row, of_episode) for n, row in enumerate(rows))
@@ -76,8 +78,11 @@ class LeRobotV2:
             yield lerobot.frames_of(table, features, at, videos, self._findings)
 
     def finish(self) -> None:
-        """meta/modality.json, where there is one, names numbers that exist."""
+        """What our datasets hold besides; meta/modality.json names numbers and cameras that
+        exist.
+        """
         self._videos.close()
+        check_extras(self.path, self.claims, self.entries, self._findings)
         path = self.path / "meta/modality.json"
         if not path.is_file():
             return
@@ -91,6 +96,12 @@ class LeRobotV2:
             parts = modality.get(group)
             for name, part in parts.items() if isinstance(parts, dict) else ():
                 self._check_part(f"{group}.{name}", part, default)
+        cameras = modality.get("video")
+        for name, camera in cameras.items() if isinstance(cameras, dict) else ():
+            key = camera.get("original_key") if isinstance(camera, dict) else None
+            if key not in self.claims.features:
+                said = f"meta/modality.json: video.{name} is {key}, which is no feature"
+                self._findings.add("features", said)
 
     def _check_part(self, name: str, part: Any, default: str) -> None:
         part = part if isinstance(part, dict) else {}
@@ -116,8 +127,18 @@ class LeRobotV2:
             tuple(map(str, tasks)) if isinstance(tasks, list) else (),
             None,
             stats if isinstance(stats, dict) else {},
-            {n.removeprefix(OURS): v for n, v in row.items() if n.startswith(OURS)},
+            self._origins.get(index, {}),
         )
+
+    def _provenance(self) -> dict[int, dict[str, Any]]:
+        if not (self.path / PROVENANCE).is_file():
+            return {}
+        try:
+            rows = lerobot.read_rows(self.path / PROVENANCE)
+        except DamagedFile as damage:
+            self._findings.add("files", f"{PROVENANCE} cannot be read: {damage.reason}")
+            return {}
+        return {row["episode_index"]: row for row in rows if "episode_index" in row}
 
     def _place(self, template: str, index: int, **more: Any) -> Path:
         numbers = {"episode_index": index, "episode_chunk": index // self._per_chunk}

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capex.dataset.inspect import lerobot
+from capex.dataset.inspect.lerobot_extras import check_extras
 from capex.dataset.inspect.model import Entry, Findings, Frames, Shot
-from capex.dataset.inspect.pictures import Videos, decode_cells
+from capex.dataset.inspect.pictures import Videos
 from capex.dataset.statistics import Stats
 from capex.errors import DamagedFile
 
@@ -58,13 +59,9 @@ class LeRobotV3:
                 self._findings.add("files", f"{file} cannot be read: {damage.reason}")
 
     def finish(self) -> None:
-        """What else our datasets hold: depth beside the frames, waypoints."""
+        """What our datasets hold besides."""
         self._videos.close()
-        deep = sorted((self.path / "depth").rglob("*.parquet"))
-        if deep:
-            self._check_depth(deep)
-        if self.claims.ours:
-            self._check_waypoints(self.path / "meta/waypoints.parquet")
+        check_extras(self.path, self.claims, self.entries, self._findings)
 
     def _tables(self, file: str) -> Iterator[tuple[int, pa.Table]]:
         """The rows of each episode in a file; one row group at a time is in memory."""
@@ -184,42 +181,3 @@ class LeRobotV3:
             self._findings.add("files", f"{STATS} is missing, which LeRobot normalizes by")
             return {}
         return lerobot.read_stats(self.path / STATS, self._findings)
-
-    def _check_depth(self, paths: list[Path]) -> None:
-        """Our depth files: the frames' numbers again, and a picture per camera that decodes."""
-        indices: list[int] = []
-        for path in paths:
-            file = path.relative_to(self.path).as_posix()
-            try:
-                with lerobot.reading(path):
-                    table = pq.read_table(path)
-                    indices += table["index"].to_pylist()
-            except DamagedFile as damage:
-                self._findings.add("files", f"{file} cannot be read: {damage.reason}")
-                continue
-            for name in (n for n in table.column_names if n.startswith("depth.")):
-                shots = decode_cells(table[name].to_pylist(), self.path)
-                for index, shot in zip(table["index"].to_pylist(), shots, strict=True):
-                    if shot.wrong:
-                        said = f"{file}, {name}, index {index}: {shot.wrong}"
-                        self._findings.add("pictures", said)
-        frames = self.claims.totals.get("frames")
-        if indices != list(range(len(indices))) or len(indices) != frames:
-            said = f"depth/ holds {len(indices)} rows that should be the {frames} frames in order"
-            self._findings.add("counts", said)
-
-    def _check_waypoints(self, path: Path) -> None:
-        lengths = {entry.index: entry.length for entry in self.entries}
-        try:
-            rows = lerobot.read_rows(path)
-        except DamagedFile as damage:
-            self._findings.add("files", f"meta/waypoints.parquet cannot be read: {damage.reason}")
-            return
-        for number, row in enumerate(rows):
-            episode, end = row.get("episode_index"), row.get("to_frame")
-            if episode not in lengths or (end is not None and end > lengths[episode]):
-                self._findings.add(
-                    "order",
-                    f"meta/waypoints.parquet: row {number} speaks of episode {episode}, frame"
-                    f" {end}, which is not there",
-                )
