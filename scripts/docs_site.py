@@ -42,8 +42,11 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "robocasa": "Use RoboCasa",
     },
     "Reference": {
-        "reference/cli": "Command line",
-        "reference/python": "Python",
+        "commands": "All commands in a table",
+        "cli": "The command line: help, completion",
+        "reference/cli": "Every option of every command",
+        "python": "From Python",
+        "reference/python": "Python: the flat exports",
         "architecture": "Architecture",
     },
     "Results": {
