@@ -14,8 +14,10 @@ from PIL import Image as Picture
 from capex.dataset import Pipeline, depth, export_run
 from capex.dataset.frames import open_take
 from capex.dataset.language import STYLES, motion_text, spans
+from capex.errors import CapexError
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.run.files import read_json
+from capex.students.lerobot_reader import open_dataset
 from capex.worlds.cache import OF_THIS_PROCESS
 
 CAMERA = "wrist"
@@ -189,3 +191,11 @@ def test_a_strict_reader_of_v21_finds_everything(sets, told):
     assert modality["video"] == {CAMERA: {"original_key": KEY}}
     for name, entry in modality["annotation"].items():
         assert entry.get("original_key", f"annotation.{name}") in stored
+
+
+def test_students_take_v31_without_its_depth_and_refuse_v21(sets):
+    assert open_dataset(sets / "v31").keys == (KEY,)
+    with pytest.raises(
+        CapexError, match=r"is LeRobot v2\.1; export it again with --format lerobot"
+    ):
+        open_dataset(sets / "v21")

@@ -53,6 +53,8 @@ class LeRobotSource:
 def open_dataset(path: Path) -> LeRobotSource:
     """Read everything but the pictures; a dataset that students cannot use is refused."""
     info = read_json(path / "meta" / "info.json")
+    if info.get("codebase_version") == "v2.1":
+        raise CapexError(f"{path} is LeRobot v2.1; export it again with --format lerobot")
     features: dict[str, Any] = info.get("features", {})
     for name in (STATE, ACTION):
         if name not in features or not features[name].get("names"):
@@ -60,7 +62,8 @@ def open_dataset(path: Path) -> LeRobotSource:
                 f"{path} has no '{name}' with names in meta/info.json; give a dataset that `capex"
                 " export` wrote"
             )
-    keys = tuple(k for k in features if k.startswith(PICTURES))
+    deep = {k for k, feature in features.items() if (feature.get("info") or {}).get("is_depth_map")}
+    keys = tuple(k for k in features if k.startswith(PICTURES) and k not in deep)
     if not keys:
         raise CapexError(f"{path} has no pictures (observation.images.*); students look at cameras")
     if any(features[k]["dtype"] == "video" for k in keys):
