@@ -26,7 +26,7 @@ TEXT_PX, MARGIN_PX, DOT_PX, RIM_PX = 17, 7, 4.2, 5
 
 
 @dataclass(frozen=True)
-class Film:
+class PosterFilm:
     """An episode that plays."""
 
     card: Card
@@ -40,7 +40,7 @@ class Film:
         return self.card.strip.seconds / shown if shown else 0.0
 
 
-def make_films(picks: Sequence[Pick]) -> list[Film]:
+def make_films(picks: Sequence[Pick]) -> list[PosterFilm]:
     """Render and encode; frames come from saved states, or are what the model saw. An episode of
     which no picture can be made is left out: its strip says why.
     """
@@ -49,7 +49,7 @@ def make_films(picks: Sequence[Pick]) -> list[Film]:
     for source, episode in picks:
         record = read_record(episode.path)
         card = Card(source, episode, record, filmer.strip(episode, record, FRAMES))
-        films.append(Film(card, *_encode(list(_pictures(card)))))
+        films.append(PosterFilm(card, *_encode(list(_pictures(card)))))
     filmer.close()
     return [film for film in films if film.moving]
 

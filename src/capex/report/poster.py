@@ -11,7 +11,7 @@ from capex.report import show
 from capex.report.cards import Pick
 from capex.report.compare import Comparison, SourceTotals, leading, task_of
 from capex.report.figures import Figure
-from capex.report.films import Film
+from capex.report.films import PosterFilm
 from capex.report.sources import STAND_IN, Source, main_source, plain
 from capex.run.summary import Summary
 
@@ -26,7 +26,7 @@ class Poster:
     title: str
     sentence: str
     figure: Figure | None
-    films: Sequence[Film]
+    films: Sequence[PosterFilm]
 
     @property
     def one_start(self) -> bool:

@@ -51,7 +51,7 @@ class RolloutPlan:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SlotView:
     """What a slot shows after a step; when the episode is over, how it ended."""
 
     proprio: npt.NDArray[np.float64]
@@ -105,7 +105,7 @@ class Rollout:
 
 @dataclass
 class Simulation:
-    """What a worker does with a message (method, *arguments); every answer is {slot: Seen}."""
+    """What a worker does with a message (method, *arguments); every answer is {slot: SlotView}."""
 
     plan: RolloutPlan
     images: Path  # memory-mapped (slots, cameras, size, size, 3)
@@ -113,28 +113,28 @@ class Simulation:
     _envs: dict[int, Env] = field(default_factory=dict)
     _rollouts: dict[int, Rollout] = field(default_factory=dict)
 
-    def __call__(self, message: tuple[Any, ...]) -> dict[int, Seen]:
+    def __call__(self, message: tuple[Any, ...]) -> dict[int, SlotView]:
         method, *arguments = message
-        answer: dict[int, Seen] = getattr(self, method)(*arguments)
+        answer: dict[int, SlotView] = getattr(self, method)(*arguments)
         return answer
 
-    def begin(self, starts: Mapping[int, int]) -> dict[int, Seen]:
+    def begin(self, starts: Mapping[int, int]) -> dict[int, SlotView]:
         """Reset slots to their starts and show them."""
         seen = {}
         for slot, index in starts.items():
             env = self._envs[slot] = self._envs.get(slot) or worlds.make(self.plan.name)
             self._rollouts[slot] = Rollout(env, self.plan, Start(env.spec.task, index))
-            seen[slot] = Seen(env.robot_state().proprio, env.instruction)
+            seen[slot] = SlotView(env.robot_state().proprio, env.instruction)
         self._show(starts)
         return seen
 
-    def step(self, actions: Mapping[int, Action], show: Container[int]) -> dict[int, Seen]:
+    def step(self, actions: Mapping[int, Action], show: Container[int]) -> dict[int, SlotView]:
         """One control step of each slot; those in `show` that are not over are shown."""
         seen = {}
         for slot, action in actions.items():
             episode, env = self._rollouts[slot].apply(action), self._envs[slot]
             ended = None if episode is None else self._commit(episode)
-            seen[slot] = Seen(env.robot_state().proprio, env.instruction, ended)
+            seen[slot] = SlotView(env.robot_state().proprio, env.instruction, ended)
         self._show(slot for slot in seen if slot in show and seen[slot].ended is None)
         return seen
 
@@ -172,15 +172,15 @@ class Simulators:
         self.images = np.memmap(path, np.uint8, "w+", shape=plan.shape(slots))
         self._workers = [jobs.start(Simulation(plan, path, slots)) for _ in range(processes)]
 
-    def begin(self, starts: Mapping[int, int]) -> dict[int, Seen]:
+    def begin(self, starts: Mapping[int, int]) -> dict[int, SlotView]:
         """Reset slots to their starts."""
         return self._ask("begin", starts)
 
-    def step(self, actions: Mapping[int, Action], show: Container[int]) -> dict[int, Seen]:
+    def step(self, actions: Mapping[int, Action], show: Container[int]) -> dict[int, SlotView]:
         """One control step of each slot; those in `show` put their images where they are read."""
         return self._ask("step", actions, show)
 
-    def _ask(self, method: str, by_slot: Mapping[int, Any], *more: Any) -> dict[int, Seen]:
+    def _ask(self, method: str, by_slot: Mapping[int, Any], *more: Any) -> dict[int, SlotView]:
         asked = []
         for k, worker in enumerate(self._workers):
             if share := {s: v for s, v in by_slot.items() if s % len(self._workers) == k}:
@@ -197,9 +197,9 @@ class Simulators:
         self._folder.cleanup()
 
 
-def _receive(worker: jobs.Worker) -> dict[int, Seen]:
+def _receive(worker: jobs.Worker) -> dict[int, SlotView]:
     try:
-        seen: dict[int, Seen] = worker.receive()
+        seen: dict[int, SlotView] = worker.receive()
     except jobs.WorkerDied as death:
         raise CapexError(f"a simulation was lost: {death}") from None
     except RuntimeError as bug:
