@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from capex.dataset.inspect.frames import POSITIONS, Seen, look
-from capex.dataset.inspect.model import Claims, Entry, Feature, Findings
+from capex.dataset.inspect.model import Claims, DatasetFeature, Entry, Findings
 from capex.dataset.inspect.opening import open_dataset
 
 Tell = Callable[[str, int, int], None]  # dataset, frames done, frames in all
@@ -170,17 +170,17 @@ def _short(text: str) -> str:
     return line if len(line) <= 80 else f"{line[:77]}..."
 
 
-def _told(left: Feature | None, right: Feature | None) -> tuple[str, str]:
+def _told(left: DatasetFeature | None, right: DatasetFeature | None) -> tuple[str, str]:
     if left and right and (left.dtype, left.shape) == (right.dtype, right.shape):
         return _names(left), _names(right)
     return _declared(left), _declared(right)
 
 
-def _declared(feature: Feature | None) -> str:
+def _declared(feature: DatasetFeature | None) -> str:
     return "not there" if feature is None else f"{feature.dtype} {list(feature.shape)}"
 
 
-def _names(feature: Feature) -> str:
+def _names(feature: DatasetFeature) -> str:
     return ", ".join(feature.names) or "no names"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capex.dataset.inspect.model import Entry, Feature, Findings, Frames, Numbers
+from capex.dataset.inspect.model import DatasetFeature, Entry, Findings, Frames, Numbers
 from capex.dataset.statistics import Histogram, empty_histogram
 
 TOLERANCE_S = 1e-4  # LeRobot refuses frames that are farther from their time
@@ -42,7 +42,7 @@ class Seen:
 
 
 def look(
-    frames: Frames, entry: Entry | None, features: Mapping[str, Feature], findings: Findings
+    frames: Frames, entry: Entry | None, features: Mapping[str, DatasetFeature], findings: Findings
 ) -> Seen:
     """Decode every picture of an episode; what cannot be decoded, has another size or stands at
     another time goes to the findings.

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from capex.dataset.inspect.model import Claims, Feature, Findings, Frames, Kind, Numbers, Shot
+from capex.dataset.inspect.model import (
+    Claims,
+    DatasetFeature,
+    Findings,
+    Frames,
+    FrameShot,
+    Kind,
+    Numbers,
+)
 from capex.dataset.inspect.pictures import decode_cells
 from capex.dataset.statistics import Stats
 from capex.errors import CapexError, DamagedFile
@@ -75,7 +83,7 @@ def integer(value: Any) -> int | None:
     )
 
 
-def read_features(info: Mapping[str, Any], findings: Findings) -> dict[str, Feature]:
+def read_features(info: Mapping[str, Any], findings: Findings) -> dict[str, DatasetFeature]:
     """The features of info.json."""
     features = {}
     for name, block in info["features"].items():
@@ -86,7 +94,7 @@ def read_features(info: Mapping[str, Any], findings: Findings) -> dict[str, Feat
             continue
         names = block.get("names")
         names = tuple(names) if isinstance(names, list) else ()
-        feature = Feature(
+        feature = DatasetFeature(
             _kind(dtype, tuple(shape), block),
             dtype,
             tuple(int(n) for n in shape),
@@ -149,7 +157,7 @@ def make_claims(
 
 
 def check_columns(
-    schema: pa.Schema, file: str, features: Mapping[str, Feature], findings: Findings
+    schema: pa.Schema, file: str, features: Mapping[str, DatasetFeature], findings: Findings
 ) -> None:
     """Whether a data file has the columns that info.json declares."""
     declared = {n for n, f in features.items() if f.stored_as == "cells"}
@@ -170,15 +178,15 @@ def check_columns(
 
 def frames_of(
     table: pa.Table,
-    features: Mapping[str, Feature],
+    features: Mapping[str, DatasetFeature],
     at: tuple[Path, str, int],
-    videos: Mapping[str, Iterator[Shot]],
+    videos: Mapping[str, Iterator[FrameShot]],
     findings: Findings,
 ) -> Frames:
     """One episode's rows; `at` is the dataset, the file and the episode's index."""
     root, file, index = at
     numbers: dict[str, Numbers] = {}
-    pictures: dict[str, Iterator[Shot]] = dict(videos)
+    pictures: dict[str, Iterator[FrameShot]] = dict(videos)
     for name, feature in features.items():
         if name not in table.column_names:
             continue

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from capex.dataset.inspect import lerobot
 from capex.dataset.inspect.lerobot_extras import check_extras
-from capex.dataset.inspect.model import Entry, Findings, Frames, Shot
+from capex.dataset.inspect.model import Entry, Findings, Frames, FrameShot
 from capex.dataset.inspect.pictures import Videos
 from capex.dataset.statistics import Stats
 from capex.errors import DamagedFile
@@ -89,7 +89,7 @@ class LeRobotV3:
         if pending:
             yield current, pa.concat_tables(pending)
 
-    def _filmed(self, index: int) -> dict[str, Iterator[Shot]]:
+    def _filmed(self, index: int) -> dict[str, Iterator[FrameShot]]:
         if not 0 <= index < len(self._rows):
             return {}
         row, shots = self._rows[index], {}

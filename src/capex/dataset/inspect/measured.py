@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.dataset import statistics
-from capex.dataset.inspect.model import Claims, Entry, Feature, Findings, Numbers
+from capex.dataset.inspect.model import Claims, DatasetFeature, Entry, Findings, Numbers
 from capex.dataset.statistics import QUANTILES, Histogram, Spool, Stats, describe, describe_images
 
 FROM_FLOAT32 = {"min": 1e-5, "max": 1e-5, "mean": 2e-3, "std": 2e-3, "count": 0.0}
@@ -131,7 +131,7 @@ class Measured:
             self._findings.warn("statistics", f"meta/stats.json: {name}: std {wrong}; {DEFECT}")
 
 
-def _tolerances(ours: bool, feature: Feature | None) -> dict[str, float]:
+def _tolerances(ours: bool, feature: DatasetFeature | None) -> dict[str, float]:
     if feature is not None and feature.kind == "picture":
         if not ours:
             return SAMPLED

@@ -19,7 +19,7 @@ Severity = Literal["failed", "warning"]
 
 
 @dataclass(frozen=True)
-class Feature:
+class DatasetFeature:
     """One column, or one camera, as the metadata declares it."""
 
     kind: Kind
@@ -61,7 +61,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Shot:
+class FrameShot:
     """One picture: its pixels (height, width, channels), or why there are none."""
 
     pixels: npt.NDArray[Any] | None
@@ -77,7 +77,7 @@ class Frames:
     file: str
     length: int
     numbers: Mapping[str, Numbers]
-    pictures: Mapping[str, Iterator[Shot]]
+    pictures: Mapping[str, Iterator[FrameShot]]
 
 
 class Findings:
@@ -104,7 +104,7 @@ class Claims:
     format: str  # "LeRobot v3.0"
     fps: float | None
     totals: Mapping[str, int]  # of "episodes", "frames" and "tasks", as far as they are stated
-    features: Mapping[str, Feature]
+    features: Mapping[str, DatasetFeature]
     stats: Mapping[str, Stats]
     task_texts: tuple[str, ...]
     ours: bool  # capex wrote it: it has provenance, and statistics over every frame

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from PIL import Image as Picture
 
 from capex.dataset import video
-from capex.dataset.inspect.model import Findings, Shot
+from capex.dataset.inspect.model import Findings, FrameShot
 from capex.errors import DamagedFile
 
 UNDECODABLE = (
@@ -27,7 +27,7 @@ UNDECODABLE = (
 )
 
 
-def decode_cells(cells: Iterable[Any], root: Path) -> Iterator[Shot]:
+def decode_cells(cells: Iterable[Any], root: Path) -> Iterator[FrameShot]:
     """Pictures of a column: {bytes, path} as the datasets library keeps them, or bytes."""
     for cell in cells:
         content, path = (
@@ -36,7 +36,9 @@ def decode_cells(cells: Iterable[Any], root: Path) -> Iterator[Shot]:
         if content is None and path and (root / path).is_file():
             content = (root / path).read_bytes()
         if not isinstance(content, bytes):
-            yield Shot(None, f"the picture {path} is missing" if path else "there is no picture")
+            yield FrameShot(
+                None, f"the picture {path} is missing" if path else "there is no picture"
+            )
             continue
         try:
             with Picture.open(io.BytesIO(content)) as picture:
@@ -44,9 +46,11 @@ def decode_cells(cells: Iterable[Any], root: Path) -> Iterator[Shot]:
                 plain = picture.mode in ("RGB", "L", "F") or picture.mode.startswith("I")
                 pixels = np.asarray(picture if plain else picture.convert("RGB"))
         except UNDECODABLE as error:
-            yield Shot(None, f"the picture cannot be decoded ({type(error).__name__}: {error})")
+            yield FrameShot(
+                None, f"the picture cannot be decoded ({type(error).__name__}: {error})"
+            )
             continue
-        yield Shot(pixels)
+        yield FrameShot(pixels)
 
 
 @dataclass
@@ -80,8 +84,8 @@ class Videos:
 
     def shots(
         self, key: str, path: Path, span_s: tuple[float, float], *, depth: bool = False
-    ) -> Iterator[Shot]:
-        """The frames whose times lie in a span, half a frame early; a Shot without pixels ends it
+    ) -> Iterator[FrameShot]:
+        """The frames whose times lie in a span, half a frame early; a FrameShot without pixels ends it
         where the file breaks off.
         """
         (begin_s, end_s), half_s = span_s, 0.5 / self._fps
@@ -89,7 +93,7 @@ class Videos:
         if decoder is None or decoder.path != path or decoder.position_s > begin_s + half_s:
             self._close(key)
             if not path.is_file():
-                yield Shot(None, f"{self._name(path)} is missing")
+                yield FrameShot(None, f"{self._name(path)} is missing")
                 return
             decoder = self._open[key] = _Decoder(path, video.decode(path, depth=depth))
         try:
@@ -100,10 +104,10 @@ class Videos:
                 if frame is None or frame[0] >= end_s - half_s:
                     return
                 decoder.take()
-                yield Shot(frame[1], off_s=abs(frame[0] - begin_s - number / self._fps))
+                yield FrameShot(frame[1], off_s=abs(frame[0] - begin_s - number / self._fps))
         except DamagedFile as damage:
             decoder.frames = iter(())
-            yield Shot(None, f"{self._name(path)} is damaged: {damage.reason}")
+            yield FrameShot(None, f"{self._name(path)} is damaged: {damage.reason}")
 
     def close(self) -> None:
         """Decode what no episode asked for, and tell."""

@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from capex.dataset.inspect.model import Claims, Entry, Feature, Findings, Frames, Shot
+from capex.dataset.inspect.model import Claims, DatasetFeature, Entry, Findings, Frames, FrameShot
 from capex.errors import CapexError, DamagedFile
 
 # What h5py raises for files that are cut short or damaged.
@@ -41,7 +41,7 @@ class Robomimic:
                 )
             self._data = self._file["data"]
             names = sorted((n for n in self._data if n.startswith("demo")), key=_number)
-        self._features: dict[str, Feature] = {}
+        self._features: dict[str, DatasetFeature] = {}
         entries = []
         for number, name in enumerate(names):
             try:
@@ -166,17 +166,17 @@ def _datasets(demo: h5py.Group) -> list[tuple[str, h5py.Dataset]]:
     return [(k, v) for k, v in found if not k.startswith("next_obs/") and v.dtype.kind in "biuf"]
 
 
-def _feature(key: str, values: h5py.Dataset) -> Feature:
+def _feature(key: str, values: h5py.Dataset) -> DatasetFeature:
     shape, dtype = tuple(values.shape[1:]), str(values.dtype)
     if len(shape) == 3 and key.endswith("_depth"):
-        return Feature("depth", dtype, shape)
+        return DatasetFeature("depth", dtype, shape)
     picture = len(shape) == 3 and dtype == "uint8"
-    return Feature("picture" if picture else "number", dtype, shape)
+    return DatasetFeature("picture" if picture else "number", dtype, shape)
 
 
-def _shots(values: h5py.Dataset) -> Iterator[Shot]:
+def _shots(values: h5py.Dataset) -> Iterator[FrameShot]:
     for frame in range(len(values)):
         try:
-            yield Shot(np.asarray(values[frame]))
+            yield FrameShot(np.asarray(values[frame]))
         except DAMAGE as error:
-            yield Shot(None, f"the picture cannot be read ({error})")
+            yield FrameShot(None, f"the picture cannot be read ({error})")
