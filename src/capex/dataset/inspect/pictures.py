@@ -85,8 +85,8 @@ class Videos:
     def shots(
         self, key: str, path: Path, span_s: tuple[float, float], *, depth: bool = False
     ) -> Iterator[FrameShot]:
-        """The frames whose times lie in a span, half a frame early; a FrameShot without pixels ends it
-        where the file breaks off.
+        """The frames whose times lie in a span, half a frame early; a FrameShot without pixels ends
+        it where the file breaks off.
         """
         (begin_s, end_s), half_s = span_s, 0.5 / self._fps
         decoder = self._open.get(key)
