@@ -10,19 +10,18 @@ exports and what worlds, models and metrics are written with, as the source decl
 from __future__ import annotations
 
 import ast
-import contextlib
 import importlib
 import inspect
-import io
-import os
 import re
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import capex
-from capex.cli import Command, parse
+from capex.cli import COMMANDS
+from capex.cli.help import command_page
+from capex.cli.help import pages as pages_of
 
 COLUMNS = 80
 
@@ -56,42 +55,14 @@ SECTIONS: dict[str, str] = {
 }
 
 
-def commands() -> list[str]:
-    """Names of all commands, as they are listed."""
-    return [kind.__metadata__[0].name for kind in get_args(Command)]
-
-
-def help_text(*words: str) -> str:
-    """What a command prints when asked for help, without colours."""
-    said = io.StringIO()
-    before = {name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}
-    os.environ.update(COLUMNS=str(COLUMNS), NO_COLOR="1")
-    try:
-        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-            parse([*words, "--help"])
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", said.getvalue()).strip().splitlines()
-    return "\n".join(
-        line if line[:1] == " " or len(line) <= COLUMNS else textwrap.fill(line, COLUMNS)
-        for line in lines
-    )
-
-
 def cli_page() -> str:
     """The help of every command and of its subcommands."""
     parts = [CLI_INTRO]
-    for name in commands():
-        text = help_text(name)
-        parts.append(f"## capex {name}\n\n```text\n{text}\n```\n")
-        below = re.search(r"\{([a-z,-]+)\}", text.partition("\n\n")[0])
-        for sub in below[1].split(",") if below else ():
-            text = help_text(name, sub)
-            if text.startswith(f"usage: capex {name} {sub} "):  # else the same help again
-                parts.append(f"### capex {name} {sub}\n\n```text\n{text}\n```\n")
+    for command, (kind, _) in COMMANDS.items():
+        for name, page in pages_of({command: kind}).items():
+            text = command_page(name, page, COLUMNS).plain.strip()
+            level = "#" * (2 + name.count(" "))
+            parts.append(f"{level} capex {name}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 

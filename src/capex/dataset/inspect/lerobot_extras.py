@@ -1,4 +1,4 @@
-"""What our LeRobot folders hold beside LeRobot's own files: depth, waypoints."""
+"""What our LeRobot folders hold beside LeRobot's own files: depth, waypoints, language."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from capex.dataset.features import SUBTASK
 from capex.dataset.inspect import lerobot
 from capex.dataset.inspect.model import Claims, Entry, Findings
 from capex.dataset.inspect.pictures import decode_cells
 from capex.errors import DamagedFile
 
-WAYPOINTS = "meta/waypoints.parquet"
+SUBTASKS = "meta/subtasks.parquet"
+MEANT = ("meta/waypoints.parquet", "meta/language.parquet")  # rows over spans of frames
 
 
 def check_extras(root: Path, claims: Claims, entries: Sequence[Entry], findings: Findings) -> None:
-    """Depth has a picture for each frame and camera that decodes; waypoints speak of frames that
-    are there.
+    """Depth has a picture for each frame and camera that decodes; waypoints and language speak of
+    frames that are there.
     """
     deep = sorted((root / "depth").rglob("*.parquet"))
     if deep:
         _check_depth(root, deep, claims.totals.get("frames"), findings)
+    if claims.ours and SUBTASK in claims.features:
+        _check_subtasks(root, findings)
     if claims.ours:
-        _check_waypoints(root, entries, findings)
+        for file in MEANT:
+            _check_meant(root, file, entries, findings)
 
 
 def _check_depth(root: Path, paths: list[Path], frames: int | None, findings: Findings) -> None:
@@ -47,15 +52,26 @@ def _check_depth(root: Path, paths: list[Path], frames: int | None, findings: Fi
         findings.add("counts", said)
 
 
-def _check_waypoints(root: Path, entries: Sequence[Entry], findings: Findings) -> None:
+def _check_subtasks(root: Path, findings: Findings) -> None:
+    """The texts of `subtask_index` are there, numbered from 0."""
+    try:
+        numbers = [row.get(SUBTASK) for row in lerobot.read_rows(root / SUBTASKS)]
+    except DamagedFile as damage:
+        findings.add("files", f"{SUBTASKS} cannot be read: {damage.reason}")
+        return
+    if sorted(numbers, key=str) != sorted(range(len(numbers)), key=str):
+        findings.add("order", f"{SUBTASKS}: its rows are not numbered from 0 by {SUBTASK}")
+
+
+def _check_meant(root: Path, file: str, entries: Sequence[Entry], findings: Findings) -> None:
     lengths = {entry.index: entry.length for entry in entries}
     try:
-        rows = lerobot.read_rows(root / WAYPOINTS)
+        rows = lerobot.read_rows(root / file)
     except DamagedFile as damage:
-        findings.add("files", f"{WAYPOINTS} cannot be read: {damage.reason}")
+        findings.add("files", f"{file} cannot be read: {damage.reason}")
         return
     for number, row in enumerate(rows):
         episode, end = row.get("episode_index"), row.get("to_frame")
         if episode not in lengths or (end is not None and end > lengths[episode]):
             said = f"row {number} speaks of episode {episode}, frame {end}, which is not there"
-            findings.add("order", f"{WAYPOINTS}: {said}")
+            findings.add("order", f"{file}: {said}")
