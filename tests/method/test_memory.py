@@ -735,7 +735,7 @@ def test_refused_attempts_leave_memory_as_it_was():
         (
             replace(tray(), task="Push"),
             BY_HASH,
-            "this memory is about toy:Fetch; an attempt at toy:Push does not belong into it",
+            "about toy:Fetch; an attempt at toy:Push does not belong",
         ),
         (tray(), {}, "start 2 of Fetch comes without the start image of left, right"),
         (

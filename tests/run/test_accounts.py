@@ -118,7 +118,8 @@ def test_a_request_that_may_have_been_billed_gives_an_interval_and_no_gap(shm, b
         assert f"at ${low:.2f} to ${high:.2f}" in said
         assert "some requests may have been billed" in said
         assert any(
-            f"{low:.2f}-{high:.2f}" in cell for cell in table(status.board, "").columns[-1]._cells
+            f"{low:.2f}-{high:.2f}" in cell
+            for cell in table(status.board, "").tables[-1].columns[-1].cells
         )
         (chain,) = run.chains
         assert len(unrecorded(chain, Spend(shm / "run/spend.jsonl").slots())) == 1
