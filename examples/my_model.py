@@ -8,7 +8,6 @@ import io
 import json
 
 import numpy as np
-from my_world import Table
 from PIL import Image
 
 from capex import PRESETS, Memory, Start, run_episode
@@ -27,7 +26,8 @@ class Gazer:
         if observer is not None:
             observer.before(request, 1)
         parts = [p for m in request.messages if isinstance(m, UserMessage) for p in m.parts]
-        picture = next(p for p in parts if isinstance(p, Picture))
+        # Pictures of reference episodes come first, the present views last.
+        picture = [p for p in parts if isinstance(p, Picture)][-1]
         calls = (ToolCall("call_1", "act", json.dumps(self.act(picture.png))),)
         usage = Usage(fresh=1000, cached=0, cache_write=0, output=100)
         attempt = RequestAttempt("ok", "yes", latency_s=0.0, usage=usage, answer=Answer(calls))
@@ -50,6 +50,8 @@ def make(name):
 
 
 if __name__ == "__main__":
+    from my_world import Table
+
     episode = run_episode(Table(), Start("Touch", 0), Gazer(), PRESETS["capex"], Memory())
     for turn in episode.record.turns:
         reports = [w.report for w in turn.waypoints]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import capex
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -32,6 +35,14 @@ def test_my_world_keeps_the_contract():
         "reset",
         "success",
     ]
+
+
+def test_my_model_solves_starts_of_my_world_with_its_references_in_view(tmp_path):
+    command = [sys.executable, "-m", "capex", "collect", "examples.my_world:Touch"]
+    command += ["--model", "examples.my_model:gazer", "--starts", "0:3", "--out", str(tmp_path)]
+    path = os.pathsep.join([str(EXAMPLES.parent), *sys.path])
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path}, capture_output=True)
+    assert [e.record.success for e in capex.load_run(tmp_path).episodes] == [True] * 3
 
 
 def test_my_model_solves_a_start_of_my_world():

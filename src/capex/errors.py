@@ -36,14 +36,21 @@ class CapexError(Exception):
 
 class UnknownName(CapexError):
     """A name that is not among the valid ones; the message lists those, closest first. `flag`: the
-    one that the name was given to.
+    one that the name was given to; `also`: what else would be right.
     """
 
     def __init__(
-        self, kind: str, given: str, valid: Iterable[str], *, where: str = "", flag: str = ""
+        self,
+        kind: str,
+        given: str,
+        valid: Iterable[str],
+        *,
+        where: str = "",
+        flag: str = "",
+        also: str = "",
     ):
         self.kind, self.given, self.valid = kind, given, closest_first(given, valid)
-        sentence = f"there is no {kind} '{given}'{where}; valid: {', '.join(self.valid)}"
+        sentence = f"there is no {kind} '{given}'{where}; valid: {', '.join(self.valid)}{also}"
         super().__init__(f"{flag}: {sentence}" if flag else sentence)
 
 

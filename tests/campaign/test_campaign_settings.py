@@ -196,6 +196,8 @@ def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(sh
         ({"model": "nobody"}, "there is no kind of model 'nobody'"),
         ({"model": "nowhere.model:x"}, "names the module nowhere.model, which cannot be imported"),
         ({"names": "nowhere.world:x"}, "named like a module, but it cannot be imported"),
+        ({"names": "lab.model:x"}, "the module lab.model is no world: it has no TASKS"),
+        ({"names": "gantry:x"}, "or a module of yours with a dot in its name"),
         ({"names": "lab.world:lo"}, "there is no task 'lo' in world 'lab.world'; valid: low"),
         ({"names": ()}, "no task was named"),
         ({"parallel": 2, "ray": "auto"}, "--parallel 2 and --ray auto are two engines"),

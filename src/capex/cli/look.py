@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,7 +191,8 @@ class Check:
                     f" {env.spec.starts - 1}"
                 )
             with console.status(f"checking {env.spec.name}"):
-                report = worlds.check(env, start=Start(task, self.start))
+                again = functools.partial(worlds.make, f"{world}:{task}")
+                report = worlds.check(env, start=Start(task, self.start), factory=again)
             env.close()
             console.print(FittedTable(report.__rich__()))
             fine &= report.ok

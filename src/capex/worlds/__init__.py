@@ -330,7 +330,8 @@ GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
 def _module(world: str):  # type: ignore[no-untyped-def]
     """A world's module; a name with a dot in it is a module of the user's own."""
     if world not in WORLDS and "." not in world:
-        raise UnknownName("world", world, WORLDS)
+        own = ", or a module of yours with a dot in its name, as in my_lab.table:Touch"
+        raise UnknownName("world", world, WORLDS, also=own)
     backend = os.environ.get("MUJOCO_GL", "").strip().lower()
     # MuJoCo itself would fail on an unknown one with a traceback, at its import.
     if backend and backend not in GL_BACKENDS:
@@ -339,12 +340,17 @@ def _module(world: str):  # type: ignore[no-untyped-def]
     if world in WORLDS:
         return importlib.import_module(WORLDS[world])
     try:
-        return importlib.import_module(world)
+        module = importlib.import_module(world)
     except ModuleNotFoundError as error:
         raise CapexError(
             f"the world '{world}' is named like a module, but it cannot be imported ({error}); is"
             " it on the path?"
         ) from None
+    for name in ("TASKS", "make"):
+        if not hasattr(module, name):
+            needs = "TASKS (name -> TaskInfo) and make(world, task)"
+            raise CapexError(f"the module {world} is no world: it has no {name}; it needs {needs}")
+    return module
 
 
 def check(env: Env, **options: Any) -> CheckReport:
