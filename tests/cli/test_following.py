@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import capex
-from capex.cli import collect, demo, expert, export, farewell, following, parse, report
+from capex.cli import collect, dataset, demo, expert, export, farewell, following, parse, report
 from capex.cli.console import PlainConsole
 from runs import fill, new_run
 
@@ -21,7 +21,7 @@ ARMS = ("capex", "base")
 def screen(monkeypatch):
     """An 80-column terminal that remembers."""
     console = PlainConsole(width=80, file=io.StringIO(), record=True)
-    for module in (collect, demo, export, expert, farewell, following, report):
+    for module in (collect, dataset, demo, export, expert, farewell, following, report):
         monkeypatch.setattr(module, "console", console)
     return console
 
@@ -45,6 +45,9 @@ def test_each_command_leads_to_the_next(screen, tmp_path, monkeypatch):
     line = next_of(screen)
     assert line == "capex export runs/expert --out datasets/expert"
     run_words(f"{line} --size 32 32")
+    line = next_of(screen)
+    assert line == "capex dataset check datasets/expert"
+    run_words(line)
     line = next_of(screen)
     assert line == "capex train datasets/expert --policy act --out runs/expert-act"
     parse(shlex.split(line)[1:])

@@ -357,7 +357,8 @@ def _own_method(name: str, table: Mapping[str, Any]) -> MethodSettings:
             " unlike the presets'"
         )
     overrides = {}
-    for key, value in table.items():
+    for typed, value in table.items():
+        key = typed.replace("-", "_")
         if key == "preset":
             continue
         if key not in METHOD:

@@ -59,7 +59,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "prompt": (Prompt, "The system prompt that a model is sent"),
         "pilot": (PilotCommand, "Serve the built-in stand-in for a model"),
         "check": (Check, "The environment contract on a world"),
-        "bench": (Bench, "The speed table of the README"),
+        "bench": (Bench, "The speed table of docs/kitchen.md"),
         "install": (Install, "An extra that pip alone cannot install"),
     },
 }

@@ -11,6 +11,7 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
 
 from capex.cli.console import console
 from capex.cli.export import COLUMNS
+from capex.cli.following import free, print_next
 from capex.cli.help import Examples
 from capex.errors import CapexError
 
@@ -54,7 +55,16 @@ class DatasetCheck:
                 self.directory, expected=self.expected, runs=self.runs, tell=tell
             )
         console.print(report.table(None) if self.all else report)
+        if report.ok:
+            _print_next(self.directory, report.format)
         return 0 if report.ok else 1
+
+
+def _print_next(dataset: Path, written_as: str) -> None:
+    """Train on it: with our students, which read LeRobot v3 with pictures."""
+    if written_as.startswith("LeRobot v3") and not (dataset / "videos").is_dir():
+        student = free(Path("runs", f"{dataset.resolve().name}-act"))
+        print_next("capex", "train", dataset, "--policy", "act", "--out", student)
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ class Export:
     crf: int = 18
     """Quality of the video: 0 is lossless, 23 small."""
     depth: bool = False
-    """Depth of each camera too, in metres."""
+    """Depth of each camera too: metres in HDF5, millimetres in LeRobot's formats."""
     license: Annotated[str, arg(metavar="NAME")] = ""
     """Licence for the dataset card, as the Hugging Face hub spells them: apache-2.0, cc-by-4.0
     (default: none)."""
@@ -198,16 +198,5 @@ class Export:
                 f" {frames}",
                 soft_wrap=True,
             )
-        if self.format == "lerobot":
-            self._print_next(exported.datasets[0].path)
+        print_next("capex", "dataset", "check", exported.datasets[0].path)
         return 0
-
-    def _print_next(self, dataset: Path) -> None:
-        """Train on it: with our students, or with LeRobot's, who read videos too."""
-        student = free(Path("runs", f"{dataset.resolve().name}-act"))
-        if self.video:
-            data = (f"--dataset.repo_id=capex/{dataset.name}", f"--dataset.root={dataset}")
-            policy = ("--policy.type=act", "--policy.push_to_hub=false")
-            print_next("lerobot-train", *data, *policy, f"--output_dir={student}")
-        else:
-            print_next("capex", "train", dataset, "--policy", "act", "--out", student)

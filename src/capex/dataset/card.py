@@ -33,6 +33,14 @@ WORDS = {
 MARKUP = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
+LOADING = """```python
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+dataset = LeRobotDataset("capex/this", root="the folder that holds this page")
+frame = dataset[0]  # pictures, state, action, task
+```"""
+
+
 @dataclass(frozen=True)
 class Facts:
     """What a card says besides the attempts themselves."""
@@ -129,6 +137,8 @@ def _sections(by_task: dict[str, list[Summary]], selection: Selection, facts: Fa
     sections.append(f"## Licence\n\n{licence}")
     packages = ", ".join(f"{name} {version}" for name, version in versions().items())
     made = f"```\n{facts.command}\n```\n\n{packages}." if facts.command else f"{packages}."
+    if facts.format.startswith("lerobot"):
+        sections.append(f"## How to load it\n\n{LOADING}")
     return [*sections, f"## Made with\n\n{made}"]
 
 

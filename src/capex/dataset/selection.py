@@ -68,7 +68,7 @@ class Filters:
     max_cost_usd: float | None = None
     """At most so many dollars of model calls; an unknown cost is left out (default: any)."""
     min_confidence: float | None = None
-    """At least this mean calibrated confidence, 0 to 1, over the executed waypoints; attempts
+    """At least this mean calibrated confidence, 0 to 1, over the waypoints with a label; attempts
     without confidences are left out (default: any)."""
     max: int | None = None
     """At most so many demonstrations of each task, the first by start (default: all)."""
