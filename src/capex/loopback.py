@@ -33,11 +33,11 @@ class JsonHandler(BaseHTTPRequestHandler):
 
     def get(self) -> Mapping[str, Any]:
         """The answer to a GET of `self.path`."""
-        raise NotImplementedError
+        raise Refused(404, f"there is nothing to get at {self.path}")
 
     def post(self, body: bytes) -> Mapping[str, Any]:
         """The answer to a POST to `self.path`."""
-        raise NotImplementedError
+        raise Refused(404, f"nothing can be posted to {self.path}")
 
     def error(self, sentence: str, code: str) -> Mapping[str, Any]:
         """An error as this server's clients read it."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from bare import ROBOT_X_M, TOP_M, bare_kitchen
+from capex.errors import PhysicsDiverged
 from capex.method.executor import Executor
 from capex.method.perception import Sight, describe
 from capex.plan import ArmTarget, Waypoint
@@ -76,3 +78,14 @@ def test_refusals_are_sentences(stove):
     ]
     assert any(not isinstance(r, str) for r in rows)
     assert describe(np.array([0.4049, -0.006, 1.2])) == "[40, -1, 120]"
+
+
+def test_a_diverged_simulation_is_no_answer_for_a_model():
+    class Diverged(ToyEnv):
+        def depth(self, camera, size=None):
+            raise PhysicsDiverged("the simulation is no longer finite")
+
+    env = Diverged(Toy())
+    env.reset(Start("reach", 0))
+    with pytest.raises(PhysicsDiverged):
+        Sight(env, (64, 64)).locate("back_left", 3, 3)

@@ -23,7 +23,12 @@ from typing import Any
 from capex.campaign.attempt import Work
 from capex.campaign.check import refuse_starts, specs_of, work_of
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
-from capex.campaign.demonstrators import WITHOUT_MODEL, method_without_model, require_offer
+from capex.campaign.demonstrators import (
+    WITHOUT_MODEL,
+    demonstrator,
+    method_without_model,
+    require_offer,
+)
 from capex.campaign.engines import Setup
 from capex.campaign.manifest import open_campaign, open_without_model
 from capex.campaign.names import parse_names
@@ -104,13 +109,12 @@ def demonstrate(
     for world, _ in tasks:
         require_offer(who, world)
     given = {name: OPTIONS[name].checked(f"--{name}", v) for name, v in options.items()}
-    settings = Settings(
-        tasks=tasks, methods=(method_without_model(who),), model=who, out=Path(out), **given
-    )
+    method = method_without_model(who)
+    settings = Settings(tasks=tasks, methods=(method,), model=who, out=Path(out), **given)
     settings = replace(settings, round_size=len(settings.starts))
     specs = specs_of(settings)
     refuse_starts(settings, specs)
-    stand_in = who == "expert"
+    stand_in = demonstrator(who, method).stand_in
     run = open_without_model(settings, stand_in=stand_in, gl_backend=gl_backend())
     setup = Setup(Work(), who, run.path / SPEND)
     campaign = Campaign(run, settings, specs, setup, stand_in, True, retry_invalid)
