@@ -105,6 +105,12 @@ class PhysicsDiverged(CapexError):
     """
 
 
+class RigFault(CapexError):
+    """A rig cannot go on: an arm or a camera is lost, an e-stop is pressed, a robot refuses. The
+    arms hold; an attempt under way is invalid, never a failure of the model.
+    """
+
+
 def closest_first(given: str, valid: Iterable[str]) -> list[str]:
     """The valid names, those most like the given one first."""
 

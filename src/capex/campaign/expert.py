@@ -32,7 +32,7 @@ class Expert:
         """Plan and execute until success or the horizon."""
         plan = worlds.expert(env.spec.world)
         asked = hooks.clock()
-        env.reset(start)
+        hooks.begin(env, start)
         began = hooks.clock()
         recorder = Recorder(env)
         executor = Executor(env, subscribers=[recorder, hooks.tell])

@@ -32,7 +32,7 @@ class Person:
         """Follow the recording."""
         asked = hooks.clock()
         actions = worlds.human(env.spec.world)(env, start.index)
-        env.reset(start)
+        hooks.begin(env, start)
         began = hooks.clock()
         recorder, success = Recorder(env), False
         recorder.begin_plan()

@@ -42,7 +42,7 @@ def parse_names(text: str | Iterable[str]) -> list[tuple[str, str]]:
     """
     pairs: list[tuple[str, str]] = []
     for piece in [text] if isinstance(text, str) else text:
-        world, _, rest = piece.partition(":")
+        world, rest = worlds.split_name(piece)
         known = worlds.tasks(world)
         names = (
             list(known)

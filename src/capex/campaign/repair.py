@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from capex import worlds
 from capex.campaign.manifest import disown
 from capex.campaign.names import starts_text
 from capex.campaign.settings import resolve
@@ -127,7 +128,7 @@ def collect_command(run: Run) -> str | None:
         return None
     tasks: dict[str, list[str]] = {}
     for name in settings["tasks"]:
-        world, _, task = name.partition(":")
+        world, task = worlds.split_name(name)
         tasks.setdefault(world, []).append(task)
     flags = [
         part

@@ -63,7 +63,7 @@ def run_episode(
 ) -> Episode:
     """Run one attempt from a start with what memory knows so far."""
     asked = hooks.clock()
-    env.reset(start)
+    hooks.begin(env, start)
     began = hooks.clock()
     state = EpisodeState(env, method, hooks.tell)
     trust = Calibrator.fit(*memory.labelled()) if method.calibrated else Calibrator(None)

@@ -13,6 +13,7 @@ from capex.method.executor import Outcome, Tick
 from capex.method.observation import Observation
 from capex.models import AttemptObserver, CostObserver, Model, Observers, Reply, Sampling
 from capex.plan import Plan
+from capex.worlds import Env, Start
 
 DEFAULT_SAMPLING = Sampling()
 
@@ -78,7 +79,7 @@ NO_LIMITS = Limits()
 class Hooks:
     """`subscribers` are called with every event, `ledger` and `log` with every attempt at the
     model; `template` replaces the system prompt's file; `wrap_model` puts something around the
-    model for this episode.
+    model for this episode; `prepare` comes between a reset and the attempt.
     """
 
     ledger: CostObserver | None = None
@@ -90,6 +91,14 @@ class Hooks:
     cache_key: str = ""
     clock: Callable[[], float] = time.monotonic
     wrap_model: Callable[[Model], Model] = lambda model: model
+    prepare: Callable[[Env, Start], None] = lambda env, start: None
+
+    def begin(self, env: Env, start: Start) -> None:
+        """Reset a world to a start; where a person arranges it, wait for that. Not part of the
+        attempt's time.
+        """
+        env.reset(start)
+        self.prepare(env, start)
 
     def tell(self, event: Event) -> None:
         """Call every subscriber."""

@@ -324,7 +324,8 @@ class Run:
 
     def chain(self, world: str, task: str, arm: str) -> Chain:
         """The chain of an arm at a task."""
-        return Chain(self.path / "chains" / f"{world}--{task}--{arm}")
+        folder = re.sub(r"[^\w.,=+-]+", "-", world)  # a rig's world may hold a path
+        return Chain(self.path / "chains" / f"{folder}--{task}--{arm}")
 
     def chains(self) -> list[Chain]:
         """Every chain that has begun, by name."""

@@ -12,12 +12,13 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError, GLUnavailable, UnknownName
+from capex.errors import CapexError, GLUnavailable, UnknownName, Unsupported
 from capex.plan import Waypoint
 from capex.pose import Array, Pose
 from capex.worlds.pinhole import CameraModel as CameraModel
@@ -38,6 +39,10 @@ class CameraSpec:
     kind: Literal["exterior", "wrist"]
     size: tuple[int, int] = DEFAULT_IMAGE_SIZE  # width, height
     arm: str = ""  # the arm a wrist camera rides on
+    # Where it stands and how its image lies, in words for the prompt, as in "stands across the
+    # table and faces the robot, so the left side of its image is -y". Empty: an exterior camera
+    # that looks roughly along +x, a wrist camera that looks along its gripper.
+    view: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,9 @@ class ArmSpec:
     max_opening_m: float
     max_step_m: float
     max_step_rad: float
+    # Whether contact is known apart from not moving on; where not, a stall within 1 cm of its
+    # target counts as reached and the report says so.
+    senses_contact: bool = True
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,9 @@ class Spec:
     can_save: bool = True
     real_time: bool = False
     exact_replay: bool = False  # on one machine, a start's actions lead to the same bits again
+    # Its states cannot be drawn again, so every tick's pictures are recorded (`Env.record_frames`).
+    records_frames: bool = False
+    hints: str = ""  # passages about this embodiment for the prompt
 
     @property
     def name(self) -> str:
@@ -160,7 +171,21 @@ class RobotState:
     arms: Mapping[str, ArmState]
     contacts: frozenset[Contact] = frozenset()
     base: tuple[float, float, float] | None = None  # x, y, yaw in a frame fixed to the floor
+    guard: tuple[str, ...] = ()  # what a rig's guard changed in the last tick's command
+    stopped: str = ""  # why the guard ended the motion; empty while it may go on
     proprio: Array = field(default_factory=lambda: np.zeros(0))
+
+
+class FrameRecording(Protocol):
+    """Pictures of an attempt, written while it runs and outside its control loop."""
+
+    def mark(self) -> None:
+        """The newest picture of each camera belongs to the present state: called once before the
+        first tick and after each one.
+        """
+
+    def close(self) -> None:
+        """Everything marked is on disk when this returns; RigFault where something was lost."""
 
 
 class Env(Protocol):
@@ -210,6 +235,12 @@ class Env(Protocol):
     def load_state(self, state: State) -> None:
         """Continue from a saved state of the same world, task and start; any other is refused."""
 
+    def record_frames(self, folder: Path) -> FrameRecording:
+        """Begin to record every camera into a new folder (layout: `capex.run.frames`), or
+        Unsupported where states can be drawn again.
+        """
+        raise Unsupported(f"{self.spec.name} records no frames")
+
     def close(self) -> None:
         """Free what the world holds."""
 
@@ -246,6 +277,8 @@ WORLDS: dict[str, str] = {
     "robosuite-panda": "capex.worlds.robosuite",
     "robocasa": "capex.worlds.robocasa",
 }
+# A world of one rig: rig:FILE with the path of a rig file, or the name of one in the package.
+RIG = "rig:"
 ROBOSUITE_INSTALL = "capex install robosuite"
 
 
@@ -261,7 +294,7 @@ def make(name: str, **options: Any) -> Env:
     Options are the world's own; the kitchen has `shadows=True`, which costs ten times the rest in
     software rendering.
     """
-    world, _, task = name.partition(":")
+    world, task = split_name(name)
     module = _module(world)
     if not task:
         example = f"{world}:{next(iter(module.TASKS))}"
@@ -270,6 +303,15 @@ def make(name: str, **options: Any) -> Env:
         raise unknown_task(world, task)
     env: Env = module.make(world, task, **options)
     return env
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """WORLD:TASK as (world, task); the world of a rig is rig:FILE. Without a task it is empty."""
+    if name.startswith(RIG):
+        world, _, task = name.rpartition(":")
+        return (world, task) if world.startswith(RIG) else (name, "")
+    world, _, task = name.partition(":")
+    return world, task
 
 
 def draw_on_one_core() -> None:
@@ -329,6 +371,10 @@ GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
 
 def _module(world: str):  # type: ignore[no-untyped-def]
     """A world's module; a name with a dot in it is a module of the user's own."""
+    if world.startswith(RIG):
+        from capex.worlds import rigs
+
+        return rigs.rig_world(world)
     if world not in WORLDS and "." not in world:
         own = ", or a module of yours with a dot in its name, as in my_lab.table:Touch"
         raise UnknownName("world", world, WORLDS, also=own)

@@ -1,0 +1,46 @@
+"""Whoever stands beside a rig: arranges the scene before an attempt and judges it afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from capex.run.arrangements import Arrangement, Match
+from capex.run.verdicts import Verdict
+from capex.worlds import Env, Start
+
+
+@dataclass(frozen=True)
+class Question:
+    """An attempt that waits for a verdict."""
+
+    episode_dir: Path
+    world: str
+    task: str
+    method: str
+    start: int
+    instruction: str
+    criterion: str  # what counts as success, in words
+    end: str  # how the attempt ended
+    claimed_done: bool  # whether the model said that it was done
+
+
+class Operator(Protocol):
+    """A person at a terminal or in the studio, or the scripted stand-in of a simulated room."""
+
+    @property
+    def name(self) -> str:
+        """As verdicts name it."""
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether it is not a person."""
+
+    def arrange(self, env: Env, start: Start, arrangement: Arrangement | None) -> Match:
+        """Arrange the scene like the stored one, or anew where there is none; returns when the
+        scene is ready. The robot stands at home.
+        """
+
+    def judge(self, question: Question) -> Verdict | None:
+        """The verdict on an attempt; None: later."""

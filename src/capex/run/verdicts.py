@@ -1,0 +1,126 @@
+"""Verdicts of a person on an attempt that the world cannot judge: `verdicts.jsonl` beside
+record.json, a line for each, appended and never rewritten; "undo" takes the last standing one back.
+
+record.json keeps `success` null. `read_verdict` gives the one that stands, and `effective_success`
+the success that everything else counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from capex.errors import CapexError, DamagedFile
+from capex.run.files import flush_folder
+
+VERDICTS = "verdicts.jsonl"
+Word = Literal["success", "failure", "invalid", "undo"]
+# Short reasons of a failure that can be counted; free words come beside them.
+REASONS = (
+    "missed grasp",
+    "dropped",
+    "wrong object",
+    "wrong place",
+    "not finished",
+    "moved something else",
+    "unsafe",
+    "other",
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One line of verdicts.jsonl."""
+
+    verdict: Word
+    by: str  # the name that the judge gave
+    at: str  # UTC, ISO 8601
+    reason: str = ""  # one of REASONS, or empty
+    words: str = ""
+
+    def __post_init__(self) -> None:
+        if self.verdict not in get_args(Word):
+            valid = ", ".join(get_args(Word))
+            raise CapexError(f"a verdict is '{self.verdict}'; valid: {valid}")
+        if not self.by.strip():
+            raise CapexError("a verdict needs a name: say who judges")
+        if self.reason and self.reason not in REASONS:
+            valid = ", ".join(REASONS)
+            raise CapexError(f"a verdict's reason is '{self.reason}'; valid: {valid}, or none")
+
+
+def append_verdict(episode_dir: Path, verdict: Verdict) -> None:
+    """Add a verdict and return when it is on disk."""
+    if verdict.verdict == "undo" and read_verdict(episode_dir) is None:
+        raise CapexError(f"{episode_dir} has no verdict to take back")
+    path = episode_dir / VERDICTS
+    text = json.dumps(asdict(verdict), ensure_ascii=False) + "\n"
+    with open(path, "ab+") as out:
+        # A line that a kill tore is ended, so that it spoils no other.
+        if out.tell() and not _ends_whole(path):
+            out.write(b"\n")
+        out.write(text.encode())
+        out.flush()
+        os.fsync(out.fileno())
+    flush_folder(episode_dir)
+    lines = read_verdicts(episode_dir)
+    if not lines or lines[-1] != verdict:
+        raise CapexError(f"the verdict could not be read back from {path}; give it again")
+
+
+def read_verdicts(episode_dir: Path) -> list[Verdict]:
+    """Every verdict in order; a torn line is none of them."""
+    path = episode_dir / VERDICTS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise DamagedFile(path, f"it cannot be read ({error})") from None
+    verdicts = []
+    for line in lines:
+        try:
+            raw: Any = json.loads(line)
+        except ValueError:
+            continue
+        try:
+            verdicts.append(Verdict(**raw))
+        except (TypeError, AttributeError, CapexError) as error:
+            raise DamagedFile(path, f"a line is no verdict ({error})") from None
+    return verdicts
+
+
+def standing(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """The verdict that holds: each undo takes back the one that stood before it."""
+    stack: list[Verdict] = []
+    for verdict in verdicts:
+        if verdict.verdict != "undo":
+            stack.append(verdict)
+        elif stack:
+            stack.pop()
+    return stack[-1] if stack else None
+
+
+def read_verdict(episode_dir: Path) -> Verdict | None:
+    """The verdict that holds for an episode; None while it is unjudged."""
+    return standing(read_verdicts(episode_dir))
+
+
+def effective_success(recorded: bool | None, verdict: Verdict | None) -> bool | None:
+    """The success that counts: the world's where it judged, else the verdict's; None while
+    unjudged or where the attempt was judged invalid.
+    """
+    if recorded is not None:
+        return recorded
+    words = {"success": True, "failure": False}
+    return words.get(verdict.verdict) if verdict is not None else None
+
+
+def _ends_whole(path: Path) -> bool:
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

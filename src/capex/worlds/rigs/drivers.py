@@ -1,0 +1,135 @@
+"""What a rig brings: arms and cameras, behind two small protocols.
+
+A driver is the only code that speaks a robot's wire. It runs in the rig's own process, beside the
+guard; a camera runs in a process of its own. Poses are those of the tip in the frame of the arm's
+mount, metres and radians; times are seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from capex.pose import Array, Pose
+from capex.worlds import Image
+
+
+@dataclass(frozen=True)
+class ArmFacts:
+    """What an arm says of itself once it is connected."""
+
+    joint_names: tuple[str, ...]
+    joint_limits_rad: tuple[tuple[float, float], ...]  # lower, upper
+    max_opening_m: float
+    senses_force: bool  # whether `ArmReading.force_n` is measured
+    when_we_die: str  # one sentence: what the arm does when this process ends without a word
+
+
+@dataclass(frozen=True)
+class ArmReading:
+    """What an arm measured last. Freshness is judged by `time_s`, the robot's own clock."""
+
+    T_mount_tip: Pose
+    joints_rad: tuple[float, ...]
+    opening_m: float
+    time_s: float
+    force_n: tuple[float, float, float] | None = None  # external, at the tip, frame of the mount
+    error: str = ""  # why the arm does not move: a reflex, a user stop; empty while it may
+
+
+class ArmDriver(Protocol):
+    """One arm with its gripper. No call blocks for longer than a tick, but `connect`, `recover` and
+    `close`.
+    """
+
+    def connect(self) -> ArmFacts:
+        """Reach the arm; nothing moves. RigFault with a sentence where it cannot be reached."""
+
+    def read(self) -> ArmReading:
+        """The latest state; a stale one is given as it is, with its old time."""
+
+    def command(self, T_mount_tip: Pose) -> None:
+        """The goal of the tip for the coming tick."""
+
+    def hold(self) -> None:
+        """Keep the last goal, or the measured pose before the first; also the heartbeat of a robot
+        that wants one. Called every tick in which nothing is commanded.
+        """
+
+    def grip(self, opening_m: float) -> None:
+        """Open or close towards an opening; sent on change only."""
+
+    def stop(self) -> None:
+        """Stop now and hold."""
+
+    def recover(self) -> None:
+        """Clear an error that the robot lets a program clear, or RigFault."""
+
+    def close(self) -> None:
+        """Leave the arm as safely as it can be left."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One picture of a camera."""
+
+    image: Image
+    number: int  # the device's count; a repeated number is a repeated picture
+    device_s: float  # the device's clock when it was taken
+    arrived_s: float  # the rig's clock when it came
+    depth_m: npt.NDArray[np.float32] | None = None  # aligned to the image
+
+
+class Camera(Protocol):
+    """One camera, drained all the time: `latest` is never an old picture out of a queue."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height, pixels."""
+
+    @property
+    def intrinsics(self) -> Array | None:
+        """(3,3), the first pixel's centre being (0.5, 0.5); None where it is not known."""
+
+    def start(self) -> None:
+        """Begin to deliver; warm-up pictures are thrown away. RigFault where there is none."""
+
+    def latest(self) -> Frame:
+        """The newest picture, at once; RigFault before the first or after the camera was lost."""
+
+    def close(self) -> None:
+        """Stop."""
+
+
+class RigClock(Protocol):
+    """The time that a rig runs on: the machine's own, or a simulated room's in lock-step."""
+
+    @property
+    def lock_step(self) -> bool:
+        """Whether time passes only in `sleep_until`."""
+
+    def now_s(self) -> float:
+        """Seconds, never going back."""
+
+    def sleep_until(self, time_s: float) -> None:
+        """Return at that time; at once where it has passed. In lock-step the room advances to it,
+        with whatever was commanded before.
+        """
+
+
+class RealClock:
+    """The machine's monotonic clock."""
+
+    lock_step = False
+
+    def now_s(self) -> float:
+        """Seconds of the monotonic clock."""
+        return time.monotonic()
+
+    def sleep_until(self, time_s: float) -> None:
+        """Sleep; a time in the past returns at once."""
+        time.sleep(max(0.0, time_s - time.monotonic()))

@@ -1,0 +1,54 @@
+"""Between the collector and the rig's own process, which owns the arms' drivers and the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from capex.worlds import ArmState, Command
+from capex.worlds.rigs.drivers import ArmFacts
+
+
+@dataclass(frozen=True)
+class RigReading:
+    """What the rig measured at the end of a tick; poses in the base frame."""
+
+    arms: Mapping[str, ArmState]  # contact and holding by the rig file's thresholds
+    joints_rad: Mapping[str, tuple[float, ...]]
+    force_n: Mapping[str, tuple[float, float, float] | None]
+    time_s: float  # the rig's clock
+    commanded_s: float  # its time at the last command that moved something
+    late_s: float = 0.0  # how far past its deadline the tick began
+    guard: tuple[str, ...] = ()  # what the guard changed in this tick, a short phrase each
+    stopped: str = ""  # why the guard ended the motion
+
+
+class RigLink(Protocol):
+    """The rig's process as the Env sees it. RigFault where it is lost, an arm is in an error that a
+    program cannot clear, or an e-stop is pressed.
+    """
+
+    @property
+    def facts(self) -> Mapping[str, ArmFacts]: ...
+
+    def tick(self, command: Command) -> RigReading:
+        """One control tick: guarded, commanded, and measured at the tick's end."""
+
+    def read(self) -> RigReading:
+        """Measure now; nothing is commanded and no time is waited for."""
+
+    def settle(self) -> RigReading:
+        """Hold until the arms keep still, then measure."""
+
+    def home(self) -> RigReading:
+        """Move every arm to its home pose, slowly and guarded, grippers open."""
+
+    def stop(self) -> None:
+        """Stop and hold: what an operator's key does. Motion is allowed again by `clear`."""
+
+    def clear(self) -> None:
+        """A person says that it is safe to go on after an e-stop or a stop."""
+
+    def close(self) -> None:
+        """Close the drivers and end the process."""
