@@ -171,9 +171,9 @@ class RobotState:
     arms: Mapping[str, ArmState]
     contacts: frozenset[Contact] = frozenset()
     base: tuple[float, float, float] | None = None  # x, y, yaw in a frame fixed to the floor
+    proprio: Array = field(default_factory=lambda: np.zeros(0))
     guard: tuple[str, ...] = ()  # what a rig's guard changed in the last tick's command
     stopped: str = ""  # why the guard ended the motion; empty while it may go on
-    proprio: Array = field(default_factory=lambda: np.zeros(0))
 
 
 class FrameRecording(Protocol):
