@@ -50,14 +50,15 @@ class RigLock:
             except BlockingIOError:
                 holder = _holder(self._file)
                 self._file.close()
-            if time.monotonic() >= until and not holder.get("leaving"):
+            if time.monotonic() >= until and time.time() >= float(holder.get("leaves_at", 0.0)):
                 raise RigFault(f"{what} is driven by {_named(holder)}; end it first")
             time.sleep(0.05)
         self._write({"pid": os.getpid(), "rig": rig})
 
-    def leaving(self) -> None:
-        """Say that this process is about to let go; whoever wants the lock then waits."""
-        self._write({"pid": os.getpid(), "rig": self._rig, "leaving": True})
+    def leaving(self, within_s: float) -> None:
+        """Say that this process lets go within that time; whoever wants the lock waits for it."""
+        holder = {"pid": os.getpid(), "rig": self._rig, "leaves_at": time.time() + within_s}
+        self._write(holder)
 
     def release(self) -> None:
         """Let go; the file stays, so that nobody locks a name that was removed."""

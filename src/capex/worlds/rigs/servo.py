@@ -22,6 +22,7 @@ two steps.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,18 +34,22 @@ LEAD_STEPS = 2.5  # of the reference, in steps: an arm that lags by three ticks 
 LEAD_PART = 1 / 3  # and at most this part of the lead, but one step: large steps overshoot sooner
 LAG_TICKS = 3.0  # a lag up to so many ticks is not taken for a sag
 GAIN = 0.12  # times LAG_TICKS below 1/2, or the bias rings
-RELEASE = 0.4  # a bias that was learned against an obstacle goes faster than it came
+RELEASE = 0.3  # a bias that was learned against an obstacle goes faster than it came
 BIAS_PART = 0.7  # of the lead; the rest is left for moving
 
 
 @dataclass(frozen=True)
 class ServoLimits:
-    """What one command may carry, and how far a goal may stand ahead of the measured pose."""
+    """What one command may carry, how far a goal may stand ahead of the measured pose, and how far
+    it may move in a tick.
+    """
 
     step_m: float
     step_rad: float
     lead_m: float
     lead_rad: float
+    goal_step_m: float = math.inf
+    goal_step_rad: float = math.inf
 
 
 class _Channel:
@@ -109,7 +114,15 @@ class Servo:
         self._reference = _beyond(measured, ahead_m, ahead_rad)
         lead_m = shortened(ahead_m + self._move.bias, self._limits.lead_m)
         lead_rad = shortened(ahead_rad + self._turn.bias, self._limits.lead_rad)
-        return _beyond(measured, lead_m, lead_rad)
+        return self._near_last(_beyond(measured, lead_m, lead_rad))
+
+    def _near_last(self, goal: Pose) -> Pose:
+        """A goal that is no farther from the last one than a tick allows."""
+        if (last := self.goal) is None:
+            return goal
+        move = shortened(goal.position_m - last.position_m, self._limits.goal_step_m)
+        turn = rotation_vector(goal.rotation @ last.rotation.T)
+        return _beyond(last, move, shortened(turn, self._limits.goal_step_rad))
 
     def sent(self, goal: Pose) -> None:
         """The goal as it was let through: a reference beyond it is taken back."""
