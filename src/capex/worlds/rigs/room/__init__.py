@@ -1,1 +1,1 @@
-"""A stand-in for the room: a simulated Panda behind the drivers' protocols, in its own process."""
+"""A simulated room, for tests and for people without hardware."""
