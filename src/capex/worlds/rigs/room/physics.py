@@ -81,7 +81,7 @@ class Room:
         self._origin = self.steps  # control and cameras run in step with the arrangement
         self.mend()
         self._expose()
-        self._report()
+        self.report()
 
     def mend(self) -> None:
         """A person sets right what only a person can."""
@@ -102,7 +102,7 @@ class Room:
     def advance(self, steps: int) -> None:
         """Go on to a number of steps since the beginning."""
         while self.steps < steps:
-            self._begin_faults()
+            self.begin_faults()
             if self._control_due():
                 self.arm.run()
             count = min(steps, self._next_event()) - self.steps
@@ -114,7 +114,7 @@ class Room:
             if self._control_due():
                 self._require_finite()
                 self.arm.watch(self.now_s)
-                self._report()
+                self.report()
             if self.steps >= self._next_frame():
                 self._expose()
 
@@ -137,9 +137,9 @@ class Room:
             if not (self.faults.on("frozen-frames", camera) and camera in self.exposures):
                 self.exposures[camera] = taken
 
-    def _report(self) -> None:
+    def report(self) -> None:
         """A state for whoever listens; while states are late, it is kept for later."""
-        self._begin_faults()
+        self.begin_faults()
         values = self.arm.state()
         if self.faults.on("nan-state"):
             values = tuple(np.full_like(value, np.nan) for value in values)
@@ -150,7 +150,8 @@ class Room:
                 self._emit(message)
             self._held_back.clear()
 
-    def _begin_faults(self) -> None:
+    def begin_faults(self) -> None:
+        """Let what is due go wrong, and end what is over."""
         pressed = self.faults.on("e-stop")
         for fault in self.faults.update(self.now_s, self._ticks):
             self._begin(fault)

@@ -60,5 +60,3 @@ class Pictures:
     def close(self) -> None:
         """Free the drawing."""
         self._renderer.close()
-
-

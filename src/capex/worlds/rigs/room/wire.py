@@ -6,7 +6,9 @@ Numbers that must keep their bits travel in the body as little-endian float64.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import select
 import socket
 import struct
 import threading
@@ -36,6 +38,8 @@ class Line:
 
     def __init__(self, connection: socket.socket, what: str):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Never blocking: one thread may wait to receive while another sends.
+        connection.setblocking(False)
         self._socket, self._what = connection, what
         self._sending = threading.Lock()
         self._buffer = bytearray()
@@ -45,18 +49,22 @@ class Line:
         text = json.dumps(header).encode()
         message = b"".join((_LENGTHS.pack(len(text), len(body)), text, body))
         with self._sending:
-            try:
-                self._socket.settimeout(ANSWER_S)
-                self._socket.sendall(message)
-            except OSError as error:
-                raise self._lost(error) from None
+            view = memoryview(message)
+            while view:
+                try:
+                    view = view[self._socket.send(view) :]
+                except BlockingIOError:
+                    if not self._wait(select.POLLOUT, ANSWER_S):
+                        raise self._lost("nobody reads it") from None
+                except OSError as error:
+                    raise self._lost(error) from None
 
     def receive(self, timeout_s: float | None = ANSWER_S) -> Message:
         """The next message, waited for; None waits without limit."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while (message := self._next()) is None:
             left = None if deadline is None else max(deadline - time.monotonic(), 1e-3)
-            if not self._fill(left):
+            if not self._fill(left) and left is not None:
                 raise LineLost(f"{self._what} did not answer within {timeout_s:.0f} s")
         return message
 
@@ -76,10 +84,8 @@ class Line:
 
     def close(self) -> None:
         """Close this end; a thread that receives on it is woken."""
-        try:
+        with contextlib.suppress(OSError):  # the other end was faster
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the other end was faster
         self._socket.close()
 
     def _complete(self) -> list[Message]:
@@ -91,9 +97,10 @@ class Line:
     def _fill(self, timeout_s: float | None) -> bool:
         """Whether more bytes came in time."""
         try:
-            self._socket.settimeout(timeout_s)
             received = self._socket.recv(2**20)
-        except (BlockingIOError, TimeoutError):
+        except BlockingIOError:
+            if timeout_s != 0.0 and self._wait(select.POLLIN, timeout_s):
+                return self._fill(0.0)
             return False
         except OSError as error:
             raise self._lost(error) from None
@@ -101,6 +108,14 @@ class Line:
             raise self._lost("closed")
         self._buffer += received
         return True
+
+    def _wait(self, event: int, timeout_s: float | None) -> bool:
+        poll = select.poll()
+        try:
+            poll.register(self._socket, event)
+        except ValueError:
+            raise self._lost("closed") from None
+        return bool(poll.poll(None if timeout_s is None else 1000.0 * timeout_s))
 
     def _next(self) -> Message | None:
         if len(self._buffer) < _LENGTHS.size:
