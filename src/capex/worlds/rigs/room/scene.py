@@ -21,6 +21,7 @@ from capex.errors import UnknownName
 from capex.pose import Pose
 from capex.worlds import CameraModel
 from capex.worlds.kitchen import panda
+from capex.worlds.kitchen.parts import HIDDEN
 from capex.worlds.kitchen.robot import (
     BOX,
     CYLINDER,
@@ -28,6 +29,7 @@ from capex.worlds.kitchen.robot import (
     FINGER_TRAVEL_M,
     GREY,
     THING,
+    VISUAL,
     add_arm,
     look_at,
     set_physics,
@@ -177,11 +179,23 @@ def build(task: str) -> mujoco.MjModel:
         thing = OBJECTS[name]
         body = spec.worldbody.add_body(name=name)
         body.add_freejoint(name=name)
-        disc = thing.shape == "disc"
-        size = (thing.half_m[0], thing.half_m[2], 0.0) if disc else thing.half_m
-        material = {"rgba": thing.rgba, "mass": thing.mass_kg, **THING}
-        body.add_geom(type=CYLINDER if disc else BOX, size=size, **material)
+        _add_shape(body, thing)
     return spec.compile()
+
+
+def _add_shape(body: mujoco.MjsBody, thing: RoomObject) -> None:
+    if thing.shape == "box":
+        solid = {"rgba": thing.rgba, "mass": thing.mass_kg, **THING}
+        body.add_geom(type=BOX, size=thing.half_m, **solid)
+        return
+    # A thin cylinder sinks into a box: two crossed squares carry what is drawn as a disc.
+    radius, _, half_height = thing.half_m
+    body.add_geom(type=CYLINDER, size=(radius, half_height, 0.0), rgba=thing.rgba, **VISUAL)
+    half = (radius / math.sqrt(2), radius / math.sqrt(2), half_height)
+    for yaw in (0.0, math.pi / 4):
+        turn = (math.cos(yaw / 2), 0.0, 0.0, math.sin(yaw / 2))
+        solid = {"mass": thing.mass_kg / 2, **HIDDEN}
+        body.add_geom(type=BOX, size=half, quat=turn, **solid)
 
 
 def _set_look(spec: mujoco.MjSpec) -> None:
