@@ -11,6 +11,7 @@ ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
     "mujoco": (
         "worlds/kitchen/",
+        "worlds/rigs/room/",
         "worlds/render.py",
         "worlds/robosuite/",
         "worlds/robocasa/",
