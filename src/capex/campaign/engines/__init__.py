@@ -27,6 +27,7 @@ class Setup:
     chat: ChatSettings | None = None  # of a chat: model that is given by name
     # Who stands beside a rig; stays in this process.
     operator: Operator | None = None
+    judge_now: bool = True  # whether the operator is asked after each attempt
 
 
 @dataclass(frozen=True)
