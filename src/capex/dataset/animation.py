@@ -18,11 +18,11 @@ from PIL import ImageDraw, ImageFont
 from capex.dataset.film import of_height, open_episode
 from capex.dataset.frames import plans_of, show_tick
 from capex.dataset.projection import Drawn, Tips, camera_model, project_plan, tips_at
-from capex.dataset.video import Segment, pictures
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord, Turn
 from capex.run.steps import StepArrays
 from capex.worlds import Env
+from capex.worlds.video import Segment, pictures
 
 SUFFIXES = (".webp", ".gif", ".mp4")
 VIEW_PX, GAP_PX, HEAD_PX, FOOT_PX, MARGIN_PX = 320, 4, 32, 54, 10
