@@ -32,6 +32,7 @@ from capex.campaign.demonstrators import (
 from capex.campaign.engines import Setup
 from capex.campaign.manifest import open_campaign, open_without_model
 from capex.campaign.names import parse_names
+from capex.campaign.operators import Operator
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
 from capex.campaign.settings import OPTIONS, Settings
@@ -53,6 +54,7 @@ def collect(
     confirm: Callable[[str], bool] | None = None,
     watch: Watch | None = None,
     pauses: Pauses | None = None,
+    operator: Operator | None = None,
     **options: Any,
 ) -> LoadedRun:
     """Run a campaign, or continue it, and return what the run directory then holds.
@@ -61,8 +63,9 @@ def collect(
     `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
     long as everything stays in this process. A campaign that may cost more than $25 needs
     `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch:
-    told of every event. A campaign that ends early because something failed raises that, after
-    everything else has run; Ctrl-C raises KeyboardInterrupt once the store is whole.
+    told of every event. operator: who arranges and judges where a world cannot. A campaign that
+    ends early because something failed raises that, after everything else has run; Ctrl-C raises
+    KeyboardInterrupt once the store is whole.
     """
     ready = prepare(names, config=config, model=model, **options)
     refuse_small_budgets(ready)
@@ -82,7 +85,7 @@ def collect(
         run,
         settings,
         ready.specs,
-        Setup(work_of(settings, price), asked, run.path / SPEND, settings.chat),
+        Setup(work_of(settings, price), asked, run.path / SPEND, settings.chat, operator),
         stand_in=ready.model.stand_in,
         computes_here=ready.model.computes_here,
         retry_invalid=retry_invalid,

@@ -15,6 +15,7 @@ from pathlib import Path
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
+from capex.campaign.operators import Operator
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged
 from capex.method.episode import Demonstrator
 from capex.method.hooks import (
@@ -151,9 +152,10 @@ def run_attempt(
     tell: Callable[[Moved], None] | None = None,
     subscribers: Sequence[Callable[[Event], object]] = (),
     clock: Callable[[], float] | None = None,
+    operator: Operator | None = None,
 ) -> AttemptOutcome:
     """Run one attempt and write it into its chain. The clock is that of its lease of the core,
-    unless another is given.
+    unless another is given. `operator`: stands beside the rig.
     """
     chain, slot = job.chain, job.slot
     labels: dict[str, str | int] = {"chain": chain.path.name, "episode": slot.start}

@@ -69,7 +69,14 @@ class Threads:
             who, env = demonstrator(self._asked(), job.method), self._envs.take(job.name)
             tell = lambda moved: self._messages.put(Message(ticket, moved))  # noqa: E731
             outcome = run_attempt(
-                env, who, self._setup.work, job, spend=self._spend, core=self._core, tell=tell
+                env,
+                who,
+                self._setup.work,
+                job,
+                spend=self._spend,
+                core=self._core,
+                tell=tell,
+                operator=self._setup.operator,
             )
             self._envs.give(env)
             self._messages.put(Message(ticket, outcome))
