@@ -1,7 +1,7 @@
 """How much a scene looks like a stored one: a score, and a picture for whoever arranges it.
 
-    runs/NAME/arrange.jpg    the stored scene, the live one, both blended, edges over each other
-    runs/NAME/arrange.html   shows that picture and loads it again and again; needs no server
+runs/NAME/arrange.jpg    the stored scene, the live one, both blended, edges over each other
+runs/NAME/arrange.html   shows that picture and loads it again and again; needs no server
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class MatchView:
 def _edges(image: Image) -> npt.NDArray[np.bool_]:
     brightness = image.astype(np.float32).mean(axis=2) / 255.0
     down, across = np.gradient(brightness)
-    return np.hypot(down, across) > EDGE
+    return np.asarray(np.hypot(down, across) > EDGE)
 
 
 def _block(

@@ -77,6 +77,7 @@ class Threads:
                 core=self._core,
                 tell=tell,
                 operator=self._setup.operator,
+                scenes=self._setup.scenes.get(job.name),
             )
             self._envs.give(env)
             self._messages.put(Message(ticket, outcome))
