@@ -439,4 +439,12 @@ def model_file(env: Env) -> ModelFile | None:
     return give() if give is not None else None
 
 
+def rig_notes(env: Env) -> Mapping[str, Any]:
+    """What a rig's record says beside the attempt (clock, lateness, what the guard did); nothing of
+    other worlds.
+    """
+    give: Callable[[], Mapping[str, Any]] | None = getattr(env, "rig_notes", None)
+    return give() if give is not None else {}
+
+
 EnvFactory = Callable[[], Env]
