@@ -7,7 +7,7 @@ campaign share, `AttemptJob` names one of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -105,6 +105,8 @@ class AttemptJob:
     method: MethodSettings
     slot: Slot
     memory: Memory = field(repr=False)
+    # By start, the verdicts of people that this memory learned from.
+    verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,8 @@ def run_attempt(
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
             # What a model writes may quote a key it was shown by mistake: scrubbed before it is
             # written, and remembered as written.
-            record = from_json(scrub(episode.record.as_json() | {"position": slot.position}))
+            placed = {"position": slot.position, **_seen(env, job)}
+            record = from_json(scrub(episode.record.as_json() | placed))
             timing = {
                 "episode_s": episode.seconds,
                 "reset_s": episode.reset_s,
@@ -245,6 +248,12 @@ def run_attempt(
             reason = f"cut off: {error or type(error).__name__}"
             _end_early(writer, arranging, note, reason, lease.clock() - began)
             raise
+
+
+def _seen(env: Env, job: AttemptJob) -> dict[str, Any]:
+    """For the record where a person judges: what memory had learned from."""
+    learns = env.spec.success == "operator" and job.method.memory == "chain"
+    return {"verdicts_seen": dict(job.verdicts_seen)} if learns else {}
 
 
 def _weigh(error: ModelError | PhysicsDiverged, answers: int) -> tuple[bool, bool, bool]:

@@ -17,7 +17,7 @@ from capex import worlds
 from capex.dataset.frames import show_tick
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord
-from capex.run import read_record
+from capex.run import read_judged
 from capex.run.files import read_json
 from capex.run.steps import StepArrays, read_steps
 from capex.worlds import Env, Image, Start
@@ -41,7 +41,7 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, StepArrays]:
             f"{episode} is an attempt that an error invalidated ({said['error']}); there is nothing"
             " to film"
         )
-    return read_record(episode), read_steps(episode)
+    return read_judged(episode), read_steps(episode)
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ def write_strip(episode: Path, out: Path) -> Path:
     grid = np.concatenate(columns, axis=1)
     sheet = Picture.new("RGB", (grid.shape[1], grid.shape[0] + CAPTION_HEIGHT), "white")
     sheet.paste(Picture.fromarray(grid), (0, CAPTION_HEIGHT))
-    result = "success" if record.success else "no success"
+    result = {True: "success", False: "no success", None: "not judged"}[record.success]
     caption = (
         f"{record.world}:{record.task} start {episode.name}  {record.instruction}  {result} after"
         f" {record.steps} steps"

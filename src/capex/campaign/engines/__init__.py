@@ -31,6 +31,7 @@ class Setup:
     operator: Operator | None = None
     # Where arrangements are taken from, by WORLD:TASK.
     scenes: Mapping[str, Scenes] = field(default_factory=dict)
+    judge_now: bool = True  # whether the operator is asked after each attempt
 
 
 @dataclass(frozen=True)
