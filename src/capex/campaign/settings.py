@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
+from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError, UnknownName
 from capex.method.hooks import Limits
 from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, preset
@@ -181,6 +182,7 @@ class Settings:
             "sampling": asdict(self.sampling),
             **({} if self.chat is None else {"chat": asdict(self.chat)}),
             **({} if self.arrangements is None else {"arrangements": str(self.arrangements)}),
+            **({"rigs": rigs} if (rigs := rig_contents(world for world, _ in self.tasks)) else {}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],
             "arms": {method.name: _identity(method) for method in self.methods},

@@ -321,6 +321,15 @@ def one_robot(spec: Spec) -> bool:
     return spec.real_time or spec.world.startswith(RIG)
 
 
+def refuse_repeating(world: str, what: str) -> None:
+    """Refuse `what`, which would drive a rig with what was recorded."""
+    if world.startswith(RIG):
+        raise CapexError(
+            f"{world} is a rig: {what} would repeat recorded motions on a robot whose room has"
+            " changed since; people judge its attempts instead (capex judge)"
+        )
+
+
 def recover(env: Env) -> None:
     """A person says that the rig is fine again: what stopped it is cleared, or RigFault."""
     clear: Callable[[], None] | None = getattr(env, "recover", None)
