@@ -106,10 +106,10 @@ class Room:
             if self._control_due():
                 self.arm.run()
             count = min(steps, self._next_event()) - self.steps
-            mujoco.mj_step2(self.model, self.data)
-            if count > 1:
-                mujoco.mj_step(self.model, self.data, count - 1)
-            mujoco.mj_step1(self.model, self.data)
+            for _ in range(count):
+                mujoco.mj_step2(self.model, self.data)
+                self.arm.feel()
+                mujoco.mj_step1(self.model, self.data)
             self.steps += count
             if self._control_due():
                 self._require_finite()
