@@ -141,6 +141,9 @@ class Settings:
     references need."""
     image_format: Annotated[ImageFormat, Setting()] = "png"
     """{default} (default), or webp: lossless, a third smaller."""
+    judge: Annotated[Literal["now", "later"], Setting()] = "now"
+    """Where a person judges: {default} (default) asks after each attempt, because memory needs it;
+    later goes on without, and `capex judge RUN` asks."""
 
     @property
     def limits(self) -> Limits:
@@ -201,6 +204,7 @@ class Settings:
             "keep_images": self.keep_images,
             "image_format": self.image_format,
             "engine": {"parallel": self.parallel, "ray": self.ray, "slots": self.slots},
+            **({} if self.judge == "now" else {"judge": self.judge}),
         }
 
 
