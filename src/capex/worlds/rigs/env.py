@@ -35,6 +35,7 @@ from capex.worlds import (
 from capex.worlds.limits import validate_command
 from capex.worlds.rigs import registry
 from capex.worlds.rigs.eyes import RigEyes
+from capex.worlds.rigs.frames import record
 from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.opening import open_rig
 from capex.worlds.rigs.registry import Opener, OpenRig
@@ -191,7 +192,7 @@ class RigEnv(Env):
 
     def record_frames(self, folder: Path) -> FrameRecording:
         """Begin to record every camera into a new folder."""
-        raise Unsupported(f"{self._spec.name} records no frames yet")
+        return record(self._rig, self.open().cameras, folder)
 
     def lateness(self) -> Lateness:
         """How late ticks began since the reset; in lock-step that time is virtual."""
