@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 LATE_SHARE = 0.01  # of the ticks may begin more than a period late
-# A phrase of the guard ends in numbers, as in "step cut to 20 mm": what is counted is what it did.
-_NUMBERS = re.compile(r"\s+(?:(?:to|at|of|by|from|above|below)\s+)?-?\d.*$")
+_NUMBER = re.compile(r"\s+-?\d+(?:\.\d+)?(?:\s+(?:mm|cm|m|deg|rad|N|ms|s))?\b")
+_DANGLING = re.compile(r"\s+(?:to|at|of|by)$")
 
 
 @dataclass(frozen=True)
@@ -60,5 +60,7 @@ class RigTally:
 
 
 def kind(phrase: str) -> str:
-    """What a phrase of the guard is counted as: its words without the numbers."""
-    return _NUMBERS.sub("", phrase)
+    """What a phrase of the guard is counted as: its words without the numbers, "step cut" for "step
+    cut to 20 mm".
+    """
+    return _DANGLING.sub("", _NUMBER.sub("", phrase))
