@@ -96,7 +96,7 @@ class Arranging:
         images = exterior_images(env)
         if stored is None:
             made = f"first attempt of {self.chain.path.name}"
-            stored = store_arrangement(place, start.index, images, made)
+            stored = store_arrangement(place, start.index, images, made, match.notes)
             match = replace(match, score=None, changed=None)
         else:
             match = measured(match, stored, images)

@@ -31,14 +31,14 @@ class TerminalArranger:
 
     def arrange(
         self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
-    ) -> None:
-        """Show the live scene over the stored one until Enter."""
+    ) -> str:
+        """Show the live scene over the stored one until Enter; returns the person's notes."""
         name = f"{env.spec.name} {standby.method} start {start.index}"
         with self.paused():
             view = _view(standby, arrangement, name)
             self._explain(name, arrangement, view)
             try:
-                self._until_ready(env, arrangement, standby, view, name)
+                return self._until_ready(env, arrangement, standby, view, name)
             finally:
                 view.close()
 
@@ -49,19 +49,23 @@ class TerminalArranger:
         standby: Standby,
         view: MatchView,
         name: str,
-    ) -> None:
+    ) -> str:
+        notes = ""
         while True:
             standby.check()
             difference = view.show(exterior_images(env))
-            key = self.keys.key_within("\nrq", REFRESH_S)
+            key = self.keys.key_within("\nnrq", REFRESH_S)
             if key == "\n":
                 if difference is not None:
                     score, changed = difference
                     self._say(f"difference {score:.3f}, {100 * changed:.0f} % of the pixels")
-                return
+                return notes
             if key in ("q", ""):
                 raise OperatorLeft
-            if key == "r":
+            if key == "n":
+                self._say("notes on this scene > ", end="")
+                notes = self.keys.line()
+            elif key == "r":
                 view = _view(standby, arrangement, name)
                 self._explain(name, arrangement, view)
 
@@ -84,7 +88,7 @@ class TerminalArranger:
             notes = f" ({arrangement.notes})" if arrangement.notes else ""
             self._say(f"{name}: match the scene of {arrangement.source}{notes}")
         self._say(f"look at {view.page}")
-        self._say("Enter: ready, the robot moves next; r: open the view anew; q: stop")
+        self._say("Enter: ready, the robot moves next; n: note; r: open the view anew; q: stop")
 
     def _say(self, words: str, end: str = "\n") -> None:
         self.out.print(words, end=end, markup=False, highlight=False, soft_wrap=True)

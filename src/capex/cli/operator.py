@@ -35,9 +35,10 @@ class TerminalOperator:
         """Wait for the scene; that of a world that resets itself is ready."""
         with self.judging.paused():
             name = self.name  # asked for once
-        if one_robot(env.spec):
-            self._arranging.arrange(env, start, arrangement, standby)
-        return Match(name, self.stand_in, None)
+        if not one_robot(env.spec):
+            return Match(name, self.stand_in, None)
+        notes = self._arranging.arrange(env, start, arrangement, standby)
+        return Match(name, self.stand_in, None, notes=notes)
 
     def judge(self, question: Question) -> Verdict | None:
         """The verdict on an attempt; None: later."""
