@@ -27,6 +27,7 @@ from capex.setting import Setting, as_flag, declared
 Order = Literal["interleave", "turn"]
 Open = Literal["server"]  # a sampling setting that is left to the server
 NOWHERE = Path(os.devnull)  # the run directory of a dry run that names none
+FORMER_IMAGE_SIZE = 512  # the default before it was each camera's own size
 # The code says method, records and older files say arm; users may say either.
 ALIASES = {"method": "arm", "methods": "arms"}
 
@@ -189,19 +190,20 @@ class Settings:
         }
 
     def as_begun(self, manifest: Mapping[str, Any]) -> Settings:
-        """These settings for a run that began without `silent_decisions`: its methods go on
-        without, unless the user asks for it.
+        """These settings for a run that began before a default changed: its methods go on without
+        `silent_decisions` and with images of 512 pixels, unless the user asks otherwise.
         """
-        if "silent_decisions" in self.typed:
-            return self
-        begun = manifest.get("settings", {}).get("arms", {})
-        without = {name for name, values in begun.items() if "silent_decisions" not in values}
-        methods = (
-            replace(method, silent_decisions=0)
-            if method.name in without and method.silent_decisions == SILENT_DECISIONS
-            else method
-            for method in self.methods
-        )
+        arms = manifest.get("settings", {}).get("arms", {})
+        methods = []
+        for method in self.methods:
+            begun = arms.get(method.name, vars(method))
+            silent = "silent_decisions" in {*self.typed, *begun}
+            if not silent and method.silent_decisions == SILENT_DECISIONS:
+                method = replace(method, silent_decisions=0)
+            sized = "image_size" in self.typed or begun.get("image_size") != FORMER_IMAGE_SIZE
+            if not sized and method.image_size is None:
+                method = replace(method, image_size=FORMER_IMAGE_SIZE)
+            methods.append(method)
         return replace(self, methods=tuple(methods))
 
     @property

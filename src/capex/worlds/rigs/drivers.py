@@ -21,8 +21,11 @@ from capex.pose import Array, Pose
 from capex.worlds import Image
 
 # What a rig file may name as a driver: the module:callable that makes one from its options.
-DRIVERS: dict[str, str] = {}
-CAMERA_DRIVERS: dict[str, str] = {}
+DRIVERS = {"room": "capex.worlds.rigs.room.driver:RoomArm"}
+CAMERA_DRIVERS = {
+    "room": "capex.worlds.rigs.room.camera:RoomCamera",
+    "replay": "capex.worlds.rigs.cameras:ReplayCamera",
+}
 
 
 def require_driver(name: str, known: Mapping[str, str]) -> None:
