@@ -214,7 +214,7 @@ def test_a_camera_that_cannot_start_says_why(camera, sentence):
 
 
 def test_names_and_sizes_are_checked(tmp_path):
-    with pytest.raises(UnknownName, match="there is no camera driver 'rom'; valid: room, replay"):
+    with pytest.raises(UnknownName, match="there is no driver 'rom'; valid: room, replay"):
         open_cameras(rig(entry("front", "rom")), RealClock())
     Picture.fromarray(picture(3, (48, 32))).save(tmp_path / "0.png")
     with pytest.raises(RigFault, match="gives pictures of 48x32; the rig file says 64x36"):
