@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from capex import worlds
 from capex.campaign.attempt import Work
+from capex.campaign.robots import refuse_sharing
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
@@ -69,6 +70,7 @@ def refuse_the_impossible(
                 f"--until-successes: a person judges {world}:{task} later, so successes cannot be"
                 " counted; leave --judge later out, or name --starts"
             )
+    refuse_sharing(settings, specs)
     refuse_starts(settings, specs)
     if settings.max_starts is not None and settings.until_successes is None:
         raise CapexError(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
+from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError, UnknownName
 from capex.method.hooks import Limits
 from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, preset
@@ -23,6 +24,7 @@ from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
 from capex.setting import Setting, as_flag, declared
 
+Order = Literal["interleave", "turn"]
 Open = Literal["server"]  # a sampling setting that is left to the server
 NOWHERE = Path(os.devnull)  # the run directory of a dry run that names none
 FORMER_IMAGE_SIZE = 512  # the default before it was each camera's own size
@@ -136,6 +138,16 @@ class Settings:
     slots: Annotated[int | None, Setting(1, 10_000)] = None
     """Episodes under way at once (default 16 a process): while some wait for the model, others
     simulate."""
+    order: Annotated[Order, Setting()] = "interleave"
+    """{default} (default): the arms take turns at each start; turn: one arm after the other. On a
+    rig one attempt runs at a time."""
+    operator: Annotated[Literal["person", "scripted"] | None, Setting()] = None
+    """Who arranges and judges on a rig: person, at this terminal, or scripted, a stand-in that only
+    a simulated room has (default: what the rig file says)."""
+    arrangements: Annotated[Path | None, Setting(metavar="SOURCE")] = None
+    """Take a rig's starts from here: another run (trial N then starts from the arrangement of its
+    trial N), a folder of pictures (0007.png, 0007/front.png) or a LeRobot folder (default: a
+    start's first attempt makes its arrangement, and the other arms match it)."""
     keep_images: Annotated[Literal["all", "start"], Setting()] = "all"
     """{default} (default): every picture the model was sent; start: those of the start only, which
     references need."""
@@ -170,6 +182,8 @@ class Settings:
             "limits": asdict(self.limits),
             "sampling": asdict(self.sampling),
             **({} if self.chat is None else {"chat": asdict(self.chat)}),
+            **({} if self.arrangements is None else {"arrangements": str(self.arrangements)}),
+            **({"rigs": rigs} if (rigs := rig_contents(world for world, _ in self.tasks)) else {}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],
             "arms": {method.name: _identity(method) for method in self.methods},
@@ -204,6 +218,7 @@ class Settings:
             "keep_images": self.keep_images,
             "image_format": self.image_format,
             "engine": {"parallel": self.parallel, "ray": self.ray, "slots": self.slots},
+            **({} if self.order == "interleave" else {"order": self.order}),
             **({} if self.judge == "now" else {"judge": self.judge}),
         }
 

@@ -25,6 +25,7 @@ from capex.setting import Setting, as_flag
 
 if TYPE_CHECKING:
     from capex.campaign.prepare import DryRun
+    from capex.run.scenes import Scenes
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
@@ -71,6 +72,7 @@ class Collect:
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
         ),
+        "Rig": ("operator", "arrangements", "order"),
         "Verdicts": ("judge", "by"),
         "Engine": ("parallel", "ray", "slots"),
         "Output": ("out", "keep_images", "image_format", "json_events"),
@@ -152,11 +154,18 @@ class Collect:
                 confirm=confirm,
                 watch=watch,
                 operator=operator,
+                open_dataset=_lerobot_scenes,
                 **given,
             )
         if not self.json_events and run.episodes:
             print_next("capex", "report", run.path, "--out", Path("reports", run.path.name))
         return 0
+
+
+def _lerobot_scenes(path: Path) -> Scenes:
+    from capex.dataset.scenes import LeRobotScenes  # here: pyarrow and PyAV take their time
+
+    return LeRobotScenes(path)
 
 
 def _confirm(cost: str) -> bool:

@@ -80,6 +80,8 @@ def certify_run(
     """
     recorded = find_run(run)
     recorded_on = recorded.manifest.get("fingerprint", {})
+    for name in recorded.manifest.get("settings", {}).get("tasks", ()):
+        worlds.refuse_repeating(worlds.split_name(name)[0], "capex certify")
     chains = [load_chain(chain) for chain in recorded.chains()]
     verdicts = {e.path: e.verdict for c in chains for e in c.episodes if e.success is True}
     successes = list(verdicts)
