@@ -95,7 +95,7 @@ def _descend(pose: Pose, points: Array, seen: Array, intrinsics: Array) -> Pose:
             small[k] = 1e-6
             moved = _residuals(_nudged(pose, small), points, seen, intrinsics).ravel()
             columns.append((moved - now) / 1e-6)
-        step = np.linalg.lstsq(np.array(columns).T, -now, rcond=None)[0]
+        step = np.array(np.linalg.lstsq(np.array(columns).T, -now, rcond=None)[0])
         pose = _nudged(pose, step)
         if float(np.abs(step).max()) < 1e-10:
             break

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import math
 import time
 from collections.abc import Mapping
@@ -15,17 +14,18 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image as Picture
 
-from capex.errors import CapexError, RigFault, UnknownName
+from capex.errors import RigFault
 from capex.pose import Array
 from capex.worlds.rigs.camera_process import CameraProcess
-from capex.worlds.rigs.drivers import Camera, Frame, RigClock
+from capex.worlds.rigs.drivers import (
+    CAMERA_DRIVERS,
+    Camera,
+    Frame,
+    RigClock,
+    load_driver,
+    require_driver,
+)
 from capex.worlds.rigs.rigfile import CameraEntry, RigFile
-
-# name -> module:callable, called with (options, name, size)
-CAMERAS = {
-    "room": "capex.worlds.rigs.room.camera:RoomCamera",
-    "replay": "capex.worlds.rigs.cameras:ReplayCamera",
-}
 
 
 def open_cameras(rig: RigFile, clock: RigClock) -> dict[str, Camera]:
@@ -33,9 +33,7 @@ def open_cameras(rig: RigFile, clock: RigClock) -> dict[str, Camera]:
     its own; in lock-step it is asked directly, and draws at the room's time.
     """
     for entry in rig.cameras:
-        if entry.driver not in CAMERAS and ":" not in entry.driver:
-            own = ", or module:callable of your own"
-            raise UnknownName("camera driver", entry.driver, CAMERAS, also=own)
+        require_driver(entry.driver, CAMERA_DRIVERS)
     cameras: dict[str, Camera] = {}
     with contextlib.ExitStack() as opened:
         for entry in rig.cameras:
@@ -56,15 +54,8 @@ def open_cameras(rig: RigFile, clock: RigClock) -> dict[str, Camera]:
 
 def build_camera(entry: CameraEntry) -> Camera:
     """The driver of a camera, not started."""
-    target = CAMERAS.get(entry.driver, entry.driver)
-    module, _, name = target.partition(":")
-    try:
-        driver = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise CapexError(
-            f"camera {entry.name}: the driver '{entry.driver}' cannot be loaded ({error})"
-        ) from None
-    camera: Camera = driver(entry.options, entry.name, entry.size)
+    make = load_driver(entry.driver, CAMERA_DRIVERS)
+    camera: Camera = make(entry.options, entry.name, entry.size)
     return camera
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,11 +35,15 @@ from capex.worlds import (
 from capex.worlds.limits import validate_command
 from capex.worlds.rigs import registry
 from capex.worlds.rigs.eyes import RigEyes
+from capex.worlds.rigs.frames import record
 from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.opening import open_rig
 from capex.worlds.rigs.registry import Opener, OpenRig
 from capex.worlds.rigs.rigfile import RigFile
 from capex.worlds.rigs.timing import Lateness, RigTally
+
+if TYPE_CHECKING:
+    from capex.worlds.rigs.room.hand import RoomHand
 
 ACTION_NAMES = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")
 STATE_NAMES = ("x", "y", "z", "qx", "qy", "qz", "qw", "opening")
@@ -57,6 +61,7 @@ class RigEnv(Env):
         self._moved = False  # since the arms were last seen to keep still
         self._eyes = RigEyes(rig)
         self._tally = RigTally()
+        self._hand: RoomHand | None = None
 
     @property
     def spec(self) -> Spec:
@@ -101,6 +106,30 @@ class RigEnv(Env):
         link.home()
         self._settled(link.settle())
         self._start, self._tally = start, RigTally()
+
+    def recover(self) -> None:
+        """A person says that the rig is fine again: what was lost is opened anew, what stopped the
+        arms is cleared; RigFault where it still stands.
+        """
+        self._reading, self._moved = None, True
+        rig = self.open()
+        if rig.link.lost:
+            registry.reopen(self._rig, self._opener)
+            self._hand = None
+            return
+        rig.link.clear()
+        for camera in rig.cameras.values():
+            camera.start()
+
+    def room_hand(self) -> RoomHand:
+        """The hand in a simulated room: for its scripted operator and for tests, never for a
+        method.
+        """
+        from capex.worlds.rigs.room.hand import RoomHand
+
+        if self._hand is None:
+            self._hand = RoomHand.of(self.open().rig)
+        return self._hand
 
     def _settled(self, reading: RigReading) -> None:
         self._reading, self._moved = reading, False
@@ -191,7 +220,7 @@ class RigEnv(Env):
 
     def record_frames(self, folder: Path) -> FrameRecording:
         """Begin to record every camera into a new folder."""
-        raise Unsupported(f"{self._spec.name} records no frames yet")
+        return record(self._rig, self.open().cameras, folder)
 
     def lateness(self) -> Lateness:
         """How late ticks began since the reset; in lock-step that time is virtual."""
@@ -217,6 +246,9 @@ class RigEnv(Env):
         """Let go of the robot; the last environment of a rig closes it."""
         if self._borrowed:
             self._borrowed, self._reading, self._start = False, None, None
+            if self._hand is not None:
+                self._hand.close()
+                self._hand = None
             registry.give_back(self._rig)
 
 

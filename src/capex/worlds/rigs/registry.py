@@ -19,18 +19,15 @@ OPENING_AGREES_M = 0.005
 class OpenRig:
     """A rig's process, its cameras and the clock that they all run on."""
 
+    rig: RigFile  # as it was opened: of a simulated room with the ports that it listens on
     link: RigLink
     cameras: Mapping[str, Camera]
     clock: RigClock
-    on_close: Callable[[], None] = lambda: None  # ends what stands behind them: a simulated room
+    held: contextlib.ExitStack  # closes cameras, arms and room, in this order
 
     def close(self) -> None:
-        """Cameras first, then the arms; a fault while closing hides no other."""
-        with contextlib.ExitStack() as stack:
-            stack.callback(self.on_close)
-            stack.callback(self.link.close)
-            for camera in self.cameras.values():
-                stack.callback(camera.close)
+        """Let go of everything; a fault while closing one thing keeps no other open."""
+        self.held.close()
 
 
 Opener = Callable[[RigFile], OpenRig]

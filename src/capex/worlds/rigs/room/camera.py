@@ -11,7 +11,7 @@ import numpy as np
 from capex.errors import RigFault
 from capex.pose import Array
 from capex.worlds.rigs.drivers import Frame
-from capex.worlds.rigs.room.wire import Header, Line, ask, reach, unpack
+from capex.worlds.rigs.room.wire import Header, RoomLine, ask, reach, unpack
 
 
 class RoomCamera:
@@ -20,7 +20,7 @@ class RoomCamera:
     def __init__(self, options: Mapping[str, Any], name: str, size: tuple[int, int]):
         self._port, self._name, self._size = int(options["port"]), name, size
         self._depth = bool(options.get("depth", False))
-        self._line: Line | None = None
+        self._line: RoomLine | None = None
         self._frame: Frame | None = None
         self._intrinsics: Array | None = None
 

@@ -11,7 +11,16 @@ import numpy as np
 from capex.errors import RigFault
 from capex.pose import Pose
 from capex.worlds.rigs.drivers import ArmFacts, ArmReading
-from capex.worlds.rigs.room.wire import Header, Line, LineLost, Message, ask, pack, reach, unpack
+from capex.worlds.rigs.room.wire import (
+    Header,
+    LineLost,
+    Message,
+    RoomLine,
+    ask,
+    pack,
+    reach,
+    unpack,
+)
 
 _WHEN_WE_DIE = (
     "the room's arm keeps its last goal for 1 s without a command or a heartbeat, then brakes and"
@@ -26,7 +35,7 @@ class RoomArm:
 
     def __init__(self, options: Mapping[str, Any], name: str):
         self._options, self._name = options, name
-        self._line: Line | None = None
+        self._line: RoomLine | None = None
         self._reading: ArmReading | None = None
         self._lock_step = False
         self._sent = 0
@@ -133,7 +142,7 @@ class RoomArm:
             str(header["error"]),
         )
 
-    def _connected(self) -> Line:
+    def _connected(self) -> RoomLine:
         if self._line is None:
             raise LineLost(f"the room's arm '{self._name}' is not connected")
         return self._line

@@ -7,6 +7,7 @@ Nothing here knows of connections: the server gives it commands and takes its st
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from capex.worlds.rigs.room import scene
 from capex.worlds.rigs.room.arm import CONTROL_STEPS, REFLEX, STEP_S, USER_STOP, SimulatedArm
 from capex.worlds.rigs.room.faults import Fault, Faults
 
-GOALS_KEPT = 200_000  # of the log of what the arm was told: hours of an attempt
+GOALS_KEPT = 200_000  # of the log of what the arm was told: the first three hours
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Room:
         self._states = self._frames = 0
         self._held_back: list[StateMessage] = []
         self.exposures: dict[str, Exposure] = {}
-        self.goals: list[tuple[float, ...]] = []
+        self.goals = array("d")  # 13 numbers each: time, position, rotation
         self.drop: Callable[[], None] = lambda: None  # closes the arm's connections
         self._build(task)
         self.arrange(task, 0, 0, 0.0)
@@ -95,8 +96,8 @@ class Room:
     def command(self, goal: Pose) -> None:
         """A goal for the tip."""
         self._ticks += 1
-        if len(self.goals) < GOALS_KEPT:
-            self.goals.append((self.now_s, *goal.position_m, *goal.rotation.ravel()))
+        if len(self.goals) < 13 * GOALS_KEPT:
+            self.goals.extend((self.now_s, *goal.position_m, *goal.rotation.ravel()))
         self.arm.command(goal, self.now_s)
 
     def advance(self, steps: int) -> None:
@@ -106,10 +107,10 @@ class Room:
             if self._control_due():
                 self.arm.run()
             count = min(steps, self._next_event()) - self.steps
-            mujoco.mj_step2(self.model, self.data)
-            if count > 1:
-                mujoco.mj_step(self.model, self.data, count - 1)
-            mujoco.mj_step1(self.model, self.data)
+            for _ in range(count):
+                mujoco.mj_step2(self.model, self.data)
+                self.arm.feel()
+                mujoco.mj_step1(self.model, self.data)
             self.steps += count
             if self._control_due():
                 self._require_finite()

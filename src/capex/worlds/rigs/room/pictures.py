@@ -15,7 +15,7 @@ Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Picture:
+class DrawnFrame:
     """One drawn frame; its depth only where it was asked for."""
 
     exposure: Exposure
@@ -31,15 +31,15 @@ class Pictures:
         self.model = model
         self._data = mujoco.MjData(model)
         self._renderer = render.Renderer(model)
-        self._drawn: dict[str, Picture] = {}
+        self._drawn: dict[str, DrawnFrame] = {}
 
-    def take(self, camera: str, exposure: Exposure, size: Size, depth: bool) -> Picture:
+    def take(self, camera: str, exposure: Exposure, size: Size, depth: bool) -> DrawnFrame:
         """The picture of an exposure."""
         drawn = self._drawn.get(camera)
         if drawn is None or (drawn.exposure.number, drawn.size) != (exposure.number, size):
             self._pose(exposure)
             number = self.model.camera(camera).id
-            drawn = Picture(exposure, size, self._renderer.rgb(self._data, number, size))
+            drawn = DrawnFrame(exposure, size, self._renderer.rgb(self._data, number, size))
         if depth and drawn.depth_m is None:
             self._pose(exposure)
             number = self.model.camera(camera).id

@@ -78,6 +78,7 @@ OBJECTS: Mapping[str, RoomObject] = MappingProxyType(
         "blue plate": RoomObject("disc", (0.08, 0.08, 0.006), (0.12, 0.25, 0.75, 1.0), 0.40),
     }
 )
+HINT = "The arm stands at the edge of a table; the table's top is at z = 0 cm."
 _ON_TABLE = {  # task -> the objects on the table
     "LiftBlock": ("red block", "blue plate"),
     "BlockOnPlate": ("red block", "blue plate"),
@@ -93,6 +94,7 @@ TASKS: Mapping[str, RigTask] = MappingProxyType(
                 "The fingers hold the red block, and its underside is at least 8 cm above the"
                 " table when the attempt ends.",
                 300,
+                HINT,
             ),
             RigTask(
                 "BlockOnPlate",
@@ -100,6 +102,7 @@ TASKS: Mapping[str, RigTask] = MappingProxyType(
                 "The red block rests on the blue plate, and the gripper has let go of it when the"
                 " attempt ends.",
                 500,
+                HINT,
             ),
             RigTask(
                 "StackBlocks",
@@ -107,6 +110,7 @@ TASKS: Mapping[str, RigTask] = MappingProxyType(
                 "The red block rests on the green block alone, and the gripper has let go of it"
                 " when the attempt ends.",
                 500,
+                HINT,
             ),
         )
     }

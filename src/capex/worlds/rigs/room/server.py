@@ -33,7 +33,7 @@ from capex.worlds.rigs.room.arm import CONTROL_STEPS, MAX_OPENING_M, STEP_S
 from capex.worlds.rigs.room.faults import require_fault
 from capex.worlds.rigs.room.physics import Room, StateMessage
 from capex.worlds.rigs.room.pictures import Pictures
-from capex.worlds.rigs.room.wire import Header, Line, LineLost, Message, pack, unpack
+from capex.worlds.rigs.room.wire import Header, LineLost, Message, RoomLine, pack, unpack
 
 LATE_S = 0.5  # a machine that stood still for longer makes the room's clock late, not fast
 
@@ -45,7 +45,7 @@ class RoomServer:
         self._lock_step = lock_step
         self._lock = threading.Lock()
         self._drawing = threading.Lock()
-        self._arms: list[Line] = []
+        self._arms: list[RoomLine] = []
         self._room = Room(task, fps, self._send_state)
         self._room.drop = self._drop_arms
         for fault in faults:
@@ -84,7 +84,7 @@ class RoomServer:
 
     # The arm
 
-    def _serve_arm(self, line: Line) -> None:
+    def _serve_arm(self, line: RoomLine) -> None:
         with self._lock:
             self._room.begin_faults()
             if self._room.faults.on("dropped-connection"):
@@ -144,7 +144,7 @@ class RoomServer:
 
     # The cameras
 
-    def _serve_camera(self, line: Line) -> None:
+    def _serve_camera(self, line: RoomLine) -> None:
         while True:
             header, _ = line.receive(None)
             camera = str(header["camera"])
@@ -187,7 +187,7 @@ class RoomServer:
 
     # The side channel
 
-    def _serve_side(self, line: Line) -> None:
+    def _serve_side(self, line: RoomLine) -> None:
         while True:
             header, _ = line.receive(None)
             line.send(*_answer(self._meddle, header))
@@ -217,10 +217,14 @@ class RoomServer:
                 room.mend()
                 room.report()
             elif kind == "truth":
-                answer = {"task": room.task, "error": room.arm.error, "goals": len(room.goals)}
+                answer = {
+                    "task": room.task,
+                    "error": room.arm.error,
+                    "goals": len(room.goals) // 13,
+                }
                 body = pack(room.data.qpos, room.data.qvel)
             elif kind == "goals":
-                body = pack(np.array(room.goals))
+                body = pack(np.array(room.goals, dtype=np.float64))
             elif kind != "time":
                 raise CapexError(f"the room's side channel knows no '{kind}'")
             return {**answer, "now_s": room.now_s}, body
@@ -234,13 +238,13 @@ def _answer(work: Callable[[Header], Message], header: Header) -> Message:
         return {"refused": str(error)}, b""
 
 
-def _accept(listener: socket.socket, name: str, serve: Callable[[Line], None]) -> None:
+def _accept(listener: socket.socket, name: str, serve: Callable[[RoomLine], None]) -> None:
     while True:
         connection, _ = listener.accept()
-        _in_background(_serve_one, Line(connection, f"a client of the room's {name}"), serve)
+        _in_background(_serve_one, RoomLine(connection, f"a client of the room's {name}"), serve)
 
 
-def _serve_one(line: Line, serve: Callable[[Line], None]) -> None:
+def _serve_one(line: RoomLine, serve: Callable[[RoomLine], None]) -> None:
     try:
         serve(line)
     except LineLost:

@@ -79,16 +79,24 @@ def _settings(rig: RigFile) -> dict[str, Any]:
 
 
 def _with_ports(rig: RigFile, ports: Mapping[str, int]) -> RigFile:
-    arm = {"port": ports["arm"], "side": ports["side"]}
-    return replace(
-        rig,
-        arms=tuple(replace(a, options={**a.options, **arm}) for a in rig.arms),
-        cameras=tuple(
-            replace(c, options={"depth": c.depth, **c.options, "port": ports["cameras"]})
-            for c in rig.cameras
-        ),
-        room={**rig.room, **ports},
+    """Every room has ports of its own, so its robot and its cameras have locks of their own."""
+    arms = tuple(
+        replace(
+            arm,
+            options={**arm.options, "port": ports["arm"], "side": ports["side"]},
+            lock=arm.lock or f"room {ports['arm']} {arm.name}",
+        )
+        for arm in rig.arms
     )
+    cameras = tuple(
+        replace(
+            camera,
+            options={"depth": camera.depth, **camera.options, "port": ports["cameras"]},
+            lock=camera.lock or f"room {ports['cameras']} {camera.name}",
+        )
+        for camera in rig.cameras
+    )
+    return replace(rig, arms=arms, cameras=cameras, room={**rig.room, **ports})
 
 
 def _path() -> str:

@@ -33,7 +33,7 @@ class LineLost(RigFault):
     """The other end of a connection to the room is gone."""
 
 
-class Line:
+class RoomLine:
     """One end of a connection. Sending is safe from any thread, receiving from one at a time."""
 
     def __init__(self, connection: socket.socket, what: str):
@@ -135,15 +135,15 @@ class Line:
         return LineLost(f"the connection to {self._what} is lost ({reason})")
 
 
-def reach(port: int, what: str) -> Line:
+def reach(port: int, what: str) -> RoomLine:
     """Connect to a port of the room; LineLost with a sentence where nothing listens."""
     try:
-        return Line(socket.create_connection((HOST, port), timeout=ANSWER_S), what)
+        return RoomLine(socket.create_connection((HOST, port), timeout=ANSWER_S), what)
     except OSError as error:
         raise LineLost(f"{what} cannot be reached at port {port} of {HOST} ({error})") from None
 
 
-def ask(line: Line, header: Header, body: bytes = b"") -> Message:
+def ask(line: RoomLine, header: Header, body: bytes = b"") -> Message:
     """A request and its answer; what the room refuses is raised as RigFault with its sentence."""
     line.send(header, body)
     answer, content = line.receive()
