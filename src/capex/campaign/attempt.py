@@ -82,6 +82,7 @@ class Work:
     limits: Limits = NO_LIMITS
     sampling: Sampling = DEFAULT_SAMPLING
     template: Path | None = None
+    hints: str = ""
     seed: int = 0
     images: ImageFormat = "png"
     keep_all_images: bool = True
@@ -193,6 +194,7 @@ def run_attempt(
             limits=work.limits,
             subscribers=(lease.check, progress, arranging.hear, *subscribers),
             template=work.template,
+            hints=work.hints,
             sampling=work.sampling,
             cache_key=chain.path.name,
             clock=clock or lease.clock,

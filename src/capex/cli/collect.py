@@ -68,6 +68,7 @@ class Collect:
         "Method": (
             *("tau", "plan_max", "calibrated", "memory", "round_size", "references", "skeleton"),
             *("notes", "history", "locate", "base_motion", "image_size", "show_dollars", "prompt"),
+            "hints",
         ),
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
