@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from capex.campaign.operators import Question
+from capex.campaign.operators import Question, Standby
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
@@ -25,7 +25,7 @@ class LabOperator:
         self.asked: list[Question] = []
 
     def arrange(
-        self, env: Env, start: Start, arrangement: Arrangement | None, check: Callable[[], None]
+        self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
     ) -> Match:
         self.arranged.append((start.index, arrangement))
         return Match(self.name, self.stand_in, None)

@@ -42,7 +42,7 @@ from capex.errors import UnknownName
 from capex.models import Model
 from capex.run import LoadedRun
 from capex.run.files import write_bytes
-from capex.run.scenes import Scenes
+from capex.run.scenes import OpenDataset
 from capex.run.store import PROMPT, SPEND, Run
 
 
@@ -58,7 +58,7 @@ def collect(
     watch: Watch | None = None,
     pauses: Pauses | None = None,
     operator: Operator | None = None,
-    scenes: Scenes | None = None,
+    open_dataset: OpenDataset | None = None,
     **options: Any,
 ) -> LoadedRun:
     """Run a campaign, or continue it, and return what the run directory then holds.
@@ -67,15 +67,15 @@ def collect(
     `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
     long as everything stays in this process. A campaign that may cost more than $25 needs
     `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch:
-    told of every event. operator: who arranges and judges where a world cannot. scenes: what the
-    option `arrangements` names, where it is neither a run nor a folder of pictures. A campaign that
-    ends early because something failed raises that, after everything else has run; Ctrl-C raises
+    told of every event. operator: who arranges and judges where a world cannot. open_dataset:
+    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends
+    early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
     ready = prepare(names, config=config, model=model, **options)
     operator, standing_by = choose_operator(ready.settings, ready.specs, operator)
     refuse_without_operator(ready.settings, ready.specs, operator)
-    by_name = scenes_of(ready.settings, ready.specs, scenes)
+    by_name = scenes_of(ready.settings, ready.specs, open_dataset)
     refuse_small_budgets(ready)
     if not yes:
         ask_before_spending(ready, confirm)

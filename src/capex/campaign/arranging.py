@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.operators import Operator
+from capex.campaign.operators import Operator, Standby
 from capex.errors import RigFault
 from capex.method.executor import Tick
 from capex.method.hooks import Event, Replied
@@ -49,7 +49,7 @@ class Arranging:
     folder: Path  # the attempt's, while it is written
     operator: Operator | None
     scenes: Scenes | None
-    check: Callable[[], None]  # raises where the campaign stops
+    standby: Standby
     note: Callable[[], Mapping[str, Any]]  # of the attempt so far, as an invalid one would be kept
     began: bool = False
     _recording: FrameRecording | None = field(default=None, repr=False)
@@ -92,11 +92,11 @@ class Arranging:
     def _arrange(self, env: Env, start: Start, operator: Operator) -> None:
         place = arrangements_of(self.chain)
         stored = find_arrangement(place, start.index) or self._taken(env.spec, place, start.index)
-        match = operator.arrange(env, start, stored, self.check)
+        match = operator.arrange(env, start, stored, self.standby)
         images = exterior_images(env)
         if stored is None:
             made = f"first attempt of {self.chain.path.name}"
-            stored = store_arrangement(place, start.index, images, made)
+            stored = store_arrangement(place, start.index, images, made, match.notes)
             match = replace(match, score=None, changed=None)
         else:
             match = measured(match, stored, images)

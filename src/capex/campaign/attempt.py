@@ -17,7 +17,7 @@ from capex.campaign.arranging import Arranging, elapsed
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
-from capex.campaign.operators import Operator, OperatorLeft
+from capex.campaign.operators import Operator, OperatorLeft, Standby
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
 from capex.method.episode import Demonstrator
 from capex.method.hooks import (
@@ -82,6 +82,7 @@ class Work:
     limits: Limits = NO_LIMITS
     sampling: Sampling = DEFAULT_SAMPLING
     template: Path | None = None
+    hints: str = ""
     seed: int = 0
     images: ImageFormat = "png"
     keep_all_images: bool = True
@@ -185,13 +186,15 @@ def run_attempt(
         log = _Guarded(ExchangeLog(writer.folder, demonstrator.model, images), lease)
         began = lease.clock()
         note = _Note(env, demonstrator.name, work, job, ledger)
-        arranging = Arranging(chain, writer.folder, operator, scenes, lease.check, note.so_far)
+        standby = Standby(chain.path.parent.parent, job.method.name, lease.check)
+        arranging = Arranging(chain, writer.folder, operator, scenes, standby, note.so_far)
         hooks = Hooks(
             ledger=ledger,
             log=log,
             limits=work.limits,
             subscribers=(lease.check, progress, arranging.hear, *subscribers),
             template=work.template,
+            hints=work.hints,
             sampling=work.sampling,
             cache_key=chain.path.name,
             clock=clock or lease.clock,

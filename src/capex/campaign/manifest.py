@@ -38,8 +38,8 @@ class Change:
     now: Any
 
     def __str__(self) -> str:
-        if self.name == "prompt":
-            return "--prompt: another text"
+        if self.name in ("prompt", "hints"):
+            return f"--{self.name}: another text"
         if self.name == "limits.wall_s":
             before, now = (None if s is None else s / 60 for s in (self.before, self.now))
             return f"--episode-minutes: {before} before, {now} now"

@@ -31,6 +31,15 @@ class Question:
     claimed_done: bool  # whether the model said that it was done
 
 
+@dataclass(frozen=True)
+class Standby:
+    """An attempt that waits for its scene."""
+
+    run_dir: Path  # where a picture to match may be shown
+    method: str
+    check: Callable[[], None]  # called now and then while waiting; raises where the campaign stops
+
+
 class Operator(Protocol):
     """A person at a terminal or in the studio, or the scripted stand-in of a simulated room."""
 
@@ -43,11 +52,10 @@ class Operator(Protocol):
         """Whether it is not a person."""
 
     def arrange(
-        self, env: Env, start: Start, arrangement: Arrangement | None, check: Callable[[], None]
+        self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
     ) -> Match:
         """Arrange the scene like the stored one, or anew where there is none; returns when the
-        scene is ready. The robot stands at home. `check` is called now and then while waiting: it
-        raises where the campaign stops. OperatorLeft where the operator wants no more.
+        scene is ready. The robot stands at home. OperatorLeft where the operator wants no more.
         """
 
     def recover(self, reason: str, check: Callable[[], None]) -> bool:

@@ -173,6 +173,7 @@ def _work(run: LoadedRun) -> Work:
         limits=Limits(**settings["limits"]),
         sampling=Sampling(**settings["sampling"]),
         template=run.path / PROMPT if settings["prompt"] is not None else None,
+        hints=settings.get("hints", ""),
         seed=settings["seed"],
     )
 

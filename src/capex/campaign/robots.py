@@ -11,7 +11,7 @@ from capex.campaign.rig_files import rig_of
 from capex.campaign.scripted import ScriptedOperator
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
-from capex.run.scenes import Scenes, open_scenes
+from capex.run.scenes import OpenDataset, Scenes, open_scenes
 from capex.worlds import RIG, Spec, one_robot
 
 Specs = Mapping[tuple[str, str], Spec]
@@ -84,7 +84,9 @@ def choose_operator(
     return given, wanted
 
 
-def scenes_of(settings: Settings, specs: Specs, given: Scenes | None) -> dict[str, Scenes]:
+def scenes_of(
+    settings: Settings, specs: Specs, open_dataset: OpenDataset | None
+) -> dict[str, Scenes]:
     """Where the arrangements of each task come from; a start that is not there is refused."""
     source = settings.arrangements
     if source is None:
@@ -93,7 +95,7 @@ def scenes_of(settings: Settings, specs: Specs, given: Scenes | None) -> dict[st
     for spec in specs.values():
         if spec.success != "operator":
             raise CapexError(f"--arrangements {source}: {spec.name} resets itself; leave it out")
-        scenes = given if given is not None else open_scenes(source, spec.task)
+        scenes = open_scenes(source, spec.task, open_dataset)
         missing = sorted(set(settings.starts) - set(scenes.starts()))
         if missing:
             has = sorted(scenes.starts())

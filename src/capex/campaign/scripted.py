@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from capex.campaign.operators import Question
+from capex.campaign.operators import Question, Standby
 from capex.errors import CapexError
 from capex.run.arrangements import Arrangement, Match, now
 from capex.run.verdicts import Verdict
@@ -30,10 +30,10 @@ class ScriptedOperator:
         self._arranged: tuple[str, int] | None = None  # WORLD:TASK and start, of the present scene
 
     def arrange(
-        self, env: Env, start: Start, arrangement: Arrangement | None, check: Callable[[], None]
+        self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
     ) -> Match:
         """Put the objects where the start has them; a stored arrangement is missed by a little."""
-        check()
+        standby.check()
         reach = getattr(env, "room_hand", None)
         if reach is None:
             raise CapexError(f"{env.spec.name} has no simulated room for the scripted operator")

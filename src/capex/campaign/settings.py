@@ -20,6 +20,7 @@ from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError, UnknownName
 from capex.method.hooks import Limits
 from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, preset
+from capex.method.prompts import read_hints
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
 from capex.setting import Setting, as_flag, declared
@@ -67,6 +68,12 @@ def _readable(what: str) -> Callable[[Any], Any]:
         return path
 
     return read
+
+
+def _hints(value: Any) -> Any:
+    if isinstance(value, str | os.PathLike):
+        read_hints(value := Path(value))
+    return value
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,9 @@ class Settings:
     """Output tokens a request may have (default 8000)."""
     prompt: Annotated[Path | None, Setting(metavar="FILE", read=_readable("prompt"))] = None
     """A system prompt to fill instead of ours, for one arm (default: ours)."""
+    hints: Annotated[Path | None, Setting(metavar="FILE", read=_hints)] = None
+    """Passages about the robot and the task that are added to every arm's system prompt, at most
+    4000 characters (default: none but the world's own)."""
     prices: Annotated[Path | None, Setting(metavar="FILE", read=_readable("price"))] = None
     """A price file like the package's prices.toml, in dollars per million tokens; its rows win
     (default: the package's)."""
@@ -164,6 +174,11 @@ class Settings:
         return Limits(self.steps, None if minutes is None else 60.0 * minutes)
 
     @property
+    def hints_text(self) -> str:
+        """The passages of the hints file; nothing without one."""
+        return "" if self.hints is None else read_hints(self.hints)
+
+    @property
     def sampling(self) -> Sampling:
         """What a request asks for: what was given, else the defaults of `Sampling`."""
         given = {f.name: getattr(self, f.name) for f in fields(Sampling)}
@@ -185,6 +200,7 @@ class Settings:
             **({} if self.arrangements is None else {"arrangements": str(self.arrangements)}),
             **({"rigs": rigs} if (rigs := rig_contents(world for world, _ in self.tasks)) else {}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
+            **({} if self.hints is None else {"hints": self.hints_text}),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],
             "arms": {method.name: _identity(method) for method in self.methods},
         }

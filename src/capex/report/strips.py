@@ -174,3 +174,14 @@ def _kept(folder: Path, sha: str, turn: Turn) -> Frame:
         size = (WIDTH_PX, max(1, round(WIDTH_PX * kept.height / kept.width)))
         image = np.asarray(kept.convert("RGB").resize(size))
     return Frame(_jpeg(image), turn.step, 0.0, turn, (), size)
+
+
+def write_frames(strip: Strip, out: Path) -> Path:
+    """The frames of a strip beside each other in a file."""
+    images = []
+    for frame in strip.frames:
+        with Picture.open(io.BytesIO(frame.jpeg)) as image:
+            images.append(np.asarray(image.convert("RGB")))
+    height = min(image.shape[0] for image in images)
+    Picture.fromarray(np.concatenate([image[:height] for image in images], axis=1)).save(out)
+    return out

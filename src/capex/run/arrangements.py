@@ -52,6 +52,7 @@ class Match:
     score: float | None  # mean absolute difference of the images, 0 to 1; None: it made it
     arrangement: str = ""  # the folder's name
     changed: float | None = None  # share of the pixels that differ visibly
+    notes: str = ""  # of whoever arranged
 
 
 def arrangements_of(chain: Chain) -> Path:

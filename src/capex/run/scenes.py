@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -30,10 +30,18 @@ class Scenes(Protocol):
         """The scene of a start, by camera of that world."""
 
 
-def open_scenes(path: Path, task: str) -> Scenes:
-    """A run or a folder of pictures; anything else is refused with a sentence."""
+# Opens a LeRobot folder: who reads datasets stands above this room.
+OpenDataset = Callable[[Path], Scenes]
+
+
+def open_scenes(path: Path, task: str, open_dataset: OpenDataset | None = None) -> Scenes:
+    """A run, a folder of pictures or, by `open_dataset`, a LeRobot folder; anything else is refused
+    with a sentence.
+    """
     if (path / "manifest.json").is_file():
         return RunScenes(path, task)
+    if (path / "meta" / "info.json").is_file() and open_dataset is not None:
+        return open_dataset(path)
     if path.is_dir():
         return FolderScenes(path)
     raise CapexError(
@@ -103,13 +111,13 @@ class RunScenes:
 
 
 def by_camera(images: Mapping[str, Image], spec: Spec, source: str) -> dict[str, Image]:
-    """Pictures for the exterior cameras of a world. One without a camera's name is the first
+    """Pictures for the exterior cameras of a world. A single one under another name is the first
     camera's.
     """
     exterior = [c.name for c in spec.cameras if c.kind == "exterior"]
     named = {camera: image for camera, image in images.items() if camera in exterior}
-    if not named and list(images) == [""] and exterior:
-        named = {exterior[0]: images[""]}
+    if not named and len(images) == 1 and exterior:
+        named = {exterior[0]: next(iter(images.values()))}
     if not named:
         given = ", ".join(sorted(filter(None, images))) or "none"
         raise DamagedFile(
