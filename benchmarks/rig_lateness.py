@@ -86,17 +86,23 @@ def measure(minutes: float, images: bool, out: Path, scratch: Path) -> None:
     frames.check(ticks + 1)
     late_ms = 1000 * np.array(late_s)
     print(f"{ticks} ticks at {HZ:g} Hz in {wall_s:.1f} s, {form}, {len(CAMERAS)} cameras")
-    print(f"lateness: median {np.median(late_ms):.2f} ms, 99th percentile"
-          f" {np.percentile(late_ms, 99):.2f} ms, worst {late_ms.max():.2f} ms; {dropped} ticks dropped")
+    print(
+        f"lateness: median {np.median(late_ms):.2f} ms, 99th percentile"
+        f" {np.percentile(late_ms, 99):.2f} ms, worst {late_ms.max():.2f} ms; {dropped} ticks dropped"
+    )
     for name in frames.cameras:
         c = frames.camera(name)
         age_ms = 1000 * np.diff(frames.arrived_s(name))
-        print(f"{name}: {c.count} frames stored, {c.missed} skipped by the device's reader,"
-              f" {c.repeated} ticks with the frame before, longest gap {age_ms.max():.0f} ms")
+        print(
+            f"{name}: {c.count} frames stored, {c.missed} skipped by the device's reader,"
+            f" {c.repeated} ticks with the frame before, longest gap {age_ms.max():.0f} ms"
+        )
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-    print(f"{size / 1e6:.1f} MB; closing took {closing_s:.2f} s; CPU: control"
-          f" {100 * own_s / wall_s:.1f} %, cameras"
-          f" {100 * (theirs.ru_utime + theirs.ru_stime) / wall_s:.0f} % of a core together")
+    print(
+        f"{size / 1e6:.1f} MB; closing took {closing_s:.2f} s; CPU: control"
+        f" {100 * own_s / wall_s:.1f} %, cameras"
+        f" {100 * (theirs.ru_utime + theirs.ru_stime) / wall_s:.0f} % of a core together"
+    )
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def test_until_successes_counts_verdicts(shm):
     run, _, operator = judged(shm / "run", "fsfs", starts="0:2", until_successes=2)
     assert operator.starts == [0, 1, 2, 3]
     assert run.chains[0].successes == 2
-    with pytest.raises(CapexError, match="judges lab.world:judged later, so successes cannot"):
+    with pytest.raises(CapexError, match=r"judges lab.world:judged later, so successes cannot"):
         judged(shm / "run", "", until_successes=2, judge="later")
 
 

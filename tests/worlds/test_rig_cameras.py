@@ -100,7 +100,7 @@ def test_lock_step_records_every_state_the_same_to_the_byte(tmp_path, form):
     shown = [(number_of(p["front"]), number_of(p["side"])) for p in frames.pictures()]
     assert shown == [(k, k) for k in range(1, 31)]
     assert number_of(frames.picture("side", 17)) == 18
-    assert next(frames.pictures(["side"], (32, 18)))["side"].shape == (18, 32, 3)
+    assert next(frames.pictures({"side": (32, 18)}))["side"].shape == (18, 32, 3)
     assert frames.device_s("front")[4] == pytest.approx(5 / 30)
     known = frames.camera("front")
     assert known.intrinsics is not None and known.intrinsics[0, 0] == 50.0
@@ -144,7 +144,7 @@ def test_processes_drain_and_record_what_is_marked(tmp_path):
             recording.close()
             frames = RecordedFrames(tmp_path / str(attempt))
             frames.check(12)
-            shown = np.array([number_of(p["front"]) for p in frames.pictures(["front"])])
+            shown = np.array([number_of(p["front"]) for p in frames.pictures({"front": SIZE})])
             # What was marked is what was newest then, or came while it was asked for.
             late = (np.array(seen) - shown) % 256
             assert late.max() < 20 and (np.diff(frames.arrived_s("front")) >= 0).all()

@@ -36,11 +36,13 @@ from capex.campaign.names import parse_names
 from capex.campaign.operators import Operator
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
+from capex.campaign.robots import choose_operator, scenes_of
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import UnknownName
 from capex.models import Model
 from capex.run import LoadedRun
 from capex.run.files import write_bytes
+from capex.run.scenes import OpenDataset
 from capex.run.store import PROMPT, SPEND, Run
 
 
@@ -56,6 +58,7 @@ def collect(
     watch: Watch | None = None,
     pauses: Pauses | None = None,
     operator: Operator | None = None,
+    open_dataset: OpenDataset | None = None,
     **options: Any,
 ) -> LoadedRun:
     """Run a campaign, or continue it, and return what the run directory then holds.
@@ -64,12 +67,15 @@ def collect(
     `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
     long as everything stays in this process. A campaign that may cost more than $25 needs
     `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch:
-    told of every event. operator: who arranges and judges where a world cannot. A campaign that
-    ends early because something failed raises that, after everything else has run; Ctrl-C raises
+    told of every event. operator: who arranges and judges where a world cannot. open_dataset:
+    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends
+    early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
     ready = prepare(names, config=config, model=model, **options)
+    operator, standing_by = choose_operator(ready.settings, ready.specs, operator)
     refuse_without_operator(ready.settings, ready.specs, operator)
+    by_name = scenes_of(ready.settings, ready.specs, open_dataset)
     refuse_small_budgets(ready)
     if not yes:
         ask_before_spending(ready, confirm)
@@ -80,6 +86,7 @@ def collect(
         stand_in=ready.model.stand_in,
         fork=fork,
         gl_backend=gl_backend(),
+        operator=standing_by,
     )
     settings = _with_own_prompt(ready.settings, run)
     asked = settings.model if model is None or isinstance(model, str) else ready.model
@@ -93,6 +100,7 @@ def collect(
             run.path / SPEND,
             settings.chat,
             operator,
+            by_name,
             settings.judge == "now",
         ),
         stand_in=ready.model.stand_in,

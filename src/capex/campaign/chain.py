@@ -26,7 +26,7 @@ from capex.method.record import EpisodeRecord
 from capex.models import pictures
 from capex.run import LoadedChain, LoadedEpisode, load_chain, load_episode, read_invalid
 from capex.run.store import Chain
-from capex.run.verdicts import Verdict
+from capex.run.verdicts import Verdict, effective_success, read_verdict
 
 ATTEMPTS = 2  # an invalidated attempt is rerun once
 
@@ -152,6 +152,8 @@ class ChainPlan:
         assert settled.record is not None
         self._running.discard(slot.position)
         self._settled[slot.position] = settled
+        if settled.by_person:
+            self._refresh()
         self._advance()
         return settled.record
 
@@ -192,6 +194,27 @@ class ChainPlan:
                 self._learn(self._settled[position])
             self._base += self._round_size
         self._snapshot = self._memory.snapshot() if self._remembers else Memory().snapshot()
+
+    def _refresh(self) -> None:
+        """Take in what people judged since, and what they changed: memory is then made anew."""
+        relearn = False
+        for position, held in list(self._settled.items()):
+            if held.record is None or not held.by_person:
+                continue
+            verdict = held.verdict
+            with contextlib.suppress(DamagedFile):
+                verdict = read_verdict(self.chain.episode(held.start))
+            if verdict == held.verdict:
+                continue
+            relearn = relearn or position < self._base
+            if verdict is not None and verdict.verdict == "invalid":
+                del self._settled[position]
+            else:
+                record = replace(held.record, success=effective_success(None, verdict))
+                self._settled[position] = replace(held, record=record, verdict=verdict)
+        if relearn:
+            self._memory, self._base, self._learned_successes = Memory(), 0, 0
+            self._seen = {}
 
     def _over(self, position: int) -> bool:
         """Whether memory may learn from a slot."""

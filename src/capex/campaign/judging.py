@@ -46,6 +46,8 @@ def refuse_without_operator(
             f"a person judges {names[0]} after each attempt, and there is nobody to ask; give an"
             " operator, or judge afterwards with --judge later"
         )
+    if not operator.name.strip():  # known, or asked for, before the first attempt
+        raise CapexError(f"a verdict needs a name: say who judges {names[0]}")
 
 
 def waits(settings: Settings, spec: Spec) -> bool:

@@ -21,6 +21,7 @@ from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
 from capex.cli.help import command_page, pages, root_page
 from capex.cli.install import Install
+from capex.cli.judge import Judge
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import PilotCommand
 from capex.cli.report import Report
@@ -40,6 +41,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
     "Collect and look": {
         "collect": (Collect, "Demonstrations by a model, within budgets"),
         "status": (Status, "Where a campaign stands"),
+        "judge": (Judge, "Verdicts on attempts that a person judges"),
         "report": (Report, "Tables, figures and one HTML page of runs"),
         "film": (Film, "A picture strip and a video of an episode"),
         "expert": (ExpertCommand, "Demonstrations by the expert, a stand-in"),

@@ -91,7 +91,11 @@ class Certify:
                 "; ".join(rules),
             )
         console.print(FittedTable(table))
-        refused = [r for r in results if not r.certificate.certified]
+        judges = Counter(r.judge for r in results if r.judge)
+        for name, number in judges.items():
+            said = f"{number} judged by {name}, not certified: a person judges this world"
+            console.print(said, markup=False, highlight=False, soft_wrap=True)
+        refused = [r for r in results if not r.certificate.certified and not r.judge]
         for r in refused:
             what = "left out, damaged" if r.damaged else "not certified"
             console.print(
@@ -143,8 +147,8 @@ class Export:
     failures: bool = False
     """Write the failed attempts too, as a dataset of their own named OUT-failures."""
     filters: OmitArgPrefixes[Filters] = field(default_factory=Filters)
-    size: Annotated[tuple[int, int], arg(metavar="WIDTH HEIGHT")] = (256, 256)
-    """Size of the pictures in pixels."""
+    size: Annotated[tuple[int, int] | None, arg(metavar="WIDTH HEIGHT")] = None
+    """Size of the pictures in pixels (default: 256 256; recorded frames keep their own)."""
     cameras: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ..]")] = ()
     """Only these cameras (default: all)."""
     video: bool = False

@@ -1,11 +1,11 @@
-"""Pictures of an episode, re-rendered from its saved states: a strip of moments and a video.
-Nothing is simulated again.
+"""Pictures of an episode, re-rendered from its saved states or as recorded: a strip of moments and
+a video. Nothing is simulated again.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import av
@@ -14,13 +14,14 @@ from PIL import Image as Picture
 from PIL import ImageDraw
 
 from capex import worlds
-from capex.dataset.frames import show_tick
+from capex.dataset.views import Views, open_views
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord
 from capex.run import read_judged
 from capex.run.files import read_json
 from capex.run.steps import StepArrays, read_steps
-from capex.worlds import CameraSpec, Env, Image, Start
+from capex.worlds import CameraSpec, Start
+from capex.worlds.cache import Environments
 
 STRIP_FRAMES = 6
 STRIP_WIDTH_PX = 256  # of a view
@@ -45,15 +46,14 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, StepArrays]:
 
 
 @contextlib.contextmanager
-def open_episode(episode: Path) -> Iterator[tuple[EpisodeRecord, StepArrays, Env]]:
-    """An episode, and its environment at the start."""
+def open_episode(episode: Path) -> Iterator[tuple[EpisodeRecord, StepArrays, Views]]:
+    """An episode, and its views."""
     record, steps = read_episode(episode)
-    env = worlds.make(f"{record.world}:{record.task}")
+    envs = Environments()
     try:
-        env.reset(Start(record.task, record.start, record.seed))
-        yield record, steps, env
+        yield record, steps, open_views(episode, record, steps, envs)
     finally:
-        env.close()
+        envs.close()
 
 
 def strip_ticks(last: int, count: int = STRIP_FRAMES) -> list[int]:
@@ -73,23 +73,13 @@ def of_height(camera: CameraSpec, height_px: int) -> tuple[int, int]:
     return 2 * max(1, round(height_px * width / height / 2)), height_px
 
 
-def frames(
-    env: Env, steps: StepArrays, ticks: Sequence[int], sizes: Mapping[str, tuple[int, int]]
-) -> Iterator[dict[str, Image]]:
-    """Images of all cameras at the given ticks, at these sizes."""
-    for tick in ticks:
-        show_tick(env, steps, tick)
-        yield {camera: env.observe([camera], sizes[camera])[camera] for camera in sizes}
-
-
 def write_strip(episode: Path, out: Path) -> Path:
     """Six moments from start to end, a row per camera, with the instruction above."""
-    with open_episode(episode) as (record, steps, env):
+    with open_episode(episode) as (record, steps, views):
         ticks = strip_ticks(len(steps["states"]) - 1)
-        sizes = {c.name: of_width(c, STRIP_WIDTH_PX) for c in env.spec.cameras}
+        sizes = {c.name: of_width(c, STRIP_WIDTH_PX) for c in views.spec.cameras}
         columns = [
-            np.concatenate(list(images.values()), axis=0)
-            for images in frames(env, steps, ticks, sizes)
+            np.concatenate(list(images.values()), axis=0) for images in views.pictures(sizes, ticks)
         ]
     grid = np.concatenate(columns, axis=1)
     sheet = Picture.new("RGB", (grid.shape[1], grid.shape[0] + CAPTION_HEIGHT), "white")
@@ -150,18 +140,18 @@ def write_sheet(world: str, folder: Path) -> Path:
 
 def write_video(episode: Path, out: Path, *, every: int = 2) -> Path:
     """All cameras side by side as h264 at the speed of the robot; `every` ticks one frame."""
-    with open_episode(episode) as (_, steps, env):
-        rate = round(env.spec.control_hz / every)
+    with open_episode(episode) as (_, steps, views):
+        rate = round(views.spec.control_hz / every)
         ticks = range(0, len(steps["states"]), every)
         out.parent.mkdir(parents=True, exist_ok=True)
         with av.open(str(out), "w") as container:
             stream = container.add_stream("libx264", rate=rate)
-            sizes = {c.name: of_height(c, VIDEO_HEIGHT_PX) for c in env.spec.cameras}
+            sizes = {c.name: of_height(c, VIDEO_HEIGHT_PX) for c in views.spec.cameras}
             stream.width = sum(width for width, _ in sizes.values())
             stream.height = VIDEO_HEIGHT_PX
             stream.pix_fmt = "yuv420p"
             stream.options = {"crf": "23"}
-            for images in frames(env, steps, ticks, sizes):
+            for images in views.pictures(sizes, ticks):
                 picture = np.concatenate(list(images.values()), axis=1)
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
             container.mux(stream.encode(None))

@@ -82,7 +82,10 @@ def write_shard(job: ShardJob, take: Take, pictures: Iterable[dict[str, Image]])
     deep = {layout.depth_key(camera) for camera in layout.deep}
     encoders = {
         key: Segment(
-            path, pipeline.size, layout.fps, video.DEPTH if key in deep else encode(pipeline.crf)
+            path,
+            layout.sizes[key],
+            layout.fps,
+            video.DEPTH if key in deep else encode(pipeline.crf),
         )
         for key, path in segments.items()
     }
@@ -96,7 +99,7 @@ def write_shard(job: ShardJob, take: Take, pictures: Iterable[dict[str, Image]])
                 encoded.setdefault(key, []).append(_png(picture))
             if not pipeline.depth:
                 continue
-            depth_mm = depth.millimetres(take.env.depth(camera, pipeline.size).depth_m)
+            depth_mm = depth.millimetres(take.views.depth_m(camera, pipeline.sizes[camera]))
             key = layout.depth_key(camera)
             if apart:
                 png = _png(Picture.fromarray(depth_mm))

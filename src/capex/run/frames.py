@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -112,26 +112,25 @@ class RecordedFrames:
                     pass
 
     def pictures(
-        self,
-        cameras: Sequence[str] | None = None,
-        size: tuple[int, int] | None = None,
-        ticks: Sequence[int] | None = None,
+        self, sizes: Mapping[str, tuple[int, int]] | None = None, ticks: Sequence[int] | None = None
     ) -> Iterator[dict[str, Image]]:
         """The pictures of each state in order, or of some, by camera; every file is decoded once.
-        `size` scales; otherwise each camera has its own.
+        `sizes` chooses cameras and scales; otherwise there are all at their own sizes.
         """
-        names = self.cameras if cameras is None else tuple(cameras)
+        asked = self.sizes if sizes is None else sizes
         wanted = range(self.states) if ticks is None else ticks
-        streams = {name: self._stream(self.camera(name), wanted, size) for name in names}
+        streams = {
+            name: self._stream(self.camera(name), wanted, size) for name, size in asked.items()
+        }
         for _ in wanted:
             yield {name: next(stream) for name, stream in streams.items()}
 
-    def picture(self, camera: str, tick: int, size: tuple[int, int] | None = None) -> Image:
-        """One picture; several in order are quicker with `pictures`."""
-        return next(self.pictures([camera], size, [tick]))[camera]
+    def picture(self, camera: str, tick: int) -> Image:
+        """One picture at its own size; several in order are quicker with `pictures`."""
+        return next(self.pictures({camera: self.camera(camera).size}, [tick]))[camera]
 
     def _stream(
-        self, camera: RecordedCamera, ticks: Sequence[int], size: tuple[int, int] | None
+        self, camera: RecordedCamera, ticks: Sequence[int], size: tuple[int, int]
     ) -> Iterator[Image]:
         path, numbers = self._folder / camera.file, self._numbers(camera)[list(ticks)].tolist()
         read = _read_images if camera.form == "images" else _read_video
@@ -183,8 +182,8 @@ def _read_video(path: Path, numbers: Sequence[int], count: int) -> Iterator[Imag
         yield image
 
 
-def _scaled(image: Image, size: tuple[int, int] | None) -> Image:
-    if size is None or size == (image.shape[1], image.shape[0]):
+def _scaled(image: Image, size: tuple[int, int]) -> Image:
+    if size == (image.shape[1], image.shape[0]):
         return image
     return np.asarray(Picture.fromarray(image).resize(size, Picture.Resampling.LANCZOS))
 

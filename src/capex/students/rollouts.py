@@ -41,14 +41,15 @@ class RolloutPlan:
     arm: str
     model: str
     cameras: tuple[str, ...]
-    size: int
+    size: tuple[int, int]  # width, height
     horizon: int
     stand_in: bool
     student: Mapping[str, Any]  # goes into every record
 
     def shape(self, slots: int) -> tuple[int, ...]:
         """Of the images of so many slots."""
-        return (slots, len(self.cameras), self.size, self.size, 3)
+        width, height = self.size
+        return (slots, len(self.cameras), height, width, 3)
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,9 @@ class Simulation:
         return summarize(LoadedEpisode(chain.path.name, path, record, timing))
 
     def _show(self, slots: Iterable[int]) -> None:
-        cameras, size = self.plan.cameras, (self.plan.size, self.plan.size)
+        cameras = self.plan.cameras
         for slot in slots:
-            views = self._envs[slot].observe(cameras, size)
+            views = self._envs[slot].observe(cameras, self.plan.size)
             for k, camera in enumerate(cameras):
                 self._pictures[slot, k] = views[camera]
 
