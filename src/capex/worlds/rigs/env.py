@@ -241,6 +241,10 @@ class RigEnv(Env):
         """In how many ticks since the reset the guard did what."""
         return dict(sorted(self._tally.guard.items()))
 
+    def when_we_die(self) -> dict[str, str]:
+        """By arm, what it does when our processes end without a word."""
+        return {name: facts.when_we_die for name, facts in self.open().link.facts.items()}
+
     def rig_notes(self) -> Mapping[str, Any]:
         """What a record keeps of the rig beside the attempt."""
         lateness = self.lateness()
