@@ -186,7 +186,7 @@ def run_attempt(
         log = _Guarded(ExchangeLog(writer.folder, demonstrator.model, images), lease)
         began = lease.clock()
         note = _Note(env, demonstrator.name, work, job, ledger)
-        standby = Standby(chain.path.parent.parent, job.method.name, lease.check)
+        standby = Standby(chain.path.parent.parent, chain.path.name, lease.check)
         arranging = Arranging(chain, writer.folder, operator, scenes, standby, note.so_far)
         hooks = Hooks(
             ledger=ledger,

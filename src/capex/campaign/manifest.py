@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.rig_files import copy_rigs, rig_texts
+from capex.campaign.rig_files import TASKS, copy_rigs, rig_texts
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
 from capex.errors import CapexError
 from capex.models import ChatSettings
@@ -157,10 +157,14 @@ def changes(
     changed: list[Change] = []
     for name in sorted({*begun, *wanted} - set(OPEN_LISTS)):
         changed += _differences(name, begun.get(name), wanted.get(name))
-    for kind in ("arms", "rigs"):
-        for name, now in sorted(wanted.get(kind, {}).items()):
-            if name in begun.get(kind, {}):
-                changed += _differences(f"{kind}.{name}", begun[kind][name], now)
+    for name, method in sorted(wanted["arms"].items()):
+        if name in begun.get("arms", {}):
+            changed += _differences(f"arms.{name}", begun["arms"][name], method)
+    for world, now in sorted(wanted.get("rigs", {}).items()):
+        if (before := begun.get("rigs", {}).get(world)) is not None:
+            both = before.get(TASKS, {}).keys() & now[TASKS].keys()
+            before, now = (r | {TASKS: {t: r[TASKS][t] for t in both}} for r in (before, now))
+            changed += _differences(f"rigs.{world}", before, now)
     if price is not None and manifest.get("price") != price:
         changed += _differences("price", manifest.get("price"), price)
     return changed
@@ -187,7 +191,11 @@ def _extend(run: Run, settings: Settings, wanted: Mapping[str, Any]) -> None:
         "plan": settings.plan,
     }
     if "rigs" in wanted:
-        extended["settings"]["rigs"] = {**wanted["rigs"], **held.get("rigs", {})}
+        rigs = {**wanted["rigs"], **held.get("rigs", {})}
+        for world, rig in wanted["rigs"].items():
+            tasks_of_rig = {**rig[TASKS], **rigs[world][TASKS]}
+            rigs[world] = {**rigs[world], TASKS: tasks_of_rig}
+        extended["settings"]["rigs"] = rigs
         texts = rig_texts(world for world, _ in settings.tasks)
         extended["rigs"] = {**texts, **manifest.get("rigs", {})}
     if extended != manifest:

@@ -118,6 +118,21 @@ def test_a_hold_is_all_zeros_and_an_action_that_is_too_large_is_cut_by_the_guard
     assert notes["lateness"]["worst_s"] == 0.0
 
 
+def test_the_same_start_gives_the_same_bytes_whatever_came_before(env):
+    seen = []
+    for start in (2, 3, 2):
+        begin(env, start)
+        began = env.robot_state().proprio.tobytes()
+        images = env.observe()
+        (outcome,) = Executor(env).execute([by(env, 0.03, 0.02 * (start - 2), -0.02, "close")])
+        pictures = b"".join(
+            image.tobytes() for image in (*images.values(), *env.observe().values())
+        )
+        seen.append((began, pictures, env.robot_state().proprio.tobytes(), outcome.report))
+    assert seen[0] == seen[2]
+    assert seen[0][1:3] != seen[1][1:3]
+
+
 def test_two_tasks_share_one_robot(env):
     begin(env)
     other = worlds.make("rig:room:BlockOnPlate")
