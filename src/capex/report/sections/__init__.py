@@ -14,6 +14,7 @@ from capex.report.sections.section import Section
 from capex.report.sections.students import students_section
 from capex.report.sections.summary import summary
 from capex.report.sections.tasks import by_task_section
+from capex.report.sections.verdicts import verdicts_section
 from capex.report.sources import Source
 from capex.report.tables import Row, Table, file_table
 
@@ -47,6 +48,7 @@ def build(
         summary(lines, compared),
         *students_section(data, sources),
         by_task_section(data, sources),
+        *verdicts_section(data, sources),
         pairs_section(sources, compared),
         experience_section(sources),
         calibration_section(sources),
