@@ -1,0 +1,108 @@
+"""What a rig does when something goes wrong, fault by fault, in the simulated room.
+
+    python benchmarks/room_faults.py [OUT]
+
+For each kind of fault: two attempts of the pilot (a stand-in) through `capex collect`; the fault
+comes with the 30th goal of the first one. Printed: how the arm was stopped, what was recorded of
+that attempt, how far the arm's tip went while the fault lasted, and how the next attempt ended.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import capex
+from capex.worlds.rigs.room.faults import KINDS
+
+FILES = Path(capex.__file__).parent / "worlds" / "rigs" / "files"
+AT_TICK = 30
+
+
+def rig_with(kind: str, folder: Path) -> Path:
+    """A copy of the packaged room whose first attempt goes wrong."""
+    folder.mkdir(parents=True)
+    shutil.copytree(FILES / "room", folder / "room")
+    fault = f'faults = [{{ kind = "{kind}", at_tick = {AT_TICK} }}]'
+    text = (FILES / "room.toml").read_text().replace("fps = 20", f"fps = 20\n{fault}", 1)
+    (folder / "room.toml").write_text(text)
+    return folder / "room.toml"
+
+
+def attempts(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every attempt of the run, whole or invalid, in the order of time."""
+    folders = [*run.glob("chains/*/episodes/[0-9]*"), *run.glob("chains/*/invalid/*")]
+    folders.sort(key=lambda f: json.loads((f / "timing.json").read_text())["unix_time"])
+    for folder in folders:
+        yield folder, json.loads((folder / "record.json").read_text())
+
+
+def reports(record: dict[str, Any]) -> str:
+    """What the model was told of the guard."""
+    rows = [w["report"] for t in record.get("turns", ()) for w in t["waypoints"]]
+    told = [r for r in rows if "guard" in r]
+    return "; ".join(dict.fromkeys(told))
+
+
+def frames(folder: Path) -> int:
+    """How many ticks have their pictures."""
+    index = folder / "frames" / "index.npz"
+    if not index.is_file():
+        return 0
+    with np.load(index) as arrays:
+        return len(arrays[arrays.files[0]])
+
+
+def verdict(folder: Path) -> str:
+    """The verdict on an attempt."""
+    path = folder / "verdicts.jsonl"
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return json.loads(lines[-1])["verdict"] if lines else "none"
+
+
+def main() -> None:
+    """One row per fault."""
+    base = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
+    table = Table("fault", "first attempt", "told or recorded", "frames", "next attempts")
+    for kind in KINDS:
+        out = base / kind
+        rig = rig_with(kind, base / f"rig-{kind}")
+        command = [sys.executable, "-m", "capex", "collect", f"rig:{rig}:LiftBlock", "--arm"]
+        command += ["base", "--model", "pilot", "--starts", "0:2", "--out", str(out)]
+        ended = subprocess.run(command, capture_output=True, text=True)
+        if ended.returncode:
+            table.add_row(kind, f"exit {ended.returncode}", ended.stderr[-400:], "", "")
+            continue
+        rows = list(attempts(out))
+        (folder, first), others = rows[0], rows[1:]
+        whole = folder.parent.name == "episodes"
+        guard = first.get("rig", {}).get("guard", {})
+        stops = ", ".join(f"{text} x{n}" for text, n in guard.items())
+        said = reports(first) or first.get("error") or ""
+        ends = [
+            f"start {r['start']['index']} "
+            f"{r.get('end') or 'invalid'}: {verdict(f) if f.parent.name == 'episodes' else '-'}"
+            for f, r in others
+        ]
+        table.add_row(
+            kind,
+            f"{first['end']}: {verdict(folder)}" if whole else "invalid",
+            "; ".join(t for t in (said, stops) if t),
+            str(frames(folder)),
+            "\n".join(ends),
+        )
+    Console(width=160).print(table)
+
+
+if __name__ == "__main__":
+    main()
