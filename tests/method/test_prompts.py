@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,31 @@ def test_what_a_world_does_not_have_is_not_mentioned():
     prompt = system_prompt(fixed, preset("capex"))
     assert "locate_pixel" not in prompt
     assert "base_forward_cm" not in prompt
+
+
+def test_where_a_person_judges_the_prompt_says_when_to_say_done():
+    spec = ToyEnv(Toy(judge="operator")).spec
+    for name in ("capex", "base"):
+        prompt = system_prompt(spec, preset(name))
+        assert "A person judges afterwards" in prompt
+        assert "done that comes too early counts as a failure" in prompt
+        assert "only when the images of your newest look" in prompt
+        for untrue in ("ends by itself.", "the episode goes on", "not ended", "Never declare"):
+            assert untrue not in prompt
+
+
+def test_each_camera_is_described_as_it_stands():
+    toy = ToyEnv(Toy(arms=("left",))).spec
+    assert "The exterior cameras look roughly along +x" in system_prompt(toy, preset("base"))
+    faces = replace(toy.cameras[0], view="faces the robot, so the left\nside of its image is -y.")
+    seen = replace(toy, cameras=(faces, *toy.cameras[1:]))
+    for name in ("capex", "base"):
+        assert (
+            " z up. Camera back_left faces the robot, so the left side of its image is -y. Camera"
+            " back_right looks roughly along +x, so the left side of its image is +y. Camera"
+            " left_wrist looks along the gripper of arm left. Targets are"
+        ) in system_prompt(seen, preset(name))
+    assert "further forward" not in system_prompt(seen, preset("capex"))
 
 
 def test_what_changes_between_episodes_stands_last(stove):

@@ -7,14 +7,16 @@ campaign share, `AttemptJob` names one of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
+from capex.campaign.operators import Operator
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged
 from capex.method.episode import Demonstrator
 from capex.method.hooks import (
@@ -100,6 +102,8 @@ class AttemptJob:
     method: MethodSettings
     slot: Slot
     memory: Memory = field(repr=False)
+    # By start, the verdicts of people that this memory learned from.
+    verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -151,9 +155,10 @@ def run_attempt(
     tell: Callable[[Moved], None] | None = None,
     subscribers: Sequence[Callable[[Event], object]] = (),
     clock: Callable[[], float] | None = None,
+    operator: Operator | None = None,
 ) -> AttemptOutcome:
     """Run one attempt and write it into its chain. The clock is that of its lease of the core,
-    unless another is given.
+    unless another is given. `operator`: stands beside the rig.
     """
     chain, slot = job.chain, job.slot
     labels: dict[str, str | int] = {"chain": chain.path.name, "episode": slot.start}
@@ -189,7 +194,8 @@ def run_attempt(
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
             # What a model writes may quote a key it was shown by mistake: scrubbed before it is
             # written, and remembered as written.
-            record = from_json(scrub(episode.record.as_json() | {"position": slot.position}))
+            placed = {"position": slot.position, **_seen(env, job)}
+            record = from_json(scrub(episode.record.as_json() | placed))
             timing = {
                 "episode_s": episode.seconds,
                 "reset_s": episode.reset_s,
@@ -229,6 +235,12 @@ def run_attempt(
         except BaseException:
             writer.cut_off()
             raise
+
+
+def _seen(env: Env, job: AttemptJob) -> dict[str, Any]:
+    """For the record where a person judges: what memory had learned from."""
+    learns = env.spec.success == "operator" and job.method.memory == "chain"
+    return {"verdicts_seen": dict(job.verdicts_seen)} if learns else {}
 
 
 def _weigh(error: ModelError | PhysicsDiverged, answers: int) -> tuple[bool, bool, bool]:

@@ -63,10 +63,11 @@ def refuse_the_impossible(
                     f"--locate on: {world}:{task} has no depth, so arm {method.name} cannot locate"
                     " pixels; leave it out"
                 )
-        if spec.success == "operator" and settings.until_successes is not None:
+        later = spec.success == "operator" and settings.judge == "later"
+        if later and settings.until_successes is not None:
             raise CapexError(
-                f"--until-successes: a person judges {world}:{task} afterwards, so successes cannot"
-                " be counted; name --starts"
+                f"--until-successes: a person judges {world}:{task} later, so successes cannot be"
+                " counted; leave --judge later out, or name --starts"
             )
     refuse_starts(settings, specs)
     if settings.max_starts is not None and settings.until_successes is None:

@@ -19,7 +19,9 @@ from capex.campaign.board import Board
 from capex.campaign.chain import ChainPlan
 from capex.campaign.driver import ChainRun, Driver, StopRequest
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
+from capex.campaign.judging import LATER, ask_first, waits
 from capex.campaign.manifest import moved_from
+from capex.campaign.operators import Operator
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence
 from capex.campaign.settings import Settings
@@ -64,7 +66,11 @@ def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
         most = ce.ceiling(settings, price, left, spend.total())
         damaged = [d for c in chains for d in c.plan.loaded.damaged]
-        warnings = (moved_from(run, gl_backend()), left_out_sentence(run, damaged))
+        warnings = (
+            moved_from(run, gl_backend()),
+            left_out_sentence(run, damaged),
+            _judged_later(campaign),
+        )
         tell(
             ev.CampaignBegan(
                 run=str(run.path),
@@ -115,6 +121,8 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
             chain = campaign.run.chain(world, task, method.name)
             stack.enter_context(chain.owned())
             chain.sweep(everything=True)
+            if waiting := waits(settings, spec):
+                ask_first(chain, _operator(campaign))
             plan = ChainPlan(
                 chain,
                 settings.starts,
@@ -124,6 +132,7 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
                 further=spec.starts,
                 max_starts=settings.max_starts,
                 retry_invalid=retry_invalid,
+                waits=waiting,
             )
             patience = Patience(campaign.pauses, (e.record.end for e in plan.loaded.episodes))
             chains.append(ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid))
@@ -132,6 +141,20 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
             line = board.lines[chain.path.name]
             line.wanted = None if remaining is None else line.episodes + plan.invalid + remaining
     return chains
+
+
+def _operator(campaign: Campaign) -> Operator:
+    """Who judges; `refuse_without_operator` has seen that there is one."""
+    assert campaign.setup.operator is not None
+    return campaign.setup.operator
+
+
+def _judged_later(campaign: Campaign) -> str:
+    """What a user should know before a campaign that waits for no verdict."""
+    by_person = any(spec.success == "operator" for spec in campaign.specs.values())
+    if not by_person or campaign.settings.judge == "now":
+        return ""
+    return LATER.format(campaign.run.path)
 
 
 def _engine(campaign: Campaign, useful: int) -> Engine:

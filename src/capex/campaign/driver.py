@@ -22,6 +22,7 @@ from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Moved
 from capex.campaign.board import FORECAST_AFTER, Board
 from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sentence
 from capex.campaign.engines import Engine, Failed, Lost, Message
+from capex.campaign.judging import make_way, unjudged_sentence
 from capex.campaign.patience import Patience
 from capex.errors import CapexError
 from capex.method.presets import MethodSettings
@@ -102,6 +103,7 @@ class Driver:
         self.failures: list[Failed | CapexError] = []
         self.stopping = ""
         self._spent = False  # whether the campaign's dollars ended a chain
+        self._waiting = False  # whether a chain waits for a verdict
 
     def run(self, request: StopRequest) -> None:
         """Until everything is done, or it is asked to stop."""
@@ -129,6 +131,8 @@ class Driver:
         """How it ended."""
         if self.stopping or self.failures:
             return "stopped"
+        if self._waiting:
+            return "waiting for verdicts"
         return "out of budget" if self._spent else "finished"
 
     def _look_at_the_clock(self, request: StopRequest) -> None:
@@ -153,18 +157,24 @@ class Driver:
                 break
             *_, run, slot = min(ready, key=lambda r: r[:2])
             self._ticket += 1
+            make_way(run.chain, slot.start)
             run.plan.begin(slot)
             self._running[self._ticket] = _Running(run, slot)
             self._tell(
                 ev.EpisodeBegan(run.key, slot.start, slot.position, run.attempts(slot.start) + 1)
             )
-            job = AttemptJob(run.chain, run.name, run.method, slot, run.plan.memory)
+            plan = run.plan
+            seen = plan.verdicts_seen
+            job = AttemptJob(run.chain, run.name, run.method, slot, plan.memory, seen)
             self._engine.submit(self._ticket, job)
         for run in self._chains:
             if not run.ended and run.plan.done and not self.stopping:
                 counted = f"{run.plan.successes} successes"
                 whole = run.plan.remaining() is not None
-                self._end(run, "every start has run" if whole else counted)
+                waiting = run.plan.waits_for_verdicts
+                self._waiting = self._waiting or waiting
+                error = unjudged_sentence(len(run.plan.unjudged), self._path) if waiting else ""
+                self._end(run, "every start has run" if whole else counted, error)
 
     def _ready(self, run: ChainRun) -> list[Slot]:
         paused = time.monotonic() < run.resume_at
@@ -207,6 +217,11 @@ class Driver:
                 self._finish_what_runs("the disk failed")
 
     def _finished(self, run: ChainRun, slot: Slot, what: Summary) -> None:
+        if what.verdict is not None and what.verdict.verdict == "invalid":
+            run.plan.drop(slot)
+            reason = f"judged invalid by {what.verdict.by}"
+            self._tell(ev.AttemptInvalid(run.key, slot.start, reason, "again"))
+            return
         record = run.plan.settle(slot)
         verdict = run.patience.judge(what, 0)
         self._tell(ev.EpisodeEnded(run.key, what))

@@ -21,6 +21,7 @@ from capex.run import origins
 from capex.run.files import TEMPORARY, write_json
 from capex.run.machine import fingerprint
 from capex.run.store import EPISODES, Run, create_run, find_run, open_run
+from capex.run.verdicts import VERDICTS
 from capex.setting import as_flag
 
 OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
@@ -245,9 +246,9 @@ def _fork(
     return Run(branch_dir)
 
 
-def disown(run: Run, attempt: Path) -> None:
+def disown(run: Run, attempt: Path, to: Path | None = None) -> None:
     """Strike an attempt from what a fork began with: whatever is run in its place is the fork's
-    own.
+    own. `to`: an invalid attempt that it became, which stays inherited.
     """
     manifest = run.manifest
     origin, struck = manifest.get("forked_from"), False
@@ -258,14 +259,20 @@ def disown(run: Run, attempt: Path) -> None:
         if isinstance(listed, list) and entry in listed:
             listed.remove(entry)
             struck = True
+            if to is not None:
+                invalid = origin.setdefault(to.parent.name, {})
+                invalid.setdefault(to.parent.parent.name, []).append(to.name)
         origin = origin.get("forked_from")
     if struck:
         write_json(run.path / "manifest.json", manifest)
 
 
 def _link(source: str, target: str) -> str:
-    """A second name for a file that is never changed; a copy where the disk has no such thing."""
-    with contextlib.suppress(OSError):
-        os.link(source, target)
-        return target
+    """A second name for a file that is never changed; a copy where the disk has no such thing, and
+    of verdicts, to which each run adds its own.
+    """
+    if Path(source).name != VERDICTS:
+        with contextlib.suppress(OSError):
+            os.link(source, target)
+            return target
     return str(shutil.copy2(source, target))

@@ -25,6 +25,7 @@ from capex.setting import Setting, as_flag, declared
 
 Open = Literal["server"]  # a sampling setting that is left to the server
 NOWHERE = Path(os.devnull)  # the run directory of a dry run that names none
+FORMER_IMAGE_SIZE = 512  # the default before it was each camera's own size
 # The code says method, records and older files say arm; users may say either.
 ALIASES = {"method": "arm", "methods": "arms"}
 
@@ -140,6 +141,9 @@ class Settings:
     references need."""
     image_format: Annotated[ImageFormat, Setting()] = "png"
     """{default} (default), or webp: lossless, a third smaller."""
+    judge: Annotated[Literal["now", "later"], Setting()] = "now"
+    """Where a person judges: {default} (default) asks after each attempt, because memory needs it;
+    later goes on without, and `capex judge RUN` asks."""
 
     @property
     def limits(self) -> Limits:
@@ -172,19 +176,20 @@ class Settings:
         }
 
     def as_begun(self, manifest: Mapping[str, Any]) -> Settings:
-        """These settings for a run that began without `silent_decisions`: its methods go on
-        without, unless the user asks for it.
+        """These settings for a run that began before a default changed: its methods go on without
+        `silent_decisions` and with images of 512 pixels, unless the user asks otherwise.
         """
-        if "silent_decisions" in self.typed:
-            return self
-        begun = manifest.get("settings", {}).get("arms", {})
-        without = {name for name, values in begun.items() if "silent_decisions" not in values}
-        methods = (
-            replace(method, silent_decisions=0)
-            if method.name in without and method.silent_decisions == SILENT_DECISIONS
-            else method
-            for method in self.methods
-        )
+        arms = manifest.get("settings", {}).get("arms", {})
+        methods = []
+        for method in self.methods:
+            begun = arms.get(method.name, vars(method))
+            silent = "silent_decisions" in {*self.typed, *begun}
+            if not silent and method.silent_decisions == SILENT_DECISIONS:
+                method = replace(method, silent_decisions=0)
+            sized = "image_size" in self.typed or begun.get("image_size") != FORMER_IMAGE_SIZE
+            if not sized and method.image_size is None:
+                method = replace(method, image_size=FORMER_IMAGE_SIZE)
+            methods.append(method)
         return replace(self, methods=tuple(methods))
 
     @property
@@ -199,6 +204,7 @@ class Settings:
             "keep_images": self.keep_images,
             "image_format": self.image_format,
             "engine": {"parallel": self.parallel, "ray": self.ray, "slots": self.slots},
+            **({} if self.judge == "now" else {"judge": self.judge}),
         }
 
 

@@ -57,7 +57,7 @@ def _to_certify(runs: Sequence[Path]) -> Path | None:
     for path in runs:
         run = load_run(path)
         if run.manifest.get("settings", {}).get("command") != "evaluate" and any(
-            e.record.success and not (e.path / CERTIFICATE).exists() for e in run.episodes
+            e.success and not (e.path / CERTIFICATE).exists() for e in run.episodes
         ):
             return path
     return None

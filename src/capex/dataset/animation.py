@@ -15,14 +15,14 @@ import numpy as np
 from PIL import Image as Picture
 from PIL import ImageDraw, ImageFont
 
-from capex.dataset.film import open_episode
+from capex.dataset.film import of_height, open_episode
 from capex.dataset.frames import plans_of, show_tick
 from capex.dataset.projection import Drawn, Tips, camera_model, project_plan, tips_at
-from capex.dataset.video import Segment, pictures
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord, Turn
 from capex.run.steps import StepArrays
 from capex.worlds import Env
+from capex.worlds.video import Segment, pictures
 
 SUFFIXES = (".webp", ".gif", ".mp4")
 VIEW_PX, GAP_PX, HEAD_PX, FOOT_PX, MARGIN_PX = 320, 4, 32, 54, 10
@@ -98,7 +98,6 @@ class _Film:
     def __init__(self, record: EpisodeRecord, steps: StepArrays, env: Env):
         self._record, self._steps, self._env = record, steps, env
         self._plans = plans_of(record, steps)
-        self._cameras = [c.name for c in env.spec.cameras]
 
     def shots(self, speed: float) -> Iterator[Shot]:
         """The film in order."""
@@ -121,17 +120,19 @@ class _Film:
     ) -> Picture.Image:
         """All views at a tick with the first `shown` waypoints of the plan, or all of them."""
         show_tick(self._env, self._steps, tick)
-        size = (VIEW_PX, VIEW_PX)
-        width = len(self._cameras) * (VIEW_PX + GAP_PX) - GAP_PX
+        sizes = {c.name: of_height(c, VIEW_PX) for c in self._env.spec.cameras}
+        width = sum(size[0] + GAP_PX for size in sizes.values()) - GAP_PX
         sheet = Picture.new("RGB", (max(width, WIDTH_MIN_PX), HEAD_PX + VIEW_PX + FOOT_PX), PAPER)
-        for k, (name, image) in enumerate(self._env.observe(self._cameras, size).items()):
-            view = Picture.fromarray(image)
+        left = 0
+        for name, size in sizes.items():
+            view = Picture.fromarray(self._env.observe([name], size)[name])
             if turn is not None:
                 model = camera_model(self._env, name, size)
                 for drawn in project_plan(turn, tips, model):
                     view = draw_plan(view, drawn, turn, shown)
             _write(ImageDraw.Draw(view), (7, 5), name, SMALL, INK, halo=True)
-            sheet.paste(view, (k * (VIEW_PX + GAP_PX), HEAD_PX))
+            sheet.paste(view, (left, HEAD_PX))
+            left += size[0] + GAP_PX
         self._caption(sheet, turn, shown)
         return sheet
 

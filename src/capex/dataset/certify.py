@@ -77,7 +77,7 @@ def certify_run(
     recorded = find_run(run)
     recorded_on = recorded.manifest.get("fingerprint", {})
     chains = [load_chain(chain) for chain in recorded.chains()]
-    successes = [e.path for chain in chains for e in chain.episodes if e.record.success is True]
+    successes = [e.path for chain in chains for e in chain.episodes if e.success is True]
     done: dict[Path, Certified] = {}
 
     def finish(episode: Path, certificate: Certificate, known: bool, damaged: bool = False) -> None:

@@ -5,7 +5,7 @@ Nothing is simulated again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import av
@@ -17,14 +17,14 @@ from capex import worlds
 from capex.dataset.frames import show_tick
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord
-from capex.run import read_record
+from capex.run import read_judged
 from capex.run.files import read_json
 from capex.run.steps import StepArrays, read_steps
-from capex.worlds import Env, Image, Start
+from capex.worlds import CameraSpec, Env, Image, Start
 
 STRIP_FRAMES = 6
-STRIP_SIZE = (256, 256)
-VIDEO_SIZE = (320, 320)
+STRIP_WIDTH_PX = 256  # of a view
+VIDEO_HEIGHT_PX = 320
 CAPTION_HEIGHT = 22
 
 
@@ -41,7 +41,7 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, StepArrays]:
             f"{episode} is an attempt that an error invalidated ({said['error']}); there is nothing"
             " to film"
         )
-    return read_record(episode), read_steps(episode)
+    return read_judged(episode), read_steps(episode)
 
 
 @contextlib.contextmanager
@@ -61,27 +61,40 @@ def strip_ticks(last: int, count: int = STRIP_FRAMES) -> list[int]:
     return list(dict.fromkeys(round(last * k / (count - 1)) for k in range(count)))
 
 
+def of_width(camera: CameraSpec, width_px: int) -> tuple[int, int]:
+    """The size of a camera's view, so many pixels wide."""
+    width, height = camera.size
+    return width_px, max(1, round(width_px * height / width))
+
+
+def of_height(camera: CameraSpec, height_px: int) -> tuple[int, int]:
+    """The size of a camera's view, so many pixels high and even ones wide, as videos need."""
+    width, height = camera.size
+    return 2 * max(1, round(height_px * width / height / 2)), height_px
+
+
 def frames(
-    env: Env, steps: StepArrays, ticks: Sequence[int], size: tuple[int, int]
+    env: Env, steps: StepArrays, ticks: Sequence[int], sizes: Mapping[str, tuple[int, int]]
 ) -> Iterator[dict[str, Image]]:
-    """Images of all cameras at the given ticks."""
+    """Images of all cameras at the given ticks, at these sizes."""
     for tick in ticks:
         show_tick(env, steps, tick)
-        yield env.observe(size=size)
+        yield {camera: env.observe([camera], sizes[camera])[camera] for camera in sizes}
 
 
 def write_strip(episode: Path, out: Path) -> Path:
     """Six moments from start to end, a row per camera, with the instruction above."""
     with open_episode(episode) as (record, steps, env):
         ticks = strip_ticks(len(steps["states"]) - 1)
+        sizes = {c.name: of_width(c, STRIP_WIDTH_PX) for c in env.spec.cameras}
         columns = [
             np.concatenate(list(images.values()), axis=0)
-            for images in frames(env, steps, ticks, STRIP_SIZE)
+            for images in frames(env, steps, ticks, sizes)
         ]
     grid = np.concatenate(columns, axis=1)
     sheet = Picture.new("RGB", (grid.shape[1], grid.shape[0] + CAPTION_HEIGHT), "white")
     sheet.paste(Picture.fromarray(grid), (0, CAPTION_HEIGHT))
-    result = "success" if record.success else "no success"
+    result = {True: "success", False: "no success", None: "not judged"}[record.success]
     caption = (
         f"{record.world}:{record.task} start {episode.name}  {record.instruction}  {result} after"
         f" {record.steps} steps"
@@ -118,9 +131,9 @@ def write_sheet(world: str, folder: Path) -> Path:
             for k, (camera, image) in enumerate(env.observe().items()):
                 picture = Picture.fromarray(image)
                 picture.save(folder / f"{task}-{index}-{camera}.png")
+                size = env.spec.camera(camera).fitted(SHEET_TILE)
                 cell.paste(
-                    picture.resize((SHEET_TILE, SHEET_TILE), Picture.Resampling.LANCZOS),
-                    (k * SHEET_TILE, SHEET_HEAD),
+                    picture.resize(size, Picture.Resampling.LANCZOS), (k * SHEET_TILE, SHEET_HEAD)
                 )
             ImageDraw.Draw(cell).text((4, 3), f"{task} {index}: {env.instruction}", fill="black")
             if index in drawn:
@@ -143,10 +156,12 @@ def write_video(episode: Path, out: Path, *, every: int = 2) -> Path:
         out.parent.mkdir(parents=True, exist_ok=True)
         with av.open(str(out), "w") as container:
             stream = container.add_stream("libx264", rate=rate)
-            stream.width, stream.height = VIDEO_SIZE[0] * len(env.spec.cameras), VIDEO_SIZE[1]
+            sizes = {c.name: of_height(c, VIDEO_HEIGHT_PX) for c in env.spec.cameras}
+            stream.width = sum(width for width, _ in sizes.values())
+            stream.height = VIDEO_HEIGHT_PX
             stream.pix_fmt = "yuv420p"
             stream.options = {"crf": "23"}
-            for images in frames(env, steps, ticks, VIDEO_SIZE):
+            for images in frames(env, steps, ticks, sizes):
                 picture = np.concatenate(list(images.values()), axis=1)
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
             container.mux(stream.encode(None))

@@ -27,7 +27,7 @@ from capex.errors import CapexError, DamagedFile, Unsupported
 from capex.method.memory.skeleton import phase_numbers
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.pose import Array, quaternion_xyzw
-from capex.run import read_record
+from capex.run import read_judged, read_record
 from capex.run.steps import StepArrays, read_steps
 from capex.worlds import Env, Image, Spec, Start, State
 from capex.worlds.cache import OF_THIS_PROCESS
@@ -237,7 +237,7 @@ def check_episode(episode: Path) -> None:
 
 def open_take(episode: Path) -> Take:
     """An episode with its world at its start."""
-    record, steps = read_record(episode), read_steps(episode)
+    record, steps = read_judged(episode), read_steps(episode)
     if not len(steps["actions"]) or not steps["states"].shape[1]:
         raise CapexError(f"{episode} has no saved states to make pictures from")
     take = Take(OF_THIS_PROCESS.keep(f"{record.world}:{record.task}"), record, steps)

@@ -32,6 +32,8 @@ from capex.dataset.statistics import Histogram, Stats
 from capex.dataset.words import Texts, language_columns, numbered_columns, write_texts
 from capex.run.files import write_json
 from capex.worlds import Image
+from capex.worlds.video import Segment
+from capex.worlds.video import pictures as encode
 
 EPISODES_AT_ONCE = 100  # rows of meta/episodes that are written together
 PNG_LEVEL = 1  # a third of the time of level 6 for a tenth more bytes
@@ -79,11 +81,8 @@ def write_shard(job: ShardJob, take: Take, pictures: Iterable[dict[str, Image]])
     segments = {key: job.shards / f"{name}-{key}.mp4" for key in layout.streams}
     deep = {layout.depth_key(camera) for camera in layout.deep}
     encoders = {
-        key: video.Segment(
-            path,
-            pipeline.size,
-            layout.fps,
-            video.DEPTH if key in deep else video.pictures(pipeline.crf),
+        key: Segment(
+            path, pipeline.size, layout.fps, video.DEPTH if key in deep else encode(pipeline.crf)
         )
         for key, path in segments.items()
     }

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
-from capex.dataset.film import STRIP_FRAMES, strip_ticks
+from capex.dataset.film import STRIP_FRAMES, of_width, strip_ticks
 from capex.dataset.frames import show_tick
 from capex.dataset.projection import Drawn, camera_model, project_plan, tips_at
 from capex.errors import CapexError
@@ -29,7 +29,7 @@ from capex.run.summary import Summary
 from capex.worlds import Env, Image, Spec, Start
 from capex.worlds.cache import Environments
 
-SIZE_PX = 320
+WIDTH_PX = 320
 JPEG_QUALITY = 72
 
 
@@ -49,6 +49,7 @@ class Frame:
     seconds: float
     turn: Turn | None
     drawn: tuple[Drawn, ...]
+    size: tuple[int, int]  # of the image; a strip's have one
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def left_camera(spec: Spec) -> str:
 
 
 def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord, count: int) -> list[Frame]:
-    camera, size = left_camera(env.spec), (SIZE_PX, SIZE_PX)
+    camera = left_camera(env.spec)
+    size = of_width(env.spec.camera(camera), WIDTH_PX)
     turns = [t for t in record.turns if t.waypoints]
     decision: Sequence[int] = steps["decision"]
     tips: dict[int, dict[str, Array]] = {}
@@ -121,7 +123,7 @@ def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord, count: in
         image = env.observe([camera], size)[camera]
         model = camera_model(env, camera, size)
         drawn = () if turn is None else project_plan(turn, tips[plan], model)
-        frames.append(Frame(_jpeg(image), tick, tick / env.spec.control_hz, turn, drawn))
+        frames.append(Frame(_jpeg(image), tick, tick / env.spec.control_hz, turn, drawn, size))
     return frames
 
 
@@ -167,5 +169,6 @@ def _kept(folder: Path, sha: str, turn: Turn) -> Frame:
     if path is None:
         raise KeyError(sha)
     with Picture.open(path) as kept:
-        image = np.asarray(kept.convert("RGB").resize((SIZE_PX, SIZE_PX)))
-    return Frame(_jpeg(image), turn.step, 0.0, turn, ())
+        size = (WIDTH_PX, max(1, round(WIDTH_PX * kept.height / kept.width)))
+        image = np.asarray(kept.convert("RGB").resize(size))
+    return Frame(_jpeg(image), turn.step, 0.0, turn, (), size)

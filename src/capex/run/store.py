@@ -3,8 +3,9 @@
     runs/NAME/manifest.json       settings, versions, fingerprint
     runs/NAME/spend.jsonl         every reservation and settlement; see capex.run.spend
     runs/NAME/chains/WORLD--TASK--ARM/
-        episodes/0007/            record.json, timing.json, steps.npz, exchanges.jsonl, images/
-        invalid/0007-1/           attempts that an error invalidated, kept and counted
+        episodes/0007/            record.json, timing.json, steps.npz, exchanges.jsonl, images/,
+                                  verdicts.jsonl where a person judges
+        invalid/0007-1/           attempts that an error or a verdict invalidated, kept and counted
         damaged/0007-1/           what `capex repair` moved aside
         asked.json                starts that an evaluation was asked for
         unfinished/               exchanges of cut-off episodes: paid for, used when run again
@@ -113,6 +114,16 @@ class Chain:
         numbers = {p: (int(m[1]), int(m[2])) for p, m in names.items() if m}
         oldest_first = sorted(numbers, key=lambda p: numbers[p])
         return [p for p in oldest_first if index in (None, numbers[p][0])]
+
+    def set_invalid(self, index: int) -> Path:
+        """Move an episode that was judged invalid to the invalid attempts: its start runs again."""
+        folder = self.path / "invalid"
+        folder.mkdir(exist_ok=True)
+        invalid_dir = _next_numbered(folder, f"{index:04d}")
+        os.rename(self.episode(index), invalid_dir)
+        flush_folder(folder)
+        flush_folder(self.episodes_path)
+        return invalid_dir
 
     def moved_aside(self) -> list[Path]:
         """The damaged attempts that `capex repair` took out of the chain."""

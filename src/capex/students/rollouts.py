@@ -23,6 +23,7 @@ from capex.method.episode import Episode
 from capex.method.executor import Tick
 from capex.method.record import record_episode
 from capex.method.recorder import Recorder
+from capex.processes import Worker, WorkerDied
 from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
@@ -197,10 +198,10 @@ class Simulators:
         self._folder.cleanup()
 
 
-def _receive(worker: jobs.Worker) -> dict[int, SlotView]:
+def _receive(worker: Worker) -> dict[int, SlotView]:
     try:
         seen: dict[int, SlotView] = worker.receive()
-    except jobs.WorkerDied as death:
+    except WorkerDied as death:
         raise CapexError(f"a simulation was lost: {death}") from None
     except RuntimeError as bug:
         raise CapexError(f"a simulating process failed: {str(bug).splitlines()[-1]}") from bug

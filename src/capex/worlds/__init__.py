@@ -33,7 +33,7 @@ DEFAULT_IMAGE_SIZE = (512, 512)
 
 @dataclass(frozen=True)
 class CameraSpec:
-    """A camera: an `exterior` one looks from the robot's back, a `wrist` one rides on a hand."""
+    """A camera: an `exterior` one stands beside the robot, a `wrist` one rides on a hand."""
 
     name: str
     kind: Literal["exterior", "wrist"]
@@ -43,6 +43,14 @@ class CameraSpec:
     # table and faces the robot, so the left side of its image is -y". Empty: an exterior camera
     # that looks roughly along +x, a wrist camera that looks along its gripper.
     view: str = ""
+
+    def fitted(self, limit: int | None = None) -> tuple[int, int]:
+        """Width and height of its images where the longer side may have so many pixels: its own, or
+        smaller ones of the same shape.
+        """
+        width, height = self.size
+        shrink = 1.0 if limit is None else min(1.0, limit / max(self.size))
+        return max(1, round(width * shrink)), max(1, round(height * shrink))
 
 
 @dataclass(frozen=True)
@@ -423,6 +431,14 @@ def model_file(env: Env) -> ModelFile | None:
     """The model of the current start, where the world has one to give."""
     give: Callable[[], ModelFile] | None = getattr(env, "model_file", None)
     return give() if give is not None else None
+
+
+def rig_notes(env: Env) -> Mapping[str, Any]:
+    """What a rig's record says beside the attempt (clock, lateness, what the guard did); nothing of
+    other worlds.
+    """
+    give: Callable[[], Mapping[str, Any]] | None = getattr(env, "rig_notes", None)
+    return give() if give is not None else {}
 
 
 EnvFactory = Callable[[], Env]

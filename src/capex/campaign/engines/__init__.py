@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, Moved, Work
+from capex.campaign.operators import Operator
 from capex.models import ChatSettings, Model
 
 EPISODES_PER_CORE = 16  # that share a core while their models think
@@ -24,6 +25,9 @@ class Setup:
     model: str | Model
     spend: Path
     chat: ChatSettings | None = None  # of a chat: model that is given by name
+    # Who stands beside a rig; stays in this process.
+    operator: Operator | None = None
+    judge_now: bool = True  # whether the operator is asked after each attempt
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from capex.method import executor as ex
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
 from capex.method.presets import MethodSettings
+from capex.method.prompts.passages import cameras, grounding, judging
 from capex.method.tools import Interface, interface
 from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
 from capex.worlds import Spec
@@ -35,12 +36,6 @@ LOCATE_EXECUTOR = (
     " use it to ground small or distant targets, and from the wrist view the part you are about to"
     " touch."
 )
-LOCATE_GROUNDING = (
-    " Ground the same point from both exterior views and act on it only if they agree within a few"
-    " centimetres. A pixel beside the target lands on what is behind it: much further forward at"
-    " nearly the same height. A point further forward than everything else you measured is"
-    " background."
-)
 BASE_CAPEX = """
 BASE MOTION
 When a target lies more than about 60 cm ahead, 35 cm to the side, or lower than 10 cm below the base frame's origin, or when the arm keeps hitting the fixture around it, first use base_forward_cm, base_left_cm and base_turn_deg (left is positive) to put it 35 to 50 cm ahead. Ground the target again afterwards, since the frame has moved. The arm holds its grip while the base drives: what the arm cannot pull far enough is pulled by holding it and driving backward. A base motion stands alone in its act, without target and chunk. If the instruction asks you to go to a place or a fixture, the drive is the task: approach it in successive base motions, turn to face it, and finish in front of it within arm's reach.
@@ -50,7 +45,6 @@ BASE_BASE = (
     " in its own frame; any value other than zero makes the act a base motion alone, followed by"
     " the gripper command; at most 60 cm of translation in all and 90 degrees."
 )
-DONE = " and done (boolean; default false). done ends the attempt without moving"
 FUNCTION_FORM = "Use the functions that are offered."
 BATCHING = (
     "You may batch several locate_pixel calls, followed by at most one act; an act that depends on"
@@ -85,11 +79,12 @@ def system_prompt(
     fields = {
         "DISPLACEMENT_CM": f"{100 * ex.DISPLACEMENT_MAX_M:.0f}",
         "LOCATE_EXECUTOR": LOCATE_EXECUTOR if face.locate else "",
-        "LOCATE_GROUNDING": LOCATE_GROUNDING if face.locate else "",
+        "LOCATE_GROUNDING": grounding(spec) if face.locate else "",
+        "CAMERAS": cameras(spec),
         "BASE_MOTION": base_motion if face.base_motion else "",
         "REPLY_FORM": _json_form(face) if json_form else FUNCTION_FORM,
         "BATCHING": BATCHING if face.locate else "",
-        "DONE": DONE if face.done else "",
+        **judging(spec, done=face.done),
         "SETTINGS": json.dumps(line),
         "REFERENCES": f"{REFERENCES_HEAD}{references}\n" if references else "",
         "SKELETON": f"\n{skeleton}\n" if skeleton else "",

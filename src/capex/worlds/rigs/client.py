@@ -38,6 +38,7 @@ class KeeperLink:
             self._process = _start(theirs, log)
         self._pipe = Connection(ours.detach())
         self._asking, self._sending = threading.Lock(), threading.Lock()
+        self._gone = False
         self._send(rig)
         try:
             self.facts: Mapping[str, ArmFacts] = self._answer(CONNECT_S)
@@ -50,6 +51,11 @@ class KeeperLink:
     def process(self) -> int:
         """The number of the rig's process."""
         return self._process.pid
+
+    @property
+    def lost(self) -> bool:
+        """Whether the process is gone, or has not answered."""
+        return self._pipe.closed or self._gone or self._process.poll() is not None
 
     def tick(self, command: Command) -> RigReading:
         """One control tick."""
@@ -113,6 +119,7 @@ class KeeperLink:
     def _answer(self, patience_s: float) -> Any:
         try:
             if not self._pipe.poll(patience_s):
+                self._gone = True  # a late answer would be taken for that of the next question
                 raise RigFault(
                     f"the process of rig {self._rig.name} ({self.process}) has not answered for"
                     f" {patience_s:.0f} s; its log is {self._log}"
@@ -127,6 +134,7 @@ class KeeperLink:
         return value
 
     def _lost(self) -> RigFault:
+        self._gone = True
         deaths = ", ".join(
             sorted({facts.when_we_die for facts in getattr(self, "facts", {}).values()})
         )

@@ -20,9 +20,13 @@ from capex.errors import CapexError, UnknownName
 from capex.pose import Array, Pose
 from capex.worlds import Image
 
-# What a rig file may name as a driver: the module:callable that makes one from its options.
-DRIVERS: dict[str, str] = {}
-CAMERA_DRIVERS: dict[str, str] = {}
+# What a rig file may name as a driver: the module:callable that makes one, an arm's from (options,
+# name), a camera's from (options, name, size).
+DRIVERS = {"room": "capex.worlds.rigs.room.driver:RoomArm"}
+CAMERA_DRIVERS = {
+    "room": "capex.worlds.rigs.room.camera:RoomCamera",
+    "replay": "capex.worlds.rigs.cameras:ReplayCamera",
+}
 
 
 def require_driver(name: str, known: Mapping[str, str]) -> None:

@@ -1,0 +1,35 @@
+"""Somebody who judges attempts in the lab by a list of words, one for each question: s, f, i, or - for later."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from capex.campaign.operators import Question
+from capex.run.arrangements import Arrangement, Match
+from capex.run.verdicts import Verdict
+from capex.worlds import Env, Start
+
+WORDS = {"s": "success", "f": "failure", "i": "invalid"}
+
+
+class LabOperator:
+    name, stand_in = "Ada", True
+
+    def __init__(self, words: str):
+        self._words = iter(words)
+        self._ticks = count()
+        self.asked: list[Question] = []
+
+    def arrange(self, env: Env, start: Start, arrangement: Arrangement | None) -> Match:
+        return Match(self.name, self.stand_in, None)
+
+    def judge(self, question: Question) -> Verdict | None:
+        assert (question.episode_dir / "record.json").is_file()  # committed before it is asked
+        self.asked.append(question)
+        word = WORDS.get(next(self._words))
+        at = f"2026-11-16T00:00:{next(self._ticks):02d}+00:00"
+        return None if word is None else Verdict(word, self.name, at)  # type: ignore[arg-type]
+
+    @property
+    def starts(self) -> list[int]:
+        return [q.start for q in self.asked]
