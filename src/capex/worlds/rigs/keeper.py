@@ -15,8 +15,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from capex.errors import RigFault
 from capex.pose import Pose, angle_between, rotation_vector
 from capex.worlds import ArmCommand, Command
@@ -25,6 +23,7 @@ from capex.worlds.rigs.guard import Guard, TipState
 from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.rigfile import RigFile
 from capex.worlds.rigs.servo import shortened
+from capex.worlds.rigs.shapes import length
 from capex.worlds.rigs.unit import ArmUnit
 
 # Errors that a person made and a program must not clear, in the words of drivers.
@@ -34,6 +33,8 @@ HOME_M, HOME_RAD = 0.005, 0.05
 HOME_PATIENCE = 60  # ticks without coming nearer
 HOME_OPENS = 10  # ticks for the fingers before the arms move
 RECOVERY_TICKS = 3  # until the robot's next states have come
+
+_Moment = tuple[Mapping[str, TipState], Mapping[str, float]]  # states, and the robots' times
 
 
 def _uninterrupted() -> None:
@@ -105,22 +106,25 @@ class Keeper:
         self._watch()
 
     def settle(self) -> RigReading:
-        """Hold until the tips and fingers keep still, at most `settle_at_most_s`."""
+        """Hold until the tips keep still, at most `settle_at_most_s`."""
         self._require_free()
         self._deadline_s = None
-        states, latest = self._states(), list[Mapping[str, TipState]]()
+        states, latest = self._states(), list[_Moment]()
         until_s = self._clock.now_s() + self._rig.settle_at_most_s
         notes: tuple[str, ...] = ("the arms did not settle",)
         while self._clock.now_s() < until_s - 1e-9:
             self._hold_for(1)
             states = self._states()
-            latest = [*latest[-self._still_ticks :], states]
+            times_s = {name: unit.reading.time_s for name, unit in self._units.items()}
+            latest = [*latest[-self._still_ticks :], (states, times_s)]
             if len(latest) > self._still_ticks and _still(latest):
                 notes = ()
                 break
-        for name, state in states.items():
-            if state.age_s > self._rig.guard.stale_s:
-                self._press(f"{name} has sent no state for {state.age_s:.1f} s")
+        for name, unit in self._units.items():
+            if unit.garbled:
+                self._press(f"{name}: {unit.garbled}")
+            if states[name].age_s > self._rig.guard.stale_s:
+                self._press(f"{name} has sent no state for {states[name].age_s:.1f} s")
         self._watch()
         self._require_free()
         self._guard.settled(states)
@@ -161,7 +165,7 @@ class Keeper:
         """Distance to home of the arm that is farthest from it; 1 is near enough."""
         return max(
             max(
-                float(np.linalg.norm(home.position_m - tip.position_m)) / HOME_M,
+                length(home.position_m - tip.position_m) / HOME_M,
                 angle_between(home.rotation, tip.rotation) / HOME_RAD,
             )
             for home, tip in (
@@ -171,9 +175,7 @@ class Keeper:
 
     def _why_not_home(self, reading: RigReading) -> str:
         left = {
-            name: float(
-                np.linalg.norm(unit.entry.home.position_m - unit.state.T_base_tip.position_m)
-            )
+            name: length(unit.entry.home.position_m - unit.state.T_base_tip.position_m)
             for name, unit in self._units.items()
         }
         name = max(left, key=lambda name: left[name])
@@ -187,7 +189,7 @@ class Keeper:
     def clear(self) -> None:
         """A person says that it is safe to go on: lost arms are reached again, errors cleared."""
         for unit in self._units.values():
-            unit.revive()
+            unit.revive(self._clock.now_s())
         self._deadline_s, self._halted = None, ""
         self._hold_for(RECOVERY_TICKS)
         for name, unit in self._units.items():
@@ -300,11 +302,12 @@ class Keeper:
         )
 
 
-def _still(latest: list[Mapping[str, TipState]]) -> bool:
-    first = latest[0]
-    return all(
-        float(np.linalg.norm(state.tip.position_m - first[name].tip.position_m)) < STILL_M
+def _still(latest: list[_Moment]) -> bool:
+    """Whether every tip stayed where it was, by states that were measured since."""
+    (first, first_s), (_, last_s) = latest[0], latest[-1]
+    return all(last_s[name] > first_s[name] for name in first) and all(
+        length(state.tip.position_m - first[name].tip.position_m) < STILL_M
         and angle_between(state.tip.rotation, first[name].tip.rotation) < STILL_RAD
-        for states in latest
+        for states, _ in latest
         for name, state in states.items()
     )

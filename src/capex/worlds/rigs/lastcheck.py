@@ -7,6 +7,7 @@ the arm instead of reaching it.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from capex.pose import Array, Pose, angle_between
 from capex.worlds.rigs import shapes
 from capex.worlds.rigs.drivers import ArmFacts
 from capex.worlds.rigs.rigfile import GuardPolicy
+from capex.worlds.rigs.shapes import length
 
 HAND_M = 0.15  # a hand and its wrist, from the tip back along the approach
 TOLERANCE = 1e-6  # metres or radians, of rounding
@@ -26,7 +28,9 @@ class GoalCheck:
     """What a goal of one arm is held against, in the base frame."""
 
     policy: GuardPolicy
-    start: Pose  # the goal before it, or the tip where there is none
+    # The goal before it, or the tip where there is none. What is already outside a limit (the arm
+    # was pushed away) may only come nearer.
+    start: Pose
     tip: Pose  # measured
     origin_m: Array  # where the motion began
     free: Pose | None  # while a joint is inside its margin: where all were free
@@ -49,14 +53,15 @@ def refused(check: GoalCheck, goal: Pose) -> str:
         ("move", check.origin_m, policy.max_move_m),
     )
     for name, from_m, limit_m in lengths:
-        allowed_m = max(limit_m, float(np.linalg.norm(start.position_m - from_m)))
-        if float(np.linalg.norm(to_m - from_m)) > allowed_m + TOLERANCE:
+        allowed_m = max(limit_m, length(start.position_m - from_m))
+        if length(to_m - from_m) > allowed_m + TOLERANCE:
             return f"its {name} is larger than {1000 * limit_m:.0f} mm"
     for name, from_, limit in (
         ("turn", start, policy.max_step_rad),
         ("turn from the tip", tip, policy.lead_rad),
     ):
-        if angle_between(goal.rotation, from_.rotation) > limit + TOLERANCE:
+        allowed = max(limit, angle_between(start.rotation, from_.rotation))
+        if angle_between(goal.rotation, from_.rotation) > allowed + TOLERANCE:
             return f"its {name} is larger than {limit:.2f} rad"
     if check.free is not None and not returns(check.free, start, goal):
         return "a joint is inside its margin"
@@ -64,22 +69,24 @@ def refused(check: GoalCheck, goal: Pose) -> str:
 
 
 def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
-    stays = np.array_equal(goal.position_m, check.start.position_m)
+    from_m, tip_m, to_m = check.start.position_m, check.tip.position_m, goal.position_m
+    if np.array_equal(to_m, from_m):
+        return ""
     for box in check.policy.keep_out:
-        places = (check.start.position_m, check.tip.position_m)
-        was = max(shapes.depth_m(box, place) for place in places)
-        if was > 0:
-            if not stays and shapes.depth_m(box, goal.position_m) >= was:
+        if (was := shapes.depth_m(box, from_m)) > 0:
+            if shapes.depth_m(box, to_m) >= was:
                 return f"it goes deeper into {box.name}"
-        elif not stays and any(shapes.way_until(box, p, goal.position_m) < 1 for p in places):
+            continue
+        outside = [from_m] if shapes.depth_m(box, tip_m) > 0 else [from_m, tip_m]
+        if any(shapes.way_until(box, place, to_m) < 1 for place in outside):
             return f"it goes through {box.name}"
     return ""
 
 
 def returns(free: Pose, start: Pose, goal: Pose) -> bool:
     """Whether a goal is no farther from the free pose than the goal before it."""
-    before_m = float(np.linalg.norm(start.position_m - free.position_m))
-    after_m = float(np.linalg.norm(goal.position_m - free.position_m))
+    before_m = length(start.position_m - free.position_m)
+    after_m = length(goal.position_m - free.position_m)
     turned = angle_between(goal.rotation, free.rotation)
     return (
         after_m <= before_m + TOLERANCE
@@ -100,16 +107,16 @@ def joints_in_margin(
     ]
 
 
-def nearest_hands_m(goals: Mapping[str, Pose], tips: Mapping[str, Pose]) -> float:
-    """The shortest distance between the hands of any two arms: both as asked for, and each as asked
+def nearest_hands_m(goals: Mapping[str, Pose], tips: Mapping[str, Pose]) -> tuple[float, float]:
+    """The shortest distance between the hands of any two arms: both as asked for, and one as asked
     for with the other as measured.
     """
-    apart = [
-        shapes.segments_apart_m(_hand(one), _hand(other))
-        for a, b in itertools.combinations(goals, 2)
-        for one, other in ((goals[a], goals[b]), (goals[a], tips[b]), (tips[a], goals[b]))
-    ]
-    return min(apart, default=float("inf"))
+    asked, measured = [math.inf], [math.inf]
+    for a, b in itertools.combinations(goals, 2):
+        asked.append(shapes.segments_apart_m(_hand(goals[a]), _hand(goals[b])))
+        for one, other in ((goals[a], tips[b]), (tips[a], goals[b])):
+            measured.append(shapes.segments_apart_m(_hand(one), _hand(other)))
+    return min(asked), min(measured)
 
 
 def _hand(tip: Pose) -> shapes.Segment:
