@@ -158,7 +158,9 @@ class Collect:
                 open_dataset=_lerobot_scenes,
                 **given,
             )
-        if not self.json_events and run.episodes:
+        if not self.json_events and any(e.success is None for e in run.episodes):
+            print_next("capex", "judge", run.path)
+        elif not self.json_events and run.episodes:
             print_next("capex", "report", run.path, "--out", Path("reports", run.path.name))
         return 0
 
