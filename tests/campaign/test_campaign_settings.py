@@ -166,7 +166,10 @@ def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(sh
             r"a budget of \$25.00 per episode cannot hold for lab.model:, which has no price",
         ),
         ({"campaign_usd": 5}, r"a budget of \$5.00 per campaign cannot hold"),
-        ({"names": "lab.world:judged", "until_successes": 3}, "a person judges lab.world:judged"),
+        (
+            {"names": "lab.world:judged", "until_successes": 3, "judge": "later"},
+            "a person judges lab.world:judged later",
+        ),
         ({"starts": "0:201"}, "there is no start 200 of lab.world:low; valid: 0 to 199"),
         ({"starts": "5:2"}, "empty or negative range"),
         ({"arm": "capx"}, "there is no arm 'capx'; valid: capex"),

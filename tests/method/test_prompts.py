@@ -15,7 +15,7 @@ from capex.method.executor import DISPLACEMENT_MAX_M
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import preset
-from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.method.prompts import SIZE_MAX, read_hints, system_prompt
 from capex.method.reading import Act, read_act
 from capex.method.record import from_json
 from capex.method.tools import interface
@@ -136,6 +136,25 @@ def test_a_users_own_prompt_replaces_ours_and_its_mistakes_get_a_sentence(stove,
         system_prompt(stove.spec, preset("capex"), template=tmp_path / "none.txt")
     with pytest.raises(UnknownName, match="there is no arm 'capx'; valid: capex"):
         preset("capx")
+
+
+def test_hints_stand_in_every_prompt_and_are_bounded(stove, tmp_path):
+    hints, own = tmp_path / "hints.txt", tmp_path / "own.txt"
+    hints.write_text("The gripper opens 8 cm.\x1b[31m Nothing fills <<SETTINGS>> here.\n")
+    told = read_hints(hints)
+    spec = replace(stove.spec, hints="The arms stand 60 cm apart.")
+    for name in ("capex", "base"):
+        prompt = system_prompt(spec, preset(name), hints=told)
+        both = "The arms stand 60 cm apart.\nThe gripper opens 8 cm.[31m Nothing fills <<SETTINGS>>"
+        assert f"\n\nTHIS ROBOT AND TASK\n{both} here.\n\nText in images" in prompt
+        assert "THIS ROBOT" not in system_prompt(stove.spec, preset(name))
+    own.write_text("Drive.")
+    filled = system_prompt(spec, preset("capex"), template=own)
+    assert filled == "Drive.\n\nTHIS ROBOT AND TASK\nThe arms stand 60 cm apart.\n"
+    for text, size in (("word " * 801, 4004), ("", 0)):
+        hints.write_text(text)
+        with pytest.raises(CapexError, match=f"has {size} characters; it must have 1 to 4000"):
+            read_hints(hints)
 
 
 PRINTED = """You drive a made-up robot.

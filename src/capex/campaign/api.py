@@ -7,7 +7,7 @@
         out="runs/first", parallel=2,
     )
     for episode in run.episodes:
-        print(episode.chain, episode.index, episode.record.success)
+        print(episode.chain, episode.index, episode.success)
 
 Call it under `if __name__ == "__main__":` when `parallel` is more than 1: worker processes import
 the script that started them.
@@ -30,15 +30,19 @@ from capex.campaign.demonstrators import (
     require_offer,
 )
 from capex.campaign.engines import Setup
+from capex.campaign.judging import refuse_without_operator
 from capex.campaign.manifest import open_campaign, open_without_model
 from capex.campaign.names import parse_names
+from capex.campaign.operators import Operator
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
+from capex.campaign.robots import choose_operator, scenes_of
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import UnknownName
 from capex.models import Model
 from capex.run import LoadedRun
 from capex.run.files import write_bytes
+from capex.run.scenes import OpenDataset
 from capex.run.store import PROMPT, SPEND, Run
 
 
@@ -53,6 +57,8 @@ def collect(
     confirm: Callable[[str], bool] | None = None,
     watch: Watch | None = None,
     pauses: Pauses | None = None,
+    operator: Operator | None = None,
+    open_dataset: OpenDataset | None = None,
     **options: Any,
 ) -> LoadedRun:
     """Run a campaign, or continue it, and return what the run directory then holds.
@@ -61,10 +67,15 @@ def collect(
     `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
     long as everything stays in this process. A campaign that may cost more than $25 needs
     `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch:
-    told of every event. A campaign that ends early because something failed raises that, after
-    everything else has run; Ctrl-C raises KeyboardInterrupt once the store is whole.
+    told of every event. operator: who arranges and judges where a world cannot. open_dataset:
+    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends
+    early because something failed raises that, after everything else has run; Ctrl-C raises
+    KeyboardInterrupt once the store is whole.
     """
     ready = prepare(names, config=config, model=model, **options)
+    operator, standing_by = choose_operator(ready.settings, ready.specs, operator)
+    refuse_without_operator(ready.settings, ready.specs, operator)
+    by_name = scenes_of(ready.settings, ready.specs, open_dataset)
     refuse_small_budgets(ready)
     if not yes:
         ask_before_spending(ready, confirm)
@@ -75,6 +86,7 @@ def collect(
         stand_in=ready.model.stand_in,
         fork=fork,
         gl_backend=gl_backend(),
+        operator=standing_by,
     )
     settings = _with_own_prompt(ready.settings, run)
     asked = settings.model if model is None or isinstance(model, str) else ready.model
@@ -82,7 +94,15 @@ def collect(
         run,
         settings,
         ready.specs,
-        Setup(work_of(settings, price), asked, run.path / SPEND, settings.chat),
+        Setup(
+            work_of(settings, price),
+            asked,
+            run.path / SPEND,
+            settings.chat,
+            operator,
+            by_name,
+            settings.judge == "now",
+        ),
         stand_in=ready.model.stand_in,
         computes_here=ready.model.computes_here,
         retry_invalid=retry_invalid,
@@ -111,7 +131,8 @@ def demonstrate(
     given = {name: OPTIONS[name].checked(f"--{name}", v) for name, v in options.items()}
     method = method_without_model(who)
     settings = Settings(tasks=tasks, methods=(method,), model=who, out=Path(out), **given)
-    settings = replace(settings, round_size=len(settings.starts))
+    # Nobody stands by: where a person judges, `capex judge` asks.
+    settings = replace(settings, round_size=len(settings.starts), judge="later")
     specs = specs_of(settings)
     refuse_starts(settings, specs)
     stand_in = demonstrator(who, method).stand_in

@@ -8,23 +8,25 @@ who finished first, or how often the campaign was killed. A round size of 1 is t
 algorithm.
 
 A damaged episode keeps a slot of its own, so that the others keep theirs, and leaves nothing to
-memory.
+memory. An attempt that a person judged invalid leaves its slot open: its start runs there again.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from capex.errors import DamagedFile
 from capex.method.memory import Memory
 from capex.method.record import EpisodeRecord
 from capex.models import pictures
-from capex.run import LoadedChain, load_chain, read_invalid, read_record
+from capex.run import LoadedChain, LoadedEpisode, load_chain, load_episode, read_invalid
 from capex.run.store import Chain
+from capex.run.verdicts import Verdict, effective_success, read_verdict
 
 ATTEMPTS = 2  # an invalidated attempt is rerun once
 
@@ -39,10 +41,14 @@ class Slot:
 
 @dataclass(frozen=True)
 class _Settled:
-    """An episode's record; None where its start was recorded as invalid or it is damaged."""
+    """An episode's record with the success that counts; None where its start was recorded as
+    invalid or it is damaged.
+    """
 
     start: int
     record: EpisodeRecord | None
+    by_person: bool = False  # a person judges it
+    verdict: Verdict | None = None
 
 
 class ChainPlan:
@@ -61,29 +67,52 @@ class ChainPlan:
         further: int = 0,
         max_starts: int | None = None,
         retry_invalid: bool = False,
+        waits: bool = False,
     ):
         """`remembers`: the method is shown memory. `further`: with `until_successes`, starts
-        below this number follow those given.
+        below this number follow those given. `waits`: a round is over when its episodes are judged.
         """
         self.chain, self._round_size, self._remembers = chain, round_size, remembers
-        self._until, self._max_starts = until_successes, max_starts
+        self._until, self._max_starts, self._waits = until_successes, max_starts, waits
         self.loaded = load_chain(chain)  # as it was when the plan was made
         self._settled = _settled(chain, self.loaded, starts, retry_invalid)
-        held = {s.start for s in self._settled.values()}
+        again = _to_run_again(self.loaded, self._settled)
+        held = {s.start for s in self._settled.values()} | set(again.values())
         beyond = range(max(starts, default=-1) + 1, further) if until_successes is not None else ()
         self._free = deque(i for i in (*starts, *beyond) if i not in held)
-        self._starts: dict[int, int] = {p: s.start for p, s in self._settled.items()}
+        self._starts: dict[int, int] = again | {p: s.start for p, s in self._settled.items()}
         self._last_held = max(self._settled, default=-1)
         self._base = 0  # first slot of the present round
         self._running: set[int] = set()
         self._memory, self._snapshot = Memory(), Memory().snapshot()
         self._learned_successes = 0
+        self._seen: dict[str, dict[str, str] | None] = {}
         self._advance()
 
     @property
     def memory(self) -> Memory:
         """What the present round's episodes are shown; frozen."""
         return self._snapshot
+
+    @property
+    def verdicts_seen(self) -> dict[str, Any]:
+        """By start, the verdicts that this memory has learned from; null where there was none."""
+        return dict(self._seen)
+
+    @property
+    def outcomes(self) -> dict[int, bool | None]:
+        """By start, the success of its episode that counts; None while it is unjudged."""
+        return {s.start: s.record.success for s in self._settled.values() if s.record is not None}
+
+    @property
+    def unjudged(self) -> list[int]:
+        """The starts whose episodes wait for a person's verdict."""
+        return [s.start for s in self._settled.values() if _unjudged(s)]
+
+    @property
+    def waits_for_verdicts(self) -> bool:
+        """Whether the chain cannot go on, or end, before somebody judges."""
+        return self._waits and bool(self.unjudged)
 
     @property
     def done(self) -> bool:
@@ -124,11 +153,14 @@ class ChainPlan:
 
     def settle(self, slot: Slot) -> EpisodeRecord:
         """Its episode is in the run directory."""
-        record = read_record(self.chain.episode(slot.start))
+        settled = _settle(load_episode(self.chain.episode(slot.start)))
+        assert settled.record is not None
         self._running.discard(slot.position)
-        self._settled[slot.position] = _Settled(slot.start, record)
+        self._settled[slot.position] = settled
+        if settled.by_person:
+            self._refresh()
         self._advance()
-        return record
+        return settled.record
 
     def give_up(self, slot: Slot) -> None:
         """Its start is recorded as invalid."""
@@ -161,18 +193,48 @@ class ChainPlan:
         while not self._reached():
             positions = self._round()
             over = not positions and self._base > self._last_held
-            if over or any(p not in self._settled for p in positions):
+            if over or not all(self._over(p) for p in positions):
                 break
             for position in positions:
                 self._learn(self._settled[position])
             self._base += self._round_size
         self._snapshot = self._memory.snapshot() if self._remembers else Memory().snapshot()
 
+    def _refresh(self) -> None:
+        """Take in what people judged since, and what they changed: memory is then made anew."""
+        relearn = False
+        for position, held in list(self._settled.items()):
+            if held.record is None or not held.by_person:
+                continue
+            verdict = held.verdict
+            with contextlib.suppress(DamagedFile):
+                verdict = read_verdict(self.chain.episode(held.start))
+            if verdict == held.verdict:
+                continue
+            relearn = relearn or position < self._base
+            if verdict is not None and verdict.verdict == "invalid":
+                del self._settled[position]
+            else:
+                record = replace(held.record, success=effective_success(None, verdict))
+                self._settled[position] = replace(held, record=record, verdict=verdict)
+        if relearn:
+            self._memory, self._base, self._learned_successes = Memory(), 0, 0
+            self._seen = {}
+
+    def _over(self, position: int) -> bool:
+        """Whether memory may learn from a slot."""
+        settled = self._settled.get(position)
+        return settled is not None and not (self._waits and _unjudged(settled))
+
     def _learn(self, settled: _Settled) -> None:
         if settled.record is None:
             return
         self._learned_successes += settled.record.success is True
         if self._remembers:
+            if settled.by_person:
+                v = settled.verdict
+                seen = None if v is None else {"verdict": v.verdict, "at": v.at}
+                self._seen[str(settled.start)] = seen
             learn(self._memory, settled.record, self.chain.episode(settled.start))
 
 
@@ -186,7 +248,7 @@ def _settled(
     chain: Chain, loaded: LoadedChain, starts: Sequence[int], retry_invalid: bool
 ) -> dict[int, _Settled]:
     """What the run directory holds, by position."""
-    settled = {e.position: _Settled(e.index, e.record) for e in loaded.episodes}
+    settled = {e.position: _settle(e) for e in loaded.episodes}
     for episode in loaded.episodes:
         chain.forget_unfinished(episode.index)
     for start, position in _recorded_invalid(loaded).items() if not retry_invalid else ():
@@ -199,6 +261,24 @@ def _settled(
         position = usual.get(start, free)
         settled[free if position in settled else position] = _Settled(start, None)
     return settled
+
+
+def _settle(episode: LoadedEpisode) -> _Settled:
+    by_person, record = episode.record.success is None, episode.record
+    if by_person:
+        record = replace(record, success=episode.success)
+    return _Settled(episode.index, record, by_person, episode.verdict)
+
+
+def _unjudged(settled: _Settled) -> bool:
+    return settled.record is not None and settled.record.success is None
+
+
+def _to_run_again(loaded: LoadedChain, settled: Mapping[int, _Settled]) -> dict[int, int]:
+    """Position -> start of the attempts that a person judged invalid and nobody ran again."""
+    held = {s.start for s in settled.values()}
+    again = {a.record.get("position", a.index): a.index for a in loaded.invalid if a.verdict}
+    return {p: start for p, start in again.items() if start not in held and p not in settled}
 
 
 def _recorded_invalid(loaded: LoadedChain) -> dict[int, int]:

@@ -19,7 +19,9 @@ from capex.campaign.board import Board
 from capex.campaign.chain import ChainPlan
 from capex.campaign.driver import ChainRun, Driver, StopRequest
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
-from capex.campaign.manifest import moved_from
+from capex.campaign.judging import LATER, ask_first, waits
+from capex.campaign.manifest import moved_from, note_operator
+from capex.campaign.operators import Operator
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence
 from capex.campaign.settings import Settings
@@ -27,7 +29,7 @@ from capex.errors import CapexError
 from capex.run import LoadedRun, load_run, origins
 from capex.run.spend import Spend
 from capex.run.store import Run
-from capex.worlds import Spec
+from capex.worlds import Spec, one_robot
 
 Watch = Callable[[ev.Event, Board], None]
 
@@ -64,7 +66,11 @@ def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
         left = None if any(n is None for n in todo) else sum(n or 0 for n in todo)
         most = ce.ceiling(settings, price, left, spend.total())
         damaged = [d for c in chains for d in c.plan.loaded.damaged]
-        warnings = (moved_from(run, gl_backend()), left_out_sentence(run, damaged))
+        warnings = (
+            moved_from(run, gl_backend()),
+            left_out_sentence(run, damaged),
+            _judged_later(campaign),
+        )
         tell(
             ev.CampaignBegan(
                 run=str(run.path),
@@ -84,7 +90,15 @@ def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
         if left != 0:
             engine = _engine(campaign, settings.round_size * len(chains))
             stack.callback(engine.close)
-            driver = Driver(run.path, chains, engine, board, tell, hours=settings.campaign_hours)
+            driver = Driver(
+                run.path,
+                chains,
+                engine,
+                board,
+                tell,
+                hours=settings.campaign_hours,
+                order=settings.order,
+            )
             driver.run(request)
             failures, why = driver.failures, "interrupted" if request.stop else driver.why
         spent = None if price is None else float(spend.total())
@@ -109,12 +123,17 @@ def gl_backend() -> str:
 def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> list[ChainRun]:
     """The chains of the campaign, owned and swept; what they hold already goes onto the board."""
     settings, retry_invalid = campaign.settings, campaign.retry_invalid
+    operator = campaign.setup.operator
+    if operator is not None and any(waits(settings, s) for s in campaign.specs.values()):
+        note_operator(campaign.run, operator.name, operator.stand_in)
     chains = []
     for (world, task), spec in campaign.specs.items():
         for method in settings.methods:
             chain = campaign.run.chain(world, task, method.name)
             stack.enter_context(chain.owned())
             chain.sweep(everything=True)
+            if waiting := waits(settings, spec):
+                ask_first(chain, _operator(campaign))
             plan = ChainPlan(
                 chain,
                 settings.starts,
@@ -124,6 +143,7 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
                 further=spec.starts,
                 max_starts=settings.max_starts,
                 retry_invalid=retry_invalid,
+                waits=waiting,
             )
             patience = Patience(campaign.pauses, (e.record.end for e in plan.loaded.episodes))
             chains.append(ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid))
@@ -134,11 +154,29 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
     return chains
 
 
+def _operator(campaign: Campaign) -> Operator:
+    """Who judges; `refuse_without_operator` has seen that there is one."""
+    assert campaign.setup.operator is not None
+    return campaign.setup.operator
+
+
+def _judged_later(campaign: Campaign) -> str:
+    """What a user should know before a campaign that waits for no verdict."""
+    by_person = any(spec.success == "operator" for spec in campaign.specs.values())
+    if not by_person or campaign.settings.judge == "now":
+        return ""
+    return LATER.format(campaign.run.path)
+
+
 def _engine(campaign: Campaign, useful: int) -> Engine:
     """The engine that was asked for, with slots for as many as may be of use. One who computes here
     leaves its core to nobody, so few episodes share one.
     """
     settings, setup = campaign.settings, campaign.setup
+    if any(one_robot(spec) for spec in campaign.specs.values()):
+        from capex.campaign.engines.threads import Threads
+
+        return Threads(setup, 1)
     processes = min(settings.parallel, useful)
     each = EPISODES_OF_A_BUSY_CORE if campaign.computes_here else EPISODES_PER_CORE
     if settings.ray is not None:

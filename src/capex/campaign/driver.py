@@ -22,7 +22,9 @@ from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Moved
 from capex.campaign.board import FORECAST_AFTER, Board
 from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sentence
 from capex.campaign.engines import Engine, Failed, Lost, Message
+from capex.campaign.judging import make_way, unjudged_sentence
 from capex.campaign.patience import Patience
+from capex.campaign.settings import Order
 from capex.errors import CapexError
 from capex.method.presets import MethodSettings
 from capex.run.files import write_json
@@ -91,17 +93,20 @@ class Driver:
         tell: Tell,
         *,
         hours: float | None = None,
+        order: Order = "interleave",
     ):
         self._path, self._chains, self._engine = path, chains, engine
         self._board, self._tell_others = board, tell
         self._deadline = None if hours is None else time.monotonic() + 3600 * hours
         self._running: dict[int, _Running] = {}
         self._ticket = 0
+        self._order = order
         self._beat = 0.0
         self._forecast_told = board.total.episodes >= FORECAST_AFTER
         self.failures: list[Failed | CapexError] = []
         self.stopping = ""
         self._spent = False  # whether the campaign's dollars ended a chain
+        self._waiting = False  # whether a chain waits for a verdict
 
     def run(self, request: StopRequest) -> None:
         """Until everything is done, or it is asked to stop."""
@@ -129,6 +134,8 @@ class Driver:
         """How it ended."""
         if self.stopping or self.failures:
             return "stopped"
+        if self._waiting:
+            return "waiting for verdicts"
         return "out of budget" if self._spent else "finished"
 
     def _look_at_the_clock(self, request: StopRequest) -> None:
@@ -142,7 +149,7 @@ class Driver:
         self._tell(ev.Stopping(False, len(self._running), reason))
 
     def _hand_out(self) -> None:
-        """Submit what may run, furthest behind first, while there are slots."""
+        """Submit what may run while there are slots: furthest behind first, or chain by chain."""
         while not self.stopping and len(self._running) < self._engine.slots:
             ready = [
                 (slot.position, order, run, slot)
@@ -151,20 +158,27 @@ class Driver:
             ]
             if not ready:
                 break
-            *_, run, slot = min(ready, key=lambda r: r[:2])
+            in_turn = self._order == "turn"
+            *_, run, slot = min(ready, key=lambda r: (r[1], r[0]) if in_turn else r[:2])
             self._ticket += 1
+            make_way(run.chain, slot.start)
             run.plan.begin(slot)
             self._running[self._ticket] = _Running(run, slot)
             self._tell(
                 ev.EpisodeBegan(run.key, slot.start, slot.position, run.attempts(slot.start) + 1)
             )
-            job = AttemptJob(run.chain, run.name, run.method, slot, run.plan.memory)
+            plan = run.plan
+            seen = plan.verdicts_seen
+            job = AttemptJob(run.chain, run.name, run.method, slot, plan.memory, seen)
             self._engine.submit(self._ticket, job)
         for run in self._chains:
             if not run.ended and run.plan.done and not self.stopping:
                 counted = f"{run.plan.successes} successes"
                 whole = run.plan.remaining() is not None
-                self._end(run, "every start has run" if whole else counted)
+                waiting = run.plan.waits_for_verdicts
+                self._waiting = self._waiting or waiting
+                error = unjudged_sentence(len(run.plan.unjudged), self._path) if waiting else ""
+                self._end(run, "every start has run" if whole else counted, error)
 
     def _ready(self, run: ChainRun) -> list[Slot]:
         paused = time.monotonic() < run.resume_at
@@ -193,7 +207,9 @@ class Driver:
         elif isinstance(what, CutOff):
             run.plan.drop(slot)
             self._tell(ev.AttemptCutOff(run.key, slot.start, what.why))
-            if what.error is not None:
+            if what.over:
+                self._finish_what_runs(what.why)
+            elif what.error is not None:
                 self._spent = True
                 self._end(run, what.why)
         elif isinstance(what, Lost):
@@ -207,9 +223,16 @@ class Driver:
                 self._finish_what_runs("the disk failed")
 
     def _finished(self, run: ChainRun, slot: Slot, what: Summary) -> None:
+        if what.verdict is not None and what.verdict.verdict == "invalid":
+            run.plan.drop(slot)
+            reason = f"judged invalid by {what.verdict.by}"
+            self._tell(ev.AttemptInvalid(run.key, slot.start, reason, "again"))
+            return
         record = run.plan.settle(slot)
         verdict = run.patience.judge(what, 0)
         self._tell(ev.EpisodeEnded(run.key, what))
+        if what.by_person:  # verdicts may have been changed meanwhile
+            self._board.lines[run.key].rejudge(run.plan.outcomes)
         if verdict.step == "stop" and not run.ended:
             sentence = silent_sentence(run.name, record)
             self.failures.append(CapexError(sentence))
@@ -224,13 +247,16 @@ class Driver:
         paused = time.monotonic() < run.resume_at
         verdict = run.patience.judge(what, run.counted[slot.start], paused=paused)
         words = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}
-        then = words[verdict.step]
+        then = "stopped: the rig is not fine" if what.over else words[verdict.step]
         self._tell(ev.AttemptInvalid(run.key, slot.start, str(what.error), then, what.counts))
         if verdict.step == "give up":
             run.plan.give_up(slot)
         else:
             run.plan.drop(slot)
-        if verdict.step == "stop":
+        if what.over:
+            self.failures.append(what.error)
+            self._finish_what_runs("the rig is not fine")
+        elif verdict.step == "stop":
             self.failures.append(what.error)
             self._end(run, "the model refuses", str(what.error))
         elif verdict.pause_s:

@@ -21,9 +21,11 @@ from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
 from capex.cli.help import command_page, pages, root_page
 from capex.cli.install import Install
+from capex.cli.judge import Judge
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import PilotCommand
 from capex.cli.report import Report
+from capex.cli.rig import RigCommand
 from capex.cli.students import Evaluate, PolicyCommand, Study, Train
 from capex.cli.values import refuse_wrong_values
 from capex.errors import CapexError, UnknownName
@@ -39,6 +41,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
     "Collect and look": {
         "collect": (Collect, "Demonstrations by a model, within budgets"),
         "status": (Status, "Where a campaign stands"),
+        "judge": (Judge, "Verdicts on attempts that a person judges"),
         "report": (Report, "Tables, figures and one HTML page of runs"),
         "film": (Film, "A picture strip and a video of an episode"),
         "expert": (ExpertCommand, "Demonstrations by the expert, a stand-in"),
@@ -59,6 +62,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "prompt": (Prompt, "The system prompt that a model is sent"),
         "pilot": (PilotCommand, "Serve the built-in stand-in for a model"),
         "check": (Check, "The environment contract on a world"),
+        "rig": (RigCommand, "Where a rig's camera stands, by moving the tip"),
         "bench": (Bench, "The speed table of docs/kitchen.md"),
         "install": (Install, "An extra that pip alone cannot install"),
     },

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections import Counter
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -24,6 +25,7 @@ from capex.setting import Setting, as_flag
 
 if TYPE_CHECKING:
     from capex.campaign.prepare import DryRun
+    from capex.run.scenes import Scenes
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
@@ -66,10 +68,13 @@ class Collect:
         "Method": (
             *("tau", "plan_max", "calibrated", "memory", "round_size", "references", "skeleton"),
             *("notes", "history", "locate", "base_motion", "image_size", "show_dollars", "prompt"),
+            "hints",
         ),
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
         ),
+        "Rig": ("operator", "arrangements", "order"),
+        "Verdicts": ("judge", "by"),
         "Engine": ("parallel", "ray", "slots"),
         "Output": ("out", "keep_images", "image_format", "json_events"),
     }
@@ -99,6 +104,9 @@ class Collect:
     """Try starts again that were recorded as invalid."""
     yes: Flag = False
     """Agree to what the campaign may cost, without --campaign-usd and without being asked."""
+    by: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
+    """Where a person judges: who does (default: CAPEX_OPERATOR from the environment, else you are
+    asked)."""
     dry_run: Flag = False
     """Print plan, size of requests, highest cost and disk space; send nothing, write nothing."""
     json_events: Flag = False
@@ -118,7 +126,10 @@ class Collect:
     def run(self) -> int:
         """Check, run, and say how it went."""
         from capex.campaign import api, prepare
-        from capex.cli.progress import watching
+        from capex.cli.keys import Keys
+        from capex.cli.operator import TerminalOperator
+        from capex.cli.progress import paused, watching
+        from capex.cli.verdicts import TerminalJudge
 
         given = self.given()
         if self.dry_run:
@@ -132,7 +143,9 @@ class Collect:
             if sys.stdin.isatty() and console.is_terminal and not self.json_events
             else None
         )
-        with watching(console, self.json_events) as watch:
+        with watching(console, self.json_events) as watch, closing(Keys()) as keys:
+            out = errors if self.json_events else console
+            operator = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
             run = api.collect(
                 self.names,
                 config=self.config,
@@ -141,11 +154,21 @@ class Collect:
                 yes=self.yes,
                 confirm=confirm,
                 watch=watch,
+                operator=operator,
+                open_dataset=_lerobot_scenes,
                 **given,
             )
-        if not self.json_events and run.episodes:
+        if not self.json_events and any(e.success is None for e in run.episodes):
+            print_next("capex", "judge", run.path)
+        elif not self.json_events and run.episodes:
             print_next("capex", "report", run.path, "--out", Path("reports", run.path.name))
         return 0
+
+
+def _lerobot_scenes(path: Path) -> Scenes:
+    from capex.dataset.scenes import LeRobotScenes  # here: pyarrow and PyAV take their time
+
+    return LeRobotScenes(path)
 
 
 def _confirm(cost: str) -> bool:

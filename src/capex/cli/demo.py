@@ -68,7 +68,7 @@ class Demo:
         _step(2, "the report: both arms on the same starts, calibration, costs, film strips")
         made["report"] = _attempt(lambda: _report(run.path, self.out / "report"))
         _step(3, "a film of one success")
-        successes = [e.path for e in run.episodes if e.record.success]
+        successes = [e.path for e in run.episodes if e.success]
         made["film"] = _attempt(lambda: _film(successes, self.out))
         _step(4, "certificates: every success executed again in a fresh process; then the dataset")
         made["dataset"] = _attempt(lambda: _export(run.path, self.out / "dataset"))

@@ -57,7 +57,7 @@ class ExpertCommand:
         run = _demonstrate("expert", self, self.json_events, retry=self.retry_invalid, **engine)
         if not self.json_events:
             console.print(FittedTable(_results(run, self.names, set(parse_starts(self.starts)))))
-            if any(e.record.success for e in run.episodes):
+            if any(e.success for e in run.episodes):
                 print_next("capex", "certify", run.path)
         return 0
 
@@ -120,9 +120,9 @@ def _results(run: LoadedRun, names: str, starts: set[int]) -> Table:
     for world, task in parse_names(names):
         chain = run.chain(world, task, "expert")
         episodes = chain.episodes if chain is not None else ()
-        records = [e.record for e in episodes if e.index in starts]
-        counts = [[r.steps for r in records], [r.decisions for r in records]]
-        solved = sum(r.success is True for r in records)
+        tried = [e for e in episodes if e.index in starts]
+        counts = [[e.record.steps for e in tried], [e.record.decisions for e in tried]]
+        solved = sum(e.success is True for e in tried)
         medians = (str(median_high(c)) if c else "" for c in counts)
-        table.add_row(task, f"{solved}/{len(records)}", *medians)
+        table.add_row(task, f"{solved}/{len(tried)}", *medians)
     return table

@@ -59,7 +59,7 @@ def result(run: LoadedRun) -> str:
     """What the run showed, in one sentence."""
     tried: dict[str, list[tuple[str, int, bool]]] = {}
     for chain in run.chains:
-        rows = [(chain.task, e.index, e.record.success is True) for e in chain.episodes]
+        rows = [(chain.task, e.index, e.success is True) for e in chain.episodes]
         tried.setdefault(chain.arm, []).extend(rows)
     counts = [(sum(row[2] for row in rows), len(rows), arm) for arm, rows in tried.items()]
     words = " and in ".join(f"{solved} of {of} attempts with {arm}" for solved, of, arm in counts)

@@ -7,9 +7,10 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
 from rich.live import Live
@@ -31,13 +32,18 @@ def watching(console: Console, json_events: bool) -> Iterator[Watch]:
     if json_events:
         yield _print_json
     elif console.is_terminal:
-        live = Live(console=console, refresh_per_second=4, transient=False)
+        display = _Display(console)
         try:
-            yield _Display(live)
+            yield display
         finally:
-            live.stop()
+            display.close()
     else:
         yield _Plain(console)
+
+
+def paused(watch: Watch) -> AbstractContextManager[None]:
+    """While a person is asked something, a display that is redrawn stands still."""
+    return watch.paused() if isinstance(watch, _Display) else nullcontext()
 
 
 def _print_json(event: ev.Event, board: Board) -> None:
@@ -50,17 +56,45 @@ class _Display:
     screen.
     """
 
-    def __init__(self, live: Live):
-        self._live, self._drawn = live, 0.0
+    def __init__(self, console: Console):
+        self._console, self._drawn = console, 0.0
+        self._live = self._new()
         self._worth = _Worth()
+        self._still = threading.Lock()  # held while a person is asked something
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The terminal belongs to somebody who is asked."""
+        with self._still:
+            self._live.stop()
+            self._live = self._new()  # drawn below what was said meanwhile, not over it
+            yield
+
+    def close(self) -> None:
+        """The table stays as it is."""
+        self._live.stop()
+
+    def _new(self) -> Live:
+        return Live(console=self._console, refresh_per_second=4, transient=False)
 
     def __call__(self, event: ev.Event, board: Board) -> None:
-        self._live.start()  # with the first event: before it a person may be asked something
+        free = self._still.acquire(blocking=False)
+        try:
+            self._show(event, board, free)
+        finally:
+            if free:
+                self._still.release()
+
+    def _show(self, event: ev.Event, board: Board, free: bool) -> None:
+        if free:
+            self._live.start()  # with the first event: before it a person may be asked something
         told = isinstance(
             event, ev.CampaignBegan | ev.AttemptInvalid | ev.ChainPaused | ev.Forecast | ev.Stopping
         )
         if (told or (isinstance(event, ev.ChainEnded) and event.error)) and self._worth(event):
             self._live.console.print(sentence(event, board), markup=False, highlight=False)
+        if not free:
+            return
         if time.monotonic() - self._drawn > REFRESH_S or isinstance(event, ev.CampaignEnded):
             self._drawn = time.monotonic()
             self._live.update(table(board, ""))
@@ -146,6 +180,7 @@ def _cells(line: ChainLine, one_world: bool) -> dict[str, str]:
     )
     wanted = f"/{line.wanted}" if line.wanted is not None else ""
     invalid = f" +{line.invalid} invalid" if line.invalid else ""
+    invalid += f", {line.unjudged} unjudged" if line.unjudged else ""
     state = line.state
     if line.paused_until is not None and state.startswith("paused"):
         state = (
@@ -249,7 +284,8 @@ def sentence(event: ev.Event, board: Board) -> str:
 
 def forecast_sentence(f: ev.Forecast) -> str:
     """The forecast in words."""
-    head = f"forecast after {f.episodes} episodes ({f.successes} successes): "
+    unjudged = f", {f.unjudged} unjudged" if f.unjudged else ""
+    head = f"forecast after {f.episodes} episodes ({f.successes} successes{unjudged}): "
     parts = []
     if f.usd_per_success_low is not None:
         if f.usd_per_success_high is None:

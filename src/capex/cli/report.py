@@ -49,7 +49,7 @@ class Report:
 
 def _to_certify(runs: Sequence[Path]) -> Path | None:
     """The first run with demonstrations that nobody has executed again yet; the rollouts of
-    students are none.
+    students are none, and what a person judged cannot be.
     """
     from capex.dataset.certify import CERTIFICATE
     from capex.run import load_run

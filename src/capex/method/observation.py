@@ -82,8 +82,8 @@ def observe(
     notes: str = "",
 ) -> Observation:
     """Look at the world: proprioception and one image per camera."""
-    state = env.robot_state()
     images = look(env, image_size)
+    state = env.robot_state()  # after the images: a rig settles for those
     return Observation(
         instruction=env.instruction,
         steps_left=steps_left,

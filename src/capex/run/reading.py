@@ -6,7 +6,7 @@ one.
 
     run = capex.load_run("runs/first")
     for episode in run.episodes:
-        print(episode.chain, episode.index, episode.record.success, episode.record.cost_usd,
+        print(episode.chain, episode.index, episode.success, episode.record.cost_usd,
         episode.path)
 """
 
@@ -32,6 +32,7 @@ from capex.models.exchanges import LOG, read_log
 from capex.run.files import read_json
 from capex.run.steps import check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
+from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
 
 TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
 
@@ -44,6 +45,17 @@ class LoadedEpisode:
     path: Path
     record: EpisodeRecord
     timing: Mapping[str, Any]  # episode_s, reset_s, unix_time, ..
+    verdicts: tuple[Verdict, ...] = ()  # of people, where the world does not judge; oldest first
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict that stands; None where nobody judged, or the world did."""
+        return standing(self.verdicts)
+
+    @property
+    def success(self) -> bool | None:
+        """The success that counts, by the world or by a verdict; None while it is unjudged."""
+        return effective_success(self.record.success, self.verdict)
 
     @property
     def index(self) -> int:
@@ -72,8 +84,8 @@ class LoadedEpisode:
 
 @dataclass(frozen=True)
 class InvalidAttempt:
-    """An attempt that a model or simulator error invalidated. It counts as no episode; what it cost
-    is in the run's spend.jsonl.
+    """An attempt that a model or simulator error invalidated, or a person's verdict. It counts as
+    no episode; what it cost is in the run's spend.jsonl.
     """
 
     chain: str
@@ -82,6 +94,12 @@ class InvalidAttempt:
     error: str
     record: Mapping[str, Any]  # as written
     timing: Mapping[str, Any]
+    verdict: Verdict | None = None  # the one that invalidated it
+
+    @property
+    def undoable(self) -> bool:
+        """Whether it still stands among the episodes: its start has not been run again."""
+        return self.path.parent.name == EPISODES
 
 
 @dataclass(frozen=True)
@@ -113,7 +131,7 @@ class LoadedChain:
     @property
     def successes(self) -> int:
         """Episodes that achieved the task."""
-        return sum(e.record.success is True for e in self.episodes)
+        return sum(e.success is True for e in self.episodes)
 
 
 @dataclass(frozen=True)
@@ -222,7 +240,7 @@ def parts(chain: LoadedChain, lineage: Sequence[Origin]) -> list[LoadedChain]:
         copied = {
             a.path
             for a in chain.invalid
-            if (a.index in starts if names is None else a.path.name in names)
+            if (a.index in starts if names is None or a.undoable else a.path.name in names)
         }
         own, inherited = (
             replace(
@@ -250,6 +268,9 @@ def load_chain(chain: Chain) -> LoadedChain:
         try:
             episode = _load_episode(name, folder, index)
             check_steps(folder)
+            if episode.verdict is not None and episode.verdict.verdict == "invalid":
+                invalid.append(read_invalid(folder))
+                continue
         except DamagedFile as damage:
             damaged.append(Damaged(folder, f"{damage.path.name} is damaged: {damage.reason}"))
             continue
@@ -292,15 +313,29 @@ def read_record(episode: Path) -> EpisodeRecord:
         return from_json(read_json(path))
 
 
+def read_judged(episode: Path) -> EpisodeRecord:
+    """The record of an episode with the success that counts; DamagedFile like `read_record`."""
+    record = read_record(episode)
+    if record.success is not None:
+        return record
+    return replace(record, success=effective_success(None, read_verdict(episode)))
+
+
+def load_episode(episode: Path) -> LoadedEpisode:
+    """One episode of a chain by its folder; DamagedFile like `read_record`."""
+    return _load_episode(episode.parent.parent.name, episode, int(episode.name))
+
+
 def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
     record = read_record(folder)
     if record.start != index:
         raise DamagedFile(folder / "record.json", f"it tells of start {record.start}")
-    return LoadedEpisode(chain, folder, record, _read_timing(folder))
+    verdicts = () if record.success is not None else tuple(read_verdicts(folder))
+    return LoadedEpisode(chain, folder, record, _read_timing(folder), verdicts)
 
 
 def read_invalid(folder: Path) -> InvalidAttempt:
-    """An attempt that an error invalidated; DamagedFile like `read_record`."""
+    """An attempt that an error or a verdict invalidated; DamagedFile like `read_record`."""
     path = folder / "record.json"
     with _damage(path):
         raw = read_json(path)
@@ -308,13 +343,21 @@ def read_invalid(folder: Path) -> InvalidAttempt:
         if "position" in raw:
             require_count("position", raw["position"])
         require_ledger(raw.get("ledger"))
+        verdict = read_verdict(folder) if raw["error"] is None else None
+        error = str(raw["error"])
+        if verdict is not None:
+            error = f"judged invalid by {verdict.by}"
+            error += f" ({verdict.words})" if verdict.words else ""
+            own = {name: raw.get(name) for name in ("cost_usd", "requests")}
+            raw = {**raw, "ledger": {**(raw.get("ledger") or {}), **own}}
         return InvalidAttempt(
             folder.parent.parent.name,
             folder,
             raw["start"]["index"],
-            str(raw["error"]),
+            error,
             raw,
             _read_timing(folder),
+            verdict,
         )
 
 

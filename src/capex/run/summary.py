@@ -15,6 +15,7 @@ from capex.models import Usage
 from capex.pose import Array
 from capex.run.accounts import Taken, of_episode
 from capex.run.reading import LoadedEpisode
+from capex.run.verdicts import Verdict, standing
 
 NO_LABEL = -1
 StartKey = tuple[str, str, int, int]  # world, task, index, seed
@@ -23,7 +24,7 @@ DollarSpan = tuple[float, float]
 # From the record to its summary.
 COPIED = (
     *("world", "task", "arm", "model", "stand_in", "start", "seed"),
-    *("success", "end", "steps", "cost_usd", "instruction"),
+    *("end", "steps", "cost_usd", "instruction"),
 )
 
 
@@ -52,7 +53,7 @@ class Summary:
     start: int
     seed: int
     position: int  # slot in the chain's order
-    success: bool | None
+    success: bool | None  # that counts: by the world or by a verdict
     end: str
     steps: int
     decisions: int
@@ -73,6 +74,21 @@ class Summary:
     waypoints: WaypointColumns
     student: Mapping[str, Any] | None  # what is known of the trained policy that acted, if one did
     run: int = 0  # index of its run, where several are read together
+    by_person: bool = False  # whether a person judges it, not the world
+    verdicts: tuple[Verdict, ...] = ()  # of people, oldest first
+    # By start, which verdict its memory had learned from; None where the world judges, or there is
+    # no memory.
+    verdicts_seen: Mapping[str, Any] | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict that stands."""
+        return standing(self.verdicts)
+
+    @property
+    def claimed_done(self) -> bool:
+        """Whether the model said that it was done: a claim, which decides nothing."""
+        return self.end == "done"
 
     @property
     def key(self) -> StartKey:
@@ -92,12 +108,17 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
     """The numbers of an episode."""
     record, extra = episode.record, episode.record.extra
     weights, student = extra.get("weights"), extra.get("student")
+    seen = extra.get("verdicts_seen")
     planned = [t for t in record.turns if t.waypoints]
     return Summary(
         run=run,
         path=episode.path,
         chain=episode.chain,
         position=episode.position,
+        success=episode.success,
+        by_person=record.success is None,
+        verdicts=episode.verdicts,
+        verdicts_seen=seen if isinstance(seen, Mapping) else None,
         **{name: getattr(record, name) for name in COPIED},
         **amounts(of_episode(episode)),
         decisions=len(record.turns),

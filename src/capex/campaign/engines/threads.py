@@ -7,14 +7,17 @@ import pickle
 import queue
 import threading
 import traceback
+from collections.abc import Callable
 
-from capex.campaign.attempt import AttemptJob, run_attempt
+from capex.campaign.attempt import AttemptJob, Moved, run_attempt
 from capex.campaign.core import Core, Stopped
 from capex.campaign.demonstrators import answering, demonstrator
 from capex.campaign.engines import EPISODES_PER_CORE, Failed, Message, Setup
+from capex.campaign.judging import ask
 from capex.campaign.ledger import Spending
 from capex.models import Model
 from capex.run.spend import Spend
+from capex.run.summary import Summary, summarize
 from capex.worlds.cache import Environments
 
 # how long a stopping engine waits for its threads; those that wait for a model are left behind
@@ -32,7 +35,7 @@ class Threads:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._answering: str | Model | None = None
-        self._making = threading.Lock()
+        self._making, self._judging = threading.Lock(), threading.Lock()
 
     def submit(self, ticket: int, job: AttemptJob) -> None:
         """Begin an attempt."""
@@ -69,8 +72,18 @@ class Threads:
             who, env = demonstrator(self._asked(), job.method), self._envs.take(job.name)
             tell = lambda moved: self._messages.put(Message(ticket, moved))  # noqa: E731
             outcome = run_attempt(
-                env, who, self._setup.work, job, spend=self._spend, core=self._core, tell=tell
+                env,
+                who,
+                self._setup.work,
+                job,
+                spend=self._spend,
+                core=self._core,
+                tell=tell,
+                operator=self._setup.operator,
+                scenes=self._setup.scenes.get(job.name),
             )
+            if isinstance(outcome, Summary) and outcome.success is None:
+                outcome = self._judged(outcome, tell)
             self._envs.give(env)
             self._messages.put(Message(ticket, outcome))
         except Stopped:
@@ -80,6 +93,15 @@ class Threads:
             sentence = str(error) or type(error).__name__
             failed = Failed(sentence, traceback.format_exc(), _sendable(error))
             self._messages.put(Message(ticket, failed))
+
+    def _judged(self, attempt: Summary, tell: Callable[[Moved], None]) -> Summary:
+        """An attempt with its verdict, while the scene is as it left it."""
+        operator = self._setup.operator
+        if operator is None or not self._setup.judge_now:
+            return attempt
+        tell(Moved("judging", attempt.decisions, attempt.steps, attempt.requests, attempt.cost_usd))
+        with self._judging:  # one question at a time
+            return summarize(ask(attempt.path, operator))
 
     def _asked(self) -> str | Model:
         with self._making:

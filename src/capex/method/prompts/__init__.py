@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from capex.errors import CapexError, UnknownName, closest_first
+from capex.errors import CapexError, UnknownName, closest_first, printable
 from capex.method import executor as ex
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
@@ -29,6 +29,9 @@ from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
 from capex.worlds import Spec
 
 SIZE_MAX = 18_000  # characters, however long the memory
+HINTS_MAX = 4_000  # characters of a file of hints
+HINTS_FIELD = "<<HINTS>>"
+HINTS_HEAD = "\nTHIS ROBOT AND TASK\n"
 FIELD = re.compile(r"<<([A-Za-z][^<>]*)>>")
 
 LOCATE_EXECUTOR = (
@@ -66,14 +69,19 @@ def system_prompt(
     weights: Sequence[float] | None = None,
     references: str = "",
     skeleton: str = "",
+    hints: str = "",
     template: Path | None = None,
     json_form: bool = False,
 ) -> str:
     """The filled system prompt of a method in a world. `references` and `skeleton` are what memory
-    has to say, already bounded.
+    has to say, already bounded; `hints` stand beside those of the world, and at the end of a
+    template that has no field for them.
     """
     face = interface(spec, method)
     text = template_text(method, template)
+    passages = "\n".join(told for told in (spec.hints.strip(), hints.strip()) if told)
+    if passages and HINTS_FIELD not in text:
+        text = f"{text.rstrip()}\n{HINTS_FIELD}"
     line = settings(spec, method, face, labels, weights)
     base_motion = BASE_BASE if method.prompt == "base" else BASE_CAPEX
     fields = {
@@ -85,6 +93,7 @@ def system_prompt(
         "REPLY_FORM": _json_form(face) if json_form else FUNCTION_FORM,
         "BATCHING": BATCHING if face.locate else "",
         **judging(spec, done=face.done),
+        "HINTS": f"{HINTS_HEAD}{passages}\n" if passages else "",
         "SETTINGS": json.dumps(line),
         "REFERENCES": f"{REFERENCES_HEAD}{references}\n" if references else "",
         "SKELETON": f"\n{skeleton}\n" if skeleton else "",
@@ -119,6 +128,21 @@ def _json_form(face: Interface) -> str:
     if face.plan_max > 1:
         act["chunk"] = [waypoint({"delta_cm": [0, 0, -9], "gripper": "close"})]
     return f"Write only {json.dumps({'calls': [{'tool': 'act', 'arguments': act}]})}."
+
+
+def read_hints(path: Path) -> str:
+    """The passages of a file for the prompt; a long one is refused. Fields in it are not filled."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CapexError(f"the hints file {path} cannot be read: {reason}") from None
+    text = printable(text).strip()
+    if not 0 < len(text) <= HINTS_MAX:
+        raise CapexError(
+            f"the hints file {path} has {len(text)} characters; it must have 1 to {HINTS_MAX}"
+        )
+    return text
 
 
 def template_text(method: MethodSettings, template: Path | None = None) -> str:

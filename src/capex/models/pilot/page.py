@@ -26,6 +26,7 @@ STATUSES = (
     ("not executed", "not executed"),
     ("stopped by finger contact", "finger contact"),
     ("stopped by contact", "contact"),
+    ("stopped by the guard", "guard stop"),
     ("timeout", "timeout"),
     ("stalled", "stalled"),
     ("reached", "reached"),

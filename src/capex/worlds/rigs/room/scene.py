@@ -118,7 +118,7 @@ TASKS: Mapping[str, RigTask] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class RoomCamera:
+class SceneCamera:
     """A camera: what a rig file says of it, and where the simulation puts it."""
 
     kind: Literal["exterior", "wrist"]
@@ -129,9 +129,9 @@ class RoomCamera:
     target_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-CAMERAS: Mapping[str, RoomCamera] = MappingProxyType(
+CAMERAS: Mapping[str, SceneCamera] = MappingProxyType(
     {
-        "front": RoomCamera(
+        "front": SceneCamera(
             "exterior",
             (640, 360),
             42.0,
@@ -141,8 +141,8 @@ CAMERAS: Mapping[str, RoomCamera] = MappingProxyType(
             (1.22, 0.03, 0.68),
             (0.40, 0.0, 0.12),
         ),
-        "wrist": RoomCamera("wrist", (640, 360), 58.0, ""),
-        "side": RoomCamera(
+        "wrist": SceneCamera("wrist", (640, 360), 58.0, ""),
+        "side": SceneCamera(
             "exterior",
             (640, 360),
             42.0,
