@@ -71,7 +71,7 @@ class Collect:
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
         ),
-        "Verdicts": ("judge", "by"),
+        "Rig": ("judge", "by"),
         "Engine": ("parallel", "ray", "slots"),
         "Output": ("out", "keep_images", "image_format", "json_events"),
     }
