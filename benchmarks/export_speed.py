@@ -47,12 +47,12 @@ def shoot(episodes: int, folder: Path) -> list[Shot]:
 
 def ours(shots: list[Shot], out: Path, *, video: bool) -> None:
     """Our writer, one process."""
-    layout = DatasetLayout(shots[0][1].env.spec, Pipeline(SIZE, CAMERAS, video=video))
+    layout = DatasetLayout(shots[0][1].spec, Pipeline(SIZE, CAMERAS, video=video))
     shards = out / "shards"
     shards.mkdir(parents=True)
     joiner, first = Joiner(out, layout), 0
     for number, (attempt, take, pictures) in enumerate(shots):
-        take.env.reset(take.start)
+        take.views.env.reset(take.start)
         job = ShardJob(attempt, layout, shards, number, first, 0)
         joiner.join(job, write_shard(job, take, pictures))
         first += take.length
@@ -64,7 +64,7 @@ def theirs(shots: list[Shot], out: Path, **options: Any) -> None:
     """LeRobot's writer on the same features."""
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-    spec = shots[0][1].env.spec
+    spec = shots[0][1].spec
     layout = DatasetLayout(spec, Pipeline(SIZE, CAMERAS, video=options["use_videos"]))
     kept = ("observation.", "action")
     features = {name: f for name, f in layout.features.items() if name.startswith(kept)}

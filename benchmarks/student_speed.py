@@ -80,7 +80,9 @@ def spec_of(policy: str, demonstrations: data.Demonstrations, **changes: object)
         demonstrations.actions,
         STATE,
     )
-    return PolicySpec(settings, CAMERAS, SIZE, STATE, ACTION, 20, fitted, instructions=("move",))
+    return PolicySpec(
+        settings, CAMERAS, (SIZE, SIZE), STATE, ACTION, 20, fitted, instructions=("move",)
+    )
 
 
 def wait(device: torch.device) -> None:

@@ -53,7 +53,8 @@ def main() -> None:
     wants, began, steps = True, time.perf_counter(), given.steps or env.spec.horizon
     done = 0
     while done < steps and not env.success():
-        size = (spec["image_size"], spec["image_size"])
+        side = spec["image_size"]  # [width, height] where images are not square
+        size = tuple(side) if isinstance(side, list) else (side, side)
         views = env.observe(spec["cameras"], size) if wants else {}
         images = {
             camera: base64.b64encode(np.ascontiguousarray(image).tobytes()).decode()

@@ -52,10 +52,11 @@ SMALL = {
 def write(
     folder: Path, episodes: int = 5, length: int = 24, size: int = 32, **changes: object
 ) -> Path:
-    """A pack of demonstrations. `changes` replace entries of its head, or give `certified`, `nan`, `task` (WORLD:TASK), `source`."""
+    """A pack of demonstrations. `changes` replace entries of its head, or give `certified`, `height`, `nan`, `task` (WORLD:TASK), `source`."""
     rng = np.random.default_rng(0)
     cameras = changes.get("cameras", CAMERAS)
     assert isinstance(cameras, tuple)
+    height = int(str(changes.get("height", size)))
     states, actions, images, rows = [], [], [], []
     for k in range(episodes):
         goal, at = rng.uniform(-1, 1, 2), rng.uniform(-1, 1, 2)
@@ -88,8 +89,8 @@ def write(
                 at,
                 np.array([0.7, 0.0, 0.7, 0.1]) * rng.choice([-1, 1]),
             )  # a quaternion and its negative are the same
-            image = np.full((len(cameras), size, size, 3), 40, dtype=np.uint8)
-            x, y = ((goal + 1) / 2 * (size - 8)).astype(int)
+            image = np.full((len(cameras), height, size, 3), 40, dtype=np.uint8)
+            x, y = ((goal + 1) / 2 * (np.array([size, height]) - 8)).astype(int)
             image[:, y : y + 8, x : x + 8] = (250, 200, 30)
             states.append(state)
             actions.append(action)

@@ -11,6 +11,7 @@ ROOT = Path(capex.__file__).parent
 HOMES = {  # package -> the only places that may import it
     "mujoco": (
         "worlds/kitchen/",
+        "worlds/rigs/room/",
         "worlds/render.py",
         "worlds/robosuite/",
         "worlds/robocasa/",
@@ -19,7 +20,7 @@ HOMES = {  # package -> the only places that may import it
     "robosuite": ("worlds/robosuite/", "cli/bench.py"),
     "numba": ("worlds/robosuite/kernel.py",),
     "OpenGL": ("worlds/render.py",),
-    "av": ("dataset/film.py", "dataset/video.py"),
+    "av": ("dataset/film.py", "dataset/video.py", "worlds/video.py"),
     "jinja2": ("report/page.py",),
     "markupsafe": ("report/",),
     "matplotlib": ("worlds/kitchen/reach.py", "report/", "students/curves.py"),
@@ -47,7 +48,7 @@ HOMES = {  # package -> the only places that may import it
     "anthropic": ("models/anthropic.py",),
     "httpx2": ("models/wire.py",),
 }
-# room -> rooms it may import; errors, loopback, setting, pose and plan are below all of them
+# room -> rooms it may import; errors, loopback, processes, setting, pose and plan are below all of them
 BELOW = {
     "worlds": (),
     "models": (),
@@ -62,6 +63,7 @@ BELOW = {
 GROUND = {
     "errors": (),
     "loopback": ("errors",),
+    "processes": ("errors",),
     "setting": ("errors",),
     "pose": (),
     "plan": ("errors", "pose"),
@@ -162,7 +164,8 @@ def test_the_reports_numbers_know_nothing_of_its_pictures():
 
 
 def test_tests_mirror_the_rooms():
-    folders = {p.parent.name for p in Path(__file__).parent.rglob("test_*.py")} - {"tests"}
+    tests = Path(__file__).parent
+    folders = {p.relative_to(tests).parts[0] for p in tests.glob("*/**/test_*.py")}
     assert folders == set(BELOW)
 
 

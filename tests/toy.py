@@ -331,9 +331,9 @@ class ToyEnv(Env):
         K = np.array([[f, 0.0, width / 2], [0.0, f, height / 2], [0.0, 0.0, 1.0]])
         if spec.kind == "exterior":
             y = 0.35 if camera == "back_left" else -0.35
-            return CameraModel(K, _look_at((-0.5, y, 0.8), (0.5, 0.0, 0.1), (0.0, 0.0, 1.0)))
+            return CameraModel(K, look_at((-0.5, y, 0.8), (0.5, 0.0, 0.1), (0.0, 0.0, 1.0)))
         tip, R = self._x[f"{spec.arm} tip"], self._x[f"{spec.arm} R"]
-        on_hand = _look_at((-0.07, 0.0, -0.14), (0.01, 0.0, 0.1), (1.0, 0.0, 0.0))
+        on_hand = look_at((-0.07, 0.0, -0.14), (0.01, 0.0, 0.1), (1.0, 0.0, 0.0))
         return CameraModel(K, Pose(tip + R @ on_hand.position_m, R @ on_hand.rotation))
 
     def _shade(self, camera: str, size: tuple[int, int]) -> tuple[Image, Array]:
@@ -405,7 +405,7 @@ class ToyEnv(Env):
         """Nothing to free."""
 
 
-def _look_at(position: Sequence[float], target: Sequence[float], up: Sequence[float]) -> Pose:
+def look_at(position: Sequence[float], target: Sequence[float], up: Sequence[float]) -> Pose:
     """Pose of a camera (x right, y down, z ahead)."""
     z = np.subtract(target, position) / np.linalg.norm(np.subtract(target, position))
     x = np.cross(z, up) / np.linalg.norm(np.cross(z, up))

@@ -192,6 +192,13 @@ def quaternion_xyzw(R: Array) -> Array:
     return np.array([*(axis * math.sin(angle / 2)), math.cos(angle / 2)])
 
 
+def quaternion_matrix(xyzw: Array) -> Array:
+    """Rotation matrix of a unit quaternion (x, y, z, w)."""
+    sine = float(np.linalg.norm(xyzw[:3]))
+    angle = 2.0 * math.atan2(sine, float(xyzw[3]))
+    return rotation_matrix(xyzw[:3] * (angle / sine if sine > 1e-12 else 2.0))
+
+
 def tilted_forward(pitch_down_rad: float, yaw_rad: float = 0.0) -> tuple[float, float, float]:
     """Euler degrees of a hand that points forward, lowered by a pitch and turned by a yaw about the
     vertical.

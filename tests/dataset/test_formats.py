@@ -129,7 +129,7 @@ def test_depth_is_tiff_or_lossless_video_of_codes(sets, model_demos):
     depths_mm = [np.asarray(m) for m in maps]
     take = open_take(next(model_demos.glob("chains/*/episodes/0000")))
     for frame, _ in zip((0,), take.pictures(IMAGES), strict=False):
-        seen_m = take.env.depth(CAMERA, IMAGES.size).depth_m
+        seen_m = take.views.depth_m(CAMERA, IMAGES.sizes[CAMERA])
         assert np.abs(depths_mm[frame] - 1000 * seen_m).max() <= 0.51
     OF_THIS_PROCESS.close()
     with av.open(str(sets / f"film/videos/{DEEP}/chunk-000/file-000.mp4")) as film:

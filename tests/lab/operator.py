@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 
-from capex.campaign.operators import Question
+from capex.campaign.operators import Question, Standby
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
@@ -15,13 +16,23 @@ WORDS = {"s": "success", "f": "failure", "i": "invalid"}
 class LabOperator:
     name, stand_in = "Ada", True
 
-    def __init__(self, words: str):
+    def __init__(self, words: str, recoveries: int = 0):
+        self.recoveries = recoveries
+        self.arranged: list[tuple[int, Arrangement | None]] = []
+        self.faults: list[str] = []
         self._words = iter(words)
         self._ticks = count()
         self.asked: list[Question] = []
 
-    def arrange(self, env: Env, start: Start, arrangement: Arrangement | None) -> Match:
+    def arrange(
+        self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
+    ) -> Match:
+        self.arranged.append((start.index, arrangement))
         return Match(self.name, self.stand_in, None)
+
+    def recover(self, reason: str, check: Callable[[], None]) -> bool:
+        self.faults.append(reason)
+        return len(self.faults) <= self.recoveries
 
     def judge(self, question: Question) -> Verdict | None:
         assert (question.episode_dir / "record.json").is_file()  # committed before it is asked

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
-from capex.errors import PhysicsDiverged
+from capex.errors import PhysicsDiverged, RigFault
 from capex.pose import Array
 from capex.worlds import Start, TaskInfo
 from toy import HOME_M, Toy, ToyEnv
@@ -16,6 +17,7 @@ LIFT_CM = {
     **{f"task{n:02d}": 6 + n for n in range(14)},
     "broken": 5,
     "judged": 5,
+    "robot": 5,
     "fixed": 5,
     "deadly": 5,
 }
@@ -25,17 +27,38 @@ TASKS = {
 }
 
 
+FAULTS: list[str] = []  # what stops the robot at its next ticks
+NOT_CLEARED: list[str] = []  # what keeps it from being recovered
+
+
+class LabRecording:
+    """Counts marks instead of keeping pictures."""
+
+    def __init__(self, folder: Path):
+        self._folder, self._marks = folder, 0
+        folder.mkdir()
+
+    def mark(self) -> None:
+        self._marks += 1
+        (self._folder / "marks").write_text(str(self._marks))
+
+    def close(self) -> None:
+        (self._folder / "closed").touch()
+
+
 class LabEnv(ToyEnv):
     def __init__(self, world: str, task: str):
         self._task = task
         fixed = task == "fixed"
-        judge = "operator" if task == "judged" else "world"
+        judge = "operator" if task in ("judged", "robot") else "world"
         super().__init__(
             Toy(arms=("left",), size=(32, 32), judge=judge, mobile=not fixed, depth=not fixed)
         )
         self._spec = replace(
             self._spec, world=world, task=task, horizon=60, starts=200, exact_replay=True
         )
+        if task == "robot":
+            self._spec = replace(self._spec, real_time=True, can_save=False, records_frames=True)
         self.reset(Start(task, 0))
 
     def reset(self, start: Start) -> None:
@@ -50,6 +73,15 @@ class LabEnv(ToyEnv):
             os._exit(9)
         if self._task == "broken":
             raise PhysicsDiverged("the toy broke, as it always does")
+        if self._task == "robot" and FAULTS:
+            raise RigFault(FAULTS.pop())
+
+    def record_frames(self, folder: Path) -> LabRecording:
+        return LabRecording(folder)
+
+    def recover(self) -> None:
+        if NOT_CLEARED:
+            raise RigFault(NOT_CLEARED.pop())
 
     def success(self) -> bool | None:
         if self.toy.judge == "operator":

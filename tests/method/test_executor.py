@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -389,3 +390,58 @@ def test_kitchen_out_of_reach_stalls_and_names_the_joint(stove):
     stopped = next(o for o in outcomes if o.status != "reached")
     assert stopped.status == "stalled"
     assert "joint limit (j" in stopped.report
+
+
+class GuardedToy(ToyEnv):
+    """A toy with a guard as a rig has one: steps are cut, and a plane high up stops the motion."""
+
+    stops_at_m = 1.0
+
+    def robot_state(self):
+        state = super().robot_state()
+        moved = getattr(self, "ticks", 0) > 0
+        high = bool(state.arms["left"].T_base_tip.position_m[2] > self.stops_at_m)
+        guard = ("step cut to 20 mm",) if moved else ()
+        return replace(state, guard=guard, stopped="force 31 N at the tip" * high)
+
+    def apply(self, action):
+        self.ticks = getattr(self, "ticks", 0) + 1
+        super().apply(action)
+
+
+def test_what_the_guard_changed_is_in_the_report_of_its_waypoint():
+    outcomes = Executor(GuardedToy(Toy())).execute([to("left", (0, 0, 0.03)), grip("left", "open")])
+    assert outcomes[0].report == "reached; guard: step cut to 20 mm in 2 ticks"
+    assert (outcomes[0].status, outcomes[0].label) == ("reached", 1)
+    assert outcomes[1].report == "left open skipped (already open)"
+
+
+def test_a_guard_stop_ends_the_waypoint_without_its_gripper_and_returns_control():
+    env = GuardedToy(Toy())
+    env.stops_at_m = 0.2
+    higher = to("left", (0, 0, 0.09), gripper="close")
+    stopped, other = Executor(env).execute([higher, to("left", (0, 0, 0))])
+    assert stopped.report == (
+        "stopped by the guard: force 31 N at the tip; guard: step cut to 20 mm in 3 ticks"
+    )
+    assert (stopped.status, stopped.label, other.status) == ("guard stop", 0, "not executed")
+    assert stopped.position_error_m == pytest.approx(0.03)
+    assert env.robot_state().arms["left"].opening_m == 0.08
+
+
+def test_without_force_sensing_a_stall_within_a_centimetre_counts_as_reached_and_says_so():
+    ceiling = Box("joint 4", (0.0, -1.0, 0.194), (1.0, 1.0, 0.5))
+    env = ToyEnv(Toy(limits=(ceiling,)))
+    env.robot_state = lambda: _without_limits(ToyEnv.robot_state(env))
+    env._spec = replace(
+        env.spec, arms=tuple(replace(a, senses_contact=False) for a in env.spec.arms)
+    )
+    near, far = (Executor(env).execute([to("left", (0, 0, z))])[0] for z in (0.0525, 0.08))
+    assert near.report == "stalled 0.9 cm from target, counted as reached (no force sensing)"
+    assert (near.status, near.label) == ("stalled", 1)
+    assert (far.report, far.label) == ("stalled 3.6 cm from target", 0)
+
+
+def _without_limits(state):
+    arms = {n: replace(arm, joints_at_limit=()) for n, arm in state.arms.items()}
+    return replace(state, arms=arms)

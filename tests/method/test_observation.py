@@ -13,7 +13,7 @@ from bare import bare_kitchen
 from capex.method.executor import Executor
 from capex.method.observation import PastAct, contact_word, observe
 from capex.plan import ArmTarget, BaseMotion, Waypoint
-from capex.worlds import Start
+from capex.worlds import CameraSpec, Start
 from toy import Toy, ToyEnv
 
 
@@ -92,6 +92,15 @@ def test_images_are_labelled_pngs_of_the_asked_size(stove):
     assert labels == ["Camera left:", "Camera right:", "Camera wrist:"]
     with Image.open(io.BytesIO(_seen(stove, image_size=96).images["left"])) as picture:
         assert picture.size == (96, 96)
+
+
+def test_a_camera_shows_its_own_shape():
+    wide, camera = ToyEnv(Toy(size=(80, 45))), CameraSpec("front", "exterior", (640, 360))
+    for limit, size in ((None, (80, 45)), (64, (64, 36)), (512, (80, 45))):
+        for png in _seen(wide, image_size=limit).images.values():
+            with Image.open(io.BytesIO(png)) as picture:
+                assert picture.size == size
+    assert [camera.fitted(n) for n in (None, 512, 1024)] == [(640, 360), (512, 288), (640, 360)]
 
 
 @pytest.mark.parametrize(

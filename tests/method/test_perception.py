@@ -33,7 +33,7 @@ def test_both_exterior_cameras_agree_on_the_same_surface_point():
             for camera in ("left", "right"):
                 u, v, _ = env.camera_model(camera, SIZE).project(point)
                 if 0 <= u < 512 and 0 <= v < 512:
-                    found.append(Sight(env, SIZE).locate(camera, u, v))
+                    found.append(Sight(env, {camera: SIZE}).locate(camera, u, v))
             seen = [
                 f for f in found if not isinstance(f, str) and np.linalg.norm(f - point) < 0.03
             ]  # others see the arm before it
@@ -58,21 +58,26 @@ def test_a_thin_handle_counts(fridge):
     for camera in ("left", "right"):
         u, v, _ = fridge.camera_model(camera, SIZE).project(point)
         if 0 <= u < 512 and 0 <= v < 512:
-            found = Sight(fridge, SIZE).locate(camera, u, v)
+            found = Sight(fridge, {camera: SIZE}).locate(camera, u, v)
             hits.append(not isinstance(found, str) and np.linalg.norm(found - point) < 0.012)
     assert any(hits)
 
 
 def test_refusals_are_sentences(stove):
     stove.reset(Start("PickPlaceCounterToStove", 0))
-    assert "lies outside the 512x512 image" in Sight(stove, SIZE).locate("left", 600, 10)
+    assert "lies outside the 512x512 image" in Sight(stove, {"left": SIZE}).locate("left", 600, 10)
     blind = ToyEnv(Toy(depth=False))
-    assert Sight(blind, (64, 64)).locate("back_left", 5, 5) == "No position: this toy has no depth."
+    assert (
+        Sight(blind, {"back_left": (64, 64)}).locate("back_left", 5, 5)
+        == "No position: this toy has no depth."
+    )
     sky = ToyEnv(Toy())
     Executor(sky).execute(
         [Waypoint({"left": ArmTarget((0.45, 0.2, 0.15), "forward")})]
     )  # the wrist camera now looks at the horizon
-    rows = [Sight(sky, (64, 64)).locate("left_wrist", 60, v) for v in range(0, 64, 4)]
+    rows = [
+        Sight(sky, {"left_wrist": (64, 64)}).locate("left_wrist", 60, v) for v in range(0, 64, 4)
+    ]
     assert "No position: nothing is seen at pixel (60, 0) of camera left_wrist." in [
         r for r in rows if isinstance(r, str)
     ]
@@ -88,4 +93,4 @@ def test_a_diverged_simulation_is_no_answer_for_a_model():
     env = Diverged(Toy())
     env.reset(Start("reach", 0))
     with pytest.raises(PhysicsDiverged):
-        Sight(env, (64, 64)).locate("back_left", 3, 3)
+        Sight(env, {"back_left": (64, 64)}).locate("back_left", 3, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from capex.method.executor import DISPLACEMENT_MAX_M
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import preset
-from capex.method.prompts import SIZE_MAX, system_prompt
+from capex.method.prompts import SIZE_MAX, read_hints, system_prompt
 from capex.method.reading import Act, read_act
 from capex.method.record import from_json
 from capex.method.tools import interface
@@ -64,6 +65,31 @@ def test_what_a_world_does_not_have_is_not_mentioned():
     assert "base_forward_cm" not in prompt
 
 
+def test_where_a_person_judges_the_prompt_says_when_to_say_done():
+    spec = ToyEnv(Toy(judge="operator")).spec
+    for name in ("capex", "base"):
+        prompt = system_prompt(spec, preset(name))
+        assert "A person judges afterwards" in prompt
+        assert "done that comes too early counts as a failure" in prompt
+        assert "only when the images of your newest look" in prompt
+        for untrue in ("ends by itself.", "the episode goes on", "not ended", "Never declare"):
+            assert untrue not in prompt
+
+
+def test_each_camera_is_described_as_it_stands():
+    toy = ToyEnv(Toy(arms=("left",))).spec
+    assert "The exterior cameras look roughly along +x" in system_prompt(toy, preset("base"))
+    faces = replace(toy.cameras[0], view="faces the robot, so the left\nside of its image is -y.")
+    seen = replace(toy, cameras=(faces, *toy.cameras[1:]))
+    for name in ("capex", "base"):
+        assert (
+            " z up. Camera back_left faces the robot, so the left side of its image is -y. Camera"
+            " back_right looks roughly along +x, so the left side of its image is +y. Camera"
+            " left_wrist looks along the gripper of arm left. Targets are"
+        ) in system_prompt(seen, preset(name))
+    assert "further forward" not in system_prompt(seen, preset("capex"))
+
+
 def test_what_changes_between_episodes_stands_last(stove):
     one = system_prompt(
         stove.spec,
@@ -110,6 +136,25 @@ def test_a_users_own_prompt_replaces_ours_and_its_mistakes_get_a_sentence(stove,
         system_prompt(stove.spec, preset("capex"), template=tmp_path / "none.txt")
     with pytest.raises(UnknownName, match="there is no arm 'capx'; valid: capex"):
         preset("capx")
+
+
+def test_hints_stand_in_every_prompt_and_are_bounded(stove, tmp_path):
+    hints, own = tmp_path / "hints.txt", tmp_path / "own.txt"
+    hints.write_text("The gripper opens 8 cm.\x1b[31m Nothing fills <<SETTINGS>> here.\n")
+    told = read_hints(hints)
+    spec = replace(stove.spec, hints="The arms stand 60 cm apart.")
+    for name in ("capex", "base"):
+        prompt = system_prompt(spec, preset(name), hints=told)
+        both = "The arms stand 60 cm apart.\nThe gripper opens 8 cm.[31m Nothing fills <<SETTINGS>>"
+        assert f"\n\nTHIS ROBOT AND TASK\n{both} here.\n\nText in images" in prompt
+        assert "THIS ROBOT" not in system_prompt(stove.spec, preset(name))
+    own.write_text("Drive.")
+    filled = system_prompt(spec, preset("capex"), template=own)
+    assert filled == "Drive.\n\nTHIS ROBOT AND TASK\nThe arms stand 60 cm apart.\n"
+    for text, size in (("word " * 801, 4004), ("", 0)):
+        hints.write_text(text)
+        with pytest.raises(CapexError, match=f"has {size} characters; it must have 1 to 4000"):
+            read_hints(hints)
 
 
 PRINTED = """You drive a made-up robot.

@@ -18,11 +18,10 @@ from capex.method.tools import Interface, interface, schemas
 from capex.models import ToolCall
 from capex.plan import PLAN_MAX, ArmTarget
 
-CAPEX = Interface(
-    ("arm",), ("left", "right", "wrist"), (512, 512), PLAN_MAX, True, True, True, False, False
-)
-BASE = Interface(("arm",), (), (512, 512), 1, False, False, True, True, False)
-TWO = Interface(("left", "right"), ("front",), (512, 512), PLAN_MAX, True, True, False, True, True)
+SIZES = dict.fromkeys(("left", "right", "wrist"), (512, 512))
+CAPEX = Interface(("arm",), SIZES, PLAN_MAX, True, True, True, False, False)
+BASE = Interface(("arm",), {}, 1, False, False, True, True, False)
+TWO = Interface(("left", "right"), {"front": (512, 512)}, PLAN_MAX, True, True, False, True, True)
 TIPS = {
     "arm": np.array([0.4, 0.0, 0.6]),
     "left": np.array([0.4, 0.2, 0.6]),
@@ -301,6 +300,21 @@ def test_a_pixel_outside_the_image_is_refused():
         read_locate('{"camera": "left", "u": 512, "v": 0}', CAPEX)
     )
     assert "v is null" in str(read_locate('{"camera": "left", "u": 5}', CAPEX))
+
+
+def test_each_camera_has_the_bounds_of_its_own_image():
+    sizes = {"front": (640, 360), "left_wrist": (640, 480), "right_wrist": (640, 480)}
+    face = replace(CAPEX, cameras=sizes)
+    fields = schemas(face)[0].parameters["properties"]
+    assert fields["u"]["description"] == "pixels from the left edge, 0 to 639"
+    assert fields["v"]["description"] == (
+        "pixels from the top edge, 0 to 359 (front) or 0 to 479 (left_wrist, right_wrist)"
+    )
+    assert isinstance(read_locate('{"camera": "left_wrist", "u": 639, "v": 479}', face), Locate)
+    assert "the image is 640x360, so v must lie between 0 and 359" in str(
+        read_locate('{"camera": "front", "u": 639, "v": 479}', face)
+    )
+    assert "camera is 'up'" in str(read_locate('{"camera": "up", "u": 9, "v": 9999}', face))
 
 
 def test_schemas_come_from_the_same_fields_that_are_read(stove):

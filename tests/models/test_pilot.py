@@ -417,7 +417,7 @@ def test_views_that_disagree_are_told_apart():
 
 
 def test_two_lines_of_sight_meet_where_the_point_is():
-    rig = Rig((512, 512), {})
+    rig = Rig({"left": (512, 512), "right": (512, 512)}, {})
     point = np.array([0.55, 0.1, 0.5])
     assert np.allclose(
         rig.between(rig.project("left", point), rig.project("right", point)), point, atol=1e-6

@@ -217,7 +217,7 @@ def test_strips_have_six_frames_with_the_plan_its_confidences_and_where_it_stopp
 def test_drawn_waypoints_lie_where_the_camera_sees_them(campaign, fridge):
     """The overlay's pixels are the camera's projection of the clamped targets: projecting the tip's own position finds the gripper."""
     from capex.report.data import load
-    from capex.report.strips import SIZE_PX, Filmer
+    from capex.report.strips import WIDTH_PX, Filmer
     from capex.run import read_record
 
     episode = next(
@@ -228,7 +228,7 @@ def test_drawn_waypoints_lie_where_the_camera_sees_them(campaign, fridge):
     strip = filmer.strip(episode, record)
     filmer.close()
     fridge.reset(Start("CloseFridge", episode.start))
-    camera = fridge.camera_model(left_camera(fridge.spec), (SIZE_PX, SIZE_PX))
+    camera = fridge.camera_model(left_camera(fridge.spec), (WIDTH_PX, WIDTH_PX))
     checked = 0
     for frame in strip.frames:
         for mark in (m for d in frame.drawn for m in d.marks):

@@ -11,7 +11,8 @@ import time
 import pytest
 
 from capex.errors import CapexError
-from capex.run.jobs import Lane, WorkerDied, run_jobs
+from capex.processes import WorkerDied
+from capex.run.jobs import Lane, run_jobs
 
 
 def work(job: str) -> str:

@@ -64,6 +64,21 @@ def test_the_same_seed_gives_the_same_actions_and_a_batch_the_same_as_one(traine
     assert np.array_equal(together, runs[0])
 
 
+@pytest.mark.parametrize("kind", ["act", "diffusion"])
+def test_images_need_not_be_square(tmp_path, kind):
+    wide = student_data.write(tmp_path / "wide", 2, size=48, height=27)
+    settings = make_settings(kind, student_data.SMALL[kind] | {"crop": 24})
+    train(TrainingJob((wide,), settings, 2, tmp_path / "out"))
+    policy = load_policy(tmp_path / "out", "cpu")
+    assert (policy.spec.image_size, policy.spec.size_json) == ((48, 27), [48, 27])
+    policy.reset()
+    assert np.all(np.isfinite(policy.act(observation(wide))))
+    turned = {c: np.zeros((48, 27, 3), dtype=np.uint8) for c in student_data.CAMERAS}
+    policy.reset()
+    with pytest.raises(CapexError, match="trained on 27x48x3"):
+        policy.act(observation(wide) | {"images": turned})
+
+
 def test_wrong_observations_are_refused_with_a_sentence(trained, pack):
     policy, seen = load_policy(trained, "cpu"), observation(pack)
     with pytest.raises(CapexError, match="call reset"):

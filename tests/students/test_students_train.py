@@ -570,7 +570,7 @@ def test_a_dataset_as_capex_exports_it_is_what_training_reads(tmp_path):
     shown = data.load([tmp_path / "dataset"], window=8, uncertified=True)
     steps = read_steps(run / "chains" / f"kitchen--{demos.TASK}--expert" / "episodes" / "0000")
     assert np.allclose(shown.actions, steps["actions"])
-    assert (shown.size, shown.cameras, shown.fps) == (32, ("left",), 20.0)
+    assert (shown.size, shown.cameras, shown.fps) == ((32, 32), ("left",), 20.0)
     assert (
         len(np.unique(shown.images[0].reshape(len(shown.states), -1), axis=0)) > 20
     )  # the pictures are those of a moving arm

@@ -15,7 +15,7 @@ from capex.errors import BadCommand, CapexError, StateMismatch, UnknownName
 from capex.pose import Pose, rotation_matrix
 from capex.worlds import ArmCommand, CameraModel, Command, Contact, DepthImage, Start, State
 from capex.worlds.contract import RULES, check
-from toy import Ball, Box, Toy, ToyEnv
+from toy import Ball, Box, Toy, ToyEnv, look_at
 
 QUICK = {
     "spec",
@@ -384,6 +384,49 @@ def test_a_real_rig_passes():
     kept = {"spec", "starts", "limits", "images", "tip", "commands"}
     assert {f.rule for f in report.findings if f.status == "ok"} == kept
     assert all(f.detail for f in report.findings)
+
+
+class Elsewhere(ToyEnv):
+    """One camera faces the robot, the other looks down on its table; both are wide."""
+
+    views = ("faces the robot, so the left side of its image is -y.", "hangs above, looking down")
+
+    def __init__(self):
+        super().__init__(dataclasses.replace(RIG, arms=("left",), size=(160, 90)))
+        front, above, wrist = self._spec.cameras
+        cameras = (
+            dataclasses.replace(front, view=self.views[0]),
+            dataclasses.replace(above, view=self.views[1]),
+            wrist,
+        )
+        self._spec = dataclasses.replace(self._spec, cameras=cameras)
+
+    def _camera(self, camera, size):
+        model = super()._camera(camera, size)
+        places = {
+            "back_left": ((1.4, 0.1, 0.6), (0.4, 0.1, 0.1), (0.0, 0.0, 1.0)),
+            "back_right": ((0.45, 0.1, 1.1), (0.45, 0.1, 0.0), (1.0, 0.0, 0.0)),
+        }
+        if camera in places:
+            return CameraModel(model.intrinsics, look_at(*places[camera]))
+        return model
+
+
+def test_cameras_stand_anywhere_and_their_words_are_true():
+    check(Elsewhere(), rules=["spec", "images", "tip"]).raise_if_failed()
+
+    class Untrue(Elsewhere):
+        views = ("faces the robot, so the left side of its image is +y", "looks down")
+
+    class Unsaid(Elsewhere):
+        views = ("", "looks down")
+
+    for world, words in ((Untrue, "the left side of its image is +y"), (Unsaid, "view is empty")):
+        (finding,) = check(world(), rules=["tip"]).failed
+        assert words in finding.detail
+        assert finding.detail.endswith(
+            "by its camera_model() it looks roughly along -x, so the left side of its image is -y"
+        )
 
 
 def test_uncalibrated_cameras_are_not_claimed():

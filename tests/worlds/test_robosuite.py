@@ -221,7 +221,7 @@ def test_the_cube_is_located_where_it_is_seen(mobile: SuiteEnv) -> None:
         assert (
             math.hypot(u - u_expected, v - v_expected) < 10
         )  # the faces that are seen, not the middle
-        found = Sight(mobile, (image.shape[1], image.shape[0])).locate(camera, u, v)
+        found = Sight(mobile, {camera: (image.shape[1], image.shape[0])}).locate(camera, u, v)
         assert not isinstance(found, str)
         assert np.linalg.norm(found - cube_m(mobile)) < 0.04
 

@@ -13,11 +13,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from capex.campaign.arranging import Arranging, elapsed
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
-from capex.campaign.operators import Operator
-from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged
+from capex.campaign.operators import Operator, OperatorLeft, Standby
+from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
 from capex.method.episode import Demonstrator
 from capex.method.hooks import (
     DEFAULT_SAMPLING,
@@ -48,9 +49,11 @@ from capex.models.pictures import ImageFormat
 from capex.models.prices import Price
 from capex.models.redact import scrub
 from capex.run import LoadedEpisode, readable
+from capex.run.scenes import Scenes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
-from capex.worlds import Env, Start
+from capex.run.writing import EpisodeWriter
+from capex.worlds import Env, Start, one_robot, recover
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
 # a log that has ended.
@@ -79,6 +82,7 @@ class Work:
     limits: Limits = NO_LIMITS
     sampling: Sampling = DEFAULT_SAMPLING
     template: Path | None = None
+    hints: str = ""
     seed: int = 0
     images: ImageFormat = "png"
     keep_all_images: bool = True
@@ -108,8 +112,8 @@ class AttemptJob:
 
 @dataclass(frozen=True)
 class Invalid:
-    """A model or simulator error ended the attempt, which is kept apart. It counts if the model had
-    begun to answer or the world failed.
+    """An error of the model, the simulator or the rig ended the attempt, which is kept apart. It
+    counts if the model had begun to answer or the simulator failed.
     """
 
     error: CapexError
@@ -117,6 +121,7 @@ class Invalid:
     counts: bool
     seconds: float
     path: Path | None
+    over: bool = False  # whether the operator ends the campaign: the rig is not fine again
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ class CutOff:
 
     why: str
     error: CapexError | None = None
+    over: bool = False  # whether the operator ends the campaign
 
 
 # A summary: the episode was written.
@@ -156,9 +162,11 @@ def run_attempt(
     subscribers: Sequence[Callable[[Event], object]] = (),
     clock: Callable[[], float] | None = None,
     operator: Operator | None = None,
+    scenes: Scenes | None = None,
 ) -> AttemptOutcome:
     """Run one attempt and write it into its chain. The clock is that of its lease of the core,
-    unless another is given. `operator`: stands beside the rig.
+    unless another is given. `operator`: stands beside the rig. `scenes`: where its arrangements are
+    taken from.
     """
     chain, slot = job.chain, job.slot
     labels: dict[str, str | int] = {"chain": chain.path.name, "episode": slot.start}
@@ -166,7 +174,8 @@ def run_attempt(
     progress = _Progress(ledger, tell)
     lease = Lease(core or Core(), progress.phase)
     paid = chain.unfinished(slot.start)
-    resumed = demonstrator.model is not None and paid.is_file() and readable(paid)
+    robot = one_robot(env.spec)  # what a model once answered is never said to a robot again
+    resumed = not robot and demonstrator.model is not None and paid.is_file() and readable(paid)
 
     def wrap_model(model: Model) -> Model:
         return Waiting(Continued(model, paid, lease.replay) if resumed else model, lease)
@@ -176,20 +185,26 @@ def run_attempt(
         images = work.images if work.keep_all_images else None
         log = _Guarded(ExchangeLog(writer.folder, demonstrator.model, images), lease)
         began = lease.clock()
+        note = _Note(env, demonstrator.name, work, job, ledger)
+        standby = Standby(chain.path.parent.parent, chain.path.name, lease.check)
+        arranging = Arranging(chain, writer.folder, operator, scenes, standby, note.so_far)
         hooks = Hooks(
             ledger=ledger,
             log=log,
             limits=work.limits,
-            subscribers=(lease.check, progress, *subscribers),
+            subscribers=(lease.check, progress, arranging.hear, *subscribers),
             template=work.template,
+            hints=work.hints,
             sampling=work.sampling,
             cache_key=chain.path.name,
             clock=clock or lease.clock,
             wrap_model=wrap_model,
+            prepare=arranging.prepare,
         )
         start = Start(env.spec.task, slot.start, work.seed)
         try:
             episode = demonstrator.attempt(env, start, job.memory, hooks)
+            arranging.close()
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
             # What a model writes may quote a key it was shown by mistake: scrubbed before it is
@@ -205,35 +220,36 @@ def run_attempt(
             }
             path = writer.commit(record.as_json(), timing, episode.steps)
             return summarize(LoadedEpisode(chain.path.name, path, record, timing))
+        except RigFault as fault:
+            seconds = lease.clock() - began
+            at = _end_early(writer, arranging, note, str(fault), seconds)
+            over = not _recovered(env, operator, fault, lease)
+            return Invalid(fault, lasting=False, counts=False, seconds=seconds, path=at, over=over)
         except (ModelError, PhysicsDiverged) as error:
             lasting, counts, continues = _weigh(error, log.answers)
+            continues = continues and not robot
             seconds = lease.clock() - began
+            arranging.abandon()
             if not counts and not lasting:  # the model is down: nothing was tried
-                writer.cut_off()
+                writer.discard() if robot else writer.cut_off()
                 return Invalid(error, lasting, counts, seconds, None)
-            note = {
-                "task": env.spec.task,
-                "arm": job.method.name,
-                "start": {"index": slot.start, "seed": work.seed},
-                "model": demonstrator.name,
-                "error": str(error),
-                "counts": counts,
-                "continues": continues,
-                "position": slot.position,
-                "ledger": ledger.as_json(),
-            }
             times = {"episode_s": seconds, "unix_time": time.time()}
             times |= {"answered_s": progress.answered_s}
-            path = writer.commit_invalid(scrub(note), times, {}, continues=continues)
+            kept = note.of(str(error), counts, continues)
+            path = writer.commit_invalid(kept, times, {}, continues=continues)
             return Invalid(error, lasting, counts, seconds, path)
         except BudgetExceeded as spent:
-            writer.cut_off()
+            _end_early(writer, arranging, note, str(spent), lease.clock() - began)
             return CutOff(str(spent), spent)
         except Stopped:
-            writer.cut_off()
+            _end_early(writer, arranging, note, "cut off", lease.clock() - began)
             return CutOff("stopped")
-        except BaseException:
-            writer.cut_off()
+        except OperatorLeft:
+            _end_early(writer, arranging, note, "the operator stopped", lease.clock() - began)
+            return CutOff("the operator stopped", over=True)
+        except BaseException as error:
+            reason = f"cut off: {error or type(error).__name__}"
+            _end_early(writer, arranging, note, reason, lease.clock() - began)
             raise
 
 
@@ -249,6 +265,71 @@ def _weigh(error: ModelError | PhysicsDiverged, answers: int) -> tuple[bool, boo
     """
     kind = error.kind if isinstance(error, ModelError) else ""
     return kind in LASTING, not kind or answers > 0, bool(kind) and kind not in OWN_FAULT
+
+
+@dataclass(frozen=True)
+class _Note:
+    """What is kept of an attempt that leaves no record."""
+
+    env: Env
+    model: str
+    work: Work
+    job: AttemptJob
+    ledger: Ledger
+    began_unix: float = field(default_factory=time.time)
+
+    def of(self, error: str, counts: bool, continues: bool) -> dict[str, Any]:
+        """As an invalid attempt has it."""
+        note: dict[str, Any] = scrub(
+            {
+                "task": self.env.spec.task,
+                "arm": self.job.method.name,
+                "start": {"index": self.job.slot.start, "seed": self.work.seed},
+                "model": self.model,
+                "error": error,
+                "counts": counts,
+                "continues": continues,
+                "position": self.job.slot.position,
+                "ledger": self.ledger.as_json(),
+            }
+        )
+        return note
+
+    def so_far(self) -> dict[str, Any]:
+        """For the case that this process is killed."""
+        return self.of("killed", False, False) | {"timing": elapsed(self.began_unix)}
+
+
+def _end_early(
+    writer: EpisodeWriter, arranging: Arranging, note: _Note, why: str, seconds: float
+) -> Path | None:
+    """Keep what a robot has begun as an invalid attempt; of any other attempt the exchanges, with
+    which the next one continues.
+    """
+    arranging.abandon()
+    if not one_robot(note.env.spec):
+        writer.cut_off()
+    elif not arranging.began:
+        writer.discard()
+    elif writer.folder.is_dir():
+        times = {"episode_s": seconds, "unix_time": time.time()}
+        return writer.commit_invalid(note.of(why, False, False), times, {})
+    return None
+
+
+def _recovered(env: Env, operator: Operator | None, fault: RigFault, lease: Lease) -> bool:
+    """Whether the rig is fine again: somebody says so, and nothing contradicts."""
+    reason = str(fault)
+    try:
+        while operator is not None and operator.recover(reason, lease.check):
+            try:
+                recover(env)
+                return True
+            except RigFault as again:
+                reason = str(again)
+    except (Stopped, OperatorLeft):
+        pass
+    return False
 
 
 class _Guarded:

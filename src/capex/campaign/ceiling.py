@@ -97,7 +97,7 @@ def sample(
     asking = _Asking(model)
     try:
         start = Start(task, settings.starts[0], settings.seed)
-        hooks = Hooks(template=work.template, sampling=work.sampling)
+        hooks = Hooks(template=work.template, hints=work.hints, sampling=work.sampling)
         run_episode(env, start, asking, method, Memory(), hooks)
     except ModelError:
         pass

@@ -5,9 +5,11 @@ its model and its budgets.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from capex import worlds
 from capex.campaign.attempt import Work
+from capex.campaign.robots import refuse_sharing
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
@@ -36,6 +38,7 @@ def work_of(settings: Settings, price: Price | None) -> Work:
         limits=settings.limits,
         sampling=settings.sampling,
         template=settings.prompt,
+        hints=settings.hints_text,
         seed=settings.seed,
         images=settings.image_format,
         keep_all_images=settings.keep_images == "all",
@@ -55,9 +58,10 @@ def refuse_the_impossible(
                     f"--base-motion on: the robot of {world}:{task} stands on a fixed base; leave"
                     " it out or collect elsewhere"
                 )
-            if settings.prompt is not None:  # its fields and its size
-                text, as_json = settings.prompt, model.tools_in_text
-                build(Memory(), method, spec, 0, "", template=text, json_form=as_json)
+            if settings.prompt or settings.hints or spec.hints:  # its fields and its size
+                template, hints, as_json = settings.prompt, settings.hints_text, model.tools_in_text
+                told: dict[str, Any] = {"template": template, "hints": hints, "json_form": as_json}
+                build(Memory(), method, spec, 0, "", **told)
             if method.locate and "locate" in settings.typed and not spec.depth:
                 raise CapexError(
                     f"--locate on: {world}:{task} has no depth, so arm {method.name} cannot locate"
@@ -69,6 +73,7 @@ def refuse_the_impossible(
                 f"--until-successes: a person judges {world}:{task} later, so successes cannot be"
                 " counted; leave --judge later out, or name --starts"
             )
+    refuse_sharing(settings, specs)
     refuse_starts(settings, specs)
     if settings.max_starts is not None and settings.until_successes is None:
         raise CapexError(

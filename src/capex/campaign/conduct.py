@@ -29,7 +29,7 @@ from capex.errors import CapexError
 from capex.run import LoadedRun, load_run, origins
 from capex.run.spend import Spend
 from capex.run.store import Run
-from capex.worlds import Spec
+from capex.worlds import Spec, one_robot
 
 Watch = Callable[[ev.Event, Board], None]
 
@@ -90,7 +90,15 @@ def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
         if left != 0:
             engine = _engine(campaign, settings.round_size * len(chains))
             stack.callback(engine.close)
-            driver = Driver(run.path, chains, engine, board, tell, hours=settings.campaign_hours)
+            driver = Driver(
+                run.path,
+                chains,
+                engine,
+                board,
+                tell,
+                hours=settings.campaign_hours,
+                order=settings.order,
+            )
             driver.run(request)
             failures, why = driver.failures, "interrupted" if request.stop else driver.why
         spent = None if price is None else float(spend.total())
@@ -165,6 +173,10 @@ def _engine(campaign: Campaign, useful: int) -> Engine:
     leaves its core to nobody, so few episodes share one.
     """
     settings, setup = campaign.settings, campaign.setup
+    if any(one_robot(spec) for spec in campaign.specs.values()):
+        from capex.campaign.engines.threads import Threads
+
+        return Threads(setup, 1)
     processes = min(settings.parallel, useful)
     each = EPISODES_OF_A_BUSY_CORE if campaign.computes_here else EPISODES_PER_CORE
     if settings.ray is not None:

@@ -24,7 +24,8 @@ from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sente
 from capex.campaign.engines import Engine, Failed, Lost, Message
 from capex.campaign.judging import make_way, unjudged_sentence
 from capex.campaign.patience import Patience
-from capex.errors import CapexError
+from capex.campaign.settings import Order
+from capex.errors import CapexError, RigFault
 from capex.method.presets import MethodSettings
 from capex.run.files import write_json
 from capex.run.store import Chain
@@ -92,12 +93,14 @@ class Driver:
         tell: Tell,
         *,
         hours: float | None = None,
+        order: Order = "interleave",
     ):
         self._path, self._chains, self._engine = path, chains, engine
         self._board, self._tell_others = board, tell
         self._deadline = None if hours is None else time.monotonic() + 3600 * hours
         self._running: dict[int, _Running] = {}
         self._ticket = 0
+        self._order = order
         self._beat = 0.0
         self._forecast_told = board.total.episodes >= FORECAST_AFTER
         self.failures: list[Failed | CapexError] = []
@@ -146,7 +149,7 @@ class Driver:
         self._tell(ev.Stopping(False, len(self._running), reason))
 
     def _hand_out(self) -> None:
-        """Submit what may run, furthest behind first, while there are slots."""
+        """Submit what may run while there are slots: furthest behind first, or chain by chain."""
         while not self.stopping and len(self._running) < self._engine.slots:
             ready = [
                 (slot.position, order, run, slot)
@@ -155,7 +158,8 @@ class Driver:
             ]
             if not ready:
                 break
-            *_, run, slot = min(ready, key=lambda r: r[:2])
+            in_turn = self._order == "turn"
+            *_, run, slot = min(ready, key=lambda r: (r[1], r[0]) if in_turn else r[:2])
             self._ticket += 1
             make_way(run.chain, slot.start)
             run.plan.begin(slot)
@@ -203,7 +207,9 @@ class Driver:
         elif isinstance(what, CutOff):
             run.plan.drop(slot)
             self._tell(ev.AttemptCutOff(run.key, slot.start, what.why))
-            if what.error is not None:
+            if what.over:
+                self._finish_what_runs(what.why)
+            elif what.error is not None:
                 self._spent = True
                 self._end(run, what.why)
         elif isinstance(what, Lost):
@@ -242,12 +248,17 @@ class Driver:
         verdict = run.patience.judge(what, run.counted[slot.start], paused=paused)
         words = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}
         then = words[verdict.step]
+        if isinstance(what.error, RigFault):
+            then = "the campaign stops" if what.over else "again, the rig is said to be fine"
         self._tell(ev.AttemptInvalid(run.key, slot.start, str(what.error), then, what.counts))
         if verdict.step == "give up":
             run.plan.give_up(slot)
         else:
             run.plan.drop(slot)
-        if verdict.step == "stop":
+        if what.over:
+            self.failures.append(what.error)
+            self._finish_what_runs("the rig is not fine")
+        elif verdict.step == "stop":
             self.failures.append(what.error)
             self._end(run, "the model refuses", str(what.error))
         elif verdict.pause_s:

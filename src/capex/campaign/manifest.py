@@ -13,18 +13,20 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from capex.campaign.rig_files import TASKS, copy_rigs, rig_texts
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
 from capex.errors import CapexError
 from capex.models import ChatSettings
 from capex.models.prices import Price, parse_price
 from capex.run import origins
+from capex.run.arrangements import ARRANGEMENTS
 from capex.run.files import TEMPORARY, write_json
 from capex.run.machine import fingerprint
 from capex.run.store import EPISODES, Run, create_run, find_run, open_run
 from capex.run.verdicts import VERDICTS
 from capex.setting import as_flag
 
-OPEN_LISTS = ("tasks", "arms")  # a run may get more of these
+OPEN_LISTS = ("tasks", "arms", "rigs")  # a run may get more of these
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,14 @@ class Change:
     now: Any
 
     def __str__(self) -> str:
-        if self.name == "prompt":
-            return "--prompt: another text"
+        if self.name in ("prompt", "hints"):
+            return f"--{self.name}: another text"
         if self.name == "limits.wall_s":
             before, now = (None if s is None else s / 60 for s in (self.before, self.now))
             return f"--episode-minutes: {before} before, {now} now"
+        if self.name.startswith("rigs."):
+            where = self.name.removeprefix("rigs.")
+            return f"the rig file, {where}: {self.before!r} before, {self.now!r} now"
         return f"{self._typed}: {self.before!r} before, {self.now!r} now"
 
     @property
@@ -63,20 +68,26 @@ def open_campaign(
     stand_in: bool = False,
     fork: bool = False,
     gl_backend: str = "",
+    operator: str = "",
 ) -> tuple[Run, Price | None]:
     """Create a campaign's run directory or continue it; returns it with the price row that holds
     for it.
 
     Changed settings are refused with a list of them, or go into a branch: a run beside it that
-    begins with its episodes.
+    begins with its episodes. `operator`: who stands beside a rig, a person or the stand-in.
     """
-    wanted: dict[str, Any] = json.loads(json.dumps(settings.identity))
+    beside = {"operator": operator} if operator else {}
+    wanted: dict[str, Any] = json.loads(json.dumps(settings.identity | beside))
+    worlds = [world for world, _ in settings.tasks]
     row = None if price is None else price.as_json()
     if not (path / "manifest.json").exists():
         if fork:
             raise CapexError(f"{path} holds no run that could be branched; leave --fork out")
         fields = {"settings": wanted, "plan": settings.plan, "price": row, "stand_in": stand_in}
-        return create_run(path, fields, gl_backend), price
+        noted = {"rigs": texts} if (texts := rig_texts(worlds)) else {}
+        created = create_run(path, fields | noted, gl_backend)
+        copy_rigs(path, worlds)
+        return created, price
     run = find_run(path)
     if run.manifest.get("settings", {}).get("command") != "collect":
         raise CapexError(
@@ -157,6 +168,11 @@ def changes(
     for name, method in sorted(wanted["arms"].items()):
         if name in begun.get("arms", {}):
             changed += _differences(f"arms.{name}", begun["arms"][name], method)
+    for world, now in sorted(wanted.get("rigs", {}).items()):
+        if (before := begun.get("rigs", {}).get(world)) is not None:
+            both = before.get(TASKS, {}).keys() & now[TASKS].keys()
+            before, now = (r | {TASKS: {t: r[TASKS][t] for t in both}} for r in (before, now))
+            changed += _differences(f"rigs.{world}", before, now)
     if price is not None and manifest.get("price") != price:
         changed += _differences("price", manifest.get("price"), price)
     return changed
@@ -182,6 +198,14 @@ def _extend(run: Run, settings: Settings, wanted: Mapping[str, Any]) -> None:
         "settings": {**held, "tasks": tasks, "arms": {**held["arms"], **wanted["arms"]}},
         "plan": settings.plan,
     }
+    if "rigs" in wanted:
+        rigs = {**wanted["rigs"], **held.get("rigs", {})}
+        for world, rig in wanted["rigs"].items():
+            tasks_of_rig = {**rig[TASKS], **rigs[world][TASKS]}
+            rigs[world] = {**rigs[world], TASKS: tasks_of_rig}
+        extended["settings"]["rigs"] = rigs
+        texts = rig_texts(world for world, _ in settings.tasks)
+        extended["rigs"] = {**texts, **manifest.get("rigs", {})}
     if extended != manifest:
         write_json(run.path / "manifest.json", extended)
 
@@ -242,7 +266,12 @@ def _fork(
             "stand_in": run.manifest.get("stand_in"),
             "forked_from": origin,
         }
+        if texts := rig_texts(world for world, _ in settings.tasks):
+            fields["rigs"] = texts
         scratch.mkdir(parents=True, exist_ok=True)
+        copy_rigs(scratch, (world for world, _ in settings.tasks))
+        if (arranged := run.path / ARRANGEMENTS).is_dir():
+            shutil.copytree(arranged, scratch / ARRANGEMENTS, copy_function=_link)
         made_by = {
             k: v
             for k, v in run.manifest.items()

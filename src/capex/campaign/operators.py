@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -9,6 +10,10 @@ from typing import Protocol
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
+
+
+class OperatorLeft(BaseException):
+    """The operator ends the campaign. Not an error: nothing that handles errors may swallow it."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,15 @@ class Question:
     claimed_done: bool  # whether the model said that it was done
 
 
+@dataclass(frozen=True)
+class Standby:
+    """An attempt that waits for its scene."""
+
+    run_dir: Path  # where a picture to match may be shown
+    chain: str  # WORLD--TASK--ARM
+    check: Callable[[], None]  # called now and then while waiting; raises where the campaign stops
+
+
 class Operator(Protocol):
     """A person at a terminal or in the studio, or the scripted stand-in of a simulated room."""
 
@@ -37,10 +51,15 @@ class Operator(Protocol):
     def stand_in(self) -> bool:
         """Whether it is not a person."""
 
-    def arrange(self, env: Env, start: Start, arrangement: Arrangement | None) -> Match:
+    def arrange(
+        self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
+    ) -> Match:
         """Arrange the scene like the stored one, or anew where there is none; returns when the
-        scene is ready. The robot stands at home.
+        scene is ready. The robot stands at home. OperatorLeft where the operator wants no more.
         """
+
+    def recover(self, reason: str, check: Callable[[], None]) -> bool:
+        """The rig stopped for this reason; whether it is fine again. False ends the campaign."""
 
     def judge(self, question: Question) -> Verdict | None:
         """The verdict on an attempt; None: later."""

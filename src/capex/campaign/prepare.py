@@ -19,7 +19,7 @@ from capex.models import Model, ModelError, with_defaults
 from capex.models.prices import Price, load_prices, parse_price
 from capex.run.spend import Spend
 from capex.run.store import SPEND, Run, find_run
-from capex.worlds import Spec
+from capex.worlds import Spec, one_robot
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,8 @@ def refuse_small_budgets(ready: Prepared) -> None:
     settings, limit = ready.settings, ready.settings.campaign_usd
     if ready.price is None or not {"campaign_usd", "episode_usd"} & settings.typed:
         return
+    if _moves(ready.specs):
+        return
     world, task = settings.tasks[0]
     work = work_of(settings, ready.price)
     first_usd = {
@@ -151,6 +153,11 @@ def refuse_small_budgets(ready: Prepared) -> None:
             )
 
 
+def _moves(specs: Mapping[tuple[str, str], Spec]) -> bool:
+    """Whether looking at a first request would move a robot, so that nobody looks."""
+    return any(one_robot(spec) for spec in specs.values())
+
+
 @dataclass(frozen=True)
 class DryRun:
     """What `--dry-run` says."""
@@ -173,11 +180,16 @@ def dry_run(ready: Prepared) -> DryRun:
     samples = [
         ce.sample(settings, work, ready.model, method, w, t)
         for w, t in worlds_seen.items()
+        if not _moves(ready.specs)
         for method in settings.methods
     ]
     episodes, spent = still_to_run(settings)
     horizon = max(spec.horizon for spec in ready.specs.values())
     free = ce.free_bytes(Path() if settings.out == NOWHERE else settings.out)
-    disk = None if episodes is None else ce.disk_bytes(settings, samples, episodes, horizon)
+    disk = (
+        None
+        if episodes is None or not samples
+        else ce.disk_bytes(settings, samples, episodes, horizon)
+    )
     most = ce.ceiling(settings, ready.price, episodes, spent)
     return DryRun(settings, episodes, tuple(samples), most, disk, free)

@@ -151,6 +151,8 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
             f"{path} was not collected with a model, so there are no exchanges to replay; give the"
             " run of a `capex collect`"
         )
+    for name in settings["tasks"]:
+        worlds.refuse_repeating(worlds.split_name(name)[0], "capex replay")
     for damage in run.damaged:
         yield Replayed(damage.path, damaged=damage.reason)
     for chain in run.chains:
@@ -171,6 +173,7 @@ def _work(run: LoadedRun) -> Work:
         limits=Limits(**settings["limits"]),
         sampling=Sampling(**settings["sampling"]),
         template=run.path / PROMPT if settings["prompt"] is not None else None,
+        hints=settings.get("hints", ""),
         seed=settings["seed"],
     )
 
@@ -206,6 +209,9 @@ def _replay_chain(
                 )
                 continue
             env = env or worlds.make(f"{chain.world}:{chain.task}")
+            if worlds.one_robot(env.spec):
+                yield Replayed(episode.path, skipped="recorded answers are not said to a robot")
+                continue
             try:
                 difference = _difference(episode, env, method, work, memory.snapshot(), blind)
             except DamagedFile as damage:

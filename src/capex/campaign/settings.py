@@ -16,15 +16,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
+from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError, UnknownName
 from capex.method.hooks import Limits
 from capex.method.presets import PRESETS, SILENT_DECISIONS, MethodSettings, PlanSetting, preset
+from capex.method.prompts import read_hints
 from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
 from capex.setting import Setting, as_flag, declared
 
+Order = Literal["interleave", "turn"]
 Open = Literal["server"]  # a sampling setting that is left to the server
 NOWHERE = Path(os.devnull)  # the run directory of a dry run that names none
+FORMER_IMAGE_SIZE = 512  # the default before it was each camera's own size
 # The code says method, records and older files say arm; users may say either.
 ALIASES = {"method": "arm", "methods": "arms"}
 
@@ -64,6 +68,12 @@ def _readable(what: str) -> Callable[[Any], Any]:
         return path
 
     return read
+
+
+def _hints(value: Any) -> Any:
+    if isinstance(value, str | os.PathLike):
+        read_hints(value := Path(value))
+    return value
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,9 @@ class Settings:
     """Output tokens a request may have (default 8000)."""
     prompt: Annotated[Path | None, Setting(metavar="FILE", read=_readable("prompt"))] = None
     """A system prompt to fill instead of ours, for one arm (default: ours)."""
+    hints: Annotated[Path | None, Setting(metavar="FILE", read=_hints)] = None
+    """Passages about the robot and the task that are added to every arm's system prompt, at most
+    4000 characters (default: none but the world's own)."""
     prices: Annotated[Path | None, Setting(metavar="FILE", read=_readable("price"))] = None
     """A price file like the package's prices.toml, in dollars per million tokens; its rows win
     (default: the package's)."""
@@ -135,6 +148,16 @@ class Settings:
     slots: Annotated[int | None, Setting(1, 10_000)] = None
     """Episodes under way at once (default 16 a process): while some wait for the model, others
     simulate."""
+    order: Annotated[Order, Setting()] = "interleave"
+    """{default} (default): the arms take turns at each start; turn: one arm after the other. On a
+    rig one attempt runs at a time."""
+    operator: Annotated[Literal["person", "scripted"] | None, Setting()] = None
+    """Who arranges and judges on a rig: person, at this terminal, or scripted, a stand-in that only
+    a simulated room has (default: what the rig file says)."""
+    arrangements: Annotated[Path | None, Setting(metavar="SOURCE")] = None
+    """Take a rig's starts from here: another run (trial N then starts from the arrangement of its
+    trial N), a folder of pictures (0007.png, 0007/front.png) or a LeRobot folder (default: a
+    start's first attempt makes its arrangement, and the other arms match it)."""
     keep_images: Annotated[Literal["all", "start"], Setting()] = "all"
     """{default} (default): every picture the model was sent; start: those of the start only, which
     references need."""
@@ -149,6 +172,11 @@ class Settings:
         """What ends an episode besides its method and its task."""
         minutes = self.episode_minutes
         return Limits(self.steps, None if minutes is None else 60.0 * minutes)
+
+    @property
+    def hints_text(self) -> str:
+        """The passages of the hints file; nothing without one."""
+        return "" if self.hints is None else read_hints(self.hints)
 
     @property
     def sampling(self) -> Sampling:
@@ -169,25 +197,29 @@ class Settings:
             "limits": asdict(self.limits),
             "sampling": asdict(self.sampling),
             **({} if self.chat is None else {"chat": asdict(self.chat)}),
+            **({} if self.arrangements is None else {"arrangements": str(self.arrangements)}),
+            **({"rigs": rigs} if (rigs := rig_contents(self.tasks)) else {}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
+            **({} if self.hints is None else {"hints": self.hints_text}),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],
             "arms": {method.name: _identity(method) for method in self.methods},
         }
 
     def as_begun(self, manifest: Mapping[str, Any]) -> Settings:
-        """These settings for a run that began without `silent_decisions`: its methods go on
-        without, unless the user asks for it.
+        """These settings for a run that began before a default changed: its methods go on without
+        `silent_decisions` and with images of 512 pixels, unless the user asks otherwise.
         """
-        if "silent_decisions" in self.typed:
-            return self
-        begun = manifest.get("settings", {}).get("arms", {})
-        without = {name for name, values in begun.items() if "silent_decisions" not in values}
-        methods = (
-            replace(method, silent_decisions=0)
-            if method.name in without and method.silent_decisions == SILENT_DECISIONS
-            else method
-            for method in self.methods
-        )
+        arms = manifest.get("settings", {}).get("arms", {})
+        methods = []
+        for method in self.methods:
+            begun = arms.get(method.name, vars(method))
+            silent = "silent_decisions" in {*self.typed, *begun}
+            if not silent and method.silent_decisions == SILENT_DECISIONS:
+                method = replace(method, silent_decisions=0)
+            sized = "image_size" in self.typed or begun.get("image_size") != FORMER_IMAGE_SIZE
+            if not sized and method.image_size is None:
+                method = replace(method, image_size=FORMER_IMAGE_SIZE)
+            methods.append(method)
         return replace(self, methods=tuple(methods))
 
     @property
@@ -202,6 +234,7 @@ class Settings:
             "keep_images": self.keep_images,
             "image_format": self.image_format,
             "engine": {"parallel": self.parallel, "ray": self.ray, "slots": self.slots},
+            **({} if self.order == "interleave" else {"order": self.order}),
             **({} if self.judge == "now" else {"judge": self.judge}),
         }
 

@@ -25,6 +25,7 @@ from capex.cli.judge import Judge
 from capex.cli.look import Bench, Check, Doctor, Film, Prompt, Tasks
 from capex.cli.pilot import PilotCommand
 from capex.cli.report import Report
+from capex.cli.rig import RigCommand
 from capex.cli.students import Evaluate, PolicyCommand, Study, Train
 from capex.cli.values import refuse_wrong_values
 from capex.errors import CapexError, UnknownName
@@ -61,6 +62,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "prompt": (Prompt, "The system prompt that a model is sent"),
         "pilot": (PilotCommand, "Serve the built-in stand-in for a model"),
         "check": (Check, "The environment contract on a world"),
+        "rig": (RigCommand, "Where a rig's camera stands, by moving the tip"),
         "bench": (Bench, "The speed table of docs/kitchen.md"),
         "install": (Install, "An extra that pip alone cannot install"),
     },

@@ -25,6 +25,7 @@ from capex.setting import Setting, as_flag
 
 if TYPE_CHECKING:
     from capex.campaign.prepare import DryRun
+    from capex.run.scenes import Scenes
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
@@ -67,11 +68,12 @@ class Collect:
         "Method": (
             *("tau", "plan_max", "calibrated", "memory", "round_size", "references", "skeleton"),
             *("notes", "history", "locate", "base_motion", "image_size", "show_dollars", "prompt"),
+            "hints",
         ),
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
         ),
-        "Rig": ("judge", "by"),
+        "Rig": ("operator", "by", "judge", "arrangements", "order"),
         "Engine": ("parallel", "ray", "slots"),
         "Output": ("out", "keep_images", "image_format", "json_events"),
     }
@@ -82,6 +84,13 @@ class Collect:
         "What a campaign by a paid model would cost; nothing is sent": (
             "capex collect kitchen:all --model openai:gpt-6-astra --starts 0:20"
             " --campaign-usd 50 --dry-run"
+        ),
+        "Two arms on the same arrangements of a simulated room, in which a stand-in judges": (
+            "capex collect rig:room:LiftBlock --arm capex,base --starts 0:10 --out runs/room"
+        ),
+        "Base trial N starts from the arrangement of trial N of another run": (
+            "capex collect rig:room:LiftBlock --arm base --arrangements runs/room --starts 0:10"
+            " --out runs/room-base"
         ),
     }
 
@@ -142,7 +151,7 @@ class Collect:
         )
         with watching(console, self.json_events) as watch, closing(Keys()) as keys:
             out = errors if self.json_events else console
-            operator = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
+            person = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
             run = api.collect(
                 self.names,
                 config=self.config,
@@ -151,7 +160,8 @@ class Collect:
                 yes=self.yes,
                 confirm=confirm,
                 watch=watch,
-                operator=operator,
+                person=person,
+                open_dataset=_lerobot_scenes,
                 **given,
             )
         if not self.json_events and any(e.success is None for e in run.episodes):
@@ -159,6 +169,12 @@ class Collect:
         elif not self.json_events and run.episodes:
             print_next("capex", "report", run.path, "--out", Path("reports", run.path.name))
         return 0
+
+
+def _lerobot_scenes(path: Path) -> Scenes:
+    from capex.dataset.scenes import LeRobotScenes  # here: pyarrow and PyAV take their time
+
+    return LeRobotScenes(path)
 
 
 def _confirm(cost: str) -> bool:

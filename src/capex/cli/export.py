@@ -29,6 +29,7 @@ from capex.cli.tables import FittedTable
 from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
 from capex.dataset.selection import summary
 
+NO_SIZE = (0, 0)  # none was given; an optional pair would take a run that follows it, too
 COLUMNS = (
     TextColumn("{task.description}"),
     BarColumn(),
@@ -91,7 +92,11 @@ class Certify:
                 "; ".join(rules),
             )
         console.print(FittedTable(table))
-        refused = [r for r in results if not r.certificate.certified]
+        judges = Counter(r.judge for r in results if r.judge)
+        for name, number in judges.items():
+            said = f"{number} judged by {name}, not certified: a person judges this world"
+            console.print(said, markup=False, highlight=False, soft_wrap=True)
+        refused = [r for r in results if not r.certificate.certified and not r.judge]
         for r in refused:
             what = "left out, damaged" if r.damaged else "not certified"
             console.print(
@@ -143,8 +148,8 @@ class Export:
     failures: bool = False
     """Write the failed attempts too, as a dataset of their own named OUT-failures."""
     filters: OmitArgPrefixes[Filters] = field(default_factory=Filters)
-    size: Annotated[tuple[int, int], arg(metavar="WIDTH HEIGHT")] = (256, 256)
-    """Size of the pictures in pixels."""
+    size: Annotated[tuple[int, int], arg(metavar="WIDTH HEIGHT")] = NO_SIZE
+    """Size of the pictures in pixels (default: 256 256; recorded frames keep their own)."""
     cameras: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ..]")] = ()
     """Only these cameras (default: all)."""
     video: bool = False
@@ -161,6 +166,7 @@ class Export:
 
     def run(self) -> int:
         """Export, and print what was written and what was left out."""
+        size = None if self.size == NO_SIZE else self.size
         with Progress(*COLUMNS, console=console) as progress:
             bars: dict[str, TaskID] = {}
 
@@ -176,7 +182,7 @@ class Export:
                 paired=self.paired,
                 failures=self.failures,
                 filters=self.filters,
-                pipeline=Pipeline(self.size, self.cameras, self.depth, self.video, self.crf),
+                pipeline=Pipeline(size, self.cameras, self.depth, self.video, self.crf),
                 licence=self.license,
                 command=shlex.join(["capex", *sys.argv[1:]]),
                 parallel=self.parallel,

@@ -41,6 +41,25 @@ class Keys:
                 return letter
         return ""
 
+    def key_within(self, valid: str, timeout_s: float) -> str | None:
+        """Like `key`, but None where none of them was typed in time. Elsewhere than at a terminal
+        it waits for a line.
+        """
+        if not self.terminal:
+            return self.key(valid)
+        self._before = termios.tcgetattr(self._source)
+        tty.setcbreak(self._source)
+        try:
+            if self._closed.is_set():
+                return ""
+            if not select.select([self._source], [], [], timeout_s)[0]:
+                return None
+            typed = os.read(self._source.fileno(), 1).decode(errors="replace")
+        finally:
+            self._restore()
+        letter = typed.strip().lower() or "\n"
+        return letter if letter in valid else None
+
     def line(self) -> str:
         """A line without its end; empty at the end of the input."""
         typed = self._read(LONGEST_LINE) if self.terminal else self._source.readline()

@@ -78,19 +78,28 @@ class Prompt:
     """Another name of --arm."""
     prompt: Annotated[Path | None, arg(metavar="FILE")] = None
     """A file to fill instead of ours (default: ours)."""
+    hints: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Passages about the robot and the task to add, as `capex collect --hints` does (default:
+    none)."""
     json_form: bool = False
     """For models without function calling."""
 
     def run(self) -> int:
         """Print the prompt; its size goes to standard error, so that the text can be piped."""
         from capex.method.presets import PRESETS
-        from capex.method.prompts import SIZE_MAX, system_prompt
+        from capex.method.prompts import SIZE_MAX, read_hints, system_prompt
 
         arm = self.arm if self.method is None else self.method
         if arm not in PRESETS:
             raise UnknownName("arm" if self.method is None else "method", arm, PRESETS)
         env = worlds.make(self.name)
-        text = system_prompt(env.spec, PRESETS[arm], template=self.prompt, json_form=self.json_form)
+        text = system_prompt(
+            env.spec,
+            PRESETS[arm],
+            hints="" if self.hints is None else read_hints(self.hints),
+            template=self.prompt,
+            json_form=self.json_form,
+        )
         sys.stdout.write(text)
         errors.print(
             f"{len(text)} characters before the first episode; at most {SIZE_MAX} with memory",

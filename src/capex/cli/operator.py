@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from capex.campaign.operators import Question
+from capex.campaign.operators import Question, Standby
+from capex.cli.arranging import TerminalArranger
 from capex.cli.verdicts import TerminalJudge
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
-from capex.worlds import Env, Start
+from capex.worlds import Env, Start, one_robot
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,25 @@ class TerminalOperator:
         """Who it is."""
         return self.judging.name
 
-    def arrange(self, env: Env, start: Start, arrangement: Arrangement | None) -> Match:
-        """The scene of a world that resets itself is ready."""
-        return Match(self.name, self.stand_in, None)
+    @property
+    def _arranging(self) -> TerminalArranger:
+        return TerminalArranger(self.judging.keys, self.judging.out, self.judging.paused)
+
+    def arrange(
+        self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
+    ) -> Match:
+        """Wait for the scene; that of a world that resets itself is ready."""
+        with self.judging.paused():
+            name = self.name  # asked for once
+        if not one_robot(env.spec):
+            return Match(name, self.stand_in, None)
+        notes = self._arranging.arrange(env, start, arrangement, standby)
+        return Match(name, self.stand_in, None, notes=notes)
 
     def judge(self, question: Question) -> Verdict | None:
         """The verdict on an attempt; None: later."""
         return self.judging.judge(question)
+
+    def recover(self, reason: str, check: Callable[[], None]) -> bool:
+        """Whether the person says that the rig is fine again."""
+        return self._arranging.recover(reason, check)

@@ -32,11 +32,11 @@ def watching(console: Console, json_events: bool) -> Iterator[Watch]:
     if json_events:
         yield _print_json
     elif console.is_terminal:
-        live = Live(console=console, refresh_per_second=4, transient=False)
+        display = _Display(console)
         try:
-            yield _Display(live)
+            yield display
         finally:
-            live.stop()
+            display.close()
     else:
         yield _Plain(console)
 
@@ -56,8 +56,9 @@ class _Display:
     screen.
     """
 
-    def __init__(self, live: Live):
-        self._live, self._drawn = live, 0.0
+    def __init__(self, console: Console):
+        self._console, self._drawn = console, 0.0
+        self._live = self._new()
         self._worth = _Worth()
         self._still = threading.Lock()  # held while a person is asked something
 
@@ -66,7 +67,15 @@ class _Display:
         """The terminal belongs to somebody who is asked."""
         with self._still:
             self._live.stop()
+            self._live = self._new()  # drawn below what was said meanwhile, not over it
             yield
+
+    def close(self) -> None:
+        """The table stays as it is."""
+        self._live.stop()
+
+    def _new(self) -> Live:
+        return Live(console=self._console, refresh_per_second=4, transient=False)
 
     def __call__(self, event: ev.Event, board: Board) -> None:
         free = self._still.acquire(blocking=False)
@@ -260,6 +269,8 @@ def sentence(event: ev.Event, board: Board) -> str:
         case ev.Stopping():
             if event.at_once:
                 return f"{event.reason}: stopping at once, {event.running} episodes are cut off"
+            if not event.running:
+                return f"{event.reason}: no more episodes begin"
             return (
                 f"{event.reason}: finishing the {event.running} episodes under way; Ctrl-C again"
                 " cuts them off"

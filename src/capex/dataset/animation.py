@@ -2,12 +2,12 @@
 
 At each decision the committed waypoints appear, filled, then the deferred tail, hollow, each in the
 colour of its calibrated confidence; then the robot moves. Frames are rendered again from saved
-states; nothing is simulated again.
+states, or those that were recorded; nothing is simulated again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +15,15 @@ import numpy as np
 from PIL import Image as Picture
 from PIL import ImageDraw, ImageFont
 
-from capex.dataset.film import open_episode
-from capex.dataset.frames import plans_of, show_tick
-from capex.dataset.projection import Drawn, Tips, camera_model, project_plan, tips_at
-from capex.dataset.video import Segment, pictures
+from capex.dataset.film import of_height, open_episode
+from capex.dataset.frames import plans_of
+from capex.dataset.projection import Drawn, Tips, project_plan, tips_at
+from capex.dataset.views import Views
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord, Turn
 from capex.run.steps import StepArrays
-from capex.worlds import Env
+from capex.worlds import Image
+from capex.worlds.video import Segment, pictures
 
 SUFFIXES = (".webp", ".gif", ".mp4")
 VIEW_PX, GAP_PX, HEAD_PX, FOOT_PX, MARGIN_PX = 320, 4, 32, 54, 10
@@ -69,10 +70,8 @@ def write_animation(episode: Path, out: Path, *, speed: float = 3.0) -> Path:
         )
     if not speed > 0:
         raise CapexError(f"--speed is {speed:g}; it must be above 0")
-    with open_episode(episode) as (record, steps, env):
-        if not len(steps["states"]) or not steps["states"].shape[1]:
-            raise CapexError(f"{episode} has no saved states to make pictures from")
-        shots = list(_Film(record, steps, env).shots(speed))
+    with open_episode(episode) as (record, steps, views):
+        shots = list(_Film(record, steps, views).shots(speed))
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".mp4":
         _save_video(shots, out)
@@ -92,46 +91,60 @@ def _save_video(shots: Sequence[Shot], out: Path) -> None:
     segment.close()
 
 
+@dataclass(frozen=True)
+class _Moment:
+    tick: int
+    seconds: float
+    turn: Turn | None  # whose plan is drawn
+    tips: Tips
+    shown: int | None = None
+
+
 class _Film:
     """An episode that is being drawn."""
 
-    def __init__(self, record: EpisodeRecord, steps: StepArrays, env: Env):
-        self._record, self._steps, self._env = record, steps, env
+    def __init__(self, record: EpisodeRecord, steps: StepArrays, views: Views):
+        self._record, self._steps, self._views = record, steps, views
+        self._sizes = {c.name: of_height(c, VIEW_PX) for c in views.spec.cameras}
         self._plans = plans_of(record, steps)
-        self._cameras = [c.name for c in env.spec.cameras]
 
     def shots(self, speed: float) -> Iterator[Shot]:
         """The film in order."""
+        moments = list(self._moments(speed))
+        pictures = self._views.pictures(self._sizes, [m.tick for m in moments])
+        for moment, images in zip(moments, pictures, strict=True):
+            yield Shot(self._draw(moment, images), moment.seconds)
+
+    def _moments(self, speed: float) -> Iterator[_Moment]:
         starts = [int(tick) for tick in self._steps["plan_starts"]]
         last = len(self._steps["states"]) - 1
-        every = max(1, round(speed * self._env.spec.control_hz * FRAME_S))
-        pause_s = every / self._env.spec.control_hz / speed
+        hz = self._views.spec.control_hz
+        every = max(1, round(speed * hz * FRAME_S))
         for turn, tick, end in zip(self._plans, starts, [*starts[1:], last], strict=True):
-            tips = tips_at(self._env, self._steps, tick)
-            yield Shot(self._draw(tick, turn, tips, shown=0), BARE_S)
+            tips = tips_at(self._views, tick)
+            yield _Moment(tick, BARE_S, turn, tips, shown=0)
             if turn.committed < len(turn.waypoints):
-                yield Shot(self._draw(tick, turn, tips, shown=turn.committed), COMMITTED_S)
-            yield Shot(self._draw(tick, turn, tips), PLAN_S)
-            for moment in range(tick + every, end, every):
-                yield Shot(self._draw(moment, turn, tips), pause_s)
-        yield Shot(self._draw(last, None, {}), END_S)
+                yield _Moment(tick, COMMITTED_S, turn, tips, shown=turn.committed)
+            yield _Moment(tick, PLAN_S, turn, tips)
+            for later in range(tick + every, end, every):
+                yield _Moment(later, every / hz / speed, turn, tips)
+        yield _Moment(last, END_S, None, {})
 
-    def _draw(
-        self, tick: int, turn: Turn | None, tips: Tips, shown: int | None = None
-    ) -> Picture.Image:
-        """All views at a tick with the first `shown` waypoints of the plan, or all of them."""
-        show_tick(self._env, self._steps, tick)
-        size = (VIEW_PX, VIEW_PX)
-        width = len(self._cameras) * (VIEW_PX + GAP_PX) - GAP_PX
+    def _draw(self, moment: _Moment, images: Mapping[str, Image]) -> Picture.Image:
+        """All views at a moment with the first `shown` waypoints of the plan, or all of them."""
+        turn, shown, sizes = moment.turn, moment.shown, self._sizes
+        width = sum(size[0] + GAP_PX for size in sizes.values()) - GAP_PX
         sheet = Picture.new("RGB", (max(width, WIDTH_MIN_PX), HEAD_PX + VIEW_PX + FOOT_PX), PAPER)
-        for k, (name, image) in enumerate(self._env.observe(self._cameras, size).items()):
-            view = Picture.fromarray(image)
+        left = 0
+        for name, size in sizes.items():
+            view = Picture.fromarray(images[name])
             if turn is not None:
-                model = camera_model(self._env, name, size)
-                for drawn in project_plan(turn, tips, model):
+                model = self._views.camera_model(name, moment.tick, size)
+                for drawn in project_plan(turn, moment.tips, model):
                     view = draw_plan(view, drawn, turn, shown)
             _write(ImageDraw.Draw(view), (7, 5), name, SMALL, INK, halo=True)
-            sheet.paste(view, (k * (VIEW_PX + GAP_PX), HEAD_PX))
+            sheet.paste(view, (left, HEAD_PX))
+            left += size[0] + GAP_PX
         self._caption(sheet, turn, shown)
         return sheet
 

@@ -86,9 +86,12 @@ def _front(facts: Facts) -> str:
 def _head(selection: Selection, facts: Facts) -> str:
     number, frames = len(selection.attempts), sum(a.summary.steps for a in selection.attempts)
     kind = "failed attempts" if facts.failures else "demonstrations"
-    text = f"# {facts.title}\n\n{number} {kind}, {frames:,} frames at 20 per second"
-    if not facts.failures:
-        certified = sum(a.certified for a in selection.attempts)
+    rate = f"{facts.spec.control_hz:g} per second"
+    text = f"# {facts.title}\n\n{number} {kind}, {frames:,} frames at {rate}"
+    judges = Counter(a.judge for a in selection.attempts if a.judge)
+    text += "".join(f", {count} of them judged by {_cell(by)}" for by, count in judges.items())
+    certified = sum(a.certified for a in selection.attempts)
+    if not facts.failures and (certified or not judges):
         text += (
             f", {certified} of them certified: executed again from their start by their recorded"
             " actions, they reached success again"
@@ -116,14 +119,15 @@ def _sections(by_task: dict[str, list[Summary]], selection: Selection, facts: Fa
     calibrated = open_take(selection.attempts[0].summary.path).cameras_json(facts.pipeline)
     OF_THIS_PROCESS.close()
     sections.append(f"## Cameras\n\n{_cameras(calibrated, facts.pipeline)}")
-    width, height = facts.pipeline.size
-    cameras = ", ".join(facts.pipeline.cameras)
+    origin = "recorded while the robot moved"
+    if not facts.spec.records_frames:
+        origin = "rendered from the saved states"
     kept_as = "PNG" if facts.format != "hdf5" else "uint8 arrays"
     if facts.pipeline.video:
         kept_as = f"h264 video (crf {facts.pipeline.crf})"
     sections.append(
-        f"## What a frame holds\n\nPictures of the cameras {cameras} at {width}x{height}, rendered"
-        f" from the saved states, as {kept_as}. State: {', '.join(facts.spec.state_names)}"
+        f"## What a frame holds\n\nPictures of the cameras {_sized(facts.pipeline)}, {origin}, as"
+        f" {kept_as}. State: {', '.join(facts.spec.state_names)}"
         " (metres, quaternion xyzw, radians; the base frame rides with the robot). Action, native"
         f" to the world: {', '.join(facts.spec.action_names)}.\n\nThe annotations `capex.*` say"
         " what the demonstrator meant by a frame: decision, waypoint, phase, stated and calibrated"
@@ -179,7 +183,9 @@ def _judges(selection: Selection, facts: Facts) -> str:
         f" process of their own; asked for: {_cell(rule)}"
         for rule, count in rules.most_common()
     ]
-    if rest := len(selection.attempts) - rules.total():
+    judges = Counter(a.judge for a in selection.attempts if a.judge)
+    lines += [f"- {count} judged by {_cell(by)}, not certified" for by, count in judges.items()]
+    if rest := len(selection.attempts) - rules.total() - judges.total():
         lines.append(f"- {rest} without a certificate")
     return "\n".join([lines[0], "", *lines[1:]])
 
@@ -220,11 +226,20 @@ def _cameras(calibrated: dict[str, Any], pipeline: Pipeline) -> str:
             )
         )
     head = ("camera", "kind", "fx, fy, cx, cy (pixels)", "frame", "position (m)", "xyzw")
-    width, height = pipeline.size
+    sizes = dict.fromkeys(f"{width}x{height}" for width, height in pipeline.sizes.values())
     return (
-        f"At {width}x{height}, at the first start; every episode has its own in full precision in"
-        f" the provenance (`cameras`).\n\n{_table(head, rows)}"
+        f"At {' and '.join(sizes)}, at the first start; every episode has its own in full precision"
+        f" in the provenance (`cameras`).\n\n{_table(head, rows)}"
     )
+
+
+def _sized(pipeline: Pipeline) -> str:
+    """The cameras with their sizes."""
+    names: dict[tuple[int, int], list[str]] = {}
+    for name, size in pipeline.sizes.items():
+        names.setdefault(size, []).append(name)
+    sized = [(", ".join(cameras), *size) for size, cameras in names.items()]
+    return "; ".join(f"{cameras} at {width}x{height}" for cameras, width, height in sized)
 
 
 def _depth(facts: Facts) -> str:

@@ -6,6 +6,8 @@ the renderer), every complete state must come again bit for bit. In such a world
 must come again and the first difference is reported. In any other world the tips must stay within
 `TOLERANCE_M` as well.
 
+Where a person judges, nothing is executed again: such a success is judged, not certified.
+
 The certificate is written beside the record and names both files' digests: it is void once either
 has changed.
 """
@@ -29,6 +31,7 @@ from capex.run.jobs import run_jobs
 from capex.run.machine import fingerprint, versions
 from capex.run.steps import read_steps
 from capex.run.store import find_run
+from capex.run.verdicts import Verdict
 from capex.worlds import Env, Spec, Start
 
 TOLERANCE_M = 0.02  # elsewhere: how far a tip may stray from its recorded place
@@ -59,6 +62,7 @@ class Certified:
     certificate: Certificate
     known: bool  # it was certified before
     damaged: bool = False  # left out because it cannot be read
+    judge: str = ""  # who judged it a success, where a person does: nothing is executed again
 
 
 def certify_run(
@@ -76,35 +80,46 @@ def certify_run(
     """
     recorded = find_run(run)
     recorded_on = recorded.manifest.get("fingerprint", {})
+    for name in recorded.manifest.get("settings", {}).get("tasks", ()):
+        worlds.refuse_repeating(worlds.split_name(name)[0], "capex certify")
     chains = [load_chain(chain) for chain in recorded.chains()]
-    successes = [e.path for chain in chains for e in chain.episodes if e.success is True]
+    verdicts = {e.path: e.verdict for c in chains for e in c.episodes if e.success is True}
+    successes = list(verdicts)
     done: dict[Path, Certified] = {}
 
-    def finish(episode: Path, certificate: Certificate, known: bool, damaged: bool = False) -> None:
-        done[episode] = Certified(episode, certificate, known, damaged)
+    def finish(result: Certified) -> None:
+        done[result.episode] = result
         if tell is not None:
-            tell(len(done), len(successes), done[episode])
+            tell(len(done), len(successes), result)
 
     waiting = []
-    for episode in successes:
-        if not again and (certificate := read_certificate(episode)) is not None:
-            finish(episode, certificate, known=True)
+    for episode, verdict in verdicts.items():
+        if verdict is not None:
+            finish(Certified(episode, _refused(judged(verdict)), known=False, judge=verdict.by))
+        elif not again and (certificate := read_certificate(episode)) is not None:
+            finish(Certified(episode, certificate, known=True))
         else:
             waiting.append(episode)
     jobs = [(episode, recorded_on) for episode in waiting]
     for index, result in run_jobs(_replay_job, jobs, parallel, fresh=True):
         episode = waiting[index]
         if isinstance(result, DamagedFile):
-            finish(episode, _refused(str(result)), known=False, damaged=True)
+            finish(Certified(episode, _refused(str(result)), known=False, damaged=True))
         elif isinstance(result, CapexError):
             # Not kept: it says nothing about the episode (a missing world, a killed process).
-            finish(episode, _refused(f"it could not be executed: {result}"), known=False)
+            why = f"it could not be executed: {result}"
+            finish(Certified(episode, _refused(why), known=False))
         else:
             write_json(episode / CERTIFICATE, asdict(result))
-            finish(episode, result, known=False)
+            finish(Certified(episode, result, known=False))
     damaged = [d for chain in chains for d in chain.damaged if d.start is not None]
     left_out = [Certified(d.path, _refused(d.reason), False, True) for d in damaged]
     return [*(done[episode] for episode in successes), *left_out]
+
+
+def judged(verdict: Verdict) -> str:
+    """Why a success that a person judged has no certificate."""
+    return f"judged by {verdict.by}, not certified: a person judges this world"
 
 
 def read_certificate(episode: Path) -> Certificate | None:

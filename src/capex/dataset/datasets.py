@@ -6,7 +6,7 @@ pyarrow, h5py and PyAV are imported when a dataset is written, not before.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,8 +27,12 @@ from capex.dataset.selection import (
     select_failures,
     summary,
 )
+from capex.dataset.views import recorded_spec
 from capex.errors import CapexError
+from capex.run import read_record
 from capex.run.files import whole_folder, write_bytes
+from capex.run.frames import RecordedFrames, has_frames
+from capex.run.steps import read_steps
 from capex.worlds import Spec
 
 Format = Literal["lerobot", "lerobot-v2.1", "lerobot-v3.1", "hdf5"]
@@ -79,14 +83,8 @@ def export_run(
         raise CapexError("no run was given; name at least one run directory")
     if format not in get_args(Format):
         raise CapexError(f"there is no format '{format}'; valid: {', '.join(get_args(Format))}")
-    if pipeline.video:
-        if format == "hdf5":
-            raise CapexError("--video is for --format lerobot; HDF5 files hold pictures")
-        if pipeline.size[0] % 2 or pipeline.size[1] % 2:
-            raise CapexError(
-                f"--size is {pipeline.size[0]} {pipeline.size[1]}; video needs an even width and"
-                " height"
-            )
+    if pipeline.video and format == "hdf5":
+        raise CapexError("--video is for --format lerobot; HDF5 files hold pictures")
     candidates = [find_attempts(run_dir) for run_dir in run_dirs]
     if paired:
         chosen = _choose_pairs(run_dirs, candidates, filters)
@@ -104,6 +102,8 @@ def export_run(
     failed = [selection for selection in failed if selection.attempts]
     selections = [*chosen, *failed]
     spec, pipeline = _one_robot([a for s in selections for a in s.attempts], pipeline)
+    if format == "hdf5" and spec.records_frames:
+        raise CapexError(f"{spec.name} has no MuJoCo model; export it with --format lerobot")
     partners = {a.name: b.name for a, b in zip(chosen, reversed(chosen), strict=True) if paired}
     with contextlib.ExitStack() as folders:
         if paired:
@@ -154,12 +154,10 @@ def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec,
     frame of a dataset has the same numbers in the same order, and pictures of the same cameras.
     """
     robots: list[tuple[Spec, Pipeline]] = []
-    for name in dict.fromkeys(f"{a.summary.world}:{a.summary.task}" for a in attempts):
-        env = worlds.make(name)
-        robots.append((env.spec, pipeline.resolve(env.spec)))
-        env.close()
+    for name, spec in _specs(attempts):
+        robots.append((spec, pipeline.resolve(spec)))
         first, other = (
-            (spec.action_names, spec.state_names, spec.control_hz, resolved.cameras)
+            (spec.action_names, spec.state_names, spec.control_hz, resolved.sizes)
             for spec, resolved in (robots[0], robots[-1])
         )
         if first != other:
@@ -168,6 +166,21 @@ def _one_robot(attempts: Sequence[Candidate], pipeline: Pipeline) -> tuple[Spec,
                 " apart, with --tasks"
             )
     return robots[0]
+
+
+def _specs(attempts: Sequence[Candidate]) -> Iterator[tuple[str, Spec]]:
+    """Of each task, and of each attempt whose frames were recorded: its rig may have changed."""
+    seen = set()
+    for episode in (a.summary for a in attempts):
+        name = f"{episode.world}:{episode.task}"
+        if has_frames(episode.path):
+            record, steps = read_record(episode.path), read_steps(episode.path)
+            yield name, recorded_spec(record, steps, RecordedFrames(episode.path))
+        elif name not in seen:
+            env = worlds.make(name)
+            yield name, env.spec
+            env.close()
+        seen.add(name)
 
 
 def _write(

@@ -19,8 +19,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image as Picture
 
-from capex.dataset.frames import Pipeline
-
 CODES = 4095
 MIN_M, MAX_M, SHIFT_M = 0.01, 10.0, 3.5
 FARTHEST_MM = 65535
@@ -57,16 +55,16 @@ def histogram(depth_mm: Millimetres) -> npt.NDArray[np.int64]:
     return np.bincount(depth_mm.ravel(), minlength=FARTHEST_MM + 1).astype(np.int64)[None]
 
 
-def feature(pipeline: Pipeline, fps: int) -> dict[str, Any]:
+def feature(size: tuple[int, int], fps: int, *, as_video: bool) -> dict[str, Any]:
     """The entry of info.json for one camera's depth."""
-    width, height = pipeline.size
+    width, height = size
     found: dict[str, Any] = {
         "dtype": "image",
         "shape": [height, width, 1],
         "names": ["height", "width", "channels"],
         "info": {"is_depth_map": True, "depth_unit": "mm"},
     }
-    if pipeline.video:
+    if as_video:
         found["dtype"] = "video"
         found["info"] |= {
             "video.height": height,

@@ -100,6 +100,13 @@ class DatasetLayout:
         return (*map(self.key, self.cameras), *map(self.depth_key, self.deep))
 
     @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Width and height of each picture feature, depth included."""
+        sizes = self.pipeline.sizes
+        deep = {self.depth_key(camera): sizes[camera] for camera in self.deep}
+        return {self.key(camera): size for camera, size in sizes.items()} | deep
+
+    @property
     def words(self) -> dict[str, pa.DataType]:
         """The columns for what a frame meant in words, as far as the version has them."""
         if self.version == "v3.1":
@@ -119,14 +126,17 @@ class DatasetLayout:
     @property
     def features(self) -> dict[str, Any]:
         """The features block of info.json."""
-        width, height = self.pipeline.size
-        picture: dict[str, Any] = {"dtype": "image", "shape": [height, width, 3]}
-        picture["names"] = ["height", "width", "channels"]
-        if self.pipeline.video:
-            picture |= {"dtype": "video", "info": video.feature_info((width, height), self.fps)}
-        features: dict[str, Any] = {self.key(camera): picture for camera in self.cameras}
+        features: dict[str, Any] = {}
+        for camera, (width, height) in self.pipeline.sizes.items():
+            picture: dict[str, Any] = {"dtype": "image", "shape": [height, width, 3]}
+            picture["names"] = ["height", "width", "channels"]
+            if self.pipeline.video:
+                picture |= {"dtype": "video", "info": video.feature_info((width, height), self.fps)}
+            features[self.key(camera)] = picture
         for camera in self.deep:
-            features[self.depth_key(camera)] = depth.feature(self.pipeline, self.fps)
+            features[self.depth_key(camera)] = depth.feature(
+                self.pipeline.sizes[camera], self.fps, as_video=self.pipeline.video
+            )
         for name, (dtype, names) in self.vectors.items():
             features[name] = {"dtype": dtype, "shape": [len(names)], "names": list(names)}
         for name, kind in (OUTCOMES | ANNOTATIONS | INDICES).items():

@@ -1,11 +1,11 @@
-"""Pictures of an episode, re-rendered from its saved states: a strip of moments and a video.
-Nothing is simulated again.
+"""Pictures of an episode, re-rendered from its saved states or as recorded: a strip of moments and
+a video. Nothing is simulated again.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import av
@@ -14,17 +14,18 @@ from PIL import Image as Picture
 from PIL import ImageDraw
 
 from capex import worlds
-from capex.dataset.frames import show_tick
+from capex.dataset.views import Views, open_views
 from capex.errors import CapexError, printable
 from capex.method.record import EpisodeRecord
 from capex.run import read_judged
 from capex.run.files import read_json
 from capex.run.steps import StepArrays, read_steps
-from capex.worlds import Env, Image, Start
+from capex.worlds import CameraSpec, Start
+from capex.worlds.cache import Environments
 
 STRIP_FRAMES = 6
-STRIP_SIZE = (256, 256)
-VIDEO_SIZE = (320, 320)
+STRIP_WIDTH_PX = 256  # of a view
+VIDEO_HEIGHT_PX = 320
 CAPTION_HEIGHT = 22
 
 
@@ -45,15 +46,14 @@ def read_episode(episode: Path) -> tuple[EpisodeRecord, StepArrays]:
 
 
 @contextlib.contextmanager
-def open_episode(episode: Path) -> Iterator[tuple[EpisodeRecord, StepArrays, Env]]:
-    """An episode, and its environment at the start."""
+def open_episode(episode: Path) -> Iterator[tuple[EpisodeRecord, StepArrays, Views]]:
+    """An episode, and its views."""
     record, steps = read_episode(episode)
-    env = worlds.make(f"{record.world}:{record.task}")
+    envs = Environments()
     try:
-        env.reset(Start(record.task, record.start, record.seed))
-        yield record, steps, env
+        yield record, steps, open_views(episode, record, steps, envs)
     finally:
-        env.close()
+        envs.close()
 
 
 def strip_ticks(last: int, count: int = STRIP_FRAMES) -> list[int]:
@@ -61,22 +61,25 @@ def strip_ticks(last: int, count: int = STRIP_FRAMES) -> list[int]:
     return list(dict.fromkeys(round(last * k / (count - 1)) for k in range(count)))
 
 
-def frames(
-    env: Env, steps: StepArrays, ticks: Sequence[int], size: tuple[int, int]
-) -> Iterator[dict[str, Image]]:
-    """Images of all cameras at the given ticks."""
-    for tick in ticks:
-        show_tick(env, steps, tick)
-        yield env.observe(size=size)
+def of_width(camera: CameraSpec, width_px: int) -> tuple[int, int]:
+    """The size of a camera's view, so many pixels wide."""
+    width, height = camera.size
+    return width_px, max(1, round(width_px * height / width))
+
+
+def of_height(camera: CameraSpec, height_px: int) -> tuple[int, int]:
+    """The size of a camera's view, so many pixels high and even ones wide, as videos need."""
+    width, height = camera.size
+    return 2 * max(1, round(height_px * width / height / 2)), height_px
 
 
 def write_strip(episode: Path, out: Path) -> Path:
     """Six moments from start to end, a row per camera, with the instruction above."""
-    with open_episode(episode) as (record, steps, env):
+    with open_episode(episode) as (record, steps, views):
         ticks = strip_ticks(len(steps["states"]) - 1)
+        sizes = {c.name: of_width(c, STRIP_WIDTH_PX) for c in views.spec.cameras}
         columns = [
-            np.concatenate(list(images.values()), axis=0)
-            for images in frames(env, steps, ticks, STRIP_SIZE)
+            np.concatenate(list(images.values()), axis=0) for images in views.pictures(sizes, ticks)
         ]
     grid = np.concatenate(columns, axis=1)
     sheet = Picture.new("RGB", (grid.shape[1], grid.shape[0] + CAPTION_HEIGHT), "white")
@@ -118,9 +121,9 @@ def write_sheet(world: str, folder: Path) -> Path:
             for k, (camera, image) in enumerate(env.observe().items()):
                 picture = Picture.fromarray(image)
                 picture.save(folder / f"{task}-{index}-{camera}.png")
+                size = env.spec.camera(camera).fitted(SHEET_TILE)
                 cell.paste(
-                    picture.resize((SHEET_TILE, SHEET_TILE), Picture.Resampling.LANCZOS),
-                    (k * SHEET_TILE, SHEET_HEAD),
+                    picture.resize(size, Picture.Resampling.LANCZOS), (k * SHEET_TILE, SHEET_HEAD)
                 )
             ImageDraw.Draw(cell).text((4, 3), f"{task} {index}: {env.instruction}", fill="black")
             if index in drawn:
@@ -137,16 +140,18 @@ def write_sheet(world: str, folder: Path) -> Path:
 
 def write_video(episode: Path, out: Path, *, every: int = 2) -> Path:
     """All cameras side by side as h264 at the speed of the robot; `every` ticks one frame."""
-    with open_episode(episode) as (_, steps, env):
-        rate = round(env.spec.control_hz / every)
+    with open_episode(episode) as (_, steps, views):
+        rate = round(views.spec.control_hz / every)
         ticks = range(0, len(steps["states"]), every)
         out.parent.mkdir(parents=True, exist_ok=True)
         with av.open(str(out), "w") as container:
             stream = container.add_stream("libx264", rate=rate)
-            stream.width, stream.height = VIDEO_SIZE[0] * len(env.spec.cameras), VIDEO_SIZE[1]
+            sizes = {c.name: of_height(c, VIDEO_HEIGHT_PX) for c in views.spec.cameras}
+            stream.width = sum(width for width, _ in sizes.values())
+            stream.height = VIDEO_HEIGHT_PX
             stream.pix_fmt = "yuv420p"
             stream.options = {"crf": "23"}
-            for images in frames(env, steps, ticks, VIDEO_SIZE):
+            for images in views.pictures(sizes, ticks):
                 picture = np.concatenate(list(images.values()), axis=1)
                 container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
             container.mux(stream.encode(None))

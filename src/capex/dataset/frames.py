@@ -1,7 +1,8 @@
 """What the frames of an episode hold: frame t is the observation of state t and the native action
 that followed it.
 
-The pictures come from the saved states, at any size; nothing is simulated again. Besides
+The pictures come from the saved states, at any size, or are those that were recorded; nothing is
+simulated again. Besides
 observation and action each frame carries what the demonstrator meant by it, under names that no
 learner takes for an input:
 
@@ -15,7 +16,7 @@ learner takes for an input:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capex.errors import CapexError, DamagedFile, Unsupported
+from capex.dataset.views import Views, open_views, require_pictures
+from capex.errors import CapexError, DamagedFile
 from capex.method.memory.skeleton import phase_numbers
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.pose import Array, quaternion_xyzw
 from capex.run import read_judged, read_record
 from capex.run.steps import StepArrays, read_steps
-from capex.worlds import Env, Image, Spec, Start, State
+from capex.worlds import Image, Spec, Start, State
 from capex.worlds.cache import OF_THIS_PROCESS
 
 ANNOTATIONS = {
@@ -40,6 +42,7 @@ ANNOTATIONS = {
     "capex.calibrated": np.float32,
     "capex.label": np.int64,
 }
+RENDERED_SIZE = (256, 256)
 OUTCOMES = {"next.reward": np.float32, "next.done": np.bool_, "next.success": np.bool_}
 
 
@@ -47,34 +50,55 @@ OUTCOMES = {"next.reward": np.float32, "next.done": np.bool_, "next.success": np
 class Pipeline:
     """How pictures are made and kept: the same for datasets that are to be compared."""
 
-    size: tuple[int, int] = (256, 256)  # width, height
+    # Width and height; None: RENDERED_SIZE, or what was recorded.
+    size: tuple[int, int] | None = None
     cameras: tuple[str, ...] = ()  # all of the world's, if empty
     depth: bool = False
     video: bool = False  # h264 instead of a PNG per frame
     crf: int = 18  # quality of the video: 0 is lossless, 23 small
+    recorded: tuple[tuple[int, int], ...] = ()  # sizes of the cameras' frames, where recorded
 
     def resolve(self, spec: Spec) -> Pipeline:
         """The same with the cameras' names, each one that the world has."""
-        if not all(1 <= side <= 4096 for side in self.size):
+        if self.size is not None and not all(1 <= side <= 4096 for side in self.size):
             given = " ".join(map(str, self.size))
             raise CapexError(f"--size is {given}; width and height must lie between 1 and 4096")
         if not 0 <= self.crf <= 51:
             raise CapexError(f"--crf is {self.crf}; it must lie between 0 and 51")
         cameras = self.cameras or tuple(c.name for c in spec.cameras)
-        for name in cameras:
-            spec.camera(name)
+        own = tuple(spec.camera(name).size for name in cameras)
         if self.depth and not spec.depth:
             raise CapexError(f"{spec.name} has no depth; leave out --depth")
-        return replace(self, cameras=cameras)
+        resolved = replace(self, cameras=cameras, recorded=own if spec.records_frames else ())
+        for name, (width, height) in resolved.sizes.items():
+            if self.video and (width % 2 or height % 2):
+                given = f"camera {name} has {width}x{height} pixels" if self.size is None else ""
+                raise CapexError(
+                    f"{given or f'--size is {width} {height}'}; video needs an even width and"
+                    " height"
+                )
+        return resolved
+
+    @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Width and height of each camera's pictures."""
+        given = (self.size or RENDERED_SIZE,) * len(self.cameras)
+        own = self.recorded if self.size is None and self.recorded else given
+        return dict(zip(self.cameras, own, strict=True))
 
 
 @dataclass(frozen=True)
 class Take:
-    """An episode ready to be shot: the world at its start, the record and the arrays."""
+    """An episode ready to be shot: its views, the record and the arrays."""
 
-    env: Env
+    views: Views
     record: EpisodeRecord
     steps: StepArrays
+
+    @property
+    def spec(self) -> Spec:
+        """What is known of the robot."""
+        return self.views.spec
 
     @property
     def length(self) -> int:
@@ -98,14 +122,12 @@ class Take:
 
     @property
     def start_state(self) -> State:
-        """The complete state before the first action."""
+        """The complete state before the first action; empty where none is saved."""
         return State(str(self.steps["header"]), np.asarray(self.steps["states"][0]))
 
     def pictures(self, pipeline: Pipeline) -> Iterator[dict[str, Image]]:
         """The images of each frame in order, by camera."""
-        for frame in range(self.length):
-            show_tick(self.env, self.steps, frame)
-            yield self.env.observe(pipeline.cameras, pipeline.size)
+        return self.views.pictures(pipeline.sizes, range(self.length))
 
     def outcomes(self) -> dict[str, npt.NDArray[Any]]:
         """next.reward, next.done and next.success of each frame: all zero but for the last one."""
@@ -180,21 +202,19 @@ class Take:
         """Intrinsics and pose of each calibrated camera at the start; a wrist camera's pose is in
         the frame of its tip.
         """
-        show_tick(self.env, self.steps, 0)
-        arms = self.env.robot_state().arms
+        tips = self.views.tips(0)
         found: dict[str, Any] = {}
-        for name in pipeline.cameras:
-            spec = self.env.spec.camera(name)
-            try:
-                model = self.env.camera_model(name, pipeline.size)
-            except Unsupported:
+        for name, size in pipeline.sizes.items():
+            spec = self.spec.camera(name)
+            model = self.views.camera_model(name, 0, size)
+            if model is None:
                 continue
             pose, frame = model.T_base_camera, "base"
             if spec.kind == "wrist":
-                pose, frame = arms[spec.arm].T_base_tip.inverse() @ pose, f"tip of {spec.arm}"
+                pose, frame = tips[spec.arm].inverse() @ pose, f"tip of {spec.arm}"
             found[name] = {
                 "kind": spec.kind,
-                "size": list(pipeline.size),
+                "size": list(size),
                 "intrinsics": model.intrinsics.tolist(),
                 "frame": frame,
                 "position_m": [float(v) for v in pose.position_m],
@@ -209,11 +229,6 @@ class Take:
             for number in range(len(turn.waypoints))
         ]
         return dict(zip(places, phase_numbers(self.record), strict=True))
-
-
-def show_tick(env: Env, steps: Mapping[str, Any], tick: int) -> None:
-    """Put the environment into the state that an episode was in before its action `tick`."""
-    env.load_state(State(str(steps["header"]), steps["states"][tick]))
 
 
 def plans_of(record: EpisodeRecord, steps: StepArrays) -> list[Turn]:
@@ -231,15 +246,17 @@ def _confidences(row: WaypointRecord) -> tuple[float, float]:
 
 
 def check_episode(episode: Path) -> None:
-    """DamagedFile unless an episode's record and arrays can be read and belong together."""
-    plans_of(read_record(episode), read_steps(episode))
+    """DamagedFile unless an episode's record, arrays and recorded frames can be read and belong
+    together.
+    """
+    steps = read_steps(episode)
+    plans_of(read_record(episode), steps)
+    require_pictures(episode, steps)
 
 
 def open_take(episode: Path) -> Take:
-    """An episode with its world at its start."""
+    """An episode with its views."""
     record, steps = read_judged(episode), read_steps(episode)
-    if not len(steps["actions"]) or not steps["states"].shape[1]:
-        raise CapexError(f"{episode} has no saved states to make pictures from")
-    take = Take(OF_THIS_PROCESS.keep(f"{record.world}:{record.task}"), record, steps)
-    take.env.reset(take.start)
-    return take
+    if not len(steps["actions"]):
+        raise CapexError(f"{episode} has no actions to make frames of")
+    return Take(open_views(episode, record, steps, OF_THIS_PROCESS), record, steps)

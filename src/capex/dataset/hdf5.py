@@ -33,6 +33,7 @@ from capex.dataset.language import spans
 from capex.dataset.provenance import provenance
 from capex.dataset.selection import Candidate
 from capex.dataset.shards import Tell, shoot_in_order
+from capex.dataset.views import RenderedViews
 from capex.errors import CapexError
 
 FILE = "demo.hdf5"
@@ -72,8 +73,9 @@ class DemoFile:
 def shoot(job: DemoJob) -> DemoFile:
     """A worker's task: render a demonstration and write it."""
     take = open_take(job.attempt.summary.path)
-    model = worlds.model_file(take.env)
-    spec, record = take.env.spec, take.record
+    spec, record = take.spec, take.record
+    rendered = take.views if isinstance(take.views, RenderedViews) else None
+    model = worlds.model_file(rendered.env) if rendered is not None else None
     if model is None:
         raise CapexError(f"{spec.name} has no MuJoCo model; export it with --format lerobot")
     start = {"index": record.start, "seed": record.seed}
@@ -107,9 +109,9 @@ def _put(group: h5py.Group, name: str, values: npt.NDArray[Any]) -> None:
 
 def _put_pictures(demo: h5py.Group, pipeline: Pipeline, take: Take) -> None:
     """Pictures frame by frame, one chunk each."""
-    width, height = pipeline.size
 
     def create(camera: str, kind: str, dtype: str, channels: int) -> h5py.Dataset:
+        width, height = pipeline.sizes[camera]
         name, shape = f"obs/{CAMERAS.get(camera, camera)}_{kind}", (height, width, channels)
         return demo.create_dataset(name, (take.length, *shape), dtype, chunks=(1, *shape), **PACKED)
 
@@ -121,12 +123,12 @@ def _put_pictures(demo: h5py.Group, pipeline: Pipeline, take: Take) -> None:
         for camera, image in images.items():
             pictures[camera][frame] = image
         for camera, dataset in depths.items():
-            dataset[frame] = take.env.depth(camera, pipeline.size).depth_m[..., None]
+            dataset[frame] = take.views.depth_m(camera, pipeline.sizes[camera])[..., None]
 
 
 def _proprio(take: Take) -> dict[str, npt.NDArray[Any]]:
     """The state by robosuite's names where it has those numbers, and the rest under its own."""
-    names = list(take.env.spec.state_names)
+    names = list(take.spec.state_names)
     known = {key: parts for key, parts in PROPRIO.items() if set(parts) <= set(names)}
     taken = {n for parts in known.values() for n in parts}
     columns = {key: [names.index(n) for n in parts] for key, parts in known.items()}

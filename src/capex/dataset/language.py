@@ -63,7 +63,7 @@ def spans(take: Take) -> list[Span]:
         meant[f"capex.{name}"].tolist() for name in ("decision", "waypoint", "phase")
     )
     heading = {run.key[0]: run.key[1] for run in phases(take.record)}
-    several = len(take.env.spec.arms) > 1
+    several = len(take.spec.arms) > 1
     found = [
         Span("plan", plan_text(turns[decision], several), *frames)
         for decision, frames in _runs(decisions)

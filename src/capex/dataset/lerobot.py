@@ -32,6 +32,8 @@ from capex.dataset.statistics import Histogram, Stats
 from capex.dataset.words import Texts, language_columns, numbered_columns, write_texts
 from capex.run.files import write_json
 from capex.worlds import Image
+from capex.worlds.video import Segment
+from capex.worlds.video import pictures as encode
 
 EPISODES_AT_ONCE = 100  # rows of meta/episodes that are written together
 PNG_LEVEL = 1  # a third of the time of level 6 for a tenth more bytes
@@ -79,11 +81,11 @@ def write_shard(job: ShardJob, take: Take, pictures: Iterable[dict[str, Image]])
     segments = {key: job.shards / f"{name}-{key}.mp4" for key in layout.streams}
     deep = {layout.depth_key(camera) for camera in layout.deep}
     encoders = {
-        key: video.Segment(
+        key: Segment(
             path,
-            pipeline.size,
+            layout.sizes[key],
             layout.fps,
-            video.DEPTH if key in deep else video.pictures(pipeline.crf),
+            video.DEPTH if key in deep else encode(pipeline.crf),
         )
         for key, path in segments.items()
     }
@@ -97,7 +99,7 @@ def write_shard(job: ShardJob, take: Take, pictures: Iterable[dict[str, Image]])
                 encoded.setdefault(key, []).append(_png(picture))
             if not pipeline.depth:
                 continue
-            depth_mm = depth.millimetres(take.env.depth(camera, pipeline.size).depth_m)
+            depth_mm = depth.millimetres(take.views.depth_m(camera, pipeline.sizes[camera]))
             key = layout.depth_key(camera)
             if apart:
                 png = _png(Picture.fromarray(depth_mm))

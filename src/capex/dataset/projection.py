@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from capex.dataset.frames import show_tick
-from capex.errors import CapexError
+from capex.dataset.views import Views
 from capex.method.record import Turn, WaypointRecord
 from capex.pose import Array
-from capex.worlds import CameraModel, Env
+from capex.worlds import CameraModel
 
 Point = tuple[float, float]  # pixels, right and down
 Tips = Mapping[str, Array]  # by arm, base frame, metres
@@ -52,18 +51,9 @@ class Drawn:
     marks: tuple[Mark, ...]
 
 
-def tips_at(env: Env, steps: Mapping[str, Any], tick: int) -> dict[str, Array]:
-    """Where each arm's tip was at a tick; the environment is left in that state."""
-    show_tick(env, steps, tick)
-    return {n: a.T_base_tip.position_m for n, a in env.robot_state().arms.items()}
-
-
-def camera_model(env: Env, camera: str, size: tuple[int, int]) -> CameraModel | None:
-    """The camera's projection in the present state, or None where it is not calibrated."""
-    try:
-        return env.camera_model(camera, size)
-    except CapexError:
-        return None
+def tips_at(views: Views, tick: int) -> dict[str, Array]:
+    """Where each arm's tip was at a tick."""
+    return {name: tip.position_m for name, tip in views.tips(tick).items()}
 
 
 def project_plan(turn: Turn, tips: Tips, camera: CameraModel | None) -> tuple[Drawn, ...]:

@@ -26,6 +26,7 @@ FIELDS = {
     "confidence": "float64",  # mean calibrated one of the labelled waypoints, null without any
     "certified": "bool",
     "uncertified": "string",  # why there is no certificate
+    "judge": "string",  # who judged it; empty where the world did
     "episode": "string",  # NAME/chains/CHAIN/episodes/0007, from the folder that holds the run
     "record_sha256": "string",
     "steps_sha256": "string",
@@ -47,4 +48,5 @@ def provenance(attempt: Candidate, take: Take, pipeline: Pipeline) -> dict[str, 
         "cameras": json.dumps(take.cameras_json(pipeline)),
     }
     own |= {"certified": attempt.certified, "uncertified": attempt.uncertified}
+    own["judge"] = attempt.judge
     return {n: own[n] if n in own else getattr(attempt.summary, n) for n in FIELDS}

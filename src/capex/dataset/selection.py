@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from capex.dataset.certify import read_certificate
+from capex.dataset.certify import judged, read_certificate
 from capex.dataset.duplicates import Motions
 from capex.dataset.frames import check_episode
 from capex.errors import CapexError, DamagedFile, UnknownName
@@ -29,6 +29,12 @@ class Candidate:
     summary: Summary
     certified: bool
     uncertified: str  # why there is no certificate
+
+    @property
+    def judge(self) -> str:
+        """Who judged it, where a person does; empty where the world judges."""
+        verdict = self.summary.verdict
+        return verdict.by if verdict is not None else ""
 
     @property
     def from_run(self) -> str:
@@ -234,6 +240,8 @@ def _unreadable(attempt: Candidate) -> str:
 
 
 def _candidate(summary: Summary) -> Candidate:
+    if summary.success and summary.verdict is not None:
+        return Candidate(summary, certified=False, uncertified=judged(summary.verdict))
     certificate = read_certificate(summary.path) if summary.success else None
     if certificate is not None:
         return Candidate(summary, certificate.certified, certificate.reason)
@@ -267,7 +275,7 @@ def _failed(attempt: Candidate) -> str:
 def _refusal(attempt: Candidate, filters: Filters) -> str:
     """Why a success is not taken, or nothing."""
     e, f = attempt.summary, filters
-    if not attempt.certified and not f.uncertified:
+    if not attempt.certified and not attempt.judge and not f.uncertified:
         return attempt.uncertified
     if f.min_steps is not None and e.steps < f.min_steps:
         return f"shorter than {f.min_steps} steps"

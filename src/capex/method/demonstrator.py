@@ -74,6 +74,7 @@ def run_episode(
         start.index,
         env.scene,
         weights=trust.weights,
+        hints=hooks.hints,
         template=hooks.template,
         json_form=with_defaults(model).tools_in_text,
     )

@@ -87,7 +87,7 @@ class Dialogue:
         """
         messages: list[Message] = [_first(observation, references)]
         located: list[LocatedPoint] = []
-        sight = Sight(self._env, self._face.size)
+        sight = Sight(self._env, self._face.cameras)
         reason, silent = "no act", True
         deadline = self._hooks.clock() + DECISION_DEADLINE_S
         for number in range(1, self._rounds + 1):

@@ -2,13 +2,14 @@
 
 Written once against the Env protocol. A waypoint is a motion of every arm that has a target,
 together, then their gripper commands; or a base motion, then gripper commands. Control returns when
-the waypoints end, or one stalls, makes contact, times out or ends the episode. Metres and radians
-inside, centimetres and degrees in reports.
+the waypoints end, or one stalls, makes contact, times out, is stopped by a rig's guard or ends the
+episode. Metres and radians inside, centimetres and degrees in reports.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -89,6 +90,7 @@ class Executor:
         self._last_gripper: dict[str, Gripper] = {}
         self._told_rotation = {n: s.T_base_tip.rotation for n, s in self._state.arms.items()}
         self._waypoint = 0
+        self._guarded: Counter[str] = Counter()  # ticks of this waypoint, by the guard's phrase
 
     def _sign_of(self, arm: str, opening_m: float) -> float:
         if opening_m >= self._arms[arm].max_opening_m - OPEN_TOLERANCE_M:
@@ -161,6 +163,7 @@ class Executor:
 
     def _run(self, waypoint: Waypoint, targets: dict[str, ClampedTarget]) -> Outcome:
         steps_before, began = self.steps_left, self._state
+        self._guarded.clear()
         motion = Motion("gripper", "")
         label: Literal[0, 1] | None = None
         notes = mo.clamp_notes(targets)
@@ -176,9 +179,11 @@ class Executor:
         except _Ended as ended:
             # A motion that was cut short has no label; one that had ended before its gripper
             # command ended the episode keeps its own.
-            terminal = ended.status == "terminal"
-            text = "terminal" if terminal else "cut short: no control steps left"
-            motion = Motion(ended.status, text)
+            motion = Motion(ended.status, self._ended_text(ended.status))
+            if ended.status == "guard stop" and targets:
+                motion.errors = self._errors(targets)
+                label = 0 if label is None else label
+        notes += mo.guard_notes(self._guarded)
         report = "; ".join(text for text in (motion.text, *notes) if text)
         steps, tips = steps_before - self.steps_left, self._tips()
         off_m, off_rad = motion.errors or (None, None)
@@ -186,6 +191,11 @@ class Executor:
         return Outcome(
             motion.status, report, label, steps, targets, tips, off_m, off_rad, contacts, moved
         )
+
+    def _ended_text(self, status: Status) -> str:
+        if status == "guard stop":
+            return f"stopped by the guard: {self._state.stopped}"
+        return "terminal" if status == "terminal" else "cut short: no control steps left"
 
     def _label(self, motion: Motion, began: RobotState) -> Literal[0, 1] | None:
         """1: reached, or stalled within 1 cm without a contact that was not there before; 0: kept
@@ -243,6 +253,8 @@ class Executor:
         limits = sorted({joint for n in targets for joint in self._state.arms[n].joints_at_limit})
         if limits:
             distance = f"joint limit ({', '.join(limits)}), {distance}"
+        elif errors[0] <= LABEL_STALL_M and not any(self._arms[n].senses_contact for n in targets):
+            distance += ", counted as reached (no force sensing)"
         return Motion("stalled", f"stalled{':' * bool(limits)} {distance}", errors)
 
     def _drive(self, motion: BaseMotion) -> Motion:
@@ -343,6 +355,9 @@ class Executor:
         tick = Tick(action, self._state, success, self._waypoint)
         for subscriber in self._subscribers:
             subscriber(tick)
+        self._guarded.update(self._state.guard)
+        if self._state.stopped:
+            raise _Ended("guard stop")
         if success:
             raise _Ended("terminal")
 

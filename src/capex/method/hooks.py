@@ -78,8 +78,9 @@ NO_LIMITS = Limits()
 @dataclass(frozen=True)
 class Hooks:
     """`subscribers` are called with every event, `ledger` and `log` with every attempt at the
-    model; `template` replaces the system prompt's file; `wrap_model` puts something around the
-    model for this episode; `prepare` comes between a reset and the attempt.
+    model; `template` replaces the system prompt's file, `hints` are passages for it; `wrap_model`
+    puts something around the model for this episode; `prepare` comes between a reset and the
+    attempt.
     """
 
     ledger: CostObserver | None = None
@@ -87,6 +88,7 @@ class Hooks:
     subscribers: Sequence[Callable[[Event], object]] = ()
     limits: Limits = NO_LIMITS
     template: Path | None = None
+    hints: str = ""
     sampling: Sampling = DEFAULT_SAMPLING
     cache_key: str = ""
     clock: Callable[[], float] = time.monotonic

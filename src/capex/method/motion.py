@@ -19,6 +19,7 @@ Status = Literal[
     "finger contact",
     "contact",
     "timeout",
+    "guard stop",
     "gripper",
     "base",
     "terminal",
@@ -94,6 +95,12 @@ def clamp_notes(targets: Mapping[str, ClampedTarget]) -> list[str]:
     shortened = ["shortened to 10 cm"] if any(t.shortened for t in targets.values()) else []
     projected = ["moved into the workspace"] if any(t.projected for t in targets.values()) else []
     return shortened + projected
+
+
+def guard_notes(phrases: Mapping[str, int]) -> list[str]:
+    """What a rig's guard changed about a waypoint's commands, and in how many ticks."""
+    said = (f"{what} in {n} tick{'s' * (n != 1)}" for what, n in phrases.items())
+    return [f"guard: {', '.join(said)}"] if phrases else []
 
 
 def norm(v: Array) -> float:

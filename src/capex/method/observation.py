@@ -15,7 +15,7 @@ from capex.models import Picture, Text, UserMessage
 from capex.models.pictures import encode_png
 from capex.plan import ArmTarget, BaseMotion, Waypoint
 from capex.pose import Array, matrix_to_euler
-from capex.worlds import ArmState, Env
+from capex.worlds import ArmState, Env, Image
 
 EMPTY_BELOW_M = 0.003  # fingers that touch each other hold nothing
 
@@ -77,13 +77,13 @@ def observe(
     steps_left: int,
     decisions_left: int,
     history: Sequence[PastAct] = (),
-    image_size: int = 512,
+    image_size: int | None = None,
     dollars_left: str = "",
     notes: str = "",
 ) -> Observation:
     """Look at the world: proprioception and one image per camera."""
-    state = env.robot_state()
-    images = env.observe(size=(image_size, image_size))
+    images = look(env, image_size)
+    state = env.robot_state()  # after the images: a rig settles for those
     return Observation(
         instruction=env.instruction,
         steps_left=steps_left,
@@ -96,6 +96,15 @@ def observe(
         dollars_left=dollars_left,
         notes=notes,
     )
+
+
+def look(env: Env, image_size: int | None = None) -> dict[str, Image]:
+    """One image per camera at its own size, the longer side limited to `image_size` pixels."""
+    sizes = {c.name: c.fitted(image_size) for c in env.spec.cameras}
+    images: dict[str, Image] = {}
+    for size in dict.fromkeys(sizes.values()):  # cameras of one size are looked through at once
+        images |= env.observe([name for name in sizes if sizes[name] == size], size)
+    return {name: images[name] for name in sizes}
 
 
 def position_text(position_m: Array | tuple[float, ...]) -> str:

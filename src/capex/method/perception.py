@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -16,8 +17,9 @@ SENSOR_PATCH = 2  # pixels on each side, for the noisy depth of a real sensor
 class Sight:
     """The depth that the cameras measure at one moment, taken once a camera."""
 
-    def __init__(self, env: Env, size: tuple[int, int]):
-        self._env, self._size = env, size
+    def __init__(self, env: Env, sizes: Mapping[str, tuple[int, int]]):
+        """`sizes`: of the images that the model was shown, by camera."""
+        self._env, self._sizes = env, sizes
         self._images: dict[str, DepthImage] = {}
 
     def locate(self, camera: str, u: float, v: float) -> Array | str:
@@ -28,7 +30,7 @@ class Sight:
         """
         if camera not in self._images:
             try:
-                self._images[camera] = self._env.depth(camera, self._size)
+                self._images[camera] = self._env.depth(camera, self._sizes[camera])
             except (PhysicsDiverged, GLUnavailable):  # no answer for a model: the attempt is over
                 raise
             except CapexError as error:

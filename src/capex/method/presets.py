@@ -61,8 +61,9 @@ class MethodSettings:
     never, as in the paper)."""
     episode_usd: Annotated[float | None, Setting(0, metavar="USD")] = DEFAULT_EPISODE_USD
     """Dollars an episode may cost (default {default:g} where the model has a price)."""
-    image_size: Annotated[int, Setting(32, 2048, metavar="PIXELS")] = 512
-    """Side of the images that the model sees (default {default})."""
+    image_size: Annotated[int | None, Setting(32, 2048, metavar="PIXELS")] = None
+    """Longer side, at most, of the images that the model sees (default: each camera's own size; 512
+    in the built-in worlds)."""
     show_dollars: Annotated[bool, Setting()] = False
     """Whether the model is told the dollars left (default off)."""
 

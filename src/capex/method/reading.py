@@ -91,13 +91,17 @@ def read_locate(arguments: str, face: Interface) -> Locate | Defects:
     if call is None:
         return Defects(tuple(reader.defects))
     camera = call.get("camera")
-    if not isinstance(camera, str) or camera not in face.cameras:
-        listed = closest_first(str(camera)[:60], face.cameras)
+    sizes = set(face.cameras.values())
+    if isinstance(camera, str) and camera in face.cameras:
+        sizes = {face.cameras[camera]}
+    else:
+        listed = closest_first(str(camera)[:60], tuple(face.cameras))
         reader.defect(f"camera is {show(camera)}; it must be one of {', '.join(listed)}")
     u, v = (reader.number(call.get(name), name) for name in ("u", "v"))
-    for name, value, size in (("u", u, face.size[0]), ("v", v, face.size[1])):
+    width, height = sizes.pop() if len(sizes) == 1 else (math.inf, math.inf)
+    for name, value, size in (("u", u, width), ("v", v, height)):
         if value is not None and not 0 <= value < size:
-            given = f"{name} is {value:g}; the image is {face.size[0]}x{face.size[1]}"
+            given = f"{name} is {value:g}; the image is {width}x{height}"
             reader.defect(f"{given}, so {name} must lie between 0 and {size - 1}")
     if reader.defects or u is None or v is None:
         return Defects(tuple(reader.defects))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from capex import worlds
 from capex.method.codec import INLINE, decoder, encoder
 from capex.method.executor import Outcome
 from capex.plan import Waypoint
@@ -229,6 +230,8 @@ def record_episode(
         "requests": 0,
         "cost_usd": None,
     }
+    if notes := worlds.rig_notes(env):
+        known = {**known, "extra": {**known.get("extra", {}), "rig": notes}}
     return EpisodeRecord(**(of_world | known))
 
 

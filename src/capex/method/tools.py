@@ -60,8 +60,7 @@ class Interface:
     )
 
     arms: tuple[str, ...]
-    cameras: tuple[str, ...]  # those that locate_pixel knows
-    size: tuple[int, int]  # of the images, pixels
+    cameras: Mapping[str, tuple[int, int]]  # those that locate_pixel knows: width, height
     plan_max: int
     confidence: bool
     locate: bool
@@ -96,8 +95,7 @@ def interface(spec: Spec, method: MethodSettings) -> Interface:
     """The interface of a world under a method's settings."""
     return Interface(
         arms=tuple(a.name for a in spec.arms),
-        cameras=tuple(c.name for c in spec.cameras) if spec.depth else (),
-        size=(method.image_size, method.image_size),
+        cameras={c.name: c.fitted(method.image_size) for c in spec.cameras} if spec.depth else {},
         plan_max=method.plan_max,
         confidence=method.confidence,
         locate=method.locate and spec.depth,
@@ -115,15 +113,24 @@ def schemas(face: Interface) -> tuple[Tool, ...]:
     act = Tool("act", does, _object(properties | _properties(others, face), ["reasoning"]))
     if not face.locate:
         return (act,)
-    width, height = face.size
     properties = {
         "camera": {"type": "string", "enum": list(face.cameras)},
-        "u": {"type": "number", "description": f"pixels from the left edge, 0 to {width - 1}"},
-        "v": {"type": "number", "description": f"pixels from the top edge, 0 to {height - 1}"},
+        "u": {"type": "number", "description": f"pixels from the left edge, {_bounds(face, 0)}"},
+        "v": {"type": "number", "description": f"pixels from the top edge, {_bounds(face, 1)}"},
     }
     seen = "the surface seen at a pixel of the current image of a camera"
     does = f"Base-frame position in centimetres of {seen}."
     return (Tool("locate_pixel", does, _object(properties, ["camera", "u", "v"])), act)
+
+
+def _bounds(face: Interface, side: int) -> str:
+    """0 to 511; where cameras differ, 0 to 639 (front, wrist) or 0 to 511 (side)."""
+    cameras: dict[int, list[str]] = {}
+    for name, size in face.cameras.items():
+        cameras.setdefault(size[side] - 1, []).append(name)
+    if len(cameras) == 1:
+        return f"0 to {next(iter(cameras))}"
+    return " or ".join(f"0 to {last} ({', '.join(names)})" for last, names in cameras.items())
 
 
 def _waypoint_properties(face: Interface) -> dict[str, Any]:

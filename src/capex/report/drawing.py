@@ -20,7 +20,7 @@ from capex.method.record import Turn
 from capex.pose import Array
 from capex.report.cards import Card, Twins
 from capex.report.figures import Figure, Panel
-from capex.report.strips import SIZE_PX, Frame, Strip, robot_base
+from capex.report.strips import Frame, Strip, robot_base
 
 TRACK_WIDTH, TRACK_BASE, NO_CONFIDENCE_BASE = 160, 42, 8
 SLOTS_AT_LEAST = 8
@@ -44,7 +44,7 @@ def _svg(shape: str, *values: object) -> Markup:
 
 def overlay(frame: Frame) -> Markup:
     """The plan in force, drawn over the frame's image."""
-    parts = [_svg('<svg class="plan" viewBox="0 0 {0} {0}" aria-hidden="true">', SIZE_PX)]
+    parts = [_svg('<svg class="plan" viewBox="0 0 {} {}" aria-hidden="true">', *frame.size)]
     for drawn in frame.drawn:
         line = " ".join(f"{x:g},{y:g}" for x, y in drawn.path)
         both = '<polyline class="under" points="{0}"/><polyline class="over" points="{0}"/>'
@@ -130,24 +130,27 @@ def _draw_strip(strip: Strip, ax: Axes) -> None:
     crosses: list[Point] = []
     for k, frame in enumerate(strip.frames):
         for drawn in frame.drawn:
-            ax.plot(*_columns(_inside(drawn.path, k)), color="white", linewidth=0.8)
+            ax.plot(*_columns(_inside(drawn.path, k, frame)), color="white", linewidth=0.8)
             for mark in drawn.marks:
-                inside = _inside([mark.at], k)
+                inside = _inside([mark.at], k, frame)
                 dots += inside
                 colours += [FATE_COLOURS[mark.fate]] * len(inside)
-                crosses += _inside([mark.stopped_at] if mark.stopped_at is not None else [], k)
+                stopped = [mark.stopped_at] if mark.stopped_at is not None else []
+                crosses += _inside(stopped, k, frame)
     x, y = _columns(dots)
     ax.scatter(x, y, s=5, c=colours, edgecolors="black", linewidths=0.4, zorder=3)
     x, y = _columns(crosses)
     ax.scatter(x, y, s=16, marker="x", color=FATE_COLOURS["stopped"], zorder=4)
-    ax.set_xlim(0, SIZE_PX * len(images))
-    ax.set_ylim(SIZE_PX, 0)
+    width, height = strip.frames[0].size
+    ax.set_xlim(0, width * len(images))
+    ax.set_ylim(height, 0)
     ax.set_axis_off()
 
 
-def _inside(points: Sequence[Point], k: int) -> list[Point]:
+def _inside(points: Sequence[Point], k: int, frame: Frame) -> list[Point]:
     """Points within the k-th image, in pixels of the whole strip."""
-    return [(k * SIZE_PX + u, v) for u, v in points if 0 <= u <= SIZE_PX and 0 <= v <= SIZE_PX]
+    width, height = frame.size
+    return [(k * width + u, v) for u, v in points if 0 <= u <= width and 0 <= v <= height]
 
 
 def _columns(points: Sequence[Point]) -> Array:

@@ -14,7 +14,7 @@ from PIL import ImageDraw, ImageFont
 from capex.dataset.projection import Drawn, Point
 from capex.report.cards import Card, Pick
 from capex.report.drawing import FATE_COLOURS
-from capex.report.strips import SIZE_PX, Filmer, Frame, Strip
+from capex.report.strips import Filmer, Frame, Strip
 from capex.run import read_record
 
 FRAMES = 30  # about 0.15 MB
@@ -83,9 +83,9 @@ def _picture(frame: Frame, strip: Strip, outcome: str | None, ended: bool) -> Pi
     """A frame with the plan, the robot's time, how far the episode is, and at the end a rim in the
     outcome's colour.
     """
-    size = SIZE_PX * FINER
+    width, height = (side * FINER for side in frame.size)
     with Picture.open(io.BytesIO(frame.jpeg)) as seen:
-        image = seen.convert("RGB").resize((size, size), Picture.Resampling.BICUBIC)
+        image = seen.convert("RGB").resize((width, height), Picture.Resampling.BICUBIC)
     ink = ImageDraw.Draw(image)
     for drawn in frame.drawn:
         _draw_plan(ink, drawn)
@@ -94,11 +94,11 @@ def _picture(frame: Frame, strip: Strip, outcome: str | None, ended: bool) -> Pi
         font = ImageFont.load_default(TEXT_PX * FINER)
         margin = MARGIN_PX * FINER
         ink.text((margin, margin), text, "white", font, stroke_width=FINER + 1, stroke_fill="black")
-        along = size * frame.seconds / strip.seconds
-        ink.rectangle((0, size - 4 * FINER, along, size), fill="white")
+        along = width * frame.seconds / strip.seconds
+        ink.rectangle((0, height - 4 * FINER, along, height), fill="white")
     if ended and outcome:
-        ink.rectangle((0, 0, size - 1, size - 1), outline=outcome, width=RIM_PX * FINER)
-    return image.resize((SIZE_PX, SIZE_PX), Picture.Resampling.BOX)
+        ink.rectangle((0, 0, width - 1, height - 1), outline=outcome, width=RIM_PX * FINER)
+    return image.resize(frame.size, Picture.Resampling.BOX)
 
 
 def _draw_plan(ink: ImageDraw.ImageDraw, drawn: Drawn) -> None:

@@ -1,8 +1,8 @@
 """Film strips: six moments of an episode in the left camera's image, with the plan in force.
 
-Frames are rendered again from saved states, and waypoints projected with the camera's own
-intrinsics and pose. Where a world saves no states, the images that the model saw are shown instead,
-without a plan.
+Frames are rendered again from saved states or come from the recording, and waypoints are projected
+with the camera's own intrinsics and pose. Where there is neither, the images that the model saw are
+shown instead, without a plan.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
-from capex.dataset.film import STRIP_FRAMES, strip_ticks
-from capex.dataset.frames import show_tick
-from capex.dataset.projection import Drawn, camera_model, project_plan, tips_at
+from capex.dataset.film import STRIP_FRAMES, of_width, strip_ticks
+from capex.dataset.projection import Drawn, project_plan, tips_at
+from capex.dataset.views import Views, open_views
 from capex.errors import CapexError
 from capex.method.record import EpisodeRecord, Turn
 from capex.models.exchanges import LOG, read_log
 from capex.pose import Array
-from capex.run.steps import read_steps
+from capex.run.frames import has_frames
+from capex.run.steps import StepArrays, read_steps
 from capex.run.summary import Summary
-from capex.worlds import Env, Image, Spec, Start
+from capex.worlds import Image, Spec
 from capex.worlds.cache import Environments
 
-SIZE_PX = 320
+WIDTH_PX = 320
 JPEG_QUALITY = 72
 
 
@@ -49,6 +50,7 @@ class Frame:
     seconds: float
     turn: Turn | None
     drawn: tuple[Drawn, ...]
+    size: tuple[int, int]  # of the image; a strip's have one
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,10 @@ class Filmer:
         """The strip of an episode, so many moments; whatever is missing becomes a sentence."""
         try:
             steps = read_steps(episode.path)
-            if not steps["states"].size:
+            if not steps["states"].size and not has_frames(episode.path):
                 return _seen(episode, record, count, "This world saves no states")
-            return Strip(tuple(_frames(self._at(record), steps, record, count)))
+            views = self._views(episode.path, record, steps)
+            return Strip(tuple(_frames(views, steps, record, count)))
         except (CapexError, OSError, ValueError, KeyError, ImportError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             why = f"The episode cannot be rendered again ({reason})"
@@ -87,17 +90,17 @@ class Filmer:
         """Free the environment."""
         self._envs.close()
 
-    def _at(self, record: EpisodeRecord) -> Env:
+    def _views(self, episode: Path, record: EpisodeRecord, steps: StepArrays) -> Views:
         name = f"{record.world}:{record.task}"
         if name in self._failed:
             raise CapexError(self._failed[name])
-        try:
-            env = self._envs.keep(name)
-        except CapexError as error:
-            self._failed[name] = str(error)
-            raise
-        env.reset(Start(record.task, record.start, record.seed))
-        return env
+        if not has_frames(episode):
+            try:
+                self._envs.keep(name)
+            except CapexError as error:
+                self._failed[name] = str(error)
+                raise
+        return open_views(episode, record, steps, self._envs)
 
 
 def left_camera(spec: Spec) -> str:
@@ -106,22 +109,23 @@ def left_camera(spec: Spec) -> str:
     return next((c.name for c in exterior if "left" in c.name), exterior[0].name)
 
 
-def _frames(env: Env, steps: Mapping[str, Any], record: EpisodeRecord, count: int) -> list[Frame]:
-    camera, size = left_camera(env.spec), (SIZE_PX, SIZE_PX)
+def _frames(views: Views, steps: StepArrays, record: EpisodeRecord, count: int) -> list[Frame]:
+    camera = left_camera(views.spec)
+    size = of_width(views.spec.camera(camera), WIDTH_PX)
     turns = [t for t in record.turns if t.waypoints]
     decision: Sequence[int] = steps["decision"]
     tips: dict[int, dict[str, Array]] = {}
     frames = []
-    for tick in strip_ticks(len(steps["states"]) - 1, count):
+    ticks = strip_ticks(len(steps["states"]) - 1, count)
+    for tick, images in zip(ticks, views.pictures({camera: size}, ticks), strict=True):
         plan = int(decision[min(tick, len(decision) - 1)]) if len(decision) else -1
         turn = turns[plan] if 0 <= plan < len(turns) else None
         if turn is not None and plan not in tips:
-            tips[plan] = tips_at(env, steps, int(steps["plan_starts"][plan]))
-        show_tick(env, steps, tick)
-        image = env.observe([camera], size)[camera]
-        model = camera_model(env, camera, size)
+            tips[plan] = tips_at(views, int(steps["plan_starts"][plan]))
+        model = views.camera_model(camera, tick, size)
         drawn = () if turn is None else project_plan(turn, tips[plan], model)
-        frames.append(Frame(_jpeg(image), tick, tick / env.spec.control_hz, turn, drawn))
+        seconds = tick / views.spec.control_hz
+        frames.append(Frame(_jpeg(images[camera]), tick, seconds, turn, drawn, size))
     return frames
 
 
@@ -167,8 +171,9 @@ def _kept(folder: Path, sha: str, turn: Turn) -> Frame:
     if path is None:
         raise KeyError(sha)
     with Picture.open(path) as kept:
-        image = np.asarray(kept.convert("RGB").resize((SIZE_PX, SIZE_PX)))
-    return Frame(_jpeg(image), turn.step, 0.0, turn, ())
+        size = (WIDTH_PX, max(1, round(WIDTH_PX * kept.height / kept.width)))
+        image = np.asarray(kept.convert("RGB").resize(size))
+    return Frame(_jpeg(image), turn.step, 0.0, turn, (), size)
 
 
 def write_frames(strip: Strip, out: Path) -> Path:

@@ -9,12 +9,25 @@ The first attempt at a start makes its arrangement; later methods, and people, m
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image as PillowImage
+
+from capex.errors import DamagedFile
+from capex.models.pictures import encode_png
+from capex.run.files import read_json, whole_folder, write_bytes, write_json
+from capex.run.store import Chain
+from capex.worlds import Image
 
 ARRANGEMENTS = "arrangements"
 MATCH = "arrangement"  # the folder within an episode
+_NOTE, _MATCH_NOTE = "arrangement.json", "match.json"
 
 
 @dataclass(frozen=True)
@@ -30,9 +43,89 @@ class Arrangement:
 
 @dataclass(frozen=True)
 class Match:
-    """How well a scene was arranged for an attempt."""
+    """How well a scene was arranged for an attempt. Without a stored arrangement to match, the
+    attempt made it, and there are no differences.
+    """
 
     by: str  # who arranged
     stand_in: bool
     score: float | None  # mean absolute difference of the images, 0 to 1; None: it made it
     arrangement: str = ""  # the folder's name
+    changed: float | None = None  # share of the pixels that differ visibly
+    notes: str = ""  # of whoever arranged
+
+
+def made_by(chain: str) -> str:
+    """The source of an arrangement that a chain's attempt made."""
+    return f"first attempt of {chain}"
+
+
+def arrangements_of(chain: Chain) -> Path:
+    """The folder of a chain's arrangements, which the methods at one task share."""
+    scene = chain.path.name.rpartition("--")[0]
+    return chain.path.parent.parent / ARRANGEMENTS / scene
+
+
+def find_arrangement(folder: Path, start: int) -> Arrangement | None:
+    """The arrangement of a start; None before its first attempt."""
+    place = folder / f"{start:04d}"
+    return read_arrangement(place) if place.is_dir() else None
+
+
+def read_arrangement(folder: Path) -> Arrangement:
+    """A stored arrangement; DamagedFile where a part of it is missing."""
+    note = folder / _NOTE
+    if not note.is_file():
+        raise DamagedFile(note, "it is missing")
+    images = {p.stem: p for p in sorted(folder.glob("*.png"))}
+    if not images:
+        raise DamagedFile(folder, "it holds no picture of the scene")
+    words = {name: str(read_json(note).get(name, "")) for name in ("notes", "source", "at")}
+    return Arrangement(folder, images, **words)
+
+
+def store_arrangement(
+    folder: Path, start: int, images: Mapping[str, Image], source: str, notes: str = ""
+) -> Arrangement:
+    """Keep a scene as the arrangement of a start; it comes to exist whole."""
+    place = folder / f"{start:04d}"
+    with whole_folder(place) as scratch:
+        for camera, image in images.items():
+            write_bytes(scratch / f"{camera}.png", encode_png(image))
+        write_json(scratch / _NOTE, {"notes": notes, "source": source, "at": now()})
+    return read_arrangement(place)
+
+
+def write_match(episode_dir: Path, match: Match, images: Mapping[str, Image]) -> None:
+    """Keep beside an attempt how its scene was arranged."""
+    folder = episode_dir / MATCH
+    folder.mkdir(exist_ok=True)
+    for camera, image in images.items():
+        write_bytes(folder / f"{camera}.png", encode_png(image))
+    write_json(folder / _MATCH_NOTE, vars(match))
+
+
+def read_match(episode_dir: Path) -> Match | None:
+    """How an attempt's scene was arranged; None where nobody arranged it."""
+    path = episode_dir / MATCH / _MATCH_NOTE
+    if not path.is_file():
+        return None
+    raw: Mapping[str, Any] = read_json(path)
+    try:
+        return Match(**raw)
+    except TypeError as error:
+        raise DamagedFile(path, f"it is no match ({error})") from None
+
+
+def read_image(path: Path) -> Image:
+    """The pixels of a picture file (height, width, 3); DamagedFile where it is none."""
+    try:
+        with PillowImage.open(io.BytesIO(path.read_bytes())) as picture:
+            return np.array(picture.convert("RGB"))
+    except (OSError, ValueError, PillowImage.DecompressionBombError) as error:
+        raise DamagedFile(path, f"it is no picture ({error})") from None
+
+
+def now() -> str:
+    """The time as notes keep it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

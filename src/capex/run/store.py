@@ -27,8 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from capex.errors import CapexError
 from capex.pose import Array
 from capex.run.files import (
@@ -42,12 +40,12 @@ from capex.run.files import (
     write_json,
 )
 from capex.run.machine import fingerprint, revision, versions
-from capex.run.steps import STEPS
+from capex.run.writing import EXCHANGE_TIMES as EXCHANGE_TIMES
+from capex.run.writing import EXCHANGES as EXCHANGES
+from capex.run.writing import WRITERS, EpisodeWriter, keep_begun, next_numbered
 
-EXCHANGES, EXCHANGE_TIMES = "exchanges.jsonl", "exchange_times.jsonl"
 ASKED = "asked.json"
 SPEND, PROMPT = "spend.jsonl", "prompt.txt"
-WRITERS = ".writers"
 EPISODES = "episodes"
 ORPHANS_S = 30.0  # how long a new owner waits for the last words of a killed one's workers
 
@@ -119,7 +117,7 @@ class Chain:
         """Move an episode that was judged invalid to the invalid attempts: its start runs again."""
         folder = self.path / "invalid"
         folder.mkdir(exist_ok=True)
-        invalid_dir = _next_numbered(folder, f"{index:04d}")
+        invalid_dir = next_numbered(folder, f"{index:04d}")
         os.rename(self.episode(index), invalid_dir)
         flush_folder(folder)
         flush_folder(self.episodes_path)
@@ -138,7 +136,7 @@ class Chain:
         folder.mkdir(exist_ok=True)
         whole = attempt.parent == self.episodes_path
         name = attempt.name if whole else f"{attempt.parent.name}-{attempt.name}"
-        aside = _next_numbered(folder, name)
+        aside = next_numbered(folder, name)
         os.rename(attempt, aside)
         flush_folder(attempt.parent)
         flush_folder(folder)
@@ -201,7 +199,7 @@ class Chain:
 
     def sweep(self, *, everything: bool = False) -> None:
         """Remove what a killed process left half-written, and keep the exchanges in it; what a
-        living one is writing stays.
+        living one is writing stays. What a robot had begun is kept as an invalid attempt.
 
         `everything`: the caller knows that nobody writes here, although a process may have the
         number of the killed one.
@@ -211,7 +209,7 @@ class Chain:
         ):
             process, _, index = leftover.name[len(TEMPORARY) :].partition("-")
             if everything or not alive(int(process or 0)):
-                if index.isdigit():
+                if index.isdigit() and not keep_begun(self, leftover, int(index)):
                     self.keep_exchanges(leftover, int(index))
                 shutil.rmtree(leftover, ignore_errors=True)
 
@@ -225,106 +223,6 @@ class Chain:
             os.replace(times, kept.with_suffix(".times"))
         os.replace(log, kept)
         flush_folder(kept.parent)
-
-
-class EpisodeWriter:
-    """A temporary folder that logs may stream into; one rename makes the episode exist."""
-
-    def __init__(self, chain: Chain, index: int):
-        self._chain, self._index = chain, index
-        if chain.episode(index).exists():
-            raise CapexError(f"{chain.episode(index)} exists already; an episode is written once")
-        chain.episodes_path.mkdir(parents=True, exist_ok=True)
-        self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self._hold = open(chain.path / WRITERS, "a", encoding="ascii")  # noqa: SIM115  until the episode is written or dropped
-        lock(self._hold, shared=True)
-        self.folder.mkdir()
-
-    def commit(
-        self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]
-    ) -> Path:
-        """Finish the episode: flush everything, then rename."""
-        return self._finish(self._chain.episode(self._index), record, timing, steps)
-
-    def commit_invalid(
-        self,
-        record: Mapping[str, Any],
-        timing: Mapping[str, Any],
-        steps: Mapping[str, Array],
-        *,
-        continues: bool = False,
-    ) -> Path:
-        """Keep an attempt that an error invalidated, apart from the episodes. `continues`: the next
-        one begins with its exchanges.
-        """
-        attempt_dir = self._finish(self._invalid_dir(), record, timing, steps)
-        if continues and (attempt_dir / EXCHANGES).is_file():
-            self._chain.leave(
-                self._index,
-                (attempt_dir / EXCHANGES).read_bytes(),
-                bytes_of(attempt_dir / EXCHANGE_TIMES),
-            )
-        return attempt_dir
-
-    def _invalid_dir(self) -> Path:
-        folder = self._chain.path / "invalid"
-        folder.mkdir(parents=True, exist_ok=True)
-        return _next_numbered(folder, f"{self._index:04d}")
-
-    def adopt(
-        self,
-        files: Mapping[str, bytes],
-        *,
-        invalid: bool = False,
-        unfinished: tuple[bytes, bytes | None] | None = None,
-    ) -> Path:
-        """Take over an attempt written on another machine: files by name, and what it leaves."""
-        for name, content in files.items():
-            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(self.folder / name, content)
-        attempt_dir = self._rename(
-            self._invalid_dir() if invalid else self._chain.episode(self._index)
-        )
-        if unfinished is not None:
-            self._chain.leave(self._index, *unfinished)
-        return attempt_dir
-
-    def discard(self) -> None:
-        """Drop what was written so far."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self._hold.close()
-
-    def cut_off(self) -> None:
-        """Drop what was written so far but for the exchanges, which were paid for."""
-        with contextlib.suppress(OSError):  # on a full disk there is no room for them
-            self._chain.keep_exchanges(self.folder, self._index)
-        self.discard()
-
-    def _finish(
-        self,
-        attempt_dir: Path,
-        record: Mapping[str, Any],
-        timing: Mapping[str, Any],
-        steps: Mapping[str, Array],
-    ) -> Path:
-        write_json(self.folder / "record.json", record)
-        write_json(self.folder / "timing.json", timing)
-        with open(self.folder / STEPS, "wb") as out:
-            np.savez_compressed(out, allow_pickle=False, **steps)
-            out.flush()
-            os.fsync(out.fileno())
-        return self._rename(attempt_dir)
-
-    def _rename(self, attempt_dir: Path) -> Path:
-        """The moment at which the attempt comes to exist; everything in it is on disk before."""
-        for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
-            flush_folder(folder)
-        os.rename(self.folder, attempt_dir)
-        flush_folder(attempt_dir.parent)
-        self._chain.forget_unfinished(self._index)
-        self._hold.close()
-        return attempt_dir
 
 
 @dataclass(frozen=True)
@@ -394,13 +292,3 @@ def find_run(path: Path) -> Run:
             " named"
         )
     return Run(path)
-
-
-def _next_numbered(folder: Path, name: str) -> Path:
-    """NAME-1, or the number after the last one in the folder."""
-    numbers = [
-        int(m[1])
-        for p in folder.iterdir()
-        if (m := re.fullmatch(rf"{re.escape(name)}-(\d+)", p.name))
-    ]
-    return folder / f"{name}-{max(numbers, default=0) + 1}"

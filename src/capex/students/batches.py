@@ -17,7 +17,7 @@ from torch import Tensor
 from capex.students.act import ActBatch
 from capex.students.data import Demonstrations
 from capex.students.diffusion import DiffusionBatch
-from capex.students.settings import ActSettings
+from capex.students.settings import ActSettings, cropped
 from capex.students.spec import PolicySpec
 
 Rows = npt.NDArray[np.int64]
@@ -220,16 +220,25 @@ class Batches:
 
     def _normalised(self, frames: Tensor) -> Tensor:
         """(B, steps) frame indices -> (B, steps, cameras, 3, H, W) float, cropped at random."""
-        crop, stored = self._settings.crop, self._frame_rows[frames]
-        if 0 < crop < self._size:
-            shape = (2, *frames.shape, self._cameras)
-            corner = torch.randint(0, self._size - crop + 1, shape, device=self._device)
-            rows, columns = corner[..., None] + torch.arange(crop, device=self._device)
-            raw = self.images.crop(stored, rows, columns)
-        else:
+        stored, left = self._frame_rows[frames], cropped(self._size, self._settings.crop)
+        if left == self._size:
             raw = self.images.gather(stored)
+        else:
+            rows, columns = self._corners(left, (*frames.shape, self._cameras))
+            raw = self.images.crop(stored, rows, columns)
         # A permuted view, no copy: convolutions are fastest with colours last in memory.
         return (raw * self._scale + self._offset).permute(0, 1, 2, 5, 3, 4)
+
+    def _corners(self, left: tuple[int, int], shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Random rows and columns (.., height) and (.., width) of what a crop leaves."""
+        device, (width, height) = self._device, left
+        spare = [side - kept + 1 for side, kept in zip(self._size, left, strict=True)]
+        if spare[0] == spare[1]:  # one draw, as square images always had
+            down, right = torch.randint(0, spare[0], (2, *shape), device=device)
+        else:
+            right, down = (torch.randint(0, n, shape, device=device) for n in spare)
+        rows = down[..., None] + torch.arange(height, device=device)
+        return rows, right[..., None] + torch.arange(width, device=device)
 
     def close(self) -> None:
         """Stop what reads ahead."""

@@ -67,9 +67,10 @@ class Demonstrations:
     rows: npt.NDArray[np.int64]  # (N,) where each frame's images are, counted through all datasets
 
     @property
-    def size(self) -> int:
-        """Side of the square images."""
-        return int(self.images[0].shape[2])
+    def size(self) -> tuple[int, int]:
+        """Width and height of the images."""
+        _, _, height, width, _ = self.images[0].shape
+        return width, height
 
     @property
     def instructions(self) -> tuple[str, ...]:
@@ -260,11 +261,6 @@ def _moving(pack: Demonstrations) -> Demonstrations:
 def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> None:
     if not pack.episodes:
         raise CapexError(f"{path} holds no episode that was asked for; export at least one success")
-    shape = pack.images[0].shape
-    if shape[2] != shape[3]:
-        raise CapexError(
-            f"{path} has images {shape[3]}x{shape[2]}; square ones are needed, such as 256x256"
-        )
     for what in ("state", "action"):
         values, names = getattr(pack, f"{what}s"), getattr(pack, f"{what}_names")
         for row, column in np.argwhere(~np.isfinite(values)):

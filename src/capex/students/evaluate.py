@@ -259,9 +259,9 @@ class Student:
             Rollout(env, self.plan, start),
             self.policy.begin(seed=_seed(self.seed, start.index)),
         )
-        size = (self.plan.size, self.plan.size)
         while True:
-            views = env.observe(self.plan.cameras, size) if acting.wants_images() else {}
+            looks = acting.wants_images()
+            views = env.observe(self.plan.cameras, self.plan.size) if looks else {}
             state = dict(zip(env.spec.state_names, env.robot_state().proprio, strict=True))
             seen = {"images": views, "state": state, "instruction": env.instruction}
             (action,) = self.policy.act_many([acting], [seen])

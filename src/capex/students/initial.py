@@ -126,6 +126,7 @@ def _require_same_inputs(path: Path, spec: PolicySpec, demonstrations: Demonstra
             )
     if spec.image_size != demonstrations.size:
         raise CapexError(
-            f"{path} was trained on {spec.image_size}x{spec.image_size} images and the dataset has"
-            f" {demonstrations.size}"
+            "{} was trained on {}x{} images and the dataset has {}x{}".format(
+                path, *spec.image_size, *demonstrations.size
+            )
         )

@@ -131,7 +131,7 @@ class Policy:
         return list(self._runner(seen_images, seen_states, words, noise))
 
     def _images(self, observation: Observation) -> npt.NDArray[np.uint8]:
-        given, size = observation.get("images", {}), self.spec.image_size
+        given, (width, height) = observation.get("images", {}), self.spec.image_size
         missing = [c for c in self.spec.cameras if c not in given]
         if missing:
             raise CapexError(
@@ -140,11 +140,11 @@ class Policy:
             )
         for camera in self.spec.cameras:
             image = np.asarray(given[camera])
-            if image.shape != (size, size, 3) or image.dtype != np.uint8:
+            if image.shape != (height, width, 3) or image.dtype != np.uint8:
                 shape = "x".join(map(str, image.shape))
                 raise CapexError(
                     f"image '{camera}' is {shape} {image.dtype}; this policy was trained on"
-                    f" {size}x{size}x3 uint8"
+                    f" {height}x{width}x3 uint8"
                 )
         return np.stack([np.asarray(given[c]) for c in self.spec.cameras])
 

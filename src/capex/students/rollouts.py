@@ -23,6 +23,7 @@ from capex.method.episode import Episode
 from capex.method.executor import Tick
 from capex.method.record import record_episode
 from capex.method.recorder import Recorder
+from capex.processes import Worker, WorkerDied
 from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
@@ -40,14 +41,15 @@ class RolloutPlan:
     arm: str
     model: str
     cameras: tuple[str, ...]
-    size: int
+    size: tuple[int, int]  # width, height
     horizon: int
     stand_in: bool
     student: Mapping[str, Any]  # goes into every record
 
     def shape(self, slots: int) -> tuple[int, ...]:
         """Of the images of so many slots."""
-        return (slots, len(self.cameras), self.size, self.size, 3)
+        width, height = self.size
+        return (slots, len(self.cameras), height, width, 3)
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,9 @@ class Simulation:
         return summarize(LoadedEpisode(chain.path.name, path, record, timing))
 
     def _show(self, slots: Iterable[int]) -> None:
-        cameras, size = self.plan.cameras, (self.plan.size, self.plan.size)
+        cameras = self.plan.cameras
         for slot in slots:
-            views = self._envs[slot].observe(cameras, size)
+            views = self._envs[slot].observe(cameras, self.plan.size)
             for k, camera in enumerate(cameras):
                 self._pictures[slot, k] = views[camera]
 
@@ -197,10 +199,10 @@ class Simulators:
         self._folder.cleanup()
 
 
-def _receive(worker: jobs.Worker) -> dict[int, SlotView]:
+def _receive(worker: Worker) -> dict[int, SlotView]:
     try:
         seen: dict[int, SlotView] = worker.receive()
-    except jobs.WorkerDied as death:
+    except WorkerDied as death:
         raise CapexError(f"a simulation was lost: {death}") from None
     except RuntimeError as bug:
         raise CapexError(f"a simulating process failed: {str(bug).splitlines()[-1]}") from bug

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from capex.students.act import ACT
 from capex.students.diffusion import Diffusion
+from capex.students.settings import cropped
 from capex.students.spec import PolicySpec
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)  # captured batch sizes; a batch is padded to the next one
@@ -77,10 +78,10 @@ class Runner:
 
     def _prepare(self, images: Tensor) -> Tensor:
         """Centre crop and normalise: (B, steps, cameras, 3, h, w)."""
-        crop, size = self._spec.settings.crop, self._spec.image_size
-        if 0 < crop < size:
-            at = (size - crop) // 2
-            images = images[..., at : at + crop, at : at + crop, :]
+        size = self._spec.image_size
+        width, height = cropped(size, self._spec.settings.crop)
+        x, y = (size[0] - width) // 2, (size[1] - height) // 2
+        images = images[..., y : y + height, x : x + width, :]
         return (images * self._scale + self._offset).permute(0, 1, 2, 5, 3, 4)
 
     def _forward(self, inputs: list[Tensor]) -> Tensor:

@@ -74,7 +74,7 @@ class Server:
         return {
             "policy": spec.policy,
             "cameras": list(spec.cameras),
-            "image_size": spec.image_size,
+            "image_size": spec.size_json,
             "state_names": list(spec.state_names),
             "action_names": list(spec.action_names),
             "hz": spec.fps,
@@ -83,7 +83,7 @@ class Server:
 
     def _from_json(self, body: bytes) -> dict[str, Any]:
         given = read_object(body, HINT)
-        size = self._policy.spec.image_size
+        width, height = self._policy.spec.image_size
         images, shown = {}, given.get("images") or {}
         if not isinstance(shown, dict):
             raise CapexError("images must be an object: camera -> base64 of raw RGB rows")
@@ -92,12 +92,12 @@ class Server:
                 raw = base64.b64decode(text, validate=True)
             except (TypeError, ValueError):
                 raise CapexError(f"image '{camera}' is no base64 of raw RGB rows") from None
-            if len(raw) != size * size * 3:
+            if len(raw) != width * height * 3:
                 raise CapexError(
-                    f"image '{camera}' has {len(raw)} bytes; raw RGB of {size}x{size} has"
-                    f" {size * size * 3}"
+                    f"image '{camera}' has {len(raw)} bytes; raw RGB of {width}x{height} has"
+                    f" {width * height * 3}"
                 )
-            images[str(camera)] = np.frombuffer(raw, dtype=np.uint8).reshape(size, size, 3)
+            images[str(camera)] = np.frombuffer(raw, dtype=np.uint8).reshape(height, width, 3)
         return {
             "images": images,
             "state": given.get("state"),

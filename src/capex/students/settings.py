@@ -16,6 +16,17 @@ from capex.setting import Setting, declared
 SEED_MAX = 2**63 - 1  # what torch's generators take
 
 
+def cropped(size: tuple[int, int], crop: int) -> tuple[int, int]:
+    """Width and height that a crop leaves of an image: `crop` of the shorter side, the same share
+    of the longer; all of it where `crop` is 0 or no smaller.
+    """
+    shorter = min(size)
+    if not 0 < crop < shorter:
+        return size
+    width, height = (round(side * crop / shorter) for side in size)
+    return width, height
+
+
 class Architecture(Setting):
     """Decides the shapes or the meaning of the weights; a fine-tuned policy inherits it."""
 

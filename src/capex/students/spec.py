@@ -23,7 +23,7 @@ class PolicySpec:
 
     settings: Settings
     cameras: tuple[str, ...]
-    image_size: int  # side of the images it is shown
+    image_size: tuple[int, int]  # width and height of the images it is shown
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     fps: float
@@ -52,6 +52,12 @@ class PolicySpec:
         cameras, instructions = len(self.cameras), len(self.instructions)
         return Diffusion(self.settings, cameras, state, action, instructions, self.learned_language)
 
+    @property
+    def size_json(self) -> int | list[int]:
+        """The image size as it is written: the side of square images, [width, height] of others."""
+        width, height = self.image_size
+        return width if width == height else [width, height]
+
     def as_json(self) -> dict[str, Any]:
         """For policy.json."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "normalizer"}
@@ -59,6 +65,7 @@ class PolicySpec:
             "format": FORMAT,
             "policy": self.policy,
             **values,
+            "image_size": self.size_json,
             "settings": asdict(self.settings),
             "normalizer": self.normalizer.as_json(),
         }
@@ -75,7 +82,7 @@ class PolicySpec:
         values |= {k: data[k] for k in ("norm", "initialisation", "training")}
         spec = cls(
             settings=make_settings(data["policy"], data["settings"]),
-            image_size=int(data["image_size"]),
+            image_size=_size(data["image_size"]),
             fps=float(data["fps"]),
             normalizer=Normalizer.from_json(data["normalizer"]),
             learned_language=bool(data["learned_language"]),
@@ -93,7 +100,7 @@ class PolicySpec:
                 count = f"{affine.scale.size} numbers; {size} would be right"
                 raise ValueError(f"the normaliser of {name} has {count}")
         known_norm = self.norm in ("frozen", "group")
-        if not known_norm or self.image_size < 1 or not isinstance(self.training, Mapping):
+        if not known_norm or min(self.image_size) < 1 or not isinstance(self.training, Mapping):
             raise ValueError(
                 "norm, image_size or training is something else than this version writes"
             )
@@ -103,3 +110,9 @@ class PolicySpec:
         starts = self.training.get("starts", ())
         if not all(isinstance(start, (list, tuple)) and len(start) == 4 for start in starts):
             raise ValueError("a start that it was trained on is not world, task, start and seed")
+
+
+def _size(written: Any) -> tuple[int, int]:
+    """Of `PolicySpec.size_json`."""
+    width, height = written if isinstance(written, list) else (written, written)
+    return int(width), int(height)

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from capex.errors import CapexError
+from capex.processes import WorkerDied
 from capex.run.cluster import Cluster
 from capex.run.files import read_json, write_json
-from capex.run.jobs import Lane, WorkerDied
+from capex.run.jobs import Lane
 from capex.students import checkpoint, data
 from capex.students.evaluate import Rollouts, evaluate, missing
 from capex.students.settings import ActSettings

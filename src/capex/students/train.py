@@ -307,7 +307,7 @@ def _claim(job: TrainingJob) -> None:
 def _announce(announce: Announce, spec: PolicySpec, device: torch.device) -> None:
     counts = "{episodes} demonstrations, {frames} frames".format_map(spec.training)
     cameras = ", ".join(spec.cameras)
-    announce(f"{spec.policy} on {device}: {counts}, cameras {cameras} at {spec.image_size}")
+    announce(f"{spec.policy} on {device}: {counts}, cameras {cameras} at {spec.size_json}")
     announce(f"initialisation: {spec.initialisation}; backbone norm: {spec.norm}")
     statistics = spec.normalizer.statistics or {}
     for what, names in (("state", spec.state_names), ("action", spec.action_names)):

@@ -33,7 +33,7 @@ DEFAULT_IMAGE_SIZE = (512, 512)
 
 @dataclass(frozen=True)
 class CameraSpec:
-    """A camera: an `exterior` one looks from the robot's back, a `wrist` one rides on a hand."""
+    """A camera: an `exterior` one stands beside the robot, a `wrist` one rides on a hand."""
 
     name: str
     kind: Literal["exterior", "wrist"]
@@ -43,6 +43,14 @@ class CameraSpec:
     # table and faces the robot, so the left side of its image is -y". Empty: an exterior camera
     # that looks roughly along +x, a wrist camera that looks along its gripper.
     view: str = ""
+
+    def fitted(self, limit: int | None = None) -> tuple[int, int]:
+        """Width and height of its images where the longer side may have so many pixels: its own, or
+        smaller ones of the same shape.
+        """
+        width, height = self.size
+        shrink = 1.0 if limit is None else min(1.0, limit / max(self.size))
+        return max(1, round(width * shrink)), max(1, round(height * shrink))
 
 
 @dataclass(frozen=True)
@@ -314,6 +322,29 @@ def split_name(name: str) -> tuple[str, str]:
     return world, task
 
 
+def one_robot(spec: Spec) -> bool:
+    """Whether a world is a robot that there is once: one attempt at a time, none of them repeated
+    from a log.
+    """
+    return spec.real_time or spec.world.startswith(RIG)
+
+
+def refuse_repeating(world: str, what: str) -> None:
+    """Refuse `what`, which would drive a rig with what was recorded."""
+    if world.startswith(RIG):
+        raise CapexError(
+            f"{world} is a rig: {what} would repeat recorded motions on a robot whose room has"
+            " changed since; people judge its attempts instead (capex judge)"
+        )
+
+
+def recover(env: Env) -> None:
+    """A person says that the rig is fine again: what stopped it is cleared, or RigFault."""
+    clear: Callable[[], None] | None = getattr(env, "recover", None)
+    if clear is not None:
+        clear()
+
+
 def draw_on_one_core() -> None:
     """In a process that renders beside others: software OpenGL starts a thread per core."""
     os.environ.setdefault("LP_NUM_THREADS", "1")
@@ -423,6 +454,20 @@ def model_file(env: Env) -> ModelFile | None:
     """The model of the current start, where the world has one to give."""
     give: Callable[[], ModelFile] | None = getattr(env, "model_file", None)
     return give() if give is not None else None
+
+
+def rig_notes(env: Env) -> Mapping[str, Any]:
+    """What a rig's record says beside the attempt (clock, lateness, what the guard did); nothing of
+    other worlds.
+    """
+    give: Callable[[], Mapping[str, Any]] | None = getattr(env, "rig_notes", None)
+    return give() if give is not None else {}
+
+
+def when_we_die(env: Env) -> Mapping[str, str]:
+    """By arm of a rig, what it does when our processes end without a word; nothing of others."""
+    give: Callable[[], Mapping[str, str]] | None = getattr(env, "when_we_die", None)
+    return give() if give is not None else {}
 
 
 EnvFactory = Callable[[], Env]

@@ -4,13 +4,15 @@ are the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, Moved, Work
 from capex.campaign.operators import Operator
 from capex.models import ChatSettings, Model
+from capex.run.scenes import Scenes
 
 EPISODES_PER_CORE = 16  # that share a core while their models think
 EPISODES_OF_A_BUSY_CORE = 2  # where the model computes on it
@@ -27,6 +29,8 @@ class Setup:
     chat: ChatSettings | None = None  # of a chat: model that is given by name
     # Who stands beside a rig; stays in this process.
     operator: Operator | None = None
+    # Where arrangements are taken from, by WORLD:TASK.
+    scenes: Mapping[str, Scenes] = field(default_factory=dict)
     judge_now: bool = True  # whether the operator is asked after each attempt
 
 

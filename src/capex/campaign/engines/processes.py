@@ -21,7 +21,7 @@ from capex.campaign.attempt import AttemptJob, Moved
 from capex.campaign.engines import Lost, Message, Setup
 from capex.campaign.engines.threads import Threads
 from capex.errors import CapexError
-from capex.run.jobs import ending, spawn
+from capex.processes import ending, spawn
 
 SILENT_DEATHS = 1  # processes in a row that may die without a word
 ADVICE = (

@@ -80,6 +80,7 @@ class Threads:
                 core=self._core,
                 tell=tell,
                 operator=self._setup.operator,
+                scenes=self._setup.scenes.get(job.name),
             )
             if isinstance(outcome, Summary) and outcome.success is None:
                 outcome = self._judged(outcome, tell)

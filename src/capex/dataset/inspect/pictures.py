@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image as Picture
 
-from capex.dataset import video
 from capex.dataset.inspect.model import Findings, FrameShot
 from capex.errors import DamagedFile
+from capex.worlds.video import decode
 
 UNDECODABLE = (
     *(OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error),
@@ -95,7 +95,7 @@ class Videos:
             if not path.is_file():
                 yield FrameShot(None, f"{self._name(path)} is missing")
                 return
-            decoder = self._open[key] = _Decoder(path, video.decode(path, depth=depth))
+            decoder = self._open[key] = _Decoder(path, decode(path, depth=depth))
         try:
             for number in count():
                 while (frame := decoder.peek()) is not None and frame[0] < begin_s - half_s:

@@ -49,6 +49,7 @@ def build(
     scene: str,
     *,
     weights: Sequence[float] | None = None,
+    hints: str = "",
     template: Path | None = None,
     json_form: bool = False,
 ) -> Context:
@@ -71,6 +72,7 @@ def build(
             weights=weights,
             references="\n".join(references),
             skeleton=skeleton,
+            hints=hints,
             template=template,
             json_form=json_form,
         )

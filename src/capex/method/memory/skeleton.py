@@ -15,9 +15,9 @@ Where the paper leaves room:
 - A stall is a labelled motion that stopped progressing, finger contact included, and was not near
   enough to count as reached. The retry is the next waypoint that ran, if its requested targets lie
   within 2 cm for every arm that both of them move.
-- Failed attempts are searched for stops of every kind (stall, contact, timeout), base motions
-  included: main text of the paper. Their unfinished last phase is named after the command it was
-  last heading for, so that it matches the phases of successes.
+- Failed attempts are searched for stops of every kind (stall, contact, timeout, guard), base
+  motions included: main text of the paper. Their unfinished last phase is named after the command
+  it was last heading for, so that it matches the phases of successes.
 - Of more than eight phases those seen in the most successes are listed.
 - Base motions are proposed waypoints without a label. A phase without any label gets no verdict.
 - With several arms a command's word carries its arm ("left close"), and two commands at one
@@ -43,8 +43,12 @@ FAILURES_SHOWN = 3
 
 NOT_RUN = ("not executed", "deferred")
 STALLED = ("stalled", "finger contact")
-STOPPED = (*STALLED, "contact", "timeout")
-COMMAND_LOST = ("contact", "timeout")  # after these the executor leaves out the gripper command
+COMMAND_LOST = (
+    "contact",
+    "timeout",
+    "guard stop",
+)  # after these the executor leaves out the gripper command
+STOPPED = (*STALLED, *COMMAND_LOST)
 
 HEAD = "RELIABILITY OF YOUR EARLIER ATTEMPTS"
 NAMES = (

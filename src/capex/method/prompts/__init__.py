@@ -18,28 +18,26 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from capex.errors import CapexError, UnknownName, closest_first
+from capex.errors import CapexError, UnknownName, closest_first, printable
 from capex.method import executor as ex
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
 from capex.method.presets import MethodSettings
+from capex.method.prompts.passages import cameras, grounding, judging
 from capex.method.tools import Interface, interface
 from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
 from capex.worlds import Spec
 
 SIZE_MAX = 18_000  # characters, however long the memory
+HINTS_MAX = 4_000  # characters of a file of hints
+HINTS_FIELD = "<<HINTS>>"
+HINTS_HEAD = "\nTHIS ROBOT AND TASK\n"
 FIELD = re.compile(r"<<([A-Za-z][^<>]*)>>")
 
 LOCATE_EXECUTOR = (
     " locate_pixel(camera, u, v) returns the position of the surface at that pixel of any camera;"
     " use it to ground small or distant targets, and from the wrist view the part you are about to"
     " touch."
-)
-LOCATE_GROUNDING = (
-    " Ground the same point from both exterior views and act on it only if they agree within a few"
-    " centimetres. A pixel beside the target lands on what is behind it: much further forward at"
-    " nearly the same height. A point further forward than everything else you measured is"
-    " background."
 )
 BASE_CAPEX = """
 BASE MOTION
@@ -50,7 +48,6 @@ BASE_BASE = (
     " in its own frame; any value other than zero makes the act a base motion alone, followed by"
     " the gripper command; at most 60 cm of translation in all and 90 degrees."
 )
-DONE = " and done (boolean; default false). done ends the attempt without moving"
 FUNCTION_FORM = "Use the functions that are offered."
 BATCHING = (
     "You may batch several locate_pixel calls, followed by at most one act; an act that depends on"
@@ -72,24 +69,31 @@ def system_prompt(
     weights: Sequence[float] | None = None,
     references: str = "",
     skeleton: str = "",
+    hints: str = "",
     template: Path | None = None,
     json_form: bool = False,
 ) -> str:
     """The filled system prompt of a method in a world. `references` and `skeleton` are what memory
-    has to say, already bounded.
+    has to say, already bounded; `hints` stand beside those of the world, and at the end of a
+    template that has no field for them.
     """
     face = interface(spec, method)
     text = template_text(method, template)
+    passages = "\n".join(told for told in (spec.hints.strip(), hints.strip()) if told)
+    if passages and HINTS_FIELD not in text:
+        text = f"{text.rstrip()}\n{HINTS_FIELD}"
     line = settings(spec, method, face, labels, weights)
     base_motion = BASE_BASE if method.prompt == "base" else BASE_CAPEX
     fields = {
         "DISPLACEMENT_CM": f"{100 * ex.DISPLACEMENT_MAX_M:.0f}",
         "LOCATE_EXECUTOR": LOCATE_EXECUTOR if face.locate else "",
-        "LOCATE_GROUNDING": LOCATE_GROUNDING if face.locate else "",
+        "LOCATE_GROUNDING": grounding(spec) if face.locate else "",
+        "CAMERAS": cameras(spec),
         "BASE_MOTION": base_motion if face.base_motion else "",
         "REPLY_FORM": _json_form(face) if json_form else FUNCTION_FORM,
         "BATCHING": BATCHING if face.locate else "",
-        "DONE": DONE if face.done else "",
+        **judging(spec, done=face.done),
+        "HINTS": f"{HINTS_HEAD}{passages}\n" if passages else "",
         "SETTINGS": json.dumps(line),
         "REFERENCES": f"{REFERENCES_HEAD}{references}\n" if references else "",
         "SKELETON": f"\n{skeleton}\n" if skeleton else "",
@@ -124,6 +128,21 @@ def _json_form(face: Interface) -> str:
     if face.plan_max > 1:
         act["chunk"] = [waypoint({"delta_cm": [0, 0, -9], "gripper": "close"})]
     return f"Write only {json.dumps({'calls': [{'tool': 'act', 'arguments': act}]})}."
+
+
+def read_hints(path: Path) -> str:
+    """The passages of a file for the prompt; a long one is refused. Fields in it are not filled."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CapexError(f"the hints file {path} cannot be read: {reason}") from None
+    text = printable(text).strip()
+    if not 0 < len(text) <= HINTS_MAX:
+        raise CapexError(
+            f"the hints file {path} has {len(text)} characters; it must have 1 to {HINTS_MAX}"
+        )
+    return text
 
 
 def template_text(method: MethodSettings, template: Path | None = None) -> str:

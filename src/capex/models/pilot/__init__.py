@@ -61,7 +61,7 @@ from capex.models.pilot.ground import (
     read_position,
 )
 from capex.models.pilot.page import Brief, Page, Unreadable, read_brief, read_page, targets_m
-from capex.models.pilot.rig import Rig
+from capex.models.pilot.rig import KITCHEN, Rig, from_words
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
 from capex.models.probe import REPORT
@@ -139,6 +139,8 @@ class Pilot(Model):
 
     def _act(self, intent: Intent, scene: Scene) -> dict[str, Any]:
         arguments: dict[str, Any] = {"reasoning": intent.why}
+        if intent.done:
+            return arguments | {"done": True}
         if intent.drive is not None:
             return arguments | _drive(intent.drive) | self._confidence(scene)
         moves = _shortened(_moving(intent.moves, scene), scene.brief)
@@ -260,16 +262,18 @@ def _read(asked: Sequence[Feature], texts: Answered) -> Answers:
 
 def _rig(scene: Scene) -> Rig:
     """The guessed cameras, shifted so that the finger pads are where they are seen."""
-    size_px = next(((v.width, v.height) for v in scene.views.values()), (512, 512))
-    rig, shift = Rig(size_px, {}), {}
-    for view in scene.exterior():
+    sizes = {v.camera: (v.width, v.height) for v in scene.views.values()}
+    words = {c: from_words(text, scene.brief.table_m) for c, text in scene.brief.cameras.items()}
+    guesses = {c: guess for c, guess in words.items() if guess} or KITCHEN
+    rig, shift = Rig(sizes, {}, guesses), {}
+    for view in scene.outside():
         seen = looks.pads(view)
-        if seen is not None:
+        if seen is not None and view.camera in guesses:
             u, v = rig.project(view.camera, scene.tip)
             du, dv = seen.centre[0] - u, seen.centre[1] - v
             if abs(du) < SHIFT_MAX * view.width and abs(dv) < SHIFT_MAX * view.height:
                 shift[view.camera] = (du, dv)
-    return Rig(size_px, shift)
+    return Rig(sizes, shift, guesses)
 
 
 def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:

@@ -98,6 +98,7 @@ class Intent:
     why: str
     moves: Sequence[Move] = ()
     drive: Drive | None = None
+    done: bool = False  # ends the attempt, where a person judges it
 
 
 Asking = Generator[Sequence[Feature], Answers, Intent]
@@ -142,8 +143,8 @@ def read_position(text: str) -> Array | None:
 
 
 def by_sight(features: Sequence[Feature], rig: Rig) -> Answers:
-    """Answers without locate_pixel: the exterior views intersected, or an assumed height where only
-    one of them sees the thing.
+    """Answers without locate_pixel: the two views from behind intersected, or else, by view, an
+    assumed height.
     """
     answers = Answers()
     for feature in features:
@@ -152,7 +153,9 @@ def by_sight(features: Sequence[Feature], rig: Rig) -> Answers:
             points = [rig.between(a, b) for a, b in zip(left, right, strict=False)]
             answers[feature.name] = Located({"left": points, "right": points})
         else:
-            camera, row = ("left", left) if left else ("right", right)
-            on_level = [rig.on_height(camera, p, feature.height_m) for p in row]
-            answers[feature.name] = Located({camera: on_level})
+            rows = {c: row for c, row in feature.spots.items() if c in rig.guesses}
+            height_m = feature.height_m
+            answers[feature.name] = Located(
+                {c: [rig.on_height(c, p, height_m) for p in row] for c, row in rows.items()}
+            )
     return answers

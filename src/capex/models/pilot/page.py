@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ STATUSES = (
     ("not executed", "not executed"),
     ("stopped by finger contact", "finger contact"),
     ("stopped by contact", "contact"),
+    ("stopped by the guard", "guard stop"),
     ("timeout", "timeout"),
     ("stalled", "stalled"),
     ("reached", "reached"),
@@ -35,6 +36,12 @@ PHASE = re.compile(
     r" stall)",
     re.M,
 )
+
+
+# "Camera front stands across the table .. faces the robot."
+CAMERA = re.compile(r"\bCamera (\w+) (.+?)\.(?=\s|$)")
+TABLE = re.compile(r"table's top is at z = (-?[\d.]+) cm")
+PERSON = "A person judges"
 
 
 @dataclass(frozen=True)
@@ -141,6 +148,9 @@ class Brief:
     several_arms: tuple[str, ...]
     references: tuple[tuple[ReportedWaypoint, ...], ...]  # newest first
     phases: Mapping[tuple[str, int], str]  # (command, commands before) -> the skeleton's advice
+    done: bool = False  # a person judges: the attempt goes on until it is said to be done
+    cameras: Mapping[str, str] = field(default_factory=dict)  # where each stands, in words
+    table_m: float = 0.0  # height of the table's top; an arm is mounted level with it unless told
 
     def learned_heights_m(self, gripper: str, axes: int, within_cm: int) -> list[float]:
         """By reference, newest first: how far over the nearest located point the tip was at its
@@ -211,7 +221,8 @@ def read_brief(request: Request) -> Brief:
             references.append(())
         elif references and (match := re.match(r"Call \d+: (.*)", line)):
             references[-1] += tuple(_waypoint(piece) for piece in match[1].split(" | "))
-    arms = tuple(name for name, field in act.items() if field.get("type") == "object")
+    arms = tuple(name for name, schema in act.items() if schema.get("type") == "object")
+    table = TABLE.search(request.system)
     return Brief(
         locate="locate_pixel" in tools,
         plan_max=int(settings.get("plan_max", 24)) if "chunk" in act else 1,
@@ -220,6 +231,9 @@ def read_brief(request: Request) -> Brief:
         several_arms=arms,
         references=tuple(references),
         phases={(match[1], int(match[2])): match[3] for match in PHASE.finditer(request.system)},
+        done="done" in act and PERSON in request.system,
+        cameras={match[1]: match[2] for match in CAMERA.finditer(request.system)},
+        table_m=float(table[1]) / 100 if table else 0.0,
     )
 
 

@@ -46,6 +46,10 @@ class Scene:
         """The views from outside that are there."""
         return [self.views[c] for c in ("left", "right") if c in self.views]
 
+    def outside(self) -> list[View]:
+        """Every view that is not a hand's: on a rig cameras have names of their own."""
+        return [v for v in self.views.values() if v.camera != "wrist"]
+
     def wrist_view(self) -> View | None:
         """The wrist view, when the hand points down."""
         return self.views.get("wrist") if self.points_down() else None

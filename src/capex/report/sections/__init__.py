@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from capex.report.compare import ALL_PAIRS_UP_TO, Comparison, SourceTotals, comparisons, totals
 from capex.report.rows import RunData
+from capex.report.sections.arrangements import arrangements_section
 from capex.report.sections.calibration import calibration_section
 from capex.report.sections.cost import cost_section
 from capex.report.sections.experience import experience_section
@@ -50,6 +51,7 @@ def build(
         by_task_section(data, sources),
         *verdicts_section(data, sources),
         pairs_section(sources, compared),
+        *arrangements_section(sources),
         experience_section(sources),
         calibration_section(sources),
         cost_section(data, sources),

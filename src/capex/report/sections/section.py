@@ -8,6 +8,14 @@ from capex.report.figures import Figure
 from capex.report.tables import Table
 
 
+@dataclass(frozen=True)
+class Still:
+    """A picture with its caption."""
+
+    caption: str
+    jpeg: bytes
+
+
 @dataclass
 class Section:
     """A heading with what stands under it."""
@@ -17,4 +25,5 @@ class Section:
     text: list[str] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    stills: list[Still] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what is missing, or how to read it

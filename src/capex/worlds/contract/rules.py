@@ -72,7 +72,7 @@ def _require_sizes(t: WorldTrial) -> None:
     spec = t.spec
     positive = {"horizon": spec.horizon, "control_hz": spec.control_hz, "starts": spec.starts}
     for arm in spec.arms:
-        limits = {k: v for k, v in dataclasses.asdict(arm).items() if k != "name"}
+        limits = {k: v for k, v in vars(arm).items() if k not in ("name", "senses_contact")}
         positive |= {f"{arm.name}.{limit}": value for limit, value in limits.items()}
     if spec.base is not None:
         positive |= dataclasses.asdict(spec.base)

@@ -10,6 +10,7 @@ reading may predict better.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,19 +22,21 @@ from capex.pose import Array
 from capex.worlds import ArmCommand, ArmSpec, CameraModel, CameraSpec, DepthImage, Image
 from capex.worlds.contract.trial import NotClaimedError, WorldTrial, refuses, require
 
-VIEW = (256, 256)
+LONGER_PX = 256  # longer side of a view
 OTHER_SIZE = (96, 64)
 CHANGED = 24.0  # grey levels by which a pixel must change to count as moved
 CHANGED_M = 0.02  # and metres
 FEWEST_PIXELS = 8
 STILL_M = 0.003
-# Of the image width; the fingers fill much of a wrist camera's image.
+# Of the view's longer side; the fingers fill much of a wrist camera's image.
 NEAR = {"exterior": 0.12, "wrist": 0.25}
 # Base axis and metres: the tip rises, then goes left (or back, where the workspace ends).
 MOVES = ((2, 0.07), (1, 0.07))
 TIP_DEPTH_M = 0.06
 # How an image may be read wrongly: the signs of the steps along its rows and columns.
 FLIPS = {"as given": (1, 1), "upside down": (-1, 1), "mirrored": (1, -1), "half turned": (-1, -1)}
+# What a view may say of its image, as the prompt passes it on.
+LEFT_SIDE = re.compile(r"left (?:side )?of (?:its|the) image is ([+-])([xy])\b")
 FLIPPED = "is the image flipped, mirrored or late?"
 
 Point = tuple[float, float]
@@ -50,6 +53,12 @@ class Look:
 
 
 Track = list[dict[str, Look]]  # by camera, at one place of the hand after the other
+
+
+def view_of(camera: CameraSpec) -> tuple[int, int]:
+    """Width and height of a camera's views: its own shape."""
+    width, height = (max(1, round(LONGER_PX * side / max(camera.size))) for side in camera.size)
+    return width, height
 
 
 def images_have_the_asked_shape(t: WorldTrial) -> str:
@@ -87,7 +96,7 @@ def tip_lands_on_the_fingers(t: WorldTrial) -> str:
     """In every calibrated camera the fingers are seen where the tip projects, and move with it."""
     t.begin()
     all_cameras = t.spec.cameras
-    cameras = [c for c in all_cameras if not refuses(Unsupported, t.env.camera_model, c.name, VIEW)]
+    cameras = [c for c in all_cameras if not refuses(Unsupported, t.env.camera_model, c.name)]
     if not cameras:
         raise NotClaimedError("no camera is calibrated; camera_model() raises Unsupported for each")
     for camera in cameras:
@@ -114,14 +123,24 @@ def cameras_of(arm: ArmSpec, cameras: Sequence[CameraSpec]) -> list[CameraSpec]:
     return [c for c in cameras if c.kind == "exterior" or c.arm == arm.name]
 
 
+def cameras_with_depth(t: WorldTrial, cameras: Sequence[CameraSpec]) -> list[CameraSpec]:
+    """Those whose depth() works; a rig may have it in some of its cameras only."""
+    if not t.spec.depth:
+        return []
+    return [c for c in cameras if not refuses(Unsupported, t.env.depth, c.name)]
+
+
 def _require_upright_model(t: WorldTrial, camera: CameraSpec) -> None:
-    """Focal lengths grow with the image, the rotation is proper; for a camera outside, up is up."""
-    model, doubled = (t.env.camera_model(camera.name, (s * VIEW[0], s * VIEW[1])) for s in (1, 2))
+    """Focal lengths grow with the image, the rotation is proper; for a camera outside, up is up,
+    and it looks as its view says.
+    """
+    width, height = view_of(camera)
+    model, doubled = (t.env.camera_model(camera.name, (s * width, s * height)) for s in (1, 2))
     K, R, name = model.intrinsics, model.T_base_camera.rotation, camera.name
     fx, fy, cx, cy = (float(k) for k in (K[0, 0], K[1, 1], K[0, 2], K[1, 2]))
     lengths = f"{name}: focal lengths are {fx:.1f} and {fy:.1f}; both must be positive"
     require(fx > 0 and fy > 0, lengths)
-    centred = 0 < cx < VIEW[0] and 0 < cy < VIEW[1]
+    centred = 0 < cx < width and 0 < cy < height
     require(centred, f"{name}: the principal point ({cx:.1f}, {cy:.1f}) lies outside the image")
     grows = np.allclose(doubled.intrinsics[:2], 2 * K[:2], rtol=1e-3)
     require(grows, f"{name}: the intrinsics do not grow with the image size")
@@ -129,11 +148,38 @@ def _require_upright_model(t: WorldTrial, camera: CameraSpec) -> None:
     rotation = f"{name}: T_base_camera.rotation is not a rotation (orthonormal, determinant +1)"
     require(proper, rotation)
     if camera.kind == "exterior":
-        right, down = (np.round(R[:, i], 2).tolist() for i in (0, 1))
+        down = np.round(R[:, 1], 2).tolist()
         axis = f"{name}: the image's down axis is {down} in the base frame"
         require(R[2, 1] < 0.2, f"{axis}; world up must be image up")
-        axis = f"{name}: the image's right axis is {right}"
-        require(R[1, 0] < 0, f"{axis}; seen from the robot's back, +y must go left")
+        _require_true_view(camera, model)
+
+
+def _require_true_view(camera: CameraSpec, model: CameraModel) -> None:
+    """What the prompt will say of the left side of a camera's image is what its model says."""
+    said = LEFT_SIDE.search(camera.view)
+    if camera.view and said is None:
+        return
+    sign, letter = said.groups() if said else ("+", "y")
+    left = -model.T_base_camera.rotation[:, 0]
+    towards = float(left["xy".index(letter)]) * (1 if sign == "+" else -1)
+    told = f"view says that the left side of its image is {sign}{letter}"
+    if not camera.view:
+        told = "view is empty, which says that it looks along +x and that +y goes left"
+    seen = f"by its camera_model() it {looking(model)}"
+    require(towards > 0.0, f"{camera.name}: its {told}; {seen}")
+
+
+def looking(model: CameraModel) -> str:
+    """Where a camera looks and how its image lies, as words for `CameraSpec.view`."""
+    R = model.T_base_camera.rotation
+    ahead, left = (_main_axis(v) for v in (R[:, 2], -R[:, 0]))
+    towards = "down" if ahead == "-z" else "up" if ahead == "+z" else f"roughly along {ahead}"
+    return f"looks {towards}, so the left side of its image is {left}"
+
+
+def _main_axis(direction: Array) -> str:
+    axis = int(np.argmax(np.abs(direction)))
+    return f"{'+' if direction[axis] > 0 else '-'}{'xyz'[axis]}"
 
 
 def hand_places(t: WorldTrial, arm: ArmSpec) -> Iterator[None]:
@@ -144,16 +190,21 @@ def hand_places(t: WorldTrial, arm: ArmSpec) -> Iterator[None]:
         yield
 
 
-def _colours(t: WorldTrial, name: str) -> Array:
-    return t.env.observe([name], VIEW)[name] / CHANGED
+def _colours(t: WorldTrial, camera: CameraSpec) -> Array:
+    return t.env.observe([camera.name], view_of(camera))[camera.name] / CHANGED
 
 
-def distances(t: WorldTrial, name: str) -> Array:
-    return np.minimum(t.env.depth(name, VIEW).depth_m, 10.0)[..., None] / CHANGED_M
+def distances(t: WorldTrial, camera: CameraSpec) -> Array:
+    """A camera's depth in units of a change that counts."""
+    depth_m = t.env.depth(camera.name, view_of(camera)).depth_m
+    return np.minimum(depth_m, 10.0)[..., None] / CHANGED_M
 
 
 def look_for_hand(
-    t: WorldTrial, arm: str, cameras: list[CameraSpec], see: Callable[[WorldTrial, str], Array]
+    t: WorldTrial,
+    arm: str,
+    cameras: list[CameraSpec],
+    see: Callable[[WorldTrial, CameraSpec], Array],
 ) -> dict[str, Look]:
     """Close, open, close the gripper: the fingers are where `see` changes by more than 1 and back.
 
@@ -163,7 +214,7 @@ def look_for_hand(
     views, tips = [], []
     for gripper in (1.0, -1.0, 1.0):
         t.grip(arm, gripper)
-        views.append({c.name: see(t, c.name) for c in cameras})
+        views.append({c.name: see(t, c) for c in cameras})
         tips.append(t.tip(arm).position_m)
     still = max(float(np.linalg.norm(tip - tips[0])) for tip in tips) < STILL_M
     looks = {}
@@ -172,16 +223,17 @@ def look_for_hand(
         went, stayed = (np.abs(other - closed).max(axis=2) for other in (opened, again))
         v, u = np.nonzero((went > 1.0) & (stayed < 0.5) & still)
         moved = np.stack([u, v], axis=1) + 0.5
-        expected = _inside(t.env.camera_model(camera.name, VIEW), tips[-1])
-        reach = NEAR[camera.kind] * VIEW[0] if expected else -1.0
+        view = view_of(camera)
+        expected = _inside(t.env.camera_model(camera.name, view), view, tips[-1])
+        reach = NEAR[camera.kind] * LONGER_PX if expected else -1.0
         near = np.linalg.norm(moved - np.array(expected or (0.0, 0.0)), axis=1) <= reach
         looks[camera.name] = Look(expected, _middle(moved[near]), _middle(moved))
     return looks
 
 
-def _inside(model: CameraModel, point_m: Array) -> Point | None:
+def _inside(model: CameraModel, view: tuple[int, int], point_m: Array) -> Point | None:
     u, v, depth = model.project(point_m)
-    return (u, v) if depth > 0 and 0 <= u < VIEW[0] and 0 <= v < VIEW[1] else None
+    return (u, v) if depth > 0 and 0 <= u < view[0] and 0 <= v < view[1] else None
 
 
 def _middle(pixels: npt.NDArray[np.floating]) -> Point | None:
@@ -215,7 +267,8 @@ def _miss(camera: CameraSpec, arm: str, track: list[Look]) -> str:
     lost = [look for look in track if look.expected and not look.found]
     astray = next((look for look in lost if look.anywhere), None)
     if astray and astray.expected and astray.anywhere:
-        near = f"near {_px(astray.expected)} of {VIEW[0]}x{VIEW[1]}, where its tip projects"
+        width, height = view_of(camera)
+        near = f"near {_px(astray.expected)} of {width}x{height}, where its tip projects"
         where = f"{near}, but at {_px(astray.anywhere)}"
         return f"the fingers of {arm} did not move {where}; {FLIPPED}"
     if camera.kind == "wrist":
@@ -250,8 +303,11 @@ def _turn_hand(t: WorldTrial, arm: ArmSpec) -> None:
 
 
 def _wrist_views(t: WorldTrial, cameras: list[CameraSpec]) -> dict[str, View]:
-    wrist = [c.name for c in cameras if c.kind == "wrist"] if t.spec.depth else []
-    return {name: (t.env.observe([name], VIEW)[name], t.env.depth(name, VIEW)) for name in wrist}
+    wrist = [c for c in cameras_with_depth(t, cameras) if c.kind == "wrist"]
+    return {
+        c.name: (t.env.observe([c.name], view_of(c))[c.name], t.env.depth(c.name, view_of(c)))
+        for c in wrist
+    }
 
 
 def _require_no_better_flip(name: str, before: View, after: View) -> None:
@@ -281,7 +337,8 @@ def _flipped(view: View, colour: tuple[int, int], depth: tuple[int, int]) -> Vie
 def _explained(before: View, after: View) -> float:
     """Share of a grid of pixels after a motion whose points were seen before it as predicted."""
     (old_image, old), (new_image, new) = before, after
-    v, u = (g.ravel() for g in np.mgrid[2 : VIEW[1] : 4, 2 : VIEW[0] : 4])
+    height, width = new.depth_m.shape
+    v, u = (g.ravel() for g in np.mgrid[2:height:4, 2:width:4])
     z = new.depth_m[v, u].astype(np.float64)
     rays = np.linalg.inv(new.camera.intrinsics) @ np.stack([u + 0.5, v + 0.5, np.ones(len(z))])
     points = new.camera.T_base_camera.apply(rays * np.where(np.isfinite(z), z, -1.0))
@@ -289,7 +346,7 @@ def _explained(before: View, after: View) -> float:
     ahead = np.maximum(predicted_m, 1e-6)
     column, row = np.floor(x / ahead), np.floor(y / ahead)
     inside = np.isfinite(z) & (predicted_m > 0)
-    inside &= (column >= 0) & (column < VIEW[0]) & (row >= 0) & (row < VIEW[1])
+    inside &= (column >= 0) & (column < width) & (row >= 0) & (row < height)
     i, j = row[inside].astype(int), column[inside].astype(int)
     old_colours = old_image[i, j].astype(np.float64)
     colour_off = np.abs(old_colours - new_image[v[inside], u[inside]]).max(axis=1)

@@ -20,6 +20,7 @@ import numpy as np
 from capex.pose import Array
 from capex.worlds.kitchen import panda
 
+TIMESTEP_S = 0.002
 ARM = "arm"  # its name in the Env contract
 MOUNT_HEIGHT_M = 0.45  # read off the reach maps, see above
 TORSO_TRAVEL_M = 0.34
@@ -101,6 +102,16 @@ _LINKS: dict[str, tuple[tuple[Sequence[float], Sequence[float], float, float], .
 }
 
 
+def set_physics(spec: mujoco.MjSpec) -> None:
+    """Solver settings with which the gripper's contacts were measured (see `_hand`)."""
+    spec.compiler.degree = False
+    spec.option.timestep = TIMESTEP_S
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    spec.option.impratio = 100.0
+    spec.option.iterations = 50
+
+
 def add_robot(spec: mujoco.MjSpec) -> None:
     """Add the robot, its actuators and its cameras to a scene; joint positions are set at reset."""
     base = spec.worldbody.add_body(name="base")
@@ -122,7 +133,12 @@ def add_robot(spec: mujoco.MjSpec) -> None:
     _solid(torso, CYLINDER, (0, 0, -0.18), (0.085, 0.16, 0), GREY, 10, LINK)
     _actuator(spec, "torso", gain=2.0e5, bias=(0.0, -2.0e5, -8.0e3), force=4000.0)
 
-    link = torso.add_body(name="link0", gravcomp=1)
+    add_arm(spec, torso)
+
+
+def add_arm(spec: mujoco.MjSpec, carrier: mujoco.MjsBody) -> None:
+    """Mount the Panda with its gripper and wrist camera on a body, at its origin."""
+    link = carrier.add_body(name="link0", gravcomp=1)
     link.add_site(name="mount", size=(0.005, 0.005, 0.005), rgba=(0, 0, 0, 0))
     _solid(link, CYLINDER, (0, 0, 0.03), (0.075, 0.03, 0), WHITE, 1.5, LINK)
     _capsule(link, (0, 0, 0.06), (0, 0, 0.14), 0.058, 1.4, LINK)
@@ -182,7 +198,7 @@ def _chassis(base: mujoco.MjsBody) -> None:
     target = np.array([0.60, 0.0, MOUNT_HEIGHT_M + 0.40])
     for name, y in (("left", 0.62), ("right", -0.62)):
         position = np.array([-0.26, y, MOUNT_HEIGHT_M + 1.18])
-        turn = _look_at(position, target)
+        turn = look_at(position, target)
         base.add_camera(name=name, pos=position, quat=turn, fovy=EXTERIOR_FOVY_DEG)
 
 
@@ -197,7 +213,7 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
     # Beside the palm, looking along the fingers at the tip.
     position, target = np.array([0.075, 0.0, 0.015]), np.array([0.02, 0.0, panda.TIP_M + 0.12])
     _solid(hand, BOX, (0.05, 0, 0.005), (0.012, 0.02, 0.012), RUBBER, 0, VISUAL)
-    view = _look_at(position, target, up=(1, 0, 0))
+    view = look_at(position, target, up=(1, 0, 0))
     hand.add_camera(name="wrist", pos=position, quat=view, fovy=WRIST_FOVY_DEG)
     # Measured: stiff pads, elliptic cones and torsional friction keep a 0.3 kg load from creeping
     # (see test_grasp.py).
@@ -245,7 +261,7 @@ def _link_quaternion(i: int) -> tuple[float, float, float, float]:
     return (math.cos(panda.ALPHA_RAD[i] / 2), math.sin(panda.ALPHA_RAD[i] / 2), 0.0, 0.0)
 
 
-def _look_at(position: Array, target: Array, up: Sequence[float] = (0, 0, 1)) -> Array:
+def look_at(position: Array, target: Array, up: Sequence[float] = (0, 0, 1)) -> Array:
     """Quaternion of a MuJoCo camera (looks along -z, y up) at `position` that looks at `target`."""
     z = (position - target) / np.linalg.norm(position - target)
     x = np.cross(np.asarray(up, dtype=float), z)

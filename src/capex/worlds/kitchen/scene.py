@@ -11,11 +11,10 @@ import mujoco
 from capex.pose import PlanarPose
 from capex.worlds.kitchen import appliances as ap
 from capex.worlds.kitchen import fixtures as fx
-from capex.worlds.kitchen.control import TIMESTEP_S
 from capex.worlds.kitchen.fixtures import Fixture
 from capex.worlds.kitchen.materials import STYLES, Materials, Style
 from capex.worlds.kitchen.parts import Builder, Sign
-from capex.worlds.kitchen.robot import add_robot
+from capex.worlds.kitchen.robot import add_robot, set_physics
 from capex.worlds.kitchen.situation import Fitted, Situation
 
 WALL_X_M = fx.COUNTER_DEPTH_M
@@ -181,12 +180,7 @@ def _compose(
 ) -> tuple[mujoco.MjSpec, tuple[Sign, ...]]:
     spec = mujoco.MjSpec()
     spec.modelname = "kitchen"
-    spec.compiler.degree = False
-    spec.option.timestep = TIMESTEP_S
-    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    spec.option.impratio = 100.0
-    spec.option.iterations = 50
+    set_physics(spec)
     spec.stat.extent = 3.0
     spec.stat.center = (0.0, 0.0, 0.9)
     spec.visual.map.znear = 0.004

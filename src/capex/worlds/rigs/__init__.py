@@ -3,23 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from capex.errors import CapexError
-from capex.worlds import RIG, Env, TaskInfo
+from capex.worlds import RIG, Env, Need, TaskInfo
+from capex.worlds.rigs.parse import find_rig, read_rig
+from capex.worlds.rigs.rigfile import RigFile
 
 
 @dataclass(frozen=True)
 class RigWorld:
     """One rig file as a world: what `worlds` asks of a world's module."""
 
+    rig: RigFile
     TASKS: dict[str, TaskInfo]
 
     def make(self, world: str, task: str, **options: Any) -> Env:
         """The rig at one of its tasks; its robot is held from the first reset on."""
-        raise CapexError(f"{world}:{task} cannot be opened yet")
+        from capex.worlds.rigs.env import RigEnv
+
+        if options:
+            raise CapexError(f"{world}:{task} has no option '{next(iter(options))}'; it has none")
+        return RigEnv(world, self.rig, task)
+
+    def examine_needs(self) -> list[Need]:
+        """What can be said of a rig without touching it: its file is right."""
+        arms, cameras = len(self.rig.arms), len(self.rig.cameras)
+        found = f"{self.rig.path} is right: arms {arms}, cameras {cameras}"
+        return [Need("", True, f"{found}, tasks {', '.join(self.rig.tasks)}; nothing was touched")]
+
+
+_WORLDS: dict[tuple[tuple[str, int], ...], RigWorld] = {}  # by files and when they last changed
+_BESIDE: dict[str, tuple[Path, ...]] = {}  # the files that a rig file named when it was read
 
 
 def rig_world(world: str) -> RigWorld:
-    """The world of a rig file, by rig:FILE."""
-    raise CapexError(f"there is no rig file '{world.removeprefix(RIG)}'")
+    """The world of a rig file, by rig:FILE; read again when one of its files has changed."""
+    path = find_rig(world.removeprefix(RIG)).resolve()
+    key = _stamps(path)
+    if key not in _WORLDS:
+        rig = read_rig(path)
+        _BESIDE[str(path)] = rig.beside
+        _WORLDS[_stamps(path)] = RigWorld(rig, {name: _info(rig, name) for name in rig.tasks})
+        key = _stamps(path)
+    return _WORLDS[key]
+
+
+def _stamps(path: Path) -> tuple[tuple[str, int], ...]:
+    files = (path, *_BESIDE.get(str(path), ()))
+    return tuple((str(f), f.stat().st_mtime_ns if f.is_file() else 0) for f in files)
+
+
+def _info(rig: RigFile, name: str) -> TaskInfo:
+    task = rig.tasks[name]
+    return TaskInfo(name, rig.name, task.steps, task.instruction, task.success)

@@ -7,15 +7,48 @@ mount, metres and radians; times are seconds.
 
 from __future__ import annotations
 
+import importlib
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from capex.errors import CapexError, UnknownName
 from capex.pose import Array, Pose
 from capex.worlds import Image
+
+# What a rig file may name as a driver: the module:callable that makes one, an arm's from (options,
+# name), a camera's from (options, name, size).
+DRIVERS = {"room": "capex.worlds.rigs.room.driver:RoomArm"}
+CAMERA_DRIVERS = {
+    "room": "capex.worlds.rigs.room.camera:RoomCamera",
+    "replay": "capex.worlds.rigs.cameras:ReplayCamera",
+}
+
+
+def require_driver(name: str, known: Mapping[str, str]) -> None:
+    """Refuse a driver that is neither known by name nor written module:callable."""
+    module, colon, attribute = name.partition(":")
+    own = bool(colon) and all(p.isidentifier() for p in (*module.split("."), attribute))
+    if name not in known and not own:
+        also = ", or module:callable of your own, as in my_lab.arm:MyArm"
+        raise UnknownName("driver", name, known, also=also)
+
+
+def load_driver(name: str, known: Mapping[str, str]) -> Callable[..., Any]:
+    """The callable behind a driver's name, imported now."""
+    require_driver(name, known)
+    module, _, attribute = known.get(name, name).partition(":")
+    try:
+        make: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise CapexError(
+            f"the driver '{name}' cannot be imported ({error}); is {module} on the path?"
+        ) from None
+    return make
 
 
 @dataclass(frozen=True)

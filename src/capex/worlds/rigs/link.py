@@ -32,6 +32,10 @@ class RigLink(Protocol):
     @property
     def facts(self) -> Mapping[str, ArmFacts]: ...
 
+    @property
+    def lost(self) -> bool:
+        """Whether the process is gone, so that only a new one helps."""
+
     def tick(self, command: Command) -> RigReading:
         """One control tick: guarded, commanded, and measured at the tick's end."""
 

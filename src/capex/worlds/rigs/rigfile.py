@@ -55,6 +55,9 @@ class ArmEntry:
     contact_n: float = 5.0  # an external force above it is contact
     held_gap_m: float = 0.004  # fingers told to close that stay this far open hold something
     lock: str = ""  # what two processes may not share: an address, a serial; default: the options
+    # What the spec says before the arm is connected; the arm itself must then agree.
+    max_opening_m: float = 0.08
+    senses_force: bool = True
 
 
 @dataclass(frozen=True)
@@ -106,3 +109,4 @@ class RigFile:
     settle_s: float = 0.15  # a pose that keeps still for so long has settled
     settle_at_most_s: float = 3.0
     room: Mapping[str, Any] = field(default_factory=dict)  # of a simulated room: its own table
+    beside: tuple[Path, ...] = ()  # the files of tasks and guard that it names

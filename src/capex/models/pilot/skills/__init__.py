@@ -19,6 +19,7 @@ from capex.models.pilot.skills import (
     shelve,
     slide,
     swing,
+    tabletop,
     turn,
 )
 from capex.plan import raised
@@ -40,11 +41,15 @@ SKILLS: tuple[tuple[re.Pattern[str], Skill], ...] = (  # the first that fits
     (open_door.OPEN, open_door.open_door),
     (drive.DRIVE, drive.drive),
 )
+ON_A_RIG: tuple[tuple[re.Pattern[str], Skill], ...] = (  # where a person judges
+    (tabletop.PUT, tabletop.tabletop),
+    (tabletop.LIFT, tabletop.tabletop),
+)
 
 
 def choose(scene: Scene) -> Asking:
     """The skill for an instruction, given the words that it was recognised by."""
-    for pattern, skill in SKILLS:
+    for pattern, skill in (*ON_A_RIG, *SKILLS) if scene.brief.done else SKILLS:
         if words := pattern.search(scene.page.instruction):
             return skill(scene, words)
     return _lost(scene)

@@ -48,12 +48,12 @@ def pick_place(scene: Scene, words: re.Match[str]) -> Asking:
                 f"I hold the {item}: lift it.", line(scene.tip, raised(scene.tip, LIFT_M))
             )
         answers = yield asks
-        return _carry(scene, item, place, support.put_where(scene, place, answers))
+        return carry(scene, item, place, support.put_where(scene, place, answers))
     seen = find(scene.exterior(), lambda v: _item(v, item, source))
     asks += scene.ask("item", {c: s.spots((0.0, -0.6, 0.6)) for c, s in seen.items()})
-    wrist = _wrist_item(scene, item)
+    wrist = wrist_item(scene, item)
     if wrist is not None and scene.brief.locate:
-        asks += _wrist_features(scene, wrist)
+        asks += wrist_features(scene, wrist)
     answers = yield asks
     centre = support.put_where(scene, place, answers)
     thing = answers["item"].agreed()
@@ -61,8 +61,8 @@ def pick_place(scene: Scene, words: re.Match[str]) -> Asking:
         on_worktop = place == "counter" and bool(thing[2] > support.WORKTOP_M - 0.03)
         in_dish = place != "counter" and centre is not None and apart_level(thing, centre) < 0.09
         if on_worktop or in_dish:
-            return Intent(f"The {item} lies in place; back off.", _retreat(scene.tip))
-    return _grasp(scene, item, thing, wrist, answers)
+            return Intent(f"The {item} lies in place; back off.", retreat(scene.tip))
+    return take(scene, item, thing, wrist, answers)
 
 
 def _item(view: View, item: str, source: str) -> Region | None:
@@ -80,14 +80,14 @@ def _item(view: View, item: str, source: str) -> Region | None:
     return candidates[0] if candidates else None
 
 
-def _wrist_item(scene: Scene, item: str) -> Region | None:
+def wrist_item(scene: Scene, item: str) -> Region | None:
     """The thing in the wrist view, when the hand points down."""
     view = scene.wrist_view()
     candidates = looks.coloured(view, item, smallest=0.0012, largest=0.25) if view else []
     return candidates[0] if candidates else None
 
 
-def _wrist_features(scene: Scene, thing: Region) -> list[Feature]:
+def wrist_features(scene: Scene, thing: Region) -> list[Feature]:
     """The thing's middle and ends from the wrist view, and what it lies on beside it."""
     view = scene.views["wrist"]
     u, v = thing.centre
@@ -99,7 +99,7 @@ def _wrist_features(scene: Scene, thing: Region) -> list[Feature]:
     return features + scene.ask("wrist floor", {"wrist": beside} if beside else {})
 
 
-def _grasp(
+def take(
     scene: Scene, item: str, thing: Array | None, wrist: Region | None, answers: Answers
 ) -> Intent:
     """Go over the thing, then down onto it, close and lift; how much of it depends on where the
@@ -115,8 +115,10 @@ def _grasp(
         return Intent(why, _aside(scene))
     orientation = scene.downwards()
     sure = close_up is not None or not scene.brief.locate
-    if wrist is not None and (wrist.elongation > LONG or "cube" in item) and sure:
-        orientation = down(_long_side(scene, wrist, answers) + 0.35 * (misses // 2))
+    if wrist is not None and (wrist.elongation > LONG or _is_cube(item)) and sure:
+        orientation = down(
+            _long_side(scene, wrist, answers, "block" in item) + 0.35 * (misses // 2)
+        )
     elif misses:
         orientation = down(0.6 * misses)
     grasp = np.array([point[0], point[1], _grasp_height(scene, item, point, answers)])
@@ -139,10 +141,15 @@ def _grasp(
     return Intent(why, [*scene.opened(), *descent, *lift])
 
 
-def _long_side(scene: Scene, wrist: Region, answers: Answers) -> float:
+def _is_cube(item: str) -> bool:
+    return "cube" in item or "block" in item
+
+
+def _long_side(scene: Scene, wrist: Region, answers: Answers, square: bool = False) -> float:
     """The yaw of the thing's long axis: from its located ends, or as it lies in the wrist view."""
     if wrist.elongation < LONG:
-        return scene.yaw_in_wrist_view(*wrist.edge)
+        yaw = scene.yaw_in_wrist_view(*wrist.edge)
+        return (yaw + math.pi / 4) % (math.pi / 2) - math.pi / 4 if square else yaw
     ends = [p for p in answers["wrist item"].points.get("wrist", ())[1:] if p is not None]
     if len(ends) == 2 and apart_level(ends[1], ends[0]) > 0.02:
         along = ends[1] - ends[0]
@@ -175,13 +182,13 @@ def _grasp_height(scene: Scene, item: str, point: Array, answers: Answers) -> fl
     return max(top - depth - 0.005 * misses, lowest)
 
 
-def _carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
+def carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
     """Lift, bring it over the dish, lower it, let go and retreat."""
     tip = scene.tip
     if centre is None:
         why = f"I hold the {item} but do not see the {place}: move it aside and look."
         return Intent(why, _aside(scene))
-    tall, cube = any(word in item for word in TALL), "cube" in item
+    tall, cube = any(word in item for word in TALL), _is_cube(item)
     hang = 0.085 if tall else 0.022 if cube else 0.035  # the held thing reaches so far below
     learned = scene.brief.learned_heights_m("release", axes=2, within_cm=9)
     drop = 0.006 if cube else 0.015  # a cube falls over where it is dropped from higher
@@ -194,10 +201,10 @@ def _carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
         up = np.array([tip[0], tip[1], max(tip[2], min(over[2], ceiling(tip)))])
         way, start = path(tip, [up, over] if up[2] > tip[2] + 0.015 else [over]), over
     why = f"Carry the {item} over the {place}, lower it, let go, retreat."
-    return Intent(why, [*way, *line(start, target, "keep", "release"), *_retreat(target)])
+    return Intent(why, [*way, *line(start, target, "keep", "release"), *retreat(target)])
 
 
-def _retreat(tip: Array) -> list[Move]:
+def retreat(tip: Array) -> list[Move]:
     """Up, then back towards the robot: well away from what was let go."""
     up = raised(tip, 0.12)
     back = np.array([max(0.24, up[0] - 0.20), up[1] * 0.7, 0.0])

@@ -1,0 +1,132 @@
+"""The beginning of an attempt where somebody stands beside the robot: the scene is arranged and
+kept, frames are recorded, and what has begun is noted on disk before the first command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from capex.campaign.operators import Operator, Standby
+from capex.errors import RigFault
+from capex.method.executor import Tick
+from capex.method.hooks import Event, Replied
+from capex.run.arrangements import (
+    Arrangement,
+    Match,
+    arrangements_of,
+    find_arrangement,
+    made_by,
+    read_image,
+    store_arrangement,
+    write_match,
+)
+from capex.run.files import write_json
+from capex.run.matching import compare_all, mean_difference
+from capex.run.scenes import Scenes
+from capex.run.store import Chain
+from capex.run.writing import BEGUN
+from capex.worlds import Env, FrameRecording, Image, Spec, Start, one_robot, when_we_die
+
+FRAMES = "frames"  # the folder of an attempt
+RIG_FACTS = "rig.json"  # of a run: what its arms do when our processes end without a word
+
+
+def exterior_images(env: Env) -> dict[str, Image]:
+    """What the cameras that stand in the room see now."""
+    return env.observe([c.name for c in env.spec.cameras if c.kind == "exterior"])
+
+
+@dataclass
+class Arranging:
+    """Between a reset and an attempt, and along with it: `prepare` and `hear` are given to the
+    attempt's hooks.
+    """
+
+    chain: Chain
+    folder: Path  # the attempt's, while it is written
+    operator: Operator | None
+    scenes: Scenes | None
+    standby: Standby
+    note: Callable[[], Mapping[str, Any]]  # of the attempt so far, as an invalid one would be kept
+    began: bool = False
+    _recording: FrameRecording | None = field(default=None, repr=False)
+    _robot: bool = False
+
+    def prepare(self, env: Env, start: Start) -> None:
+        """The scene is arranged and its pictures are kept; returns when the attempt may begin."""
+        self._robot = one_robot(env.spec)
+        if self.operator is not None and env.spec.success == "operator":
+            self._arrange(env, start, self.operator)
+        if env.spec.records_frames:
+            self._recording = env.record_frames(self.folder / FRAMES)
+            self._recording.mark()
+        self.began = True
+        self._keep_note()
+        self._keep_facts(env)
+
+    def hear(self, event: Event) -> None:
+        """A tick's pictures belong to its state; what was paid is noted at once."""
+        if isinstance(event, Tick) and self._recording is not None:
+            self._recording.mark()
+        elif isinstance(event, Replied):
+            self._keep_note()
+
+    def close(self) -> None:
+        """Every picture is on disk; RigFault where some were lost."""
+        (self.folder / BEGUN).unlink(missing_ok=True)
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.close()
+
+    def abandon(self) -> None:
+        """The attempt is invalid anyway: whatever was recorded of it is kept."""
+        with contextlib.suppress(RigFault):
+            self.close()
+
+    def _keep_note(self) -> None:
+        if self._robot and self.folder.is_dir():
+            write_json(self.folder / BEGUN, self.note())
+
+    def _keep_facts(self, env: Env) -> None:
+        path = self.standby.run_dir / RIG_FACTS
+        if not path.exists() and (sentences := when_we_die(env)):
+            write_json(path, {"when_we_die": dict(sentences)})
+
+    def _arrange(self, env: Env, start: Start, operator: Operator) -> None:
+        place = arrangements_of(self.chain)
+        stored = find_arrangement(place, start.index) or self._taken(env.spec, place, start.index)
+        match = operator.arrange(env, start, stored, self.standby)
+        images = exterior_images(env)
+        if stored is None:
+            source = made_by(self.chain.path.name)
+            stored = store_arrangement(place, start.index, images, source, match.notes)
+            match = replace(match, score=None, changed=None)
+        else:
+            match = measured(match, stored, images)
+        write_match(self.folder, replace(match, arrangement=stored.folder.name), images)
+
+    def _taken(self, spec: Spec, place: Path, start: int) -> Arrangement | None:
+        """From another run, a folder of pictures or a dataset, where the user named one."""
+        if self.scenes is None or start not in self.scenes.starts():
+            return None
+        images = self.scenes.images(spec, start)
+        return store_arrangement(place, start, images, f"{self.scenes.name}, start {start}")
+
+
+def measured(match: Match, stored: Arrangement, images: Mapping[str, Image]) -> Match:
+    """A match with the difference between the stored pictures and those of the attempt."""
+    differences = compare_all({c: read_image(p) for c, p in stored.images.items()}, images)
+    if not differences:
+        return replace(match, score=None, changed=None)
+    score, changed = mean_difference(differences)
+    return replace(match, score=score, changed=changed)
+
+
+def elapsed(began_unix: float) -> dict[str, float]:
+    """The times of an attempt under way, for its note."""
+    return {"episode_s": time.time() - began_unix, "unix_time": time.time()}

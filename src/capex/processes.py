@@ -1,0 +1,88 @@
+"""Processes of our own: spawned, not forked. Each watches its parent and ends with it, so that none
+outlives a parent that was killed, and one that dies is an error with a sentence.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from capex.errors import CapexError
+
+
+class WorkerDied(CapexError):
+    """A process ended before its job was done."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A process and the parent's end of its pipe."""
+
+    process: BaseProcess
+    pipe: Connection
+
+    def receive(self) -> Any:
+        """The answer to the job that was sent. A sentence of the worker's is raised as the
+        CapexError it was there, its death as WorkerDied, and a bug as a RuntimeError with the
+        worker's traceback.
+        """
+        try:
+            kind, content = self.pipe.recv()
+        except (EOFError, OSError):
+            raise WorkerDied(
+                f"its process died ({ending(self.process)}) before it was done"
+            ) from None
+        if kind == "bug":
+            raise RuntimeError(f"a worker failed:\n{content}")
+        if kind == "error":
+            raise content
+        return content
+
+    def stop(self) -> None:
+        """End the process at once."""
+        self.pipe.close()
+        self.process.terminate()
+        self.process.join()
+
+
+def ending(process: BaseProcess) -> str:
+    """How a process ended, for a sentence."""
+    process.join()
+    code = process.exitcode
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        return f"{name}, perhaps for lack of memory" if name == "SIGKILL" else name
+    return f"exit code {code}"
+
+
+def spawn(target: Callable[..., None], *args: Any, daemon: bool = True) -> Worker:
+    """Run `target(pipe, *args)` in a new process; a daemon cannot have processes of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(
+        target=_enter, args=(target, theirs, *args), name="capex worker", daemon=daemon
+    )
+    process.start()
+    theirs.close()  # so that the end of the worker closes the pipe
+    return Worker(process, ours)
+
+
+def _enter(target: Callable[..., None], *args: Any) -> None:
+    """What every worker does first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent acts
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    target(*args)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

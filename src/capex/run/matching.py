@@ -1,0 +1,147 @@
+"""How much a scene looks like a stored one: a score, and a picture for whoever arranges it.
+
+runs/NAME/arrange.jpg    the stored scene, the live one, both blended, edges over each other
+runs/NAME/arrange.html   shows that picture and loads it again and again; needs no server
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image as PillowImage
+from PIL import ImageDraw
+
+from capex.run.files import write_bytes
+from capex.worlds import Image
+
+PICTURE, PAGE = "arrange.jpg", "arrange.html"
+VISIBLE = 0.08  # of the range of a pixel: a larger difference is more than noise of a camera
+EDGE = 0.12  # gradient of brightness, of its range per pixel, from which on it is an edge
+STORED_COLOUR, LIVE_COLOUR = (255, 60, 60), (60, 230, 90)
+BAND = 22  # pixels of a panel's caption
+HTML = """<!doctype html><meta charset="utf-8"><title>arrange the scene</title>
+<style>body{margin:0;background:#111;color:#ccc;font:14px sans-serif}img{width:100%}</style>
+<img id="view" src="arrange.jpg" alt="the scene to match">
+<script>setInterval(() => {
+  const next = new Image();
+  next.onload = () => { document.getElementById("view").src = next.src; };
+  next.src = "arrange.jpg?" + Date.now();
+}, 400);</script>
+<noscript><meta http-equiv="refresh" content="1"></noscript>
+"""
+
+
+@dataclass(frozen=True)
+class SceneDifference:
+    """A live picture against the stored one."""
+
+    score: float  # mean absolute difference, 0 to 1
+    changed: float  # share of the pixels that differ visibly, 0 to 1
+    blend: Image
+    edges: Image  # of the stored picture in red and of the live one in green, over the live one
+
+
+def compare(stored: Image, live: Image) -> SceneDifference:
+    """How two pictures of one camera differ. A live picture of another size is brought to the
+    stored one's.
+    """
+    height, width = stored.shape[:2]
+    if live.shape != stored.shape:
+        resized = PillowImage.fromarray(live).resize((width, height), PillowImage.Resampling.BOX)
+        live = np.asarray(resized)
+    difference = np.abs(stored.astype(np.float32) - live.astype(np.float32)) / 255.0
+    blend = ((stored.astype(np.uint16) + live) // 2).astype(np.uint8)
+    edges = (live // 2).astype(np.uint8)  # dimmed, so that the edges stand out
+    before, after = _edges(stored), _edges(live)
+    edges[after], edges[before] = LIVE_COLOUR, STORED_COLOUR
+    edges[before & after] = (255, 255, 255)
+    changed = difference.max(axis=2) > VISIBLE
+    return SceneDifference(float(difference.mean()), float(changed.mean()), blend, edges)
+
+
+def compare_all(
+    stored: Mapping[str, Image], live: Mapping[str, Image]
+) -> dict[str, SceneDifference]:
+    """By camera, where both have a picture."""
+    return {name: compare(stored[name], live[name]) for name in stored if name in live}
+
+
+def mean_difference(differences: Mapping[str, SceneDifference]) -> tuple[float, float]:
+    """Score and changed share over the cameras."""
+    rows = [(d.score, d.changed) for d in differences.values()]
+    score, changed = np.mean(rows, axis=0)
+    return round(float(score), 6), round(float(changed), 6)
+
+
+class MatchView:
+    """The file that a person looks at while arranging."""
+
+    def __init__(self, run_dir: Path, stored: Mapping[str, Image], title: str = ""):
+        self.picture, self.page = run_dir / PICTURE, run_dir / PAGE
+        self._stored, self._title = dict(stored), title
+        if not self.page.is_file():
+            write_bytes(self.page, HTML.encode())
+
+    def show(self, live: Mapping[str, Image]) -> tuple[float, float] | None:
+        """Write the picture anew; returns score and changed share, None where nothing is stored
+        for any of the cameras.
+        """
+        differences = compare_all(self._stored, live)
+        totals = mean_difference(differences) if differences else None
+        blocks = [
+            _block(name, image, self._stored.get(name), differences.get(name))
+            for name, image in live.items()
+        ]
+        out = io.BytesIO()
+        PillowImage.fromarray(_beside(blocks, self._title)).save(out, "JPEG", quality=85)
+        write_bytes(self.picture, out.getvalue())
+        return totals
+
+    def close(self) -> None:
+        """Remove picture and page: what they show is over."""
+        for path in (self.picture, self.page):
+            path.unlink(missing_ok=True)
+
+
+def _edges(image: Image) -> npt.NDArray[np.bool_]:
+    brightness = image.astype(np.float32).mean(axis=2) / 255.0
+    down, across = np.gradient(brightness)
+    return np.asarray(np.hypot(down, across) > EDGE)
+
+
+def _block(
+    camera: str, live: Image, stored: Image | None, difference: SceneDifference | None
+) -> Image:
+    """The panels of one camera: two rows of two, or the live picture alone."""
+    if stored is None or difference is None:
+        return _captioned(live, f"{camera}: live")
+    if live.shape != stored.shape:
+        height, width = stored.shape[:2]
+        live = np.asarray(PillowImage.fromarray(live).resize((width, height)))
+    score = f"difference {difference.score:.3f}, {100 * difference.changed:.0f} % of pixels"
+    rows = (
+        (_captioned(stored, f"{camera}: stored"), _captioned(live, f"{camera}: live")),
+        (
+            _captioned(difference.blend, score),
+            _captioned(difference.edges, "edges: red stored, green live, white both"),
+        ),
+    )
+    return np.concatenate([np.concatenate(row, axis=1) for row in rows], axis=0)
+
+
+def _captioned(image: Image, words: str) -> Image:
+    band = PillowImage.new("RGB", (image.shape[1], BAND), (20, 20, 20))
+    ImageDraw.Draw(band).text((6, 5), words, fill=(235, 235, 235))
+    return np.concatenate([np.asarray(band), image], axis=0)
+
+
+def _beside(blocks: list[Image], title: str) -> Image:
+    """Blocks side by side, the shorter ones filled up, under one title."""
+    height = max(b.shape[0] for b in blocks)
+    filled = [np.pad(b, ((0, height - b.shape[0]), (0, 0), (0, 0))) for b in blocks]
+    return _captioned(np.concatenate(filled, axis=1), title)

@@ -1,0 +1,169 @@
+"""How an attempt is written: into a temporary folder, until one rename makes it exist.
+
+.writing-PID-0007/begun.json    of a robot's attempt under way: what it is and took so far
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capex.errors import CapexError, DamagedFile
+from capex.pose import Array
+from capex.run.files import (
+    TEMPORARY,
+    bytes_of,
+    flush_folder,
+    lock,
+    read_json,
+    write_bytes,
+    write_json,
+)
+from capex.run.steps import STEPS
+
+if TYPE_CHECKING:
+    from capex.run.store import Chain
+
+EXCHANGES, EXCHANGE_TIMES = "exchanges.jsonl", "exchange_times.jsonl"
+WRITERS = ".writers"
+BEGUN = "begun.json"
+
+
+class EpisodeWriter:
+    """A temporary folder that logs may stream into; one rename makes the episode exist."""
+
+    def __init__(self, chain: Chain, index: int):
+        self._chain, self._index = chain, index
+        if chain.episode(index).exists():
+            raise CapexError(f"{chain.episode(index)} exists already; an episode is written once")
+        chain.episodes_path.mkdir(parents=True, exist_ok=True)
+        self.folder = chain.episodes_path / f"{TEMPORARY}{os.getpid()}-{index:04d}"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._hold = open(chain.path / WRITERS, "a", encoding="ascii")  # noqa: SIM115  until the episode is written or dropped
+        lock(self._hold, shared=True)
+        self.folder.mkdir()
+
+    def commit(
+        self, record: Mapping[str, Any], timing: Mapping[str, Any], steps: Mapping[str, Array]
+    ) -> Path:
+        """Finish the episode: flush everything, then rename."""
+        return self._finish(self._chain.episode(self._index), record, timing, steps)
+
+    def commit_invalid(
+        self,
+        record: Mapping[str, Any],
+        timing: Mapping[str, Any],
+        steps: Mapping[str, Array],
+        *,
+        continues: bool = False,
+    ) -> Path:
+        """Keep an attempt that an error invalidated, apart from the episodes. `continues`: the next
+        one begins with its exchanges.
+        """
+        attempt_dir = self._finish(self._invalid_dir(), record, timing, steps)
+        if continues and (attempt_dir / EXCHANGES).is_file():
+            self._chain.leave(
+                self._index,
+                (attempt_dir / EXCHANGES).read_bytes(),
+                bytes_of(attempt_dir / EXCHANGE_TIMES),
+            )
+        return attempt_dir
+
+    def _invalid_dir(self) -> Path:
+        folder = self._chain.path / "invalid"
+        folder.mkdir(parents=True, exist_ok=True)
+        return next_numbered(folder, f"{self._index:04d}")
+
+    def adopt(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        invalid: bool = False,
+        unfinished: tuple[bytes, bytes | None] | None = None,
+    ) -> Path:
+        """Take over an attempt written on another machine: files by name, and what it leaves."""
+        for name, content in files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(self.folder / name, content)
+        attempt_dir = self._rename(
+            self._invalid_dir() if invalid else self._chain.episode(self._index)
+        )
+        if unfinished is not None:
+            self._chain.leave(self._index, *unfinished)
+        return attempt_dir
+
+    def discard(self) -> None:
+        """Drop what was written so far."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._hold.close()
+
+    def cut_off(self) -> None:
+        """Drop what was written so far but for the exchanges, which were paid for."""
+        with contextlib.suppress(OSError):  # on a full disk there is no room for them
+            self._chain.keep_exchanges(self.folder, self._index)
+        self.discard()
+
+    def _finish(
+        self,
+        attempt_dir: Path,
+        record: Mapping[str, Any],
+        timing: Mapping[str, Any],
+        steps: Mapping[str, Array],
+    ) -> Path:
+        write_json(self.folder / "record.json", record)
+        write_json(self.folder / "timing.json", timing)
+        with open(self.folder / STEPS, "wb") as out:
+            np.savez_compressed(out, allow_pickle=False, **steps)
+            out.flush()
+            os.fsync(out.fileno())
+        return self._rename(attempt_dir)
+
+    def _rename(self, attempt_dir: Path) -> Path:
+        """The moment at which the attempt comes to exist; everything in it is on disk before."""
+        for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
+            flush_folder(folder)
+        os.rename(self.folder, attempt_dir)
+        flush_folder(attempt_dir.parent)
+        self._chain.forget_unfinished(self._index)
+        self._hold.close()
+        return attempt_dir
+
+
+def keep_begun(chain: Chain, leftover: Path, index: int) -> bool:
+    """Turn what a killed process left of a robot's attempt into an invalid attempt; False where it
+    had not begun.
+    """
+    try:
+        note = read_json(leftover / BEGUN)
+    except (FileNotFoundError, DamagedFile):
+        return False
+    times = note.pop("timing", {})
+    (leftover / BEGUN).unlink()
+    write_json(leftover / "record.json", note)
+    write_json(leftover / "timing.json", times)
+    with open(leftover / STEPS, "wb") as out:
+        np.savez_compressed(out)
+    for folder in (leftover, *(p for p in leftover.rglob("*") if p.is_dir())):
+        flush_folder(folder)
+    invalid = chain.path / "invalid"
+    invalid.mkdir(parents=True, exist_ok=True)
+    os.rename(leftover, next_numbered(invalid, f"{index:04d}"))
+    flush_folder(invalid)
+    return True
+
+
+def next_numbered(folder: Path, name: str) -> Path:
+    """NAME-1, or the number after the last one in the folder."""
+    numbers = [
+        int(m[1])
+        for p in folder.iterdir()
+        if (m := re.fullmatch(rf"{re.escape(name)}-(\d+)", p.name))
+    ]
+    return folder / f"{name}-{max(numbers, default=0) + 1}"

@@ -1,0 +1,316 @@
+"""The guard: which goals may leave the rig's process, whatever a model or a policy asks for.
+
+It sees one tick of all arms: what they measured and the goals that the servos want. It returns the
+goals that may be sent, a short phrase for each change, or a stop. It is pure: no clock, no driver.
+Each goal is cut on the straight way from the last one that was sent, so what is left of it fulfils
+everything that the last one did:
+
+- workspace: the tip's goal is moved to the nearest point of the box;
+- a tick's largest step and turn; the lead, how far a goal may stand ahead of the measured tip; the
+  move, how far from where the motion began. A motion begins when the arms have settled, or by
+  itself once an arm has kept still for `still_ticks`;
+- keep-out boxes: the way to the goal, from the last goal and from the measured tip, ends before
+  them. They hold for the tip's point;
+- joint margin: there are no kinematics here, so while a joint measures inside its margin only goals
+  nearer to the last tip pose at which all joints were free (home, where there was none) pass;
+- arm to arm: hands are segments, from the tip HAND_M back along the approach; any two of them, as
+  asked for and as measured, stay `arm_distance_m` apart, or come no closer where they are.
+  Thickness is part of that distance; elbows are not looked at.
+
+A pose that is already outside (someone moved the arm) may only come nearer.
+
+Stops: numbers that are not finite, a state that is too old, a driver's error and a force above the
+latch end a motion until `settled`; after a force, moving along it (away from what pushes) also ends
+the latch. `press` is the e-stop, and only `clear` ends it. The last check (lastcheck.py) looks
+again at every goal that leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from capex.pose import Array, Pose, angle_between, rotation_matrix, rotation_vector
+from capex.worlds.rigs import shapes
+from capex.worlds.rigs.drivers import ArmFacts
+from capex.worlds.rigs.lastcheck import (
+    GoalCheck,
+    joints_in_margin,
+    nearest_hands_m,
+    refused,
+    returns,
+)
+from capex.worlds.rigs.rigfile import GuardPolicy
+
+CLEARANCE_M = 1e-4  # before the face of a keep-out
+STILL_M = 0.001
+
+
+@dataclass(frozen=True)
+class TipState:
+    """One arm as the guard sees it, in the base frame."""
+
+    tip: Pose
+    joints_rad: tuple[float, ...]
+    force_n: Array | None  # external, at the tip
+    age_s: float  # how old the robot's state is
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What may be sent in this tick; an arm without a goal holds."""
+
+    goals: Mapping[str, Pose]
+    notes: tuple[str, ...] = ()
+    stopped: str = ""
+
+
+@dataclass
+class _ArmMemory:
+    free: Pose  # where all joints were last outside of their margins
+    sent: Pose | None = None
+    origin_m: Array | None = None
+    lately: list[Array] = field(default_factory=list)  # tips, for keeping still
+    pushed: Array | None = None  # the direction of the force that stopped it
+    bears: bool = False  # its force was above the latch when the arms had settled
+
+
+class Guard:
+    """Rules over the arms of one rig; `homes` in the base frame."""
+
+    def __init__(
+        self,
+        policy: GuardPolicy,
+        facts: Mapping[str, ArmFacts],
+        homes: Mapping[str, Pose],
+        still_ticks: int = 3,
+    ):
+        self._policy, self._facts, self._still_ticks = policy, facts, max(2, still_ticks)
+        self._arms = {name: _ArmMemory(home) for name, home in homes.items()}
+        self.latched = ""  # why motion stopped, until `settled`
+        self.pressed = ""  # why only a person lets it go on
+
+    def rule(self, states: Mapping[str, TipState], wanted: Mapping[str, Pose | None]) -> Ruling:
+        """One tick. None in `wanted` holds an arm's last goal."""
+        for name, state in states.items():
+            self._follow(self._arms[name], state, self._facts[name])
+        if reason := self.pressed or self._stop_reason(states, wanted):
+            return self._stop(reason)
+        notes: list[str] = []
+        starts = {name: self._start(name, state) for name, state in states.items()}
+        goals: dict[str, Pose] = {}
+        for name, goal in wanted.items():
+            if goal is not None:
+                goals[name], changes = self._cut(name, states[name], starts[name], goal)
+                notes += [f"{name}: {n}" if len(states) > 1 else n for n in changes]
+        goals, kept_apart = self._keep_apart(states, starts, goals)
+        for name, goal in goals.items():
+            if reason := refused(self._check(name, states[name], starts[name]), goal):
+                return self._stop(f"the guard's last check refused a goal of {name}: {reason}")
+            self._arms[name].sent = goal
+        return Ruling(goals, (*notes, *kept_apart))
+
+    def watch(self, states: Mapping[str, TipState]) -> str:
+        """Between motions, while the arms hold: why they must stop, or nothing."""
+        if reason := self.pressed or self._stop_reason(states, {}):
+            return self._stop(reason).stopped
+        return ""
+
+    def settled(self, states: Mapping[str, TipState]) -> None:
+        """The arms keep still and were measured: the next motion begins here. Latches go, but a
+        force that is still there may only be left along it.
+        """
+        self.latched = ""
+        for name, state in states.items():
+            arm = self._arms[name]
+            arm.origin_m, arm.pushed = state.tip.position_m, None
+            arm.lately.clear()
+            if self._excess(state) is not None:
+                arm.bears = True
+
+    def press(self, reason: str) -> None:
+        """E-stop; the first reason stays."""
+        self.pressed = self.pressed or reason
+        self._forget_goals()
+
+    def clear(self) -> None:
+        """A person says that it is safe to go on."""
+        self.pressed = self.latched = ""
+        self._forget_goals()
+
+    def _forget_goals(self) -> None:
+        for arm in self._arms.values():
+            arm.sent = None
+
+    def _stop(self, reason: str) -> Ruling:
+        if not self.pressed:
+            self.latched = reason
+        self._forget_goals()
+        return Ruling({}, (), reason)
+
+    def _follow(self, arm: _ArmMemory, state: TipState, facts: ArmFacts) -> None:
+        """Remember what the measured state says about this and later ticks."""
+        if not joints_in_margin(self._policy, facts, state.joints_rad):
+            arm.free = state.tip
+        arm.lately = [*arm.lately[1 - self._still_ticks :], state.tip.position_m]
+        spread = max(float(np.linalg.norm(p - arm.lately[0])) for p in arm.lately)
+        if arm.origin_m is None or (len(arm.lately) == self._still_ticks and spread < STILL_M):
+            arm.origin_m = state.tip.position_m
+        if self._excess(state) is None:
+            arm.bears = False
+
+    def _excess(self, state: TipState) -> Array | None:
+        """The force where it is above the latch."""
+        limit, force = self._policy.force_latch_n, state.force_n
+        above = limit is not None and force is not None and float(np.linalg.norm(force)) > limit
+        return force if above else None
+
+    def _stop_reason(
+        self, states: Mapping[str, TipState], wanted: Mapping[str, Pose | None]
+    ) -> str:
+        for name, state in states.items():
+            if state.error:
+                return f"{name}: {state.error}"
+            if state.age_s > self._policy.stale_s:
+                return f"the state of {name} is {state.age_s:.2f} s old"
+            if not _finite(state.tip):
+                return f"{name} measures a pose that is not finite"
+        for name, goal in wanted.items():
+            if goal is not None and not _finite(goal):
+                return f"the command for {name} is not a finite number"
+        return self._force_reason(states, wanted)
+
+    def _force_reason(
+        self, states: Mapping[str, TipState], wanted: Mapping[str, Pose | None]
+    ) -> str:
+        for name, state in states.items():
+            arm, goal, force = self._arms[name], wanted.get(name), self._excess(state)
+            push = arm.pushed if force is None else force / float(np.linalg.norm(force))
+            if push is None:
+                continue
+            if goal is None and (arm.bears or force is None):
+                continue
+            step = None if goal is None else goal.position_m - state.tip.position_m
+            if step is None or float(step @ push) < 0.5 * float(np.linalg.norm(step)):
+                if force is None:
+                    continue  # the latch, below, still holds
+                arm.pushed = push
+                return f"{name}: a force of {float(np.linalg.norm(force)):.0f} N"
+            if arm.pushed is not None:
+                arm.pushed, self.latched, arm.bears = None, "", force is not None
+        return self.latched
+
+    def _start(self, name: str, state: TipState) -> Pose:
+        """Where this tick's goal is cut from: the last goal, or the measured tip where there is
+        none or the arm was moved away from it.
+        """
+        sent, policy = self._arms[name].sent, self._policy
+        if sent is None:
+            return state.tip
+        far = float(np.linalg.norm(sent.position_m - state.tip.position_m)) > policy.lead_m
+        turned = angle_between(sent.rotation, state.tip.rotation) > policy.lead_rad
+        return state.tip if far or turned else sent
+
+    def _check(self, name: str, state: TipState, start: Pose) -> GoalCheck:
+        arm = self._arms[name]
+        assert arm.origin_m is not None
+        margin = joints_in_margin(self._policy, self._facts[name], state.joints_rad)
+        return GoalCheck(self._policy, start, state.tip, arm.origin_m, arm.free if margin else None)
+
+    def _cut(self, name: str, state: TipState, start: Pose, goal: Pose) -> tuple[Pose, list[str]]:
+        """The goal as far as it may be sent, and what was changed."""
+        policy, arm = self._policy, self._arms[name]
+        here_m, tip_m = start.position_m, state.tip.position_m
+        assert arm.origin_m is not None
+        end_m = shapes.into_box(policy.workspace, goal.position_m)
+        boxed = ["held at the box"] if np.linalg.norm(end_m - goal.position_m) > 1e-6 else []
+        parts = {f"step cut to {1000 * policy.max_step_m:.0f} mm": (here_m, policy.max_step_m)}
+        parts["goal kept near the tip"] = (tip_m, policy.lead_m)
+        parts[f"held {100 * policy.max_move_m:.0f} cm from where the motion began"] = (
+            arm.origin_m,
+            policy.max_move_m,
+        )
+        cuts = {
+            text: shapes.within_ball(center_m, radius_m, here_m, end_m)
+            for text, (center_m, radius_m) in parts.items()
+        }
+        part = min(cuts.values())
+        end_m = here_m + part * (end_m - here_m)
+        texts = boxed + [text for text, cut in cuts.items() if cut == part < 1 - 1e-9][:1]
+        rotation, turned = self._turn(start, state.tip, goal)
+        texts += turned
+        end_m, kept_out = self._keep_out(here_m, tip_m, end_m)
+        texts += kept_out
+        cut_goal = Pose(end_m, rotation)
+        near = joints_in_margin(policy, self._facts[name], state.joints_rad)
+        if near and not returns(arm.free, start, cut_goal):
+            return start, [f"joint {near[0]} within its margin"]
+        return cut_goal, texts
+
+    def _turn(self, start: Pose, tip: Pose, goal: Pose) -> tuple[Array, list[str]]:
+        policy = self._policy
+        turn = rotation_vector(goal.rotation @ start.rotation.T)
+        angle = float(np.linalg.norm(turn))
+        full = min(1.0, policy.max_step_rad / angle) if angle > 0 else 1.0
+        for part in (full, full / 2, 0.0):
+            rotation = rotation_matrix(part * turn) @ start.rotation
+            if angle_between(rotation, tip.rotation) <= policy.lead_rad:
+                break
+        if part > 1 - 1e-9:
+            return rotation, []
+        return rotation, [f"turn cut to {math.degrees(part * angle):.0f} deg"]
+
+    def _keep_out(self, here_m: Array, tip_m: Array, end_m: Array) -> tuple[Array, list[str]]:
+        names: list[str] = []
+        for box in self._policy.keep_out:
+            inside = max(shapes.depth_m(box, here_m), shapes.depth_m(box, tip_m))
+            if inside > 0:  # it was put there: only outwards
+                if shapes.depth_m(box, end_m) >= inside:
+                    end_m, names = here_m, [*names, box.name]
+                continue
+            part = shapes.way_until(box, here_m, end_m)
+            if part < 1:
+                length = float(np.linalg.norm(end_m - here_m))
+                end_m = here_m + max(0.0, part - CLEARANCE_M / length) * (end_m - here_m)
+                names.append(box.name)
+            if shapes.way_until(box, tip_m, end_m) < 1:
+                end_m, names = here_m, [*names, box.name]
+        return end_m, [f"kept out of {name}" for name in dict.fromkeys(names)]
+
+    def _keep_apart(
+        self, states: Mapping[str, TipState], starts: Mapping[str, Pose], goals: Mapping[str, Pose]
+    ) -> tuple[dict[str, Pose], list[str]]:
+        """The largest part of the tick that leaves the hands apart: all of it, half of it, one arm
+        alone, or none.
+        """
+        if len(states) < 2 or not goals:
+            return dict(goals), []
+        tips = {name: state.tip for name, state in states.items()}
+        limit_m = self._policy.arm_distance_m
+        enough_m = min(limit_m, nearest_hands_m(starts, tips))
+        alone = [{name: 1.0} for name in goals]
+        for parts in (dict.fromkeys(goals, 1.0), dict.fromkeys(goals, 0.5), *alone, {}):
+            tried = {n: self._part(starts[n], goals[n], part) for n, part in parts.items()}
+            clear = all(
+                not refused(self._check(n, states[n], starts[n]), goal) for n, goal in tried.items()
+            )
+            if clear and nearest_hands_m({**starts, **tried}, tips) >= enough_m - 1e-9:
+                break
+        whole = len(tried) == len(goals) and all(part == 1.0 for part in parts.values())
+        return tried, [] if whole else [f"arms kept {100 * limit_m:.0f} cm apart"]
+
+    @staticmethod
+    def _part(start: Pose, goal: Pose, part: float) -> Pose:
+        turn = rotation_vector(goal.rotation @ start.rotation.T)
+        return Pose(
+            start.position_m + part * (goal.position_m - start.position_m),
+            rotation_matrix(part * turn) @ start.rotation,
+        )
+
+
+def _finite(pose: Pose) -> bool:
+    return bool(np.isfinite(pose.position_m).all() and np.isfinite(pose.rotation).all())

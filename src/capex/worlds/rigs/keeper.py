@@ -1,0 +1,310 @@
+"""The keeper of a rig: ticks of all arms at the rig's rate, guarded, and holding between them.
+
+One tick: the servos propose, the guard rules, the goals are commanded, the clock runs to the tick's
+end, the arms are measured. Ticks that follow each other keep the cadence t0 + k / hz; a tick that
+is asked for late is shorter by that, or skips whole periods. In lock-step time passes only in here.
+
+What ends a motion is in the reading (`stopped`); the next tick tries `recover` once where a robot
+reports an error. A lost arm, a user stop and an error that stays are a RigFault until `clear`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from capex.errors import RigFault
+from capex.pose import Pose, angle_between, rotation_vector
+from capex.worlds import ArmCommand, Command
+from capex.worlds.rigs.drivers import RigClock
+from capex.worlds.rigs.guard import Guard, TipState
+from capex.worlds.rigs.link import RigReading
+from capex.worlds.rigs.rigfile import RigFile
+from capex.worlds.rigs.servo import shortened
+from capex.worlds.rigs.unit import ArmUnit
+
+# Errors that a person made and a program must not clear, in the words of drivers.
+BY_PERSON = re.compile(r"user.?stop|e-?stop|emergency", re.IGNORECASE)
+STILL_M, STILL_RAD = 0.0015, 0.01  # noise of a measured pose that keeps still
+HOME_M, HOME_RAD = 0.005, 0.05
+HOME_PATIENCE = 60  # ticks without coming nearer
+HOME_OPENS = 10  # ticks for the fingers before the arms move
+RECOVERY_TICKS = 3  # until the robot's next states have come
+
+
+def _uninterrupted() -> None:
+    pass
+
+
+class Keeper:
+    """Owns the arms of one rig. `interrupt` is called in every tick of a long request and raises
+    where it must end.
+    """
+
+    def __init__(
+        self,
+        rig: RigFile,
+        units: Mapping[str, ArmUnit],
+        clock: RigClock,
+        interrupt: Callable[[], None] = _uninterrupted,
+    ):
+        self._rig, self._units, self._clock, self._interrupt = rig, units, clock, interrupt
+        self.period_s = 1.0 / rig.control_hz
+        self._still_ticks = max(2, math.ceil(rig.settle_s * rig.control_hz))
+        self._guard = Guard(
+            rig.guard,
+            {name: unit.facts for name, unit in units.items()},
+            {name: unit.entry.home for name, unit in units.items()},
+            self._still_ticks,
+        )
+        self._deadline_s: float | None = None  # of the next tick, within a motion
+        self._commanded_s = clock.now_s()
+        self._halted = ""
+        self.counts: Counter[str] = Counter()
+        self._measure()
+
+    def tick(self, command: Command) -> RigReading:
+        """One control tick."""
+        self._require_free()
+        late_s = self._keep_cadence()
+        notes = self._recover()
+        wanted: dict[str, Pose | None] = {}
+        for name, unit in self._units.items():
+            wanted[name], cuts = unit.propose(command.arms.get(name, ArmCommand()))
+            notes += [f"{name}: {cut}" if len(self._units) > 1 else cut for cut in cuts]
+        ruling = self._guard.rule(self._states(), wanted)
+        self._halt(ruling.stopped)
+        for name, unit in self._units.items():
+            if (goal := ruling.goals.get(name)) is not None:
+                unit.send(goal)
+            else:
+                unit.hold()
+            sign = command.arms.get(name, ArmCommand()).gripper
+            if (not ruling.stopped and unit.grip(sign)) or goal is not None:
+                self._commanded_s = self._clock.now_s()
+        assert self._deadline_s is not None
+        self._clock.sleep_until(self._deadline_s)
+        stopped = self._watch() or ruling.stopped
+        self._require_free()
+        notes += ruling.notes
+        self.counts.update(("tick", *notes, *([f"stopped: {stopped}"] if stopped else ())))
+        return self._reading(late_s, tuple(dict.fromkeys(notes)), stopped)
+
+    def read(self) -> RigReading:
+        """Measure; nothing is commanded."""
+        self._measure()
+        return self._reading()
+
+    def beat(self) -> None:
+        """Between requests, in real time: hold, and look whether the arms are well."""
+        self._hold_for(0)
+        self._watch()
+
+    def settle(self) -> RigReading:
+        """Hold until the tips and fingers keep still, at most `settle_at_most_s`."""
+        self._require_free()
+        self._deadline_s = None
+        states, latest = self._states(), list[Mapping[str, TipState]]()
+        until_s = self._clock.now_s() + self._rig.settle_at_most_s
+        notes: tuple[str, ...] = ("the arms did not settle",)
+        while self._clock.now_s() < until_s - 1e-9:
+            self._hold_for(1)
+            states = self._states()
+            latest = [*latest[-self._still_ticks :], states]
+            if len(latest) > self._still_ticks and _still(latest):
+                notes = ()
+                break
+        for name, state in states.items():
+            if state.age_s > self._rig.guard.stale_s:
+                self._press(f"{name} has sent no state for {state.age_s:.1f} s")
+        self._watch()
+        self._require_free()
+        self._guard.settled(states)
+        self._halted = ""
+        self.counts.update(notes)
+        return self._reading(0.0, notes)
+
+    def home(self) -> RigReading:
+        """Every arm to its home, at half its speed and guarded, grippers open."""
+        self._require_free()
+        self.settle()
+        opened = Command({name: ArmCommand(gripper=-1.0) for name in self._units})
+        best, since, reading = math.inf, 0, self.read()
+        for k in range(100_000):
+            if self._farthest() <= 1.0:
+                break
+            moves = {name: self._homeward(unit) for name, unit in self._units.items()}
+            reading = self.tick(opened if k < HOME_OPENS else Command(moves))
+            self._interrupt()
+            if reading.stopped:
+                raise RigFault(f"the arms did not come home: {reading.stopped}")
+            if k % 10 == 0:  # a long way is many moves
+                self._guard.settled(self._states())
+            distance = self._farthest()
+            best, since = (distance, 0) if distance < best - 0.05 else (best, since + 1)
+            if since > HOME_PATIENCE:
+                raise RigFault(f"the arms did not come home: {self._why_not_home(reading)}")
+        return self.settle()
+
+    def _homeward(self, unit: ArmUnit) -> ArmCommand:
+        tip, home = unit.state.T_base_tip, unit.entry.home
+        move = shortened(home.position_m - tip.position_m, 0.5 * unit.entry.max_step_m)
+        turn = rotation_vector(home.rotation @ tip.rotation.T)
+        turn = shortened(turn, 0.5 * unit.entry.max_step_rad)
+        return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), -1.0)
+
+    def _farthest(self) -> float:
+        """Distance to home of the arm that is farthest from it; 1 is near enough."""
+        return max(
+            max(
+                float(np.linalg.norm(home.position_m - tip.position_m)) / HOME_M,
+                angle_between(home.rotation, tip.rotation) / HOME_RAD,
+            )
+            for home, tip in (
+                (unit.entry.home, unit.state.T_base_tip) for unit in self._units.values()
+            )
+        )
+
+    def _why_not_home(self, reading: RigReading) -> str:
+        left = {
+            name: float(
+                np.linalg.norm(unit.entry.home.position_m - unit.state.T_base_tip.position_m)
+            )
+            for name, unit in self._units.items()
+        }
+        name = max(left, key=lambda name: left[name])
+        guard = f" ({', '.join(reading.guard)})" if reading.guard else ""
+        return f"{name} stays {100 * left[name]:.1f} cm from its home pose{guard}"
+
+    def stop(self, reason: str = "stopped by the operator") -> None:
+        """E-stop."""
+        self._press(reason)
+
+    def clear(self) -> None:
+        """A person says that it is safe to go on: lost arms are reached again, errors cleared."""
+        for unit in self._units.values():
+            unit.revive()
+        self._deadline_s, self._halted = None, ""
+        self._hold_for(RECOVERY_TICKS)
+        for name, unit in self._units.items():
+            if wrong := unit.lost or unit.reading.error:
+                self._press(f"{name}: {wrong}")
+                raise RigFault(f"{name} cannot go on yet: {wrong}")
+        self._guard.clear()
+        self._guard.settled(self._states())
+
+    def hold_alone(self, seconds: float) -> None:
+        """The collector is gone: stop, and hold for so long."""
+        self._press("the collector is gone")
+        until_s = self._clock.now_s() + seconds
+        while not self._clock.lock_step and self._clock.now_s() < until_s:
+            self._clock.sleep_until(min(until_s, self._clock.now_s() + self.period_s))
+            for unit in self._units.values():
+                unit.hold()
+
+    def close(self) -> None:
+        """Let the drivers leave their arms."""
+        for unit in self._units.values():
+            unit.close()
+
+    def _keep_cadence(self) -> float:
+        """Set the end of this tick; returns how late it was asked for."""
+        now_s, late_s = self._clock.now_s(), 0.0
+        begin_s = now_s
+        if self._deadline_s is not None and not self._clock.lock_step:
+            late_s = max(0.0, now_s - self._deadline_s)
+            begin_s = self._deadline_s + math.floor(late_s / self.period_s) * self.period_s
+        self._deadline_s = begin_s + self.period_s
+        return late_s
+
+    def _recover(self) -> list[str]:
+        """Try once to clear what a robot reports; what then remains is a fault."""
+        failing = {n: u for n, u in self._units.items() if u.reading.error and not u.lost}
+        if not failing:
+            return []
+        notes = [f"{name} recovered from: {unit.reading.error}" for name, unit in failing.items()]
+        for unit in failing.values():
+            unit.recover()
+        self._hold_for(RECOVERY_TICKS)
+        self._deadline_s = self._clock.now_s() + self.period_s
+        for name, unit in failing.items():
+            if wrong := unit.lost or unit.reading.error:
+                self._press(f"{name}: {wrong}")
+        self._require_free()
+        self._guard.settled(self._states())
+        self._halted = ""
+        return notes
+
+    def _hold_for(self, ticks: int) -> None:
+        """Hold for some ticks, and measure."""
+        for unit in self._units.values():
+            unit.hold()
+        for _ in range(ticks):
+            self._clock.sleep_until(self._clock.now_s() + self.period_s)
+            for unit in self._units.values():
+                unit.hold()
+            self._interrupt()
+        self._measure()
+
+    def _measure(self) -> None:
+        for unit in self._units.values():
+            unit.measure(self._clock.now_s())
+
+    def _watch(self) -> str:
+        """Measure, and stop where something is wrong; returns what is."""
+        self._measure()
+        for name, unit in self._units.items():
+            if unit.lost or BY_PERSON.search(unit.reading.error):
+                self._press(f"{name}: {unit.lost or unit.reading.error}")
+        return self._halt(self._guard.watch(self._states()))
+
+    def _halt(self, reason: str) -> str:
+        """Stop all arms, once for each reason."""
+        if reason and reason != self._halted:
+            self._halted = reason
+            for unit in self._units.values():
+                unit.stop(forget_bias="force" in reason)
+        return reason
+
+    def _press(self, reason: str) -> None:
+        if not self._guard.pressed:
+            self.counts.update([f"fault: {reason}"])
+        self._guard.press(reason)
+        self._deadline_s = None
+        self._halt(reason)
+
+    def _require_free(self) -> None:
+        if self._guard.pressed:
+            raise RigFault(self._guard.pressed)
+
+    def _states(self) -> dict[str, TipState]:
+        return {name: unit.tip_state for name, unit in self._units.items()}
+
+    def _reading(
+        self, late_s: float = 0.0, notes: tuple[str, ...] = (), stopped: str = ""
+    ) -> RigReading:
+        units = self._units
+        return RigReading(
+            arms={name: unit.state for name, unit in units.items()},
+            joints_rad={name: unit.reading.joints_rad for name, unit in units.items()},
+            force_n={name: unit.reading.force_n for name, unit in units.items()},
+            time_s=self._clock.now_s(),
+            commanded_s=self._commanded_s,
+            late_s=late_s,
+            guard=notes,
+            stopped=stopped,
+        )
+
+
+def _still(latest: list[Mapping[str, TipState]]) -> bool:
+    first = latest[0]
+    return all(
+        float(np.linalg.norm(state.tip.position_m - first[name].tip.position_m)) < STILL_M
+        and angle_between(state.tip.rotation, first[name].tip.rotation) < STILL_RAD
+        for states in latest
+        for name, state in states.items()
+    )

@@ -1,0 +1,116 @@
+"""The guard's last look at a goal: every number of the policy again, by itself and without cutting.
+
+The guard cuts goals until they fit; this asks whether they do. An error in the cutting then stops
+the arm instead of reaching it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from capex.pose import Array, Pose, angle_between
+from capex.worlds.rigs import shapes
+from capex.worlds.rigs.drivers import ArmFacts
+from capex.worlds.rigs.rigfile import GuardPolicy
+
+HAND_M = 0.15  # a hand and its wrist, from the tip back along the approach
+TOLERANCE = 1e-6  # metres or radians, of rounding
+
+
+@dataclass(frozen=True)
+class GoalCheck:
+    """What a goal of one arm is held against, in the base frame."""
+
+    policy: GuardPolicy
+    start: Pose  # the goal before it, or the tip where there is none
+    tip: Pose  # measured
+    origin_m: Array  # where the motion began
+    free: Pose | None  # while a joint is inside its margin: where all were free
+
+
+def refused(check: GoalCheck, goal: Pose) -> str:
+    """Why a goal may not be sent; empty where it may."""
+    policy, start, tip = check.policy, check.start, check.tip
+    if not (np.isfinite(goal.position_m).all() and np.isfinite(goal.rotation).all()):
+        return "it is not finite"
+    if np.abs(goal.rotation @ goal.rotation.T - np.eye(3)).max() > 1e-6:
+        return "its rotation is none"
+    to_m = goal.position_m
+    box = policy.workspace
+    if shapes.outside_m(box, to_m) > shapes.outside_m(box, start.position_m) + TOLERANCE:
+        return "it leaves the workspace"
+    lengths = (
+        ("step", start.position_m, policy.max_step_m),
+        ("lead", tip.position_m, policy.lead_m),
+        ("move", check.origin_m, policy.max_move_m),
+    )
+    for name, from_m, limit_m in lengths:
+        allowed_m = max(limit_m, float(np.linalg.norm(start.position_m - from_m)))
+        if float(np.linalg.norm(to_m - from_m)) > allowed_m + TOLERANCE:
+            return f"its {name} is larger than {1000 * limit_m:.0f} mm"
+    for name, from_, limit in (
+        ("turn", start, policy.max_step_rad),
+        ("turn from the tip", tip, policy.lead_rad),
+    ):
+        if angle_between(goal.rotation, from_.rotation) > limit + TOLERANCE:
+            return f"its {name} is larger than {limit:.2f} rad"
+    if check.free is not None and not returns(check.free, start, goal):
+        return "a joint is inside its margin"
+    return _in_keep_out(check, goal)
+
+
+def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
+    stays = np.array_equal(goal.position_m, check.start.position_m)
+    for box in check.policy.keep_out:
+        places = (check.start.position_m, check.tip.position_m)
+        was = max(shapes.depth_m(box, place) for place in places)
+        if was > 0:
+            if not stays and shapes.depth_m(box, goal.position_m) >= was:
+                return f"it goes deeper into {box.name}"
+        elif not stays and any(shapes.way_until(box, p, goal.position_m) < 1 for p in places):
+            return f"it goes through {box.name}"
+    return ""
+
+
+def returns(free: Pose, start: Pose, goal: Pose) -> bool:
+    """Whether a goal is no farther from the free pose than the goal before it."""
+    before_m = float(np.linalg.norm(start.position_m - free.position_m))
+    after_m = float(np.linalg.norm(goal.position_m - free.position_m))
+    turned = angle_between(goal.rotation, free.rotation)
+    return (
+        after_m <= before_m + TOLERANCE
+        and turned <= angle_between(start.rotation, free.rotation) + TOLERANCE
+    )
+
+
+def joints_in_margin(
+    policy: GuardPolicy, facts: ArmFacts, joints_rad: tuple[float, ...]
+) -> list[str]:
+    """Names of the joints that measure inside their margin."""
+    return [
+        name
+        for name, angle, (lower, upper) in zip(
+            facts.joint_names, joints_rad, facts.joint_limits_rad, strict=True
+        )
+        if min(angle - lower, upper - angle) < policy.joint_margin_rad
+    ]
+
+
+def nearest_hands_m(goals: Mapping[str, Pose], tips: Mapping[str, Pose]) -> float:
+    """The shortest distance between the hands of any two arms: both as asked for, and each as asked
+    for with the other as measured.
+    """
+    apart = [
+        shapes.segments_apart_m(_hand(one), _hand(other))
+        for a, b in itertools.combinations(goals, 2)
+        for one, other in ((goals[a], goals[b]), (goals[a], tips[b]), (tips[a], goals[b]))
+    ]
+    return min(apart, default=float("inf"))
+
+
+def _hand(tip: Pose) -> shapes.Segment:
+    return tip.position_m, tip.position_m - HAND_M * tip.rotation[:, 2]

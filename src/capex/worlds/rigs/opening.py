@@ -1,0 +1,30 @@
+"""Opens a rig: its simulated room where it has one, the process that owns its arms, its cameras,
+and the clock that they run on.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from capex.worlds.rigs.cameras import open_cameras
+from capex.worlds.rigs.client import open_link
+from capex.worlds.rigs.registry import OpenRig
+from capex.worlds.rigs.rigfile import RigFile
+from capex.worlds.rigs.rigprocess import make_clock
+
+
+def open_rig(rig: RigFile) -> OpenRig:
+    """Connect everything that a rig file names; nothing moves."""
+    with ExitStack() as opened:
+        if rig.room:
+            from capex.worlds.rigs.room.start import prepare
+
+            rig, end_room = prepare(rig)
+            opened.callback(end_room)
+        link = open_link(rig)
+        opened.callback(link.close)
+        clock = make_clock(rig)
+        cameras = open_cameras(rig, clock)
+        for camera in cameras.values():
+            opened.callback(camera.close)
+        return OpenRig(rig, link, cameras, clock, opened.pop_all())

@@ -1,0 +1,180 @@
+"""The rig's process: `python -m capex.worlds.rigs.rigprocess FD`, started by `client.open_link`.
+
+It has a session of its own, so that neither Ctrl-C nor a closed terminal reaches it, and ends only
+when it is asked to: by `close`, by SIGTERM, or `alone_hold_s` after the collector died, which it
+sees by the end of its pipe. Until then it holds the arms, with whatever heartbeat they want, and
+keeps the locks.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+import traceback
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Any
+
+from capex.errors import CapexError, RigFault
+from capex.worlds.rigs.drivers import DRIVERS, ArmFacts, RealClock, RigClock, load_driver
+from capex.worlds.rigs.keeper import Keeper
+from capex.worlds.rigs.locks import RigLock, lock_key
+from capex.worlds.rigs.rigfile import RigFile
+from capex.worlds.rigs.unit import ArmUnit
+
+LEAVING_S = 5.0  # what closing the drivers may take
+GLANCE_S = 0.5  # how often a process in lock-step looks whether it was told to end
+
+
+class _Ends(Exception):
+    """The collector is gone, or SIGTERM came."""
+
+
+class _Server:
+    def __init__(self, pipe: Connection, rig: RigFile):
+        self._pipe, self._rig = pipe, rig
+        self._told_to_end = False
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._on_term)
+        self._locks = lock_arms(rig)
+        self._clock = make_clock(rig)
+        units: dict[str, ArmUnit] = {}
+        try:
+            for entry in rig.arms:
+                driver = load_driver(entry.driver, DRIVERS)(dict(entry.options), entry.name)
+                units[entry.name] = ArmUnit(entry, driver, rig.guard)
+        except Exception:
+            for unit in units.values():
+                unit.close()
+            raise
+        self.facts: dict[str, ArmFacts] = {name: unit.facts for name, unit in units.items()}
+        self._keeper = Keeper(rig, units, self._clock, self._between)
+
+    def _on_term(self, _signal: int, _frame: FrameType | None) -> None:
+        self._told_to_end = True
+
+    def _between(self) -> None:
+        """During a long request only a stop can come, or the end."""
+        if self._told_to_end:
+            raise _Ends
+        while self._pipe.poll():
+            if self._receive()[0] == "stop":
+                self._keeper.stop()
+                raise RigFault("stopped by the operator")
+
+    def _receive(self) -> tuple[str, Any]:
+        try:
+            verb, argument = self._pipe.recv()
+        except (EOFError, OSError):
+            raise _Ends from None
+        return str(verb), argument
+
+    def serve(self) -> None:
+        """Requests until `close` or the end."""
+        try:
+            while True:
+                self._wait()
+                verb, argument = self._receive()
+                if verb == "stop":
+                    self._keeper.stop()
+                    continue
+                if verb == "close":
+                    break
+                self._reply(verb, argument)
+        except _Ends:
+            self._end_alone()
+        self._keeper.close()
+        if not self._told_to_end:
+            self._say(("done", None))
+
+    def _wait(self) -> None:
+        """Until a request comes; in real time the arms are held every tick."""
+        lock_step = self._clock.lock_step
+        while not self._pipe.poll(GLANCE_S if lock_step else self._keeper.period_s):
+            if self._told_to_end:
+                raise _Ends
+            if not lock_step:
+                self._keeper.beat()
+
+    def _reply(self, verb: str, argument: Any) -> None:
+        keeper = self._keeper
+        try:
+            if verb == "tick":
+                answer: tuple[str, Any] = ("done", keeper.tick(argument))
+            elif verb == "counts":
+                answer = ("done", dict(keeper.counts))
+            else:
+                calls = {n: getattr(keeper, n) for n in ("read", "settle", "home", "clear")}
+                answer = ("done", calls[verb]())
+        except RigFault as error:
+            answer = ("fault", str(error))
+        except CapexError as error:
+            answer = ("refused", str(error))
+        except _Ends:
+            raise
+        except Exception as error:  # the arms are held, whatever is wrong in here
+            traceback.print_exc()
+            keeper.stop(f"the rig's process failed: {type(error).__name__}: {error}")
+            answer = ("fault", f"the rig's process failed: {type(error).__name__}: {error}")
+        self._say(answer)
+
+    def _say(self, answer: tuple[str, Any]) -> None:
+        try:
+            self._pipe.send(answer)
+        except OSError:
+            raise _Ends from None
+
+    def _end_alone(self) -> None:
+        hold_s = 0.0 if self._told_to_end else self._rig.guard.alone_hold_s
+        for lock in self._locks:
+            lock.leaving(hold_s + LEAVING_S)
+        began = time.strftime("%H:%M:%S")
+        print(f"{began} the collector is gone; holding for {hold_s:g} s, then closing", flush=True)
+        self._keeper.hold_alone(hold_s)
+
+
+def lock_arms(rig: RigFile) -> list[RigLock]:
+    """A lock for each arm; arms of one address share theirs."""
+    keys = {lock_key(arm.lock, arm.options): arm.name for arm in rig.arms}
+    return [RigLock(f"the arm {_at(key, name)}", key, rig.name) for key, name in keys.items()]
+
+
+def _at(key: str, name: str) -> str:
+    return f"'{name}'" if key.startswith("{") else f"at {key}"
+
+
+def make_clock(rig: RigFile) -> RigClock:
+    """The machine's clock, or in lock-step the one that the first arm's driver gives."""
+    if rig.clock == "real":
+        return RealClock()
+    entry = rig.arms[0]
+    give = getattr(load_driver(entry.driver, DRIVERS), "clock", None)
+    if give is None:
+        raise CapexError(
+            f"{rig.path}: clock is \"lock-step\", but the driver '{entry.driver}' is of a real"
+            ' arm; it must be "real"'
+        )
+    clock: RigClock = give(dict(entry.options))
+    return clock
+
+
+def main() -> None:
+    """Serve one rig over an inherited pipe: the rig first, then facts or a sentence back."""
+    pipe = Connection(int(sys.argv[1]))
+    rig: RigFile = pipe.recv()
+    try:
+        server = _Server(pipe, rig)
+    except CapexError as error:
+        pipe.send(("fault" if isinstance(error, RigFault) else "refused", str(error)))
+        return
+    except Exception as error:
+        traceback.print_exc()
+        pipe.send(("fault", f"the rig's process failed: {type(error).__name__}: {error}"))
+        return
+    pipe.send(("done", server.facts))
+    server.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A simulated room, for tests and for people without hardware."""

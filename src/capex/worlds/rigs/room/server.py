@@ -1,0 +1,272 @@
+"""The room's process: physics and pictures behind three ports of the loopback address.
+
+`arm` sends a state every 10 ms of the room's clock and takes goals, `cameras` answers with the
+newest frame, `side` advances a lock-step clock, arranges, judges, and lets things go wrong. The
+side channel belongs to the clock, the scripted operator and tests; nothing that a rig would not
+have goes through the other two.
+
+Started by `start.prepare`: the settings are one line of JSON on stdin, the ports one line on
+stdout. The process ends when its stdin closes, which is when whoever started it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from capex.errors import CapexError, PhysicsDiverged, UnknownName
+from capex.loopback import HOST
+from capex.pose import Pose
+from capex.worlds import draw_on_one_core
+from capex.worlds.kitchen import panda
+from capex.worlds.rigs.room import scene
+from capex.worlds.rigs.room.arm import CONTROL_STEPS, MAX_OPENING_M, STEP_S
+from capex.worlds.rigs.room.faults import require_fault
+from capex.worlds.rigs.room.physics import Room, StateMessage
+from capex.worlds.rigs.room.pictures import Pictures
+from capex.worlds.rigs.room.wire import Header, LineLost, Message, RoomLine, pack, unpack
+
+LATE_S = 0.5  # a machine that stood still for longer makes the room's clock late, not fast
+
+
+class RoomServer:
+    """Answers three kinds of connections. `lock` is held around everything that touches physics."""
+
+    def __init__(self, task: str, lock_step: bool, fps: float, faults: list[dict[str, Any]]):
+        self._lock_step = lock_step
+        self._lock = threading.Lock()
+        self._drawing = threading.Lock()
+        self._arms: list[RoomLine] = []
+        self._room = Room(task, fps, self._send_state)
+        self._room.drop = self._drop_arms
+        for fault in faults:
+            self._room.faults.add(require_fault(fault))
+        self._pictures: Pictures | None = (
+            None  # OpenGL is loaded when the first picture is asked for
+        )
+
+    def listen(self) -> dict[str, int]:
+        """Open the three ports, all free ones, and begin to answer."""
+        served = {"arm": self._serve_arm, "cameras": self._serve_camera, "side": self._serve_side}
+        ports = {}
+        for name, serve in served.items():
+            listener = socket.create_server((HOST, 0))
+            ports[name] = int(listener.getsockname()[1])
+            _in_background(_accept, listener, name, serve)
+        if not self._lock_step:
+            _in_background(self._pace)
+        return ports
+
+    def _pace(self) -> None:
+        """On the real clock: keep the room's time with the machine's."""
+        begun_s = time.monotonic() - self._room.now_s
+        while True:
+            behind_s = time.monotonic() - begun_s - self._room.now_s
+            if behind_s > LATE_S:
+                begun_s += behind_s
+            elif behind_s < CONTROL_STEPS * STEP_S:
+                time.sleep(CONTROL_STEPS * STEP_S - behind_s)
+            try:
+                with self._lock:
+                    self._room.advance(self._room.steps + CONTROL_STEPS)
+            except PhysicsDiverged as error:
+                print(error, file=sys.stderr, flush=True)
+                os._exit(1)  # the robot is gone, and whoever drove it notices
+
+    # The arm
+
+    def _serve_arm(self, line: RoomLine) -> None:
+        with self._lock:
+            self._room.begin_faults()
+            if self._room.faults.on("dropped-connection"):
+                return
+            line.send(
+                {
+                    "kind": "facts",
+                    "joint_names": panda.JOINTS,
+                    "joint_limits_rad": [panda.LOWER_RAD.tolist(), panda.UPPER_RAD.tolist()],
+                    "max_opening_m": MAX_OPENING_M,
+                    "lock_step": self._lock_step,
+                }
+            )
+            self._arms.append(line)
+            self._room.report()
+        try:
+            while True:
+                header, body = line.receive(None)
+                with self._lock:
+                    self._obey(header, body)
+                    if "ack" in header:
+                        line.send({"kind": "ack", "ack": header["ack"]})
+        finally:
+            with self._lock:
+                if line in self._arms:
+                    self._arms.remove(line)
+
+    def _obey(self, header: Header, body: bytes) -> None:
+        room, kind = self._room, header["kind"]
+        if kind == "goal":
+            values = unpack(body)
+            room.command(Pose(values[:3], values[3:].reshape(3, 3)))
+        elif kind == "grip":
+            room.arm.grip(float(header["opening_m"]), room.now_s)
+        elif kind == "hold":
+            room.arm.heartbeat(room.now_s)
+        elif kind == "stop":
+            room.arm.brake()
+            room.arm.heartbeat(room.now_s)
+        elif kind == "recover":
+            room.arm.recover(room.now_s)
+            room.report()
+
+    def _send_state(self, state: StateMessage) -> None:
+        header = {"kind": "state", "time_s": state.time_s, "error": state.error}
+        body = pack(*state.values)
+        for line in list(self._arms):
+            try:
+                line.send(header, body)
+            except LineLost:
+                self._arms.remove(line)  # its own thread ends by itself
+
+    def _drop_arms(self) -> None:
+        for line in self._arms:
+            line.close()
+        self._arms.clear()
+
+    # The cameras
+
+    def _serve_camera(self, line: RoomLine) -> None:
+        while True:
+            header, _ = line.receive(None)
+            camera = str(header["camera"])
+            with self._lock:
+                self._room.begin_faults()
+                if self._room.faults.on("camera-unplugged", camera):
+                    return  # which closes the connection
+            line.send(*_answer(self._frame, header))
+
+    def _frame(self, header: Header) -> Message:
+        """The newest frame; without pixels where the asker has it already."""
+        camera, (width, height) = str(header["camera"]), header["size"]
+        if camera not in scene.CAMERAS:
+            raise UnknownName("camera", camera, scene.CAMERAS, where=" in the simulated room")
+        with self._drawing:
+            with self._lock:
+                exposure, now_s = self._room.exposures[camera], self._room.now_s
+                pictures = self._pictures_of(self._room.model)
+            size = (int(width), int(height))
+            answer = {"number": exposure.number, "device_s": exposure.time_s, "now_s": now_s}
+            answer["lock_step"] = self._lock_step
+            if header.get("about"):
+                matrix = pictures.intrinsics(camera, size)
+                return answer, pack(matrix)
+            if exposure.number == header.get("have"):
+                return answer, b""
+            depth = bool(header.get("depth"))
+            picture = pictures.take(camera, exposure, size, depth)
+        body = picture.image.tobytes()
+        if depth and picture.depth_m is not None:
+            body += picture.depth_m.astype("<f4").tobytes()
+        return answer, body
+
+    def _pictures_of(self, model: mujoco.MjModel) -> Pictures:
+        if self._pictures is None or self._pictures.model is not model:
+            if self._pictures is not None:
+                self._pictures.close()
+            self._pictures = Pictures(model)
+        return self._pictures
+
+    # The side channel
+
+    def _serve_side(self, line: RoomLine) -> None:
+        while True:
+            header, _ = line.receive(None)
+            line.send(*_answer(self._meddle, header))
+
+    def _meddle(self, header: Header) -> Message:
+        kind = header["kind"]
+        with self._lock:
+            room, answer, body = self._room, {}, b""
+            if kind == "advance":
+                if not self._lock_step:
+                    raise CapexError("a room on the real clock cannot be advanced")
+                room.advance(round(float(header["to_s"]) / STEP_S))
+            elif kind == "arrange":
+                room.arrange(
+                    str(header["task"]),
+                    int(header["start"]),
+                    int(header["seed"]),
+                    float(header["jitter_m"]),
+                )
+            elif kind == "judge":
+                achieved, reason = room.judge()
+                answer = {"achieved": achieved, "reason": reason}
+            elif kind == "fault":
+                room.faults.add(require_fault(header["fault"]))
+                room.begin_faults()
+            elif kind == "mend":
+                room.mend()
+                room.report()
+            elif kind == "truth":
+                answer = {
+                    "task": room.task,
+                    "error": room.arm.error,
+                    "goals": len(room.goals) // 13,
+                }
+                body = pack(room.data.qpos, room.data.qvel)
+            elif kind == "goals":
+                body = pack(np.array(room.goals, dtype=np.float64))
+            elif kind != "time":
+                raise CapexError(f"the room's side channel knows no '{kind}'")
+            return {**answer, "now_s": room.now_s}, body
+
+
+def _answer(work: Callable[[Header], Message], header: Header) -> Message:
+    """The answer to a request, or its refusal in words."""
+    try:
+        return work(header)
+    except CapexError as error:
+        return {"refused": str(error)}, b""
+
+
+def _accept(listener: socket.socket, name: str, serve: Callable[[RoomLine], None]) -> None:
+    while True:
+        connection, _ = listener.accept()
+        _in_background(_serve_one, RoomLine(connection, f"a client of the room's {name}"), serve)
+
+
+def _serve_one(line: RoomLine, serve: Callable[[RoomLine], None]) -> None:
+    try:
+        serve(line)
+    except LineLost:
+        pass  # clients come and go
+    finally:
+        line.close()
+
+
+def _in_background(work: Callable[..., None], *given: object) -> None:
+    threading.Thread(target=work, args=given, daemon=True).start()
+
+
+def main() -> None:
+    """Serve one room until stdin closes."""
+    draw_on_one_core()
+    settings = json.loads(sys.stdin.readline())
+    server = RoomServer(**settings)
+    print(json.dumps(server.listen()), flush=True)
+    sys.stdin.read()
+    # Threads may be anywhere, and nothing here needs to be saved.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

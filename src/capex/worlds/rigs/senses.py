@@ -1,0 +1,96 @@
+"""From what an arm measures to what the method is told, by the thresholds of the rig file.
+
+Contact is a measured force; holding is fingers that were told to close and stay open. Nothing else
+is known: the thing is unnamed (""), and a force while something is held counts as that thing's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from capex.pose import Array
+from capex.worlds import ArmState, Contact
+from capex.worlds.rigs.drivers import ArmFacts, ArmReading
+from capex.worlds.rigs.lastcheck import joints_in_margin
+from capex.worlds.rigs.rigfile import ArmEntry, GuardPolicy
+
+HAND = Contact("hand")
+FINGERS_STILL_S, FINGERS_STILL_M = 0.15, 0.0005
+# Grippers begin to move late: before they have moved, or so long after the command, nothing is
+# said about holding.
+FINGERS_BEGIN_S, FINGERS_MOVED_M = 0.6, 0.001
+DRIFT = 1e-4  # s/s: two clocks may drift apart by so much
+
+
+class Senses:
+    """What one arm feels; remembers what the gripper was told and how the fingers moved."""
+
+    def __init__(self, entry: ArmEntry, facts: ArmFacts, policy: GuardPolicy):
+        self._entry, self._facts, self._policy = entry, facts, policy
+        self._closing_since: tuple[float, float] | None = None  # robot's time, opening
+        self._openings: list[tuple[float, float]] = []
+
+    def told(self, opening_m: float, reading: ArmReading) -> None:
+        """The gripper was told to go to an opening."""
+        closes = opening_m < reading.opening_m
+        self._closing_since = (reading.time_s, reading.opening_m) if closes else None
+
+    def feel(self, reading: ArmReading) -> ArmState:
+        """The arm's state in the base frame."""
+        now_s, latest = reading.time_s, self._openings
+        if not latest or now_s > latest[-1][0]:
+            latest.append((now_s, reading.opening_m))
+            while len(latest) > 2 and latest[1][0] <= now_s - FINGERS_STILL_S:
+                del latest[0]
+        holds = self._holds(reading)
+        force = self.force_n(reading)
+        touches = force is not None and float(np.linalg.norm(force)) > self._entry.contact_n
+        return ArmState(
+            T_base_tip=self._entry.T_base_mount @ reading.T_mount_tip,
+            opening_m=reading.opening_m,
+            hand_contacts=frozenset({HAND} if touches else ()),
+            finger_contact=holds,
+            held=frozenset({HAND.thing} if holds else ()),
+            joints_at_limit=tuple(joints_in_margin(self._policy, self._facts, reading.joints_rad)),
+        )
+
+    def force_n(self, reading: ArmReading) -> Array | None:
+        """The external force in the base frame, where it is measured."""
+        if reading.force_n is None or not self._facts.senses_force:
+            return None
+        return np.asarray(self._entry.T_base_mount.rotation @ np.asarray(reading.force_n))
+
+    def _holds(self, reading: ArmReading) -> bool:
+        if self._closing_since is None or reading.opening_m <= self._entry.held_gap_m:
+            return False
+        told_s, from_m = self._closing_since
+        moved = from_m - reading.opening_m > FINGERS_MOVED_M
+        if not moved and reading.time_s - told_s < FINGERS_BEGIN_S:
+            return False
+        # A gripper that never left its stop is stuck or has not begun; it holds nothing.
+        if reading.opening_m > self._facts.max_opening_m - FINGERS_MOVED_M:
+            return False
+        openings = [opening for time_s, opening in self._openings if time_s >= told_s]
+        long_enough = reading.time_s - self._openings[0][0] >= FINGERS_STILL_S * (1 - 1e-6)
+        return long_enough and max(openings) - min(openings) < FINGERS_STILL_M
+
+
+class StateAge:
+    """How old a robot's state is, by its own clock: only the smallest offset to ours is known.
+
+    age = now - time - offset, where offset = min(now - time) so far, drifting up slowly. A frozen
+    state grows old with time, a delayed one at once.
+    """
+
+    def __init__(self) -> None:
+        self._offset_s, self._at_s = math.inf, 0.0
+
+    def age_s(self, now_s: float, time_s: float) -> float:
+        """The age of a state that was read at `now_s` of our clock."""
+        if math.isfinite(self._offset_s):
+            self._offset_s += DRIFT * (now_s - self._at_s)
+        self._at_s = now_s
+        self._offset_s = min(self._offset_s, now_s - time_s)
+        return now_s - time_s - self._offset_s

@@ -1,0 +1,141 @@
+"""One arm of a rig inside the rig's process: its driver, servo and senses."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+
+from capex.errors import RigFault
+from capex.pose import Pose
+from capex.worlds import ArmCommand, ArmState
+from capex.worlds.rigs.drivers import ArmDriver, ArmFacts, ArmReading
+from capex.worlds.rigs.guard import TipState
+from capex.worlds.rigs.rigfile import ArmEntry, GuardPolicy
+from capex.worlds.rigs.senses import Senses, StateAge
+from capex.worlds.rigs.servo import Servo, ServoLimits
+
+P = ParamSpec("P")
+T = TypeVar("T")
+NOT_FINITE = Pose(np.full(3, np.nan), np.full((3, 3), np.nan))
+
+
+class ArmUnit:
+    """Drives one arm. Whatever its driver raises makes it `lost`, a sentence, until `revive`: the
+    process goes on and holds the other arms.
+    """
+
+    def __init__(self, entry: ArmEntry, driver: ArmDriver, policy: GuardPolicy):
+        self.entry, self._driver, self._policy = entry, driver, policy
+        self.facts: ArmFacts = driver.connect()
+        step_m = min(entry.max_step_m, policy.max_step_m)
+        step_rad = min(entry.max_step_rad, policy.max_step_rad)
+        self._servo = Servo(
+            ServoLimits(
+                step_m,
+                step_rad,
+                policy.lead_m,
+                policy.lead_rad,
+                policy.max_step_m,
+                policy.max_step_rad,
+            )
+        )
+        self._senses = Senses(entry, self.facts, policy)
+        self._age, self._age_s = StateAge(), 0.0
+        self.reading: ArmReading = driver.read()
+        self.state: ArmState = self._senses.feel(self.reading)
+        self._told_m: float | None = None
+        self.lost = ""
+
+    def measure(self, now_s: float) -> None:
+        """Read the arm."""
+        reading = self._try(self._driver.read)
+        if reading is not None:
+            self.reading = reading
+            self._age_s = self._age.age_s(now_s, reading.time_s)
+            self.state = self._senses.feel(reading)
+
+    @property
+    def tip_state(self) -> TipState:
+        """What the guard sees."""
+        return TipState(
+            self.state.T_base_tip,
+            self.reading.joints_rad,
+            self._senses.force_n(self.reading),
+            self._age_s,
+            self.lost or self.reading.error,
+        )
+
+    def propose(self, command: ArmCommand) -> tuple[Pose | None, list[str]]:
+        """The goal that the servo wants, base frame, and whether the step was too large."""
+        numbers = [*(command.step_m or ()), *command.step_rad, command.gripper]
+        if not np.isfinite(numbers).all():
+            return NOT_FINITE, []
+        goal = self._servo.propose(
+            command, self.state.T_base_tip, pressing=bool(self.state.hand_contacts)
+        )
+        if command.step_m is None:
+            return goal, []
+        notes = []
+        if np.linalg.norm(command.step_m) > self.entry.max_step_m * (1 + 1e-6):
+            notes.append(f"step cut to {1000 * self.entry.max_step_m:.0f} mm")
+        if np.linalg.norm(command.step_rad) > self.entry.max_step_rad * (1 + 1e-6):
+            notes.append(f"turn cut to {np.degrees(self.entry.max_step_rad):.0f} deg")
+        return goal, notes
+
+    def send(self, goal: Pose) -> None:
+        """A goal that the guard let through."""
+        self._servo.sent(goal)
+        self._try(self._driver.command, self.entry.T_base_mount.inverse() @ goal)
+
+    def hold(self) -> None:
+        """Keep the last goal."""
+        self._try(self._driver.hold)
+
+    def grip(self, sign: float) -> bool:
+        """Below 0 opens, above 0 closes, 0 leaves it; True where the gripper was told anew."""
+        opening_m = self.facts.max_opening_m if sign < 0 else 0.0
+        if sign == 0 or opening_m == self._told_m:
+            return False
+        self._told_m = opening_m
+        self._senses.told(opening_m, self.reading)
+        self._try(self._driver.grip, opening_m)
+        return True
+
+    def stop(self, *, forget_bias: bool = False) -> None:
+        """Stop now and hold; the next motion begins at the measured pose."""
+        self._servo.rest(forget_bias=forget_bias)
+        self._try(self._driver.stop)
+
+    def recover(self) -> None:
+        """Clear an error of the robot's that a program may clear."""
+        self._servo.rest()
+        self._try(self._driver.recover)
+
+    def revive(self) -> None:
+        """A person says that the arm is well again: connect anew, or clear its error."""
+        if self.lost:
+            self._try(self._driver.close)
+            self.lost = ""
+            self._try(self._driver.connect)
+            self._age = StateAge()
+        elif self.reading.error:
+            self.recover()
+        self._servo.rest(forget_bias=True)
+        self._told_m = None
+
+    def close(self) -> None:
+        """Leave the arm as its driver leaves it."""
+        self._try(self._driver.close)
+
+    def _try(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return call(*args, **kwargs)
+        except RigFault as error:
+            self.lost = self.lost or str(error)
+        except Exception as error:  # a driver's own mistake must not let go of the other arms
+            traceback.print_exc()
+            self.lost = self.lost or f"its driver failed: {type(error).__name__}: {error}"
+        return None
