@@ -73,8 +73,7 @@ class Collect:
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
         ),
-        "Rig": ("operator", "arrangements", "order"),
-        "Verdicts": ("judge", "by"),
+        "Rig": ("operator", "by", "judge", "arrangements", "order"),
         "Engine": ("parallel", "ray", "slots"),
         "Output": ("out", "keep_images", "image_format", "json_events"),
     }
@@ -85,6 +84,13 @@ class Collect:
         "What a campaign by a paid model would cost; nothing is sent": (
             "capex collect kitchen:all --model openai:gpt-6-astra --starts 0:20"
             " --campaign-usd 50 --dry-run"
+        ),
+        "Two arms on the same arrangements of a simulated room, in which a stand-in judges": (
+            "capex collect rig:room:LiftBlock --arm capex,base --starts 0:10 --out runs/room"
+        ),
+        "Base trial N starts from the arrangement of trial N of another run": (
+            "capex collect rig:room:LiftBlock --arm base --arrangements runs/room --starts 0:10"
+            " --out runs/room-base"
         ),
     }
 
@@ -145,7 +151,7 @@ class Collect:
         )
         with watching(console, self.json_events) as watch, closing(Keys()) as keys:
             out = errors if self.json_events else console
-            operator = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
+            person = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
             run = api.collect(
                 self.names,
                 config=self.config,
@@ -154,7 +160,7 @@ class Collect:
                 yes=self.yes,
                 confirm=confirm,
                 watch=watch,
-                operator=operator,
+                person=person,
                 open_dataset=_lerobot_scenes,
                 **given,
             )
