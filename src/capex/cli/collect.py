@@ -145,7 +145,7 @@ class Collect:
         )
         with watching(console, self.json_events) as watch, closing(Keys()) as keys:
             out = errors if self.json_events else console
-            operator = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
+            person = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
             run = api.collect(
                 self.names,
                 config=self.config,
@@ -154,7 +154,7 @@ class Collect:
                 yes=self.yes,
                 confirm=confirm,
                 watch=watch,
-                operator=operator,
+                person=person,
                 open_dataset=_lerobot_scenes,
                 **given,
             )
