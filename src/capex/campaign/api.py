@@ -57,7 +57,7 @@ def collect(
     confirm: Callable[[str], bool] | None = None,
     watch: Watch | None = None,
     pauses: Pauses | None = None,
-    operator: Operator | None = None,
+    person: Operator | None = None,
     open_dataset: OpenDataset | None = None,
     **options: Any,
 ) -> LoadedRun:
@@ -67,13 +67,13 @@ def collect(
     `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
     long as everything stays in this process. A campaign that may cost more than $25 needs
     `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch:
-    told of every event. operator: who arranges and judges where a world cannot. open_dataset:
+    told of every event. person: who arranges and judges where a world cannot. open_dataset:
     reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends
     early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
     ready = prepare(names, config=config, model=model, **options)
-    operator, standing_by = choose_operator(ready.settings, ready.specs, operator)
+    operator, standing_by = choose_operator(ready.settings, ready.specs, person)
     refuse_without_operator(ready.settings, ready.specs, operator)
     by_name = scenes_of(ready.settings, ready.specs, open_dataset)
     refuse_small_budgets(ready)

@@ -20,6 +20,7 @@ from capex.run.arrangements import (
     Match,
     arrangements_of,
     find_arrangement,
+    made_by,
     read_image,
     store_arrangement,
     write_match,
@@ -29,9 +30,10 @@ from capex.run.matching import compare_all, mean_difference
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
 from capex.run.writing import BEGUN
-from capex.worlds import Env, FrameRecording, Image, Spec, Start, one_robot
+from capex.worlds import Env, FrameRecording, Image, Spec, Start, one_robot, when_we_die
 
 FRAMES = "frames"  # the folder of an attempt
+RIG_FACTS = "rig.json"  # of a run: what its arms do when our processes end without a word
 
 
 def exterior_images(env: Env) -> dict[str, Image]:
@@ -65,6 +67,7 @@ class Arranging:
             self._recording.mark()
         self.began = True
         self._keep_note()
+        self._keep_facts(env)
 
     def hear(self, event: Event) -> None:
         """A tick's pictures belong to its state; what was paid is noted at once."""
@@ -89,14 +92,19 @@ class Arranging:
         if self._robot and self.folder.is_dir():
             write_json(self.folder / BEGUN, self.note())
 
+    def _keep_facts(self, env: Env) -> None:
+        path = self.standby.run_dir / RIG_FACTS
+        if not path.exists() and (sentences := when_we_die(env)):
+            write_json(path, {"when_we_die": dict(sentences)})
+
     def _arrange(self, env: Env, start: Start, operator: Operator) -> None:
         place = arrangements_of(self.chain)
         stored = find_arrangement(place, start.index) or self._taken(env.spec, place, start.index)
         match = operator.arrange(env, start, stored, self.standby)
         images = exterior_images(env)
         if stored is None:
-            made = f"first attempt of {self.chain.path.name}"
-            stored = store_arrangement(place, start.index, images, made, match.notes)
+            source = made_by(self.chain.path.name)
+            stored = store_arrangement(place, start.index, images, source, match.notes)
             match = replace(match, score=None, changed=None)
         else:
             match = measured(match, stored, images)

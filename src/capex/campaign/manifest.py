@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.rig_files import copy_rigs, rig_texts
+from capex.campaign.rig_files import TASKS, copy_rigs, rig_texts
 from capex.campaign.settings import CAMPAIGN, METHOD, OPTIONS, Settings
 from capex.errors import CapexError
 from capex.models import ChatSettings
@@ -124,6 +124,14 @@ def open_without_model(settings: Settings, *, stand_in: bool, gl_backend: str) -
     return run
 
 
+def note_operator(run: Run, name: str, stand_in: bool) -> None:
+    """Write down who arranges and judges, so that a stand-in is known as one."""
+    manifest = run.manifest
+    operators = {**manifest.get("operators", {}), name: stand_in}
+    if operators != manifest.get("operators"):
+        write_json(run.path / "manifest.json", {**manifest, "operators": operators})
+
+
 def moved_from(run: Run, gl_backend: str) -> str:
     """What is not as it was where the run began, as a sentence; nothing when bits can be expected
     to be the same.
@@ -157,10 +165,14 @@ def changes(
     changed: list[Change] = []
     for name in sorted({*begun, *wanted} - set(OPEN_LISTS)):
         changed += _differences(name, begun.get(name), wanted.get(name))
-    for kind in ("arms", "rigs"):
-        for name, now in sorted(wanted.get(kind, {}).items()):
-            if name in begun.get(kind, {}):
-                changed += _differences(f"{kind}.{name}", begun[kind][name], now)
+    for name, method in sorted(wanted["arms"].items()):
+        if name in begun.get("arms", {}):
+            changed += _differences(f"arms.{name}", begun["arms"][name], method)
+    for world, now in sorted(wanted.get("rigs", {}).items()):
+        if (before := begun.get("rigs", {}).get(world)) is not None:
+            both = before.get(TASKS, {}).keys() & now[TASKS].keys()
+            before, now = (r | {TASKS: {t: r[TASKS][t] for t in both}} for r in (before, now))
+            changed += _differences(f"rigs.{world}", before, now)
     if price is not None and manifest.get("price") != price:
         changed += _differences("price", manifest.get("price"), price)
     return changed
@@ -187,7 +199,11 @@ def _extend(run: Run, settings: Settings, wanted: Mapping[str, Any]) -> None:
         "plan": settings.plan,
     }
     if "rigs" in wanted:
-        extended["settings"]["rigs"] = {**wanted["rigs"], **held.get("rigs", {})}
+        rigs = {**wanted["rigs"], **held.get("rigs", {})}
+        for world, rig in wanted["rigs"].items():
+            tasks_of_rig = {**rig[TASKS], **rigs[world][TASKS]}
+            rigs[world] = {**rigs[world], TASKS: tasks_of_rig}
+        extended["settings"]["rigs"] = rigs
         texts = rig_texts(world for world, _ in settings.tasks)
         extended["rigs"] = {**texts, **manifest.get("rigs", {})}
     if extended != manifest:
@@ -257,7 +273,9 @@ def _fork(
         if (arranged := run.path / ARRANGEMENTS).is_dir():
             shutil.copytree(arranged, scratch / ARRANGEMENTS, copy_function=_link)
         made_by = {
-            k: v for k, v in run.manifest.items() if k in ("versions", "revision", "fingerprint")
+            k: v
+            for k, v in run.manifest.items()
+            if k in ("versions", "revision", "fingerprint", "operators")
         }
         write_json(scratch / "manifest.json", {**fields, **made_by})
         os.rename(scratch, branch_dir)

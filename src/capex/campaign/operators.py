@@ -36,7 +36,7 @@ class Standby:
     """An attempt that waits for its scene."""
 
     run_dir: Path  # where a picture to match may be shown
-    method: str
+    chain: str  # WORLD--TASK--ARM
     check: Callable[[], None]  # called now and then while waiting; raises where the campaign stops
 
 

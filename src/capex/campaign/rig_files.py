@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from capex.worlds import RIG
 from capex.worlds.rigs.rigfile import RigFile
 
 RIG_COPY = "rig.toml"
+TASKS = "tasks"
 
 
 def rig_of(world: str) -> RigFile:
@@ -23,14 +25,20 @@ def rig_of(world: str) -> RigFile:
     return rigs.rig_world(world).rig
 
 
-def rig_contents(worlds: Iterable[str]) -> dict[str, Any]:
-    """What the rig files say, by world and file, so that a changed value can be named; empty
-    without a rig.
+def rig_contents(tasks: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """What the rig files say of these (world, task), by world and file, so that a changed value can
+    be named; empty without a rig. Other tasks of the rig may change.
     """
-    return {
-        world: {path.name: tomllib.loads(path.read_text("utf-8")) for path in _files(world)}
-        for world in _rigs(worlds)
-    }
+    contents: dict[str, Any] = {}
+    for world in _rigs(world for world, _ in tasks):
+        rig = rig_of(world)
+        held = {path.name: tomllib.loads(path.read_text("utf-8")) for path in _files(world)}
+        named = held[rig.path.name].pop("tasks", None)
+        if isinstance(named, str):
+            held.pop(Path(named).name, None)
+        used = [task for of, task in tasks if of == world]
+        contents[world] = held | {TASKS: {task: asdict(rig.tasks[task]) for task in used}}
+    return contents
 
 
 def rig_texts(worlds: Iterable[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from capex.campaign.operators import Question, Standby
 from capex.errors import CapexError
-from capex.run.arrangements import Arrangement, Match, now
+from capex.run.arrangements import Arrangement, Match, made_by, now
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
 
@@ -38,7 +38,9 @@ class ScriptedOperator:
         if reach is None:
             raise CapexError(f"{env.spec.name} has no simulated room for the scripted operator")
         self._hand = reach()
-        jitter_m = 0.0 if arrangement is None else self._jitter_m
+        # The chain that made an arrangement, and was perhaps killed in its first attempt, knows it.
+        own = arrangement is None or arrangement.source == made_by(standby.chain)
+        jitter_m = 0.0 if own else self._jitter_m
         self._hand.arrange(start.task, start.index, start.seed, jitter_m)
         self._arranged = env.spec.name, start.index
         return Match(self.name, self.stand_in, None)

@@ -198,7 +198,7 @@ class Settings:
             "sampling": asdict(self.sampling),
             **({} if self.chat is None else {"chat": asdict(self.chat)}),
             **({} if self.arrangements is None else {"arrangements": str(self.arrangements)}),
-            **({"rigs": rigs} if (rigs := rig_contents(world for world, _ in self.tasks)) else {}),
+            **({"rigs": rigs} if (rigs := rig_contents(self.tasks)) else {}),
             "prompt": None if self.prompt is None else self.prompt.read_text(encoding="utf-8"),
             **({} if self.hints is None else {"hints": self.hints_text}),
             "tasks": [f"{world}:{task}" for world, task in self.tasks],

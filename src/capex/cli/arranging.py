@@ -33,7 +33,7 @@ class TerminalArranger:
         self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
     ) -> str:
         """Show the live scene over the stored one until Enter; returns the person's notes."""
-        name = f"{env.spec.name} {standby.method} start {start.index}"
+        name = f"{standby.chain} start {start.index}"
         with self.paused():
             view = _view(standby, arrangement, name)
             self._explain(name, arrangement, view)

@@ -145,7 +145,7 @@ class Collect:
         )
         with watching(console, self.json_events) as watch, closing(Keys()) as keys:
             out = errors if self.json_events else console
-            operator = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
+            person = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
             run = api.collect(
                 self.names,
                 config=self.config,
@@ -154,11 +154,13 @@ class Collect:
                 yes=self.yes,
                 confirm=confirm,
                 watch=watch,
-                operator=operator,
+                person=person,
                 open_dataset=_lerobot_scenes,
                 **given,
             )
-        if not self.json_events and run.episodes:
+        if not self.json_events and any(e.success is None for e in run.episodes):
+            print_next("capex", "judge", run.path)
+        elif not self.json_events and run.episodes:
             print_next("capex", "report", run.path, "--out", Path("reports", run.path.name))
         return 0
 

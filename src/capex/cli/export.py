@@ -29,6 +29,7 @@ from capex.cli.tables import FittedTable
 from capex.dataset import Certified, Filters, Pipeline, certify_run, export_run
 from capex.dataset.selection import summary
 
+NO_SIZE = (0, 0)  # none was given; an optional pair would take a run that follows it, too
 COLUMNS = (
     TextColumn("{task.description}"),
     BarColumn(),
@@ -147,7 +148,7 @@ class Export:
     failures: bool = False
     """Write the failed attempts too, as a dataset of their own named OUT-failures."""
     filters: OmitArgPrefixes[Filters] = field(default_factory=Filters)
-    size: Annotated[tuple[int, int] | None, arg(metavar="WIDTH HEIGHT")] = None
+    size: Annotated[tuple[int, int], arg(metavar="WIDTH HEIGHT")] = NO_SIZE
     """Size of the pictures in pixels (default: 256 256; recorded frames keep their own)."""
     cameras: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ..]")] = ()
     """Only these cameras (default: all)."""
@@ -165,6 +166,7 @@ class Export:
 
     def run(self) -> int:
         """Export, and print what was written and what was left out."""
+        size = None if self.size == NO_SIZE else self.size
         with Progress(*COLUMNS, console=console) as progress:
             bars: dict[str, TaskID] = {}
 
@@ -180,7 +182,7 @@ class Export:
                 paired=self.paired,
                 failures=self.failures,
                 filters=self.filters,
-                pipeline=Pipeline(self.size, self.cameras, self.depth, self.video, self.crf),
+                pipeline=Pipeline(size, self.cameras, self.depth, self.video, self.crf),
                 licence=self.license,
                 command=shlex.join(["capex", *sys.argv[1:]]),
                 parallel=self.parallel,

@@ -228,8 +228,8 @@ def _cameras(calibrated: dict[str, Any], pipeline: Pipeline) -> str:
     head = ("camera", "kind", "fx, fy, cx, cy (pixels)", "frame", "position (m)", "xyzw")
     sizes = dict.fromkeys(f"{width}x{height}" for width, height in pipeline.sizes.values())
     return (
-        f"At {' and '.join(sizes)}, at the first start; every episode has its own in full precision in"
-        f" the provenance (`cameras`).\n\n{_table(head, rows)}"
+        f"At {' and '.join(sizes)}, at the first start; every episode has its own in full precision"
+        f" in the provenance (`cameras`).\n\n{_table(head, rows)}"
     )
 
 

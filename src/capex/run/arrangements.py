@@ -55,6 +55,11 @@ class Match:
     notes: str = ""  # of whoever arranged
 
 
+def made_by(chain: str) -> str:
+    """The source of an arrangement that a chain's attempt made."""
+    return f"first attempt of {chain}"
+
+
 def arrangements_of(chain: Chain) -> Path:
     """The folder of a chain's arrangements, which the methods at one task share."""
     scene = chain.path.name.rpartition("--")[0]

@@ -75,7 +75,7 @@ def mean_difference(differences: Mapping[str, SceneDifference]) -> tuple[float, 
     """Score and changed share over the cameras."""
     rows = [(d.score, d.changed) for d in differences.values()]
     score, changed = np.mean(rows, axis=0)
-    return round(float(score), 4), round(float(changed), 4)
+    return round(float(score), 6), round(float(changed), 6)
 
 
 class MatchView:

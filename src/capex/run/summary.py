@@ -74,10 +74,12 @@ class Summary:
     waypoints: WaypointColumns
     student: Mapping[str, Any] | None  # what is known of the trained policy that acted, if one did
     run: int = 0  # index of its run, where several are read together
+    by_person: bool = False  # whether a person judges it, not the world
     verdicts: tuple[Verdict, ...] = ()  # of people, oldest first
     # By start, which verdict its memory had learned from; None where the world judges, or there is
     # no memory.
     verdicts_seen: Mapping[str, Any] | None = None
+    rig: Mapping[str, Any] | None = None  # of a rig: clock, lateness, what the guard did
 
     @property
     def verdict(self) -> Verdict | None:
@@ -115,8 +117,10 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
         chain=episode.chain,
         position=episode.position,
         success=episode.success,
+        by_person=record.success is None,
         verdicts=episode.verdicts,
         verdicts_seen=seen if isinstance(seen, Mapping) else None,
+        rig=extra.get("rig"),
         **{name: getattr(record, name) for name in COPIED},
         **amounts(of_episode(episode)),
         decisions=len(record.turns),

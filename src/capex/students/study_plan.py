@@ -26,6 +26,7 @@ from capex.campaign.settings import read_config
 from capex.errors import CapexError, UnknownName
 from capex.setting import Setting, declared
 from capex.students.settings import Settings, make_settings, require_name
+from capex.worlds import split_name
 
 Several = Field(min_length=1)
 AtLeast0 = Annotated[int, Field(strict=True, ge=0)]
@@ -82,7 +83,7 @@ class StudyPlan:
 
     def dataset(self, source: str, task: str) -> Path:
         """Where a source's demonstrations of a task are."""
-        return self.folder / self.sources[source].replace("{task}", task.partition(":")[2])
+        return self.folder / self.sources[source].replace("{task}", split_name(task)[1])
 
 
 def load_study(path: Path) -> StudyPlan:

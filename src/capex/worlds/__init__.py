@@ -464,4 +464,10 @@ def rig_notes(env: Env) -> Mapping[str, Any]:
     return give() if give is not None else {}
 
 
+def when_we_die(env: Env) -> Mapping[str, str]:
+    """By arm of a rig, what it does when our processes end without a word; nothing of others."""
+    give: Callable[[], Mapping[str, str]] | None = getattr(env, "when_we_die", None)
+    return give() if give is not None else {}
+
+
 EnvFactory = Callable[[], Env]

@@ -11,10 +11,12 @@ from capex.report.sections.calibration import calibration_section
 from capex.report.sections.cost import cost_section
 from capex.report.sections.experience import experience_section
 from capex.report.sections.pairs import pairs_section
+from capex.report.sections.rig import rig_section
 from capex.report.sections.section import Section
 from capex.report.sections.students import students_section
 from capex.report.sections.summary import summary
 from capex.report.sections.tasks import by_task_section
+from capex.report.sections.verdicts import verdicts_section
 from capex.report.sources import Source
 from capex.report.tables import Row, Table, file_table
 
@@ -48,8 +50,10 @@ def build(
         summary(lines, compared),
         *students_section(data, sources),
         by_task_section(data, sources),
+        *verdicts_section(data, sources),
         pairs_section(sources, compared),
         *arrangements_section(sources),
+        *rig_section(sources),
         experience_section(sources),
         calibration_section(sources),
         cost_section(data, sources),

@@ -128,16 +128,27 @@ class RigEnv(Env):
         from capex.worlds.rigs.room.hand import RoomHand
 
         if self._hand is None:
-            self._hand = RoomHand.of(self.open().rig)
+            self._hand = RoomHand.of(self.open().rig, self._rearranged)
         return self._hand
+
+    def _rearranged(self) -> None:
+        """Whoever arranged the simulated room has set the arm to its home and says that it may go
+        on: what the rig's process remembers of earlier motions counts no more, so that the same
+        start gives the same bytes whatever came before.
+        """
+        link = self.open().link
+        link.clear()
+        self._settled(link.settle())
 
     def _settled(self, reading: RigReading) -> None:
         self._reading, self._moved = reading, False
         self._eyes.look_after(reading)
 
     def robot_state(self) -> RobotState:
-        """Proprioception as the last tick left it."""
-        if self._reading is None:
+        """Proprioception as the last tick left it; before the first one it is measured anew, for a
+        person may have moved the arm while arranging.
+        """
+        if self._reading is None or not self._tally.late_s:
             self._reading = self.open().link.read()
         reading = self._reading
         arms = {arm.name: reading.arms[arm.name] for arm in self._rig.arms}
@@ -174,7 +185,7 @@ class RigEnv(Env):
         link = self.open().link
         self._moved = True  # also when the tick fails half-way
         self._reading = reading = link.tick(command)
-        self._tally.add(reading.late_s, reading.guard, reading.stopped)
+        self._tally.add(reading)
 
     def success(self) -> bool | None:
         """A person judges."""
@@ -230,11 +241,16 @@ class RigEnv(Env):
         """In how many ticks since the reset the guard did what."""
         return dict(sorted(self._tally.guard.items()))
 
+    def when_we_die(self) -> dict[str, str]:
+        """By arm, what it does when our processes end without a word."""
+        return {name: facts.when_we_die for name, facts in self.open().link.facts.items()}
+
     def rig_notes(self) -> Mapping[str, Any]:
         """What a record keeps of the rig beside the attempt."""
         lateness = self.lateness()
         notes: dict[str, Any] = {
             "clock": self._rig.clock,
+            "robot_s": self._tally.seconds,
             "lateness": asdict(lateness),
             "guard": self.guard_counts(),
         }

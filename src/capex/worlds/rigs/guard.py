@@ -101,7 +101,7 @@ class Guard:
         if reason := self.pressed or self._stop_reason(states, wanted):
             return self._stop(reason)
         notes: list[str] = []
-        starts = {name: self._start(name, state) for name, state in states.items()}
+        starts = {name: self._arms[name].sent or state.tip for name, state in states.items()}
         goals: dict[str, Pose] = {}
         for name, goal in wanted.items():
             if goal is not None:
@@ -204,17 +204,6 @@ class Guard:
                 arm.pushed, self.latched, arm.bears = None, "", force is not None
         return self.latched
 
-    def _start(self, name: str, state: TipState) -> Pose:
-        """Where this tick's goal is cut from: the last goal, or the measured tip where there is
-        none or the arm was moved away from it.
-        """
-        sent, policy = self._arms[name].sent, self._policy
-        if sent is None:
-            return state.tip
-        far = float(np.linalg.norm(sent.position_m - state.tip.position_m)) > policy.lead_m
-        turned = angle_between(sent.rotation, state.tip.rotation) > policy.lead_rad
-        return state.tip if far or turned else sent
-
     def _check(self, name: str, state: TipState, start: Pose) -> GoalCheck:
         arm = self._arms[name]
         assert arm.origin_m is not None
@@ -256,9 +245,10 @@ class Guard:
         turn = rotation_vector(goal.rotation @ start.rotation.T)
         angle = float(np.linalg.norm(turn))
         full = min(1.0, policy.max_step_rad / angle) if angle > 0 else 1.0
+        lead = max(policy.lead_rad, angle_between(start.rotation, tip.rotation))
         for part in (full, full / 2, 0.0):
             rotation = rotation_matrix(part * turn) @ start.rotation
-            if angle_between(rotation, tip.rotation) <= policy.lead_rad:
+            if angle_between(rotation, tip.rotation) <= lead:
                 break
         if part > 1 - 1e-9:
             return rotation, []
@@ -267,7 +257,7 @@ class Guard:
     def _keep_out(self, here_m: Array, tip_m: Array, end_m: Array) -> tuple[Array, list[str]]:
         names: list[str] = []
         for box in self._policy.keep_out:
-            inside = max(shapes.depth_m(box, here_m), shapes.depth_m(box, tip_m))
+            inside = shapes.depth_m(box, here_m)
             if inside > 0:  # it was put there: only outwards
                 if shapes.depth_m(box, end_m) >= inside:
                     end_m, names = here_m, [*names, box.name]
@@ -277,7 +267,8 @@ class Guard:
                 length = float(np.linalg.norm(end_m - here_m))
                 end_m = here_m + max(0.0, part - CLEARANCE_M / length) * (end_m - here_m)
                 names.append(box.name)
-            if shapes.way_until(box, tip_m, end_m) < 1:
+            sagged_in = shapes.depth_m(box, tip_m) > 0
+            if not sagged_in and shapes.way_until(box, tip_m, end_m) < 1:
                 end_m, names = here_m, [*names, box.name]
         return end_m, [f"kept out of {name}" for name in dict.fromkeys(names)]
 
@@ -291,14 +282,15 @@ class Guard:
             return dict(goals), []
         tips = {name: state.tip for name, state in states.items()}
         limit_m = self._policy.arm_distance_m
-        enough_m = min(limit_m, nearest_hands_m(starts, tips))
+        enough = [min(limit_m, apart_m) for apart_m in nearest_hands_m(starts, tips)]
         alone = [{name: 1.0} for name in goals]
         for parts in (dict.fromkeys(goals, 1.0), dict.fromkeys(goals, 0.5), *alone, {}):
             tried = {n: self._part(starts[n], goals[n], part) for n, part in parts.items()}
             clear = all(
                 not refused(self._check(n, states[n], starts[n]), goal) for n, goal in tried.items()
             )
-            if clear and nearest_hands_m({**starts, **tried}, tips) >= enough_m - 1e-9:
+            apart = nearest_hands_m({**starts, **tried}, tips)
+            if clear and all(a >= e - 1e-9 for a, e in zip(apart, enough, strict=True)):
                 break
         whole = len(tried) == len(goals) and all(part == 1.0 for part in parts.values())
         return tried, [] if whole else [f"arms kept {100 * limit_m:.0f} cm apart"]

@@ -35,6 +35,8 @@ HOME_PATIENCE = 60  # ticks without coming nearer
 HOME_OPENS = 10  # ticks for the fingers before the arms move
 RECOVERY_TICKS = 3  # until the robot's next states have come
 
+_Moment = tuple[Mapping[str, TipState], Mapping[str, float]]  # states, and the robots' times
+
 
 def _uninterrupted() -> None:
     pass
@@ -105,16 +107,17 @@ class Keeper:
         self._watch()
 
     def settle(self) -> RigReading:
-        """Hold until the tips and fingers keep still, at most `settle_at_most_s`."""
+        """Hold until the tips keep still, at most `settle_at_most_s`."""
         self._require_free()
         self._deadline_s = None
-        states, latest = self._states(), list[Mapping[str, TipState]]()
+        states, latest = self._states(), list[_Moment]()
         until_s = self._clock.now_s() + self._rig.settle_at_most_s
         notes: tuple[str, ...] = ("the arms did not settle",)
         while self._clock.now_s() < until_s - 1e-9:
             self._hold_for(1)
             states = self._states()
-            latest = [*latest[-self._still_ticks :], states]
+            times_s = {name: unit.reading.time_s for name, unit in self._units.items()}
+            latest = [*latest[-self._still_ticks :], (states, times_s)]
             if len(latest) > self._still_ticks and _still(latest):
                 notes = ()
                 break
@@ -187,7 +190,7 @@ class Keeper:
     def clear(self) -> None:
         """A person says that it is safe to go on: lost arms are reached again, errors cleared."""
         for unit in self._units.values():
-            unit.revive()
+            unit.revive(self._clock.now_s())
         self._deadline_s, self._halted = None, ""
         self._hold_for(RECOVERY_TICKS)
         for name, unit in self._units.items():
@@ -300,11 +303,12 @@ class Keeper:
         )
 
 
-def _still(latest: list[Mapping[str, TipState]]) -> bool:
-    first = latest[0]
-    return all(
+def _still(latest: list[_Moment]) -> bool:
+    """Whether every tip stayed where it was, by states that were measured since."""
+    (first, first_s), (_, last_s) = latest[0], latest[-1]
+    return all(last_s[name] > first_s[name] for name in first) and all(
         float(np.linalg.norm(state.tip.position_m - first[name].tip.position_m)) < STILL_M
         and angle_between(state.tip.rotation, first[name].tip.rotation) < STILL_RAD
-        for states in latest
+        for states, _ in latest
         for name, state in states.items()
     )

@@ -7,6 +7,7 @@ the arm instead of reaching it.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -26,7 +27,9 @@ class GoalCheck:
     """What a goal of one arm is held against, in the base frame."""
 
     policy: GuardPolicy
-    start: Pose  # the goal before it, or the tip where there is none
+    # The goal before it, or the tip where there is none. What is already outside a limit (the arm
+    # was pushed away) may only come nearer.
+    start: Pose
     tip: Pose  # measured
     origin_m: Array  # where the motion began
     free: Pose | None  # while a joint is inside its margin: where all were free
@@ -56,7 +59,8 @@ def refused(check: GoalCheck, goal: Pose) -> str:
         ("turn", start, policy.max_step_rad),
         ("turn from the tip", tip, policy.lead_rad),
     ):
-        if angle_between(goal.rotation, from_.rotation) > limit + TOLERANCE:
+        allowed = max(limit, angle_between(start.rotation, from_.rotation))
+        if angle_between(goal.rotation, from_.rotation) > allowed + TOLERANCE:
             return f"its {name} is larger than {limit:.2f} rad"
     if check.free is not None and not returns(check.free, start, goal):
         return "a joint is inside its margin"
@@ -64,14 +68,16 @@ def refused(check: GoalCheck, goal: Pose) -> str:
 
 
 def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
-    stays = np.array_equal(goal.position_m, check.start.position_m)
+    from_m, tip_m, to_m = check.start.position_m, check.tip.position_m, goal.position_m
+    if np.array_equal(to_m, from_m):
+        return ""
     for box in check.policy.keep_out:
-        places = (check.start.position_m, check.tip.position_m)
-        was = max(shapes.depth_m(box, place) for place in places)
-        if was > 0:
-            if not stays and shapes.depth_m(box, goal.position_m) >= was:
+        if (was := shapes.depth_m(box, from_m)) > 0:
+            if shapes.depth_m(box, to_m) >= was:
                 return f"it goes deeper into {box.name}"
-        elif not stays and any(shapes.way_until(box, p, goal.position_m) < 1 for p in places):
+            continue
+        outside = [from_m] if shapes.depth_m(box, tip_m) > 0 else [from_m, tip_m]
+        if any(shapes.way_until(box, place, to_m) < 1 for place in outside):
             return f"it goes through {box.name}"
     return ""
 
@@ -100,16 +106,16 @@ def joints_in_margin(
     ]
 
 
-def nearest_hands_m(goals: Mapping[str, Pose], tips: Mapping[str, Pose]) -> float:
-    """The shortest distance between the hands of any two arms: both as asked for, and each as asked
+def nearest_hands_m(goals: Mapping[str, Pose], tips: Mapping[str, Pose]) -> tuple[float, float]:
+    """The shortest distance between the hands of any two arms: both as asked for, and one as asked
     for with the other as measured.
     """
-    apart = [
-        shapes.segments_apart_m(_hand(one), _hand(other))
-        for a, b in itertools.combinations(goals, 2)
-        for one, other in ((goals[a], goals[b]), (goals[a], tips[b]), (tips[a], goals[b]))
-    ]
-    return min(apart, default=float("inf"))
+    asked, measured = [math.inf], [math.inf]
+    for a, b in itertools.combinations(goals, 2):
+        asked.append(shapes.segments_apart_m(_hand(goals[a]), _hand(goals[b])))
+        for one, other in ((goals[a], tips[b]), (tips[a], goals[b])):
+            measured.append(shapes.segments_apart_m(_hand(one), _hand(other)))
+    return min(asked), min(measured)
 
 
 def _hand(tip: Pose) -> shapes.Segment:

@@ -44,12 +44,12 @@ class _Server:
             for entry in rig.arms:
                 driver = load_driver(entry.driver, DRIVERS)(dict(entry.options), entry.name)
                 units[entry.name] = ArmUnit(entry, driver, rig.guard)
+            self._keeper = Keeper(rig, units, self._clock, self._between)
         except Exception:
             for unit in units.values():
                 unit.close()
             raise
         self.facts: dict[str, ArmFacts] = {name: unit.facts for name, unit in units.items()}
-        self._keeper = Keeper(rig, units, self._clock, self._between)
 
     def _on_term(self, _signal: int, _frame: FrameType | None) -> None:
         self._told_to_end = True

@@ -114,15 +114,15 @@ class ArmUnit:
         self._servo.rest()
         self._try(self._driver.recover)
 
-    def revive(self) -> None:
+    def revive(self, now_s: float) -> None:
         """A person says that the arm is well again: connect anew, or clear its error."""
         if self.lost:
             self._try(self._driver.close)
-            self.lost = ""
+            self.lost, self._age = "", StateAge()
             self._try(self._driver.connect)
-            self._age = StateAge()
-        elif self.reading.error:
-            self.recover()
+        self.measure(now_s)
+        if self.reading.error and not self.lost:
+            self._try(self._driver.recover)
         self._servo.rest(forget_bias=True)
         self._told_m = None
 

@@ -54,7 +54,7 @@ class RoomCamera:
             if self._depth:
                 depth = np.frombuffer(body, "<f4", width * height, image.size)
                 depth = depth.reshape(height, width).astype(np.float32)
-            arrived_s = float(answer["now_s"]) if answer["lock_step"] else time.monotonic()
+            arrived_s = float(answer.get("arrived_s", time.monotonic()))
             number, device_s = int(answer["number"]), float(answer["device_s"])
             self._frame = Frame(image.copy(), number, device_s, arrived_s, depth)
         return self._frame

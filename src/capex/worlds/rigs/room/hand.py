@@ -5,6 +5,7 @@ A stand-in for the person beside a rig, over the side channel. Env, guard and mo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,17 @@ from capex.worlds.rigs.room.wire import ask, reach, unpack
 class RoomHand:
     """One hand in one running room."""
 
-    def __init__(self, side_port: int):
+    def __init__(self, side_port: int, arranged: Callable[[], None] = lambda: None):
+        """`arranged` is called after each arrangement: the arm was set to its home, too."""
         self._line = reach(side_port, "the room's side channel")
+        self._arranged = arranged
 
     @classmethod
-    def of(cls, rig: RigFile) -> RoomHand:
+    def of(cls, rig: RigFile, arranged: Callable[[], None] = lambda: None) -> RoomHand:
         """The hand of a rig whose room runs (`start.prepare`)."""
         if "side" not in rig.room:
             raise CapexError(f"the rig '{rig.name}' has no simulated room that runs")
-        return cls(int(rig.room["side"]))
+        return cls(int(rig.room["side"]), arranged)
 
     def arrange(self, task: str, start: int, seed: int = 0, jitter_m: float = 0.0) -> None:
         """Put the objects where a start has them, each up to `jitter_m` off, which follows from the
@@ -35,6 +38,7 @@ class RoomHand:
         """
         header = {"task": task, "start": start, "seed": seed, "jitter_m": jitter_m}
         ask(self._line, {"kind": "arrange", **header})
+        self._arranged()
 
     def judge(self) -> tuple[bool, str]:
         """Whether the task is achieved now, from the truth, and why."""

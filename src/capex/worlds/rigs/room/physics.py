@@ -50,7 +50,7 @@ class Room:
         self._fps = fps
         self.faults = Faults()
         self.steps = 0
-        self._states = self._frames = 0
+        self._states = self.exposed = 0
         self._held_back: list[StateMessage] = []
         self.exposures: dict[str, Exposure] = {}
         self.goals = array("d")  # 13 numbers each: time, position, rotation
@@ -78,7 +78,7 @@ class Room:
             self._build(task)
         scene.arrange(self.model, self.data, task, start, seed, jitter_m)
         self.arm.settle_at_home()
-        self._ticks = self._exposed = 0
+        self._ticks = self._frames = 0
         self._origin = self.steps  # control and cameras run in step with the arrangement
         self.mend()
         self._expose()
@@ -128,12 +128,12 @@ class Room:
 
     def _next_frame(self) -> int:
         """The step at which cameras expose next."""
-        return self._origin + math.ceil(self._exposed / (self._fps * STEP_S) - 1e-9)
+        return self._origin + math.ceil(self._frames / (self._fps * STEP_S) - 1e-9)
 
     def _expose(self) -> None:
+        self.exposed += 1
         self._frames += 1
-        self._exposed += 1
-        taken = Exposure(self._frames, self.now_s, self.data.qpos.copy())
+        taken = Exposure(self.exposed, self.now_s, self.data.qpos.copy())
         for camera in scene.CAMERAS:
             if not (self.faults.on("frozen-frames", camera) and camera in self.exposures):
                 self.exposures[camera] = taken

@@ -164,8 +164,11 @@ class RoomServer:
                 exposure, now_s = self._room.exposures[camera], self._room.now_s
                 pictures = self._pictures_of(self._room.model)
             size = (int(width), int(height))
-            answer = {"number": exposure.number, "device_s": exposure.time_s, "now_s": now_s}
-            answer["lock_step"] = self._lock_step
+            answer = {"number": exposure.number, "device_s": exposure.time_s}
+            if self._lock_step:
+                # No newer one can be had before the clock goes on; a frozen one came long ago.
+                newest = exposure.number == self._room.exposed
+                answer["arrived_s"] = now_s if newest else exposure.time_s
             if header.get("about"):
                 matrix = pictures.intrinsics(camera, size)
                 return answer, pack(matrix)

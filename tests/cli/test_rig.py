@@ -1,0 +1,64 @@
+"""capex rig calibrate, in the simulated room."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from capex import worlds
+from capex.cli.rig import RigCommand, calibrate
+from capex.errors import CapexError
+from capex.pose import angle_between
+from capex.worlds.pinhole import CameraModel
+from capex.worlds.rigs.parse import PACKAGED
+
+BOX = "workspace = { lower_m = [0.34, -0.06, 0.30], upper_m = [0.46, 0.06, 0.42] }\n"
+MARK = (0.5, 0.0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory):
+    """The room with a small workspace, so that its eight places are near each other."""
+    tmp_path = tmp_path_factory.mktemp("rig")
+    shutil.copytree(PACKAGED, tmp_path / "files")
+    policy = tmp_path / "files" / "room" / "guard.toml"
+    lines = policy.read_text().splitlines(keepends=True)
+    policy.write_text("".join(BOX if line.startswith("workspace") else line for line in lines))
+    env = worlds.make(f"rig:{tmp_path}/files/room.toml:LiftBlock")
+    yield env
+    env.close()
+
+
+@pytest.mark.parametrize(("camera", "mark"), [("front", None), ("wrist", MARK)])
+def test_the_pose_of_a_camera_is_found_from_pixels(env, tmp_path, camera, mark):
+    (entry,) = (c for c in env.rig.cameras if c.name == camera)
+    asked = []
+
+    def see(place, picture):
+        assert picture.is_file()
+        asked.append(place)
+        T_base_camera = entry.extrinsics
+        tip = env.robot_state().arms["arm"].T_base_tip
+        if mark is not None:
+            T_base_camera = tip @ entry.extrinsics
+        model = CameraModel(env.open().cameras[camera].intrinsics, T_base_camera)
+        u, v, _ = model.project(tip.position_m if mark is None else np.array(mark))
+        return f"{u:.6f},{v:.6f}" if place != 3 else ""  # one place is not seen
+
+    solved = calibrate(env, camera, see, tmp_path / "pictures", mark)
+    assert asked == list(range(1, 9))
+    assert np.allclose(solved.pose.position_m, entry.extrinsics.position_m, atol=1e-3)
+    assert angle_between(solved.pose.rotation, entry.extrinsics.rotation) < 1e-3
+    assert solved.worst_px < 0.01
+
+
+def test_wrong_requests_are_refused_before_anything_moves(env, tmp_path):
+    with pytest.raises(CapexError, match="camera wrist is a wrist camera; it needs --mark X Y Z"):
+        calibrate(env, "wrist", lambda place, picture: "", tmp_path)
+    with pytest.raises(CapexError, match="there is no camera 'rear'"):
+        calibrate(env, "rear", lambda place, picture: "", tmp_path)
+    command = RigCommand("calibrate", "room", "front", pixels=tmp_path / "none.csv")
+    with pytest.raises(CapexError, match=r"none\.csv cannot be read"):
+        command.run()
