@@ -19,7 +19,7 @@ from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
 from capex.campaign.operators import Operator, OperatorLeft, Standby
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
-from capex.method.episode import Demonstrator
+from capex.method.episode import Demonstrator, Episode
 from capex.method.hooks import (
     DEFAULT_SAMPLING,
     NO_LIMITS,
@@ -212,7 +212,7 @@ def run_attempt(
             placed = {"position": slot.position, **_seen(env, job)}
             record = from_json(scrub(episode.record.as_json() | placed))
             timing = {
-                "episode_s": episode.seconds,
+                "episode_s": _seconds(episode, lease.model_s),
                 "reset_s": episode.reset_s,
                 "unix_time": time.time(),
                 "queued_s": lease.queued_s,
@@ -298,6 +298,14 @@ class _Note:
     def so_far(self) -> dict[str, Any]:
         """For the case that this process is killed."""
         return self.of("killed", False, False) | {"timing": elapsed(self.began_unix)}
+
+
+def _seconds(episode: Episode, model_s: float) -> float:
+    """How long an attempt took. A simulated room in lock-step has no clock of ours: its own virtual
+    time counts, and the waiting for the model.
+    """
+    rig = episode.record.extra.get("rig", {})
+    return float(rig["robot_s"]) + model_s if rig.get("clock") == "lock-step" else episode.seconds
 
 
 def _end_early(

@@ -79,6 +79,7 @@ class Summary:
     # By start, which verdict its memory had learned from; None where the world judges, or there is
     # no memory.
     verdicts_seen: Mapping[str, Any] | None = None
+    rig: Mapping[str, Any] | None = None  # of a rig: clock, lateness, what the guard did
 
     @property
     def verdict(self) -> Verdict | None:
@@ -119,6 +120,7 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
         by_person=record.success is None,
         verdicts=episode.verdicts,
         verdicts_seen=seen if isinstance(seen, Mapping) else None,
+        rig=extra.get("rig"),
         **{name: getattr(record, name) for name in COPIED},
         **amounts(of_episode(episode)),
         decisions=len(record.turns),

@@ -15,6 +15,7 @@ from capex.method.record import record_episode
 from capex.plan import ArmTarget, Waypoint
 from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.rigs import registry
+from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.timing import RigTally, kind
 
 NAME = "rig:room:LiftBlock"
@@ -116,6 +117,7 @@ def test_a_hold_is_all_zeros_and_an_action_that_is_too_large_is_cut_by_the_guard
     assert notes["clock"] == "lock-step"
     assert notes["guard"] == env.guard_counts()
     assert notes["lateness"]["worst_s"] == 0.0
+    assert notes["robot_s"] == pytest.approx(4 / 20)
 
 
 def test_the_same_start_gives_the_same_bytes_whatever_came_before(env):
@@ -196,7 +198,8 @@ def test_a_rig_whose_process_was_killed_is_opened_again(env):
 def test_a_rig_that_cannot_keep_up_is_told_so():
     tally = RigTally()
     for late_s in [0.001] * 97 + [0.04] * 3:
-        tally.add(late_s, ["step cut to 20 mm"], "")
+        reading = RigReading({}, {}, {}, 1.0, 1.0, late_s, ("step cut to 20 mm",))
+        tally.add(reading)
     lateness = tally.lateness(20.0)
     assert (lateness.ticks, lateness.late, lateness.worst_s) == (100, 0, 0.04)
     assert "cannot keep the rig's 20 Hz" in lateness.sentence(20.0)

@@ -11,6 +11,7 @@ from capex.report.sections.calibration import calibration_section
 from capex.report.sections.cost import cost_section
 from capex.report.sections.experience import experience_section
 from capex.report.sections.pairs import pairs_section
+from capex.report.sections.rig import rig_section
 from capex.report.sections.section import Section
 from capex.report.sections.students import students_section
 from capex.report.sections.summary import summary
@@ -52,6 +53,7 @@ def build(
         *verdicts_section(data, sources),
         pairs_section(sources, compared),
         *arrangements_section(sources),
+        *rig_section(sources),
         experience_section(sources),
         calibration_section(sources),
         cost_section(data, sources),

@@ -185,7 +185,7 @@ class RigEnv(Env):
         link = self.open().link
         self._moved = True  # also when the tick fails half-way
         self._reading = reading = link.tick(command)
-        self._tally.add(reading.late_s, reading.guard, reading.stopped)
+        self._tally.add(reading)
 
     def success(self) -> bool | None:
         """A person judges."""
@@ -250,6 +250,7 @@ class RigEnv(Env):
         lateness = self.lateness()
         notes: dict[str, Any] = {
             "clock": self._rig.clock,
+            "robot_s": self._tally.seconds,
             "lateness": asdict(lateness),
             "guard": self.guard_counts(),
         }

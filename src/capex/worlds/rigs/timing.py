@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from capex.worlds.rigs.link import RigReading
 
 LATE_SHARE = 0.01  # of the ticks may begin more than a period late
 _NUMBER = re.compile(r"\s+-?\d+(?:\.\d+)?(?:\s+(?:mm|cm|m|deg|rad|N|ms|s))?\b")
@@ -42,13 +44,17 @@ class RigTally:
 
     late_s: list[float] = field(default_factory=list)
     guard: Counter[str] = field(default_factory=Counter)  # ticks, by what the guard did
+    seconds: float = 0.0  # of the rig's clock, from the first tick to the last
+    _began_s: float = math.nan
 
-    def add(self, late_s: float, phrases: Iterable[str], stopped: str) -> None:
+    def add(self, tick: RigReading) -> None:
         """One more tick."""
-        self.late_s.append(late_s)
-        self.guard.update({kind(phrase) for phrase in phrases})
-        if stopped:
-            self.guard[f"stop: {kind(stopped)}"] += 1
+        self.late_s.append(tick.late_s)
+        self._began_s = tick.time_s if math.isnan(self._began_s) else self._began_s
+        self.seconds = tick.time_s - self._began_s
+        self.guard.update({kind(phrase) for phrase in tick.guard})
+        if tick.stopped:
+            self.guard[f"stop: {kind(tick.stopped)}"] += 1
 
     def lateness(self, control_hz: float) -> Lateness:
         """The ticks' lateness in a few numbers."""
