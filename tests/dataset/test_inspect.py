@@ -19,8 +19,11 @@ import pytest
 from capex.dataset import Filters, Pipeline, export_run
 from capex.dataset.inspect import check_dataset, diff_datasets
 from capex.dataset.inspect.report import RULES
+from capex.dataset.scenes import LeRobotScenes
 from capex.errors import CapexError
 from capex.run.files import read_json, write_json
+from capex.run.matching import compare
+from toy import Toy, ToyEnv
 
 QUICK = Pipeline((32, 24), ("wrist",))
 DATA = "data/chunk-000/file-000.parquet"
@@ -311,3 +314,13 @@ def test_what_is_no_dataset_gets_a_sentence(sets, copy, shm):
         _info(folder, **changes)
         with pytest.raises(CapexError, match=re.escape(sentence)):
             check_dataset(folder)
+
+
+@pytest.mark.parametrize("name", ["images", "video", "v21"])
+def test_first_frames_are_scenes_to_match(sets, name):
+    scenes = LeRobotScenes(sets / name)
+    assert list(scenes.starts()) == [0, 1]
+    room = Toy(size=(32, 24))  # its first exterior camera takes the only picture there is
+    seen = [scenes.images(ToyEnv(room).spec, start)["back_left"] for start in (0, 1)]
+    assert seen[0].shape == (24, 32, 3)
+    assert compare(*seen).score > 0.01

@@ -57,6 +57,7 @@ def collect(
     confirm: Callable[[str], bool] | None = None,
     watch: Watch | None = None,
     pauses: Pauses | None = None,
+    operator: Operator | str | None = None,
     person: Operator | None = None,
     open_dataset: OpenDataset | None = None,
     **options: Any,
@@ -67,14 +68,17 @@ def collect(
     `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
     long as everything stays in this process. A campaign that may cost more than $25 needs
     `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch:
-    told of every event. person: who arranges and judges where a world cannot. open_dataset:
-    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends
-    early because something failed raises that, after everything else has run; Ctrl-C raises
+    told of every event. operator: who arranges and judges where a world cannot: one of your own,
+    or "person" or "scripted"; person: who is asked where it is a person. open_dataset: reads a
+    LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends early
+    because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
-    ready = prepare(names, config=config, model=model, **options)
-    operator, standing_by = choose_operator(ready.settings, ready.specs, person)
-    refuse_without_operator(ready.settings, ready.specs, operator)
+    named = operator if isinstance(operator, str) else None
+    asked_person = person if isinstance(operator, str | None) else operator
+    ready = prepare(names, config=config, model=model, operator=named, **options)
+    beside, standing_by = choose_operator(ready.settings, ready.specs, asked_person)
+    refuse_without_operator(ready.settings, ready.specs, beside)
     by_name = scenes_of(ready.settings, ready.specs, open_dataset)
     refuse_small_budgets(ready)
     if not yes:
@@ -99,7 +103,7 @@ def collect(
             asked,
             run.path / SPEND,
             settings.chat,
-            operator,
+            beside,
             by_name,
             settings.judge == "now",
         ),

@@ -25,7 +25,7 @@ from capex.campaign.engines import Engine, Failed, Lost, Message
 from capex.campaign.judging import make_way, unjudged_sentence
 from capex.campaign.patience import Patience
 from capex.campaign.settings import Order
-from capex.errors import CapexError
+from capex.errors import CapexError, RigFault
 from capex.method.presets import MethodSettings
 from capex.run.files import write_json
 from capex.run.store import Chain
@@ -247,7 +247,9 @@ class Driver:
         paused = time.monotonic() < run.resume_at
         verdict = run.patience.judge(what, run.counted[slot.start], paused=paused)
         words = {"again": "again", "give up": "recorded as invalid", "stop": "chain stopped"}
-        then = "stopped: the rig is not fine" if what.over else words[verdict.step]
+        then = words[verdict.step]
+        if isinstance(what.error, RigFault):
+            then = "the campaign stops" if what.over else "again, the rig is said to be fine"
         self._tell(ev.AttemptInvalid(run.key, slot.start, str(what.error), then, what.counts))
         if verdict.step == "give up":
             run.plan.give_up(slot)

@@ -269,6 +269,8 @@ def sentence(event: ev.Event, board: Board) -> str:
         case ev.Stopping():
             if event.at_once:
                 return f"{event.reason}: stopping at once, {event.running} episodes are cut off"
+            if not event.running:
+                return f"{event.reason}: no more episodes begin"
             return (
                 f"{event.reason}: finishing the {event.running} episodes under way; Ctrl-C again"
                 " cuts them off"
