@@ -30,8 +30,9 @@ class Judge:
         "One attempt after the other, with pictures and the model's claim": (
             "capex judge runs/rig --by Ada"
         ),
-        "A table to fill in elsewhere": "capex judge runs/rig --csv-template verdicts.csv",
-        "The verdicts of that table": "capex judge runs/rig --csv verdicts.csv --by Ada",
+        "The verdicts of a table that was filled in elsewhere": (
+            "capex judge runs/rig --csv verdicts.csv --by Ada"
+        ),
     }
 
     path: Positional[Annotated[Path, arg(metavar="RUN")]]
