@@ -88,7 +88,8 @@ def measure(minutes: float, images: bool, out: Path, scratch: Path) -> None:
     print(f"{ticks} ticks at {HZ:g} Hz in {wall_s:.1f} s, {form}, {len(CAMERAS)} cameras")
     print(
         f"lateness: median {np.median(late_ms):.2f} ms, 99th percentile"
-        f" {np.percentile(late_ms, 99):.2f} ms, worst {late_ms.max():.2f} ms; {dropped} ticks dropped"
+        f" {np.percentile(late_ms, 99):.2f} ms, worst {late_ms.max():.2f} ms;"
+        f" {dropped} ticks dropped"
     )
     for name in frames.cameras:
         c = frames.camera(name)

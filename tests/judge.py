@@ -173,12 +173,13 @@ def robomimic(path: Path, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Judge FOLDER/images, FOLDER/video, FOLDER/v2.1 and FOLDER/hdf5."""
+    """Judge FOLDER/images, FOLDER/video, FOLDER/v2.1, FOLDER/recorded and FOLDER/hdf5."""
     folder = Path(sys.argv[1])
     found = {
         "images": load(folder / "images"),
         "video": load(folder / "video"),
         "v2.1": convert(folder / "v2.1"),
+        "recorded": load(folder / "recorded"),
         "stats": write_with_lerobot(folder / "images", folder / "again"),
         "filmed": film_with_lerobot(folder / "filmed"),
         "act": train(folder / "images", ACT, 2, folder / "act"),

@@ -21,6 +21,7 @@ from capex.dataset.inspect import check_dataset
 from capex.run.files import read_json, write_json
 from capex.run.steps import read_steps
 from demos import TASK
+from recorded import TICKS, recorded_run
 
 if importlib.util.find_spec("lerobot") is None:
     pytest.skip("LeRobot is not installed; make test installs it", allow_module_level=True)
@@ -31,7 +32,7 @@ CAMERAS = ("left", "wrist")
 
 @pytest.fixture(scope="module")
 def folder(expert_demos, tmp_path_factory):
-    """Two demonstrations as pictures, as video, as v2.1 and as HDF5."""
+    """Two demonstrations as pictures, as video, as v2.1 and as HDF5; two of a rig as video."""
     root = tmp_path_factory.mktemp("judged")
     two, pipeline = Filters(max=2), Pipeline(SIZE, CAMERAS)
     export_run(expert_demos, root / "images", filters=two, pipeline=pipeline)
@@ -41,6 +42,8 @@ def folder(expert_demos, tmp_path_factory):
     export_run(
         expert_demos, root / "hdf5", filters=two, pipeline=Pipeline(SIZE, ("left",)), format="hdf5"
     )
+    recorded = recorded_run(root / "rig")
+    export_run(recorded, root / "recorded", pipeline=Pipeline(video=True))
     return root
 
 
@@ -101,6 +104,17 @@ def test_lerobots_reader_loads_every_frame_with_its_windows(judged, folder, step
     ].to_pylist()
     means = [np.asarray(Picture.open(io.BytesIO(cell["bytes"]))).mean() / 255 for cell in column]
     assert np.allclose(found["means"], means, atol=1e-5 if mode == "images" else 0.01)
+
+
+def test_lerobots_reader_loads_recorded_frames_at_each_cameras_own_size(judged):
+    found = judged["recorded"]
+    assert (found["episodes"], found["frames"]) == (2, 2 * TICKS)
+    assert found["shapes"]["observation.images.left"] == [2, 3, 36, 64]
+    assert found["shapes"]["observation.images.wrist"] == [3, 32, 48]
+    assert found["certified"] == [False, False]
+    # As bright as a picture of its number: a bar for each bit.
+    bars = [(k + 1).bit_count() * 200 / 8 + 20 for k in range(TICKS)] * 2
+    assert np.allclose(found["means"], np.array(bars) / 255, atol=0.01)
 
 
 def test_lerobots_statistics_agree_but_for_its_defects(judged, folder):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from capex.errors import BadCommand, CapexError, StateMismatch, UnknownName
+from capex.errors import BadCommand, CapexError, RigFault, StateMismatch, UnknownName
 from capex.pose import Pose, rotation_matrix
 from capex.worlds import ArmCommand, CameraModel, Command, Contact, DepthImage, Start, State
 from capex.worlds.contract import RULES, check
@@ -340,6 +340,11 @@ class ArmLeftBehind(ToyEnv):
             self._x[f"{arm} goal"][:] = self._x[f"{arm} tip"]
 
 
+class UnclaimedFrames(ToyEnv):
+    def record_frames(self, folder):
+        return None
+
+
 class UnclaimedBase(ToyEnv):
     @property
     def spec(self):
@@ -355,7 +360,9 @@ def test_the_toy_keeps_every_rule():
     report = check(ToyEnv(), factory=ToyEnv)
     report.raise_if_failed()
     assert report.ok
-    assert [(f.rule, f.status) for f in report.findings] == [(rule, "ok") for rule in RULES]
+    assert [(f.rule, f.status) for f in report.findings] == [
+        (rule, "ok" if rule != "frames" else "not claimed") for rule in RULES
+    ]
 
 
 def test_other_starts_keep_the_rules_too():
@@ -375,6 +382,7 @@ def test_a_fixed_robot_without_depth_saving_or_judge_passes():
         "save",
         "depth",
         "base",
+        "frames",
     }
 
 
@@ -384,6 +392,19 @@ def test_a_real_rig_passes():
     kept = {"spec", "starts", "limits", "images", "tip", "commands"}
     assert {f.rule for f in report.findings if f.status == "ok"} == kept
     assert all(f.detail for f in report.findings)
+
+
+class Faulty(ToyEnv):
+    """Its e-stop is pressed once it looks."""
+
+    def observe(self, *_):
+        raise RigFault("the e-stop was pressed")
+
+
+def test_after_a_fault_of_a_rig_nothing_more_is_tried():
+    report = check(Faulty(RIG), rules=["starts", "images", "tip", "commands"])
+    assert [f.status for f in report.findings] == ["ok", "failed", "not tried", "not tried"]
+    assert report.failed[0].detail == "the e-stop was pressed"
 
 
 class Elsewhere(ToyEnv):
@@ -476,6 +497,7 @@ BROKEN = [
     ("base", DrivesInFloorFrame, set()),
     ("base", ArmLeftBehind, set()),
     ("base", UnclaimedBase, {"spec"}),
+    ("frames", UnclaimedFrames, set()),
 ]
 
 

@@ -179,18 +179,33 @@ class Check:
     EXAMPLES: ClassVar[Examples] = {
         "One task": "capex check kitchen:CloseFridge",
         "Every task of a world, in another start": "capex check robosuite:all --start 3",
+        "A robot in a room, without moving it; then with every motion announced": (
+            "capex check rig:room --dry"
+        ),
     }
 
     names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
-    """Which environments."""
+    """Which environments; a rig needs no task."""
     start: Annotated[int, arg(metavar="N")] = 0
     """In which start: the hand should be in view and the base have room to drive."""
+    dry: bool = False
+    """On a rig: connect and read arms and cameras, move nothing."""
+    yes: bool = False
+    """On a rig: announce each motion and begin it after three seconds, instead of waiting for
+    Enter."""
 
     def run(self) -> int:
         """Print each rule with its verdict."""
         from capex.campaign.names import parse_names
-        from capex.worlds import Start
+        from capex.worlds import RIG, Start
 
+        if self.names.startswith(RIG):
+            from capex.cli.rig_check import check_rig
+
+            return check_rig(self.names, self.start, dry=self.dry, yes=self.yes)
+        for flag, said in (("--dry", self.dry), ("--yes", self.yes)):
+            if said:
+                raise CapexError(f"{flag} is for a rig, and {self.names} is none; leave it out")
         fine = True
         for world, task in parse_names(self.names):
             env = worlds.make(f"{world}:{task}")

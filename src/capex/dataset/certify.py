@@ -80,8 +80,6 @@ def certify_run(
     """
     recorded = find_run(run)
     recorded_on = recorded.manifest.get("fingerprint", {})
-    for name in recorded.manifest.get("settings", {}).get("tasks", ()):
-        worlds.refuse_repeating(worlds.split_name(name)[0], "capex certify")
     chains = [load_chain(chain) for chain in recorded.chains()]
     verdicts = {e.path: e.verdict for c in chains for e in c.episodes if e.success is True}
     successes = list(verdicts)
@@ -149,6 +147,7 @@ def _replay_job(job: tuple[Path, dict[str, Any]]) -> Certificate:
 def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
     """Execute an episode's actions from its start and compare with what was recorded."""
     record, steps = read_record(episode), read_steps(episode)
+    worlds.refuse_repeating(record.world, "capex certify")
     env = worlds.make(f"{record.world}:{record.task}")
     try:
         if impossible := _impossible(env.spec):

@@ -11,9 +11,9 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 from hostile_plans import attack
 
 
-@pytest.mark.parametrize(("arms", "sag_m"), [(1, 0.015), (2, 0.0)])
-def test_no_command_outside_the_policy_arrives(tmp_path, arms, sag_m):
-    result = attack(tmp_path, 25, arms=arms, sag_m=sag_m, seed=arms)
+@pytest.mark.parametrize(("plans", "arms", "sag_m"), [(21, 1, 0.015), (29, 2, 0.0)])
+def test_no_command_outside_the_policy_arrives(tmp_path, plans, arms, sag_m):
+    result = attack(tmp_path, plans, arms=arms, sag_m=sag_m, seed=arms)
     assert result.sent > 200
     assert not result.outside
     said = " ".join(result.guard)

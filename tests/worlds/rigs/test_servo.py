@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capex.pose import DOWN, Pose, angle_between, rotation_matrix
+from capex.pose import DOWN, Pose, angle_between, rotation_matrix, rotation_vector
 from capex.worlds import ArmCommand
 from capex.worlds.rigs.servo import Servo, ServoLimits
 
@@ -36,8 +36,6 @@ def turned_servo(ticks, sag_rad):
     """An arm whose hand droops about x while it is turned about z."""
     servo, here, goal = Servo(ServoLimits(0.01, 0.05, 0.03, 0.3)), DOWN, DOWN
     target = rotation_matrix(np.array([0.0, 0.0, 0.6])) @ DOWN
-    from capex.pose import rotation_vector
-
     for _ in range(ticks):
         turn = rotation_vector(target @ here.T)
         turn = turn * min(1.0, 0.05 / max(np.linalg.norm(turn), 1e-9))
@@ -80,3 +78,10 @@ def test_no_bias_is_learned_while_the_hand_presses():
 
     assert push(True) == pytest.approx(0.01)
     assert push(False) == pytest.approx(0.03)
+
+
+def test_an_arm_that_someone_moved_begins_where_it_is():
+    servo, there = Servo(ServoLimits(0.01, 0.05, 0.03, 0.3)), Pose(np.array([0.2, 0.0, 0.0]), DOWN)
+    servo.sent(servo.propose(ArmCommand((0.01, 0.0, 0.0)), Pose(np.zeros(3), DOWN)))
+    goal = servo.propose(ArmCommand((0.005, 0.0, 0.0)), there)
+    assert np.allclose(goal.position_m, [0.205, 0.0, 0.0], atol=0.002)

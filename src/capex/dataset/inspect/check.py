@@ -174,7 +174,8 @@ class _Check:
                 if not SHA256.fullmatch(str(known.get(name))):
                     said = f"{entry.name} has the {name} '{known.get(name)}', which is no digest"
                     self.findings.add("certificates", said)
-            if known.get("certified") is not True and known.get("success"):
+            judged = bool(known.get("judge"))
+            if known.get("certified") is not True and known.get("success") and not judged:
                 why = known.get("uncertified") or "no reason is given"
                 self.findings.warn("certificates", f"{entry.name} is not certified: {why}")
             if self.runs is not None:
@@ -221,6 +222,9 @@ class _Check:
         often = sum(count > 1 for count in starts.values())
         several = f"; {_plural(often, 'start')} demonstrated more than once" if often else ""
         certified = sum(e.provenance.get("certified") is True for e in entries)
+        judges = Counter(e.provenance.get("judge") for e in entries if e.provenance.get("judge"))
+        known = [f"{certified} of {len(entries)} episodes certified"]
+        known += [f"{count} judged by {by}" for by, count in judges.items()]
         compared = ", digests and certificates compared with the runs" if self.runs else ""
         fine: dict[str, tuple[Status, str]] = {
             "files": ("ok", f"{_plural(self.dataset.files, 'file')} read"),
@@ -235,7 +239,7 @@ class _Check:
                 f"recomputed: those of {len(self.measured.compared)} features agree",
             ),
             "duplicates": ("ok", f"no episode is there twice{several}"),
-            "certificates": ("ok", f"{certified} of {len(entries)} episodes certified{compared}"),
+            "certificates": ("ok", f"{', '.join(known)}{compared}"),
         }
         if claims.fps is None:
             fine["timestamps"] = ("not claimed", "the format has no timestamps")

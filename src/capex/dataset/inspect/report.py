@@ -26,7 +26,7 @@ RULES = {
     "pictures": "every picture decodes, has the declared size, and none is missing",
     "statistics": "recomputed from all frames, they are those stated",
     "duplicates": "no episode is there twice",
-    "certificates": "every demonstration of ours names its record, and is certified",
+    "certificates": "every demonstration of ours names its record, and is certified or judged",
 }
 
 

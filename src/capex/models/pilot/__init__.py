@@ -49,6 +49,7 @@ from capex.models.pilot.chance import Chance
 from capex.models.pilot.confidence import Overconfidence
 from capex.models.pilot.eyes import blank, see
 from capex.models.pilot.ground import (
+    HELD,
     Answers,
     Asking,
     Drive,
@@ -233,7 +234,7 @@ def _think(
         while True:
             answers = Answers()
             if not scene.brief.locate:
-                answers = by_sight(asked, _rig(scene))
+                answers = by_sight(asked, _rig(scene, asked))
             elif _pixels(asked):
                 if waiting:
                     answers = _read(asked, waiting.pop(0))
@@ -260,17 +261,21 @@ def _read(asked: Sequence[Feature], texts: Answered) -> Answers:
     return Answers((f.name, located(f)) for f in asked)
 
 
-def _rig(scene: Scene) -> Rig:
-    """The guessed cameras, shifted so that the finger pads are where they are seen."""
+def _rig(scene: Scene, asked: Sequence[Feature]) -> Rig:
+    """The guessed cameras, shifted so that the finger pads, or what they hold, are where they are
+    seen.
+    """
+    held = {c: row[0] for f in asked if f.name == HELD for c, row in f.spots.items()}
     sizes = {v.camera: (v.width, v.height) for v in scene.views.values()}
     words = {c: from_words(text, scene.brief.table_m) for c, text in scene.brief.cameras.items()}
     guesses = {c: guess for c, guess in words.items() if guess} or KITCHEN
     rig, shift = Rig(sizes, {}, guesses), {}
     for view in scene.outside():
-        seen = looks.pads(view)
+        pads = looks.pads(view)
+        seen = held.get(view.camera) or (pads.centre if pads is not None else None)
         if seen is not None and view.camera in guesses:
             u, v = rig.project(view.camera, scene.tip)
-            du, dv = seen.centre[0] - u, seen.centre[1] - v
+            du, dv = seen[0] - u, seen[1] - v
             if abs(du) < SHIFT_MAX * view.width and abs(dv) < SHIFT_MAX * view.height:
                 shift[view.camera] = (du, dv)
     return Rig(sizes, shift, guesses)

@@ -23,6 +23,7 @@ from capex.pose import Array
 AGREE_M = 0.06  # two views of one thing within this are one thing: they see its two sides
 SPREAD_M = 0.08  # spots of one thing lie this near to their median; beyond is background
 EXTERIOR = ("left", "right")
+HELD = "held"  # the feature between the fingers: it is where the tip is
 AHEAD = np.array([1.0, 0.0, 0.0])  # of the robot: where a front faces it, unless seen otherwise
 
 

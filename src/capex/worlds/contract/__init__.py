@@ -4,29 +4,31 @@
     rich.print(report); report.raise_if_failed()
 
 Each rule tests what the spec claims and says so where something is not claimed, so that a real rig
-passes too. A rule is a function of a `WorldTrial`; `RULES` lists them. The robot moves: on a real
-one, clear 15 cm around each tip (and, where it drives, half a metre of floor behind it). A world
-that cannot reset is reset once, before the first rule.
+passes too. A rule is a function of a `WorldTrial`; `RULES` lists them. The robot moves, as
+`MOTIONS` says: on a real one, clear 15 cm around each tip (and, where it drives, half a metre of
+floor behind it). A robot in a room moves slowly, each rule that moves it can be announced, and
+after a fault of the rig no further rule is tried. A world that cannot reset is reset once, before
+the first rule.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from rich.table import Table
 from rich.text import Text
 
 from capex import worlds
-from capex.errors import CapexError, UnknownName, Unsupported
+from capex.errors import CapexError, RigFault, UnknownName, Unsupported
 from capex.worlds import Env, EnvFactory, Start
-from capex.worlds.contract import depth, motion, rules, views
+from capex.worlds.contract import depth, frames, motion, rules, views
 from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, WorldTrial
 
-Status = Literal["ok", "failed", "not claimed"]
+Status = Literal["ok", "failed", "not claimed", "not tried"]
 # The sentence of a rule that holds; BrokenRuleError or NotClaimedError carry the other two.
 Rule = Callable[[WorldTrial], str]
 
@@ -45,7 +47,22 @@ RULES: dict[str, Rule] = {
     "depth": depth.depth_is_metric,
     "commands": motion.commands_do_what_they_say,
     "base": motion.base_drives_as_commanded,
+    "frames": frames.frames_are_recorded,
 }
+_HOME = "moves every arm home and opens its gripper"
+_HAND = "raises each tip by 7 cm, takes it 7 cm aside, closes and opens its gripper at each place"
+# What a rule does to a robot that cannot repeat itself; the others leave it where it is.
+MOTIONS = {
+    "spec": _HOME,
+    "limits": f"{_HOME}; bad commands are refused",
+    "images": f"{_HOME}, then closes one",
+    "tip": f"{_HOME}, {_HAND}, then turns it by 17 degrees",
+    "depth": f"{_HOME}, {_HAND}",
+    "commands": f"{_HOME}, moves it up to 8 cm along each axis and back, turns it and grips",
+    "base": "drives half a metre back, 20 cm to each side, and turns",
+    "frames": f"{_HOME}, then holds",
+}
+Subject = TypeVar("Subject")
 
 
 @dataclass(frozen=True)
@@ -83,9 +100,11 @@ class CheckReport:
 
     def __rich__(self) -> Table:
         table = Table("rule", "status", "detail", title=Text(self.world))
-        colours = {"ok": "green", "failed": "red", "not claimed": "yellow"}
+        colours = {"ok": "green", "failed": "red"}
         for f in self.findings:
-            table.add_row(f.rule, Text(f.status, style=colours[f.status]), Text(f.detail))
+            table.add_row(
+                f.rule, Text(f.status, style=colours.get(f.status, "yellow")), Text(f.detail)
+            )
         return table
 
 
@@ -96,11 +115,13 @@ def check(
     start: Start | None = None,
     ticks: int = 30,
     rules: Sequence[str] | None = None,
+    announce: Callable[[str, str], None] | None = None,
 ) -> CheckReport:
     """Try every rule, or those named, on a world, whether or not the ones before it hold.
 
     `factory` builds a fresh env in a spawned process, so it must be picklable; a registered world
-    needs none. `ticks` is the length of the pseudo-random rollouts.
+    needs none. `ticks` is the length of the pseudo-random rollouts. `announce` is called with each
+    rule that moves the robot and what it will do, before it does.
     """
     spec = env.spec
     for name in rules or ():
@@ -113,12 +134,42 @@ def check(
         with contextlib.suppress(Unsupported):
             env.reset(trial.start)
     chosen = [name for name in RULES if rules is None or name in rules]
-    return CheckReport(spec.name, tuple(_try(name, RULES[name], trial) for name in chosen))
+
+    def before(name: str) -> None:
+        if announce is not None and name in MOTIONS and (name != "base" or spec.base):
+            announce(name, MOTIONS[name])
+
+    return CheckReport(spec.name, try_rules({n: RULES[n] for n in chosen}, trial, before))
 
 
-def _try(name: str, rule: Rule, trial: WorldTrial) -> RuleFinding:
+def try_rules(
+    rules: Mapping[str, Callable[[Subject], str]],
+    subject: Subject,
+    before: Callable[[str], None] = lambda name: None,
+) -> tuple[RuleFinding, ...]:
+    """What each rule finds of a subject, `before` called ahead of each; after a fault of a rig the
+    rest is not tried.
+    """
+    findings: list[RuleFinding] = []
+    fault = ""
+    for name, rule in rules.items():
+        if fault:
+            findings.append(RuleFinding(name, "not tried", f"the rig had a fault in rule {fault}"))
+            continue
+        try:
+            before(name)
+            findings.append(_try(name, rule, subject))
+        except RigFault as error:
+            findings.append(RuleFinding(name, "failed", str(error)))
+            fault = name
+    return tuple(findings)
+
+
+def _try(name: str, rule: Callable[[Subject], str], subject: Subject) -> RuleFinding:
     try:
-        return RuleFinding(name, "ok", rule(trial))
+        return RuleFinding(name, "ok", rule(subject))
+    except RigFault:
+        raise
     except NotClaimedError as error:
         return RuleFinding(name, "not claimed", str(error))
     except BrokenRuleError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, WorldT
 
 AXES = ("x", "y", "z")
 HOLD_M = 0.01
+STEPPED_M = 0.05  # how far steps along an axis lead a tip
 DRIVE_TIP_M = 0.02
 DRIVE_M = 0.2
 BACK_OFF_M = 0.4  # a robot starts in front of its work: it backs off before it turns
@@ -27,7 +29,7 @@ def commands_do_what_they_say(t: WorldTrial) -> str:
     """Each arm, while the others hold: steps and turns follow their axes, it grips and holds."""
     for arm in t.spec.arms:
         t.begin()
-        t.hold(0.25)
+        t.rest()
         others = {a.name: t.tip(a.name).position_m for a in t.spec.arms if a.name != arm.name}
         for axis in range(3):
             towards = t.room(arm.name, axis)
@@ -56,19 +58,24 @@ def _until(
         if done():
             break
         t.env.step(t.command(arm.name, of_arm()))
-    t.hold(0.25)
+    t.rest()
 
 
 def _require_step(t: WorldTrial, arm: ArmSpec, axis: int, sign: float) -> None:
-    begun = t.tip(arm.name)
-    step = [0.0, 0.0, 0.0]
-    step[axis] = sign * min(arm.max_step_m, 0.02)
-    command = ArmCommand(step_m=(step[0], step[1], step[2]))
+    begun, ticks = t.tip(arm.name), itertools.count()
+    x, y, z = (sign * min(arm.max_step_m, 0.02) * np.eye(3)[axis]).tolist()
 
     def moved_m() -> Array:
         return t.tip(arm.name).position_m - begun.position_m
 
-    _until(t, arm, lambda: command, lambda: _size(moved_m()) >= 0.04)
+    def command() -> ArmCommand:
+        if not t.spec.records_frames:
+            return ArmCommand(step_m=(x, y, z))
+        # As the executor leads it: an arm that sags is lifted by what is missing.
+        goal = t.on_the_way(begun.position_m, sign * STEPPED_M * np.eye(3)[axis], next(ticks))
+        return ArmCommand(step_m=t.step_to(arm, goal))
+
+    _until(t, arm, command, lambda: _size(moved_m()) >= 0.04)
     moved, turned = moved_m(), angle_between(t.tip(arm.name).rotation, begun.rotation)
     what = f"{arm.name}: steps along {'+' if sign > 0 else '-'}{AXES[axis]}"
     only = f"{what} moved the tip by only {cm(_size(moved))} in a second{_touching(t)}"
@@ -187,10 +194,12 @@ def _ride(t: WorldTrial, velocity: tuple[float, float, float], duration_s: float
 
 
 def _touching(t: WorldTrial) -> str:
-    """What the robot touches, as the end of a sentence: a start may leave no room for a test, which
-    is no fault of the world.
+    """What the robot touches, or why a rig's guard holds it, as the end of a sentence: a start may
+    leave no room for a test, which is no fault of the world.
     """
     robot = t.env.robot_state()
+    if robot.stopped or robot.guard:
+        return f"; the guard: {robot.stopped or ', '.join(robot.guard)}"
     contacts = robot.contacts.union(*(arm.hand_contacts for arm in robot.arms.values()))
     things = sorted({c.thing or "something" for c in contacts})
     return f"; it touches {', '.join(things)}" if things else ""

@@ -13,6 +13,7 @@ import numpy as np
 from capex.pose import Array, Pose
 from capex.worlds import ArmCommand, ArmSpec, Command, Env, EnvFactory, Spec, Start
 
+SLOW_STEP_M = 0.005  # a tick beside people: 10 cm a second at 20 Hz
 PIXELS = (128, 96)  # width, height of the images whose bits are compared
 Bits = tuple[str, dict[str, str]]  # SHA-256 of the state, and of each camera's image
 
@@ -65,6 +66,8 @@ class WorldTrial:
             raise NotClaimedError(
                 "a world in real time, or one that cannot reset, does not repeat itself to the bit"
             )
+        if self.spec.records_frames:
+            raise NotClaimedError("a person arranges its starts, so none repeats itself to the bit")
         self.env.reset(self.start)
 
     def seconds(self, duration_s: float) -> int:
@@ -116,18 +119,31 @@ class WorldTrial:
         """Hold every arm for a while."""
         self.run([self.command()] * self.seconds(duration_s))
 
+    def rest(self) -> None:
+        """Hold until the arms have come to rest; those of a rig may lag behind their goals."""
+        self.hold(1.0 if self.spec.records_frames else 0.25)
+
     def grip(self, arm: str, gripper: float) -> None:
         """Open (-1) or close (+1) one gripper for a second, the time the executor gives it."""
         self.run([self.command(arm, ArmCommand(gripper=gripper))] * self.seconds(1.0))
 
     def move(self, arm: ArmSpec, by_m: Array) -> None:
         """Servo one tip by a displacement, as the executor does, for at most 3 s; let it settle."""
-        goal = self.tip(arm.name).position_m + by_m
-        for _ in range(self.seconds(3.0)):
+        begun = self.tip(arm.name).position_m
+        goal = begun + by_m
+        for tick in range(self.seconds(3.0)):
             if np.linalg.norm(goal - self.tip(arm.name).position_m) < 0.004:
                 break
-            self.env.step(self.command(arm.name, ArmCommand(step_m=self.step_to(arm, goal))))
-        self.hold(0.25)
+            step = self.step_to(arm, self.on_the_way(begun, by_m, tick))
+            self.env.step(self.command(arm.name, ArmCommand(step_m=step)))
+        self.rest()
+
+    def on_the_way(self, begun_m: Array, by_m: Array, tick: int) -> Array:
+        """Where to lead a tip at a tick of a motion: to its end, and slowly beside people."""
+        part = 1.0
+        if self.spec.records_frames:
+            part = min(1.0, (tick + 1) * SLOW_STEP_M / max(float(np.linalg.norm(by_m)), 1e-9))
+        return np.asarray(begun_m + part * by_m)
 
     def step_to(self, arm: ArmSpec, goal_m: Array) -> tuple[float, float, float]:
         """The step towards a place, no longer than the arm allows."""

@@ -35,7 +35,7 @@ WARM_UP = 5  # pictures thrown away: a device's first ones are dark or of the la
 START_S = 20.0  # a device that gives no picture for so long after its start gives none
 FROZEN_S = 2.0  # longer than any exposure, and than a busy machine keeps a process waiting
 POLL_S = 0.002
-REMEMBERED = 16  # pictures that can still be marked: half a second at 30 a second
+REMEMBERED = 30  # pictures that can still be marked: a second at 30 a second
 WAITING = 200  # pictures that may wait for the disk, 180 MB at 640x480
 FINISH_S = 60.0
 
@@ -107,7 +107,7 @@ class CameraProcess:
         self._send("record", path, form, hz)
 
     def mark(self, number: int) -> None:
-        """Write the picture of that number, one of the last half second."""
+        """Write the picture of that number, one of the last second."""
         self._send("mark", number)
 
     def finish(self) -> RecordedCount:

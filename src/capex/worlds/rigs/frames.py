@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from capex.errors import RigFault
 from capex.pose import rotation_vector
@@ -58,39 +59,26 @@ class Recording:
 
     def mark(self) -> None:
         """The newest picture of each camera belongs to the present state."""
-        for name, track in self._tracks.items():
-            marked = self._marked[name]
-            marked.append(track.mark(marked[-1].number if marked else None))
+        stamps = {
+            name: track.mark(self._marked[name][-1].number if self._marked[name] else None)
+            for name, track in self._tracks.items()
+        }
+        for name, stamp in stamps.items():  # all of them or, after a fault, none
+            self._marked[name].append(stamp)
 
     def close(self) -> None:
         """Everything marked is on disk; RigFault where a frame was lost."""
         if self._closed:
             return
         self._closed = True
-        faults, index, about = [], {}, {}
-        for name, track in self._tracks.items():
-            marked = self._marked[name]
-            numbers = np.array([stamp.number for stamp in marked], dtype=np.int64)
-            fresh = np.diff(numbers, prepend=numbers[:1]) != 0
-            index[f"{name}.frame"] = np.cumsum(fresh, dtype=np.int64)
-            index[f"{name}.device_s"] = np.array([s.device_s for s in marked], dtype=np.float64)
-            index[f"{name}.arrived_s"] = np.array([s.arrived_s for s in marked], dtype=np.float64)
-            asked = int(fresh.sum()) + bool(len(marked))
-            try:
-                written = track.finish()
-            except RigFault as fault:
-                kept = count_stored(self._folder / self._about[name]["file"])
-                written = RecordedCount(kept, fault=str(fault))
-            if written.fault or written.lost or written.frames != asked:
-                why = written.fault or "the machine cannot keep up"
-                whole = max(0, written.frames - written.lost)
-                faults.append(f"camera {name}: {whole} of {asked} frames were recorded ({why})")
-            repeated = len(marked) - asked
-            about[name] = self._about[name] | {
-                "count": written.frames,
-                "repeated": repeated,
-                "missed": written.missed,
-            }
+        index: dict[str, npt.NDArray[Any]] = {}
+        about, faults = {}, []
+        for name in self._tracks:
+            columns, counts, fault = self._finish(name)
+            index |= {f"{name}.{key}": values for key, values in columns.items()}
+            about[name] = self._about[name] | counts
+            if fault:
+                faults.append(f"camera {name}: {fault}")
         np.savez(self._folder / INDEX, **index)  # type: ignore[arg-type]
         text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
         (self._folder / CAMERAS_JSON).write_text(text, encoding="utf-8")
@@ -98,6 +86,35 @@ class Recording:
             flush(path)
         if faults:
             raise RigFault("; ".join(faults))
+
+    def _finish(self, name: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, int], str]:
+        """Columns of the index, counts, and what went wrong with one camera."""
+        try:
+            written = self._tracks[name].finish()
+        except RigFault as lost:
+            kept = count_stored(self._folder / self._about[name]["file"])
+            written = RecordedCount(kept, fault=str(lost))
+        marked = self._marked[name]
+        numbers = np.array([stamp.number for stamp in marked], dtype=np.int64)
+        frame = np.cumsum(np.diff(numbers, prepend=numbers[:1]) != 0, dtype=np.int64)
+        asked = int(frame[-1]) + 1 if len(frame) else 0
+        fault = ""
+        if written.fault or written.lost or written.frames < asked:
+            whole = min(asked, written.frames - written.lost)
+            why = written.fault or "the machine cannot keep up"
+            fault = f"{whole} of {asked} frames were recorded ({why})"
+        columns = {
+            # Of a lost camera the last states keep the last frame that there is.
+            "frame": np.minimum(frame, max(0, written.frames - 1)),
+            "device_s": np.array([stamp.device_s for stamp in marked], dtype=np.float64),
+            "arrived_s": np.array([stamp.arrived_s for stamp in marked], dtype=np.float64),
+        }
+        counts = {
+            "count": written.frames,
+            "repeated": len(marked) - asked,
+            "missed": written.missed,
+        }
+        return columns, counts, fault
 
 
 class _Track(Protocol):

@@ -17,7 +17,7 @@ everything that the last one did:
   asked for and as measured, stay `arm_distance_m` apart, or come no closer where they are.
   Thickness is part of that distance; elbows are not looked at.
 
-A pose that is already outside (someone moved the arm) may only come nearer.
+A pose that is already outside (the arm was pushed) may only come nearer.
 
 Stops: numbers that are not finite, a state that is too old, a driver's error and a force above the
 latch end a motion until `settled`; after a force, moving along it (away from what pushes) also ends
@@ -44,6 +44,8 @@ from capex.worlds.rigs.lastcheck import (
     returns,
 )
 from capex.worlds.rigs.rigfile import GuardPolicy
+from capex.worlds.rigs.servo import moved_away
+from capex.worlds.rigs.shapes import length
 
 CLEARANCE_M = 1e-4  # before the face of a keep-out
 STILL_M = 0.001
@@ -97,11 +99,12 @@ class Guard:
     def rule(self, states: Mapping[str, TipState], wanted: Mapping[str, Pose | None]) -> Ruling:
         """One tick. None in `wanted` holds an arm's last goal."""
         for name, state in states.items():
-            self._follow(self._arms[name], state, self._facts[name])
+            if _finite(state.tip):
+                self._follow(self._arms[name], state, self._facts[name])
         if reason := self.pressed or self._stop_reason(states, wanted):
             return self._stop(reason)
         notes: list[str] = []
-        starts = {name: self._arms[name].sent or state.tip for name, state in states.items()}
+        starts = {name: self._start(name, state.tip) for name, state in states.items()}
         goals: dict[str, Pose] = {}
         for name, goal in wanted.items():
             if goal is not None:
@@ -157,7 +160,7 @@ class Guard:
         if not joints_in_margin(self._policy, facts, state.joints_rad):
             arm.free = state.tip
         arm.lately = [*arm.lately[1 - self._still_ticks :], state.tip.position_m]
-        spread = max(float(np.linalg.norm(p - arm.lately[0])) for p in arm.lately)
+        spread = max(length(p - arm.lately[0]) for p in arm.lately)
         if arm.origin_m is None or (len(arm.lately) == self._still_ticks and spread < STILL_M):
             arm.origin_m = state.tip.position_m
         if self._excess(state) is None:
@@ -166,7 +169,7 @@ class Guard:
     def _excess(self, state: TipState) -> Array | None:
         """The force where it is above the latch."""
         limit, force = self._policy.force_latch_n, state.force_n
-        above = limit is not None and force is not None and float(np.linalg.norm(force)) > limit
+        above = limit is not None and force is not None and length(force) > limit
         return force if above else None
 
     def _stop_reason(
@@ -189,20 +192,29 @@ class Guard:
     ) -> str:
         for name, state in states.items():
             arm, goal, force = self._arms[name], wanted.get(name), self._excess(state)
-            push = arm.pushed if force is None else force / float(np.linalg.norm(force))
+            push = arm.pushed if force is None else force / length(force)
             if push is None:
                 continue
             if goal is None and (arm.bears or force is None):
                 continue
             step = None if goal is None else goal.position_m - state.tip.position_m
-            if step is None or float(step @ push) < 0.5 * float(np.linalg.norm(step)):
+            if step is None or float(step @ push) < 0.5 * length(step):
                 if force is None:
                     continue  # the latch, below, still holds
                 arm.pushed = push
-                return f"{name}: a force of {float(np.linalg.norm(force)):.0f} N"
+                return f"{name}: a force of {length(force):.0f} N"
             if arm.pushed is not None:
                 arm.pushed, self.latched, arm.bears = None, "", force is not None
         return self.latched
+
+    def _start(self, name: str, tip: Pose) -> Pose:
+        """What this tick's goal is cut from: the last goal; the measured tip where there is none,
+        or where someone moved the arm far from it.
+        """
+        sent = self._arms[name].sent
+        if sent is None or moved_away(sent, tip, self._policy.lead_m, self._policy.lead_rad):
+            return tip
+        return sent
 
     def _check(self, name: str, state: TipState, start: Pose) -> GoalCheck:
         arm = self._arms[name]
@@ -216,7 +228,7 @@ class Guard:
         here_m, tip_m = start.position_m, state.tip.position_m
         assert arm.origin_m is not None
         end_m = shapes.into_box(policy.workspace, goal.position_m)
-        boxed = ["held at the box"] if np.linalg.norm(end_m - goal.position_m) > 1e-6 else []
+        boxed = ["held at the box"] if length(end_m - goal.position_m) > 1e-6 else []
         parts = {f"step cut to {1000 * policy.max_step_m:.0f} mm": (here_m, policy.max_step_m)}
         parts["goal kept near the tip"] = (tip_m, policy.lead_m)
         parts[f"held {100 * policy.max_move_m:.0f} cm from where the motion began"] = (
@@ -243,7 +255,7 @@ class Guard:
     def _turn(self, start: Pose, tip: Pose, goal: Pose) -> tuple[Array, list[str]]:
         policy = self._policy
         turn = rotation_vector(goal.rotation @ start.rotation.T)
-        angle = float(np.linalg.norm(turn))
+        angle = length(turn)
         full = min(1.0, policy.max_step_rad / angle) if angle > 0 else 1.0
         lead = max(policy.lead_rad, angle_between(start.rotation, tip.rotation))
         for part in (full, full / 2, 0.0):
@@ -264,8 +276,8 @@ class Guard:
                 continue
             part = shapes.way_until(box, here_m, end_m)
             if part < 1:
-                length = float(np.linalg.norm(end_m - here_m))
-                end_m = here_m + max(0.0, part - CLEARANCE_M / length) * (end_m - here_m)
+                margin = CLEARANCE_M / length(end_m - here_m)
+                end_m = here_m + max(0.0, part - margin) * (end_m - here_m)
                 names.append(box.name)
             sagged_in = shapes.depth_m(box, tip_m) > 0
             if not sagged_in and shapes.way_until(box, tip_m, end_m) < 1:

@@ -15,8 +15,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from capex.errors import RigFault
 from capex.pose import Pose, angle_between, rotation_vector
 from capex.worlds import ArmCommand, Command
@@ -25,6 +23,7 @@ from capex.worlds.rigs.guard import Guard, TipState
 from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.rigfile import RigFile
 from capex.worlds.rigs.servo import shortened
+from capex.worlds.rigs.shapes import length
 from capex.worlds.rigs.unit import ArmUnit
 
 # Errors that a person made and a program must not clear, in the words of drivers.
@@ -121,9 +120,11 @@ class Keeper:
             if len(latest) > self._still_ticks and _still(latest):
                 notes = ()
                 break
-        for name, state in states.items():
-            if state.age_s > self._rig.guard.stale_s:
-                self._press(f"{name} has sent no state for {state.age_s:.1f} s")
+        for name, unit in self._units.items():
+            if unit.garbled:
+                self._press(f"{name}: {unit.garbled}")
+            if states[name].age_s > self._rig.guard.stale_s:
+                self._press(f"{name} has sent no state for {states[name].age_s:.1f} s")
         self._watch()
         self._require_free()
         self._guard.settled(states)
@@ -164,7 +165,7 @@ class Keeper:
         """Distance to home of the arm that is farthest from it; 1 is near enough."""
         return max(
             max(
-                float(np.linalg.norm(home.position_m - tip.position_m)) / HOME_M,
+                length(home.position_m - tip.position_m) / HOME_M,
                 angle_between(home.rotation, tip.rotation) / HOME_RAD,
             )
             for home, tip in (
@@ -174,9 +175,7 @@ class Keeper:
 
     def _why_not_home(self, reading: RigReading) -> str:
         left = {
-            name: float(
-                np.linalg.norm(unit.entry.home.position_m - unit.state.T_base_tip.position_m)
-            )
+            name: length(unit.entry.home.position_m - unit.state.T_base_tip.position_m)
             for name, unit in self._units.items()
         }
         name = max(left, key=lambda name: left[name])
@@ -307,7 +306,7 @@ def _still(latest: list[_Moment]) -> bool:
     """Whether every tip stayed where it was, by states that were measured since."""
     (first, first_s), (_, last_s) = latest[0], latest[-1]
     return all(last_s[name] > first_s[name] for name in first) and all(
-        float(np.linalg.norm(state.tip.position_m - first[name].tip.position_m)) < STILL_M
+        length(state.tip.position_m - first[name].tip.position_m) < STILL_M
         and angle_between(state.tip.rotation, first[name].tip.rotation) < STILL_RAD
         for states, _ in latest
         for name, state in states.items()

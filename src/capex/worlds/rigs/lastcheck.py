@@ -17,6 +17,7 @@ from capex.pose import Array, Pose, angle_between
 from capex.worlds.rigs import shapes
 from capex.worlds.rigs.drivers import ArmFacts
 from capex.worlds.rigs.rigfile import GuardPolicy
+from capex.worlds.rigs.shapes import length
 
 HAND_M = 0.15  # a hand and its wrist, from the tip back along the approach
 TOLERANCE = 1e-6  # metres or radians, of rounding
@@ -52,8 +53,8 @@ def refused(check: GoalCheck, goal: Pose) -> str:
         ("move", check.origin_m, policy.max_move_m),
     )
     for name, from_m, limit_m in lengths:
-        allowed_m = max(limit_m, float(np.linalg.norm(start.position_m - from_m)))
-        if float(np.linalg.norm(to_m - from_m)) > allowed_m + TOLERANCE:
+        allowed_m = max(limit_m, length(start.position_m - from_m))
+        if length(to_m - from_m) > allowed_m + TOLERANCE:
             return f"its {name} is larger than {1000 * limit_m:.0f} mm"
     for name, from_, limit in (
         ("turn", start, policy.max_step_rad),
@@ -84,8 +85,8 @@ def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
 
 def returns(free: Pose, start: Pose, goal: Pose) -> bool:
     """Whether a goal is no farther from the free pose than the goal before it."""
-    before_m = float(np.linalg.norm(start.position_m - free.position_m))
-    after_m = float(np.linalg.norm(goal.position_m - free.position_m))
+    before_m = length(start.position_m - free.position_m)
+    after_m = length(goal.position_m - free.position_m)
     turned = angle_between(goal.rotation, free.rotation)
     return (
         after_m <= before_m + TOLERANCE

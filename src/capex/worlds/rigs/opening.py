@@ -8,8 +8,9 @@ from contextlib import ExitStack
 
 from capex.worlds.rigs.cameras import open_cameras
 from capex.worlds.rigs.client import open_link
+from capex.worlds.rigs.locks import RigLock, lock_key
 from capex.worlds.rigs.registry import OpenRig
-from capex.worlds.rigs.rigfile import RigFile
+from capex.worlds.rigs.rigfile import CameraEntry, RigFile
 from capex.worlds.rigs.rigprocess import make_clock
 
 
@@ -23,8 +24,23 @@ def open_rig(rig: RigFile) -> OpenRig:
             opened.callback(end_room)
         link = open_link(rig)
         opened.callback(link.close)
+        for key, names in _camera_keys(rig).items():
+            opened.callback(RigLock(f"the camera {', '.join(names)}", key, rig.name).release)
         clock = make_clock(rig)
         cameras = open_cameras(rig, clock)
         for camera in cameras.values():
             opened.callback(camera.close)
         return OpenRig(rig, link, cameras, clock, opened.pop_all())
+
+
+def camera_key(camera: CameraEntry) -> str:
+    """What two processes may not share; not the arm's, though both may have one address."""
+    return f"camera {camera.driver} {lock_key(camera.lock, camera.options)}"
+
+
+def _camera_keys(rig: RigFile) -> dict[str, list[str]]:
+    """The cameras by their locks: those of one address share one."""
+    keys: dict[str, list[str]] = {}
+    for camera in rig.cameras:
+        keys.setdefault(camera_key(camera), []).append(camera.name)
+    return keys

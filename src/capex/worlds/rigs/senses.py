@@ -15,6 +15,7 @@ from capex.worlds import ArmState, Contact
 from capex.worlds.rigs.drivers import ArmFacts, ArmReading
 from capex.worlds.rigs.lastcheck import joints_in_margin
 from capex.worlds.rigs.rigfile import ArmEntry, GuardPolicy
+from capex.worlds.rigs.shapes import length
 
 HAND = Contact("hand")
 FINGERS_STILL_S, FINGERS_STILL_M = 0.15, 0.0005
@@ -46,7 +47,7 @@ class Senses:
                 del latest[0]
         holds = self._holds(reading)
         force = self.force_n(reading)
-        touches = force is not None and float(np.linalg.norm(force)) > self._entry.contact_n
+        touches = force is not None and length(force) > self._entry.contact_n
         return ArmState(
             T_base_tip=self._entry.T_base_mount @ reading.T_mount_tip,
             opening_m=reading.opening_m,

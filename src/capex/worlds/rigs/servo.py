@@ -27,11 +27,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capex.pose import Array, Pose, rotation_matrix, rotation_vector
+from capex.pose import Array, Pose, angle_between, rotation_matrix, rotation_vector
 from capex.worlds import ArmCommand
+from capex.worlds.rigs.shapes import length
 
 LEAD_STEPS = 2.5  # of the reference, in steps: an arm that lags by three ticks keeps 70 % of speed
-LEAD_PART = 1 / 3  # and at most this part of the lead, but one step: large steps overshoot sooner
+LEAD_PART = 0.4  # and at most this part of the lead, but one step: large steps overshoot sooner
 LAG_TICKS = 3.0  # a lag up to so many ticks is not taken for a sag
 GAIN = 0.12  # times LAG_TICKS below 1/2, or the bias rings
 RELEASE = 0.3  # a bias that was learned against an obstacle goes faster than it came
@@ -63,7 +64,7 @@ class _Channel:
     def advance(self, ahead: Array, moved: Array, wanted: Array, *, pressing: bool) -> Array:
         """The reference's new place ahead of the measured pose; the bias learns on the way."""
         wanted = shortened(wanted, self._step)
-        if float(np.linalg.norm(wanted)) < self._step * (1 - 1e-6):
+        if length(wanted) < self._step * (1 - 1e-6):
             ahead = ahead + shortened(wanted - ahead, self._step)
         else:
             ahead = shortened(ahead + wanted, self._walk)
@@ -98,6 +99,11 @@ class Servo:
         before, self._measured = self._measured or measured, measured
         if command.step_m is None:
             return None
+        last, lead = self.goal or measured, (self._limits.lead_m, self._limits.lead_rad)
+        if moved_away(last, measured, *lead):
+            self.rest()
+            before = measured
+        self._measured = measured
         reference = self._reference or measured
         ahead_m = self._move.advance(
             reference.position_m - measured.position_m,
@@ -141,8 +147,18 @@ class Servo:
 
 def shortened(vector: Array, limit: float) -> Array:
     """A vector of at most that length."""
-    length = float(np.linalg.norm(vector))
-    return vector if length <= limit else np.asarray(vector * (limit / length))
+    long = length(vector)
+    return vector if long <= limit else np.asarray(vector * (limit / long))
+
+
+def moved_away(goal: Pose, tip: Pose, lead_m: float, lead_rad: float) -> bool:
+    """Whether an arm is so far from its goal, twice the lead, that someone else must have moved it.
+    The next motion then begins at the tip: a goal near the old one would pull it back at once.
+    """
+    return (
+        length(goal.position_m - tip.position_m) > 2 * lead_m
+        or angle_between(goal.rotation, tip.rotation) > 2 * lead_rad
+    )
 
 
 def _beyond(pose: Pose, move_m: Array, turn_rad: Array) -> Pose:

@@ -19,6 +19,7 @@ from capex.worlds.rigs.servo import Servo, ServoLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")
+GARBLED = "it measures numbers that are not finite"
 NOT_FINITE = Pose(np.full(3, np.nan), np.full((3, 3), np.nan))
 
 
@@ -47,12 +48,16 @@ class ArmUnit:
         self.reading: ArmReading = driver.read()
         self.state: ArmState = self._senses.feel(self.reading)
         self._told_m: float | None = None
-        self.lost = ""
+        self.lost = self.garbled = ""
+        if not _finite(self.reading):
+            raise RigFault(f"{entry.name}: {GARBLED}")
 
     def measure(self, now_s: float) -> None:
         """Read the arm."""
         reading = self._try(self._driver.read)
         if reading is not None:
+            self.garbled = "" if _finite(reading) else GARBLED
+        if reading is not None and not self.garbled:
             self.reading = reading
             self._age_s = self._age.age_s(now_s, reading.time_s)
             self.state = self._senses.feel(reading)
@@ -65,7 +70,7 @@ class ArmUnit:
             self.reading.joints_rad,
             self._senses.force_n(self.reading),
             self._age_s,
-            self.lost or self.reading.error,
+            self.lost or self.garbled or self.reading.error,
         )
 
     def propose(self, command: ArmCommand) -> tuple[Pose | None, list[str]]:
@@ -139,3 +144,13 @@ class ArmUnit:
             traceback.print_exc()
             self.lost = self.lost or f"its driver failed: {type(error).__name__}: {error}"
         return None
+
+
+def _finite(reading: ArmReading) -> bool:
+    numbers = [*reading.joints_rad, reading.opening_m, reading.time_s, *(reading.force_n or ())]
+    pose = reading.T_mount_tip
+    return bool(
+        np.isfinite(numbers).all()
+        and np.isfinite(pose.position_m).all()
+        and np.isfinite(pose.rotation).all()
+    )

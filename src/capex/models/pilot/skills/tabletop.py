@@ -13,6 +13,7 @@ from capex.models.pilot import looks
 from capex.models.pilot.eyes import Region, View, find
 from capex.models.pilot.ground import (
     AGREE_M,
+    HELD,
     SPREAD_M,
     Asking,
     Intent,
@@ -37,6 +38,7 @@ THICK_M = 0.045  # blocks are about as high; assumed where there is no depth
 FLAT_M = 0.012  # and plates
 ON_PLATE_M, ON_BLOCK_M = 0.055, 0.035  # a thing's middle so near to that of its support lies on it
 CLEAR_M = 0.16  # the hand this far from what it let go hides nothing
+TOUCHING_PX = 2.0  # between the boxes around two things that touch
 TOP_SHARE = 0.8  # of the brightest: light from above makes a thing's top its brightest side
 
 
@@ -46,11 +48,15 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
     item, place = named.get("item") or named.get("picked") or "", named.get("place") or ""
     if scene.page.holding and not place:
         return _hold_up(scene, item)
+    table_m, rests_m = scene.brief.table_m, _thickness(place)
     seen = find(scene.outside(), lambda v: _region(v, item))
     supports = find(scene.outside(), lambda v: _region(v, place)) if place else {}
-    thick_m = THICK_M if scene.page.holding or not place else _thickness(place)
-    asks = scene.ask("item", _spots(scene, seen), scene.brief.table_m + THICK_M / 2)
-    asks += scene.ask("support", _spots(scene, supports), scene.brief.table_m + thick_m)
+    spots = _spots(scene, seen)
+    if scene.page.holding:
+        asks = scene.ask(HELD, spots if not scene.brief.locate else {})
+    else:
+        asks = scene.ask("item", spots, table_m + THICK_M / 2)
+    asks += scene.ask("support", _spots(scene, supports), table_m + rests_m / 2)
     wrist = pick_place.wrist_item(scene, item)
     if wrist is not None:
         wrist = _top(scene.views["wrist"], wrist)
@@ -59,14 +65,16 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
     answers = yield asks
     centre = _point(answers["support"])
     if centre is not None and not scene.brief.locate:
-        centre[2] = scene.brief.table_m + _thickness(place)
+        centre[2] = table_m + rests_m
     if scene.page.holding:
         return pick_place.carry(scene, item, place, centre)
     thing = _point(answers["item"])
     if thing is not None and not scene.brief.locate:
-        thing[2] = scene.brief.table_m + THICK_M
-    if place and scene.page.released and _lies_on(thing, centre, place):
-        return _leave(scene, item, place, thing)
+        thing[2] = table_m + THICK_M
+    if place and scene.page.released and thing is not None:
+        located = scene.brief.locate
+        if _lies_on(thing, centre, place) if located else _seems_on(seen, supports):
+            return _leave(scene, item, place, thing)
     return pick_place.take(scene, item, thing, wrist, answers)
 
 
@@ -80,9 +88,9 @@ def _hold_up(scene: Scene, item: str) -> Intent:
     return Intent(f"I hold the {item}: lift it.", line(scene.tip, up))
 
 
-def _leave(scene: Scene, item: str, place: str, thing: Array | None) -> Intent:
+def _leave(scene: Scene, item: str, place: str, thing: Array) -> Intent:
     """Back off from what lies in place; once the hand is away from it, say that it is done."""
-    if thing is not None and apart(scene.tip, thing) < CLEAR_M:
+    if apart(scene.tip, thing) < CLEAR_M:
         return Intent(f"The {item} lies in place; back off.", pick_place.retreat(scene.tip))
     return Intent(f"The {item} lies on the {place} and the hand is away from it: done.", done=True)
 
@@ -124,9 +132,15 @@ def _point(located: Located) -> Array | None:
     return np.asarray(np.mean(near, axis=0))
 
 
-def _lies_on(thing: Array | None, centre: Array | None, place: str) -> bool:
-    """Whether a thing is seen on its support; one that hides it lies there, too."""
-    if thing is None:
-        return False
+def _lies_on(thing: Array, centre: Array | None, place: str) -> bool:
+    """Whether a thing is located on its support; one that hides it lies there, too."""
     within_m = ON_PLATE_M if "plate" in place else ON_BLOCK_M
     return centre is None or apart_level(thing, centre) < within_m
+
+
+def _seems_on(seen: Mapping[str, Region], supports: Mapping[str, Region]) -> bool:
+    """Whether a thing touches its support in every picture that shows both: all there is without
+    depth, and wrong where it stands before or behind it.
+    """
+    both = [c for c in seen if c in supports]
+    return all(seen[c].beside(supports[c], TOUCHING_PX) for c in both)

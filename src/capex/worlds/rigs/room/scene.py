@@ -74,7 +74,7 @@ _BLOCK = (0.022, 0.022, 0.022)
 OBJECTS: Mapping[str, RoomObject] = MappingProxyType(
     {
         "red block": RoomObject("box", _BLOCK, (0.80, 0.10, 0.10, 1.0), 0.10),
-        "green block": RoomObject("box", (0.03, 0.03, 0.02), (0.15, 0.55, 0.20, 1.0), 0.20),
+        "green block": RoomObject("box", (0.018, 0.018, 0.03), (0.15, 0.55, 0.20, 1.0), 0.20),
         "blue plate": RoomObject("disc", (0.08, 0.08, 0.006), (0.12, 0.25, 0.75, 1.0), 0.40),
     }
 )

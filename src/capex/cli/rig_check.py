@@ -1,0 +1,71 @@
+"""`capex check rig:FILE`: first what can be seen without moving, then each motion announced."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+
+from capex import worlds
+from capex.cli.console import console
+from capex.cli.tables import FittedTable
+from capex.errors import CapexError
+from capex.worlds import Start
+from capex.worlds.contract import CheckReport
+from capex.worlds.rigs.dry import check_dry
+from capex.worlds.rigs.env import RigEnv
+
+COUNTDOWN_S = 3
+
+
+def check_rig(name: str, start: int, *, dry: bool, yes: bool) -> int:
+    """Check a rig at one of its tasks, by default the first; 1 where something is wrong."""
+    world, task = worlds.split_name(name)
+    if not task:
+        task = next(iter(worlds.tasks(world)))
+    env = worlds.make(f"{world}:{task}")
+    assert isinstance(env, RigEnv)
+    if not 0 <= start < env.spec.starts:
+        raise CapexError(f"--start: there is no start {start} of {env.spec.name}")
+    try:
+        seen = _shown(check_dry(env))
+        if dry or not seen.ok:
+            if not seen.ok:
+                console.print("Nothing was moved; mend this first.")
+            return 0 if seen.ok else 1
+        simulated = bool(env.rig.room)  # nobody can be hurt, and nobody needs to agree
+        if not yes and not simulated and not sys.stdin.isatty():
+            raise CapexError(
+                "the next rules move the robot, and nobody is at the terminal to agree; add --yes,"
+                " or --dry to move nothing"
+            )
+        clear = "Clear 15 cm around every gripper, keep a hand at the stop. Ctrl-C stops and holds."
+        console.print(clear, highlight=False)
+
+        def announce(rule: str, motion: str) -> None:
+            console.print(f"Next, rule {rule}: {motion}, slowly.", highlight=False)
+            if not simulated:
+                _wait(yes=yes)
+
+        report = worlds.check(env, start=Start(task, start), announce=announce)
+        return 0 if _shown(report).ok else 1
+    except KeyboardInterrupt:
+        with contextlib.suppress(CapexError):
+            env.open().link.stop()
+        raise
+    finally:
+        env.close()
+
+
+def _shown(report: CheckReport) -> CheckReport:
+    console.print(FittedTable(report.__rich__()))
+    return report
+
+
+def _wait(*, yes: bool) -> None:
+    if not yes:
+        console.input("Enter to begin, Ctrl-C to end here: ")
+        return
+    for left in range(COUNTDOWN_S, 0, -1):
+        console.print(f"  {left}", highlight=False)
+        time.sleep(1.0)

@@ -1,0 +1,171 @@
+"""What can be known of a rig before it moves: `capex check rig:FILE --dry`.
+
+Everything is connected and read, nothing is commanded but to hold.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from capex.errors import RigFault
+from capex.worlds.contract import CheckReport, try_rules
+from capex.worlds.contract.trial import NotClaimedError, cm, require
+from capex.worlds.rigs.drivers import Camera, RigClock
+from capex.worlds.rigs.env import RigEnv
+from capex.worlds.rigs.locks import RigLock, lock_key
+from capex.worlds.rigs.opening import camera_key
+from capex.worlds.rigs.rigfile import ArmEntry, CameraEntry, GuardPolicy
+
+WATCHED_S = 1.0  # how long each camera is watched
+SLOWEST_HZ = 2.0
+MINUTES_RECORDED = 60
+# Bytes of a recorded pixel, about: video as the recorder writes it, JPEG.
+PIXEL_BYTES = {"video": 0.02, "images": 0.15}
+
+
+def check_dry(env: RigEnv) -> CheckReport:
+    """Look at a rig without moving it."""
+    return CheckReport(f"{env.spec.world}, nothing moves", try_rules(DRY_RULES, env))
+
+
+def policy_lines(policy: GuardPolicy) -> list[str]:
+    """The guard's policy, a line per rule."""
+    values = {f.name: getattr(policy, f.name) for f in fields(policy)}
+    boxes = {"workspace": policy.workspace} | {f"keep out {b.name}": b for b in policy.keep_out}
+    lines = [f"{name}: {_cm(box.lower_m)} to {_cm(box.upper_m)} cm" for name, box in boxes.items()]
+    for name, value in values.items():
+        if name not in ("workspace", "keep_out"):
+            lines.append(f"{name}: {'off' if value is None else format(value, 'g')}")
+    return lines
+
+
+def _file_is_right(env: RigEnv) -> str:
+    """The rig file was read and checked; how far each home is from the box that holds it."""
+    rig = env.rig
+    homes = (f"{arm.name} {cm(_room(arm, rig.guard))}" for arm in rig.arms)
+    return (
+        f"{len(rig.arms)} arm(s), {len(rig.cameras)} camera(s), tasks {', '.join(rig.tasks)}; home"
+        f" inside the box by {', '.join(homes)}"
+    )
+
+
+def _room(arm: ArmEntry, policy: GuardPolicy) -> float:
+    """How far an arm's home lies inside the workspace box."""
+    home, box = arm.home.position_m, policy.workspace
+    return float(min(np.min(home - box.lower_m), np.min(np.array(box.upper_m) - home)))
+
+
+def _locks_are_held(env: RigEnv) -> str:
+    """Nobody else can take an arm or a camera of the rig while it is open."""
+    rig = env.open().rig
+    keys = {f"arm {a.name}": lock_key(a.lock, a.options) for a in rig.arms}
+    keys |= {f"camera {c.name}": camera_key(c) for c in rig.cameras}
+    for what, key in keys.items():
+        try:
+            lock = RigLock(what, key, "check")
+        except RigFault:
+            continue
+        lock.release()
+        require(False, f"{what} could be taken a second time while the rig is open")
+    return f"held against other processes: {', '.join(keys)}"
+
+
+def _arms_answer(env: RigEnv) -> str:
+    """Every arm keeps still, sends fresh states and stands clear of its joints' limits."""
+    link, told = env.open().link, []
+    link.settle()  # RigFault where a state is stale or an arm has an error
+    first = link.read()
+    for arm in env.rig.arms:
+        facts, joints = link.facts[arm.name], first.joints_rad[arm.name]
+        rows = zip(facts.joint_names, joints, facts.joint_limits_rad, strict=True)
+        for name, value, (lower, upper) in rows:
+            require(math.isfinite(value), f"{arm.name}: joint {name} reads {value}")
+            margin = min(value - lower, upper - value)
+            near = f"{arm.name}: joint {name} stands {margin:.2f} rad from its limit"
+            least = env.rig.guard.joint_margin_rad
+            require(margin > least, f"{near}; the guard's margin is {least:g}: move it by hand")
+        force = "force sensed" if arm.senses_force else "force unknown"
+        told.append(f"{arm.name}: {len(joints)} joints, {force}; {facts.when_we_die}")
+    return "; ".join(told)
+
+
+def _cameras_deliver(env: RigEnv) -> str:
+    """Every camera gives new pictures of its size, and depth where the file says so."""
+    opened, told = env.open(), []
+    for entry in env.rig.cameras:
+        rate = _watched(entry, opened.cameras[entry.name], opened.clock)
+        told.append(f"{entry.name} {entry.size[0]}x{entry.size[1]} at {rate:.0f} Hz")
+    return ", ".join(told)
+
+
+def _watched(entry: CameraEntry, camera: Camera, clock: RigClock) -> float:
+    """New pictures a second."""
+    began_s, numbers, frame = clock.now_s(), set(), camera.latest()
+    while clock.now_s() < began_s + WATCHED_S:
+        frame = camera.latest()
+        numbers.add(frame.number)
+        clock.sleep_until(clock.now_s() + 0.01)
+    name, image = entry.name, frame.image
+    shape = (entry.size[1], entry.size[0], 3)
+    require(image.shape == shape, f"{name} gave {image.shape}; the file says {shape}")
+    require(int(np.ptp(image)) > 0, f"{name} gives an image of one colour")
+    rate = (len(numbers) - 1) / WATCHED_S
+    slow = f"{name} gave {len(numbers)} different picture(s) in {WATCHED_S:g} s"
+    require(rate >= SLOWEST_HZ, f"{slow}; at least {SLOWEST_HZ:g} a second are needed")
+    depth = frame.depth_m
+    missing = f"{name} gives no depth; the file says depth = true"
+    require(not entry.depth or depth is not None, missing)
+    return rate
+
+
+def _cameras_are_calibrated(env: RigEnv) -> str:
+    """Which cameras have intrinsics and extrinsics; locate_pixel works through those."""
+    opened = env.open()
+    have: list[str] = []
+    lack: list[str] = []
+    for entry in env.rig.cameras:
+        known = opened.cameras[entry.name].intrinsics is not None or entry.intrinsics is not None
+        parts = {"intrinsics": known, "extrinsics": entry.extrinsics is not None}
+        missing = [part for part, there in parts.items() if not there]
+        (lack if missing else have).append(f"{entry.name} ({', '.join(missing) or 'both'})")
+    advice = f"`capex rig calibrate {env.rig.path} CAMERA` finds extrinsics"
+    if not have:
+        raise NotClaimedError(f"no camera is calibrated; missing: {', '.join(lack)}; {advice}")
+    return ", ".join(have) + (f"; missing: {', '.join(lack)}; {advice}" if lack else "")
+
+
+def _disk_has_room(env: RigEnv) -> str:
+    """An hour of recorded frames fits where runs are written from here."""
+    rig = env.rig
+    pixels = sum(camera.size[0] * camera.size[1] for camera in rig.cameras)
+    per_minute = 60 * rig.control_hz * pixels * PIXEL_BYTES[rig.frames]
+    free = shutil.disk_usage(Path.cwd()).free
+    told = f"{free / 1e9:.0f} GB free; frames take about {per_minute / 1e6:.0f} MB a minute"
+    enough = free > MINUTES_RECORDED * per_minute
+    require(enough, f"{told}: that is less than an hour; free some, or go elsewhere")
+    return told
+
+
+def _guard_is_on(env: RigEnv) -> str:
+    """The policy in force."""
+    return "; ".join(policy_lines(env.rig.guard))
+
+
+def _cm(corner: tuple[float, float, float]) -> str:
+    return "[" + ", ".join(f"{100 * v:.0f}" for v in corner) + "]"
+
+
+DRY_RULES = {
+    "file": _file_is_right,
+    "guard": _guard_is_on,
+    "disk": _disk_has_room,
+    "locks": _locks_are_held,
+    "arms": _arms_answer,
+    "cameras": _cameras_deliver,
+    "calibration": _cameras_are_calibrated,
+}
