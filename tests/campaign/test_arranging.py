@@ -31,7 +31,7 @@ CHAIN = "lab.world--robot--{}"
 def arranged(out: Path, words: str, *, operator: LabOperator | None = None, **options):
     operator = operator or LabOperator(words)
     options = {"starts": "0:2", **options}
-    run, events = collect(out, TASK, person=operator, **options)
+    run, events = collect(out, TASK, operator=operator, **options)
     return run, events, operator
 
 

@@ -18,7 +18,7 @@ CHAIN = "chains/lab.world--judged--capex"
 
 def judged(out, words, **options):
     operator = LabOperator(words)
-    run, events = collect(out, TASK, person=operator, **{"arm": "capex", **options})
+    run, events = collect(out, TASK, operator=operator, **{"arm": "capex", **options})
     return run, events, operator
 
 
@@ -126,7 +126,7 @@ def test_a_campaign_without_anybody_to_ask_is_refused(shm):
     with pytest.raises(CapexError, match="there is nobody to ask; give an operator"):
         collect(shm / "run", TASK)
     with pytest.raises(CapexError, match="leave --parallel and --ray out"):
-        collect(shm / "run", TASK, person=LabOperator(""), parallel=2)
+        collect(shm / "run", TASK, operator=LabOperator(""), parallel=2)
     assert not (shm / "run").exists()
 
 

@@ -79,7 +79,7 @@ def choose_operator(
     if given is None:
         raise CapexError(
             f"a person arranges the starts of {needed[0].name}, and there is nobody to ask; run"
-            " `capex collect` at a terminal, or in Python give a person"
+            " `capex collect` at a terminal, or in Python give an operator"
         )
     return given, wanted
 

@@ -18,7 +18,7 @@ from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.registry import OpenRig
 from capex.worlds.rigs.rigfile import CameraEntry, RigFile
 
-FRAME_WAIT_S = 1.0  # three pictures of the slowest camera in use, which makes 3 a second
+FRAME_WAIT_S = 1.0  # a camera of 15 Hz has sent fifteen pictures by then
 POLL_S = 0.005
 SAME_TIME_S = 1e-6  # times that crossed a wire as seconds
 

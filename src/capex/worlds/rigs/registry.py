@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ def borrow(rig: RigFile, opener: Opener) -> OpenRig:
     """The open rig of a file, opened by the first who asks; give it back once."""
     key = rig.path.resolve()
     if key not in _OPEN:
+        atexit.register(close_all)  # a program that ends without a word still leaves in order
         _OPEN[key] = _Shared(rig, _opened(rig, opener))
     shared = _OPEN[key]
     if shared.rig is not rig:
@@ -66,6 +68,13 @@ def give_back(rig: RigFile) -> None:
     shared.users -= 1
     if shared.users <= 0:
         del _OPEN[key]
+        shared.open.close()
+
+
+def close_all() -> None:
+    """Close every rig that is open."""
+    while _OPEN:
+        _, shared = _OPEN.popitem()
         shared.open.close()
 
 
