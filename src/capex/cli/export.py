@@ -118,7 +118,9 @@ class Certify:
 
 @dataclass(frozen=True)
 class Export:
-    """Write certified demonstrations as a dataset: LeRobot's, or robomimic's HDF5."""
+    """Write demonstrations, certified or judged by a person, as a dataset: LeRobot's, or
+    robomimic's HDF5.
+    """
 
     GROUPS: ClassVar[Groups] = {
         "Which demonstrations": (

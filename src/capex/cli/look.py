@@ -226,7 +226,7 @@ class Check:
 @dataclass(frozen=True)
 class Film:
     """A picture strip and a video of an episode, or a moving picture with its plans, re-rendered
-    from its saved states.
+    from its saved states or from recorded frames.
     """
 
     EXAMPLES: ClassVar[Examples] = {

@@ -9,6 +9,7 @@ there too, so that the control loop moves no pixels.
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import threading
 import time
@@ -38,6 +39,7 @@ POLL_S = 0.002
 REMEMBERED = 30  # pictures that can still be marked: a second at 30 a second
 WAITING = 200  # pictures that may wait for the disk, 180 MB at 640x480
 FINISH_S = 60.0
+WRITING_NICENESS = 10  # ticks and draining come before encoding
 
 
 @dataclass(frozen=True)
@@ -268,6 +270,8 @@ class _Writer:
         return RecordedCount(self._frames, self._lost, fault=self._fault)
 
     def _write(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):  # a thread has its own only on Linux
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WRITING_NICENESS)
         try:
             file, last = self._open(), None
             while (image := self._waiting.get()) is not None:
