@@ -114,7 +114,8 @@ def take(
         why = f"I do not see the {item}: move the hand out of the way and look again."
         return Intent(why, _aside(scene))
     orientation = scene.downwards()
-    sure = close_up is not None or not scene.brief.locate
+    # A rig's wrist camera may have no depth: how a thing lies is seen all the same.
+    sure = close_up is not None or not scene.brief.locate or scene.brief.done
     if wrist is not None and (wrist.elongation > LONG or _is_cube(item)) and sure:
         orientation = down(
             _long_side(scene, wrist, answers, "block" in item) + 0.35 * (misses // 2)

@@ -93,7 +93,7 @@ TASKS: Mapping[str, RigTask] = MappingProxyType(
                 "Pick up the red block and hold it up.",
                 "The fingers hold the red block, and its underside is at least 8 cm above the"
                 " table when the attempt ends.",
-                300,
+                400,
                 HINT,
             ),
             RigTask(
@@ -101,7 +101,7 @@ TASKS: Mapping[str, RigTask] = MappingProxyType(
                 "Put the red block on the blue plate.",
                 "The red block rests on the blue plate, and the gripper has let go of it when the"
                 " attempt ends.",
-                500,
+                700,
                 HINT,
             ),
             RigTask(
@@ -109,7 +109,7 @@ TASKS: Mapping[str, RigTask] = MappingProxyType(
                 "Put the red block on the green block.",
                 "The red block rests on the green block alone, and the gripper has let go of it"
                 " when the attempt ends.",
-                500,
+                700,
                 HINT,
             ),
         )

@@ -1,0 +1,133 @@
+"""The pilot at a rig's table: it finds things before cameras that stand anywhere, guesses where
+they are from the prompt's words, and says done where a person judges."""
+
+from __future__ import annotations
+
+import json
+
+import mujoco
+import numpy as np
+import pytest
+
+from capex.method.observation import Observation
+from capex.method.presets import preset
+from capex.method.prompts import system_prompt
+from capex.method.tools import interface, schemas
+from capex.models import Request
+from capex.models.pictures import encode_png
+from capex.models.pilot import Pilot, looks
+from capex.models.pilot.eyes import see
+from capex.models.pilot.page import read_brief
+from capex.models.pilot.rig import KITCHEN, Rig, from_words
+from capex.pose import Pose
+from capex.worlds import ArmSpec, ArmState, CameraSpec, Spec
+from capex.worlds.render import Renderer
+from capex.worlds.rigs.room import expert, scene
+
+SIZE = (640, 360)
+
+
+def spec(task="LiftBlock") -> Spec:
+    """What the simulated room's rig says of itself, without opening it."""
+    cameras = tuple(
+        CameraSpec(name, c.kind, c.size, "arm" if c.kind == "wrist" else "", c.view)
+        for name, c in scene.CAMERAS.items()
+        if name != "side"
+    )
+    return Spec(
+        world="rig:room",
+        task=task,
+        horizon=scene.TASKS[task].steps,
+        control_hz=20.0,
+        arms=(ArmSpec("arm", 0.08, 0.01, 0.05),),
+        cameras=cameras,
+        workspace_m=((0.25, -0.35, 0.0), (0.72, 0.35, 0.55)),
+        action_names=(),
+        state_names=(),
+        starts=1000,
+        depth=True,
+        success="operator",
+    )
+
+
+class Table:
+    """The scene, drawn."""
+
+    def __init__(self, task="LiftBlock"):
+        self.task, self.model = task, scene.build(task)
+        self.data, self.renderer = mujoco.MjData(self.model), Renderer(self.model)
+
+    def image(self, camera: str) -> bytes:
+        return encode_png(self.renderer.rgb(self.data, self.model.camera(camera).id, SIZE))
+
+    def request(self, arm_name: str, held: bool = False) -> Request:
+        tip = self.data.site("tip")
+        pose = Pose(tip.xpos.copy(), tip.xmat.reshape(3, 3).copy())
+        state = ArmState(pose, 0.044 if held else 0.08, finger_contact=held)
+        observation = Observation(
+            instruction=scene.TASKS[self.task].instruction,
+            steps_left=200,
+            horizon=300,
+            decisions_left=20,
+            arms={"arm": state},
+            max_opening_m={"arm": 0.08},
+            history=(),
+            images={c: self.image(c) for c in ("front", "wrist")},
+        )
+        method, world = preset(arm_name), spec(self.task)
+        tools = schemas(interface(world, method))
+        return Request(system_prompt(world, method), (observation.message,), tools)
+
+
+@pytest.fixture(scope="module")
+def table():
+    table = Table()
+    yield table
+    table.renderer.close()
+
+
+def test_block_and_plate_are_found_and_placed_by_the_words_about_the_camera(table):
+    guess = from_words(scene.CAMERAS["front"].view, scene.TABLE_TOP_M)
+    for start in range(6):
+        scene.arrange(table.model, table.data, "LiftBlock", start, jitter_m=0.01)
+        view, truth = see("front", table.image("front")), scene.camera_model(table.data, "front")
+        tip, rig = table.data.site("tip").xpos, Rig({"front": SIZE}, {}, {"front": guess})
+        u, v = rig.project("front", tip)
+        pads = looks.pads(view)
+        shift = (pads.centre[0] - u, pads.centre[1] - v)
+        rig = Rig({"front": SIZE}, {"front": shift}, {"front": guess})
+        for thing in ("red block", "blue plate"):
+            seen, middle = looks.coloured(view, thing)[0].centre, table.data.body(thing).xpos
+            assert np.hypot(*np.subtract(seen, truth.project(middle)[:2])) < 6.0
+            # before the hand is near, by eye alone: good enough to go there and look again
+            guessed = rig.on_height("front", seen, float(middle[2]))
+            assert np.linalg.norm((guessed - middle)[:2]) < 0.06
+
+
+def test_words_that_say_nothing_of_a_camera_give_no_guess():
+    assert from_words("looks along the gripper of arm arm", 0.0) is None
+    side = from_words(scene.CAMERAS["side"].view, 0.0)
+    assert side.position_m == pytest.approx((0.4, -1.1, 0.6))
+    assert set(KITCHEN) == {"left", "right"}
+
+
+def test_it_asks_for_pixels_of_the_block_inside_the_images_own_size(table):
+    scene.arrange(table.model, table.data, "LiftBlock", 2)
+    request = table.request("capex")
+    calls = Pilot().answer(request)
+    assert {c.name for c in calls} == {"locate_pixel"}
+    asked = [json.loads(c.arguments) for c in calls]
+    u, v, _ = scene.camera_model(table.data, "front").project(table.data.body("red block").xpos)
+    front = [a for a in asked if a["camera"] == "front"]
+    assert np.hypot(front[0]["u"] - u, front[0]["v"] - v) < 15.0
+    assert all(0 <= a["u"] < SIZE[0] and 0 <= a["v"] < SIZE[1] for a in asked)
+
+
+def test_it_says_done_when_it_holds_the_block_up_and_only_where_a_person_judges(table):
+    scene.arrange(table.model, table.data, "LiftBlock", 2)
+    request = table.request("base")
+    assert read_brief(request).done
+    assert "done" not in json.loads(Pilot().answer(request)[0].arguments)
+    expert.perform(table.model, table.data, expert.plan(table.data, "LiftBlock"))
+    (call,) = Pilot().answer(table.request("base", held=True))
+    assert json.loads(call.arguments)["done"] is True
