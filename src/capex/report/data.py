@@ -18,6 +18,7 @@ from capex.run.files import TEMPORARY, read_json
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.store import SPEND, Chain, Run, find_run
 from capex.run.summary import summarize
+from capex.worlds import split_name
 
 
 def load(paths: Sequence[Path]) -> RunData:
@@ -143,8 +144,8 @@ def _unfinished(
     planned = set(plan.get("starts") or ())
     wanted = plan.get("until_successes")
     lacking: list[str] = []
-    listed = [tuple(str(t).split(":", 1)) for t in settings.get("tasks", ())] if planned else []
-    tasks = list(dict.fromkeys([*(t for t in listed if len(t) == 2), *held]))
+    listed = [split_name(str(t)) for t in settings.get("tasks", ())] if planned else []
+    tasks = list(dict.fromkeys([*(named for named in listed if named[1]), *held]))
     for world, task in tasks:
         by_arm = held.get((world, task), {})
         arms = list(dict.fromkeys([*(settings.get("arms", {}) if planned else ()), *by_arm]))
