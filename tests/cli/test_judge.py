@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import pty
 
 import pytest
 
 import capex
+from capex.campaign.judging import question
+from capex.campaign.status import read_status
 from capex.cli.judge import Judge, read_table, write_template
+from capex.cli.keys import Keys
+from capex.cli.verdicts import TerminalJudge
 from capex.errors import CapexError
 from capex.run.verdicts import read_verdicts
 from lab.campaigns import cli, collect, flags
@@ -100,10 +105,13 @@ def test_a_table_is_checked_whole_before_a_verdict_is_written(unjudged, shm):
 
 def test_nobody_judges_without_a_name(unjudged, monkeypatch):
     monkeypatch.delenv("CAPEX_OPERATOR", raising=False)
-    told, complaint = cli("judge", str(unjudged.path), stdin=-1).communicate("s\n")
-    assert "say who judges with --by NAME" in complaint
+    with pytest.raises(CapexError, match="say who judges with --by NAME"):
+        TerminalJudge(None, Keys(io.StringIO("s\n"))).ask(question(unjudged.episodes[0]))
     monkeypatch.setenv("CAPEX_OPERATOR", "Eve")
-    told, _ = cli("judge", str(unjudged.path), stdin=-1).communicate("s\n")
-    assert "success by Eve: written to" in told
-    told, _ = cli("status", str(unjudged.path)).communicate()
-    assert f"2 wait for a verdict: capex judge {unjudged.path}" in told
+    judge = TerminalJudge(None, Keys(io.StringIO("s\n")))
+    judge.confirm(unjudged.episodes[0].path, judge.ask(question(unjudged.episodes[0])))
+    assert [v.by for v in read_verdicts(unjudged.episodes[0].path)] == ["Eve"]
+    status = read_status(unjudged.path)
+    assert f"2 wait for a verdict: capex judge {unjudged.path}" in status.sentences
+    assert status.state == "finished, but for verdicts"
+    assert status.as_json()["total"]["unjudged"] == 2

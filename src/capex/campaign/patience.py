@@ -44,7 +44,7 @@ class Pauses:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class NextStep:
     """What to do next, after a pause."""
 
     step: Literal["go on", "again", "give up", "stop"]
@@ -74,18 +74,18 @@ class Patience:
         self._silent += end == "silent"
         self._spoke = self._spoke or end != "silent"
 
-    def judge(self, outcome: Summary | Invalid, counted: int, *, paused: bool = False) -> Verdict:
+    def judge(self, outcome: Summary | Invalid, counted: int, *, paused: bool = False) -> NextStep:
         """The next step; `counted` are the invalidated attempts at this start that count, this one
         included. A paused chain stays so.
         """
         if isinstance(outcome, Summary):
             self.failures = 0
             self._hear(outcome.end)
-            return Verdict("stop" if self.wary else "go on")
+            return NextStep("stop" if self.wary else "go on")
         if outcome.lasting and not outcome.counts:
-            return Verdict("stop")
+            return NextStep("stop")
         pause_s = 0.0
         if isinstance(outcome.error, ModelError) and not outcome.lasting and not paused:
             pause_s = self._pauses.seconds(self.failures)
             self.failures += 1
-        return Verdict("give up" if outcome.counts and counted >= ATTEMPTS else "again", pause_s)
+        return NextStep("give up" if outcome.counts and counted >= ATTEMPTS else "again", pause_s)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from capex.report.compare import TaskKey, task_of
 from capex.report.rows import RunData
-from capex.report.sources import Source
+from capex.report.sources import STAND_IN, Source
 from capex.run.summary import Summary
 
 NO_REASON = "no reason given"
@@ -18,7 +18,7 @@ MANY = 8  # changed verdicts that are named one by one
 
 
 @dataclass(frozen=True)
-class Claims:
+class ClaimCount:
     """How often a model said that it was done, and a person that it was not."""
 
     made: int  # of those that were judged
@@ -42,10 +42,10 @@ def at_tasks(source: Source, keys: Sequence[TaskKey]) -> Source:
     )
 
 
-def claims(source: Source) -> Claims:
+def claims(source: Source) -> ClaimCount:
     """The claims that were judged, and those that were rejected."""
     claimed = [e.success for e in source.scorable if e.claimed_done]
-    return Claims(len(claimed), claimed.count(False))
+    return ClaimCount(len(claimed), claimed.count(False))
 
 
 def failure_reasons(source: Source) -> Counter[str]:
@@ -64,7 +64,8 @@ def judges(data: RunData, sources: Sequence[Source]) -> dict[str, Counter[str]]:
         for run, verdict in spoken:
             operators = data.runs[run].manifest.get("operators")
             known = isinstance(operators, Mapping) and operators.get(verdict.by) is True
-            name = f"{verdict.by} (stand-in)" if known else verdict.by
+            named = known and STAND_IN not in verdict.by
+            name = f"{verdict.by} ({STAND_IN})" if named else verdict.by
             said.setdefault(name, Counter())[verdict.verdict] += 1
     return said
 
