@@ -64,9 +64,10 @@ def choose_operator(
                 f"--operator {settings.operator}: the worlds of this campaign reset and judge"
                 " themselves; leave it out"
             )
-        return given, ""
+        return None, ""
     if not robots and settings.operator is None:
-        return given, ""
+        # Nobody is asked later, so that such attempts may run in other processes.
+        return (given if settings.judge == "now" else None), ""
     wanted = settings.operator or _default_operator(robots[0].world)
     if wanted == "scripted":
         for spec in needed:
