@@ -27,7 +27,8 @@ from capex.run.files import write_json
 from capex.run.matching import compare_all, mean_difference
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
-from capex.worlds import Env, FrameRecording, Image, Spec, Start, when_we_die
+from capex.worlds import Env, FrameRecording, Image, Spec, Start
+from capex.worlds.robots import when_we_die
 
 FRAMES = "frames"  # the folder of an attempt
 RIG_FACTS = "rig.json"  # of a run: what its arms do when our processes end without a word

@@ -53,7 +53,8 @@ from capex.run import LoadedEpisode, readable
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
-from capex.worlds import Env, Start, one_robot
+from capex.worlds import Env, Start
+from capex.worlds.robots import one_robot
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
 # a log that has ended.

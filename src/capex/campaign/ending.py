@@ -21,7 +21,8 @@ from capex.method.hooks import Event, Replied
 from capex.models.redact import scrub
 from capex.run.files import write_json
 from capex.run.writing import BEGUN, EpisodeWriter
-from capex.worlds import Env, recover
+from capex.worlds import Env
+from capex.worlds.robots import recover
 
 
 @dataclass

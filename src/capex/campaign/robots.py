@@ -12,7 +12,8 @@ from capex.campaign.scripted import ScriptedOperator
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.run.scenes import OpenDataset, Scenes, open_scenes
-from capex.worlds import RIG, Spec, one_robot
+from capex.worlds import RIG, Spec
+from capex.worlds.robots import one_robot
 
 Specs = Mapping[tuple[str, str], Spec]
 

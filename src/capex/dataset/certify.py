@@ -33,6 +33,7 @@ from capex.run.steps import read_steps
 from capex.run.store import find_run
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Spec, Start
+from capex.worlds.robots import refuse_repeating
 
 TOLERANCE_M = 0.02  # elsewhere: how far a tip may stray from its recorded place
 CERTIFICATE = "certificate.json"
@@ -81,7 +82,7 @@ def certify_run(
     recorded = find_run(run)
     recorded_on = recorded.manifest.get("fingerprint", {})
     for name in recorded.manifest.get("settings", {}).get("tasks", ()):
-        worlds.refuse_repeating(worlds.split_name(name)[0], "capex certify")
+        refuse_repeating(worlds.split_name(name)[0], "capex certify")
     chains = [load_chain(chain) for chain in recorded.chains()]
     verdicts = {e.path: e.verdict for c in chains for e in c.episodes if e.success is True}
     successes = list(verdicts)
