@@ -7,6 +7,7 @@ import pytest
 import capex
 from capex.campaign import events as ev
 from capex.campaign.judging import now
+from capex.campaign.replay import replay
 from capex.errors import CapexError
 from capex.run.verdicts import Verdict, append_verdict, read_verdicts
 from lab.campaigns import collect, contents, kinds
@@ -118,6 +119,7 @@ def test_later_goes_on_with_memory_as_it_was_and_says_so(shm):
     before = contents(run.path)
     run, _, _ = judged(run.path, "", judge="later", starts="0:5")
     assert {k: contents(run.path)[k] for k in before} == before
+    assert not any(r.difference or r.skipped or r.damaged for r in replay(run.path))
     seen = run.episodes[4].record.extra["verdicts_seen"]
     assert [v and v["verdict"] for v in seen.values()] == ["success", None, None, None]
 

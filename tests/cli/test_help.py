@@ -99,7 +99,9 @@ def test_every_command_has_two_examples_that_it_takes(name, width):
 
 def test_collect_groups_its_options():
     titles = groups(Collect)
-    assert list(titles) == ["What to run", "Budgets", "Method", "Model", "Engine", "Output"]
+    assert list(titles) == [
+        *("What to run", "Budgets", "Method", "Model", "Rig", "Engine", "Output")
+    ]
     listed = {a.name for members in titles.values() for a in members}
     assert set(OPTIONS) <= listed
     (arm,) = (a for a in titles["What to run"] if a.name == "arm")

@@ -82,9 +82,21 @@ class ChainLine:
         if self.state.startswith(("done", "stopped")):
             return 0
         if self.until is not None:
-            rate = self.successes / self.episodes if self.episodes else 0.0
+            rate = self.successes / self.judged if self.judged else 0.0
             return (self.until - self.successes) / rate if rate else None
         return None if self.wanted is None else max(0, self.wanted - self.episodes - self.invalid)
+
+    @property
+    def unjudged(self) -> int:
+        """Episodes that wait for a person's verdict."""
+        return self.episodes - self.judged
+
+    def rejudge(self, successes: Mapping[int, bool | None]) -> None:
+        """What people judged since, by start."""
+        self.episodes = len(successes)
+        self.judged = sum(success is not None for success in successes.values())
+        self.successes = sum(success is True for success in successes.values())
+        self.solved = {start: success is True for start, success in successes.items()}
 
     def add(self, start: int, success: bool | None, steps: int) -> None:
         """One more whole episode."""
@@ -228,7 +240,8 @@ class Board:
             return None
         hours, n = self.hours_left, total.episodes
         if total.usd is None:
-            return ev.Forecast(n, total.successes, None, None, None, None, None, None, hours)
+            unknown = (None,) * 6
+            return ev.Forecast(n, total.successes, *unknown, hours, total.unjudged)
         known, most = (usd / n for usd in total.usd)
         costs = [
             float(taken.usd[0])
@@ -239,7 +252,7 @@ class Board:
         spread = math.sqrt(sum((c - known) ** 2 for c in costs) / max(1, n - 1))
         error = Z * spread / math.sqrt(n)
         p_low, p_high = total.interval
-        p = total.successes / n
+        p = total.successes / total.judged if total.judged else 0.0
         low = high = middle = None
         if most:
             middle = known / p if p and known == most else None
@@ -262,4 +275,5 @@ class Board:
             rest_usd_low=None if rest is None else max(0.0, rest * (known - error)),
             rest_usd_high=None if rest is None else rest * (most + error),
             hours_left=hours,
+            unjudged=total.unjudged,
         )

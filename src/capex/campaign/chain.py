@@ -100,6 +100,11 @@ class ChainPlan:
         return dict(self._seen)
 
     @property
+    def outcomes(self) -> dict[int, bool | None]:
+        """By start, the success of its episode that counts; None while it is unjudged."""
+        return {s.start: s.record.success for s in self._settled.values() if s.record is not None}
+
+    @property
     def unjudged(self) -> list[int]:
         """The starts whose episodes wait for a person's verdict."""
         return [s.start for s in self._settled.values() if _unjudged(s)]

@@ -20,7 +20,7 @@ from capex.campaign.chain import ChainPlan
 from capex.campaign.driver import ChainRun, Driver, StopRequest
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
 from capex.campaign.judging import LATER, ask_first, waits
-from capex.campaign.manifest import moved_from
+from capex.campaign.manifest import moved_from, note_operator
 from capex.campaign.operators import Operator
 from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence
@@ -124,6 +124,9 @@ def gl_backend() -> str:
 def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> list[ChainRun]:
     """The chains of the campaign, owned and swept; what they hold already goes onto the board."""
     settings, retry_invalid = campaign.settings, campaign.retry_invalid
+    operator = campaign.setup.operator
+    if operator is not None and any(waits(settings, s) for s in campaign.specs.values()):
+        note_operator(campaign.run, operator.name, operator.stand_in)
     chains = []
     for (world, task), spec in campaign.specs.items():
         for method in settings.methods:

@@ -231,6 +231,8 @@ class Driver:
         record = run.plan.settle(slot)
         verdict = run.patience.judge(what, 0)
         self._tell(ev.EpisodeEnded(run.key, what))
+        if what.by_person:  # verdicts may have been changed meanwhile
+            self._board.lines[run.key].rejudge(run.plan.outcomes)
         if verdict.step == "stop" and not run.ended:
             sentence = silent_sentence(run.name, record)
             self.failures.append(CapexError(sentence))

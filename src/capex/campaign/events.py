@@ -117,6 +117,7 @@ class Forecast:
     rest_usd_low: float | None
     rest_usd_high: float | None
     hours_left: float | None
+    unjudged: int = 0  # episodes that wait for a person's verdict
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,14 @@ def open_without_model(settings: Settings, *, stand_in: bool, gl_backend: str) -
     return run
 
 
+def note_operator(run: Run, name: str, stand_in: bool) -> None:
+    """Write down who arranges and judges, so that a stand-in is known as one."""
+    manifest = run.manifest
+    operators = {**manifest.get("operators", {}), name: stand_in}
+    if operators != manifest.get("operators"):
+        write_json(run.path / "manifest.json", {**manifest, "operators": operators})
+
+
 def moved_from(run: Run, gl_backend: str) -> str:
     """What is not as it was where the run began, as a sentence; nothing when bits can be expected
     to be the same.
@@ -265,7 +273,9 @@ def _fork(
         if (arranged := run.path / ARRANGEMENTS).is_dir():
             shutil.copytree(arranged, scratch / ARRANGEMENTS, copy_function=_link)
         made_by = {
-            k: v for k, v in run.manifest.items() if k in ("versions", "revision", "fingerprint")
+            k: v
+            for k, v in run.manifest.items()
+            if k in ("versions", "revision", "fingerprint", "operators")
         }
         write_json(scratch / "manifest.json", {**fields, **made_by})
         os.rename(scratch, branch_dir)

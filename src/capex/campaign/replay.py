@@ -47,6 +47,7 @@ from capex.run.files import read_json
 from capex.run.machine import fingerprint
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
+from capex.run.verdicts import effective_success
 from capex.worlds import Env
 from capex.worlds.robots import one_robot, refuse_repeating
 
@@ -213,8 +214,13 @@ def _replay_chain(
             if one_robot(env.spec):
                 yield Replayed(episode.path, skipped="recorded answers are not said to a robot")
                 continue
+            seen = _as_seen_then(chain, episode)
+            if seen is None:
+                yield Replayed(episode.path, skipped="what its memory saw was run again since")
+                continue
+            shown = memory if not episode.record.extra.get("verdicts_seen") else seen
             try:
-                difference = _difference(episode, env, method, work, memory.snapshot(), blind)
+                difference = _difference(episode, env, method, work, shown.snapshot(), blind)
             except DamagedFile as damage:
                 yield Replayed(
                     episode.path, damaged=f"{damage.path.name} is damaged: {damage.reason}"
@@ -228,6 +234,22 @@ def _replay_chain(
     finally:
         if env is not None:
             env.close()
+
+
+def _as_seen_then(chain: LoadedChain, episode: LoadedEpisode) -> Memory | None:
+    """Where a person judges: memory from the verdicts as they were when the episode began. None
+    where one of the attempts was judged invalid since and run again.
+    """
+    memory, held = Memory(), {str(e.index): e for e in chain.episodes}
+    for start, seen in (episode.record.extra.get("verdicts_seen") or {}).items():
+        attempt = held.get(start)
+        given = () if attempt is None else attempt.verdicts
+        then = next((v for v in given if seen is not None and v.at == seen["at"]), None)
+        if attempt is None or (seen is not None and then is None):
+            return None
+        success = effective_success(attempt.record.success, then)
+        learn(memory, replace(attempt.record, success=success), attempt.path)
+    return memory
 
 
 def _forgotten(chain: LoadedChain, method: MethodSettings, position: int) -> str:
@@ -260,7 +282,8 @@ def _difference(
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         chain = Chain(Path(folder) / episode.chain)
         slot = Slot(episode.index, episode.position)
-        job = AttemptJob(chain, env.spec.name, method, slot, memory)
+        seen = record.extra.get("verdicts_seen") or {}
+        job = AttemptJob(chain, env.spec.name, method, slot, memory, seen)
         outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why

@@ -15,6 +15,7 @@ from typing import Any
 from capex.campaign.board import Board, ChainLine
 from capex.campaign.ceiling import bytes_text
 from capex.campaign.driver import HEARTBEAT_S, LIVE, from_live
+from capex.campaign.judging import unjudged_sentence
 from capex.errors import CapexError
 from capex.run import LoadedRun, load_run, origins
 from capex.run.files import read_json
@@ -67,6 +68,14 @@ class CampaignStatus:
             sentences.append(
                 f"{aside} damaged {'attempt was' if aside == 1 else 'attempts were'} moved aside;"
                 " the cost stays in the dollars spent"
+            )
+        if unjudged := self.board.total.unjudged:
+            sentences.append(unjudged_sentence(unjudged, self.run.path))
+        if judged_invalid := [a for a in self.run.invalid if a.verdict is not None]:
+            count = len(judged_invalid)
+            sentences.append(
+                f"{count} {'attempt was' if count == 1 else 'attempts were'} judged invalid; what"
+                " they took stays counted, and their starts run again"
             )
         for origin in origins(self.run.manifest)[:1]:
             count = sum(len(starts) for starts in origin.episodes.values())
@@ -146,8 +155,9 @@ def _state(board: Board, live: dict[str, Any] | None, *, planned: bool) -> str:
     if not planned:  # a student: nobody wrote down how many starts there are to be
         return "not running"
     left = [line.left for line in board.lines.values()]
+    unjudged = ", but for verdicts" if board.total.unjudged else ""
     return (
-        "finished"
+        f"finished{unjudged}"
         if all(n is not None and n <= 0 for n in left)
         else "not running; the same command continues it"
     )
@@ -162,6 +172,7 @@ def _line_json(line: ChainLine) -> dict[str, Any]:
         "until_successes": line.until,
         "successes": line.successes,
         "interval": [low, high],
+        "unjudged": line.unjudged,
         "invalid": line.invalid,
         "requests": line.all_taken.requests,
         "seconds": line.all_taken.seconds,

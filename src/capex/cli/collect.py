@@ -73,8 +73,7 @@ class Collect:
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
         ),
-        "Rig": ("operator", "arrangements", "order"),
-        "Verdicts": ("judge", "by"),
+        "Rig": ("operator", "by", "judge", "arrangements", "order"),
         "Engine": ("parallel", "ray", "slots"),
         "Output": ("out", "keep_images", "image_format", "json_events"),
     }
@@ -158,7 +157,9 @@ class Collect:
                 open_dataset=_lerobot_scenes,
                 **given,
             )
-        if not self.json_events and run.episodes:
+        if not self.json_events and any(e.success is None for e in run.episodes):
+            print_next("capex", "judge", run.path)
+        elif not self.json_events and run.episodes:
             print_next("capex", "report", run.path, "--out", Path("reports", run.path.name))
         return 0
 

@@ -30,8 +30,9 @@ class Judge:
         "One attempt after the other, with pictures and the model's claim": (
             "capex judge runs/rig --by Ada"
         ),
-        "A table to fill in elsewhere": "capex judge runs/rig --csv-template verdicts.csv",
-        "The verdicts of that table": "capex judge runs/rig --csv verdicts.csv --by Ada",
+        "The verdicts of a table that was filled in elsewhere": (
+            "capex judge runs/rig --csv verdicts.csv --by Ada"
+        ),
     }
 
     path: Positional[Annotated[Path, arg(metavar="RUN")]]
@@ -71,10 +72,10 @@ class Judge:
         """One attempt after the other, as the run lacks them now."""
         from capex.campaign.judging import question
         from capex.cli.keys import Keys
-        from capex.cli.verdicts import TerminalJudge
+        from capex.cli.verdicts import TerminalJudge, who_judges
 
         with closing(Keys()) as keys:
-            judge = TerminalJudge(self.by, keys)
+            judge = TerminalJudge(who_judges(self.by, keys), keys)
             while left := waiting(load_run(self.path)):
                 verdict = judge.ask(question(left[0]), f" (1 of {len(left)} that wait)")
                 if verdict is None:

@@ -73,7 +73,7 @@ class Keys:
     def _single(self) -> str:
         """A key at once, which the terminal does not show."""
         self._before = termios.tcgetattr(self._source)
-        tty.setcbreak(self._source)
+        tty.setcbreak(self._source, termios.TCSADRAIN)  # keeps what was typed already
         try:
             return self._read(1)
         finally:

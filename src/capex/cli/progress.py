@@ -180,6 +180,7 @@ def _cells(line: ChainLine, one_world: bool) -> dict[str, str]:
     )
     wanted = f"/{line.wanted}" if line.wanted is not None else ""
     invalid = f" +{line.invalid} invalid" if line.invalid else ""
+    invalid += f", {line.unjudged} unjudged" if line.unjudged else ""
     state = line.state
     if line.paused_until is not None and state.startswith("paused"):
         state = (
@@ -285,7 +286,8 @@ def sentence(event: ev.Event, board: Board) -> str:
 
 def forecast_sentence(f: ev.Forecast) -> str:
     """The forecast in words."""
-    head = f"forecast after {f.episodes} episodes ({f.successes} successes): "
+    unjudged = f", {f.unjudged} unjudged" if f.unjudged else ""
+    head = f"forecast after {f.episodes} episodes ({f.successes} successes{unjudged}): "
     parts = []
     if f.usd_per_success_low is not None:
         if f.usd_per_success_high is None:

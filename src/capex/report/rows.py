@@ -13,6 +13,7 @@ from capex.models import Usage
 from capex.run import InvalidAttempt, LoadedChain, Origin
 from capex.run.accounts import Taken
 from capex.run.summary import DollarSpan, Summary, amounts
+from capex.run.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class CostRow:
     tokens: Usage | None
     seconds: float
     unix_time: float | None
+    verdict: Verdict | None = None  # the one that invalidated it
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ def cost_row(
         stand_in=bool(note.get("stand_in", info.manifest.get("stand_in"))),
         start=start,
         error=attempt.error if attempt is not None else "",
+        verdict=attempt.verdict if attempt is not None else None,
         unix_time=attempt.timing.get("unix_time") if attempt is not None else None,
         **amounts(taken),
     )

@@ -74,6 +74,7 @@ class Summary:
     waypoints: WaypointColumns
     student: Mapping[str, Any] | None  # what is known of the trained policy that acted, if one did
     run: int = 0  # index of its run, where several are read together
+    by_person: bool = False  # whether a person judges it, not the world
     verdicts: tuple[Verdict, ...] = ()  # of people, oldest first
     # By start, which verdict its memory had learned from; None where the world judges, or there is
     # no memory.
@@ -115,6 +116,7 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
         chain=episode.chain,
         position=episode.position,
         success=episode.success,
+        by_person=record.success is None,
         verdicts=episode.verdicts,
         verdicts_seen=seen if isinstance(seen, Mapping) else None,
         **{name: getattr(record, name) for name in COPIED},

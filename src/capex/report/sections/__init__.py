@@ -15,6 +15,7 @@ from capex.report.sections.section import Section
 from capex.report.sections.students import students_section
 from capex.report.sections.summary import summary
 from capex.report.sections.tasks import by_task_section
+from capex.report.sections.verdicts import verdicts_section
 from capex.report.sources import Source
 from capex.report.tables import Row, Table, file_table
 
@@ -48,6 +49,7 @@ def build(
         summary(lines, compared),
         *students_section(data, sources),
         by_task_section(data, sources),
+        *verdicts_section(data, sources),
         pairs_section(sources, compared),
         *arrangements_section(sources),
         experience_section(sources),
