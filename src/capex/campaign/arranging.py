@@ -5,16 +5,14 @@ kept, frames are recorded, and what has begun is noted on disk before the first 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from capex.campaign.operators import Operator, Standby
 from capex.errors import RigFault
 from capex.method.executor import Tick
-from capex.method.hooks import Event, Replied
+from capex.method.hooks import Event
 from capex.run.arrangements import (
     Arrangement,
     Match,
@@ -29,8 +27,8 @@ from capex.run.files import write_json
 from capex.run.matching import compare_all, mean_difference
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
-from capex.run.writing import BEGUN
-from capex.worlds import Env, FrameRecording, Image, Spec, Start, one_robot, when_we_die
+from capex.worlds import Env, FrameRecording, Image, Spec, Start
+from capex.worlds.robots import when_we_die
 
 FRAMES = "frames"  # the folder of an attempt
 RIG_FACTS = "rig.json"  # of a run: what its arms do when our processes end without a word
@@ -52,45 +50,35 @@ class Arranging:
     operator: Operator | None
     scenes: Scenes | None
     standby: Standby
-    note: Callable[[], Mapping[str, Any]]  # of the attempt so far, as an invalid one would be kept
-    began: bool = False
+    begin: Callable[[], None]  # called when the scene is ready
     _recording: FrameRecording | None = field(default=None, repr=False)
-    _robot: bool = False
 
     def prepare(self, env: Env, start: Start) -> None:
         """The scene is arranged and its pictures are kept; returns when the attempt may begin."""
-        self._robot = one_robot(env.spec)
         if self.operator is not None and env.spec.success == "operator":
             self._arrange(env, start, self.operator)
         if env.spec.records_frames:
             self._recording = env.record_frames(self.folder / FRAMES)
             self._recording.mark()
-        self.began = True
-        self._keep_note()
         self._keep_facts(env)
+        self.begin()
 
     def hear(self, event: Event) -> None:
-        """A tick's pictures belong to its state; what was paid is noted at once."""
+        """A tick's pictures belong to its state."""
         if isinstance(event, Tick) and self._recording is not None:
             self._recording.mark()
-        elif isinstance(event, Replied):
-            self._keep_note()
 
-    def close(self) -> None:
-        """Every picture is on disk; RigFault where some were lost."""
-        (self.folder / BEGUN).unlink(missing_ok=True)
+    def __enter__(self) -> Arranging:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Every picture is on disk; RigFault where some were lost, unless the attempt failed
+        anyway.
+        """
         recording, self._recording = self._recording, None
         if recording is not None:
-            recording.close()
-
-    def abandon(self) -> None:
-        """The attempt is invalid anyway: whatever was recorded of it is kept."""
-        with contextlib.suppress(RigFault):
-            self.close()
-
-    def _keep_note(self) -> None:
-        if self._robot and self.folder.is_dir():
-            write_json(self.folder / BEGUN, self.note())
+            with contextlib.suppress(*([RigFault] if kind is not None else [])):
+                recording.close()
 
     def _keep_facts(self, env: Env) -> None:
         path = self.standby.run_dir / RIG_FACTS
@@ -125,8 +113,3 @@ def measured(match: Match, stored: Arrangement, images: Mapping[str, Image]) -> 
         return replace(match, score=None, changed=None)
     score, changed = mean_difference(differences)
     return replace(match, score=score, changed=changed)
-
-
-def elapsed(began_unix: float) -> dict[str, float]:
-    """The times of an attempt under way, for its note."""
-    return {"episode_s": time.time() - began_unix, "unix_time": time.time()}

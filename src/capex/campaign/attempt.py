@@ -13,9 +13,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from capex.campaign.arranging import Arranging, elapsed
+from capex.campaign.arranging import Arranging
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
+from capex.campaign.ending import Ending, recovered
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
 from capex.campaign.operators import Operator, OperatorLeft, Standby
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
@@ -52,8 +53,8 @@ from capex.run import LoadedEpisode, readable
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
-from capex.run.writing import EpisodeWriter
-from capex.worlds import Env, Start, one_robot, recover
+from capex.worlds import Env, Start
+from capex.worlds.robots import one_robot
 
 # Errors that will not pass by themselves: a key, a quota, a request that the server does not take,
 # a log that has ended.
@@ -184,15 +185,20 @@ def run_attempt(
         writer = chain.begin(slot.start)
         images = work.images if work.keep_all_images else None
         log = _Guarded(ExchangeLog(writer.folder, demonstrator.model, images), lease)
-        began = lease.clock()
-        note = _Note(env, demonstrator.name, work, job, ledger)
+        facts = {
+            "task": env.spec.task,
+            "arm": job.method.name,
+            "start": {"index": slot.start, "seed": work.seed},
+            "model": demonstrator.name,
+        }
+        ending = Ending(writer, facts, slot.position, ledger, lease.clock, robot)
         standby = Standby(chain.path.parent.parent, chain.path.name, lease.check)
-        arranging = Arranging(chain, writer.folder, operator, scenes, standby, note.so_far)
+        arranging = Arranging(chain, writer.folder, operator, scenes, standby, ending.begin)
         hooks = Hooks(
             ledger=ledger,
             log=log,
             limits=work.limits,
-            subscribers=(lease.check, progress, arranging.hear, *subscribers),
+            subscribers=(lease.check, progress, arranging.hear, ending.hear, *subscribers),
             template=work.template,
             hints=work.hints,
             sampling=work.sampling,
@@ -203,8 +209,8 @@ def run_attempt(
         )
         start = Start(env.spec.task, slot.start, work.seed)
         try:
-            episode = demonstrator.attempt(env, start, job.memory, hooks)
-            arranging.close()
+            with arranging:
+                episode = demonstrator.attempt(env, start, job.memory, hooks)
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
             # What a model writes may quote a key it was shown by mistake: scrubbed before it is
@@ -218,38 +224,32 @@ def run_attempt(
                 "queued_s": lease.queued_s,
                 "model_s": lease.model_s,
             }
-            path = writer.commit(record.as_json(), timing, episode.steps)
+            path = ending.committed(writer.commit(record.as_json(), timing, episode.steps))
             return summarize(LoadedEpisode(chain.path.name, path, record, timing))
         except RigFault as fault:
-            seconds = lease.clock() - began
-            at = _end_early(writer, arranging, note, str(fault), seconds)
-            over = not _recovered(env, operator, fault, lease)
-            return Invalid(fault, lasting=False, counts=False, seconds=seconds, path=at, over=over)
+            seconds, kept = ending.seconds, ending.early(str(fault))
+            over = not recovered(env, operator, fault, lease.check)
+            return Invalid(fault, False, False, seconds, kept, over)
         except (ModelError, PhysicsDiverged) as error:
             lasting, counts, continues = _weigh(error, log.answers)
-            continues = continues and not robot
-            seconds = lease.clock() - began
-            arranging.abandon()
-            if not counts and not lasting:  # the model is down: nothing was tried
-                writer.discard() if robot else writer.cut_off()
+            seconds = ending.seconds
+            if not counts and not lasting:  # the model is down
+                ending.untried()
                 return Invalid(error, lasting, counts, seconds, None)
-            times = {"episode_s": seconds, "unix_time": time.time()}
-            times |= {"answered_s": progress.answered_s}
-            kept = note.of(str(error), counts, continues)
-            path = writer.commit_invalid(kept, times, {}, continues=continues)
+            continues = continues and not robot
+            path = ending.invalid(str(error), counts, continues, progress.answered_s)
             return Invalid(error, lasting, counts, seconds, path)
         except BudgetExceeded as spent:
-            _end_early(writer, arranging, note, str(spent), lease.clock() - began)
+            ending.early(str(spent))
             return CutOff(str(spent), spent)
         except Stopped:
-            _end_early(writer, arranging, note, "cut off", lease.clock() - began)
+            ending.early("cut off")
             return CutOff("stopped")
         except OperatorLeft:
-            _end_early(writer, arranging, note, "the operator stopped", lease.clock() - began)
+            ending.early("the operator stopped")
             return CutOff("the operator stopped", over=True)
         except BaseException as error:
-            reason = f"cut off: {error or type(error).__name__}"
-            _end_early(writer, arranging, note, reason, lease.clock() - began)
+            ending.early(f"cut off: {error or type(error).__name__}")
             raise
 
 
@@ -267,77 +267,12 @@ def _weigh(error: ModelError | PhysicsDiverged, answers: int) -> tuple[bool, boo
     return kind in LASTING, not kind or answers > 0, bool(kind) and kind not in OWN_FAULT
 
 
-@dataclass(frozen=True)
-class _Note:
-    """What is kept of an attempt that leaves no record."""
-
-    env: Env
-    model: str
-    work: Work
-    job: AttemptJob
-    ledger: Ledger
-    began_unix: float = field(default_factory=time.time)
-
-    def of(self, error: str, counts: bool, continues: bool) -> dict[str, Any]:
-        """As an invalid attempt has it."""
-        note: dict[str, Any] = scrub(
-            {
-                "task": self.env.spec.task,
-                "arm": self.job.method.name,
-                "start": {"index": self.job.slot.start, "seed": self.work.seed},
-                "model": self.model,
-                "error": error,
-                "counts": counts,
-                "continues": continues,
-                "position": self.job.slot.position,
-                "ledger": self.ledger.as_json(),
-            }
-        )
-        return note
-
-    def so_far(self) -> dict[str, Any]:
-        """For the case that this process is killed."""
-        return self.of("killed", False, False) | {"timing": elapsed(self.began_unix)}
-
-
 def _seconds(episode: Episode, model_s: float) -> float:
     """How long an attempt took. A simulated room in lock-step has no clock of ours: its own virtual
     time counts, and the waiting for the model.
     """
     rig = episode.record.extra.get("rig", {})
     return float(rig["robot_s"]) + model_s if rig.get("clock") == "lock-step" else episode.seconds
-
-
-def _end_early(
-    writer: EpisodeWriter, arranging: Arranging, note: _Note, why: str, seconds: float
-) -> Path | None:
-    """Keep what a robot has begun as an invalid attempt; of any other attempt the exchanges, with
-    which the next one continues.
-    """
-    arranging.abandon()
-    if not one_robot(note.env.spec):
-        writer.cut_off()
-    elif not arranging.began:
-        writer.discard()
-    elif writer.folder.is_dir():
-        times = {"episode_s": seconds, "unix_time": time.time()}
-        return writer.commit_invalid(note.of(why, False, False), times, {})
-    return None
-
-
-def _recovered(env: Env, operator: Operator | None, fault: RigFault, lease: Lease) -> bool:
-    """Whether the rig is fine again: somebody says so, and nothing contradicts."""
-    reason = str(fault)
-    try:
-        while operator is not None and operator.recover(reason, lease.check):
-            try:
-                recover(env)
-                return True
-            except RigFault as again:
-                reason = str(again)
-    except (Stopped, OperatorLeft):
-        pass
-    return False
 
 
 class _Guarded:

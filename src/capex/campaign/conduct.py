@@ -29,7 +29,8 @@ from capex.errors import CapexError
 from capex.run import LoadedRun, load_run, origins
 from capex.run.spend import Spend
 from capex.run.store import Run
-from capex.worlds import Spec, one_robot
+from capex.worlds import Spec
+from capex.worlds.robots import one_robot
 
 Watch = Callable[[ev.Event, Board], None]
 

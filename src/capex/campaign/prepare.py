@@ -19,7 +19,8 @@ from capex.models import Model, ModelError, with_defaults
 from capex.models.prices import Price, load_prices, parse_price
 from capex.run.spend import Spend
 from capex.run.store import SPEND, Run, find_run
-from capex.worlds import Spec, one_robot
+from capex.worlds import Spec
+from capex.worlds.robots import one_robot
 
 
 @dataclass(frozen=True)

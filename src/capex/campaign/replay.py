@@ -49,6 +49,7 @@ from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
 from capex.run.verdicts import effective_success
 from capex.worlds import Env
+from capex.worlds.robots import one_robot, refuse_repeating
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
             " run of a `capex collect`"
         )
     for name in settings["tasks"]:
-        worlds.refuse_repeating(worlds.split_name(name)[0], "capex replay")
+        refuse_repeating(worlds.split_name(name)[0], "capex replay")
     for damage in run.damaged:
         yield Replayed(damage.path, damaged=damage.reason)
     for chain in run.chains:
@@ -210,7 +211,7 @@ def _replay_chain(
                 )
                 continue
             env = env or worlds.make(f"{chain.world}:{chain.task}")
-            if worlds.one_robot(env.spec):
+            if one_robot(env.spec):
                 yield Replayed(episode.path, skipped="recorded answers are not said to a robot")
                 continue
             seen = _as_seen_then(chain, episode)

@@ -12,7 +12,8 @@ from capex.campaign.scripted import ScriptedOperator
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.run.scenes import OpenDataset, Scenes, open_scenes
-from capex.worlds import RIG, Spec, one_robot
+from capex.worlds import RIG, Spec
+from capex.worlds.robots import one_robot
 
 Specs = Mapping[tuple[str, str], Spec]
 
@@ -64,9 +65,10 @@ def choose_operator(
                 f"--operator {settings.operator}: the worlds of this campaign reset and judge"
                 " themselves; leave it out"
             )
-        return given, ""
+        return None, ""
     if not robots and settings.operator is None:
-        return given, ""
+        # Nobody is asked later, so that such attempts may run in other processes.
+        return (given if settings.judge == "now" else None), ""
     wanted = settings.operator or _default_operator(robots[0].world)
     if wanted == "scripted":
         for spec in needed:

@@ -85,13 +85,6 @@ class Collect:
             "capex collect kitchen:all --model openai:gpt-6-astra --starts 0:20"
             " --campaign-usd 50 --dry-run"
         ),
-        "Two arms on the same arrangements of a simulated room, in which a stand-in judges": (
-            "capex collect rig:room:LiftBlock --arm capex,base --starts 0:10 --out runs/room"
-        ),
-        "Base trial N starts from the arrangement of trial N of another run": (
-            "capex collect rig:room:LiftBlock --arm base --arrangements runs/room --starts 0:10"
-            " --out runs/room-base"
-        ),
     }
 
     names: Positional[

@@ -10,7 +10,8 @@ from capex.cli.arranging import TerminalArranger
 from capex.cli.verdicts import TerminalJudge
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
-from capex.worlds import Env, Start, one_robot
+from capex.worlds import Env, Start
+from capex.worlds.robots import one_robot
 
 
 @dataclass(frozen=True)

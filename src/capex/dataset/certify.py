@@ -33,6 +33,7 @@ from capex.run.steps import read_steps
 from capex.run.store import find_run
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Spec, Start
+from capex.worlds.robots import refuse_repeating
 
 TOLERANCE_M = 0.02  # elsewhere: how far a tip may stray from its recorded place
 CERTIFICATE = "certificate.json"
@@ -147,7 +148,7 @@ def _replay_job(job: tuple[Path, dict[str, Any]]) -> Certificate:
 def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
     """Execute an episode's actions from its start and compare with what was recorded."""
     record, steps = read_record(episode), read_steps(episode)
-    worlds.refuse_repeating(record.world, "capex certify")
+    refuse_repeating(record.world, "capex certify")
     env = worlds.make(f"{record.world}:{record.task}")
     try:
         if impossible := _impossible(env.spec):

@@ -322,29 +322,6 @@ def split_name(name: str) -> tuple[str, str]:
     return world, task
 
 
-def one_robot(spec: Spec) -> bool:
-    """Whether a world is a robot that there is once: one attempt at a time, none of them repeated
-    from a log.
-    """
-    return spec.real_time or spec.world.startswith(RIG)
-
-
-def refuse_repeating(world: str, what: str) -> None:
-    """Refuse `what`, which would drive a rig with what was recorded."""
-    if world.startswith(RIG):
-        raise CapexError(
-            f"{world} is a rig: {what} would repeat recorded motions on a robot whose room has"
-            " changed since; people judge its attempts instead (capex judge)"
-        )
-
-
-def recover(env: Env) -> None:
-    """A person says that the rig is fine again: what stopped it is cleared, or RigFault."""
-    clear: Callable[[], None] | None = getattr(env, "recover", None)
-    if clear is not None:
-        clear()
-
-
 def draw_on_one_core() -> None:
     """In a process that renders beside others: software OpenGL starts a thread per core."""
     os.environ.setdefault("LP_NUM_THREADS", "1")
@@ -461,12 +438,6 @@ def rig_notes(env: Env) -> Mapping[str, Any]:
     other worlds.
     """
     give: Callable[[], Mapping[str, Any]] | None = getattr(env, "rig_notes", None)
-    return give() if give is not None else {}
-
-
-def when_we_die(env: Env) -> Mapping[str, str]:
-    """By arm of a rig, what it does when our processes end without a word; nothing of others."""
-    give: Callable[[], Mapping[str, str]] | None = getattr(env, "when_we_die", None)
     return give() if give is not None else {}
 
 
