@@ -1,6 +1,5 @@
-"""A robot of your own: drivers of an arm without links and of a camera that sees two dots.
-`PYTHONPATH=. capex check rig:examples/my_robot.toml` moves it. Copy both files, then the wires.
-"""
+"""A robot of your own: drivers of an arm without links and of a camera that sees two dots, named in
+my_robot.toml. `python examples/my_robot.py` runs the contract on them."""
 
 import tempfile
 import time
@@ -8,18 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from capex import Pose
+from capex import Pose, worlds
 from capex.pose import DOWN
 from capex.worlds.rigs.drivers import ArmFacts, ArmReading, Frame
 
-HOME_M, MAX_OPENING_M, SPEED_M_S, FPS = np.array([0.4, 0.0, 0.2]), 0.08, 0.3, 30
+SPEED_M_S, FPS = 0.3, 30
 
 
-def hand(options):
-    """Tip and opening, which the two processes share here; yours has a wire instead."""
+def hand(options):  # tip and opening, which two processes share; yours has a wire instead
     path = Path(tempfile.gettempdir()) / f"my-robot-{options['address']}.npy"
     if not path.is_file():
-        np.save(path, [*HOME_M, MAX_OPENING_M])
+        np.save(path, [0.45, 0.0, 0.2, 0.08])
     return np.load(path, mmap_mode="r+")
 
 
@@ -27,13 +25,11 @@ class MyArm:
     """Arms: connect, read, command, hold, grip, stop, recover, close; none of them may block."""
 
     def __init__(self, options, name):
-        self.hand, self.R, self.goal, self.opening_m, self.read_s = hand(options), DOWN, None, 0, 0
-
-    def connect(self):
+        self.hand, self.R, self.read_s = hand(options), DOWN, time.monotonic()
         self.goal, self.opening_m = Pose(np.array(self.hand[:3]), DOWN), float(self.hand[3])
-        self.read_s = time.monotonic()
-        limits = ((-2.0, 2.0),) * 3  # its joints are the tip's coordinates
-        return ArmFacts(("x", "y", "z"), limits, MAX_OPENING_M, False, "it stays where it is")
+
+    def connect(self):  # its joints are the tip's coordinates, it feels no force
+        return ArmFacts(("x", "y", "z"), ((-2.0, 2.0),) * 3, 0.08, False, "it stays where it is")
 
     def read(self):
         now_s = time.monotonic()
@@ -52,8 +48,7 @@ class MyArm:
     def stop(self):
         self.goal = Pose(np.array(self.hand[:3]), self.R)
 
-    def hold(self):
-        """It keeps its goal by itself, needs no heartbeat and has no errors."""
+    def hold(self): ...  # it keeps its goal by itself, needs no heartbeat and has no errors
 
     recover = close = hold
 
@@ -62,9 +57,8 @@ class MyCamera:
     """Cameras: size, intrinsics, start, latest, close; `latest` may repeat a picture's number."""
 
     def __init__(self, options, name, size):
-        self.hand, self.size = hand(options), size
-        (width, height), f = size, 1.2 * size[1]
-        self.intrinsics = np.array([[f, 0, width / 2], [0, f, height / 2], [0, 0, 1.0]])
+        self.hand, self.size, (w, h) = hand(options), size, size
+        self.intrinsics = np.array([[1.2 * h, 0, w / 2], [0, 1.2 * h, h / 2], [0, 0, 1.0]])
 
     def latest(self):
         v, u = np.mgrid[: self.size[1], : self.size[0]] + 0.5
@@ -77,3 +71,9 @@ class MyCamera:
         return Frame(image, int(now_s * FPS), now_s, now_s)
 
     start = close = MyArm.hold
+
+
+if __name__ == "__main__":
+    env = worlds.make(f"rig:{Path(__file__).with_suffix('.toml')}:Touch")
+    print(*worlds.check(env).findings, sep="\n")
+    env.close()
