@@ -36,6 +36,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "report": "Read the report",
         "dataset": "Certify and export datasets",
         "students": "Train and evaluate students",
+        "rigs": "Use a robot in a room",
         "your-own": "Use your own world, model, metric",
         "adding-a-task": "Add a task to the kitchen",
         "robosuite": "Use robosuite",

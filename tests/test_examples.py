@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import capex
+from capex import worlds
+from capex.worlds.rigs.dry import check_dry
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -56,6 +58,19 @@ def test_two_arms_share_an_act():
     assert out.rstrip().endswith("success: True")
 
 
-@pytest.mark.parametrize("name", ["hello.py", "my_world.py", "my_model.py", "two_arms.py"])
+def test_my_robot_answers_and_moves_as_the_contract_says(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    env = worlds.make(f"rig:{EXAMPLES / 'my_robot.toml'}:Touch")
+    try:
+        check_dry(env).raise_if_failed()
+        report = worlds.check(env, rules=["spec", "tip"])
+    finally:
+        env.close()
+    assert [f.status for f in report.findings] == ["ok"] * 2, report.failed
+
+
+@pytest.mark.parametrize(
+    "name", ["hello.py", "my_world.py", "my_model.py", "my_robot.py", "two_arms.py"]
+)
 def test_an_example_fits_on_a_page(name):
     assert len((EXAMPLES / name).read_text().splitlines()) < 80
