@@ -15,7 +15,6 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,15 +45,17 @@ class Hostility:
     guard: dict[str, int]
 
 
-def plan(
-    kind: str, rng: random.Random, link: KeeperLink, names: tuple[str, ...]
-) -> Iterator[Command]:
-    """Commands of one plan; each sees what the one before it did."""
-    reading = link.read()
+def run_plan(kind: str, rng: random.Random, link: KeeperLink, names: tuple[str, ...]) -> int:
+    """Send the commands of one plan until the guard stops it; returns how many."""
     far = {n: np.array([rng.uniform(-1, 2), rng.uniform(-1, 1), rng.uniform(-1, 1)]) for n in names}
-    for k in range(rng.randint(5, 40)):
-        yield Command({n: _command(kind, rng, reading, n, far[n], k) for n in names})
-        reading = link.read()
+    reading = link.settle()
+    ticks = rng.randint(5, 40)
+    for k in range(ticks):
+        command = Command({n: _command(kind, rng, reading, n, far[n], k) for n in names})
+        reading = link.tick(command)
+        if reading.stopped:
+            return k + 1
+    return ticks
 
 
 def _command(
@@ -97,12 +98,8 @@ def attack(
     link = open_link(rig)
     try:
         for k in range(plans):
-            for command in plan(KINDS[k % len(KINDS)], rng, link, names):
-                ticks += 1
-                if link.tick(command).stopped:
-                    break
-            link.settle()
-            if rng.random() < 0.2:
+            ticks += run_plan(KINDS[k % len(KINDS)], rng, link, names)
+            if rng.random() < 0.1:
                 try:
                     link.home()
                 except RigFault as error:  # arms that stand in each other's way

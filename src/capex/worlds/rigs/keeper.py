@@ -31,7 +31,7 @@ BY_PERSON = re.compile(r"user.?stop|e-?stop|emergency", re.IGNORECASE)
 STILL_M, STILL_RAD = 0.0015, 0.01  # noise of a measured pose that keeps still
 HOME_M, HOME_RAD = 0.005, 0.05
 HOME_PATIENCE = 60  # ticks without coming nearer
-HOME_OPENS = 10  # ticks for the fingers before the arms move
+HOME_OPENS = 40  # ticks at most for the fingers, before the arms move
 RECOVERY_TICKS = 3  # until the robot's next states have come
 
 _Moment = tuple[Mapping[str, TipState], Mapping[str, float]]  # states, and the robots' times
@@ -98,6 +98,9 @@ class Keeper:
     def read(self) -> RigReading:
         """Measure; nothing is commanded."""
         self._measure()
+        for name, unit in self._units.items():
+            if unit.lost:
+                raise RigFault(f"{name}: {unit.lost}")
         return self._reading()
 
     def beat(self) -> None:
@@ -137,22 +140,28 @@ class Keeper:
         self._require_free()
         self.settle()
         opened = Command({name: ArmCommand(gripper=-1.0) for name in self._units})
-        best, since, reading = math.inf, 0, self.read()
-        for k in range(100_000):
-            if self._farthest() <= 1.0:
+        for _ in range(HOME_OPENS):
+            if all(unit.is_open for unit in self._units.values()):
                 break
-            moves = {name: self._homeward(unit) for name, unit in self._units.items()}
-            reading = self.tick(opened if k < HOME_OPENS else Command(moves))
-            self._interrupt()
-            if reading.stopped:
-                raise RigFault(f"the arms did not come home: {reading.stopped}")
-            if k % 10 == 0:  # a long way is many moves
+            self._on_the_way_home(opened)
+        best, since = math.inf, 0
+        while self._farthest() > 1.0:
+            if since % 10 == 0:  # a long way is many moves
                 self._guard.settled(self._states())
+            moves = {name: self._homeward(unit) for name, unit in self._units.items()}
+            reading = self._on_the_way_home(Command(moves))
             distance = self._farthest()
             best, since = (distance, 0) if distance < best - 0.05 else (best, since + 1)
             if since > HOME_PATIENCE:
                 raise RigFault(f"the arms did not come home: {self._why_not_home(reading)}")
         return self.settle()
+
+    def _on_the_way_home(self, command: Command) -> RigReading:
+        reading = self.tick(command)
+        self._interrupt()
+        if reading.stopped:
+            raise RigFault(f"the arms did not come home: {reading.stopped}")
+        return reading
 
     def _homeward(self, unit: ArmUnit) -> ArmCommand:
         tip, home = unit.state.T_base_tip, unit.entry.home
@@ -293,7 +302,7 @@ class Keeper:
         return RigReading(
             arms={name: unit.state for name, unit in units.items()},
             joints_rad={name: unit.reading.joints_rad for name, unit in units.items()},
-            force_n={name: unit.reading.force_n for name, unit in units.items()},
+            force_n={name: unit.force_n for name, unit in units.items()},
             time_s=self._clock.now_s(),
             commanded_s=self._commanded_s,
             late_s=late_s,

@@ -19,6 +19,7 @@ from capex.worlds.rigs.servo import Servo, ServoLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")
+OPEN_M = 0.005  # fingers this near to their stop are open
 GARBLED = "it measures numbers that are not finite"
 NOT_FINITE = Pose(np.full(3, np.nan), np.full((3, 3), np.nan))
 
@@ -90,6 +91,17 @@ class ArmUnit:
             notes.append(f"turn cut to {np.degrees(self.entry.max_step_rad):.0f} deg")
         return goal, notes
 
+    @property
+    def force_n(self) -> tuple[float, float, float] | None:
+        """The external force at the tip, base frame, where it is measured."""
+        force = self._senses.force_n(self.reading)
+        return None if force is None else (float(force[0]), float(force[1]), float(force[2]))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the fingers stand open and were not told to close."""
+        return self._told_m != 0.0 and self.reading.opening_m > self.facts.max_opening_m - OPEN_M
+
     def send(self, goal: Pose) -> None:
         """A goal that the guard let through."""
         self._servo.sent(goal)
@@ -141,7 +153,8 @@ class ArmUnit:
         except RigFault as error:
             self.lost = self.lost or str(error)
         except Exception as error:  # a driver's own mistake must not let go of the other arms
-            traceback.print_exc()
+            if not self.lost:
+                traceback.print_exc()
             self.lost = self.lost or f"its driver failed: {type(error).__name__}: {error}"
         return None
 
