@@ -121,13 +121,13 @@ def record(
     )
 
 
-def commit(chain: Chain, made: EpisodeRecord, seconds: float = 30.0) -> Path:
+def commit(chain: Chain, made: EpisodeRecord, seconds: float = 30.0, **timing: Any) -> Path:
     """Write an episode where a campaign would; unlike a campaign, without waiting for the disk, since thousands are made."""
     folder = chain.episode(made.start)
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(made.as_json()), encoding="utf-8")
     (folder / "timing.json").write_text(
-        json.dumps({"episode_s": seconds, "unix_time": 1794700000.0}), encoding="utf-8"
+        json.dumps({"episode_s": seconds, "unix_time": 1794700000.0, **timing}), encoding="utf-8"
     )
     np.savez(folder / "steps.npz", **NO_STEPS)
     return folder

@@ -35,7 +35,7 @@ def test_a_chain_waits_for_verdicts_and_memory_learns_from_them(shm):
     told = [e.summary.success for e in events if isinstance(e, ev.EpisodeEnded)]
     assert told == [True, False, True, False]
     at = "2026-11-16T00:00:00+00:00"
-    seen = [e.record.extra["verdicts_seen"] for e in run.episodes]
+    seen = [e.verdicts_seen for e in run.episodes]
     assert seen[0] == {}
     assert seen[1] == {"0": {"verdict": "success", "at": at}}
     assert [seen[3][s]["verdict"] for s in "012"] == ["success", "failure", "success"]
@@ -53,7 +53,7 @@ def test_a_resumed_chain_asks_first(shm):
     assert events[-1].why == "waiting for verdicts"
     run, _, operator = judged(shm / "run", "sss")
     assert operator.starts == [1, 2, 3]
-    seen = [e.record.extra["verdicts_seen"] for e in run.episodes]
+    seen = [e.verdicts_seen for e in run.episodes]
     words = [[v["verdict"] for v in s.values()] for s in seen]
     assert words == [["success"] * n for n in range(4)]
     assert [e.record.steps for e in run.episodes] == [e.record.steps for e in whole.episodes]
@@ -73,7 +73,7 @@ def test_invalid_runs_the_start_again_without_limit_and_is_counted(shm):
     assert [e.success for e in run.episodes] == [True] * 4
     plain, _, _ = judged(shm / "plain", "ssss")
     times = [
-        {e.record.extra["verdicts_seen"].get("0", {}).get("at") for e in r.episodes}
+        {e.verdicts_seen.get("0", {}).get("at") for e in r.episodes}
         for r in (run, plain)
     ]
     assert times[0] == times[1]
@@ -113,14 +113,14 @@ def test_later_goes_on_with_memory_as_it_was_and_says_so(shm):
     assert operator.asked == []
     assert "a person judges these attempts later" in events[0].warning
     assert [e.success for e in run.episodes] == [None] * 4
-    assert run.episodes[3].record.extra["verdicts_seen"] == {"0": None, "1": None, "2": None}
+    assert run.episodes[3].verdicts_seen == {"0": None, "1": None, "2": None}
     assert run.episodes[3].record.extra["labels_before"] > 0
     append_verdict(run.episodes[0].path, Verdict("success", "Ada", now()))
     before = contents(run.path)
     run, _, _ = judged(run.path, "", judge="later", starts="0:5")
     assert {k: contents(run.path)[k] for k in before} == before
     assert not any(r.difference or r.skipped or r.damaged for r in replay(run.path))
-    seen = run.episodes[4].record.extra["verdicts_seen"]
+    seen = run.episodes[4].verdicts_seen
     assert [v and v["verdict"] for v in seen.values()] == ["success", None, None, None]
 
 

@@ -54,7 +54,7 @@ def test_a_campaign_killed_between_an_episode_and_its_verdict_asks_first(shm):
     assert (episode / "record.json").read_bytes() == before
     (verdict,) = read_verdicts(episode)
     assert (verdict.by, verdict.reason, verdict.words) == ("Ada", "dropped", "it fell")
-    assert run.episodes[1].record.extra["verdicts_seen"]["0"]["at"] == verdict.at
+    assert run.episodes[1].verdicts_seen["0"]["at"] == verdict.at
     assert told.index("start 0, ") < told.index("start 1, ")
     assert run.manifest["operators"] == {"Ada": False}
 

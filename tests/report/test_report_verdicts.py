@@ -19,10 +19,13 @@ from runs import commit, record
 def episode(run, arm, start, *words, end="done", seen=None):
     """An attempt that people judged with these words, one after the other."""
     made = record("Lift", arm, start, success=None, world="lab.world", end=end, cost_usd=1.0)
+    timing = {}
     if seen is not None:
-        made = replace(made, extra={**made.extra, "verdicts_seen": seen})
+        words_seen = {start: v and v["verdict"] for start, v in seen.items()}
+        made = replace(made, extra={**made.extra, "verdicts_seen": words_seen})
+        timing["verdicts_seen_at"] = {start: v["at"] for start, v in seen.items() if v}
     chain = run.chain("lab.world", "Lift", arm)
-    folder = commit(chain, made, seconds=60.0)
+    folder = commit(chain, made, seconds=60.0, **timing)
     for number, word in enumerate(words):
         verdict, _, reason = word.partition(":")
         at = f"2026-11-16T00:{start:02d}:{number:02d}+00:00"

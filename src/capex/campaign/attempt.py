@@ -215,15 +215,20 @@ def run_attempt(
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)
             # What a model writes may quote a key it was shown by mistake: scrubbed before it is
             # written, and remembered as written.
-            placed = {"position": slot.position, **_seen(env, job)}
+            seen = job.verdicts_seen if _learns_from_verdicts(env, job) else None
+            placed: dict[str, Any] = {"position": slot.position}
+            if seen is not None:
+                placed["verdicts_seen"] = {s: v and v["verdict"] for s, v in seen.items()}
             record = from_json(scrub(episode.record.as_json() | placed))
-            timing = {
+            timing: dict[str, Any] = {
                 "episode_s": _seconds(episode, lease.model_s),
                 "reset_s": episode.reset_s,
                 "unix_time": time.time(),
                 "queued_s": lease.queued_s,
                 "model_s": lease.model_s,
             }
+            if seen is not None:  # beside the record, in which no wall time stands
+                timing["verdicts_seen_at"] = {s: v["at"] for s, v in seen.items() if v}
             path = ending.committed(writer.commit(record.as_json(), timing, episode.steps))
             return summarize(LoadedEpisode(chain.path.name, path, record, timing))
         except RigFault as fault:
@@ -253,10 +258,8 @@ def run_attempt(
             raise
 
 
-def _seen(env: Env, job: AttemptJob) -> dict[str, Any]:
-    """For the record where a person judges: what memory had learned from."""
-    learns = env.spec.success == "operator" and job.method.memory == "chain"
-    return {"verdicts_seen": dict(job.verdicts_seen)} if learns else {}
+def _learns_from_verdicts(env: Env, job: AttemptJob) -> bool:
+    return env.spec.success == "operator" and job.method.memory == "chain"
 
 
 def _weigh(error: ModelError | PhysicsDiverged, answers: int) -> tuple[bool, bool, bool]:

@@ -218,7 +218,7 @@ def _replay_chain(
             if seen is None:
                 yield Replayed(episode.path, skipped="what its memory saw was run again since")
                 continue
-            shown = memory if not episode.record.extra.get("verdicts_seen") else seen
+            shown = memory if not episode.verdicts_seen else seen
             try:
                 difference = _difference(episode, env, method, work, shown.snapshot(), blind)
             except DamagedFile as damage:
@@ -241,7 +241,7 @@ def _as_seen_then(chain: LoadedChain, episode: LoadedEpisode) -> Memory | None:
     where one of the attempts was judged invalid since and run again.
     """
     memory, held = Memory(), {str(e.index): e for e in chain.episodes}
-    for start, seen in (episode.record.extra.get("verdicts_seen") or {}).items():
+    for start, seen in episode.verdicts_seen.items():
         attempt = held.get(start)
         given = () if attempt is None else attempt.verdicts
         then = next((v for v in given if seen is not None and v.at == seen["at"]), None)
@@ -282,7 +282,7 @@ def _difference(
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         chain = Chain(Path(folder) / episode.chain)
         slot = Slot(episode.index, episode.position)
-        seen = record.extra.get("verdicts_seen") or {}
+        seen = episode.verdicts_seen
         job = AttemptJob(chain, env.spec.name, method, slot, memory, seen)
         outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
         if isinstance(outcome, CutOff):

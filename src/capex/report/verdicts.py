@@ -76,7 +76,7 @@ def changed_verdicts(sources: Sequence[Source]) -> list[str]:
     for source in sources:
         held = {(e.run, e.chain, str(e.start)): e for e in source.episodes}
         for episode in source.episodes:
-            for start, seen in (episode.verdicts_seen or {}).items():
+            for start, seen in episode.verdicts_seen.items():
                 key = episode.run, episode.chain, start
                 if isinstance(seen, Mapping) and (now := _change(held.get(key), seen)):
                     was = f"{episode.chain} start {start} ({seen.get('verdict')}, now {now})"

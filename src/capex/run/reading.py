@@ -72,6 +72,18 @@ class LoadedEpisode:
         """Wall time of the attempt without its reset; 0 where it was not kept."""
         return float(self.timing.get("episode_s", 0.0))
 
+    @property
+    def verdicts_seen(self) -> dict[str, dict[str, str] | None]:
+        """By start, the verdicts that its memory had learned from, with their times; None where
+        there was none yet.
+        """
+        seen, at = self.record.extra.get("verdicts_seen"), self.timing.get("verdicts_seen_at")
+        times = at if isinstance(at, Mapping) else {}
+        return {
+            start: None if verdict is None else {"verdict": verdict, "at": times.get(start, "")}
+            for start, verdict in (seen.items() if isinstance(seen, Mapping) else ())
+        }
+
     def steps(self) -> dict[str, Any]:
         """The arrays of steps.npz: native actions, complete states and proprioception at 20 Hz."""
         return read_steps(self.path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class Summary:
     verdicts: tuple[Verdict, ...] = ()  # of people, oldest first
     # By start, which verdict its memory had learned from; None where the world judges, or there is
     # no memory.
-    verdicts_seen: Mapping[str, Any] | None = None
+    verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     rig: Mapping[str, Any] | None = None  # of a rig: clock, lateness, what the guard did
 
     @property
@@ -109,7 +109,6 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
     """The numbers of an episode."""
     record, extra = episode.record, episode.record.extra
     weights, student = extra.get("weights"), extra.get("student")
-    seen = extra.get("verdicts_seen")
     planned = [t for t in record.turns if t.waypoints]
     return Summary(
         run=run,
@@ -119,7 +118,7 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
         success=episode.success,
         by_person=record.success is None,
         verdicts=episode.verdicts,
-        verdicts_seen=seen if isinstance(seen, Mapping) else None,
+        verdicts_seen=episode.verdicts_seen,
         rig=extra.get("rig"),
         **{name: getattr(record, name) for name in COPIED},
         **amounts(of_episode(episode)),
