@@ -24,7 +24,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
 from capex.dataset.film import open_episode
-from capex.dataset.frames import plans_of, show_tick
+from capex.dataset.frames import plans_of
+from capex.dataset.projection import tips_at
 from capex.method.presets import PRESETS
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.pose import Array
@@ -117,18 +118,18 @@ def say(turn: Turn) -> str:
 
 def draw(episode: Path, out: Path) -> EpisodeRecord:
     """Write the figure; the episode's record tells the caller what it shows."""
-    with open_episode(episode) as (record, steps, env):
+    with open_episode(episode) as (record, steps, views):
         plans: Sequence[Turn] = plans_of(record, steps)[:COLUMNS_MAX]
-        camera = env.spec.cameras[0].name
+        camera = views.spec.cameras[0].name
         width, count, most = 4.1, len(plans), max(len(t.waypoints) for t in plans)
         figure, axes = plt.subplots(
             2, count, figsize=(width * count, 6.5), height_ratios=(3, 1), squeeze=False
         )
         for k, turn in enumerate(plans):
-            show_tick(env, steps, int(steps["plan_starts"][k]))
-            tips_m = {n: a.T_base_tip.position_m for n, a in env.robot_state().arms.items()}
-            image = env.observe([camera], (SIZE_PX, SIZE_PX))[camera]
-            model = env.camera_model(camera, (SIZE_PX, SIZE_PX))
+            tick, size = int(steps["plan_starts"][k]), (SIZE_PX, SIZE_PX)
+            tips_m = tips_at(views, tick)
+            image = next(views.pictures({camera: size}, [tick]))[camera]
+            model = views.camera_model(camera, tick, size)
             draw_plan(axes[0][k], image, turn, tips_m, model)
             axes[0][k].set_title(say(turn), fontsize=9, loc="left")
             draw_confidences(axes[1][k], turn, PRESETS[record.arm].tau, most)
