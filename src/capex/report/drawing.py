@@ -20,7 +20,7 @@ from capex.method.record import Turn
 from capex.pose import Array
 from capex.report.cards import Card, Twins
 from capex.report.figures import Figure, Panel
-from capex.report.strips import StripFrame, Strip, robot_base
+from capex.report.strips import Strip, StripFrame, robot_base
 
 TRACK_WIDTH, TRACK_BASE, NO_CONFIDENCE_BASE = 160, 42, 8
 SLOTS_AT_LEAST = 8

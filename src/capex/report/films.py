@@ -14,7 +14,7 @@ from PIL import ImageDraw, ImageFont
 from capex.dataset.projection import Drawn, Point
 from capex.report.cards import Card, Pick
 from capex.report.drawing import FATE_COLOURS
-from capex.report.strips import Filmer, StripFrame, Strip
+from capex.report.strips import Filmer, Strip, StripFrame
 from capex.run import read_record
 
 FRAMES = 30  # about 0.15 MB
