@@ -25,6 +25,7 @@ from matplotlib.colors import LinearSegmentedColormap
 
 from capex.dataset.film import open_episode
 from capex.dataset.frames import plans_of
+from capex.dataset.projection import tips_at
 from capex.method.presets import PRESETS
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
 from capex.pose import Array
@@ -119,14 +120,14 @@ def draw(episode: Path, out: Path) -> EpisodeRecord:
     """Write the figure; the episode's record tells the caller what it shows."""
     with open_episode(episode) as (record, steps, views):
         plans: Sequence[Turn] = plans_of(record, steps)[:COLUMNS_MAX]
-        camera, size = views.spec.cameras[0].name, (SIZE_PX, SIZE_PX)
+        camera = views.spec.cameras[0].name
         width, count, most = 4.1, len(plans), max(len(t.waypoints) for t in plans)
         figure, axes = plt.subplots(
             2, count, figsize=(width * count, 6.5), height_ratios=(3, 1), squeeze=False
         )
         for k, turn in enumerate(plans):
-            tick = int(steps["plan_starts"][k])
-            tips_m = {name: tip.position_m for name, tip in views.tips(tick).items()}
+            tick, size = int(steps["plan_starts"][k]), (SIZE_PX, SIZE_PX)
+            tips_m = tips_at(views, tick)
             image = next(views.pictures({camera: size}, [tick]))[camera]
             model = views.camera_model(camera, tick, size)
             draw_plan(axes[0][k], image, turn, tips_m, model)

@@ -20,7 +20,7 @@ from capex.method.record import Turn
 from capex.pose import Array
 from capex.report.cards import Card, Twins
 from capex.report.figures import Figure, Panel
-from capex.report.strips import Frame, Strip, robot_base
+from capex.report.strips import Strip, StripFrame, robot_base
 
 TRACK_WIDTH, TRACK_BASE, NO_CONFIDENCE_BASE = 160, 42, 8
 SLOTS_AT_LEAST = 8
@@ -42,7 +42,7 @@ def _svg(shape: str, *values: object) -> Markup:
     return Markup(shape).format(*values)
 
 
-def overlay(frame: Frame) -> Markup:
+def overlay(frame: StripFrame) -> Markup:
     """The plan in force, drawn over the frame's image."""
     parts = [_svg('<svg class="plan" viewBox="0 0 {} {}" aria-hidden="true">', *frame.size)]
     for drawn in frame.drawn:
@@ -147,7 +147,7 @@ def _draw_strip(strip: Strip, ax: Axes) -> None:
     ax.set_axis_off()
 
 
-def _inside(points: Sequence[Point], k: int, frame: Frame) -> list[Point]:
+def _inside(points: Sequence[Point], k: int, frame: StripFrame) -> list[Point]:
     """Points within the k-th image, in pixels of the whole strip."""
     width, height = frame.size
     return [(k * width + u, v) for u, v in points if 0 <= u <= width and 0 <= v <= height]

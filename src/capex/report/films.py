@@ -14,7 +14,7 @@ from PIL import ImageDraw, ImageFont
 from capex.dataset.projection import Drawn, Point
 from capex.report.cards import Card, Pick
 from capex.report.drawing import FATE_COLOURS
-from capex.report.strips import Filmer, Frame, Strip
+from capex.report.strips import Filmer, Strip, StripFrame
 from capex.run import read_record
 
 FRAMES = 30  # about 0.15 MB
@@ -79,7 +79,7 @@ def _encode(pictures: Sequence[Picture.Image]) -> tuple[bytes, bytes]:
     return moving.getvalue(), still.getvalue()
 
 
-def _picture(frame: Frame, strip: Strip, outcome: str | None, ended: bool) -> Picture.Image:
+def _picture(frame: StripFrame, strip: Strip, outcome: str | None, ended: bool) -> Picture.Image:
     """A frame with the plan, the robot's time, how far the episode is, and at the end a rim in the
     outcome's colour.
     """

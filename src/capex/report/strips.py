@@ -42,7 +42,7 @@ def robot_base(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Frame:
+class StripFrame:
     """A moment: its image, when it was, and the plan in force then."""
 
     jpeg: bytes
@@ -57,7 +57,7 @@ class Frame:
 class Strip:
     """Frames from start to end, or a sentence why there are none."""
 
-    frames: tuple[Frame, ...]
+    frames: tuple[StripFrame, ...]
     note: str = ""
 
     @property
@@ -109,7 +109,7 @@ def left_camera(spec: Spec) -> str:
     return next((c.name for c in exterior if "left" in c.name), exterior[0].name)
 
 
-def _frames(views: Views, steps: StepArrays, record: EpisodeRecord, count: int) -> list[Frame]:
+def _frames(views: Views, steps: StepArrays, record: EpisodeRecord, count: int) -> list[StripFrame]:
     camera = left_camera(views.spec)
     size = of_width(views.spec.camera(camera), WIDTH_PX)
     turns = [t for t in record.turns if t.waypoints]
@@ -125,7 +125,7 @@ def _frames(views: Views, steps: StepArrays, record: EpisodeRecord, count: int) 
         model = views.camera_model(camera, tick, size)
         drawn = () if turn is None else project_plan(turn, tips[plan], model)
         seconds = tick / views.spec.control_hz
-        frames.append(Frame(_jpeg(images[camera]), tick, seconds, turn, drawn, size))
+        frames.append(StripFrame(_jpeg(images[camera]), tick, seconds, turn, drawn, size))
     return frames
 
 
@@ -166,14 +166,14 @@ def _pictures(line: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(p["picture"], p["sha256"]) for p in parts[scene:] if "picture" in p]
 
 
-def _kept(folder: Path, sha: str, turn: Turn) -> Frame:
+def _kept(folder: Path, sha: str, turn: Turn) -> StripFrame:
     path = next(iter((folder / "images").glob(f"{sha}.*")), None)
     if path is None:
         raise KeyError(sha)
     with Picture.open(path) as kept:
         size = (WIDTH_PX, max(1, round(WIDTH_PX * kept.height / kept.width)))
         image = np.asarray(kept.convert("RGB").resize(size))
-    return Frame(_jpeg(image), turn.step, 0.0, turn, (), size)
+    return StripFrame(_jpeg(image), turn.step, 0.0, turn, (), size)
 
 
 def write_frames(strip: Strip, out: Path) -> Path:

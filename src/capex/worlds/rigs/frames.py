@@ -44,10 +44,10 @@ def record(rig: RigFile, cameras: Mapping[str, Camera], folder: Path) -> FrameRe
         name: _about(entries[name], camera, rig.frames, rig.control_hz)
         for name, camera in cameras.items()
     }
-    return Recording(folder, tracks, about)
+    return CamerasRecording(folder, tracks, about)
 
 
-class Recording:
+class CamerasRecording:
     """What `Env.record_frames` gives."""
 
     def __init__(
