@@ -73,8 +73,7 @@ class Collect:
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
         ),
-        "Rig": ("operator", "arrangements", "order"),
-        "Verdicts": ("judge", "by"),
+        "Rig": ("operator", "arrangements", "order", "judge", "by"),
         "Engine": ("parallel", "ray", "slots"),
         "Output": ("out", "keep_images", "image_format", "json_events"),
     }
