@@ -177,11 +177,8 @@ class Check:
     """
 
     EXAMPLES: ClassVar[Examples] = {
-        "One task": "capex check kitchen:CloseFridge",
         "Every task of a world, in another start": "capex check robosuite:all --start 3",
-        "A robot in a room, without moving it; then with every motion announced": (
-            "capex check rig:room --dry"
-        ),
+        "A robot in a room, without moving it": "capex check rig:room --dry",
     }
 
     names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
