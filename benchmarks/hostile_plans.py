@@ -42,6 +42,7 @@ class Hostility:
     ticks: int
     sent: int  # goals that reached a robot
     outside: Counter[str]  # those outside the policy, by what they broke
+    back: Counter[str]  # those that only bring an arm back that had sagged or stopped outside
     guard: dict[str, int]
 
 
@@ -108,8 +109,9 @@ def attack(
     finally:
         link.close()
     heard = [c for name in names for c in calls(folder, name) if c["call"] == "command"]
-    outside = Counter(c["bad"] for c in heard if c["bad"])
-    return Hostility(plans, ticks, len(heard), outside, counts)
+    outside = Counter(c["bad"] for c in heard if c["bad"] and not c["back"])
+    back = Counter(c["bad"] for c in heard if c["back"])
+    return Hostility(plans, ticks, len(heard), outside, back, counts)
 
 
 def main() -> None:
@@ -123,6 +125,7 @@ def main() -> None:
         for text, count in sorted(result.guard.items(), key=lambda item: -item[1]):
             print(f"  {count:7d}  {text}")
         print(f"  outside the policy, counted by the robots: {dict(result.outside) or 0}")
+        print(f"  coming back from where an arm sagged or stopped: {dict(result.back) or 0}")
         failed |= bool(result.outside)
     sys.exit(1 if failed else 0)
 

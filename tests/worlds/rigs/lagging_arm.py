@@ -114,43 +114,50 @@ class LaggingArm:
     def command(self, T_mount_tip: Pose) -> None:
         self.advance()
         goal = Pose(T_mount_tip.position_m + self.mount_m, T_mount_tip.rotation)
-        bad = self.outside(goal) if "policy" in self.options else ""
-        self.note("command", to=[round(float(c), 5) for c in goal.position_m], bad=bad)
+        bad, back = self.outside(goal) if "policy" in self.options else ("", False)
+        self.note("command", to=[round(float(c), 5) for c in goal.position_m], bad=bad, back=back)
         if self.told("error") is None:
             self.goal = T_mount_tip
         self.last = goal
 
-    def outside(self, goal: Pose) -> str:
-        """What of the policy a goal breaks, by sums of its own; empty where nothing."""
+    def outside(self, goal: Pose) -> tuple[str, bool]:
+        """What of the policy a goal breaks, by sums of its own, and whether it only comes back from
+        where the arm had sagged to or been stopped.
+        """
         policy, to = self.options["policy"], goal.position_m
         if not (np.isfinite(to).all() and np.isfinite(goal.rotation).all()):
-            return "not finite"
-        tip = Pose(self.tip.position_m + self.mount_m, self.tip.rotation)
+            return "not finite", False
+        tip = self.present
         last = self.last or tip
-        lower, upper = np.array(policy["lower_m"]), np.array(policy["upper_m"])
-        if (to < lower - 1e-6).any() or (to > upper + 1e-6).any():
-            return "workspace"
-        for low, high in policy["keep_out"]:
-            depth = [float(min((p - low).min(), (high - p).min())) for p in (last.position_m, to)]
-            if depth[0] > 0:  # it sagged or was put there: it may only come out
-                if depth[1] > depth[0] + 1e-6:
-                    return "deeper in keep-out"
-                continue
-            for k in range(21):
-                point = last.position_m + k / 20 * (to - last.position_m)
-                if (point > np.array(low) + 1e-6).all() and (point < np.array(high) - 1e-6).all():
-                    return "keep-out"
         if np.linalg.norm(to - last.position_m) > policy["step_m"] + 1e-6:
-            return "step"
+            return "step", False
         if angle_between(goal.rotation, last.rotation) > policy["step_rad"] + 1e-6:
-            return "turn"
+            return "turn", False
         if np.linalg.norm(to - tip.position_m) > policy["lead_m"] + 1e-6:
-            return "lead"
-        for other in LaggingArm.fleet.values():
-            asked = other.last or other.present
-            if other is not self and self.apart_m(goal, asked) < policy["apart_m"] - 1e-3:
-                return "arms"
-        return ""
+            return "lead", False
+        before, after = self.excess_m(last), self.excess_m(goal)
+        for low, high in policy["keep_out"]:
+            way = last.position_m + np.linspace(0, 1, 21)[:, None] * (to - last.position_m)
+            inside = ((way > np.array(low) + 1e-6) & (way < np.array(high) - 1e-6)).all(axis=1)
+            if inside.any() and before["keep-out"] <= 0:
+                return "through keep-out", False
+        for what, much in after.items():
+            if much > 1e-6:
+                return what, much <= before[what] + 1e-6
+        return "", False
+
+    def excess_m(self, pose: Pose) -> dict[str, float]:
+        """How far a pose is outside of the workspace, inside a keep-out, too near another arm."""
+        policy, at = self.options["policy"], pose.position_m
+        lower, upper = np.array(policy["lower_m"]), np.array(policy["upper_m"])
+        boxes = [(np.array(low), np.array(high)) for low, high in policy["keep_out"]]
+        others = [other for other in LaggingArm.fleet.values() if other is not self]
+        apart = [self.apart_m(pose, other.last or other.present) for other in others]
+        return {
+            "workspace": float(np.linalg.norm(at - np.clip(at, lower, upper))),
+            "keep-out": max(float(min((at - low).min(), (high - at).min())) for low, high in boxes),
+            "arms": policy["apart_m"] - min(apart, default=np.inf),
+        }
 
     @property
     def present(self) -> Pose:

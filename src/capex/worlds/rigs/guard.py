@@ -294,14 +294,14 @@ class Guard:
             return dict(goals), []
         tips = {name: state.tip for name, state in states.items()}
         limit_m = self._policy.arm_distance_m
-        enough = [min(limit_m, apart_m) for apart_m in nearest_hands_m(starts, tips)]
+        enough = [min(limit_m, apart_m) for apart_m in nearest_hands_m(starts, tips, starts)]
         alone = [{name: 1.0} for name in goals]
         for parts in (dict.fromkeys(goals, 1.0), dict.fromkeys(goals, 0.5), *alone, {}):
             tried = {n: self._part(starts[n], goals[n], part) for n, part in parts.items()}
             clear = all(
                 not refused(self._check(n, states[n], starts[n]), goal) for n, goal in tried.items()
             )
-            apart = nearest_hands_m({**starts, **tried}, tips)
+            apart = nearest_hands_m({**starts, **tried}, tips, starts)
             if clear and all(a >= e - 1e-9 for a, e in zip(apart, enough, strict=True)):
                 break
         whole = len(tried) == len(goals) and all(part == 1.0 for part in parts.values())

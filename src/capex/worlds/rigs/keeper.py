@@ -30,6 +30,7 @@ from capex.worlds.rigs.unit import ArmUnit
 BY_PERSON = re.compile(r"user.?stop|e-?stop|emergency", re.IGNORECASE)
 STILL_M, STILL_RAD = 0.0015, 0.01  # noise of a measured pose that keeps still
 HOME_M, HOME_RAD = 0.005, 0.05
+HOME_UP_M = 0.01
 HOME_PATIENCE = 60  # ticks without coming nearer
 HOME_OPENS = 40  # ticks at most for the fingers, before the arms move
 RECOVERY_TICKS = 3  # until the robot's next states have come
@@ -82,8 +83,10 @@ class Keeper:
         for name, unit in self._units.items():
             if (goal := ruling.goals.get(name)) is not None:
                 unit.send(goal)
-            else:
+            elif wanted[name] is None or ruling.stopped:
                 unit.hold()
+            else:
+                unit.held_back()
             sign = command.arms.get(name, ArmCommand()).gripper
             if (not ruling.stopped and unit.grip(sign)) or goal is not None:
                 self._commanded_s = self._clock.now_s()
@@ -164,8 +167,12 @@ class Keeper:
         return reading
 
     def _homeward(self, unit: ArmUnit) -> ArmCommand:
+        """A step home; from below first straight up, away from what stands on the table."""
         tip, home = unit.state.T_base_tip, unit.entry.home
-        move = shortened(home.position_m - tip.position_m, 0.5 * unit.entry.max_step_m)
+        way_m = home.position_m - tip.position_m
+        if way_m[2] > HOME_UP_M and length(way_m[:2]) > HOME_UP_M:
+            way_m = way_m * [0.0, 0.0, 1.0]
+        move = shortened(way_m, 0.5 * unit.entry.max_step_m)
         turn = rotation_vector(home.rotation @ tip.rotation.T)
         turn = shortened(turn, 0.5 * unit.entry.max_step_rad)
         return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), -1.0)

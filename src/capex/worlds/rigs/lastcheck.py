@@ -107,16 +107,17 @@ def joints_in_margin(
     ]
 
 
-def nearest_hands_m(goals: Mapping[str, Pose], tips: Mapping[str, Pose]) -> tuple[float, float]:
-    """The shortest distance between the hands of any two arms: both as asked for, and one as asked
-    for with the other as measured.
+def nearest_hands_m(goals: Mapping[str, Pose], *others: Mapping[str, Pose]) -> tuple[float, ...]:
+    """The shortest distance between the hands of any two arms: both as asked for, then one as asked
+    for with the other as in each of `others` (measured; asked for before, should the new goal of
+    one arm come late).
     """
-    asked, measured = [math.inf], [math.inf]
+    nearest = [math.inf] * (1 + len(others))
     for a, b in itertools.combinations(goals, 2):
-        asked.append(shapes.segments_apart_m(_hand(goals[a]), _hand(goals[b])))
-        for one, other in ((goals[a], tips[b]), (tips[a], goals[b])):
-            measured.append(shapes.segments_apart_m(_hand(one), _hand(other)))
-    return min(asked), min(measured)
+        for k, other in enumerate((goals, *others)):
+            for one, two in ((goals[a], other[b]), (other[a], goals[b])):
+                nearest[k] = min(nearest[k], shapes.segments_apart_m(_hand(one), _hand(two)))
+    return tuple(nearest)
 
 
 def _hand(tip: Pose) -> shapes.Segment:

@@ -9,7 +9,8 @@ the reference p, which walks to where the steps lead, and the bias b, what has t
 the arm stands at its reference. With m the measured tip, v its motion over the last tick, s the
 step that is asked for and c the largest one:
 
-    p moves towards m + s by at most c    where |s| < c: the end of the motion is in sight
+    p moves towards m + s by at most c    where |s| < c: the end of the motion is in sight; along
+                                          each axis by STEADY s at most, or steps to the side drift
     p moves by s, at most `walk` from m   otherwise
     b grows by GAIN of what is missing, p - m, less LAG_TICKS v: what a lag explains is no bias;
       it gives back by RELEASE, and stays below BIAS_PART of the lead
@@ -34,6 +35,7 @@ from capex.worlds.rigs.shapes import length
 LEAD_STEPS = 2.5  # of the reference, in steps: an arm that lags by three ticks keeps 70 % of speed
 LEAD_PART = 0.4  # and at most this part of the lead, but one step: large steps overshoot sooner
 LAG_TICKS = 3.0  # a lag up to so many ticks is not taken for a sag
+STEADY = 2.0  # times the step: a part of it that is nearly 0 leaves the reference where it is
 GAIN = 0.12  # times LAG_TICKS below 1/2, or the bias rings
 RELEASE = 0.3  # a bias that was learned against an obstacle goes faster than it came
 BIAS_PART = 0.7  # of the lead; the rest is left for moving
@@ -65,7 +67,8 @@ class _Channel:
         """The reference's new place ahead of the measured pose; the bias learns on the way."""
         wanted = shortened(wanted, self._step)
         if length(wanted) < self._step * (1 - 1e-6):
-            ahead = ahead + shortened(wanted - ahead, self._step)
+            back = shortened(wanted - ahead, self._step)
+            ahead = ahead + np.clip(back, -STEADY * np.abs(wanted), STEADY * np.abs(wanted))
         else:
             ahead = shortened(ahead + wanted, self._walk)
         self._learn(ahead, moved, pressing)

@@ -107,6 +107,11 @@ class ArmUnit:
         self._servo.sent(goal)
         self._try(self._driver.command, self.entry.T_base_mount.inverse() @ goal)
 
+    def held_back(self) -> None:
+        """The guard let no goal through: the servo stays at the last one, and the arm holds."""
+        self._servo.sent(self._servo.goal or self.state.T_base_tip)
+        self.hold()
+
     def hold(self) -> None:
         """Keep the last goal."""
         self._try(self._driver.hold)
