@@ -43,6 +43,17 @@ def test_a_chain_waits_for_verdicts_and_memory_learns_from_them(shm):
     assert "3 earlier attempts, 2 succeeded, 1 failed" in str(system)
 
 
+def test_the_operator_ends_an_attempt(shm):
+    operator = LabOperator("f", ends_after=1)
+    run, _ = collect(shm / "run", TASK, operator=operator, arm="capex", starts="0:1")
+    (episode,) = run.episodes
+    assert (episode.record.end, episode.success) == ("operator", False)
+    last = episode.record.turns[-1].waypoints
+    assert [w.status for w in last if w.steps] == ["ended"]
+    assert last[0].report == "cut short by the operator"
+    assert len(episode.steps()["actions"]) == episode.record.steps == 1
+
+
 def test_a_resumed_chain_asks_first(shm):
     whole, _, _ = judged(shm / "whole", "ssss")
     run, events, operator = judged(shm / "run", "s-")
@@ -72,10 +83,7 @@ def test_invalid_runs_the_start_again_without_limit_and_is_counted(shm):
     assert [a.verdict.verdict for a in run.invalid] == ["invalid"] * 3
     assert [e.success for e in run.episodes] == [True] * 4
     plain, _, _ = judged(shm / "plain", "ssss")
-    times = [
-        {e.verdicts_seen.get("0", {}).get("at") for e in r.episodes}
-        for r in (run, plain)
-    ]
+    times = [{e.verdicts_seen.get("0", {}).get("at") for e in r.episodes} for r in (run, plain)]
     assert times[0] == times[1]
     assert [e.record.turns for e in run.episodes] == [e.record.turns for e in plain.episodes]
 

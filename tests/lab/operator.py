@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import count
 
-from capex.campaign.operators import Question, Standby
+from capex.campaign.operators import Question, Standby, never_ends
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
@@ -16,8 +17,8 @@ WORDS = {"s": "success", "f": "failure", "i": "invalid"}
 class LabOperator:
     name, stand_in = "Ada", True
 
-    def __init__(self, words: str, recoveries: int = 0):
-        self.recoveries = recoveries
+    def __init__(self, words: str, recoveries: int = 0, ends_after: int | None = None):
+        self.recoveries, self.ends_after, self._moves = recoveries, ends_after, count()
         self.arranged: list[tuple[int, Arrangement | None]] = []
         self.faults: list[str] = []
         self._words = iter(words)
@@ -29,6 +30,10 @@ class LabOperator:
     ) -> Match:
         self.arranged.append((start.index, arrangement))
         return Match(self.name, self.stand_in, None)
+
+    def attend(self, env: Env):
+        ticks = self.ends_after
+        return never_ends(env) if ticks is None else nullcontext(lambda: next(self._moves) >= ticks)
 
     def recover(self, reason: str, check: Callable[[], None]) -> bool:
         self.faults.append(reason)

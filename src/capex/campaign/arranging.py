@@ -52,6 +52,8 @@ class Arranging:
     standby: Standby
     begin: Callable[[], None]  # called when the scene is ready
     _recording: FrameRecording | None = field(default=None, repr=False)
+    _attended: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
+    end_now: Callable[[], bool] = lambda: False  # whether the operator ends the attempt
 
     def prepare(self, env: Env, start: Start) -> None:
         """The scene is arranged and its pictures are kept; returns when the attempt may begin."""
@@ -61,6 +63,8 @@ class Arranging:
             self._recording = env.record_frames(self.folder / FRAMES)
             self._recording.mark()
         self._keep_facts(env)
+        if self.operator is not None and env.spec.success == "operator":
+            self.end_now = self._attended.enter_context(self.operator.attend(env))
         self.begin()
 
     def hear(self, event: Event) -> None:
@@ -75,6 +79,7 @@ class Arranging:
         """Every picture is on disk; RigFault where some were lost, unless the attempt failed
         anyway.
         """
+        self._attended.close()
         recording, self._recording = self._recording, None
         if recording is not None:
             with contextlib.suppress(*([RigFault] if kind is not None else [])):

@@ -206,6 +206,7 @@ def run_attempt(
             clock=clock or lease.clock,
             wrap_model=wrap_model,
             prepare=arranging.prepare,
+            end_now=lambda: arranging.end_now(),
         )
         start = Start(env.spec.task, slot.start, work.seed)
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -40,6 +41,12 @@ class Standby:
     check: Callable[[], None]  # called now and then while waiting; raises where the campaign stops
 
 
+@contextmanager
+def never_ends(env: Env) -> Iterator[Callable[[], bool]]:
+    """`Operator.attend` of one who ends no attempt."""
+    yield lambda: False
+
+
 class Operator(Protocol):
     """A person at a terminal or in the studio, or the scripted stand-in of a simulated room."""
 
@@ -57,6 +64,9 @@ class Operator(Protocol):
         """Arrange the scene like the stored one, or anew where there is none; returns when the
         scene is ready. The robot stands at home. OperatorLeft where the operator wants no more.
         """
+
+    def attend(self, env: Env) -> AbstractContextManager[Callable[[], bool]]:
+        """While an attempt runs: gives whether the operator wants it to end now."""
 
     def recover(self, reason: str, check: Callable[[], None]) -> bool:
         """The rig stopped for this reason; whether it is fine again. False ends the campaign."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from capex.campaign.operators import Question, Standby
+from capex.campaign.operators import Question, Standby, never_ends
 from capex.errors import CapexError
 from capex.run.arrangements import Arrangement, Match, made_by, now
 from capex.run.verdicts import Verdict
@@ -44,6 +44,8 @@ class ScriptedOperator:
         self._hand.arrange(start.task, start.index, start.seed, jitter_m)
         self._arranged = env.spec.name, start.index
         return Match(self.name, self.stand_in, None)
+
+    attend = staticmethod(never_ends)
 
     def judge(self, question: Question) -> Verdict | None:
         """From the truth, while the room is as the attempt left it. Of a room that is gone it knows

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from capex.campaign.operators import Question, Standby
@@ -11,7 +13,9 @@ from capex.cli.verdicts import TerminalJudge
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
-from capex.worlds.robots import one_robot
+from capex.worlds.robots import one_robot, stop
+
+LISTEN_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,32 @@ class TerminalOperator:
             return Match(name, self.stand_in, None)
         notes = self._arranging.arrange(env, start, arrangement, standby)
         return Match(name, self.stand_in, None, notes=notes)
+
+    @contextmanager
+    def attend(self, env: Env) -> Iterator[Callable[[], bool]]:
+        """At a terminal: e ends the attempt, Enter or the space bar stops the arms at once."""
+        if not self.judging.keys.terminal:
+            yield lambda: False
+            return
+        ended, over = threading.Event(), threading.Event()
+
+        def listen() -> None:
+            while not over.is_set():
+                key = self.judging.keys.key_within("e\n", LISTEN_S)
+                if key == "e":
+                    ended.set()
+                elif key == "\n":
+                    stop(env)
+                elif key == "":
+                    return
+
+        thread = threading.Thread(target=listen, name="capex operator", daemon=True)
+        thread.start()
+        try:
+            yield ended.is_set
+        finally:
+            over.set()
+            thread.join()
 
     def judge(self, question: Question) -> Verdict | None:
         """The verdict on an attempt; None: later."""

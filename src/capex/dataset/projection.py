@@ -24,7 +24,7 @@ Fate = Literal["done", "stopped", "deferred", "skipped"]
 FATES: dict[str, Fate] = {
     **dict.fromkeys(("reached", "gripper", "base", "terminal"), "done"),
     "deferred": "deferred",
-    **dict.fromkeys(("not executed", "out of steps"), "skipped"),
+    **dict.fromkeys(("not executed", "out of steps", "ended"), "skipped"),
 }
 
 

@@ -19,7 +19,7 @@ from capex.method.calibrator import Calibrator
 from capex.method.commit import committed
 from capex.method.dialogue import Dialogue, TimeOver
 from capex.method.episode import Episode
-from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks, Limits
+from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import MethodSettings
@@ -65,7 +65,7 @@ def run_episode(
     asked = hooks.clock()
     hooks.begin(env, start)
     began = hooks.clock()
-    state = EpisodeState(env, method, hooks.tell)
+    state = EpisodeState(env, method, hooks)
     trust = Calibrator.fit(*memory.labelled()) if method.calibrated else Calibrator(None)
     context = build(
         memory,
@@ -99,9 +99,9 @@ def run_episode(
             break
         turn = state.begin(decision)
         plan = decision.act.plan if decision.act is not None else None
-        if plan is None:
+        if plan is None or hooks.end_now():
             state.end_turn(turn)
-            end = "done" if decision.act is not None else ""
+            end = "done" if plan is None and decision.act is not None else ""
         else:
             rows = state.features(plan)
             trusted: list[float | None] = [None] * len(rows)
@@ -113,7 +113,7 @@ def run_episode(
             hooks.tell(Executed(tuple(outcomes)))
             labelled = record_waypoints(plan.waypoints, outcomes, trusted, rows)
             state.end_turn(replace(turn, waypoints=labelled, committed=count), outcomes)
-        end = end or _ended(env, method, state, hooks.limits, hooks.clock() - began)
+        end = end or _ended(env, method, state, hooks, hooks.clock() - began)
     success = env.success()
     hooks.tell(Ended(end, success))
     totals = hooks.ledger.as_json() if hooks.ledger is not None else {}
@@ -144,11 +144,14 @@ def run_episode(
 
 
 def _ended(
-    env: Env, method: MethodSettings, state: EpisodeState, limits: Limits, elapsed_s: float
+    env: Env, method: MethodSettings, state: EpisodeState, hooks: Hooks, elapsed_s: float
 ) -> str:
     """Why the episode is over, or nothing."""
+    limits = hooks.limits
     if env.success():
         return "success"
+    if hooks.end_now():
+        return "operator"
     if state.executor.steps_left <= 0:
         return "horizon"
     if method.silent_decisions and state.silent >= method.silent_decisions:

@@ -79,8 +79,9 @@ class Executor:
         *,
         steps_left: int | None = None,
         subscribers: Sequence[Callable[[Tick], None]] = (),
+        end_now: Callable[[], bool] = lambda: False,
     ):
-        self._env, self._subscribers = env, tuple(subscribers)
+        self._env, self._subscribers, self._end_now = env, tuple(subscribers), end_now
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
         self._arms = {arm.name: arm for arm in env.spec.arms}
         self._state = env.robot_state()
@@ -195,7 +196,8 @@ class Executor:
     def _ended_text(self, status: Status) -> str:
         if status == "guard stop":
             return f"stopped by the guard: {self._state.stopped}"
-        return "terminal" if status == "terminal" else "cut short: no control steps left"
+        texts = {"terminal": "terminal", "ended": "cut short by the operator"}
+        return texts.get(status, "cut short: no control steps left")
 
     def _label(self, motion: Motion, began: RobotState) -> Literal[0, 1] | None:
         """1: reached, or stalled within 1 cm without a contact that was not there before; 0: kept
@@ -360,6 +362,8 @@ class Executor:
             raise _Ended("guard stop")
         if success:
             raise _Ended("terminal")
+        if self._end_now():
+            raise _Ended("ended")
 
     def _tips(self) -> dict[str, Pose]:
         return {n: s.T_base_tip for n, s in self._state.arms.items()}

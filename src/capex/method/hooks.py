@@ -94,6 +94,7 @@ class Hooks:
     clock: Callable[[], float] = time.monotonic
     wrap_model: Callable[[Model], Model] = lambda model: model
     prepare: Callable[[Env, Start], None] = lambda env, start: None
+    end_now: Callable[[], bool] = lambda: False  # whether the operator ends the attempt
 
     def begin(self, env: Env, start: Start) -> None:
         """Reset a world to a start; where a person arranges it, wait for that. Not part of the

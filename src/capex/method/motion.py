@@ -24,6 +24,7 @@ Status = Literal[
     "base",
     "terminal",
     "out of steps",
+    "ended",
     "not executed",
     "deferred",
 ]

@@ -88,7 +88,7 @@ class EpisodeRecord:
     horizon: int
     turns: tuple[Turn, ...]
     scene: str = ""  # starts with equal scenes share the kitchen
-    end: str = ""  # success, horizon, silent, decisions, steps, cost, time, done
+    end: str = ""  # success, horizon, silent, decisions, steps, cost, time, done, operator
     error: str | None = None
     images: Mapping[str, str] = field(default_factory=dict)  # exterior camera -> sha256 at start
     stand_in: bool = False

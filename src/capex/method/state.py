@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from capex.method.dialogue import Decision
-from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome, Tick
+from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome
 from capex.method.features import features
+from capex.method.hooks import Hooks
 from capex.method.memory.references import carry
 from capex.method.observation import Observation, PastAct, observe
 from capex.method.presets import MethodSettings
@@ -25,10 +26,12 @@ class EpisodeState:
     need of them.
     """
 
-    def __init__(self, env: Env, method: MethodSettings, tell: Callable[[Tick], None]):
+    def __init__(self, env: Env, method: MethodSettings, hooks: Hooks):
         self._env, self._method = env, method
         self.recorder = Recorder(env)
-        self.executor = Executor(env, subscribers=[self.recorder, tell])
+        self.executor = Executor(
+            env, subscribers=[self.recorder, hooks.tell], end_now=hooks.end_now
+        )
         arms = env.robot_state().arms
         self._closed = {  # by arm, whether it was last told to close
             a.name: arms[a.name].opening_m < a.max_opening_m / 2 for a in env.spec.arms

@@ -33,6 +33,13 @@ def recover(env: Env) -> None:
         clear()
 
 
+def stop(env: Env) -> None:
+    """Stop the arms of a rig now; only a person lets them go on (`recover`)."""
+    halt: Callable[[], None] | None = getattr(env, "stop", None)
+    if halt is not None:
+        halt()
+
+
 def when_we_die(env: Env) -> Mapping[str, str]:
     """By arm of a rig, what it does when our processes end without a word; nothing of others."""
     give: Callable[[], Mapping[str, str]] | None = getattr(env, "when_we_die", None)

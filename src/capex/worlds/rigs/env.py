@@ -121,6 +121,11 @@ class RigEnv(Env):
         for camera in rig.cameras.values():
             camera.start()
 
+    def stop(self) -> None:
+        """Stop the arms now, from any thread; `recover` lets them go on."""
+        if self._borrowed:
+            self.open().link.stop()
+
     def room_hand(self) -> RoomHand:
         """The hand in a simulated room: for its scripted operator and for tests, never for a
         method.
