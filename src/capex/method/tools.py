@@ -95,7 +95,9 @@ def interface(spec: Spec, method: MethodSettings) -> Interface:
     """The interface of a world under a method's settings."""
     return Interface(
         arms=tuple(a.name for a in spec.arms),
-        cameras={c.name: c.fitted(method.image_size) for c in spec.cameras} if spec.depth else {},
+        cameras={
+            c.name: c.fitted(method.image_size) for c in spec.cameras if spec.depth and c.depth
+        },
         plan_max=method.plan_max,
         confidence=method.confidence,
         locate=method.locate and spec.depth,

@@ -43,6 +43,7 @@ class CameraSpec:
     # table and faces the robot, so the left side of its image is -y". Empty: an exterior camera
     # that looks roughly along +x, a wrist camera that looks along its gripper.
     view: str = ""
+    depth: bool = True  # where the world has depth: whether this camera measures it
 
     def fitted(self, limit: int | None = None) -> tuple[int, int]:
         """Width and height of its images where the longer side may have so many pixels: its own, or

@@ -23,7 +23,7 @@ from capex.method import executor as ex
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
 from capex.method.presets import MethodSettings
-from capex.method.prompts.passages import cameras, grounding, judging
+from capex.method.prompts.passages import cameras, grounding, judging, locating
 from capex.method.tools import Interface, interface
 from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
 from capex.worlds import Spec
@@ -34,11 +34,6 @@ HINTS_FIELD = "<<HINTS>>"
 HINTS_HEAD = "\nTHIS ROBOT AND TASK\n"
 FIELD = re.compile(r"<<([A-Za-z][^<>]*)>>")
 
-LOCATE_EXECUTOR = (
-    " locate_pixel(camera, u, v) returns the position of the surface at that pixel of any camera;"
-    " use it to ground small or distant targets, and from the wrist view the part you are about to"
-    " touch."
-)
 BASE_CAPEX = """
 BASE MOTION
 When a target lies more than about 60 cm ahead, 35 cm to the side, or lower than 10 cm below the base frame's origin, or when the arm keeps hitting the fixture around it, first use base_forward_cm, base_left_cm and base_turn_deg (left is positive) to put it 35 to 50 cm ahead. Ground the target again afterwards, since the frame has moved. The arm holds its grip while the base drives: what the arm cannot pull far enough is pulled by holding it and driving backward. A base motion stands alone in its act, without target and chunk. If the instruction asks you to go to a place or a fixture, the drive is the task: approach it in successive base motions, turn to face it, and finish in front of it within arm's reach.
@@ -86,9 +81,10 @@ def system_prompt(
     base_motion = BASE_BASE if method.prompt == "base" else BASE_CAPEX
     fields = {
         "DISPLACEMENT_CM": f"{100 * ex.DISPLACEMENT_MAX_M:.0f}",
-        "LOCATE_EXECUTOR": LOCATE_EXECUTOR if face.locate else "",
+        "LOCATE_EXECUTOR": locating(spec) if face.locate else "",
         "LOCATE_GROUNDING": grounding(spec) if face.locate else "",
         "CAMERAS": cameras(spec),
+        "FLOOR": ", whose lower bound is the floor" if spec.base is not None else "",
         "BASE_MOTION": base_motion if face.base_motion else "",
         "REPLY_FORM": _json_form(face) if json_form else FUNCTION_FORM,
         "BATCHING": BATCHING if face.locate else "",

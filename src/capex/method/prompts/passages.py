@@ -11,9 +11,11 @@ _WORLD: Mapping[str, str] = {
         "Only the environment decides whether the task is achieved; the moment it is, the episode"
         " ends by itself."
     ),
-    "WAIT_OR_DONE": (
-        ", and wait for the end of the episode before doing anything else. Never declare that you"
-        " are done."
+    "SCORING": (
+        "Success counts only when the task's state is achieved and the gripper is well away from"
+        " what it handled: after handling or letting go of something, retreat at least 25 cm, up"
+        " and back, and wait for the end of the episode before doing anything else. Never declare"
+        " that you are done."
     ),
     "GOES_ON": "the episode goes on",
     "NOT_YET": "; if the episode has not ended at your next look, it is not done",
@@ -29,10 +31,13 @@ _OPERATOR: Mapping[str, str] = {
         " attempt does not end by itself when it is: it goes on until you send done or a limit is"
         " reached."
     ),
-    "WAIT_OR_DONE": (
-        ". Then look at what you have left, and send an act with done: true, which ends the"
-        f" attempt. {_WHEN}, and name in reasoning what shows it. A done that comes too early"
-        " counts as a failure and cannot be taken back; without it the attempt runs into its limit."
+    "SCORING": (
+        "Success counts only when the instruction is fulfilled as you leave the scene: what is to"
+        " be held up is still held, and what is to be put somewhere rests there, let go, with the"
+        " gripper at least 15 cm away from it. Then look at what you have left, and send an act"
+        f" with done: true, which ends the attempt. {_WHEN}, and name in reasoning what shows it."
+        " A done that comes too early counts as a failure and cannot be taken back; without it the"
+        " attempt runs into its limit."
     ),
     "GOES_ON": "is not yet where the task wants it",
     "NOT_YET": (
@@ -74,7 +79,22 @@ def cameras(spec: Spec) -> str:
     """Where each camera stands and how its image lies."""
     if not any(camera.view for camera in spec.cameras):
         return _ALONG_X
-    return " ".join(f"Camera {camera.name} {_view(camera)}." for camera in spec.cameras)
+    several = len(spec.arms) > 1
+    return " ".join(f"Camera {camera.name} {_view(camera, several)}." for camera in spec.cameras)
+
+
+def locating(spec: Spec) -> str:
+    """What locate_pixel does, and for which cameras."""
+    having = [camera for camera in spec.cameras if camera.depth]
+    where = "any camera"
+    if len(having) < len(spec.cameras):
+        where = "camera " + " or ".join(camera.name for camera in having)
+    wrist = any(camera.kind == "wrist" for camera in having)
+    part = ", and from the wrist view the part you are about to touch" if wrist else ""
+    return (
+        f" locate_pixel(camera, u, v) returns the position of the surface at that pixel of {where};"
+        f" use it to ground small or distant targets{part}."
+    )
 
 
 def grounding(spec: Spec) -> str:
@@ -86,13 +106,11 @@ def grounding(spec: Spec) -> str:
     return (_AGREE.format(number) if number else "") + _BEHIND
 
 
-def _view(camera: CameraSpec) -> str:
+def _view(camera: CameraSpec, several: bool) -> str:
     if camera.view:
         return " ".join(camera.view.split()).rstrip(".")
     if camera.kind == "wrist":
         return (
-            f"looks along the gripper of arm {camera.arm}"
-            if camera.arm
-            else "looks along its gripper"
+            f"looks along the gripper of arm {camera.arm}" if several else "looks along its gripper"
         )
     return "looks roughly along +x, so the left side of its image is +y"

@@ -285,12 +285,15 @@ def _spec(world: str, rig: RigFile, task: str) -> Spec:
             ArmSpec(a.name, a.max_opening_m, a.max_step_m, a.max_step_rad, a.senses_force)
             for a in rig.arms
         ),
-        cameras=tuple(CameraSpec(c.name, c.kind, c.size, c.arm, c.view) for c in rig.cameras),
+        cameras=tuple(
+            CameraSpec(c.name, c.kind, c.size, c.arm, c.view, c.depth and c.extrinsics is not None)
+            for c in rig.cameras
+        ),
         workspace_m=(box.lower_m, box.upper_m),
         action_names=tuple(f"{prefix}{name}" for prefix in prefixes for name in ACTION_NAMES),
         state_names=tuple(f"{prefix}{name}" for prefix in prefixes for name in STATE_NAMES),
         starts=rig.starts,
-        depth=any(camera.depth for camera in rig.cameras),
+        depth=any(c.depth and c.extrinsics is not None for c in rig.cameras),
         success="operator",
         can_save=False,
         real_time=rig.clock == "real",
