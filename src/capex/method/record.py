@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from capex import worlds
 from capex.method.codec import INLINE, decoder, encoder
 from capex.method.executor import Outcome
 from capex.plan import Waypoint
 from capex.pose import quaternion_xyzw
 from capex.worlds import Env, Start
+from capex.worlds.robots import rig_notes
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def record_episode(
         "requests": 0,
         "cost_usd": None,
     }
-    if notes := worlds.rig_notes(env):
+    if notes := rig_notes(env):
         known = {**known, "extra": {**known.get("extra", {}), "rig": notes}}
     return EpisodeRecord(**(of_world | known))
 

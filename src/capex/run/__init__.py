@@ -1,17 +1,15 @@
 """The run directory: the only truth. What writes it, reads it and counts it lives here."""
 
+from capex.run.lineage import Origin, origins, parts
 from capex.run.reading import (
     Damaged,
     InvalidAttempt,
     LoadedChain,
     LoadedEpisode,
     LoadedRun,
-    Origin,
     load_chain,
     load_episode,
     load_run,
-    origins,
-    parts,
     read_invalid,
     read_judged,
     read_record,

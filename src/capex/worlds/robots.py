@@ -5,6 +5,7 @@ it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from capex.errors import CapexError
 from capex.worlds import RIG, Env, Spec
@@ -43,4 +44,12 @@ def stop(env: Env) -> None:
 def when_we_die(env: Env) -> Mapping[str, str]:
     """By arm of a rig, what it does when our processes end without a word; nothing of others."""
     give: Callable[[], Mapping[str, str]] | None = getattr(env, "when_we_die", None)
+    return give() if give is not None else {}
+
+
+def rig_notes(env: Env) -> Mapping[str, Any]:
+    """What a rig's record says beside the attempt (clock, lateness, what the guard did); nothing of
+    other worlds.
+    """
+    give: Callable[[], Mapping[str, Any]] | None = getattr(env, "rig_notes", None)
     return give() if give is not None else {}

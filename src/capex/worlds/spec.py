@@ -1,0 +1,93 @@
+"""What a world claims: its arms, cameras, limits and capabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from capex.errors import UnknownName
+
+DEFAULT_IMAGE_SIZE = (512, 512)
+
+
+@dataclass(frozen=True)
+class CameraSpec:
+    """A camera: an `exterior` one stands beside the robot, a `wrist` one rides on a hand."""
+
+    name: str
+    kind: Literal["exterior", "wrist"]
+    size: tuple[int, int] = DEFAULT_IMAGE_SIZE  # width, height
+    arm: str = ""  # the arm a wrist camera rides on
+    # Where it stands and how its image lies, in words for the prompt, as in "stands across the
+    # table and faces the robot, so the left side of its image is -y". Empty: an exterior camera
+    # that looks roughly along +x, a wrist camera that looks along its gripper.
+    view: str = ""
+    depth: bool = True  # where the world has depth: whether this camera measures it
+
+    def fitted(self, limit: int | None = None) -> tuple[int, int]:
+        """Width and height of its images where the longer side may have so many pixels: its own, or
+        smaller ones of the same shape.
+        """
+        width, height = self.size
+        shrink = 1.0 if limit is None else min(1.0, limit / max(self.size))
+        return max(1, round(width * shrink)), max(1, round(height * shrink))
+
+
+@dataclass(frozen=True)
+class ArmSpec:
+    """One arm with its gripper and the largest pose step that one command may carry."""
+
+    name: str
+    max_opening_m: float
+    max_step_m: float
+    max_step_rad: float
+    # Whether contact is known apart from not moving on; where not, a stall within 1 cm of its
+    # target counts as reached and the report says so.
+    senses_contact: bool = True
+
+
+@dataclass(frozen=True)
+class BaseSpec:
+    """A mobile base and its largest velocity."""
+
+    max_speed_m_s: float
+    max_yaw_rate_rad_s: float
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a world claims. `worlds.check` tests the claims and says what was not claimed."""
+
+    world: str
+    task: str
+    horizon: int  # control steps
+    control_hz: float
+    arms: tuple[ArmSpec, ...]
+    cameras: tuple[CameraSpec, ...]
+    # lower and upper corner, base frame
+    workspace_m: tuple[tuple[float, float, float], tuple[float, float, float]]
+    action_names: tuple[str, ...]  # the native action, in order
+    state_names: tuple[str, ...]  # RobotState.proprio, in order
+    starts: int  # valid start indices are 0 .. starts-1
+    base: BaseSpec | None = None
+    depth: bool = False
+    success: Literal["world", "operator"] = "world"
+    can_reset: bool = True
+    can_save: bool = True
+    real_time: bool = False
+    exact_replay: bool = False  # on one machine, a start's actions lead to the same bits again
+    # Its states cannot be drawn again, so every tick's pictures are recorded (`Env.record_frames`).
+    records_frames: bool = False
+    hints: str = ""  # passages about this embodiment for the prompt
+
+    @property
+    def name(self) -> str:
+        """WORLD:TASK, what `worlds.make` takes."""
+        return f"{self.world}:{self.task}"
+
+    def camera(self, name: str) -> CameraSpec:
+        """The camera of that name; an unknown one is refused with the list."""
+        for camera in self.cameras:
+            if camera.name == name:
+                return camera
+        raise UnknownName("camera", name, [c.name for c in self.cameras])
