@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from capex import worlds
 from capex.errors import CapexError
@@ -23,6 +24,16 @@ def parse_starts(text: str) -> list[int]:
             raise CapexError(f"'{text}' holds an empty or negative range; {STARTS_EXAMPLE}")
         indices += numbers
     return list(dict.fromkeys(indices))
+
+
+def read_starts(value: Any) -> tuple[int, ...]:
+    """Start indices as a text, a number or a list of numbers."""
+    if isinstance(value, str):
+        return tuple(parse_starts(value))
+    listed = list(value) if isinstance(value, Sequence) else [value]
+    if not listed or not all(type(i) is int and i >= 0 for i in listed):
+        raise CapexError(f"{value!r} names no starts; {STARTS_EXAMPLE}")
+    return tuple(dict.fromkeys(listed))
 
 
 def starts_text(starts: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from capex.campaign.names import STARTS_EXAMPLE, parse_names, parse_starts
+from capex.campaign.names import parse_names, read_starts
 from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError, UnknownName
 from capex.method.hooks import Limits
@@ -37,15 +37,6 @@ def _names(value: Any) -> Any:
     """Names with commas, from a text or a list of texts."""
     listed = isinstance(value, Sequence) and not isinstance(value, str)
     return ",".join(str(v) for v in value) if listed else value
-
-
-def _starts(value: Any) -> tuple[int, ...]:
-    if isinstance(value, str):
-        return tuple(parse_starts(value))
-    listed = list(value) if isinstance(value, Sequence) else [value]
-    if not listed or not all(type(i) is int and i >= 0 for i in listed):
-        raise CapexError(f"{value!r} names no starts; {STARTS_EXAMPLE}")
-    return tuple(dict.fromkeys(listed))
 
 
 def _dollars(value: Any) -> Any:
@@ -90,7 +81,9 @@ class Settings:
     model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
     """{default} (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
     cassette:RUN, script:FILE."""
-    starts: Annotated[tuple[int, ...], Setting(metavar="STARTS", read=_starts)] = tuple(range(20))
+    starts: Annotated[tuple[int, ...], Setting(metavar="STARTS", read=read_starts)] = tuple(
+        range(20)
+    )
     """Start indices: 0:20 (default, the starts 0 to 19), 7 or 1,4,9."""
     until_successes: Annotated[int | None, Setting(1)] = None
     """Go on over further starts until each chain has this many successes (default: only
