@@ -85,7 +85,7 @@ def test_each_camera_is_described_as_it_stands():
         assert (
             " z up. Camera back_left faces the robot, so the left side of its image is -y. Camera"
             " back_right looks roughly along +x, so the left side of its image is +y. Camera"
-            " left_wrist looks along the gripper of arm left. Targets are"
+            " left_wrist looks along its gripper. Targets are"
         ) in system_prompt(seen, preset(name))
     assert "further forward" not in system_prompt(seen, preset("capex"))
 
