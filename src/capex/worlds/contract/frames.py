@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from capex.errors import Unsupported
 from capex.pose import Array
-from capex.worlds.contract.trial import NotClaimedError, WorldTrial, require
+from capex.worlds.contract.trial import NotClaimedError, WorldTrial, refuses, require
 
 TICKS = 10
 
@@ -19,6 +20,7 @@ def frames_are_recorded(t: WorldTrial) -> str:
     leaves nothing unwritten.
     """
     if not t.spec.records_frames:
+        _require_refusal(t)
         raise NotClaimedError("states can be drawn again, so no pictures are recorded")
     with tempfile.TemporaryDirectory(prefix="capex-check-") as scratch:
         folder = Path(scratch) / "frames"
@@ -37,6 +39,13 @@ def frames_are_recorded(t: WorldTrial) -> str:
                 _require_pictures(camera.name, stored, {k: index[k] for k in index.files})
     names = ", ".join(camera.name for camera in t.spec.cameras)
     return f"{TICKS} ticks leave {TICKS + 1} pictures of each camera: {names}"
+
+
+def _require_refusal(t: WorldTrial) -> None:
+    record = getattr(t.env, "record_frames", None)
+    with tempfile.TemporaryDirectory(prefix="capex-check-") as scratch:
+        refused = record is None or refuses(Unsupported, record, Path(scratch) / "frames")
+    require(refused, "record_frames() works but the spec says records_frames=False")
 
 
 def _require_pictures(
