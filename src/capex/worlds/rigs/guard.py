@@ -135,6 +135,11 @@ class Guard:
             if self._excess(state) is not None:
                 arm.bears = True
 
+    def way_back(self, name: str, state: TipState) -> Pose | None:
+        """While a joint measures inside its margin: the pose at which all were free."""
+        inside = joints_in_margin(self._policy, self._facts[name], state.joints_rad)
+        return self._arms[name].free if inside else None
+
     def press(self, reason: str) -> None:
         """E-stop; the first reason stays."""
         self.pressed = self.pressed or reason

@@ -147,13 +147,16 @@ class Keeper:
             if all(unit.is_open for unit in self._units.values()):
                 break
             self._on_the_way_home(opened)
-        best, since = math.inf, 0
+        best, since, turns_first = math.inf, 0, set[str]()
         while self._farthest() > 1.0:
             if since % 10 == 0:  # a long way is many moves
                 self._guard.settled(self._states())
-            moves = {name: self._homeward(unit) for name, unit in self._units.items()}
+            known = len(turns_first)
+            moves = {name: self._homeward(name, turns_first) for name in self._units}
+            if len(turns_first) > known:  # the way back may lead away from home
+                best, since = math.inf, -HOME_PATIENCE
             reading = self._on_the_way_home(Command(moves))
-            distance = self._farthest()
+            distance = sum(map(sum, self._distances()))
             best, since = (distance, 0) if distance < best - 0.05 else (best, since + 1)
             if since > HOME_PATIENCE:
                 raise RigFault(f"the arms did not come home: {self._why_not_home(reading)}")
@@ -166,11 +169,24 @@ class Keeper:
             raise RigFault(f"the arms did not come home: {reading.stopped}")
         return reading
 
-    def _homeward(self, unit: ArmUnit) -> ArmCommand:
-        """A step home; from below first straight up, away from what stands on the table."""
+    def _homeward(self, name: str, turns_first: set[str]) -> ArmCommand:
+        """A step home; from below first straight up, away from what stands on the table. An arm
+        with a joint inside its margin goes back to where it was free and turns there first.
+        """
+        unit = self._units[name]
         tip, home = unit.state.T_base_tip, unit.entry.home
+        back = self._guard.way_back(name, unit.tip_state)
+        if back is not None:
+            turns_first.add(name)
+            home = back
         way_m = home.position_m - tip.position_m
-        if way_m[2] > HOME_UP_M and length(way_m[:2]) > HOME_UP_M:
+        if (
+            back is None
+            and name in turns_first
+            and angle_between(home.rotation, tip.rotation) > HOME_RAD
+        ):
+            way_m = 0.0 * way_m
+        elif back is None and way_m[2] > HOME_UP_M and length(way_m[:2]) > HOME_UP_M:
             way_m = way_m * [0.0, 0.0, 1.0]
         move = shortened(way_m, 0.5 * unit.entry.max_step_m)
         turn = rotation_vector(home.rotation @ tip.rotation.T)
@@ -179,15 +195,18 @@ class Keeper:
 
     def _farthest(self) -> float:
         """Distance to home of the arm that is farthest from it; 1 is near enough."""
-        return max(
-            max(
+        return max(map(max, self._distances()))
+
+    def _distances(self) -> list[tuple[float, float]]:
+        """Of each arm, how far it is from home and how far turned; 1 is near enough."""
+        pairs = [(unit.entry.home, unit.state.T_base_tip) for unit in self._units.values()]
+        return [
+            (
                 length(home.position_m - tip.position_m) / HOME_M,
                 angle_between(home.rotation, tip.rotation) / HOME_RAD,
             )
-            for home, tip in (
-                (unit.entry.home, unit.state.T_base_tip) for unit in self._units.values()
-            )
-        )
+            for home, tip in pairs
+        ]
 
     def _why_not_home(self, reading: RigReading) -> str:
         left = {

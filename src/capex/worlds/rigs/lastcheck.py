@@ -20,6 +20,7 @@ from capex.worlds.rigs.rigfile import GuardPolicy
 from capex.worlds.rigs.shapes import length
 
 HAND_M = 0.15  # a hand and its wrist, from the tip back along the approach
+RETURN_M, RETURN_RAD = 0.01, 0.03  # so near to where the joints were free they are nearly so
 TOLERANCE = 1e-6  # metres or radians, of rounding
 
 
@@ -84,13 +85,14 @@ def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
 
 
 def returns(free: Pose, start: Pose, goal: Pose) -> bool:
-    """Whether a goal is no farther from the free pose than the goal before it."""
-    before_m = length(start.position_m - free.position_m)
-    after_m = length(goal.position_m - free.position_m)
-    turned = angle_between(goal.rotation, free.rotation)
+    """Whether a goal is no farther from the free pose than the goal before it, or near to it: a
+    servo that corrects a sag moves its goals by millimetres, which must not bar the way back.
+    """
+    allowed_m = max(length(start.position_m - free.position_m), RETURN_M)
+    allowed_rad = max(angle_between(start.rotation, free.rotation), RETURN_RAD)
     return (
-        after_m <= before_m + TOLERANCE
-        and turned <= angle_between(start.rotation, free.rotation) + TOLERANCE
+        length(goal.position_m - free.position_m) <= allowed_m + TOLERANCE
+        and angle_between(goal.rotation, free.rotation) <= allowed_rad + TOLERANCE
     )
 
 
