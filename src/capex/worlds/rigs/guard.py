@@ -11,8 +11,9 @@ everything that the last one did:
   itself once an arm has kept still for `still_ticks`;
 - keep-out boxes: the way to the goal, from the last goal and from the measured tip, ends before
   them. They hold for the tip's point;
-- joint margin: there are no kinematics here, so while a joint measures inside its margin only goals
-  nearer to the last tip pose at which all joints were free (home, where there was none) pass;
+- joint margin: there are no kinematics here, so while a joint measures inside its margin goals must
+  lead to the last tip pose at which all joints were free (home, where there was none): none stands
+  farther from it than the tip has come so far, but for LEASH_M;
 - arm to arm: hands are segments, from the tip HAND_M back along the approach; any two of them, as
   asked for and as measured, stay `arm_distance_m` apart, or come no closer where they are.
   Thickness is part of that distance; elbows are not looked at.
@@ -37,7 +38,9 @@ from capex.pose import Array, Pose, angle_between, rotation_matrix, rotation_vec
 from capex.worlds.rigs import shapes
 from capex.worlds.rigs.drivers import ArmFacts
 from capex.worlds.rigs.lastcheck import (
+    LEASH_M,
     GoalCheck,
+    apart_m,
     joints_in_margin,
     nearest_hands_m,
     refused,
@@ -74,6 +77,7 @@ class Ruling:
 @dataclass
 class _ArmMemory:
     free: Pose  # where all joints were last outside of their margins
+    nearest_m: float = math.inf  # to there, that the tip has come since
     sent: Pose | None = None
     origin_m: Array | None = None
     lately: list[Array] = field(default_factory=list)  # tips, for keeping still
@@ -163,7 +167,9 @@ class Guard:
     def _follow(self, arm: _ArmMemory, state: TipState, facts: ArmFacts) -> None:
         """Remember what the measured state says about this and later ticks."""
         if not joints_in_margin(self._policy, facts, state.joints_rad):
-            arm.free = state.tip
+            arm.free, arm.nearest_m = state.tip, math.inf
+        else:
+            arm.nearest_m = min(arm.nearest_m, apart_m(state.tip, arm.free))
         arm.lately = [*arm.lately[1 - self._still_ticks :], state.tip.position_m]
         spread = max(length(p - arm.lately[0]) for p in arm.lately)
         if arm.origin_m is None or (len(arm.lately) == self._still_ticks and spread < STILL_M):
@@ -225,7 +231,9 @@ class Guard:
         arm = self._arms[name]
         assert arm.origin_m is not None
         margin = joints_in_margin(self._policy, self._facts[name], state.joints_rad)
-        return GoalCheck(self._policy, start, state.tip, arm.origin_m, arm.free if margin else None)
+        free = arm.free if margin else None
+        leash_m = arm.nearest_m + LEASH_M
+        return GoalCheck(self._policy, start, state.tip, arm.origin_m, free, leash_m)
 
     def _cut(self, name: str, state: TipState, start: Pose, goal: Pose) -> tuple[Pose, list[str]]:
         """The goal as far as it may be sent, and what was changed."""
@@ -253,7 +261,7 @@ class Guard:
         texts += kept_out
         cut_goal = Pose(end_m, rotation)
         near = joints_in_margin(policy, self._facts[name], state.joints_rad)
-        if near and not returns(arm.free, start, cut_goal):
+        if near and not returns(self._check(name, state, start), cut_goal):
             return start, [f"joint {near[0]} within its margin"]
         return cut_goal, texts
 

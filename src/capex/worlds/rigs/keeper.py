@@ -20,6 +20,7 @@ from capex.pose import Pose, angle_between, rotation_vector
 from capex.worlds import ArmCommand, Command
 from capex.worlds.rigs.drivers import RigClock
 from capex.worlds.rigs.guard import Guard, TipState
+from capex.worlds.rigs.lastcheck import apart_m
 from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.rigfile import RigFile
 from capex.worlds.rigs.servo import shortened
@@ -31,6 +32,7 @@ BY_PERSON = re.compile(r"user.?stop|e-?stop|emergency", re.IGNORECASE)
 STILL_M, STILL_RAD = 0.0015, 0.01  # noise of a measured pose that keeps still
 HOME_M, HOME_RAD = 0.005, 0.05
 HOME_UP_M = 0.01
+HOME_BACK_M = 0.01  # so near to where its joints were free an arm may turn
 HOME_PATIENCE = 60  # ticks without coming nearer
 HOME_OPENS = 40  # ticks at most for the fingers, before the arms move
 RECOVERY_TICKS = 3  # until the robot's next states have come
@@ -178,15 +180,12 @@ class Keeper:
         back = self._guard.way_back(name, unit.tip_state)
         if back is not None:
             turns_first.add(name)
-            home = back
+            home = back if apart_m(back, tip) > HOME_BACK_M else home
         way_m = home.position_m - tip.position_m
-        if (
-            back is None
-            and name in turns_first
-            and angle_between(home.rotation, tip.rotation) > HOME_RAD
-        ):
+        turned = angle_between(home.rotation, tip.rotation)
+        if home is unit.entry.home and name in turns_first and turned > HOME_RAD:
             way_m = 0.0 * way_m
-        elif back is None and way_m[2] > HOME_UP_M and length(way_m[:2]) > HOME_UP_M:
+        elif home is not back and way_m[2] > HOME_UP_M and length(way_m[:2]) > HOME_UP_M:
             way_m = way_m * [0.0, 0.0, 1.0]
         move = shortened(way_m, 0.5 * unit.entry.max_step_m)
         turn = rotation_vector(home.rotation @ tip.rotation.T)

@@ -20,7 +20,7 @@ from capex.worlds.rigs.rigfile import GuardPolicy
 from capex.worlds.rigs.shapes import length
 
 HAND_M = 0.15  # a hand and its wrist, from the tip back along the approach
-RETURN_M, RETURN_RAD = 0.01, 0.03  # so near to where the joints were free they are nearly so
+LEASH_M = 0.02  # what a servo needs to correct a sag; more would lead deeper into the margin
 TOLERANCE = 1e-6  # metres or radians, of rounding
 
 
@@ -35,6 +35,7 @@ class GoalCheck:
     tip: Pose  # measured
     origin_m: Array  # where the motion began
     free: Pose | None  # while a joint is inside its margin: where all were free
+    leash_m: float = 0.0  # then: how far from there a goal may stand (`apart_m`)
 
 
 def refused(check: GoalCheck, goal: Pose) -> str:
@@ -64,7 +65,7 @@ def refused(check: GoalCheck, goal: Pose) -> str:
         allowed = max(limit, angle_between(start.rotation, from_.rotation))
         if angle_between(goal.rotation, from_.rotation) > allowed + TOLERANCE:
             return f"its {name} is larger than {limit:.2f} rad"
-    if check.free is not None and not returns(check.free, start, goal):
+    if not returns(check, goal):
         return "a joint is inside its margin"
     return _in_keep_out(check, goal)
 
@@ -84,16 +85,20 @@ def _in_keep_out(check: GoalCheck, goal: Pose) -> str:
     return ""
 
 
-def returns(free: Pose, start: Pose, goal: Pose) -> bool:
-    """Whether a goal is no farther from the free pose than the goal before it, or near to it: a
-    servo that corrects a sag moves its goals by millimetres, which must not bar the way back.
+def apart_m(one: Pose, other: Pose) -> float:
+    """How far two poses are apart, a turn counting as its way at the end of a hand."""
+    turn = angle_between(one.rotation, other.rotation)
+    return length(one.position_m - other.position_m) + HAND_M * turn
+
+
+def returns(check: GoalCheck, goal: Pose) -> bool:
+    """Whether no joint is inside its margin, or the goal leads back to where all were free: it is
+    within the leash, or no farther from there than the goal before it.
     """
-    allowed_m = max(length(start.position_m - free.position_m), RETURN_M)
-    allowed_rad = max(angle_between(start.rotation, free.rotation), RETURN_RAD)
-    return (
-        length(goal.position_m - free.position_m) <= allowed_m + TOLERANCE
-        and angle_between(goal.rotation, free.rotation) <= allowed_rad + TOLERANCE
-    )
+    if check.free is None:
+        return True
+    allowed_m = max(check.leash_m, apart_m(check.start, check.free))
+    return apart_m(goal, check.free) <= allowed_m + TOLERANCE
 
 
 def joints_in_margin(
