@@ -49,6 +49,12 @@ class Demonstration:
     source: str = ""  # the method that made it
     stand_in: bool = False  # its demonstrator stands in for a model or a human
     certified: bool = False
+    judge: str = ""  # who judged it, where no certificate can be had
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its success was certified, or judged by a person."""
+        return self.certified or bool(self.judge)
 
 
 @dataclass(frozen=True)
@@ -274,7 +280,7 @@ def _check(path: Path, pack: Demonstrations, window: int, uncertified: bool) -> 
                 f"{path}: episode {k} has {e.end - e.begin} frames and the policy looks {window}"
                 " ahead; leave it out"
             )
-    missing = [k for k, e in enumerate(pack.episodes) if not (e.certified or uncertified)]
+    missing = [k for k, e in enumerate(pack.episodes) if not (e.trusted or uncertified)]
     if missing:
         raise CapexError(
             f"{path}: {len(missing)} of {len(pack.episodes)} episodes have no certificate (first:"

@@ -17,7 +17,7 @@ from capex.students.data import Demonstration, decode_pngs
 
 PICTURES = "observation.images."
 STATE, ACTION = "observation.state", "action"
-ALIKE = ("world", "task", "start", "seed", "stand_in", "certified")
+ALIKE = ("world", "task", "start", "seed", "stand_in", "certified", "judge")
 PROVENANCE = {"source": "capex/arm"} | {name: f"capex/{name}" for name in ALIKE}  # field: column
 
 

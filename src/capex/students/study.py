@@ -41,7 +41,7 @@ def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
     usable = []
     for source in study.sources:
         episodes = data.of_task(data.open_pack(study.dataset(source, task)), task)
-        usable.append({e.start for e in episodes if e.certified or study.uncertified})
+        usable.append({e.start for e in episodes if e.trusted or study.uncertified})
     common = set.intersection(*usable)
     if not common:
         kind = "start" if study.uncertified else "certified start"
