@@ -24,6 +24,7 @@ from capex.cli.following import print_next
 from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError
+from capex.worlds.robots import refuse_unattended
 
 COLUMNS = (
     TextColumn("{task.description}"),
@@ -179,6 +180,7 @@ class Evaluate:
     def run(self) -> int:
         """Evaluate with a progress bar, then print the success of everything in the chain."""
         starts = OPTIONS["starts"].checked("--starts", self.starts)
+        refuse_unattended(self.name, "capex evaluate")
         require_torch()
         from capex.students.evaluate import Rollouts, evaluate
         from capex.students.tables import chain_summary
@@ -236,6 +238,8 @@ class Study:
         from capex.students.tables import study_tables
 
         study = load_study(self.file)
+        for name in study.tasks:
+            refuse_unattended(name, "capex study")
         out = self.out or self.file.with_suffix("")
         for line in run_study(study, out, ray=self.ray):
             console.print(escape(line), highlight=False)

@@ -27,6 +27,15 @@ def refuse_repeating(world: str, what: str) -> None:
         )
 
 
+def refuse_unattended(name: str, what: str) -> None:
+    """Refuse `what`, which arranges no scene and asks nobody, on a rig."""
+    if name.startswith(RIG):
+        raise CapexError(
+            f"{name} is a rig, where a person arranges and judges each attempt; {what} drives"
+            " worlds that reset and judge themselves"
+        )
+
+
 def recover(env: Env) -> None:
     """A person says that the rig is fine again: what stopped it is cleared, or RigFault."""
     clear: Callable[[], None] | None = getattr(env, "recover", None)

@@ -33,7 +33,7 @@ STILL_M, STILL_RAD = 0.0015, 0.01  # noise of a measured pose that keeps still
 HOME_M, HOME_RAD = 0.005, 0.05
 HOME_UP_M = 0.01
 HOME_BACK_M = 0.01  # so near to where its joints were free an arm may turn
-HOME_PATIENCE = 60  # ticks without coming nearer
+HOME_PATIENCE = 120  # ticks without coming nearer
 HOME_OPENS = 40  # ticks at most for the fingers, before the arms move
 RECOVERY_TICKS = 3  # until the robot's next states have come
 
