@@ -241,10 +241,11 @@ def sentence(event: ev.Event, board: Board) -> str:
             line, e = board.lines[event.chain], event.summary
             words = {True: "success", False: f"no success ({e.end})", None: "to be judged"}
             cost = "" if e.cost_usd is None else f", ${e.cost_usd:.2f}"
+            slow = f"\n{e.rig['slow']}" if e.rig and "slow" in e.rig else ""
             return (
                 f"{event.chain} start {e.start}: {words[e.success]}, {e.steps} steps, {e.decisions}"
                 f" decisions, {e.requests} requests{cost}, {e.seconds:.0f} s;"
-                f" {line.successes}/{line.judged} so far"
+                f" {line.successes}/{line.judged} so far{slow}"
             )
         case ev.AttemptInvalid():
             return f"{event.chain} start {event.start}: invalid ({event.error}); {event.then}"

@@ -29,7 +29,7 @@ def verdicts_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
     keys = judged_by_people(sources)
     if not keys:
         return []
-    section = Section("physical", "Judged by people")
+    section = Section("physical", "Verdicts")
     judged = [at for s in sources if (at := at_tasks(s, keys)).attempts]
     section.tables.append(_physical(judged, keys))
     if any(failure_reasons(s) for s in judged):
@@ -69,11 +69,11 @@ def _physical(sources: Sequence[Source], keys: Sequence[TaskKey]) -> Table:
                 values = (source.label, key or ("", ""), line.tally, *amounts, *counts)
                 rows.append(Row(values, written=key is not None))
     caption = (
-        "Success by people's verdicts with 95 % Wilson intervals; time, calls and dollars of every"
-        " attempt, divided by the successes, with 95 % bootstrap intervals. Time runs from the"
-        " start of an attempt to its end: resets, arranging and judging are left out. Claims"
-        " rejected: of the judged attempts in which the model said that it was done, those in which"
-        " the task was not."
+        "Success by the verdicts of whoever judged (named in a table below) with 95 % Wilson"
+        " intervals; time, calls and dollars of every attempt, divided by the successes, with 95 %"
+        " bootstrap intervals. Time runs from the start of an attempt to its end: resets, arranging"
+        " and judging are left out. Claims rejected: of the judged attempts in which the model said"
+        " that it was done, those in which the task was not."
     )
     return Table("physical", caption, columns, rows, sources)
 

@@ -51,7 +51,8 @@ class RigTally:
         """One more tick."""
         self.late_s.append(tick.late_s)
         self._began_s = tick.time_s if math.isnan(self._began_s) else self._began_s
-        self.seconds = tick.time_s - self._began_s
+        # Rounded: the clock counts from when the room began, and its last digits follow from that.
+        self.seconds = round(tick.time_s - self._began_s, 6)
         self.guard.update({kind(phrase) for phrase in tick.guard})
         if tick.stopped:
             self.guard[f"stop: {kind(tick.stopped)}"] += 1
