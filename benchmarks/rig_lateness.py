@@ -111,7 +111,7 @@ def measure(minutes: float, form: str, out: Path, scratch: Path) -> None:
         step = 0.004 * math.cos(2 * math.pi * tick / 40)
         reading = link.tick(Command({"arm": ArmCommand((0.0, step, 0.0))}))
         recording.mark()
-        tally.add(reading.late_s, reading.guard, reading.stopped)
+        tally.add(reading)
     wall_s, own_s = time.monotonic() - began_s, time.process_time() - own_s
     recording.close()
     closing_s = time.monotonic() - began_s - wall_s
