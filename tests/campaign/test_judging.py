@@ -6,9 +6,9 @@ import pytest
 
 import capex
 from capex.campaign import events as ev
-from capex.campaign.judging import now
 from capex.campaign.replay import replay
 from capex.errors import CapexError
+from capex.run.files import now
 from capex.run.verdicts import Verdict, append_verdict, read_verdicts
 from lab.campaigns import collect, contents, kinds
 from lab.operator import LabOperator

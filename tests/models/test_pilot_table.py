@@ -22,9 +22,11 @@ from capex.models.pilot.rig import KITCHEN, Rig, from_words
 from capex.pose import Pose
 from capex.worlds import ArmSpec, ArmState, CameraSpec, Spec
 from capex.worlds.render import Renderer
+from capex.worlds.rigs.parse import find_rig, read_rig
 from capex.worlds.rigs.room import expert, scene
 
 SIZE = (640, 360)
+ROOM = read_rig(find_rig("room"))
 
 
 def spec(task="LiftBlock") -> Spec:
@@ -37,7 +39,7 @@ def spec(task="LiftBlock") -> Spec:
     return Spec(
         world="rig:room",
         task=task,
-        horizon=scene.TASKS[task].steps,
+        horizon=ROOM.tasks[task].steps,
         control_hz=20.0,
         arms=(ArmSpec("arm", 0.08, 0.01, 0.05),),
         cameras=cameras,
@@ -65,7 +67,7 @@ class Table:
         pose = Pose(tip.xpos.copy(), tip.xmat.reshape(3, 3).copy())
         state = ArmState(pose, 0.044 if held else 0.08, finger_contact=held)
         observation = Observation(
-            instruction=scene.TASKS[self.task].instruction,
+            instruction=ROOM.tasks[self.task].instruction,
             steps_left=200,
             horizon=300,
             decisions_left=20,

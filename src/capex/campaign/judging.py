@@ -5,7 +5,6 @@ committed, and a continued chain asks first for those that were left.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from capex import worlds
@@ -22,11 +21,6 @@ LATER = (
     "a person judges these attempts later (--judge later): memory learns no success or failure from"
     " them until then; capex judge {}"
 )
-
-
-def now() -> str:
-    """The time of a verdict."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def refuse_without_operator(

@@ -10,7 +10,8 @@ from typing import Any
 
 from capex.campaign.operators import Question, Standby, never_ends
 from capex.errors import CapexError
-from capex.run.arrangements import Arrangement, Match, made_by, now
+from capex.run.arrangements import Arrangement, Match, made_by
+from capex.run.files import now
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
 

@@ -164,9 +164,9 @@ def _find(name: str, known: dict[str, LoadedEpisode], run: LoadedRun) -> LoadedE
 
 
 def _verdict(row: dict[str, str], by: str | None) -> Verdict:
-    from capex.campaign.judging import now
     from capex.cli.keys import Keys
     from capex.cli.verdicts import who_judges
+    from capex.run.files import now
 
     name = who_judges(row.get("by") or by, Keys())
     reason, words = row.get("reason", ""), row.get("words", "")

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from capex.campaign.judging import now, question
+from capex.campaign.judging import question
 from capex.campaign.operators import Question
 from capex.cli.console import console
 from capex.cli.keys import Keys
 from capex.errors import CapexError
 from capex.run import load_episode, load_run
+from capex.run.files import now
 from capex.run.summary import summarize
 from capex.run.verdicts import REASONS, Verdict, Word, append_verdict, read_verdict
 

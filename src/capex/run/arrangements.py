@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from PIL import Image as PillowImage
 
 from capex.errors import DamagedFile
 from capex.models.pictures import encode_png
-from capex.run.files import read_json, whole_folder, write_bytes, write_json
+from capex.run.files import now, read_json, whole_folder, write_bytes, write_json
 from capex.run.store import Chain
 from capex.worlds import Image
 
@@ -92,7 +91,7 @@ def store_arrangement(
     with whole_folder(place) as scratch:
         for camera, image in images.items():
             write_bytes(scratch / f"{camera}.png", encode_png(image))
-        write_json(scratch / _NOTE, {"notes": notes, "source": source, "at": now()})
+        write_json(scratch / _NOTE, {"notes": notes, "source": source, "at": now("seconds")})
     return read_arrangement(place)
 
 
@@ -124,8 +123,3 @@ def read_image(path: Path) -> Image:
             return np.array(picture.convert("RGB"))
     except (OSError, ValueError, PillowImage.DecompressionBombError) as error:
         raise DamagedFile(path, f"it is no picture ({error})") from None
-
-
-def now() -> str:
-    """The time as notes keep it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -137,3 +138,8 @@ def flush_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def now(timespec: str = "milliseconds") -> str:
+    """The time as notes and verdicts keep it: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec=timespec)

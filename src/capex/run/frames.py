@@ -20,7 +20,7 @@ from capex.errors import DamagedFile, UnknownName
 from capex.pose import Array, Pose, rotation_matrix
 from capex.run.files import read_json
 from capex.worlds import Image
-from capex.worlds.rigs.frame_files import image_name
+from capex.worlds.rigs.frame_files import image_name, scaled
 from capex.worlds.rigs.frames import CAMERAS_JSON, INDEX
 
 FRAMES = "frames"
@@ -137,7 +137,7 @@ class RecordedFrames:
         last, shown = -1, None
         for number, image in zip(numbers, read(path, numbers, camera.count), strict=True):
             if shown is None or number != last:
-                last, shown = number, _scaled(image, size)
+                last, shown = number, scaled(image, size)
             yield shown
 
     def _numbers(self, camera: RecordedCamera) -> npt.NDArray[np.int64]:
@@ -180,12 +180,6 @@ def _read_video(path: Path, numbers: Sequence[int], count: int) -> Iterator[Imag
             last, image = last + 1, decoded[1]
         assert image is not None
         yield image
-
-
-def _scaled(image: Image, size: tuple[int, int]) -> Image:
-    if size == (image.shape[1], image.shape[0]):
-        return image
-    return np.asarray(Picture.fromarray(image).resize(size, Picture.Resampling.LANCZOS))
 
 
 def _camera(name: str, row: dict[str, Any]) -> RecordedCamera:

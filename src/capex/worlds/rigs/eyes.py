@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image as Pictures
 
 from capex.errors import RigFault, Unsupported
 from capex.pose import Array
 from capex.worlds import ArmState, CameraModel, Image
 from capex.worlds.rigs.drivers import Frame, RigClock
+from capex.worlds.rigs.frame_files import scaled
 from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.registry import OpenRig
 from capex.worlds.rigs.rigfile import CameraEntry, RigFile
@@ -39,7 +39,7 @@ class RigEyes:
 
     def image(self, rig: OpenRig, name: str, size: tuple[int, int] | None) -> Image:
         """A fresh picture, scaled to a size."""
-        return _scaled(self._fresh(rig, name).image, size)
+        return scaled(self._fresh(rig, name).image, size)
 
     def depth(
         self, rig: OpenRig, name: str, size: tuple[int, int] | None
@@ -116,10 +116,3 @@ def scaled_intrinsics(known: Array, entry: CameraEntry, size: tuple[int, int] | 
     width, height = size or entry.size
     scale = np.array([width / entry.size[0], height / entry.size[1], 1.0])
     return np.asarray(known * scale[:, None])
-
-
-def _scaled(image: Image, size: tuple[int, int] | None) -> Image:
-    if size is None or size == (image.shape[1], image.shape[0]):
-        return image
-    resized = Pictures.fromarray(image).resize(size, Pictures.Resampling.LANCZOS)
-    return np.asarray(resized, dtype=np.uint8)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import numpy as np
 from PIL import Image as Picture
 
 from capex.errors import CapexError, DamagedFile
@@ -113,3 +114,10 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def scaled(image: Image, size: tuple[int, int] | None) -> Image:
+    """A picture at another size (width, height); None: its own."""
+    if size is None or size == (image.shape[1], image.shape[0]):
+        return image
+    return np.asarray(Picture.fromarray(image).resize(size, Picture.Resampling.LANCZOS))

@@ -35,7 +35,8 @@ def plan(data: mujoco.MjData, task: str) -> list[ArmTarget]:
     grasp = np.array([*block.xpos[:2], TABLE_TOP_M + OBJECTS["red block"].half_height_m])
     over, up = grasp + HOVER_M * UP, grasp + LIFT_M * UP
     targets = [at(over, down(yaw), "open"), *line(over, grasp, "keep", "close"), *line(grasp, up)]
-    if require_task(task).name == "LiftBlock":
+    require_task(task)
+    if task == "LiftBlock":
         return targets
     name = "blue plate" if task == "BlockOnPlate" else "green block"
     support = data.body(name).xpos

@@ -36,7 +36,6 @@ from capex.worlds.kitchen.robot import (
 )
 from capex.worlds.kitchen.situation import Draw
 from capex.worlds.render import intrinsics
-from capex.worlds.rigs.rigfile import RigTask
 
 TABLE_TOP_M = 0.0  # the arm is mounted level with the table
 TABLE_M = ((0.10, -0.60), (0.95, 0.60))  # corners of the top
@@ -78,43 +77,11 @@ OBJECTS: Mapping[str, RoomObject] = MappingProxyType(
         "blue plate": RoomObject("disc", (0.08, 0.08, 0.006), (0.12, 0.25, 0.75, 1.0), 0.40),
     }
 )
-HINT = "The arm stands at the edge of a table; the table's top is at z = 0 cm."
-_ON_TABLE = {  # task -> the objects on the table
+TASKS: Mapping[str, tuple[str, ...]] = {  # task -> the objects on the table; words: tasks.toml
     "LiftBlock": ("red block", "blue plate"),
     "BlockOnPlate": ("red block", "blue plate"),
     "StackBlocks": ("red block", "green block"),
 }
-TASKS: Mapping[str, RigTask] = MappingProxyType(
-    {
-        task.name: task
-        for task in (
-            RigTask(
-                "LiftBlock",
-                "Pick up the red block and hold it up.",
-                "The fingers hold the red block, and its underside is at least 8 cm above the"
-                " table when the attempt ends.",
-                400,
-                HINT,
-            ),
-            RigTask(
-                "BlockOnPlate",
-                "Put the red block on the blue plate.",
-                "The red block rests on the blue plate, and the gripper has let go of it when the"
-                " attempt ends.",
-                700,
-                HINT,
-            ),
-            RigTask(
-                "StackBlocks",
-                "Put the red block on the green block.",
-                "The red block rests on the green block alone, and the gripper has let go of it"
-                " when the attempt ends.",
-                700,
-                HINT,
-            ),
-        )
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -156,16 +123,16 @@ CAMERAS: Mapping[str, SceneCamera] = MappingProxyType(
 )
 
 
-def require_task(task: str) -> RigTask:
-    """The task of that name; an unknown one is refused with the list."""
+def require_task(task: str) -> None:
+    """Refuse an unknown task with the list."""
     if task not in TASKS:
         raise UnknownName("task", task, list(TASKS), where=" in the simulated room")
-    return TASKS[task]
 
 
 def build(task: str) -> mujoco.MjModel:
     """The room with a task's objects; `arrange` puts everything in its place."""
-    objects = _ON_TABLE[require_task(task).name]
+    require_task(task)
+    objects = TASKS[task]
     spec = mujoco.MjSpec()
     spec.modelname = "room"
     set_physics(spec)
@@ -267,7 +234,8 @@ def arrange(
 
 def places(task: str, start: int) -> dict[str, tuple[float, float, float]]:
     """x, y and yaw of every object at a start, before anyone's hand is inexact."""
-    names = _ON_TABLE[require_task(task).name]
+    require_task(task)
+    names = TASKS[task]
     (x0, y0), (x1, y1) = AREA_M
     draw = Draw("room", task, start)
     for _ in range(DRAWS_MAX):
@@ -292,17 +260,17 @@ def camera_model(data: mujoco.MjData, camera: str) -> CameraModel:
 
 def judge(model: mujoco.MjModel, data: mujoco.MjData, task: str) -> tuple[bool, str]:
     """Whether the task is achieved now, and why or why not in words: the scripted operator's."""
-    name = require_task(task).name
+    require_task(task)
     block = "red block"
     touched = _touched_by(model, data, block)
     held = {"finger_left", "finger_right"} <= touched
-    if name == "LiftBlock":
+    if task == "LiftBlock":
         height_m = _underside_m(data, block) - TABLE_TOP_M
         if not held:
             return False, "the gripper does not hold the red block"
         up = f"the red block is held {100 * height_m:.0f} cm above the table"
         return height_m >= LIFTED_M, up
-    support = "blue plate" if name == "BlockOnPlate" else "green block"
+    support = "blue plate" if task == "BlockOnPlate" else "green block"
     if touched & {"finger_left", "finger_right", "hand"}:
         return False, "the gripper still touches the red block"
     if touched - {support} or support not in touched:
