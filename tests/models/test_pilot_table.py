@@ -23,7 +23,8 @@ from capex.pose import Pose
 from capex.worlds import ArmSpec, ArmState, CameraSpec, Spec
 from capex.worlds.render import Renderer
 from capex.worlds.rigs.parse import find_rig, read_rig
-from capex.worlds.rigs.room import expert, scene
+from capex.worlds.rigs.room import expert
+from capex.worlds.rigs.room.scenes import blocks as scene
 
 SIZE = (640, 360)
 ROOM = read_rig(find_rig("room"))

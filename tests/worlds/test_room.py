@@ -23,11 +23,12 @@ from capex.pose import Pose
 from capex.worlds.rigs.drivers import ArmReading
 from capex.worlds.rigs.parse import find_rig, read_rig
 from capex.worlds.rigs.rigfile import RigFile
-from capex.worlds.rigs.room import scene, start
+from capex.worlds.rigs.room import start
 from capex.worlds.rigs.room.arm import REFLEX_N, WATCHDOG_S
 from capex.worlds.rigs.room.camera import RoomCamera
 from capex.worlds.rigs.room.driver import RoomArm, RoomClock
 from capex.worlds.rigs.room.hand import RoomHand
+from capex.worlds.rigs.room.scenes import blocks as scene
 
 TICK_S = 0.05
 
@@ -274,7 +275,7 @@ def test_faults_may_stand_in_the_rig_file_and_are_refused_when_unknown(visit: Vi
     with pytest.raises(CapexError, match=r"when.*at_tick"):
         visit.hand.fault("reflex", when=3)
     wrong = dataclasses.replace(visit.rig, room={"speed": 2})
-    with pytest.raises(CapexError, match="'speed' in room; valid: fps"):
+    with pytest.raises(CapexError, match="'speed' in room; valid: scene, wire, fps"):
         start.prepare(wrong)
 
 

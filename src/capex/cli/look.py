@@ -196,7 +196,7 @@ class Check:
         from capex.campaign.names import parse_names
         from capex.worlds import RIG, Start
 
-        if self.names.startswith(RIG):
+        if worlds.split_name(self.names)[0].startswith(RIG):
             from capex.cli.rig_check import check_rig
 
             return check_rig(self.names, self.start, dry=self.dry, yes=self.yes)

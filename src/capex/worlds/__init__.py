@@ -209,6 +209,7 @@ WORLDS: dict[str, str] = {
 }
 # A world of one rig: rig:FILE with the path of a rig file, or the name of one in the package.
 RIG = "rig:"
+TWINS = ("franka-twin",)  # packaged rigs that may be named without it
 ROBOSUITE_INSTALL = "capex install robosuite"
 
 
@@ -236,7 +237,10 @@ def make(name: str, **options: Any) -> Env:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """WORLD:TASK as (world, task); the world of a rig is rig:FILE. Without a task it is empty."""
+    """WORLD:TASK as (world, task); the world of a rig is rig:FILE, also where it may be named
+    without `rig:`. Without a task it is empty.
+    """
+    name = RIG + name if name.partition(":")[0] in TWINS else name
     if name.startswith(RIG):
         world, _, task = name.rpartition(":")
         return (world, task) if world.startswith(RIG) else (name, "")
@@ -301,7 +305,7 @@ GL_BACKENDS = ("egl", "osmesa", "glfw", "cgl")
 
 def _module(world: str):  # type: ignore[no-untyped-def]
     """A world's module; a name with a dot in it is a module of the user's own."""
-    if world.startswith(RIG):
+    if world.startswith(RIG) or world in TWINS:
         from capex.worlds import rigs
 
         return rigs.rig_world(world)

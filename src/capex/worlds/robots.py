@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from capex.errors import CapexError
-from capex.worlds import RIG, Env, Spec
+from capex.worlds import RIG, Env, Spec, split_name
 
 
 def one_robot(spec: Spec) -> bool:
@@ -29,7 +29,7 @@ def refuse_repeating(world: str, what: str) -> None:
 
 def refuse_unattended(name: str, what: str) -> None:
     """Refuse `what`, which arranges no scene and asks nobody, on a rig."""
-    if name.startswith(RIG):
+    if split_name(name)[0].startswith(RIG):
         raise CapexError(
             f"{name} is a rig, where a person arranges and judges each attempt; {what} drives"
             " worlds that reset and judge themselves"

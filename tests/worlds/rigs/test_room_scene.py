@@ -11,7 +11,8 @@ import pytest
 
 from capex.errors import UnknownName
 from capex.worlds.render import Renderer
-from capex.worlds.rigs.room import expert, scene
+from capex.worlds.rigs.room import expert
+from capex.worlds.rigs.room.scenes import blocks as scene
 
 
 def test_a_start_and_a_seed_give_the_same_bits_and_another_start_another_arrangement():

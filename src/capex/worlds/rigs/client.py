@@ -35,7 +35,7 @@ class KeeperLink:
         self._log = log_file(rig.name)
         ours, theirs = socket.socketpair()
         with theirs, open(self._log, "ab") as log:
-            self._process = _start(theirs, log)
+            self._process = _start(rig, theirs, log)
         self._pipe = Connection(ours.detach())
         self._asking, self._sending = threading.Lock(), threading.Lock()
         self._gone = False
@@ -155,12 +155,12 @@ def log_file(name: str) -> Path:
     return locks.FOLDER / f"{name}.log"
 
 
-def _start(theirs: socket.socket, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(rig: RigFile, theirs: socket.socket, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """The process in a session of its own; our import path, so that it finds a user's driver."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     log.write(f"-- {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
     return subprocess.Popen(
-        [sys.executable, "-m", "capex.worlds.rigs.rigprocess", str(theirs.fileno())],
+        [rig.python or sys.executable, "-m", "capex.worlds.rigs.rigprocess", str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
         env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,

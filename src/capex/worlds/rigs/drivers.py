@@ -22,9 +22,14 @@ from capex.worlds import Image
 
 # What a rig file may name as a driver: the module:callable that makes one, an arm's from (options,
 # name), a camera's from (options, name, size).
-DRIVERS = {"room": "capex.worlds.rigs.room.driver:RoomArm"}
+DRIVERS = {
+    "room": "capex.worlds.rigs.room.driver:RoomArm",
+    "deoxys": "capex.worlds.rigs.deoxys.driver:DeoxysArm",
+    "franky": "capex.worlds.rigs.franky:FrankyArm",
+}
 CAMERA_DRIVERS = {
     "room": "capex.worlds.rigs.room.camera:RoomCamera",
+    "realsense": "capex.worlds.rigs.realsense:RealSenseCamera",
     "replay": "capex.worlds.rigs.cameras:ReplayCamera",
 }
 

@@ -68,6 +68,7 @@ def read_rig(path: Path) -> RigFile:
             Literal["person", "scripted"], top.choice("operator", ("person", "scripted"), "person")
         ),
         frames=cast(Literal["video", "images"], top.choice("frames", ("video", "images"), "video")),
+        python=top.text("python", ""),
         settle_s=top.number("settle_s", 0.15),
         settle_at_most_s=top.number("settle_at_most_s", 3.0),
         room=room.values,

@@ -106,6 +106,9 @@ class RigFile:
     # Who arranges and judges: a person, or the scripted stand-in that only a simulated room has.
     operator: Literal["person", "scripted"] = "person"
     frames: Literal["video", "images"] = "video"  # how recorded frames are kept
+    # Who runs the process that owns the arms: a driver may need packages that this environment
+    # cannot have. Empty: the interpreter that runs us.
+    python: str = ""
     settle_s: float = 0.15  # a pose that keeps still for so long has settled
     settle_at_most_s: float = 3.0
     room: Mapping[str, Any] = field(default_factory=dict)  # of a simulated room: its own table

@@ -14,7 +14,7 @@ from capex.pose import Array, rotation_matrix, rotation_vector
 from capex.worlds.kitchen.control import CONTROL_EVERY, SUBSTEPS
 from capex.worlds.kitchen.robot import FINGER_TRAVEL_M
 from capex.worlds.kitchen.tip_control import TipController, actuators
-from capex.worlds.rigs.room.scene import OBJECTS, TABLE_TOP_M, require_task
+from capex.worlds.rigs.room.scenes.blocks import OBJECTS, TABLE_TOP_M, require_task
 
 HOVER_M = 0.12  # over the table, clear of everything on it
 LIFT_M = 0.15  # of the tip over the grasp: 8 cm are asked for

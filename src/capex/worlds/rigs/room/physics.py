@@ -16,9 +16,9 @@ import numpy as np
 
 from capex.errors import PhysicsDiverged
 from capex.pose import Array, Pose
-from capex.worlds.rigs.room import scene
 from capex.worlds.rigs.room.arm import CONTROL_STEPS, REFLEX, STEP_S, USER_STOP, SimulatedArm
 from capex.worlds.rigs.room.faults import Fault, Faults
+from capex.worlds.rigs.room.scenes import RoomScene
 
 GOALS_KEPT = 200_000  # of the log of what the arm was told: the first three hours
 
@@ -45,8 +45,15 @@ class Exposure:
 class Room:
     """The physics of one scene. Whoever calls it holds one lock."""
 
-    def __init__(self, task: str, fps: float, emit: Callable[[StateMessage], None]):
-        self._emit = emit
+    def __init__(
+        self,
+        scene: RoomScene,
+        make_arm: Callable[[mujoco.MjModel, mujoco.MjData], SimulatedArm],
+        task: str,
+        fps: float,
+        emit: Callable[[StateMessage], None],
+    ):
+        self.scene, self._make_arm, self._emit = scene, make_arm, emit
         self._fps = fps
         self.faults = Faults()
         self.steps = 0
@@ -60,9 +67,9 @@ class Room:
 
     def _build(self, task: str) -> None:
         self.task = task
-        self.model = scene.build(task)
+        self.model = self.scene.build(task)
         self.data = mujoco.MjData(self.model)
-        self.arm = SimulatedArm(self.model, self.data)
+        self.arm = self._make_arm(self.model, self.data)
 
     @property
     def now_s(self) -> float:
@@ -76,7 +83,7 @@ class Room:
         """
         if task != self.task:
             self._build(task)
-        scene.arrange(self.model, self.data, task, start, seed, jitter_m)
+        self.scene.arrange(self.model, self.data, task, start, seed, jitter_m)
         self.arm.settle_at_home()
         self._ticks = self._frames = 0
         self._origin = self.steps  # control and cameras run in step with the arrangement
@@ -91,7 +98,7 @@ class Room:
 
     def judge(self) -> tuple[bool, str]:
         """Whether the task is achieved now, and why."""
-        return scene.judge(self.model, self.data, self.task)
+        return self.scene.judge(self.model, self.data, self.task)
 
     def command(self, goal: Pose) -> None:
         """A goal for the tip."""
@@ -134,7 +141,7 @@ class Room:
         self.exposed += 1
         self._frames += 1
         taken = Exposure(self.exposed, self.now_s, self.data.qpos.copy())
-        for camera in scene.CAMERAS:
+        for camera in self.scene.cameras:
             if not (self.faults.on("frozen-frames", camera) and camera in self.exposures):
                 self.exposures[camera] = taken
 

@@ -1,9 +1,9 @@
-"""The room's process: physics and pictures behind three ports of the loopback address.
+"""The room's process: physics and pictures behind ports of the loopback address.
 
-`arm` sends a state every 10 ms of the room's clock and takes goals, `cameras` answers with the
-newest frame, `side` advances a lock-step clock, arranges, judges, and lets things go wrong. The
-side channel belongs to the clock, the scripted operator and tests; nothing that a rig would not
-have goes through the other two.
+The arm's front (`fronts`) sends states and takes goals, `cameras` answers with the newest frame,
+`side` advances a lock-step clock, arranges, judges, and lets things go wrong. The side channel
+belongs to the clock, the scripted operator and tests; nothing that a rig would not have goes
+through the others.
 
 Started by `start.prepare`: the settings are one line of JSON on stdin, the ports one line on
 stdout. The process ends when its stdin closes, which is when whoever started it ends.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import threading
 import time
@@ -24,16 +23,14 @@ import mujoco
 import numpy as np
 
 from capex.errors import CapexError, PhysicsDiverged, UnknownName
-from capex.loopback import HOST
-from capex.pose import Pose
 from capex.worlds import draw_on_one_core
-from capex.worlds.kitchen import panda
-from capex.worlds.rigs.room import scene
-from capex.worlds.rigs.room.arm import CONTROL_STEPS, MAX_OPENING_M, STEP_S
+from capex.worlds.rigs.room.arm import CONTROL_STEPS, STEP_S
 from capex.worlds.rigs.room.faults import require_fault
-from capex.worlds.rigs.room.physics import Room, StateMessage
+from capex.worlds.rigs.room.fronts import accept, in_background, load_front
+from capex.worlds.rigs.room.physics import Room
 from capex.worlds.rigs.room.pictures import Pictures
-from capex.worlds.rigs.room.wire import Header, LineLost, Message, RoomLine, pack, unpack
+from capex.worlds.rigs.room.scenes import load_scene
+from capex.worlds.rigs.room.wire import Header, Message, RoomLine, pack
 
 LATE_S = 0.5  # a machine that stood still for longer makes the room's clock late, not fast
 
@@ -41,13 +38,24 @@ LATE_S = 0.5  # a machine that stood still for longer makes the room's clock lat
 class RoomServer:
     """Answers three kinds of connections. `lock` is held around everything that touches physics."""
 
-    def __init__(self, task: str, lock_step: bool, fps: float, faults: list[dict[str, Any]]):
+    def __init__(
+        self,
+        task: str,
+        lock_step: bool,
+        fps: float,
+        faults: list[dict[str, Any]],
+        scene: str = "blocks",
+        wire: str = "room",
+    ):
         self._lock_step = lock_step
         self._lock = threading.Lock()
         self._drawing = threading.Lock()
-        self._arms: list[RoomLine] = []
-        self._room = Room(task, fps, self._send_state)
-        self._room.drop = self._drop_arms
+        self._front = load_front(wire)(lock_step, self._lock)
+        self._room = Room(
+            load_scene(scene), self._front.make_arm, task, fps, self._front.send_state
+        )
+        self._front.room = self._room
+        self._room.drop = self._front.drop
         for fault in faults:
             self._room.faults.add(require_fault(fault))
         self._pictures: Pictures | None = (
@@ -56,14 +64,11 @@ class RoomServer:
 
     def listen(self) -> dict[str, int]:
         """Open the three ports, all free ones, and begin to answer."""
-        served = {"arm": self._serve_arm, "cameras": self._serve_camera, "side": self._serve_side}
-        ports = {}
-        for name, serve in served.items():
-            listener = socket.create_server((HOST, 0))
-            ports[name] = int(listener.getsockname()[1])
-            _in_background(_accept, listener, name, serve)
+        ports = dict(self._front.listen())
+        ports["cameras"] = accept("cameras", self._serve_camera)
+        ports["side"] = accept("side", self._serve_side)
         if not self._lock_step:
-            _in_background(self._pace)
+            in_background(self._pace)
         return ports
 
     def _pace(self) -> None:
@@ -82,66 +87,6 @@ class RoomServer:
                 print(error, file=sys.stderr, flush=True)
                 os._exit(1)  # the robot is gone, and whoever drove it notices
 
-    # The arm
-
-    def _serve_arm(self, line: RoomLine) -> None:
-        with self._lock:
-            self._room.begin_faults()
-            if self._room.faults.on("dropped-connection"):
-                return
-            line.send(
-                {
-                    "kind": "facts",
-                    "joint_names": panda.JOINTS,
-                    "joint_limits_rad": [panda.LOWER_RAD.tolist(), panda.UPPER_RAD.tolist()],
-                    "max_opening_m": MAX_OPENING_M,
-                    "lock_step": self._lock_step,
-                }
-            )
-            self._arms.append(line)
-            self._room.report()
-        try:
-            while True:
-                header, body = line.receive(None)
-                with self._lock:
-                    self._obey(header, body)
-                    if "ack" in header:
-                        line.send({"kind": "ack", "ack": header["ack"]})
-        finally:
-            with self._lock:
-                if line in self._arms:
-                    self._arms.remove(line)
-
-    def _obey(self, header: Header, body: bytes) -> None:
-        room, kind = self._room, header["kind"]
-        if kind == "goal":
-            values = unpack(body)
-            room.command(Pose(values[:3], values[3:].reshape(3, 3)))
-        elif kind == "grip":
-            room.arm.grip(float(header["opening_m"]), room.now_s)
-        elif kind == "hold":
-            room.arm.heartbeat(room.now_s)
-        elif kind == "stop":
-            room.arm.brake()
-            room.arm.heartbeat(room.now_s)
-        elif kind == "recover":
-            room.arm.recover(room.now_s)
-            room.report()
-
-    def _send_state(self, state: StateMessage) -> None:
-        header = {"kind": "state", "time_s": state.time_s, "error": state.error}
-        body = pack(*state.values)
-        for line in list(self._arms):
-            try:
-                line.send(header, body)
-            except LineLost:
-                self._arms.remove(line)  # its own thread ends by itself
-
-    def _drop_arms(self) -> None:
-        for line in self._arms:
-            line.close()
-        self._arms.clear()
-
     # The cameras
 
     def _serve_camera(self, line: RoomLine) -> None:
@@ -157,8 +102,9 @@ class RoomServer:
     def _frame(self, header: Header) -> Message:
         """The newest frame; without pixels where the asker has it already."""
         camera, (width, height) = str(header["camera"]), header["size"]
-        if camera not in scene.CAMERAS:
-            raise UnknownName("camera", camera, scene.CAMERAS, where=" in the simulated room")
+        if camera not in self._room.scene.cameras:
+            known = self._room.scene.cameras
+            raise UnknownName("camera", camera, known, where=" in the simulated room")
         with self._drawing:
             with self._lock:
                 exposure, now_s = self._room.exposures[camera], self._room.now_s
@@ -228,6 +174,8 @@ class RoomServer:
                 body = pack(room.data.qpos, room.data.qvel)
             elif kind == "goals":
                 body = pack(np.array(room.goals, dtype=np.float64))
+            elif kind in self._front.questions:
+                answer = self._front.questions[kind](header)
             elif kind != "time":
                 raise CapexError(f"the room's side channel knows no '{kind}'")
             return {**answer, "now_s": room.now_s}, body
@@ -239,25 +187,6 @@ def _answer(work: Callable[[Header], Message], header: Header) -> Message:
         return work(header)
     except CapexError as error:
         return {"refused": str(error)}, b""
-
-
-def _accept(listener: socket.socket, name: str, serve: Callable[[RoomLine], None]) -> None:
-    while True:
-        connection, _ = listener.accept()
-        _in_background(_serve_one, RoomLine(connection, f"a client of the room's {name}"), serve)
-
-
-def _serve_one(line: RoomLine, serve: Callable[[RoomLine], None]) -> None:
-    try:
-        serve(line)
-    except LineLost:
-        pass  # clients come and go
-    finally:
-        line.close()
-
-
-def _in_background(work: Callable[..., None], *given: object) -> None:
-    threading.Thread(target=work, args=given, daemon=True).start()
 
 
 def main() -> None:

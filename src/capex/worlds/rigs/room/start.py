@@ -17,17 +17,19 @@ from capex.worlds.rigs.rigfile import RigFile
 from capex.worlds.rigs.room.faults import require_fault
 
 FPS = 30.0  # of the cameras
-KEYS = ("fps", "faults", "arm", "cameras", "side")
+KEYS = ("scene", "wire", "fps", "faults")
 ENDS_S = 5.0
 
 
 def prepare(rig: RigFile) -> tuple[RigFile, Callable[[], None]]:
     """The rig with the ports of a room that was started for it, and a function that ends the room.
-    A rig file that names the ports of a running room (arm, cameras, side) gets that one.
+    A rig file that names the ports of a running room (arm, cameras, side) gets that one. Every port
+    of the room is among the options of its arms, `port` being the arm's.
     """
     settings = _settings(rig)
-    if "side" in rig.room:
-        return _with_ports(rig, {key: int(rig.room[key]) for key in KEYS[2:]}), lambda: None
+    if running(rig):
+        known = {key: int(port) for key, port in rig.room.items() if key not in KEYS}
+        return _with_ports(rig, known), lambda: None
     process = subprocess.Popen(
         [sys.executable, "-m", "capex.worlds.rigs.room.server"],
         stdin=subprocess.PIPE,
@@ -64,7 +66,7 @@ def prepare(rig: RigFile) -> tuple[RigFile, Callable[[], None]]:
 
 def _settings(rig: RigFile) -> dict[str, Any]:
     for key in rig.room:
-        if key not in KEYS:
+        if key not in KEYS and not running(rig):
             valid = ", ".join(KEYS)
             raise CapexError(f"{rig.path}: there is no key '{key}' in room; valid: {valid}")
     faults = list(rig.room.get("faults", ()))
@@ -75,7 +77,13 @@ def _settings(rig: RigFile) -> dict[str, Any]:
         "lock_step": rig.clock == "lock-step",
         "fps": float(rig.room.get("fps", FPS)),
         "faults": faults,
+        **{key: str(rig.room[key]) for key in ("scene", "wire") if key in rig.room},
     }
+
+
+def running(rig: RigFile) -> bool:
+    """Whether the file names the ports of a room that runs: one of the side channel, at least."""
+    return "side" in rig.room
 
 
 def _with_ports(rig: RigFile, ports: Mapping[str, int]) -> RigFile:
@@ -83,7 +91,7 @@ def _with_ports(rig: RigFile, ports: Mapping[str, int]) -> RigFile:
     arms = tuple(
         replace(
             arm,
-            options={**arm.options, "port": ports["arm"], "side": ports["side"]},
+            options={**arm.options, **ports, "port": ports["arm"]},
             lock=arm.lock or f"room {ports['arm']} {arm.name}",
         )
         for arm in rig.arms

@@ -1,8 +1,6 @@
-"""The simulated room: a Panda at the edge of a table, blocks and a plate, three cameras.
+"""Blocks and a plate before a Panda at the edge of a table, three cameras: the scene of `rig:room`.
 
-The world's frame is the base frame: origin at the arm's mount, x forward over the table, y left, z
-up; the table's top is at `TABLE_TOP_M`. A start is an arrangement of the objects; a seed says how
-exactly a person's hand has put them there.
+The table's top is at `TABLE_TOP_M`.
 """
 
 from __future__ import annotations
@@ -36,6 +34,7 @@ from capex.worlds.kitchen.robot import (
 )
 from capex.worlds.kitchen.situation import Draw
 from capex.worlds.render import intrinsics
+from capex.worlds.rigs.room.scenes import RoomScene, SceneCamera
 
 TABLE_TOP_M = 0.0  # the arm is mounted level with the table
 TABLE_M = ((0.10, -0.60), (0.95, 0.60))  # corners of the top
@@ -82,18 +81,6 @@ TASKS: Mapping[str, tuple[str, ...]] = {  # task -> the objects on the table; wo
     "BlockOnPlate": ("red block", "blue plate"),
     "StackBlocks": ("red block", "green block"),
 }
-
-
-@dataclass(frozen=True)
-class SceneCamera:
-    """A camera: what a rig file says of it, and where the simulation puts it."""
-
-    kind: Literal["exterior", "wrist"]
-    size: tuple[int, int]
-    fovy_deg: float  # a RealSense D435's colour has 42, its depth 58
-    view: str  # for the prompt
-    position_m: tuple[float, float, float] | None = None  # None: on the hand
-    target_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 CAMERAS: Mapping[str, SceneCamera] = MappingProxyType(
@@ -297,3 +284,6 @@ def _touched_by(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> set[st
     pairs = model.geom_bodyid[data.contact.geom].tolist()
     others = {b if a == i else a for a, b in pairs if i in (a, b)}
     return {model.body(k).name for k in others}
+
+
+SCENE = RoomScene(TASKS, CAMERAS, build, arrange, judge)

@@ -1,0 +1,70 @@
+"""What stands in a simulated room: a robot at a table, objects, cameras, and who can say from the
+truth whether a task is done. One module a scene; a rig file chooses it by `[room] scene`.
+
+The world's frame is the base frame of a rig with one arm: origin at the mount, x forward over the
+table, y left, z up. A start is an arrangement of the objects; a seed says how exactly a person's
+hand has put them there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import mujoco
+
+from capex.errors import UnknownName
+
+SCENES = {
+    "blocks": "capex.worlds.rigs.room.scenes.blocks",
+    "franka": "capex.worlds.rigs.room.scenes.franka",
+}
+
+
+@dataclass(frozen=True)
+class SceneCamera:
+    """A camera: what a rig file says of it, and where the simulation puts it."""
+
+    kind: Literal["exterior", "wrist"]
+    size: tuple[int, int]
+    fovy_deg: float  # a RealSense D435's colour has 42, its depth 58
+    view: str  # for the prompt
+    position_m: tuple[float, float, float] | None = None  # None: on the hand
+    target_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+class Arranges(Protocol):
+    """Homes the arm, opens the fingers, and puts the objects where a start has them, each up to
+    `jitter_m` off; how far follows from the seed.
+    """
+
+    def __call__(
+        self,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        task: str,
+        start: int,
+        seed: int = 0,
+        jitter_m: float = 0.0,
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class RoomScene:
+    """One scene: its module has it as `SCENE`."""
+
+    tasks: Mapping[str, tuple[str, ...]]  # task -> the objects on the table; words are in TOML
+    cameras: Mapping[str, SceneCamera]
+    build: Callable[[str], mujoco.MjModel]  # with a task's objects; `arrange` puts them in place
+    arrange: Arranges
+    judge: Callable[[mujoco.MjModel, mujoco.MjData, str], tuple[bool, str]]  # achieved now, and why
+
+
+def load_scene(name: str) -> RoomScene:
+    """A scene by its name in a rig file."""
+    if name not in SCENES:
+        raise UnknownName("scene", name, SCENES, where=" for a simulated room")
+    scene: RoomScene = importlib.import_module(SCENES[name]).SCENE
+    return scene
