@@ -39,7 +39,7 @@ POLL_S = 0.002
 REMEMBERED = 30  # pictures that can still be marked: a second at 30 a second
 WAITING = 200  # pictures that may wait for the disk, 180 MB at 640x480
 FINISH_S = 60.0
-WRITING_NICENESS = 10  # ticks and draining come before encoding
+NICENESS, WRITING_NICENESS = 5, 15  # ticks come before draining, and draining before encoding
 
 
 @dataclass(frozen=True)
@@ -288,6 +288,7 @@ def _run(
     pipe: Connection, name: str, size: tuple[int, int], ring: FrameRing, build: Callable[[], Camera]
 ) -> None:
     """What the process does."""
+    os.nice(NICENESS)
     camera: Camera | None = None
     device: _Device | None = None
     try:
