@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from capex.pose import Pose, rotation_vector
 from capex.worlds.rigs.deoxys.schema import DecodeError, make_classes
 
@@ -164,24 +166,50 @@ def _gripper(command: Any) -> bytes:
 class RobotState:
     """What we read of a robot's state. Matrices are columns first, as libfranka gives them."""
 
-    O_T_EE: tuple[float, ...]
-    F_T_EE: tuple[float, ...]
-    q: tuple[float, ...]
-    force: tuple[float, ...]  # O_F_ext_hat_K: force and torque, frame of the base
-    errors: tuple[str, ...]  # those of current_errors that are set
-    mode: int
-    time_s: float  # the robot's clock
-    frame: int  # counts messages of one franka-interface, also while the state is the same
+    O_T_EE: tuple[float, ...] = ()
+    F_T_EE: tuple[float, ...] = ()
+    q: tuple[float, ...] = ()
+    # O_F_ext_hat_K, frame of the base. Its sign is that of what the arm does to its surroundings.
+    wrench: tuple[float, ...] = ()
+    errors: tuple[str, ...] = ()  # those of current_errors that are set
+    mode: int = OTHER
+    time_s: float = 0.0  # the robot's clock
+    frame: int = 0  # counts messages of one franka-interface, also while the state is the same
+
+    @property
+    def complaint(self) -> str:
+        """Why this is no state of a Panda behind Deoxys; empty where it is."""
+        lengths = {"O_T_EE": (self.O_T_EE, 16), "q": (self.q, 7), "O_F_ext_hat_K": (self.wrench, 6)}
+        for name, (values, count) in lengths.items():
+            if len(values) != count:
+                return f"{name} has {len(values)} numbers instead of {count}"
+        return ""
+
+    @property
+    def finite(self) -> bool:
+        """Whether pose and joints are numbers."""
+        return all(map(math.isfinite, (*self.O_T_EE, *self.q)))
+
+    @property
+    def ee_pose(self) -> Pose:
+        """T_base_ee, of the end effector that the desk knows."""
+        return pose_of(self.O_T_EE)
 
 
 @dataclass(frozen=True)
 class GripperState:
     """The hand's state."""
 
-    width_m: float
-    max_width_m: float
-    grasped: bool
-    time_s: float
+    width_m: float = 0.0
+    max_width_m: float = 0.0
+    grasped: bool = False
+    time_s: float = 0.0
+
+
+def pose_of(columns: Sequence[float]) -> Pose:
+    """From the 16 numbers of a matrix, columns first."""
+    matrix = np.array(columns, dtype=np.float64).reshape(4, 4).T
+    return Pose(matrix[:3, 3].copy(), matrix[:3, :3].copy())
 
 
 def read_robot_state(data: bytes) -> RobotState | None:
@@ -194,10 +222,10 @@ def read_robot_state(data: bytes) -> RobotState | None:
         O_T_EE=tuple(message.O_T_EE),
         F_T_EE=tuple(message.F_T_EE),
         q=tuple(message.q),
-        force=tuple(message.O_F_ext_hat_K),
+        wrench=tuple(message.O_F_ext_hat_K),
         errors=set_errors,
         mode=message.robot_mode,
-        time_s=_seconds(message.time),
+        time_s=float(message.time.toSec),
         frame=message.frame,
     )
 
@@ -208,24 +236,5 @@ def read_gripper_state(data: bytes) -> GripperState | None:
     if message is None:
         return None
     return GripperState(
-        message.width, message.max_width, message.is_grasped, _seconds(message.time)
+        message.width, message.max_width, message.is_grasped, float(message.time.toSec)
     )
-
-
-def _seconds(duration: Any) -> float:
-    return float(duration.toSec)
-
-
-def complaint(state: RobotState) -> str:
-    """Why a state is not one of a Panda behind Deoxys; empty where it is."""
-    lengths: dict[str, tuple[Sequence[float], int]] = {
-        "O_T_EE": (state.O_T_EE, 16),
-        "q": (state.q, 7),
-        "O_F_ext_hat_K": (state.force, 6),
-    }
-    for name, (values, count) in lengths.items():
-        if len(values) != count:
-            return f"{name} has {len(values)} numbers instead of {count}"
-    if not all(map(math.isfinite, (*state.O_T_EE, *state.q))):
-        return "it has numbers that are not finite"
-    return ""
