@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import mujoco
 
@@ -44,8 +45,8 @@ class Channel:
         self._came: list[bytes] = []
         self._count = self._joined = 0  # since the last client began
         self._last = b""
-        self._states: zmq.Socket[bytes] | None = None
-        self._commands: zmq.Socket[bytes] | None = None
+        self._states: Any = None  # sockets, while it is open
+        self._commands: Any = None
         self.open()
 
     def open(self) -> None:
@@ -67,7 +68,7 @@ class Channel:
         """As a program that ends does. In lock-step it only falls silent, for how soon the other
         side notices depends on the machine.
         """
-        if self._lock_step or self._states is None or self._commands is None:
+        if self._lock_step or self._states is None:
             return
         self._states.close()
         self._commands.close()
@@ -124,7 +125,6 @@ class Channel:
 
     def _welcome(self, wait_ms: int = 0) -> None:
         """See who has subscribed."""
-        assert self._states is not None
         if wait_ms:
             self._states.poll(wait_ms)
         with contextlib.suppress(zmq.Again):
@@ -201,10 +201,13 @@ class DeoxysFront:
         dropped = on("dropped-connection")
         arm.tick(arm_line.latest, not (dropped or on("relaunch")))
         gripper.tick(gripper_line.take(), not (dropped or on("no-gripper")))
-        for program, line in zip(self._programs, self._channels, strict=True):
+        for program, line in self._pairs():
             (line.open if program.alive else line.close)()
         if gripper.due:
             self._publish_gripper()
+
+    def _pairs(self) -> list[tuple[ArmProgram | GripperProgram, Channel]]:
+        return list(zip(self._programs, self._channels or (), strict=True))
 
     def _publish_gripper(self) -> None:
         assert self._channels is not None
@@ -216,7 +219,7 @@ class DeoxysFront:
             return {"lock_step": False}
         arm, gripper = self._channels
         if header.get("new"):
-            for program, line in zip(self._programs, self._channels, strict=True):
+            for program, line in self._pairs():
                 line.begin(again=program.alive)
         arm.wait_for(int(header.get("arm", 0)))
         gripper.wait_for(int(header.get("gripper", 0)))
