@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ from capex.processes import set_niceness
 from capex.worlds import Command
 from capex.worlds.rigs import locks
 from capex.worlds.rigs.drivers import ArmFacts
-from capex.worlds.rigs.link import TICKING_NICENESS, RigReading
 from capex.worlds.rigs.interpreter import import_path, interpreter
+from capex.worlds.rigs.link import TICKING_NICENESS, RigReading
 from capex.worlds.rigs.rigfile import RigFile
 
 ANSWER_S = 30.0  # of a tick that takes 50 ms: whoever waits longer has lost the process
@@ -156,8 +155,8 @@ class KeeperLink:
 
     def _last_words(self) -> str:
         self._process.wait(ENDS_S)
-        lines = self._log.read_text(encoding="utf-8", errors="replace").split()
-        return " ".join(lines)[-LAST_WORDS:]
+        lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line.strip()[:LAST_WORDS] for line in reversed(lines) if line.strip()), "")
 
 
 def open_link(rig: RigFile) -> KeeperLink:
