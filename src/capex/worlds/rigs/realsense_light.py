@@ -45,9 +45,7 @@ def redness(image: Image) -> float:
 
 
 EXPOSURE = Control("exposure", "exposure", "enable_auto_exposure", brightness)
-WHITE_BALANCE = Control(
-    "white_balance", "white_balance", "enable_auto_white_balance", redness
-)
+WHITE_BALANCE = Control("white_balance", "white_balance", "enable_auto_white_balance", redness)
 
 
 def read_wish(table: TomlTable, control: Control) -> Wish:
