@@ -9,7 +9,6 @@ there too, so that the control loop moves no pixels.
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 import time
@@ -26,7 +25,7 @@ import numpy as np
 
 from capex.errors import CapexError, RigFault
 from capex.pose import Array
-from capex.processes import Worker, ending, spawn
+from capex.processes import Worker, ending, set_niceness, spawn
 from capex.worlds import Image
 from capex.worlds.rigs.drivers import Camera, Frame, about
 from capex.worlds.rigs.frame_files import Form, FrameFile, open_file
@@ -39,7 +38,7 @@ POLL_S = 0.002
 REMEMBERED = 30  # pictures that can still be marked: a second at 30 a second
 WAITING = 200  # pictures that may wait for the disk, 180 MB at 640x480
 FINISH_S = 60.0
-WRITING_NICENESS = 10  # ticks and draining come before encoding
+NICENESS, WRITING_NICENESS = 5, 15  # ticks come before draining, and draining before encoding
 
 
 @dataclass(frozen=True)
@@ -271,8 +270,7 @@ class _Writer:
         return RecordedCount(self._frames, self._lost, fault=self._fault)
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # a thread has its own only on Linux
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WRITING_NICENESS)
+        set_niceness(WRITING_NICENESS)
         try:
             file, last = self._open(), None
             while (image := self._waiting.get()) is not None:
@@ -289,6 +287,7 @@ def _run(
     pipe: Connection, name: str, size: tuple[int, int], ring: FrameRing, build: Callable[[], Camera]
 ) -> None:
     """What the process does."""
+    set_niceness(NICENESS)
     camera: Camera | None = None
     device: _Device | None = None
     try:

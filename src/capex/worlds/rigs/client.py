@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from capex.errors import CapexError, RigFault
+from capex.processes import set_niceness
 from capex.worlds import Command
 from capex.worlds.rigs import locks
 from capex.worlds.rigs.drivers import ArmFacts
-from capex.worlds.rigs.link import RigReading
+from capex.worlds.rigs.link import TICKING_NICENESS, RigReading
 from capex.worlds.rigs.rigfile import RigFile
 
 ANSWER_S = 30.0  # of a tick that takes 50 ms: whoever waits longer has lost the process
@@ -36,6 +37,8 @@ class KeeperLink:
         ours, theirs = socket.socketpair()
         with theirs, open(self._log, "ab") as log:
             self._process = _start(rig, theirs, log)
+        if rig.clock == "real":
+            set_niceness(TICKING_NICENESS)
         self._pipe = Connection(ours.detach())
         self._asking, self._sending = threading.Lock(), threading.Lock()
         self._gone = False
