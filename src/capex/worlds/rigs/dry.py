@@ -15,6 +15,7 @@ import numpy as np
 from capex.errors import RigFault
 from capex.worlds.contract import CheckReport, try_rules
 from capex.worlds.contract.trial import NotClaimedError, cm, require
+from capex.worlds.rigs.drivers import about
 from capex.worlds.rigs.env import RigEnv
 from capex.worlds.rigs.locks import RigLock, lock_key
 from capex.worlds.rigs.opening import camera_key
@@ -99,7 +100,9 @@ def _cameras_deliver(env: RigEnv) -> str:
     opened, told = env.open(), []
     for entry in env.rig.cameras:
         rate = _watched(entry, opened)
-        told.append(f"{entry.name} {entry.size[0]}x{entry.size[1]} at {rate:.0f} Hz")
+        said = about(opened.cameras[entry.name])
+        device = f" ({said})" if said else ""
+        told.append(f"{entry.name} {entry.size[0]}x{entry.size[1]} at {rate:.0f} Hz{device}")
     return ", ".join(told)
 
 

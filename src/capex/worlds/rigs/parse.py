@@ -46,6 +46,7 @@ def read_rig(path: Path) -> RigFile:
     cameras = tuple(_camera(table, names) for table in _distinct(top.tables("cameras")))
     if not cameras:
         raise top.wrong("cameras", "at least one table [[cameras]]")
+    _require_own_serials(path, cameras)
     policy = _inline_or_file(top, "guard", "guard policy")
     tasks = _inline_or_file(top, "tasks", "task file")
     guard = _guard(policy)
@@ -105,6 +106,18 @@ def _distinct(tables: Iterable[TomlTable], *, words: bool = False) -> list[TomlT
             )
         seen.append(table)
     return seen
+
+
+def _require_own_serials(path: Path, cameras: Iterable[CameraEntry]) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for camera in cameras:
+        device = camera.driver, str(camera.options.get("serial", ""))
+        if device[1] and device in seen:
+            raise CapexError(
+                f"{path}: the cameras '{seen[device]}' and '{camera.name}' have one serial,"
+                f" '{device[1]}'; each must have its own"
+            )
+        seen[device] = camera.name
 
 
 def _driver(table: TomlTable, known: Mapping[str, str]) -> str:
