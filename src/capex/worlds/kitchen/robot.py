@@ -212,7 +212,7 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
     hand.add_site(name="tip", pos=tip, size=(0.004, 0.004, 0.004), rgba=(0, 0, 0, 0))
     # Beside the palm, looking along the fingers at the tip.
     position, target = np.array([0.075, 0.0, 0.015]), np.array([0.02, 0.0, panda.TIP_M + 0.12])
-    _solid(hand, BOX, (0.05, 0, 0.005), (0.012, 0.02, 0.012), RUBBER, 0, VISUAL)
+    _solid(hand, BOX, (0.05, 0, 0.005), (0.012, 0.02, 0.012), RUBBER, 0, VISUAL, name="wrist")
     view = look_at(position, target, up=(1, 0, 0))
     hand.add_camera(name="wrist", pos=position, quat=view, fovy=WRIST_FOVY_DEG)
     # Measured: stiff pads, elliptic cones and torsional friction keep a 0.3 kg load from creeping

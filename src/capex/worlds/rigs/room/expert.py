@@ -14,7 +14,8 @@ from capex.pose import Array, rotation_matrix, rotation_vector
 from capex.worlds.kitchen.control import CONTROL_EVERY, SUBSTEPS
 from capex.worlds.kitchen.robot import FINGER_TRAVEL_M
 from capex.worlds.kitchen.tip_control import TipController, actuators
-from capex.worlds.rigs.room.scenes.blocks import OBJECTS, TABLE_TOP_M, require_task
+from capex.worlds.rigs.room.scenes.blocks import OBJECTS, TABLE
+from capex.worlds.rigs.room.scenes.common import TABLE_TOP_M
 
 HOVER_M = 0.12  # over the table, clear of everything on it
 LIFT_M = 0.15  # of the tip over the grasp: 8 cm are asked for
@@ -32,15 +33,15 @@ def plan(data: mujoco.MjData, task: str) -> list[ArmTarget]:
     block = data.body("red block")
     yaw = math.atan2(block.xmat[3], block.xmat[0])
     yaw = (yaw + math.pi / 4) % (math.pi / 2) - math.pi / 4  # the nearest pair of faces
-    grasp = np.array([*block.xpos[:2], TABLE_TOP_M + OBJECTS["red block"].half_height_m])
+    grasp = np.array([*block.xpos[:2], TABLE_TOP_M + OBJECTS["red block"].origin_m])
     over, up = grasp + HOVER_M * UP, grasp + LIFT_M * UP
     targets = [at(over, down(yaw), "open"), *line(over, grasp, "keep", "close"), *line(grasp, up)]
-    require_task(task)
+    TABLE.require_task(task)
     if task == "LiftBlock":
         return targets
     name = "blue plate" if task == "BlockOnPlate" else "green block"
     support = data.body(name).xpos
-    top_m = float(support[2]) + OBJECTS[name].half_height_m + OBJECTS["red block"].half_height_m
+    top_m = float(support[2]) + OBJECTS[name].origin_m + OBJECTS["red block"].origin_m
     release = np.array([*support[:2], top_m + DROP_M])
     above = release + HOVER_M * UP
     carry, lower = line(up, above), line(above, release, "keep", "release")

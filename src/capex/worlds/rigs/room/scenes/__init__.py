@@ -31,7 +31,8 @@ class SceneCamera:
     size: tuple[int, int]
     fovy_deg: float  # a RealSense D435's colour has 42, its depth 58
     view: str  # for the prompt
-    position_m: tuple[float, float, float] | None = None  # None: on the hand
+    # In the base frame, or in the hand's of one on the wrist; None: where the arm has it.
+    position_m: tuple[float, float, float] | None = None
     target_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
