@@ -12,7 +12,8 @@ from scipy import ndimage
 from capex.models.pilot.eyes import Mask, Region, View, regions
 
 TOP_SHARE = 0.8  # of the brightest: light from above makes a thing's top its brightest side
-LID_MIN = 0.08  # of a can's outline: less is a gleam
+LID_MIN = 0.3  # of what is seen of a can's side: less is a stripe or a gleam
+LID_PX = 4.0  # between the boxes around lid and side: a dark rim
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def kind(noun: str) -> Kind:
 def top(view: View, region: Region, noun: str) -> Region:
     """The part of a region that is the thing's upper end, seen from above."""
     if noun.endswith("can"):
-        return _lid(region) or _disc(region)
+        return _lid(view, region) or _disc(region)
     return _disc(region) if kind(noun).round else lit(view, region)
 
 
@@ -54,13 +55,11 @@ def lit(view: View, region: Region) -> Region:
     return Region(region.rows[bright], region.columns[bright])
 
 
-def _lid(region: Region) -> Region | None:
-    """What a thing's colour surrounds: a can's lid is bare metal."""
-    mask, (row, column) = _cut_out(region)
-    holes = regions(ndimage.binary_fill_holes(mask) & ~mask, 0.0)
-    if not holes or holes[0].area < LID_MIN * region.area:
-        return None
-    return Region(holes[0].rows + row, holes[0].columns + column)
+def _lid(view: View, region: Region) -> Region | None:
+    """A can's lid: the largest part of bare metal at its side; its label may have white stripes."""
+    bare = regions(view.grey(0.14, 0.45, 1.01), 0.001, 0.3)
+    beside = [p for p in bare if p.beside(region, LID_PX) and p.area > LID_MIN * region.area]
+    return beside[0] if beside else None
 
 
 def _disc(region: Region) -> Region:

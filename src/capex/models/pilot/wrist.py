@@ -20,8 +20,8 @@ from capex.pose import Array, Pose
 LENS_DEG = 43.0  # from upper to lower edge: a rig's colour camera, about 70 degrees wide, 16 to 9
 LEAN_DEG = 14.0  # towards the fingers, by eye: upright edges run together far above the middle
 PAD_END = np.array([0.011, 0.0, 0.0125])  # a pad's far front edge from the tip: pads are 2 cm wide
-ENDS_AT = 0.91  # of the height: where the pads' ends are seen as a rule
-ENDS_APART = 0.51  # of the width, 8 cm open
+ENDS_AT = 0.78  # of the height: where the pads' ends are seen as a rule
+ENDS_APART = 0.34  # of the width, 8 cm open
 WIDE_M = 0.08  # how far apart these are
 OPEN_MIN_M = 0.03  # fingers that are less open hide each other's ends
 
@@ -42,9 +42,14 @@ def placed(view: View, tip: Pose, opening_m: float) -> tuple[Pose, float]:
     return tip @ Pose(PAD_END - turned @ ends, turned), focal
 
 
+def lower_edge(view: View) -> int:
+    """The first row that shows nothing but the hand: where the pads end in the palm."""
+    return max((int(p.rows.max()) for p in _pads(view)), default=round(0.9 * view.height))
+
+
 def finger_ends(view: View) -> tuple[Pixel, Pixel] | None:
     """The inner corners of both pads' far ends: where the picture shows them highest."""
-    parts = [p for p in regions(view.like(PADS), 0.0005, 0.05) if p.rows.max() > 0.8 * view.height]
+    parts = _pads(view)
     left = [p for p in parts if p.centre[0] < 0.5 * view.width]
     right = [p for p in parts if p.centre[0] > 0.5 * view.width]
     if not left or not right:
@@ -52,6 +57,11 @@ def finger_ends(view: View) -> tuple[Pixel, Pixel] | None:
     a, b = _top_columns(left[0]), _top_columns(right[0])
     row = 0.5 * float(left[0].rows.min() + right[0].rows.min())
     return (float(a.max()) + 1.0, row), (float(b.min()), row)
+
+
+def _pads(view: View) -> list[Region]:
+    found = regions(view.like(PADS), 0.0005, 0.05)
+    return [p for p in found if p.rows.max() > 0.8 * view.height]
 
 
 def _top_columns(pad: Region) -> Array:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from capex.models.pilot import looks
-from capex.models.pilot.eyes import Pixel, Region, View, find
+from capex.models.pilot.eyes import Pixel, Region, View, find, union
 from capex.models.pilot.ground import (
     AGREE_M,
     HELD,
@@ -30,6 +30,7 @@ from capex.models.pilot.ground import (
 from capex.models.pilot.scene import Scene, line
 from capex.models.pilot.skills import pick_place
 from capex.models.pilot.things import kind, lit, top
+from capex.models.pilot.wrist import lower_edge
 from capex.plan import raised
 from capex.pose import Array
 
@@ -47,6 +48,7 @@ CLEAR_M = 0.16  # the hand this far from what it let go hides nothing
 TOUCHING_PX = 2.0  # between the boxes around two things that touch
 NEAR_M = 0.16  # over a thing's upper end: from here the wrist view places it well
 NEAR_ASIDE_M = 0.07
+STRIPE = 0.035  # of an image's height: a stripe around a thing is no higher
 SAME_M = 0.15  # what two views place farther apart by eye are two things
 
 
@@ -66,7 +68,7 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
     centre = _support(scene, place, answers)
     if scene.page.holding:
         return pick_place.carry(scene, item, place, centre)
-    thing = _thing(scene, item, answers)
+    thing = _thing(scene, item, wrist, answers)
     if place and scene.page.released and thing is not None:
         located = scene.brief.locate
         if _lies_on(thing, centre, place) if located else _seems_on(seen, supports):
@@ -94,9 +96,11 @@ def _support_features(scene: Scene, place: str, seen: Mapping[str, Region]) -> l
     return asks + (scene.ask("wrist support", {"wrist": [above.centre]}, height_m) if above else [])
 
 
-def _thing(scene: Scene, item: str, answers: Answers) -> Array | None:
-    """Where the thing to be taken is; by eye, the wrist view counts as one from near above only
-    where it is.
+def _thing(
+    scene: Scene, item: str, wrist: Region | None, answers: Answers
+) -> Array | None:
+    """Where the thing to be taken is; by eye, the wrist view counts as a close look only from near
+    above, and where it shows the thing whole.
     """
     thing = _point(answers["item"])
     if scene.brief.locate:
@@ -107,7 +111,7 @@ def _thing(scene: Scene, item: str, answers: Answers) -> Array | None:
         thing[2] = top_m
         if above is not None and apart_level(above, thing) > SAME_M:
             above = None
-    near = scene.tip[2] < top_m + NEAR_M
+    near = scene.tip[2] < top_m + NEAR_M and wrist and _whole(scene.views["wrist"], wrist)
     if above is None or not near or apart_level(above, scene.tip) > NEAR_ASIDE_M:
         answers.pop("wrist item", None)
     return thing if above is None else above
@@ -144,27 +148,27 @@ def _leave(scene: Scene, item: str, place: str, thing: Array) -> Intent:
 
 
 def _region(view: View, noun: str) -> Region | None:
-    """The largest region in a noun's colours."""
+    """The largest region in a noun's colours, with what a stripe cuts off from it."""
     found = looks.coloured(view, noun)
-    return found[0] if found else None
+    apart_px = STRIPE * view.height
+    return union([r for r in found if r.beside(found[0], apart_px)]) if found else None
 
 
 def _from_above(scene: Scene, noun: str) -> Region | None:
-    """A thing's upper end in the wrist view; by eye, only one that the picture shows whole."""
+    """A thing's upper end in the wrist view."""
     region = pick_place.wrist_item(scene, noun)
     if region is None:
         return None
-    part = top(scene.views["wrist"], region, noun)
-    return part if scene.brief.locate or _whole(scene.views["wrist"], part) else None
+    return top(scene.views["wrist"], region, noun)
 
 
 def _whole(view: View, part: Region) -> bool:
-    """Whether a region ends before the image does."""
+    """Whether a region of the wrist view ends before the image does, and before the palm."""
     return bool(
         part.rows.min() > 1
         and part.columns.min() > 1
         and part.columns.max() < view.width - 2
-        and part.rows.max() < 0.95 * view.height - 2
+        and part.rows.max() < lower_edge(view) - 2
     )
 
 
