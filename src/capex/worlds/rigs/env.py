@@ -211,6 +211,17 @@ class RigEnv(Env):
         self._look()
         return {name: self._eyes.image(self.open(), name, size) for name in chosen}
 
+    def glimpse(
+        self, cameras: Sequence[str], size: tuple[int, int] | None = None
+    ) -> dict[str, Image]:
+        """The newest picture of each camera while the arms move on, as a recording has it."""
+        chosen = [self._spec.camera(name).name for name in cameras]
+        return {name: self._eyes.newest(self.open(), name, size) for name in chosen}
+
+    def settle(self) -> None:
+        """Hold until the arms keep still: after that a stop of the guard's stands no more."""
+        self._settled(self.open().link.settle())
+
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
         """Intrinsics of the device or the file, extrinsics of the file; Unsupported without."""
         self._spec.camera(camera)
