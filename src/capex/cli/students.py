@@ -143,6 +143,7 @@ class Evaluate:
             *("checkpoint", "name", "starts", "horizon", "seed", "untrained", "allow_seen"),
         ),
         "Engine": ("parallel", "device"),
+        "LeRobot's policies": ("python", "dataset"),
         "Output": ("out", "arm"),
     }
     EXAMPLES: ClassVar[Examples] = {
@@ -150,10 +151,14 @@ class Evaluate:
         "The same network before training, beside it": (
             "capex evaluate runs/act kitchen:TurnOffStove --untrained"
         ),
+        "A policy that lerobot-train trained on our export, in LeRobot's environment": (
+            "capex evaluate lerobot:out/act kitchen:TurnOffStove --python .venv-lerobot/bin/python"
+        ),
     }
 
     checkpoint: Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
-    """The folder of a training, or one of its checkpoints."""
+    """The folder of a training, or one of its checkpoints; lerobot:FOLDER for one that LeRobot's
+    own trainer wrote."""
     name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]]
     """Where to evaluate."""
     starts: Annotated[str, arg(metavar="STARTS")] = "1000:1050"
@@ -176,6 +181,11 @@ class Evaluate:
     horizon: Annotated[int, arg(metavar="N")] = 0
     """Control steps of a rollout; 0 (default): the task's own. What they do not suffice for is a
     failure."""
+    python: Annotated[str, arg(metavar="PATH")] = ""
+    """Python of an environment that has LeRobot (default: CAPEX_LEROBOT_PYTHON, or this one)."""
+    dataset: Annotated[Path | None, arg(metavar="DATASET")] = None
+    """Dataset that the policy was trained on (default: where train_config.json says); its meta/
+    folder is enough."""
 
     def run(self) -> int:
         """Evaluate with a progress bar, then print the success of everything in the chain."""
