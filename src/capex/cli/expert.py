@@ -57,8 +57,10 @@ class ExpertCommand:
         run = _demonstrate("expert", self, self.json_events, retry=self.retry_invalid, **engine)
         if not self.json_events:
             console.print(FittedTable(_results(run, self.names, set(parse_starts(self.starts)))))
+            judged = any(e.verdict is not None for e in run.episodes)
             if any(e.success for e in run.episodes):
-                print_next("capex", "certify", run.path)
+                # What a person judged in a room cannot be run again: nothing there to certify.
+                print_next("capex", "report" if judged else "certify", run.path)
         return 0
 
 
