@@ -102,7 +102,7 @@ class Light:
         target = control.measure(picture())
 
         def snapped(number: float) -> float:
-            return min(span.max, span.min + step * round((number - span.min) / step))
+            return float(min(span.max, span.min + step * round((number - span.min) / step)))
 
         def miss(number: float) -> float:
             self.set(control, snapped(number))
