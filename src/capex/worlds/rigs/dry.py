@@ -37,10 +37,12 @@ def check_dry(env: RigEnv) -> CheckReport:
 def policy_lines(policy: GuardPolicy) -> list[str]:
     """The guard's policy, a line per rule."""
     values = {f.name: getattr(policy, f.name) for f in fields(policy)}
-    boxes = {"workspace": policy.workspace} | {f"keep out {b.name}": b for b in policy.keep_out}
+    boxes = {"workspace": policy.workspace}
+    boxes |= {box.name: box for box in policy.arm_workspaces.values()}
+    boxes |= {f"keep out {b.name}": b for b in policy.keep_out}
     lines = [f"{name}: {_cm(box.lower_m)} to {_cm(box.upper_m)} cm" for name, box in boxes.items()]
     for name, value in values.items():
-        if name not in ("workspace", "keep_out"):
+        if name not in ("workspace", "keep_out", "arm_workspaces"):
             lines.append(f"{name}: {'off' if value is None else format(value, 'g')}")
     return lines
 
@@ -57,7 +59,7 @@ def _file_is_right(env: RigEnv) -> str:
 
 def _room(arm: ArmEntry, policy: GuardPolicy) -> float:
     """How far an arm's home lies inside the workspace box."""
-    home, box = arm.home.position_m, policy.workspace
+    home, box = arm.home.position_m, policy.box(arm.name)
     return float(min(np.min(home - box.lower_m), np.min(np.array(box.upper_m) - home)))
 
 
