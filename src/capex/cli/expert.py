@@ -31,9 +31,6 @@ class ExpertCommand:
     }
     EXAMPLES: ClassVar[Examples] = {
         "Twenty starts of one task": "capex expert kitchen:CloseFridge --out runs/expert",
-        "On the simulated Franka rig, arranged and judged by the scripted operator": (
-            "capex expert franka-twin:PickCoke --out runs/expert"
-        ),
         "Every task of the kitchen on two cores": (
             "capex expert kitchen:all --starts 0:50 --parallel 2 --out runs/expert"
         ),
