@@ -47,7 +47,7 @@ class RoomServer:
         scene: str = DEFAULT,
         wire: str = "room",
     ):
-        self._lock_step = lock_step
+        self._lock_step, self._wire = lock_step, wire
         self._lock = threading.Lock()
         self._drawing = threading.Lock()
         self._front = load_front(wire)(lock_step, self._lock)
@@ -57,7 +57,7 @@ class RoomServer:
         self._front.room = self._room
         self._room.drop = self._front.drop
         for fault in faults:
-            self._room.faults.add(require_fault(fault))
+            self._room.faults.add(require_fault(fault, wire))
         self._pictures: Pictures | None = (
             None  # OpenGL is loaded when the first picture is asked for
         )
@@ -160,7 +160,7 @@ class RoomServer:
                 achieved, reason = room.judge()
                 answer = {"achieved": achieved, "reason": reason}
             elif kind == "fault":
-                room.faults.add(require_fault(header["fault"]))
+                room.faults.add(require_fault(header["fault"], self._wire))
                 room.begin_faults()
             elif kind == "mend":
                 room.mend()
