@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import select
 import threading
 import time
 import xml.etree.ElementTree as ET
@@ -39,6 +40,7 @@ from capex.worlds.rigs.room.server import RoomServer
 
 STEP_S = 0.001  # of the simulation, and of libfranka's protocol
 BEHIND_S = 0.02  # a machine that is slower loses time: the robot's clock goes on, its arm does not
+ANSWER_S = 0.02  # libfranka's answer to a state takes a fraction of a millisecond
 YIELD_STEPS = 10
 ARM_PORT = 1337  # libfranka's
 BODIES = {"hand": "hand", "left_finger": "finger_left", "right_finger": "finger_right"}
@@ -127,6 +129,7 @@ class Server(RoomServer):
         self._lock, self._drawing = threading.Lock(), threading.Lock()
         self._front: Any = SimpleNamespace(questions={})
         self._room: Any = SimRoom(simulator, task, fps)
+        self._pictures_of(self._room.model)  # now: it takes longer than libfranka waits for a state
 
     def listen(self) -> dict[str, int]:
         ports = {"arm": ARM_PORT, "cameras": accept("cameras", self._serve_camera)}
@@ -164,6 +167,8 @@ def _step(simulation: SimulationServer) -> None:
     simulation.sim.step()
     for server in simulation.robot_servers:
         server.send_state()
+        if server.current_motion_id:  # a controller runs: an old torque would shake the arm
+            select.select([server._FrankaServer__udp_socket], [], [], ANSWER_S)
 
 
 def _skip(simulation: SimulationServer, steps: int) -> None:
@@ -177,7 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="franky-sim at a table with two cameras")
     parser.add_argument("--task", default="PickCoke", choices=list(franka.TASKS))
     parser.add_argument("--address", default="127.0.0.1", help="a loopback address of its own")
-    parser.add_argument("--fps", type=float, default=20.0, help="of the cameras")
+    parser.add_argument("--fps", type=float, default=10.0, help="of the cameras")
     given = parser.parse_args()
     draw_on_one_core()
     with Simulator() as simulator:
