@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import select
 import threading
 import time
 import xml.etree.ElementTree as ET
@@ -39,6 +40,8 @@ from capex.worlds.rigs.room.server import RoomServer
 
 STEP_S = 0.001  # of the simulation, and of libfranka's protocol
 BEHIND_S = 0.02  # a machine that is slower loses time: the robot's clock goes on, its arm does not
+ANSWER_S = 0.02  # libfranka's answer to a state takes a fraction of a millisecond
+STEPS_MAX = 4
 YIELD_STEPS = 10
 ARM_PORT = 1337  # libfranka's
 BODIES = {"hand": "hand", "left_finger": "finger_left", "right_finger": "finger_right"}
@@ -46,6 +49,15 @@ BODIES = {"hand": "hand", "left_finger": "finger_left", "right_finger": "finger_
 
 class Simulator(MujocoSimulator):
     """franky-sim's, with the room around its arm."""
+
+    steps = 1  # of the physics for each state
+
+    def _step(self) -> None:
+        for step in range(self.steps):
+            if step:
+                for robot in self.robots:
+                    robot._pre_step()  # the fingers' own control
+            super()._step()
 
     def furnish(self, task: str) -> None:
         """Add what the scene has beside an arm; franky-sim's floor would lie in the table's top."""
@@ -127,46 +139,58 @@ class Server(RoomServer):
         self._lock, self._drawing = threading.Lock(), threading.Lock()
         self._front: Any = SimpleNamespace(questions={})
         self._room: Any = SimRoom(simulator, task, fps)
+        self._pictures_of(self._room.model)  # now: it takes longer than libfranka waits for a state
 
     def listen(self) -> dict[str, int]:
         ports = {"arm": ARM_PORT, "cameras": accept("cameras", self._serve_camera)}
         return {**ports, "side": accept("side", self._serve_side)}
 
     def run(self, simulation: SimulationServer, says_every_s: float) -> None:
-        """Keep the robot's clock with the machine's; where the machine is too slow, the clock skips
-        and the arm moves that much slower than a real one.
+        """Keep the robot's clock with the machine's. A machine that is too slow for a state every
+        millisecond gets fewer of them, up to STEPS_MAX ms apart; beyond that the clock skips, and
+        the arm moves that much slower than a real one.
         """
-        begun_s, skipped = time.monotonic(), 0
-        said_s, steps_said = begun_s, 0
+        begun_s = said_s = time.monotonic()
+        simulated = said = 0
         while True:
             behind_s = time.monotonic() - begun_s - self._room.steps * STEP_S
             if behind_s < 0.0:
                 time.sleep(-behind_s)
             with self._lock:
-                skip = int(behind_s / STEP_S) if behind_s > BEHIND_S else 0
-                _skip(simulation, skip)
-                _step(simulation)
-                self._room.stepped(1 + skip)
-            skipped += skip
+                due = max(1, int(behind_s / STEP_S))
+                steps = _step(simulation, due)
+                skip = max(0, due - steps - round(BEHIND_S / STEP_S))
+                _pass(simulation, skip)
+                self._room.stepped(steps + skip)
+            simulated += steps
             now_s = time.monotonic()
-            if self._room.steps % YIELD_STEPS <= skip:
+            if self._room.steps % YIELD_STEPS <= steps + skip:
                 time.sleep(0.0)  # cameras and the operator want the lock, too
             if now_s - said_s > says_every_s:
-                share = 1.0 - skipped / max(1, self._room.steps - steps_said)
-                print(f"simulated {100 * share:.0f} % of the last {now_s - said_s:.0f} s", flush=True)
-                said_s, steps_said, skipped = now_s, self._room.steps, 0
+                share = 100 * simulated / (self._room.steps - said)
+                print(f"simulated {share:.0f} % of the last {now_s - said_s:.0f} s", flush=True)
+                said_s, said, simulated = now_s, self._room.steps, 0
 
 
-def _step(simulation: SimulationServer) -> None:
-    """One millisecond; `run_once` would also give the processor away each time."""
+def _step(simulation: SimulationServer, due: int) -> int:
+    """One state and its answer; returns the steps of the physics until then. `run_once` would do
+    one, and give the processor away each time.
+    """
     for server in simulation.robot_servers:
         server.process_commands()
+    moving = any(server.current_motion_id for server in simulation.robot_servers)
+    # franky-sim's own hold, between motions, is stable at one step alone.
+    simulation.sim.steps = steps = min(due, STEPS_MAX) if moving else 1
     simulation.sim.step()
+    _pass(simulation, steps - 1)
     for server in simulation.robot_servers:
         server.send_state()
+        if server.current_motion_id:  # a controller runs: an old torque would shake the arm
+            select.select([server._FrankaServer__udp_socket], [], [], ANSWER_S)
+    return steps
 
 
-def _skip(simulation: SimulationServer, steps: int) -> None:
+def _pass(simulation: SimulationServer, steps: int) -> None:
     """Let the robot's clock go on: a state's time is its number, in milliseconds."""
     for server in simulation.robot_servers if steps else ():
         server._FrankaServer__message_id += steps
@@ -177,7 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="franky-sim at a table with two cameras")
     parser.add_argument("--task", default="PickCoke", choices=list(franka.TASKS))
     parser.add_argument("--address", default="127.0.0.1", help="a loopback address of its own")
-    parser.add_argument("--fps", type=float, default=20.0, help="of the cameras")
+    parser.add_argument("--fps", type=float, default=10.0, help="of the cameras")
     given = parser.parse_args()
     draw_on_one_core()
     with Simulator() as simulator:

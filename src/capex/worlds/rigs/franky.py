@@ -190,13 +190,15 @@ class FrankyArm:
 
     def _notice_end(self) -> None:
         """A controller that ended: a reflex of the control box, or our reaction to a force."""
-        if self._tracker is None:
+        if self._tracker is None or self._robot.is_in_control:
             return
+        limit_n = self._options.force_reaction_n
         try:
-            if self._robot.poll_motion():
-                return
-            limit_n = self._options.force_reaction_n
-            self._error = f"reflex: an external force above {limit_n} N"
+            self._robot.join_motion(0.0)  # it has ended: this only says how
+            by_force = (
+                f"an external force above {limit_n:g} N" if limit_n else "its controller ended"
+            )
+            self._error = error_words("Reflex", [by_force])
         except self._franky.Exception as error:
             self._error = error_words("Reflex", [str(error)])
         self._tracker = None

@@ -8,6 +8,7 @@ keeps the locks.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
@@ -90,7 +91,8 @@ class _Server:
             self._end_alone()
         self._keeper.close()
         if not self._told_to_end:
-            self._say(("done", None))
+            with contextlib.suppress(_Ends):  # nobody is left to hear it
+                self._say(("done", None))
 
     def _wait(self) -> None:
         """Until a request comes; in real time the arms are held every tick."""
