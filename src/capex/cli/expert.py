@@ -57,7 +57,11 @@ class ExpertCommand:
         run = _demonstrate("expert", self, self.json_events, retry=self.retry_invalid, **engine)
         if not self.json_events:
             console.print(FittedTable(_results(run, self.names, set(parse_starts(self.starts)))))
-            if any(e.success for e in run.episodes):
+            if any(e.success and e.verdict is not None for e in run.episodes):
+                # What was judged in a room cannot be run again: there is nothing to certify.
+                name = run.path.resolve().name
+                print_next("capex", "export", run.path, "--out", Path("datasets", name))
+            elif any(e.success for e in run.episodes):
                 print_next("capex", "certify", run.path)
         return 0
 

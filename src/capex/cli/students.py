@@ -151,6 +151,7 @@ class Evaluate:
         ),
         "Rig": ("operator", "by", "judge", "arrangements"),
         "Engine": ("parallel", "device"),
+        "LeRobot's policies": ("python", "dataset"),
         "Output": ("out", "arm"),
     }
     EXAMPLES: ClassVar[Examples] = {
@@ -161,10 +162,14 @@ class Evaluate:
         "Ten judged rollouts on a rig, here a simulated one": (
             "capex evaluate runs/act rig:room:LiftBlock --starts 500:510"
         ),
+        "A policy that lerobot-train trained on our export, in LeRobot's environment": (
+            "capex evaluate lerobot:out/act kitchen:TurnOffStove --python .venv-lerobot/bin/python"
+        ),
     }
 
     checkpoint: Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
-    """The folder of a training, or one of its checkpoints."""
+    """The folder of a training, or one of its checkpoints; lerobot:FOLDER for one that LeRobot's
+    own trainer wrote."""
     name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]]
     """Where to evaluate."""
     starts: Annotated[str, arg(metavar="STARTS")] = "1000:1050"
@@ -199,6 +204,11 @@ class Evaluate:
     arrangements: Annotated[Path | None, arg(metavar="SOURCE")] = None
     """Take a rig's starts from here: another run, a folder of pictures or a LeRobot folder
     (default: a start's first rollout makes its arrangement, and other policies match it)."""
+    python: Annotated[str, arg(metavar="PATH")] = ""
+    """Python of an environment that has LeRobot (default: CAPEX_LEROBOT_PYTHON, or this one)."""
+    dataset: Annotated[Path | None, arg(metavar="DATASET")] = None
+    """Dataset that the policy was trained on (default: where train_config.json says); its meta/
+    folder is enough."""
 
     def run(self) -> int:
         """Evaluate, then print the success of everything in the run."""

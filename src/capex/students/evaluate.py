@@ -27,8 +27,10 @@ from capex.method.memory import Memory
 from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run
 from capex.run.summary import Summary
-from capex.students import checkpoint
-from capex.students.policy import EpisodeMemory, Policy, make_policy
+from capex.students import checkpoint, lerobot_checkpoint, lerobot_policy
+from capex.students.actor import Actor, ActorMemory, ActorSpec
+from capex.students.lerobot_checkpoint import LeRobotSpec
+from capex.students.policy import make_policy
 from capex.students.rollouts import Rollout, RolloutPlan, Simulators
 from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
@@ -38,6 +40,7 @@ from capex.worlds.robots import glimpse
 SLOTS = 64  # episodes that advance together at most
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
 UNTRAINED = "untrained"
+DESCRIBED = ("steps", "seed", "datasets", "episodes", "sources", "labels")
 SEED_MOST = 10**12  # an episode's seed is made of this one and its start, and must fit into 63 bits
 
 
@@ -45,7 +48,7 @@ SEED_MOST = 10**12  # an episode's seed is made of this one and its start, and m
 class Rollouts:
     """One evaluation."""
 
-    checkpoint: Path
+    checkpoint: Path  # or lerobot:FOLDER
     name: str  # WORLD:TASK
     starts: tuple[int, ...]
     out: Path
@@ -56,6 +59,8 @@ class Rollouts:
     untrained: bool = False  # fresh weights in place of the trained ones
     allow_seen: bool = False
     horizon: int = 0  # control steps of a rollout; 0: the task's own
+    python: str = ""  # of lerobot:FOLDER, an interpreter that has LeRobot
+    dataset: Path | None = None  # of lerobot:FOLDER, where it is not where it was trained on
 
 
 def evaluate(
@@ -111,7 +116,7 @@ def identify(job: Rollouts) -> tuple[Spec, RolloutPlan]:
 
 
 def _rollout_plan(
-    job: Rollouts, spec: PolicySpec, chain: Path, about: Mapping[str, Any]
+    job: Rollouts, spec: ActorSpec, chain: Path, about: Mapping[str, Any]
 ) -> RolloutPlan:
     return RolloutPlan(
         name=job.name,
@@ -149,12 +154,11 @@ def _left(job: Rollouts, chain: Chain) -> list[int]:
     return [i for i in job.starts if i not in there]
 
 
-def _opened(job: Rollouts) -> tuple[Path, PolicySpec, Spec]:
+def _opened(job: Rollouts) -> tuple[Path, ActorSpec, Spec]:
     """The checkpoint, what it is, and the world; everything that does not fit together
     is refused.
     """
-    folder = checkpoint.find(job.checkpoint)
-    spec = checkpoint.read_spec(folder)
+    folder, spec = _policy_of(job)
     if len(parse_names(job.name)) != 1:
         raise CapexError(
             f"'{job.name}' names several tasks; a policy is evaluated on one at a time"
@@ -162,22 +166,33 @@ def _opened(job: Rollouts) -> tuple[Path, PolicySpec, Spec]:
     return folder, spec, _check(job, spec)
 
 
-def arm_of(job: Rollouts, spec: PolicySpec) -> str:
+def _policy_of(job: Rollouts) -> tuple[Path, ActorSpec]:
+    """The folder of the policy, ours or LeRobot's, and what it is."""
+    if (given := lerobot_checkpoint.named(job.checkpoint)) is not None:
+        folder = lerobot_checkpoint.find(given)
+        version = lerobot_policy.find_interpreter(job.python).version
+        return folder, lerobot_checkpoint.read_spec(folder, job.dataset, version)
+    if job.python or job.dataset is not None:
+        raise CapexError(
+            "--python and --dataset belong to a policy of LeRobot's; name it as lerobot:FOLDER"
+        )
+    folder = checkpoint.find(job.checkpoint)
+    return folder, checkpoint.read_spec(folder)
+
+
+def arm_of(job: Rollouts, spec: ActorSpec) -> str:
     """What the records call the policy."""
-    return (
-        job.arm or f"{spec.policy}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
-    )
+    kind = spec.policy.replace(" ", "-")
+    return job.arm or f"{kind}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
 
 
-def describe(job: Rollouts, folder: Path, spec: PolicySpec, horizon: int) -> dict[str, Any]:
+def describe(job: Rollouts, folder: Path, spec: ActorSpec, horizon: int) -> dict[str, Any]:
     """What goes into every record about the policy: enough to tell two of them apart, and no path
     of this machine.
     """
     weights = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
     kept = {
-        k: spec.training[k]
-        for k in ("steps", "seed", "datasets", "episodes", "sources", "labels")
-        if k in spec.training
+        k: spec.training[k] for k in (*DESCRIBED, "lerobot", "processors") if k in spec.training
     }
     fresh = (
         {"steps": 0, "untrained": True, "weights": UNTRAINED, "initialisation": "random"}
@@ -203,15 +218,19 @@ def _rig(name: str) -> dict[str, str]:
     return {"rig": hashlib.sha256(text.encode()).hexdigest()[:16]} if contents else {}
 
 
-def _load(job: Rollouts, folder: Path, spec: PolicySpec, batch: int = SLOTS) -> Policy:
+def _load(job: Rollouts, folder: Path, spec: ActorSpec, batch: int = SLOTS) -> Actor:
+    if isinstance(spec, LeRobotSpec):
+        python, fresh = lerobot_policy.find_interpreter(job.python), job.untrained
+        return lerobot_policy.load(folder, spec, python, job.device, untrained=fresh, seed=job.seed)
     import torch
 
+    assert isinstance(spec, PolicySpec)
     torch.manual_seed(job.seed)
     net = spec.network() if job.untrained else checkpoint.load_network(folder)[1]
     return make_policy(spec, net, job.device, batch=batch)
 
 
-def _check(job: Rollouts, spec: PolicySpec) -> Spec:
+def _check(job: Rollouts, spec: ActorSpec) -> Spec:
     """The world's description; a policy that does not fit it, and a wrong option, are refused."""
     env = worlds.make(job.name)
     world = env.spec
@@ -271,7 +290,7 @@ def refuse_other_student(chain: Chain, student: Mapping[str, Any]) -> None:
 class Student:
     """A trained policy as a demonstrator, one episode at a time; `evaluate` runs many at once."""
 
-    policy: Policy
+    policy: Actor
     plan: RolloutPlan
     seed: int = 0
     model: None = None
@@ -306,7 +325,7 @@ def _seed(seed: int, start: int) -> int:
 
 
 def _advance(
-    policy: Policy,
+    policy: Actor,
     simulators: Simulators,
     starts: Sequence[int],
     seed: int,
@@ -315,7 +334,7 @@ def _advance(
 ) -> Iterator[Summary]:
     """Advance episodes, one in each slot, until all are over."""
     seen = simulators.begin(dict(enumerate(starts)))
-    memories: dict[int, EpisodeMemory] = {
+    memories: dict[int, ActorMemory] = {
         slot: policy.begin(seed=_seed(seed, index)) for slot, index in enumerate(starts)
     }
     steps = 0

@@ -39,7 +39,7 @@ from capex.worlds.rigs.frames import record
 from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.opening import open_rig
 from capex.worlds.rigs.registry import Opener, OpenRig
-from capex.worlds.rigs.rigfile import RigFile
+from capex.worlds.rigs.rigfile import Box, Corner, RigFile
 from capex.worlds.rigs.timing import Lateness, RigTally
 
 if TYPE_CHECKING:
@@ -293,7 +293,14 @@ def _spec(world: str, rig: RigFile, task: str) -> Spec:
         horizon=rig.tasks[task].steps,
         control_hz=rig.control_hz,
         arms=tuple(
-            ArmSpec(a.name, a.max_opening_m, a.max_step_m, a.max_step_rad, a.senses_force)
+            ArmSpec(
+                a.name,
+                a.max_opening_m,
+                a.max_step_m,
+                a.max_step_rad,
+                a.senses_force,
+                _corners(rig.guard.arm_workspaces.get(a.name)),
+            )
             for a in rig.arms
         ),
         cameras=tuple(
@@ -311,6 +318,10 @@ def _spec(world: str, rig: RigFile, task: str) -> Spec:
         records_frames=True,
         hints=rig.tasks[task].hints,
     )
+
+
+def _corners(box: Box | None) -> tuple[Corner, Corner] | None:
+    return None if box is None else (box.lower_m, box.upper_m)
 
 
 def _proprio(arm: ArmState) -> Array:

@@ -17,8 +17,10 @@ from types import FrameType
 from typing import Any
 
 from capex.errors import CapexError, RigFault
+from capex.processes import set_niceness
 from capex.worlds.rigs.drivers import DRIVERS, ArmFacts, RealClock, RigClock, load_driver
 from capex.worlds.rigs.keeper import Keeper
+from capex.worlds.rigs.link import TICKING_NICENESS
 from capex.worlds.rigs.locks import RigLock, lock_key
 from capex.worlds.rigs.rigfile import RigFile
 from capex.worlds.rigs.unit import ArmUnit
@@ -37,6 +39,8 @@ class _Server:
         self._told_to_end = False
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._on_term)
+        if rig.clock == "real":
+            set_niceness(TICKING_NICENESS)
         self._locks = lock_arms(rig)
         self._clock = make_clock(rig)
         units: dict[str, ArmUnit] = {}
