@@ -25,6 +25,7 @@ from capex.worlds.render import Renderer
 from capex.worlds.rigs.parse import find_rig, read_rig
 from capex.worlds.rigs.room import expert
 from capex.worlds.rigs.room.scenes import blocks as scene
+from capex.worlds.rigs.room.scenes.common import TABLE_TOP_M
 
 SIZE = (640, 360)
 ROOM = read_rig(find_rig("room"))
@@ -90,7 +91,7 @@ def table():
 
 
 def test_block_and_plate_are_found_and_placed_by_the_words_about_the_camera(table):
-    guess = from_words(scene.CAMERAS["front"].view, scene.TABLE_TOP_M)
+    guess = from_words(scene.CAMERAS["front"].view, TABLE_TOP_M)
     for start in range(6):
         scene.arrange(table.model, table.data, "LiftBlock", start, jitter_m=0.01)
         view, truth = see("front", table.image("front")), scene.camera_model(table.data, "front")

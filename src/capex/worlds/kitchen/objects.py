@@ -24,7 +24,7 @@ def _dish_floor(b: Builder, body: Any, radius: float, low: float, high: float, m
     b.felt.box(body, (0, 0, z), (side, side, (high - low) / 2), mass=mass, **DISH)
 
 
-def _standing(b: Builder, body: Any, radius: float, height: float, mass: float) -> None:
+def standing(b: Builder, body: Any, radius: float, height: float, mass: float) -> None:
     """What a mug, can or bottle feels like: a cylinder on three feet."""
     centre, half = (0, 0, height / 2 + 0.001), height / 2 - 0.001
     b.felt.upright(body, centre, radius, half, mass=0.9 * mass, **DISH)
@@ -58,7 +58,7 @@ def add_pan(b: Builder, body: Any) -> None:
 
 def _mug(b: Builder, body: Any, colour: Colour, r: float = 0.038, mass: float = 0.25) -> None:
     h, look, out = 0.092, (*colour, 0.6), r + 0.026
-    _standing(b, body, r, h, mass)
+    standing(b, body, r, h, mass)
     outer, inner = (
         [(0.0, 0.0), (0.9 * r, 0.0), (r, 0.01), (r, h)],
         [(0.88 * r, 0.012), (0.0, 0.010)],
@@ -71,7 +71,7 @@ def _mug(b: Builder, body: Any, colour: Colour, r: float = 0.038, mass: float = 
 
 def _bottle(b: Builder, body: Any, colour: Colour, mass: float = 0.25) -> None:
     r, h = 0.034, 0.20
-    _standing(b, body, r, 0.14, mass)
+    standing(b, body, r, 0.14, mass)
     b.felt.upright(body, (0, 0, 0.17), 0.014, 0.03, mass=0.03, **DISH)
     shoulder = [(r, 0.13), (0.8 * r, 0.15), (0.013, 0.165)]
     b.turned(body, [(0.0, 0.0), (r, 0.0), *shoulder, (0.013, h), (0.0, h)], (*colour, 0.7))
@@ -91,7 +91,7 @@ def _bowl(b: Builder, body: Any, colour: Colour) -> None:
 
 def _can(b: Builder, body: Any, colour: Colour, mass: float = 0.3) -> None:
     r, h = 0.033, 0.11
-    _standing(b, body, r, h, mass)
+    standing(b, body, r, h, mass)
     b.drawn.cylinder(body, (0, 0, 0.006), (0, 0, h - 0.006), r, (*colour, 0.5))
     b.drawn.cylinder(body, (0, 0, 0), (0, 0, h), r * 0.96, (0.78, 0.78, 0.80, 0.8))
 
@@ -105,7 +105,7 @@ def _carton(b: Builder, body: Any, colour: Colour, mass: float = 0.3) -> None:
 
 def _jar(b: Builder, body: Any, colour: Colour, mass: float = 0.25) -> None:
     r, h = 0.032, 0.11
-    _standing(b, body, r, h, mass)
+    standing(b, body, r, h, mass)
     foot, neck = [(0.0, 0.0), (0.92 * r, 0.0), (r, 0.006)], [(0.80 * r, 0.092), (0.80 * r, 0.094)]
     b.turned(body, [*foot, (r, 0.078), *neck], (*colour, 0.8))
     b.drawn.cylinder(body, (0, 0, 0.092), (0, 0, h), 0.86 * r, (0.85, 0.72, 0.30, 0.8))

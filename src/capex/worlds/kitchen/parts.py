@@ -185,17 +185,25 @@ class Builder:
             self.felt.ball(body, centre, FOOT_M, mass=mass / 3, **DISH)
 
     def ring(
-        self, body: Any, radius: float, z: float, height: float, lean_rad: float, mass: float
+        self,
+        body: Any,
+        radius: float,
+        z: float,
+        height: float,
+        lean_rad: float,
+        mass: float,
+        wall_m: float = RING_M,
+        **options: Any,
     ) -> None:
         """An invisible wall of boxes around the z axis: what a rim or a bowl feels like."""
-        half = (RING_M / 2, radius * math.tan(math.pi / RING_BOXES) + RING_M / 2, height / 2)
+        half = (wall_m / 2, radius * math.tan(math.pi / RING_BOXES) + wall_m / 2, height / 2)
         lean = np.array([math.cos(lean_rad / 2), 0, math.sin(lean_rad / 2), 0])
         for k in range(RING_BOXES):
             angle = 2 * math.pi * k / RING_BOXES
             yaw, quat = np.array([math.cos(angle / 2), 0, 0, math.sin(angle / 2)]), np.zeros(4)
             mujoco.mju_mulQuat(quat, yaw, lean)
             centre = (radius * math.cos(angle), radius * math.sin(angle), z + height / 2)
-            self.felt.box(body, centre, half, quat=quat, mass=mass / RING_BOXES)
+            self.felt.box(body, centre, half, quat=quat, mass=mass / RING_BOXES, **options)
 
 
 def lathe(profile: Sequence[tuple[float, float]]) -> tuple[Array, npt.NDArray[np.int64]]:
