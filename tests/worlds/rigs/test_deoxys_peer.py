@@ -54,7 +54,7 @@ def test_a_step_stops_short_and_the_state_stands_still_without_a_controller(pc: 
     assert pc.state.frame > 40
     assert idle.time_s < pc.clock.now_s() - 0.4  # the same state, again and again
     here = pose_of(pc.hold(home, 10))
-    state = pc.hold(away(here, 0.0, 0.05, 0.0), 30)
+    state = pc.hold(away(here, 0.0, 0.05, 0.0), 20)
     done_m = float(pose_of(state).position_m[1] - here.position_m[1])
     assert 0.035 < done_m < 0.0495
     assert state.mode == wire.MOVE
@@ -82,13 +82,13 @@ def test_silence_ends_the_program_which_comes_back_after_a_second(pc: Pc) -> Non
 def test_what_ends_the_program(pc: Pc, kind: str) -> None:
     home = pose_of(pc.hold(pose_of(pc.state), 5))
     pc.hand.fault(kind)
-    last = pc.hold(home, 15)
-    assert last.time_s < pc.clock.now_s() - 0.5
-    after = pc.hold(home, 30)
+    last = pc.hold(home, 10)
+    assert last.time_s < pc.clock.now_s() - 0.3
+    after = pc.hold(home, 14)
     if kind == "e-stop":
         assert after.time_s == last.time_s  # it does not come back before a person comes
         pc.hand.mend()
-        after = pc.hold(home, 30)
+        after = pc.hold(home, 22)
     assert after.time_s == pytest.approx(pc.clock.now_s())
     assert after.mode == wire.MOVE
 
@@ -145,11 +145,11 @@ def test_a_grasp_blocks_and_holds_until_a_move(pc: Pc) -> None:
     pc.tick(gripper=wire.move_fingers(0.04, 0.1), ticks=20)
     assert not pc.fingers.grasped
     assert pc.fingers.width_m == pytest.approx(0.04, abs=0.002)
-    pc.hand.fault("no-gripper")
+    pc.hand.fault("no-gripper", duration_s=0.4)
     states = len(pc.gripper)
-    pc.tick(ticks=10)
+    pc.tick(ticks=7)
     assert len(pc.gripper) <= states + 1
-    pc.tick(ticks=40)
+    pc.tick(ticks=20)
     assert pc.fingers.width_m > 0.078  # the new program homes the hand
 
 

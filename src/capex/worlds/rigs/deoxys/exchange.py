@@ -30,7 +30,6 @@ except ImportError:
     ) from None
 
 COME_S = 10.0  # real seconds within which what is on the loopback address has come
-REPUBLISH_S = 3.0  # the same, of states that only come from a program that runs
 PAUSE_S = 0.02
 LINGER_MS = 200
 
@@ -141,7 +140,7 @@ class Exchange:
             self.pause(PAUSE_S)
 
     def _join(self, room: InStep) -> None:
-        """Count anew; a room on the real clock is met like a robot."""
+        """Count anew, and get the last states; a room on the real clock is met like a robot."""
         answer = room.ask(new=True, arm=0, gripper=0)
         if not answer["lock_step"]:
             room.close()
@@ -149,7 +148,7 @@ class Exchange:
         self._in_step, self.now_s = room, float(answer["now_s"])
         self.robot_heard_s = self.hand_heard_s = self.now_s
         self.robot = self.hand = None
-        end_s = time.monotonic() + REPUBLISH_S
+        end_s = time.monotonic() + (COME_S if answer["runs"] else 0.0)
         while time.monotonic() < end_s and (self.robot is None or self.hand is None):
             self._take_robot(self.arm.newest(5))
             self._take_hand(self.gripper.newest(5))
