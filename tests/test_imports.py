@@ -44,6 +44,7 @@ HOMES = {  # package -> the only places that may import it
     "statsmodels": ("run/stats.py",),
     "tyro": ("cli",),
     "gymnasium": ("worlds/gym.py",),
+    "pyrealsense2": ("worlds/rigs/realsense_device.py",),
     "openai": ("models/",),
     "anthropic": ("models/anthropic.py",),
     "httpx2": ("models/wire.py",),

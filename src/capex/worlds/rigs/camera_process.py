@@ -2,7 +2,7 @@
 there too, so that the control loop moves no pixels.
 
     collector -> process   ("record", path, form, hz), ("mark", number), ("finish",), ("end",)
-    process -> collector   ("ready", intrinsics), ("recorded", RecordedCount),
+    process -> collector   ("ready", (intrinsics, about)), ("recorded", RecordedCount),
                            ("fault", (sentence, RecordedCount or None))
 """
 
@@ -27,7 +27,7 @@ from capex.errors import CapexError, RigFault
 from capex.pose import Array
 from capex.processes import Worker, ending, set_niceness, spawn
 from capex.worlds import Image
-from capex.worlds.rigs.drivers import Camera, Frame
+from capex.worlds.rigs.drivers import Camera, Frame, about
 from capex.worlds.rigs.frame_files import Form, FrameFile, open_file
 from capex.worlds.rigs.ring import FrameRing, FrameStamp
 
@@ -61,6 +61,7 @@ class CameraProcess:
         self._worker: Worker | None = None
         self._ring: FrameRing | None = None
         self._intrinsics: Array | None = None
+        self.about = ""
         self._fault = f"camera {name} has not been started"
         self._written: RecordedCount | None = None  # of a recording that a fault ended
 
@@ -90,7 +91,7 @@ class CameraProcess:
         assert self._worker is not None
         self._fault = ""
         kind, content = self._receive(START_S, f"camera {self._name} gave no picture")
-        self._intrinsics = content if kind == "ready" else None
+        self._intrinsics, self.about = content if kind == "ready" else (None, "")
 
     def latest(self) -> Frame:
         """The newest picture, not older than FROZEN_S."""
@@ -295,8 +296,8 @@ def _run(
         device = _Device(name, size, ring, camera)
         obeying = threading.Thread(target=device.obey, args=(pipe,), daemon=True)
         obeying.start()
-        intrinsics = camera.intrinsics
-        device.drain(lambda: pipe.send(("ready", intrinsics)))
+        known = camera.intrinsics, about(camera)
+        device.drain(lambda: pipe.send(("ready", known)))
     except Exception as error:
         bug = f"camera {name} failed:\n{traceback.format_exc()}"
         sentence = str(error) if isinstance(error, CapexError) else bug

@@ -29,7 +29,7 @@ from capex.worlds.rigs.room.faults import require_fault
 from capex.worlds.rigs.room.fronts import accept, in_background, load_front
 from capex.worlds.rigs.room.physics import Room
 from capex.worlds.rigs.room.pictures import Pictures
-from capex.worlds.rigs.room.scenes import load_scene
+from capex.worlds.rigs.room.scenes import DEFAULT, load_scene
 from capex.worlds.rigs.room.wire import Header, Message, RoomLine, pack
 
 LATE_S = 0.5  # a machine that stood still for longer makes the room's clock late, not fast
@@ -44,10 +44,10 @@ class RoomServer:
         lock_step: bool,
         fps: float,
         faults: list[dict[str, Any]],
-        scene: str = "blocks",
+        scene: str = DEFAULT,
         wire: str = "room",
     ):
-        self._lock_step = lock_step
+        self._lock_step, self._wire = lock_step, wire
         self._lock = threading.Lock()
         self._drawing = threading.Lock()
         self._front = load_front(wire)(lock_step, self._lock)
@@ -57,7 +57,7 @@ class RoomServer:
         self._front.room = self._room
         self._room.drop = self._front.drop
         for fault in faults:
-            self._room.faults.add(require_fault(fault))
+            self._room.faults.add(require_fault(fault, wire))
         self._pictures: Pictures | None = (
             None  # OpenGL is loaded when the first picture is asked for
         )
@@ -160,7 +160,7 @@ class RoomServer:
                 achieved, reason = room.judge()
                 answer = {"achieved": achieved, "reason": reason}
             elif kind == "fault":
-                room.faults.add(require_fault(header["fault"]))
+                room.faults.add(require_fault(header["fault"], self._wire))
                 room.begin_faults()
             elif kind == "mend":
                 room.mend()

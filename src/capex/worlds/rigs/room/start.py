@@ -71,7 +71,7 @@ def _settings(rig: RigFile) -> dict[str, Any]:
             raise CapexError(f"{rig.path}: there is no key '{key}' in room; valid: {valid}")
     faults = list(rig.room.get("faults", ()))
     for fault in faults:
-        require_fault(fault)
+        require_fault(fault, str(rig.room.get("wire", "room")))
     return {
         "task": next(iter(rig.tasks)),
         "lock_step": rig.clock == "lock-step",

@@ -69,7 +69,6 @@ class SceneObject:
     radius_m: float  # of the circle around it, seen from above
     height_m: float
     origin_m: float = 0.0  # height of its frame above what it stands on
-    sides: int = 0  # pairs of faces that fingers close on; 0 for a round one
 
 
 def block(
@@ -81,7 +80,7 @@ def block(
         body.add_geom(type=BOX, size=half_m, rgba=rgba, mass=mass_kg, **THING)
 
     around_m = math.hypot(half_m[0], half_m[1])
-    return SceneObject(add, around_m, 2 * half_m[2], half_m[2], sides=2)
+    return SceneObject(add, around_m, 2 * half_m[2], half_m[2])
 
 
 @dataclass(frozen=True)
