@@ -38,6 +38,7 @@ HOMES = {  # package -> the only places that may import it
     "torch": ("students/",),
     "safetensors": ("students/",),
     "transformers": ("students/clip.py",),
+    "lerobot": ("students/lerobot_server.py",),
     "triton": ("students/decoder.py", "students/kernels.py"),
     "h5py": ("dataset/hdf5.py", "dataset/inspect/robomimic.py"),
     "ray": ("run/cluster.py",),

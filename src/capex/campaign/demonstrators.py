@@ -16,6 +16,8 @@ from capex.models import ChatSettings, Model
 WITHOUT_MODEL = {"expert": "capex.campaign.expert:Expert", "human": "capex.campaign.human:Person"}
 
 
+STUDENT = "student"  # what a campaign of trained policies names instead of a model
+
 # Who demonstrates in the chains of a campaign: a model by name or itself, the name of one who asks
 # no model, or a demonstrator for each arm.
 Asked = str | Model | Mapping[str, Demonstrator]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,8 +26,10 @@ from capex.cli.following import print_next
 from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError
+from capex.worlds import RIG
 
 if TYPE_CHECKING:
+    from capex.run import LoadedRun
     from capex.students.evaluate import Rollouts
 
 COLUMNS = (
@@ -128,8 +131,9 @@ class Train:
         starts = checkpoint.read_spec(place).training.get("starts", ())
         if starts:
             world, task = starts[0][:2]
-            first = max(1000, *(start[2] + 1 for start in starts))
-            unseen = ("--starts", f"{first}:{first + 50}")
+            rig = world.startswith(RIG)  # whose starts a person arranges: few of them
+            first = max(0 if rig else 1000, *(start[2] + 1 for start in starts))
+            unseen = ("--starts", f"{first}:{first + (10 if rig else 50)}")
             rollouts = self.out.with_name(f"{self.out.name}-rollouts")
             print_next("capex", "evaluate", self.out, f"{world}:{task}", *unseen, "--out", rollouts)
         return 0
@@ -217,7 +221,7 @@ class Evaluate:
         job = Rollouts(**{k: v for k, v in vars(self).items() if k in names} | {"starts": starts})
         if judged_by_person(self.name):
             beside = {k: getattr(self, k) for k in ("operator", "judge", "arrangements")}
-            roll_out_here([job], self.by, **beside)
+            roll_out_here([job], by=self.by, **beside)
         else:
             self._simulate(job)
         table = Table(title=str(self.out))
@@ -252,7 +256,7 @@ class Evaluate:
             progress.update(bar, completed=len(starts))
 
 
-def roll_out_here(jobs: Sequence[Rollouts], by: str | None, **options: Any) -> None:
+def roll_out_here(jobs: Sequence[Rollouts], *, by: str | None, **options: Any) -> LoadedRun:
     """Rollouts on a rig with a display, and where a person stands by, at this terminal."""
     from capex.cli.collect import lerobot_scenes
     from capex.cli.operator import at_terminal
@@ -260,7 +264,8 @@ def roll_out_here(jobs: Sequence[Rollouts], by: str | None, **options: Any) -> N
     from capex.students.attended import roll_out
 
     with watching(console, False) as watch, at_terminal(by, console, watch) as person:
-        roll_out(jobs, person=person, open_dataset=lerobot_scenes, watch=watch, **options)
+        given = {"open_dataset": lerobot_scenes, "watch": watch, **options}
+        return roll_out(jobs, person=person, **given)
 
 
 @dataclass(frozen=True)
@@ -280,6 +285,9 @@ class Study:
     """Folder for everything; by default the file's name without its ending."""
     ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
     """Address of a Ray cluster with GPUs, auto for the local one (default: none, this machine)."""
+    by: Annotated[str | None, arg(metavar="NAME")] = None
+    """Where a person judges the rollouts: who does (default: CAPEX_OPERATOR from the environment,
+    else you are asked)."""
 
     def run(self) -> int:
         """Run what is missing, then write tables and figure."""
@@ -290,7 +298,8 @@ class Study:
 
         study = load_study(self.file)
         out = self.out or self.file.with_suffix("")
-        for line in run_study(study, out, ray=self.ray):
+        attend = functools.partial(roll_out_here, by=self.by)
+        for line in run_study(study, out, ray=self.ray, attend=attend):
             console.print(escape(line), highlight=False)
         for path in study_tables(out):
             console.print(f"[bold]{path}[/]", highlight=False)

@@ -17,7 +17,7 @@ from typing import Any
 from capex.campaign.attempt import Work
 from capex.campaign.check import refuse_starts
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
-from capex.campaign.demonstrators import method_without_model
+from capex.campaign.demonstrators import STUDENT, method_without_model
 from capex.campaign.engines import Setup
 from capex.campaign.judging import refuse_without_operator
 from capex.campaign.operators import Operator
@@ -123,7 +123,7 @@ def _settings(
     settings = Settings(
         tasks=((spec.world, spec.task),),
         methods=tuple(method_without_model(arm) for arm in arms),
-        model="student",
+        model=STUDENT,
         starts=tuple(job.starts),
         out=Path(job.out),
         parallel=job.parallel or 1,

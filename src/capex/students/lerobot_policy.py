@@ -72,6 +72,13 @@ class LeRobotProcess:
         assert answers is not None
         self._requests, self._answers = requests, answers
 
+    def load(
+        self, folder: Path, device: str = "auto", *, untrained: bool = False, seed: int = 0
+    ) -> None:
+        """Take the policy of a checkpoint; `untrained` gives it fresh weights."""
+        at = {"folder": str(folder.resolve()), "device": device}
+        self.ask({"do": "load", **at, "untrained": untrained, "seed": seed})
+
     def ask(
         self, head: wire.Head, arrays: wire.Arrays | None = None
     ) -> tuple[wire.Head, wire.Arrays]:
@@ -121,7 +128,6 @@ class LeRobotPolicy:
         self.spec, self._process = spec, process
         self._numbers = itertools.count()
         self._over: list[int] = []  # episodes that nobody holds any longer
-        weakref.finalize(self, process.close)
 
     def begin(self, seed: int = 0) -> LeRobotEpisode:
         """A new episode, for `act_many`. A seed fixes what is random in it."""
@@ -173,8 +179,8 @@ def load(
     untrained: bool = False,
     seed: int = 0,
 ) -> LeRobotPolicy:
-    """The policy of a checkpoint in a process of its own; `untrained` gives it fresh weights."""
+    """The policy of a checkpoint in a process of its own, which ends with the policy."""
     policy = LeRobotPolicy(spec, process := LeRobotProcess(interpreter))
-    at = {"folder": str(folder.resolve()), "device": device}
-    process.ask({"do": "load", **at, "untrained": untrained, "seed": seed})
+    weakref.finalize(policy, process.close)
+    process.load(folder, device, untrained=untrained, seed=seed)
     return policy

@@ -27,6 +27,7 @@ INFO = {
 }
 CONTROLS = {
     "exposure": (1, 10000, 166),
+    "gain": (0, 128, 64),
     "white_balance": (2800, 6500, 4600),
     "enable_auto_exposure": (0, 1, 1),
     "enable_auto_white_balance": (0, 1, 1),
@@ -88,7 +89,9 @@ class SoftD435:
     def _picture(self) -> np.ndarray:
         """Grey; the automatic makes it 110 with red as blue, the controls do what a lens would."""
         value = {key: self.colour.get_option(getattr(rs.option, key)) for key in CONTROLS}
-        level = 110.0 if value["enable_auto_exposure"] else 1.5 * value["exposure"]
+        level = (
+            110.0 if value["enable_auto_exposure"] else 1.5 * value["exposure"] * value["gain"] / 64
+        )
         red = 1.1 if value["enable_auto_white_balance"] else value["white_balance"] / 4000
         picture = np.empty((SIZE[1], SIZE[0], 3), np.uint8)
         picture[...] = np.clip(level * np.array([red, 1.0, 1.0]), 0, 255)

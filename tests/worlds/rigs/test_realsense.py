@@ -91,6 +91,7 @@ def test_exposure_and_white_balance_are_set_or_locked(soft):
     assert red / blue == pytest.approx(1.1, rel=0.06)
     assert "exposure 7" in front.about
     assert "(locked)" in front.about
+    soft.colour.set_option(rs.option.gain, 128)  # by another program, earlier
     front = camera(soft, exposure=80, white_balance=4000)
     front.start()
     assert front.latest().image[5, 5].tolist() == [120, 120, 120]

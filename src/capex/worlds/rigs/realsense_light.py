@@ -31,6 +31,7 @@ class Control:
     value: str  # names of the vendor's options
     automatic: str
     measure: Callable[[Image], float]
+    beside: str = ""  # goes to its default while the control is not automatic
 
 
 def brightness(image: Image) -> float:
@@ -44,7 +45,8 @@ def redness(image: Image) -> float:
     return math.log(red / blue)
 
 
-EXPOSURE = Control("exposure", "exposure", "enable_auto_exposure", brightness)
+# A device keeps what an earlier program has set until it loses power; its gain, too.
+EXPOSURE = Control("exposure", "exposure", "enable_auto_exposure", brightness, beside="gain")
 WHITE_BALANCE = Control("white_balance", "white_balance", "enable_auto_white_balance", redness)
 
 
@@ -86,6 +88,8 @@ class Light:
             )
         if self._sensor.supports(automatic):
             self._sensor.set_option(automatic, 0.0)
+        if control.beside and self._sensor.supports(beside := self._option(control.beside)):
+            self._sensor.set_option(beside, self._sensor.get_option_range(beside).default)
         self._sensor.set_option(value, wish)
         return f"{control.word} {wish:g}"
 
@@ -94,17 +98,19 @@ class Light:
         waits until a change shows and gives one.
         """
         span = self._sensor.get_option_range(self._option(control.value))
-        low, high = max(span.min, 1.0), min(span.max, most)
+        step = span.step or 1.0
         target = control.measure(picture())
 
+        def snapped(number: float) -> float:
+            return float(min(span.max, span.min + step * round((number - span.min) / step)))
+
         def miss(number: float) -> float:
-            steps = round((number - span.min) / span.step) if span.step else 0.0
-            self.set(control, span.min + steps * span.step if span.step else number)
+            self.set(control, snapped(number))
             return control.measure(picture()) - target
 
-        number, error = _nearest(miss, low, high)
-        said = f"{control.word} {number:.0f} (locked)"
-        return said if abs(error) <= FAR else f"{said[:-1]}, {100 * error:+.0f} % of automatic)"
+        number, error = _nearest(miss, max(span.min, step), min(span.max, most))
+        far = f", {100 * error:+.0f} % of automatic" if abs(error) > FAR else ""
+        return f"{control.word} {snapped(number):g} (locked{far})"
 
     def _lacks(self, control: Control) -> CapexError:
         return CapexError(

@@ -38,7 +38,6 @@ WHEN_WE_DIE = (
 SILENT_S = 0.5  # of 100 states a second, and shorter than the pause before a new program
 HAND_SILENT_S = 1.0  # of 40 states a second
 FRESH_S = 0.1  # a measured pose that is older is no place to stop at
-BACK_S = 6.0  # a new program sleeps for 1 s, connects and clears the robot's error
 TERMINATE_S = 2.0  # a program that lives with an error for so long is made to end
 TICK_S = 0.05  # Deoxys looks for commands so often
 PERSON = {
@@ -137,7 +136,7 @@ class DeoxysArm:
         began_s, terminated = exchange.now_s, False
         while error := self._error():
             waited_s = exchange.now_s - began_s
-            if error in PERSON.values() or waited_s > BACK_S:
+            if error in PERSON.values() or waited_s > self._options.relaunch_s:
                 raise RigFault(
                     f"{self._who} stays in the error '{error}'; a user stop that is pressed keeps"
                     " franka-interface from starting: unlock it, or look at its terminal"

@@ -130,13 +130,12 @@ class Exchange:
         """Wait until both programs listen and report, for a while; whoever calls looks at what is
         still missing.
         """
+        if self.options.side is not None:
+            self._join(InStep(self.options.side))
         end_s = time.monotonic() + self.options.answer_s
         while time.monotonic() < end_s and not (self.arm.listeners and self.gripper.listeners):
             self.receive()
             time.sleep(PAUSE_S)
-        if self.options.side is not None:
-            self._join(InStep(self.options.side))
-        self.receive()
         end_s = self.now_s + self.options.answer_s
         while self.now_s < end_s and (self.robot is None or self.hand is None):
             self.pause(PAUSE_S)

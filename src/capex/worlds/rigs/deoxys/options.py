@@ -17,6 +17,7 @@ from capex.worlds.rigs.tables import TomlTable
 GRASP_N = 30.0  # what Deoxys' own client asks for
 FINGERS_M_S = 0.1  # top speed of Franka's hand
 ANSWER_S = 3.0
+RELAUNCH_S = 6.0  # its script sleeps for 1 s, then it connects and clears the robot's error
 ROOMS = ("port", "cameras", "side")  # a simulated room adds its ports to every arm's options
 
 
@@ -35,7 +36,8 @@ class Options:
     gains: Gains
     grasp_n: float
     fingers_m_s: float
-    answer_s: float
+    answer_s: float  # how long both programs are waited for
+    relaunch_s: float  # and a franka-interface that has ended
     ee_to_tip: Pose | None
     side: int | None  # of a simulated room
 
@@ -65,6 +67,7 @@ def read_options(values: Mapping[str, Any], name: str) -> Options:
         grasp_n=table.number("grasp_n", GRASP_N, most=70.0),
         fingers_m_s=table.number("fingers_m_s", FINGERS_M_S, most=FINGERS_M_S),
         answer_s=table.number("answer_s", ANSWER_S),
+        relaunch_s=table.number("relaunch_s", RELAUNCH_S),
         ee_to_tip=table.pose("ee_to_tip", turned=False) if table.given("ee_to_tip") else None,
         side=int(values["side"]) if "side" in values else None,
     )

@@ -104,7 +104,10 @@ class Channel:
             self.publish(self._last)
 
     def wait_for(self, count: int) -> None:
-        """Until so many commands of this client have come."""
+        """Until so many commands of this client have come. A socket that is not looked at does not
+        tell a driver that bound its port anew that somebody listens.
+        """
+        self._receive(0)
         end_s = time.monotonic() + COME_S
         while self._count < count:
             if time.monotonic() > end_s:
