@@ -153,7 +153,9 @@ class Server(RoomServer):
                 time.sleep(0.0)  # cameras and the operator want the lock, too
             if now_s - said_s > says_every_s:
                 share = 1.0 - skipped / max(1, self._room.steps - steps_said)
-                print(f"simulated {100 * share:.0f} % of the last {now_s - said_s:.0f} s", flush=True)
+                print(
+                    f"simulated {100 * share:.0f} % of the last {now_s - said_s:.0f} s", flush=True
+                )
                 said_s, steps_said, skipped = now_s, self._room.steps, 0
 
 
