@@ -77,6 +77,8 @@ def _disc(region: Region) -> Region:
 def _cut_out(region: Region) -> tuple[Mask, tuple[int, int]]:
     """A region's own mask with an empty border, and where that begins in the image."""
     row, column = int(region.rows.min()) - 1, int(region.columns.min()) - 1
-    mask = np.zeros((int(region.rows.max()) - row + 2, int(region.columns.max()) - column + 2), bool)
+    mask = np.zeros(
+        (int(region.rows.max()) - row + 2, int(region.columns.max()) - column + 2), bool
+    )
     mask[region.rows - row, region.columns - column] = True
     return mask, (row, column)

@@ -10,6 +10,7 @@ depend on which one numpy was built with.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import mujoco
 import numpy as np
@@ -26,10 +27,25 @@ _SPEED_LIMITS = panda.SPEED_RAD_S.tolist()
 SPEED_BRAKE_NMS = 40.0  # torque per rad/s beyond a joint's speed limit
 
 
+@dataclass(frozen=True)
+class TipGains:
+    """How the tip is pulled: position first, then rotation."""
+
+    stiffness: Array  # (6,) 1/s2, of metres and of the sine of the angle
+    damping: Array  # (6,) 1/s
+    dead_band: Array | None = None  # (6,) a smaller error counts as none
+    residual_kgm2: Array | None = None  # (7,) added to the joints' inertias that are reckoned with
+    max_torque_nm: float | None = None  # of each joint, beside what carries the arm
+
+
+GAINS = TipGains(np.full(6, KP), np.full(6, KD))
+
+
 class TipController:
-    """Holds a goal of the tip and turns it into torques."""
+    """Holds a goal of the tip and turns it into torques; `gains` may be changed at any time."""
 
     def __init__(self, model: mujoco.MjModel):
+        self.gains = GAINS
         self._mount, self._tip = model.site("mount").id, model.site("tip").id
         joint = model.joint(panda.JOINTS[0])
         first, address = int(joint.dofadr[0]), int(joint.qposadr[0])
@@ -87,13 +103,18 @@ class TipController:
         mujoco.mju_mulMatMat(goal_R, mount_R, self.goal_rotation)
         # Half the sum of the cross products of matching axes: sin(angle) times the axis.
         error[3:] = [0.5 * v for v in _axial(goal_R, tip_R)]
-        acceleration = KP * error - KD * velocity
+        gains = self.gains
+        if gains.dead_band is not None:
+            error[np.abs(error) < gains.dead_band] = 0.0
+        acceleration = gains.stiffness * error - gains.damping * velocity
         force = np.empty(6)
         mujoco.mju_cholSolve(force[:3], self._position_factor, acceleration[:3])
         mujoco.mju_cholSolve(force[3:], self._rotation_factor, acceleration[3:])
         torque = np.empty(7)
         mujoco.mju_mulMatTVec(torque, Ja, force)
         torque += self._posture_torque(data.qpos[self._q], qvel)
+        if gains.max_torque_nm is not None:
+            np.clip(torque, -gains.max_torque_nm, gains.max_torque_nm, out=torque)
         torque += data.qfrc_bias[self._dofs] - data.qfrc_gravcomp[self._dofs]
         if any(abs(v) > limit for v, limit in zip(qvel.tolist(), _SPEED_LIMITS, strict=True)):
             excess = np.maximum(np.abs(qvel) - panda.SPEED_RAD_S, 0.0)
@@ -107,6 +128,8 @@ class TipController:
         for column, unit in zip(self._columns, self._units, strict=True):
             mujoco.mj_mulM(model, data, column, unit)
         self._mass[:] = self._columns[:, self._dofs]
+        if self.gains.residual_kgm2 is not None:
+            self._mass.flat[:: len(self._mass) + 1] += self.gains.residual_kgm2
         self._factor[:] = self._mass
         mujoco.mju_cholFactor(self._factor, 0.0)
         for k in range(6):

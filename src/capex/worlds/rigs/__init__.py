@@ -34,10 +34,8 @@ class RigWorld:
         """
         from capex.worlds.rigs.room.scenes import load_scene, scene_name
 
-        if (
-            not self.rig.room
-            or not self.TASKS.keys() <= load_scene(scene_name(self.rig.room)).expert.keys()
-        ):
+        scene = load_scene(scene_name(self.rig.room)) if self.rig.room else None
+        if scene is None or not self.TASKS.keys() <= scene.expert.keys():
             raise AttributeError(f"the rig '{self.rig.name}' has no expert")
         from capex.worlds.rigs.room.expert import plan
 

@@ -112,9 +112,7 @@ def _support_features(scene: Scene, place: str, seen: Mapping[str, Region]) -> l
     return asks + (scene.ask("wrist support", {"wrist": [above.centre]}, height_m) if above else [])
 
 
-def _thing(
-    scene: Scene, item: str, wrist: Region | None, answers: Answers
-) -> Array | None:
+def _thing(scene: Scene, item: str, wrist: Region | None, answers: Answers) -> Array | None:
     """Where the thing to be taken is; by eye, the wrist view counts as a close look only from near
     above, and where it shows the thing whole.
     """

@@ -23,7 +23,7 @@ CONTROL_STEPS = 5  # a torque, and a state for whoever listens, every 10 ms
 WATCHDOG_S = 1.0  # Deoxys': without a command or a heartbeat for so long, the arm brakes
 REFLEX_N = 60.0  # an external force above it stops the arm
 JUMP_M = 0.15  # a goal farther than this from the last one is refused, as libfranka refuses it
-TOOL_N = 6.0  # weight at the hand that the controller does not know of
+TOOL_N = 6.0  # of a tool that nobody told the controller about
 GRIP_M_S = 0.1  # of the opening: a Franka hand's top speed
 FORCE_SMOOTHING = 0.7  # of a state's force by the one before: the estimate lags like a real one
 REFLEX, WATCHDOG, USER_STOP = "reflex", "watchdog", "user stop"
@@ -34,6 +34,8 @@ _FELT = ("link5", "link6", "link7", "hand", "finger_left", "finger_right")
 
 class SimulatedArm:
     """One arm with its gripper in one simulation. Times are those of the room's clock."""
+
+    reflex_n = REFLEX_N
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData):
         self._model, self._data = model, data
@@ -49,6 +51,7 @@ class SimulatedArm:
         self._heard_s: float | None = None  # the watchdog begins with the first command
         self._braked = False
         self._opening_m = self._grip_goal_m = MAX_OPENING_M
+        self._grip_m_s = GRIP_M_S
         self._force_n: Array = np.zeros(3)
         self._felt_n: Array = np.zeros(3)  # summed since the last estimate, world frame
         self._felt_steps = 0
@@ -142,15 +145,19 @@ class SimulatedArm:
         mujoco.mju_mulMatTVec(measured, mount_R, self._felt_n / max(1, self._felt_steps))
         self._felt_n, self._felt_steps = np.zeros(3), 0
         self._force_n = FORCE_SMOOTHING * self._force_n + (1.0 - FORCE_SMOOTHING) * measured
-        if math.sqrt(sum(f * f for f in self._force_n.tolist())) > REFLEX_N and not self.error:
+        if math.sqrt(sum(f * f for f in self._force_n.tolist())) > self.reflex_n and not self.error:
             self.brake(REFLEX)
         if self._heard_s is not None and now_s - self._heard_s > WATCHDOG_S and not self.error:
             self.brake(WATCHDOG)
 
     def run(self) -> None:
         """Write the controls of the next 10 ms; positions and velocities must be current."""
-        step = GRIP_M_S * CONTROL_STEPS * STEP_S
+        step = self._grip_m_s * CONTROL_STEPS * STEP_S
         self._opening_m += min(step, max(-step, self._grip_goal_m - self._opening_m))
         self._data.ctrl[self._finger_controls] = 0.5 * self._opening_m
-        self._data.xfrc_applied[self._hand, 2] = 0.0 if self._braked else -TOOL_N
+        self._data.xfrc_applied[self._hand, 2] = -self._load_n()
         self._control.run(self._model, self._data, first=True)
+
+    def _load_n(self) -> float:
+        """Weight at the hand that the controller does not know of."""
+        return 0.0 if self._braked else TOOL_N

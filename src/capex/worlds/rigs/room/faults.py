@@ -21,6 +21,15 @@ KINDS: Mapping[str, float] = {
     "frozen-frames": 1.0,  # cameras repeat their last picture, number and time
     "camera-unplugged": FOREVER,
 }
+# wire -> what else may go wrong behind it
+KINDS_OF_WIRE: Mapping[str, Mapping[str, float]] = {
+    "deoxys": {
+        "relaunch": 0.05,  # franka-interface is gone for so long and a second more
+        "stale": 1.0,  # it repeats its last state, as it does while no controller runs
+        "no-gripper": 2.0,  # gripper-interface is gone; the new one homes the hand
+    }
+}
+_ALL = {**KINDS, **{k: s for kinds in KINDS_OF_WIRE.values() for k, s in kinds.items()}}
 
 
 @dataclass(frozen=True)
@@ -38,16 +47,18 @@ class Fault:
     @property
     def end_s(self) -> float:
         """When it is over; forever before it has begun."""
-        lasts = KINDS[self.kind] if self.duration_s is None else self.duration_s
+        lasts = _ALL[self.kind] if self.duration_s is None else self.duration_s
         return FOREVER if self.at_s is None else self.at_s + lasts
 
 
-def require_fault(values: Mapping[str, Any]) -> Fault:
-    """A fault from a table of a rig file or a message, or a sentence why not."""
+def require_fault(values: Mapping[str, Any], wire: str | None = None) -> Fault:
+    """A fault from a table of a rig file or a message, or a sentence why not; None is any wire."""
     given = dict(values)
     kind = given.pop("kind", "")
-    if kind not in KINDS:
-        raise UnknownName("fault", str(kind), KINDS)
+    known = _ALL if wire is None else {**KINDS, **KINDS_OF_WIRE.get(wire, {})}
+    if kind not in known:
+        where = f" behind the wire '{wire}'" if kind in _ALL else ""
+        raise UnknownName("fault", str(kind), known, where=where)
     try:
         return Fault(kind, **given)
     except TypeError:

@@ -5,8 +5,9 @@ The arm's front (`fronts`) sends states and takes goals, `cameras` answers with 
 belongs to the clock, the scripted operator and tests; nothing that a rig would not have goes
 through the others.
 
-Started by `start.prepare`: the settings are one line of JSON on stdin, the ports one line on
-stdout. The process ends when its stdin closes, which is when whoever started it ends.
+Started by `start.prepare`: the settings are one line of JSON on stdin, the ports, or why there are
+none, one line on stdout. The process ends when its stdin closes, which is when whoever started it
+ends.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class RoomServer:
         scene: str = DEFAULT,
         wire: str = "room",
     ):
-        self._lock_step = lock_step
+        self._lock_step, self._wire = lock_step, wire
         self._lock = threading.Lock()
         self._drawing = threading.Lock()
         self._front = load_front(wire)(lock_step, self._lock)
@@ -57,7 +58,7 @@ class RoomServer:
         self._front.room = self._room
         self._room.drop = self._front.drop
         for fault in faults:
-            self._room.faults.add(require_fault(fault))
+            self._room.faults.add(require_fault(fault, wire))
         self._pictures: Pictures | None = (
             None  # OpenGL is loaded when the first picture is asked for
         )
@@ -160,7 +161,7 @@ class RoomServer:
                 achieved, reason = room.judge()
                 answer = {"achieved": achieved, "reason": reason}
             elif kind == "fault":
-                room.faults.add(require_fault(header["fault"]))
+                room.faults.add(require_fault(header["fault"], self._wire))
                 room.begin_faults()
             elif kind == "mend":
                 room.mend()
@@ -193,8 +194,11 @@ def main() -> None:
     """Serve one room until stdin closes."""
     draw_on_one_core()
     settings = json.loads(sys.stdin.readline())
-    server = RoomServer(**settings)
-    print(json.dumps(server.listen()), flush=True)
+    try:
+        ports: dict[str, Any] = dict(RoomServer(**settings).listen())
+    except CapexError as error:
+        ports = {"refused": str(error)}
+    print(json.dumps(ports), flush=True)
     sys.stdin.read()
     # Threads may be anywhere, and nothing here needs to be saved.
     os._exit(0)

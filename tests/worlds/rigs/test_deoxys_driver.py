@@ -1,0 +1,267 @@
+"""The driver at Deoxys' wire: a sentence for each way to miss a robot, and the Franka twin driven in
+lock-step through everything that ends its programs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import zmq
+
+from capex.errors import CapexError, RigFault
+from capex.loopback import HOST
+from capex.pose import Pose
+from capex.worlds import ArmCommand, Command
+from capex.worlds.kitchen import panda
+from capex.worlds.rigs.deoxys import messages
+from capex.worlds.rigs.deoxys.driver import DeoxysArm
+from capex.worlds.rigs.drivers import ArmReading
+from capex.worlds.rigs.keeper import Keeper
+from capex.worlds.rigs.parse import find_rig, read_rig
+from capex.worlds.rigs.room import start
+from capex.worlds.rigs.room.driver import RoomClock
+from capex.worlds.rigs.room.hand import RoomHand
+from capex.worlds.rigs.unit import ArmUnit
+
+Q = [0.0, -0.3, 0.0, -2.0, 0.0, 1.8, 0.785]
+
+
+class Computer:
+    """A robot's computer that publishes what it is given, every 10 ms, and listens."""
+
+    def __init__(self, robot: bytes = b"", gripper: bytes = b"", listens: bool = True):
+        self._context = zmq.Context()
+        self._listening: list[Any] = []
+        self._end = threading.Event()
+        whole = robot and gripper and listens  # who is missing need not be waited for
+        self.options: dict[str, Any] = {"answer_s": 5.0 if whole else 0.8}
+        self._states = [(self._context.socket(zmq.PUB), data) for data in (robot, gripper)]
+        for name, (socket, _) in zip(("arm", "gripper"), self._states, strict=True):
+            self.options[name] = socket.bind_to_random_port(f"tcp://{HOST}")
+            probe = self._context.socket(zmq.PUB)
+            port = self.options[f"{name}_commands"] = probe.bind_to_random_port(f"tcp://{HOST}")
+            probe.close(0)
+            commands = self._context.socket(zmq.SUB)
+            commands.setsockopt(zmq.SUBSCRIBE, b"")
+            self._listening.append(commands)
+            if listens:
+                commands.connect(f"tcp://{HOST}:{port}")
+        self._thread = threading.Thread(target=self._publish, daemon=True)
+        self._thread.start()
+
+    def _publish(self) -> None:
+        while not self._end.wait(0.01):
+            for commands in self._listening:  # one that is not looked at does not subscribe
+                commands.poll(0)
+            for socket, data in self._states:
+                if data:
+                    socket.send(data)
+
+    def __enter__(self) -> dict[str, Any]:
+        return self.options
+
+    def __exit__(self, *error: object) -> None:
+        self._end.set()
+        self._thread.join()
+        self._context.destroy(0)
+
+
+def robot_state(**changed: Any) -> bytes:
+    """Of a Panda with its hand, standing still."""
+    T, _, _ = panda.forward(np.array([Q]))
+    values = {"O_T_EE": T[0].T.ravel().tolist(), "q": Q, "O_F_ext_hat_K": [0.0] * 6, **changed}
+    return bytes(messages.RobotStateMessage(**values).SerializeToString())
+
+
+HAND = messages.GripperStateMessage(width=0.08, max_width=0.08).SerializeToString()
+LOOSE = np.eye(4).ravel().tolist()  # no end effector at the desk
+
+
+@pytest.mark.parametrize(
+    ("computer", "sentence"),
+    [
+        ({}, "nobody answers at tcp://127.0.0.1:.* is franka-interface running"),
+        (
+            {"robot": robot_state(), "gripper": HAND, "listens": False},
+            "nobody listens to our commands .* PC.IP",
+        ),
+        ({"robot": robot_state()}, "nobody answers .* is gripper-interface running"),
+        (
+            {"robot": b"\xff\xff of another program", "gripper": HAND},
+            "O_T_EE has 0 numbers .*firmware",
+        ),
+        ({"robot": robot_state(q=Q[:6]), "gripper": HAND}, "q has 6 numbers instead of 7"),
+        ({"robot": robot_state(q=[0.5, *Q[1:]]), "gripper": HAND}, "joints and O_T_EE disagree by"),
+        (
+            {
+                "robot": robot_state(),
+                "gripper": messages.GripperStateMessage(width=0.01).SerializeToString(),
+            },
+            "has not been homed",
+        ),
+    ],
+)
+def test_whoever_is_not_a_panda_behind_deoxys_gets_a_sentence(
+    computer: dict[str, Any], sentence: str
+) -> None:
+    with Computer(**computer) as options, pytest.raises(RigFault, match=sentence):
+        DeoxysArm(options, "arm").connect()
+
+
+def test_a_desk_without_the_hand_is_refused_unless_the_tip_is_told() -> None:
+    T, _, _ = panda.forward(np.array([Q]))
+    turn = np.eye(4)
+    turn[:2, :2] = [[np.cos(np.pi / 4), -np.sin(np.pi / 4)], [np.sin(np.pi / 4), np.cos(np.pi / 4)]]
+    flange = (
+        T[0] @ np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, -panda.TIP_M], [0, 0, 0, 1]]) @ turn
+    )
+    state = robot_state(O_T_EE=flange.T.ravel().tolist(), F_T_EE=LOOSE)
+    with Computer(state, HAND) as options:
+        with pytest.raises(RigFault, match="not Franka's hand"):
+            DeoxysArm(options, "arm").connect()
+        tip = {"position_m": [0.0, 0.0, panda.TIP_M], "euler_deg": [0.0, 0.0, -45.0]}
+        arm = DeoxysArm({**options, "ee_to_tip": tip}, "arm")
+        arm.connect()
+        np.testing.assert_allclose(arm.read().T_mount_tip.position_m, T[0, :3, 3], atol=1e-9)
+        np.testing.assert_allclose(arm.read().T_mount_tip.rotation, T[0, :3, :3], atol=1e-9)
+        arm.close()
+
+
+def test_a_second_client_is_refused_and_the_first_one_leaves_its_ports_free() -> None:
+    with Computer(robot_state(robot_mode=messages.USER_STOPPED), HAND) as options:
+        first, second = DeoxysArm(options, "arm"), DeoxysArm(options, "arm")
+        first.connect()
+        with pytest.raises(RigFault, match="is in use: another program"):
+            second.connect()
+        assert first.read().error == "user stop"
+        with pytest.raises(RigFault, match="stays in the error 'user stop'"):
+            first.recover()
+        first.close()
+        second.connect()
+        second.close()
+    with pytest.raises(CapexError, match=r"bind is '\*'"):
+        DeoxysArm({"bind": "*"}, "arm")
+    with pytest.raises(CapexError, match="no key 'hots'"):
+        DeoxysArm({"hots": "10.0.0.2"}, "arm")
+
+
+class Bench:
+    """A driver at a twin in lock-step."""
+
+    def __init__(self, options: dict[str, Any]):
+        self.arm, self.options = DeoxysArm(options, "arm"), options
+        self.arm.connect()
+        self.clock, self.hand = RoomClock(options["side"]), RoomHand(options["side"])
+
+    def hold(self, ticks: int = 1, goal: Pose | None = None) -> ArmReading:
+        """So many ticks of 50 ms."""
+        for _ in range(ticks):
+            self.arm.hold() if goal is None else self.arm.command(goal)
+            self.clock.sleep_until(self.clock.now_s() + 0.05)
+        return self.arm.read()
+
+
+@pytest.fixture(scope="module")
+def twin() -> Iterator[dict[str, Any]]:
+    """The options of an arm at a running twin."""
+    rig = read_rig(find_rig("room"))
+    rig = dataclasses.replace(rig, room={"scene": "blocks", "wire": "deoxys", "fps": 20})
+    rig, end = start.prepare(rig)
+    yield {**rig.arms[0].options, "relaunch_s": 1.5}
+    end()
+
+
+@pytest.fixture
+def bench(twin: dict[str, Any]) -> Iterator[Bench]:
+    """Connected and at home; nothing was commanded yet."""
+    made = Bench(twin)
+    made.hand.arrange("LiftBlock", 0)
+    yield made
+    made.arm.close()
+
+
+def away(pose: Pose, *step_m: float) -> Pose:
+    return Pose(pose.position_m + np.array(step_m), pose.rotation)
+
+
+def far(one: Pose, other: Pose) -> float:
+    return float(np.linalg.norm(one.position_m - other.position_m))
+
+
+def test_the_arm_is_held_where_it_is_then_goes_where_it_is_told(bench: Bench) -> None:
+    home = bench.arm.read()
+    bench.clock.sleep_until(bench.clock.now_s() + 0.2)
+    assert bench.arm.read().time_s == home.time_s  # nothing was commanded: the state is an old one
+    started = bench.hold(4, away(home.T_mount_tip, 0.0, 0.1, 0.0))  # too early to be taken
+    assert bench.clock.now_s() - started.time_s < 0.011
+    assert far(started.T_mount_tip, home.T_mount_tip) < 0.003
+    goal = away(home.T_mount_tip, 0.0, 0.04, 0.0)
+    there = bench.hold(24, goal)
+    assert 0.025 < there.T_mount_tip.position_m[1] - home.T_mount_tip.position_m[1] < 0.0405
+    held = bench.hold(25)  # longer than its watchdog waits, and no drift
+    assert held.error == ""
+    assert far(held.T_mount_tip, there.T_mount_tip) < 0.005
+    bench.hold(1, away(goal, 0.0, -0.02, 0.0))
+    bench.arm.stop()
+    stopped = bench.arm.read()
+    assert far(bench.hold(5).T_mount_tip, stopped.T_mount_tip) < 0.01
+
+
+def test_a_grip_that_comes_while_the_fingers_move_is_not_lost(bench: Bench) -> None:
+    bench.hold(4)
+    bench.arm.grip(0.0)
+    assert bench.hold(6).opening_m < 0.07
+    bench.arm.grip(0.08)
+    assert bench.hold(40).opening_m > 0.077
+    told = bench.arm._exchange.gripper.sent  # type: ignore[union-attr]
+    bench.arm.grip(0.08)
+    bench.hold(2)
+    assert bench.arm._exchange.gripper.sent == told  # type: ignore[union-attr]
+
+
+def test_after_a_reflex_its_program_is_waited_for_and_nothing_resumes(bench: Bench) -> None:
+    home = bench.hold(6).T_mount_tip
+    goal = away(home, 0.0, 0.05, 0.0)
+    bench.hold(4, goal)
+    bench.hand.fault("reflex")
+    reading = bench.hold(12, goal)
+    assert "franka-interface sends no states" in reading.error
+    bench.arm.recover()
+    assert bench.arm.read().error == ""
+    back = bench.hold(8)
+    assert bench.clock.now_s() - back.time_s < 0.011
+    assert far(back.T_mount_tip, reading.T_mount_tip) < 0.01
+    assert far(bench.hold(20, goal).T_mount_tip, goal) < 0.02
+
+
+def test_a_pressed_stop_stays_until_a_person_unlocks_it(bench: Bench) -> None:
+    rig = read_rig(find_rig("room"))
+    entry = dataclasses.replace(rig.arms[0], options=bench.options)
+    unit = ArmUnit(entry, bench.arm, rig.guard)
+    keeper = Keeper(rig, {"arm": unit}, bench.clock)
+    keeper.clear()
+    bench.hand.fault("e-stop")
+    with pytest.raises(RigFault, match="unlock it"):
+        list(map(keeper.tick, [Command({"arm": ArmCommand((0.0, 0.002, 0.0))})] * 20))
+    bench.hand.mend()
+    keeper.clear()
+    assert not keeper.settle().guard  # its states are fresh again
+
+
+def test_an_arrangement_forgets_what_came_before(twin: dict[str, Any]) -> None:
+    seen = []
+    for goals in (0, 12):
+        made = Bench(twin)
+        first = made.hold(6).T_mount_tip
+        made.hold(goals, away(first, 0.0, 0.05, 0.0))
+        made.hand.arrange("LiftBlock", 3)
+        began_s = made.clock.now_s()
+        reading = made.hold(8)
+        seen.append((reading.T_mount_tip.position_m.tobytes(), round(reading.time_s - began_s, 6)))
+        made.arm.close()
+    assert seen[0] == seen[1]
