@@ -3,7 +3,8 @@
 
 The arm is one that follows its goals at once, behind the rig's own process: guard, servo and link
 are those of a campaign. A tick is late by the time between the end of the one before and its
-arrival there; more than a period late, it counts as dropped.
+arrival there; more than a period late, it counts as dropped. A witness, a process that does nothing
+but sleep for a hundredth of a second, tells when the machine itself stood still.
 
     python benchmarks/rig_lateness.py MINUTES [--images] [--out FOLDER]
 """
@@ -16,12 +17,14 @@ import resource
 import tempfile
 import time
 from collections.abc import Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from capex.pose import DOWN, Pose
+from capex.processes import spawn
 from capex.run.frames import RecordedFrames
 from capex.worlds import ArmCommand, Command
 from capex.worlds.rigs.cameras import open_cameras
@@ -33,6 +36,8 @@ from capex.worlds.rigs.timing import RigTally
 
 SIZE = (640, 480)
 HZ, FPS, STORED = 20.0, 30.0, 60
+SAME_S = 0.15
+STILL_S = 0.03  # a sleep of 10 ms that takes longer: nothing ran, or others ran
 CAMERAS = ("front", "left_wrist", "right_wrist")
 HOME = Pose(np.array([0.5, 0.0, 0.3]), DOWN)
 
@@ -63,6 +68,31 @@ class FollowingArm:
     def recover(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Witness:
+    """A process that only sleeps, and notes when it woke late."""
+
+    def __init__(self) -> None:
+        self._worker = spawn(_sleep)
+
+    def stood_still(self) -> list[tuple[float, float]]:
+        """When and for how long it did not wake, by the machine's monotonic clock."""
+        self._worker.pipe.send(None)
+        gaps: list[tuple[float, float]] = self._worker.pipe.recv()
+        self._worker.stop()
+        return gaps
+
+
+def _sleep(pipe: Connection) -> None:
+    gaps, last = [], time.monotonic()
+    while not pipe.poll():
+        time.sleep(0.01)
+        now = time.monotonic()
+        if now - last > STILL_S:
+            gaps.append((now, now - last))
+        last = now
+    pipe.send(gaps)
 
 
 def write_frames(path: Path, seed: int) -> None:
@@ -106,13 +136,17 @@ def measure(minutes: float, form: str, out: Path, scratch: Path) -> None:
     tally = RigTally()
     link.tick(Command({}))  # the first of a motion sets the beat
     recording.mark()
+    witness, slips = Witness(), []
     began_s, own_s = time.monotonic(), time.process_time()
     for tick in range(ticks):
         step = 0.004 * math.cos(2 * math.pi * tick / 40)
         reading = link.tick(Command({"arm": ArmCommand((0.0, step, 0.0))}))
         recording.mark()
         tally.add(reading)
+        if reading.late_s > 1.0 / HZ:
+            slips.append(time.monotonic())
     wall_s, own_s = time.monotonic() - began_s, time.process_time() - own_s
+    still = witness.stood_still()
     recording.close()
     closing_s = time.monotonic() - began_s - wall_s
     for camera in cameras.values():
@@ -125,6 +159,12 @@ def measure(minutes: float, form: str, out: Path, scratch: Path) -> None:
         f"lateness: median {1000 * lateness.median_s:.2f} ms, 99th percentile"
         f" {1000 * lateness.p99_s:.2f} ms, worst {1000 * lateness.worst_s:.2f} ms;"
         f" {lateness.late} ticks dropped; guard: {dict(tally.guard) or 'nothing to do'}"
+    )
+    with_it = sum(any(abs(at - when) < SAME_S for when, _ in still) for at in slips)
+    longest = max((gap for _, gap in still), default=0.0)
+    print(
+        f"witness: woke late {len(still)} times, {1000 * longest:.0f} ms at worst; {with_it} of"
+        f" {len(slips)} dropped ticks fell into such a moment"
     )
     frames = RecordedFrames(out)
     frames.check(ticks + 2)

@@ -37,6 +37,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "dataset": "Certify and export datasets",
         "students": "Train and evaluate students",
         "rigs": "Use a robot in a room",
+        "franka": "Use a Franka",
         "your-own": "Use your own world, model, metric",
         "adding-a-task": "Add a task to the kitchen",
         "robosuite": "Use robosuite",

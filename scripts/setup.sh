@@ -58,6 +58,15 @@ if [ "$what" != docs ] && [ "$(uname -s)" = Linux ] && ! "$venv/bin/python" -c '
     fi
 fi
 
+# RealSense cameras need libusb. Where there is no wheel for this machine their tests are skipped, and say so.
+if [ "$what" = test ] && "$venv/bin/python" -c 'import pyrealsense2' 2>&1 | grep -q libusb; then
+    if root; then
+        apt_install libusb-1.0-0
+    else
+        say "the tests of RealSense cameras are skipped without libusb; install the package libusb-1.0-0, for example: sudo apt-get install libusb-1.0-0"
+    fi
+fi
+
 # The tests open the report in a real browser. $CHROMIUM names one that is installed elsewhere.
 browser() {
     for name in "${CHROMIUM:-chromium}" chromium-browser google-chrome google-chrome-stable chrome \

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 ACT = "act --policy.pretrained_backbone_weights=null --policy.chunk_size=8 --policy.n_action_steps=8 --policy.dim_model=32 --policy.n_heads=2"
-DIFFUSION = "diffusion --policy.horizon=8 --policy.n_action_steps=4 --policy.drop_n_last_frames=3 --policy.down_dims=[16,32]"
+DIFFUSION = "diffusion --policy.horizon=8 --policy.n_action_steps=4 --policy.drop_n_last_frames=3 --policy.down_dims=[16,32] --policy.num_inference_steps=3"
 COMMON = "--policy.device=cpu --policy.push_to_hub=false --batch_size=2 --num_workers=0 --log_freq=1 --eval_freq=0 --dataset.video_backend=pyav"
+LAST = "checkpoints/last/pretrained_model"
 CAMERA = "observation.images.left"
 WINDOW = {CAMERA: [-0.05, 0.0], "observation.state": [-0.05, 0.0], "action": [0.0, 0.05, 0.1]}
 
@@ -139,6 +140,40 @@ def train(root: Path, policy: str, steps: int, out: Path) -> list[str]:
     )
 
 
+def pretend(seed: int, steps: int) -> list[dict[str, Any]]:
+    """Observations of an episode that nobody ran: noise."""
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "images": {c: rng.integers(0, 256, (64, 64, 3), np.uint8) for c in ("left", "wrist")},
+            "state": rng.normal(size=12),
+            "instruction": "press",
+        }
+        for _ in range(steps)
+    ]
+
+
+def act_alone(folder: Path, seed: int, steps: int) -> list[list[float]]:
+    """One pretended episode of a checkpoint, every picture shown, as LeRobot's documents have it."""
+    from lerobot.policies.diffusion.modeling_diffusion import DiffusionPolicy
+    from lerobot.policies.factory import make_pre_post_processors
+
+    policy = DiffusionPolicy.from_pretrained(folder)
+    before, after = make_pre_post_processors(policy.config, str(folder))
+    policy.reset()
+    torch.manual_seed(seed)
+    actions = []
+    for seen in pretend(seed, steps):
+        images = {
+            f"observation.images.{c}": torch.from_numpy(i).permute(2, 0, 1) / 255
+            for c, i in seen["images"].items()
+        }
+        state = torch.from_numpy(seen["state"]).float()
+        batch = before(images | {"observation.state": state, "task": seen["instruction"]})
+        actions.append(after(policy.select_action(batch))[0].tolist())
+    return actions
+
+
 def robomimic(path: Path, keys: Sequence[str]) -> dict[str, Any]:
     """robomimic's reader with its masks, frames stacked in pairs, sequences of ten."""
     from robomimic.utils import obs_utils
@@ -184,6 +219,7 @@ def main() -> None:
         "filmed": film_with_lerobot(folder / "filmed"),
         "act": train(folder / "images", ACT, 2, folder / "act"),
         "diffusion": train(folder / "video", DIFFUSION, 2, folder / "diffusion"),
+        "alone": [act_alone(folder / "diffusion" / LAST, seed, 7) for seed in (5, 6)],
         "robomimic": robomimic(
             folder / "hdf5" / "demo.hdf5", ("robot0_base_to_eef_pos", "robot0_agentview_left_image")
         ),

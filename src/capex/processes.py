@@ -4,6 +4,7 @@ outlives a parent that was killed, and one that dies is an error with a sentence
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -60,6 +61,14 @@ def ending(process: BaseProcess) -> str:
         name = signal.Signals(-code).name
         return f"{name}, perhaps for lack of memory" if name == "SIGKILL" else name
     return f"exit code {code}"
+
+
+def set_niceness(niceness: int, thread: int = 0) -> None:
+    """How far a thread gives way to others, the calling one by default (on Linux; elsewhere its
+    process); below 0 it comes before them, where the system lets us say so.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, thread, niceness)
 
 
 def spawn(target: Callable[..., None], *args: Any, daemon: bool = True) -> Worker:

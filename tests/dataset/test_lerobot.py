@@ -6,6 +6,7 @@ import importlib.util
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,9 +19,13 @@ from PIL import Image as Picture
 
 from capex.dataset import Filters, Pipeline, export_run
 from capex.dataset.inspect import check_dataset
+from capex.errors import CapexError
 from capex.run.files import read_json, write_json
 from capex.run.steps import read_steps
+from capex.students import lerobot_checkpoint, lerobot_policy
+from capex.students.evaluate import Rollouts, evaluate, missing
 from demos import TASK
+from judge import LAST, pretend
 from recorded import TICKS, recorded_run
 
 if importlib.util.find_spec("lerobot") is None:
@@ -178,3 +183,76 @@ def test_robomimics_reader_loads_the_hdf5_with_its_masks(judged, steps):
         assert found[mask]["samples"] == len(steps[number]["actions"])
         assert np.allclose(found[mask]["actions"], steps[number]["actions"][2:13])
         assert found[mask]["obs"]["robot0_agentview_left_image"][-3:] == [64, 64, 3]
+
+
+@pytest.fixture(scope="module")
+def process(judged):
+    """LeRobot's side, for policies that are asked directly."""
+    process = lerobot_policy.LeRobotProcess(lerobot_policy.find_interpreter())
+    yield process
+    process.close()
+
+
+def test_a_policy_of_lerobots_trainer_is_rolled_out_and_recorded(judged, folder, tmp_path):
+    job = Rollouts(
+        Path(f"lerobot:{folder / 'act'}"),
+        f"kitchen:{TASK}",
+        (1000, 1001),
+        tmp_path / "run",
+        parallel=1,
+        device="cpu",
+        horizon=10,
+    )
+    rollouts = list(evaluate(job))
+    assert [(r.start, r.arm, r.steps) for r in rollouts] == [
+        (1000, "lerobot-act-2", 10),
+        (1001, "lerobot-act-2", 10),
+    ]
+    student = rollouts[0].student
+    assert (student["policy"], student["steps"], student["lerobot"]) == ("lerobot act", 2, "0.4.4")
+    assert (student["datasets"], student["sources"]) == (["images"], ["expert"])
+    assert rollouts[0].stand_in  # the expert's demonstrations are
+    assert missing(job) == []
+    with pytest.raises(CapexError, match=r"1 of the starts were trained on \(first: 1\)"):
+        missing(replace(job, starts=(1,)))
+    with pytest.raises(CapexError, match=r"acts in .* and rig:room:LiftBlock takes"):
+        missing(replace(job, name="rig:room:LiftBlock"))
+
+
+def test_episodes_side_by_side_act_as_lerobot_does_alone(judged, folder, process):
+    """Two episodes that take turns, shown only the pictures that they want."""
+    place = lerobot_checkpoint.find(folder / "diffusion")
+    spec = lerobot_checkpoint.read_spec(place)
+    process.load(place, device="cpu")
+    policy = lerobot_policy.LeRobotPolicy(spec, process)
+    episodes = [policy.begin(seed) for seed in (5, 6)]
+    pretended = [
+        [s | {"state": dict(zip(spec.state_names, s["state"], strict=True))} for s in pretend(k, 7)]
+        for k in (5, 6)
+    ]
+    acted, looked = [], []
+    for seen in zip(*pretended, strict=True):
+        looked.append([e.wants_images() for e in episodes])
+        shown = [
+            o if e.wants_images() else o | {"images": {}}
+            for e, o in zip(episodes, seen, strict=True)
+        ]
+        acted.append(policy.act_many(episodes, shown))
+    assert [both[0] for both in looked] == [True, False, False, True, True, False, False]
+    theirs = np.clip(np.array(judged["alone"]), -1, 1).transpose(1, 0, 2)
+    assert np.allclose(acted, theirs, atol=1e-4)
+    assert not np.allclose(acted[0][0], acted[0][1], atol=1e-3)
+
+
+def test_checkpoints_that_lerobot_cannot_use_are_refused(judged, folder, process, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(folder / "act" / LAST, broken)
+    config = read_json(broken / "config.json")
+    write_json(broken / "config.json", config | {"type": "oracle"})
+    with pytest.raises(CapexError, match="it is a policy 'oracle'; LeRobot knows act, diffusion,"):
+        process.load(broken, device="cpu")
+    write_json(broken / "config.json", config | {"dim_model": 64})
+    with pytest.raises(CapexError, match=r"LeRobot cannot use this policy: RuntimeError: .*size"):
+        process.load(broken, device="cpu")
+    with pytest.raises(CapexError, match="--device cuda:77: LeRobot's torch has none"):
+        process.load(folder / "act" / LAST, device="cuda:77")

@@ -23,9 +23,9 @@ from capex.pose import Pose
 from capex.worlds import ArmSpec, ArmState, CameraSpec, Spec
 from capex.worlds.render import Renderer
 from capex.worlds.rigs.parse import find_rig, read_rig
-from capex.worlds.rigs.room import expert
 from capex.worlds.rigs.room.scenes import blocks as scene
 from capex.worlds.rigs.room.scenes.common import TABLE_TOP_M
+from hold import hold
 
 SIZE = (640, 360)
 ROOM = read_rig(find_rig("room"))
@@ -132,6 +132,6 @@ def test_it_says_done_when_it_holds_the_block_up_and_only_where_a_person_judges(
     request = table.request("base")
     assert read_brief(request).done
     assert "done" not in json.loads(Pilot().answer(request)[0].arguments)
-    expert.perform(table.model, table.data, expert.plan(table.data, "LiftBlock"))
+    hold(table.model, table.data, "red block", 0.044)
     (call,) = Pilot().answer(table.request("base", held=True))
     assert json.loads(call.arguments)["done"] is True

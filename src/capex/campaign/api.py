@@ -36,7 +36,7 @@ from capex.campaign.names import parse_names
 from capex.campaign.operators import Operator
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
-from capex.campaign.robots import choose_operator, scenes_of
+from capex.campaign.robots import choose_operator, refuse_sharing, scenes_of
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import UnknownName
 from capex.models import Model
@@ -44,6 +44,7 @@ from capex.run import LoadedRun
 from capex.run.files import write_bytes
 from capex.run.scenes import OpenDataset
 from capex.run.store import PROMPT, SPEND, Run
+from capex.worlds.robots import one_robot
 
 
 def collect(
@@ -135,13 +136,18 @@ def demonstrate(
     given = {name: OPTIONS[name].checked(f"--{name}", v) for name, v in options.items()}
     method = method_without_model(who)
     settings = Settings(tasks=tasks, methods=(method,), model=who, out=Path(out), **given)
-    # Nobody stands by: where a person judges, `capex judge` asks.
-    settings = replace(settings, round_size=len(settings.starts), judge="later")
     specs = specs_of(settings)
+    refuse_sharing(settings, specs)
+    if any(one_robot(spec) for spec in specs.values()):
+        # Whose truth the expert reads, the scripted operator arranges and judges.
+        settings = replace(settings, operator="scripted")
+    else:  # nobody stands by: where a person judges, `capex judge` asks
+        settings = replace(settings, round_size=len(settings.starts), judge="later")
     refuse_starts(settings, specs)
+    beside, _ = choose_operator(settings, specs, None)
     stand_in = demonstrator(who, method).stand_in
     run = open_without_model(settings, stand_in=stand_in, gl_backend=gl_backend())
-    setup = Setup(Work(), who, run.path / SPEND)
+    setup = Setup(Work(), who, run.path / SPEND, operator=beside)
     campaign = Campaign(run, settings, specs, setup, stand_in, True, retry_invalid)
     return conduct(campaign, watch)
 

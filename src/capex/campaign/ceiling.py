@@ -12,7 +12,7 @@ from pathlib import Path
 
 from capex import worlds
 from capex.campaign.attempt import Work
-from capex.campaign.demonstrators import WITHOUT_MODEL
+from capex.campaign.demonstrators import STUDENT, WITHOUT_MODEL
 from capex.campaign.settings import Settings
 from capex.method.demonstrator import run_episode
 from capex.method.hooks import Hooks
@@ -172,7 +172,7 @@ def ceiling(
     """The most that so many more episodes can cost beside what the run has spent; None where
     nothing bounds it.
     """
-    if settings.model in WITHOUT_MODEL:
+    if settings.model in (*WITHOUT_MODEL, STUDENT):
         return Ceiling(None, "no model is asked")
     if price is None:
         words = f"{settings.model} has no price: dollars are not counted and not limited"

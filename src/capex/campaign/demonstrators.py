@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 
 from capex import models, worlds
@@ -15,15 +16,24 @@ from capex.models import ChatSettings, Model
 WITHOUT_MODEL = {"expert": "capex.campaign.expert:Expert", "human": "capex.campaign.human:Person"}
 
 
-def answering(asked: str | Model, chat: ChatSettings | None) -> Model | str:
-    """The model that a campaign asks, made from its name; or the name of one without a model."""
+STUDENT = "student"  # what a campaign of trained policies names instead of a model
+
+# Who demonstrates in the chains of a campaign: a model by name or itself, the name of one who asks
+# no model, or a demonstrator for each arm.
+Asked = str | Model | Mapping[str, Demonstrator]
+
+
+def answering(asked: Asked, chat: ChatSettings | None) -> Asked:
+    """Who is asked, a model made from its name."""
     if isinstance(asked, str) and asked not in WITHOUT_MODEL:
         return models.make(asked, chat)
     return asked
 
 
-def demonstrator(asked: str | Model, method: MethodSettings) -> Demonstrator:
+def demonstrator(asked: Asked, method: MethodSettings) -> Demonstrator:
     """Who demonstrates in a chain."""
+    if isinstance(asked, Mapping):
+        return asked[method.name]
     if not isinstance(asked, str):
         return ModelDemonstrator(asked, method)
     module, _, name = WITHOUT_MODEL[asked].partition(":")

@@ -29,23 +29,29 @@ class Expert:
     model: Model | None = None
 
     def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
-        """Plan and execute until success or the horizon."""
+        """Plan and execute until success or the horizon; where a person judges, until the plan is
+        empty.
+        """
         plan = worlds.expert(env.spec.world)
         asked = hooks.clock()
         hooks.begin(env, start)
         began = hooks.clock()
         recorder = Recorder(env)
-        executor = Executor(env, subscribers=[recorder, hooks.tell])
+        executor = Executor(env, subscribers=[recorder, hooks.tell], end_now=hooks.end_now)
         turns: list[Turn] = []
-        while not env.success() and executor.steps_left > 0 and len(turns) < EXPERT_DECISIONS:
+        end = ""
+        while not (end := end or self._ended(env, executor, len(turns), hooks)):
             waypoints = plan(env, len(turns))[:PLAN_MAX]
+            if not waypoints:
+                end = "done"
+                continue
             recorder.begin_plan()
             step, base = env.spec.horizon - executor.steps_left, env.robot_state().base
             outcomes = executor.execute(waypoints)
             hooks.tell(Executed(tuple(outcomes)))
             rows = record_waypoints(waypoints, outcomes)
             turns.append(Turn(len(turns) + 1, step, 0, rows, len(rows), base=base))
-        success = bool(env.success())
+        success = env.success()
         record = record_episode(
             env,
             start,
@@ -54,9 +60,20 @@ class Expert:
             model=self.name,
             stand_in=self.stand_in,
             success=success,
-            end="success" if success else "horizon" if executor.steps_left <= 0 else "decisions",
+            end=end,
             steps=env.spec.horizon - executor.steps_left,
             turns=tuple(turns),
         )
         hooks.tell(Ended(record.end, success))
         return Episode(record, recorder.steps, {}, hooks.clock() - began, began - asked)
+
+    @staticmethod
+    def _ended(env: Env, executor: Executor, decisions: int, hooks: Hooks) -> str:
+        """Why the attempt is over, or nothing."""
+        if env.success():
+            return "success"
+        if hooks.end_now():
+            return "operator"
+        if executor.steps_left <= 0:
+            return "horizon"
+        return "decisions" if decisions >= EXPERT_DECISIONS else ""

@@ -117,8 +117,14 @@ def open_without_model(settings: Settings, *, stand_in: bool, gl_backend: str) -
     it, from the same worlds.
     """
     worlds = sorted({world for world, _ in settings.tasks})
-    run = open_run(settings.out, {"command": settings.model, "worlds": worlds}, gl_backend)
-    manifest = {**run.manifest, "plan": settings.plan, "stand_in": stand_in}
+    identity: dict[str, Any] = {"command": settings.model, "worlds": worlds}
+    noted = {}
+    if texts := rig_texts(worlds):  # also a changed rig file is another run
+        noted = {"rigs": texts}
+        identity["rig files"] = {world: text["sha256"] for world, text in texts.items()}
+    run = open_run(settings.out, identity, gl_backend)
+    copy_rigs(run.path, worlds)
+    manifest = {**run.manifest, **noted, "plan": settings.plan, "stand_in": stand_in}
     if manifest != run.manifest:
         write_json(run.path / "manifest.json", manifest)
     return run

@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 from collections import Counter
-from contextlib import closing
 from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -125,10 +124,8 @@ class Collect:
     def run(self) -> int:
         """Check, run, and say how it went."""
         from capex.campaign import api, prepare
-        from capex.cli.keys import Keys
-        from capex.cli.operator import TerminalOperator
-        from capex.cli.progress import paused, watching
-        from capex.cli.verdicts import TerminalJudge
+        from capex.cli.operator import at_terminal
+        from capex.cli.progress import watching
 
         given = self.given()
         if self.dry_run:
@@ -142,9 +139,11 @@ class Collect:
             if sys.stdin.isatty() and console.is_terminal and not self.json_events
             else None
         )
-        with watching(console, self.json_events) as watch, closing(Keys()) as keys:
-            out = errors if self.json_events else console
-            person = TerminalOperator(TerminalJudge(self.by, keys, out, lambda: paused(watch)))
+        out = errors if self.json_events else console
+        with (
+            watching(console, self.json_events) as watch,
+            at_terminal(self.by, out, watch) as person,
+        ):
             run = api.collect(
                 self.names,
                 config=self.config,
@@ -154,7 +153,7 @@ class Collect:
                 confirm=confirm,
                 watch=watch,
                 person=person,
-                open_dataset=_lerobot_scenes,
+                open_dataset=lerobot_scenes,
                 **given,
             )
         if not self.json_events and any(e.success is None for e in run.episodes):
@@ -164,7 +163,8 @@ class Collect:
         return 0
 
 
-def _lerobot_scenes(path: Path) -> Scenes:
+def lerobot_scenes(path: Path) -> Scenes:
+    """Arrangements from a LeRobot folder."""
     from capex.dataset.scenes import LeRobotScenes  # here: pyarrow and PyAV take their time
 
     return LeRobotScenes(path)

@@ -38,6 +38,11 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
         'pip install "capex[gymnasium]"',
         "the kitchen as Gymnasium environments: import capex.worlds.gym",
     ),
+    "realsense": (
+        ("pyrealsense2",),
+        'pip install "capex[realsense]"',
+        "RealSense cameras of a rig; Linux on x86_64, with libusb-1.0",
+    ),
     "docs": (
         ("sphinx", "myst_parser", "furo"),
         'pip install "capex[docs]"',

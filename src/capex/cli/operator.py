@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
 
 from capex.campaign.operators import Question, Standby
 from capex.cli.arranging import TerminalArranger
+from capex.cli.keys import Keys
+from capex.cli.progress import paused
 from capex.cli.verdicts import TerminalJudge
 from capex.run.arrangements import Arrangement, Match
 from capex.run.verdicts import Verdict
@@ -78,3 +83,10 @@ class TerminalOperator:
     def recover(self, reason: str, check: Callable[[], None]) -> bool:
         """Whether the person says that the rig is fine again."""
         return self._arranging.recover(reason, check)
+
+
+@contextmanager
+def at_terminal(by: str | None, out: Console, watch: Any) -> Iterator[TerminalOperator]:
+    """The person at this terminal; the display `watch` pauses while a question is asked."""
+    with closing(Keys()) as keys:
+        yield TerminalOperator(TerminalJudge(by, keys, out, lambda: paused(watch)))

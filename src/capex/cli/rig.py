@@ -102,7 +102,7 @@ def calibrate(
     arm = entry.arm or env.rig.arms[0].name
     pictures.mkdir(parents=True, exist_ok=True)
     points, seen = [], []
-    for number, place in enumerate(places(env.rig.guard.workspace), 1):
+    for number, place in enumerate(places(env.rig.guard.box(arm)), 1):
         tip = _move(env, arm, place)
         picture = pictures / f"{camera}-{number}.png"
         _save(env, camera, picture)

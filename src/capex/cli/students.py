@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from rich.markup import escape
 from rich.progress import (
@@ -24,7 +26,11 @@ from capex.cli.following import print_next
 from capex.cli.help import Examples, Groups
 from capex.cli.tables import FittedTable
 from capex.errors import CapexError
-from capex.worlds.robots import refuse_unattended
+from capex.worlds import RIG
+
+if TYPE_CHECKING:
+    from capex.run import LoadedRun
+    from capex.students.evaluate import Rollouts
 
 COLUMNS = (
     TextColumn("{task.description}"),
@@ -125,8 +131,9 @@ class Train:
         starts = checkpoint.read_spec(place).training.get("starts", ())
         if starts:
             world, task = starts[0][:2]
-            first = max(1000, *(start[2] + 1 for start in starts))
-            unseen = ("--starts", f"{first}:{first + 50}")
+            rig = world.startswith(RIG)  # whose starts a person arranges: few of them
+            first = max(0 if rig else 1000, *(start[2] + 1 for start in starts))
+            unseen = ("--starts", f"{first}:{first + (10 if rig else 50)}")
             rollouts = self.out.with_name(f"{self.out.name}-rollouts")
             print_next("capex", "evaluate", self.out, f"{world}:{task}", *unseen, "--out", rollouts)
         return 0
@@ -142,7 +149,9 @@ class Evaluate:
         "What to run": (
             *("checkpoint", "name", "starts", "horizon", "seed", "untrained", "allow_seen"),
         ),
+        "Rig": ("operator", "by", "judge", "arrangements"),
         "Engine": ("parallel", "device"),
+        "LeRobot's policies": ("python", "dataset"),
         "Output": ("out", "arm"),
     }
     EXAMPLES: ClassVar[Examples] = {
@@ -150,10 +159,17 @@ class Evaluate:
         "The same network before training, beside it": (
             "capex evaluate runs/act kitchen:TurnOffStove --untrained"
         ),
+        "Ten judged rollouts on a rig, here a simulated one": (
+            "capex evaluate runs/act rig:room:LiftBlock --starts 500:510"
+        ),
+        "A policy that lerobot-train trained on our export, in LeRobot's environment": (
+            "capex evaluate lerobot:out/act kitchen:TurnOffStove --python .venv-lerobot/bin/python"
+        ),
     }
 
     checkpoint: Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
-    """The folder of a training, or one of its checkpoints."""
+    """The folder of a training, or one of its checkpoints; lerobot:FOLDER for one that LeRobot's
+    own trainer wrote."""
     name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]]
     """Where to evaluate."""
     starts: Annotated[str, arg(metavar="STARTS")] = "1000:1050"
@@ -176,16 +192,55 @@ class Evaluate:
     horizon: Annotated[int, arg(metavar="N")] = 0
     """Control steps of a rollout; 0 (default): the task's own. What they do not suffice for is a
     failure."""
+    operator: Annotated[Literal["person", "scripted"] | None, arg(metavar="WHO")] = None
+    """Who arranges and judges on a rig: person, at this terminal, or scripted, a stand-in that only
+    a simulated room has (default: what the rig file says)."""
+    by: Annotated[str | None, arg(metavar="NAME")] = None
+    """Where a person judges: who does (default: CAPEX_OPERATOR from the environment, else you are
+    asked)."""
+    judge: Literal["now", "later"] = "now"
+    """Where a person judges: now (default) asks after each rollout; later goes on without, and
+    `capex judge RUN` asks."""
+    arrangements: Annotated[Path | None, arg(metavar="SOURCE")] = None
+    """Take a rig's starts from here: another run, a folder of pictures or a LeRobot folder
+    (default: a start's first rollout makes its arrangement, and other policies match it)."""
+    python: Annotated[str, arg(metavar="PATH")] = ""
+    """Python of an environment that has LeRobot (default: CAPEX_LEROBOT_PYTHON, or this one)."""
+    dataset: Annotated[Path | None, arg(metavar="DATASET")] = None
+    """Dataset that the policy was trained on (default: where train_config.json says); its meta/
+    folder is enough."""
 
     def run(self) -> int:
-        """Evaluate with a progress bar, then print the success of everything in the chain."""
+        """Evaluate, then print the success of everything in the run."""
         starts = OPTIONS["starts"].checked("--starts", self.starts)
-        refuse_unattended(self.name, "capex evaluate")
         require_torch()
-        from capex.students.evaluate import Rollouts, evaluate
+        from capex.students.evaluate import Rollouts, judged_by_person
         from capex.students.tables import chain_summary
 
-        job = Rollouts(**vars(self) | {"starts": starts})
+        names = {f.name for f in fields(Rollouts)}
+        job = Rollouts(**{k: v for k, v in vars(self).items() if k in names} | {"starts": starts})
+        if judged_by_person(self.name):
+            beside = {k: getattr(self, k) for k in ("operator", "judge", "arrangements")}
+            roll_out_here([job], by=self.by, **beside)
+        else:
+            self._simulate(job)
+        table = Table(title=str(self.out))
+        for column in ("chain", "success", "rate", "95% interval", "median steps of successes"):
+            table.add_column(
+                column, justify="left" if column == "chain" else "right", overflow="fold"
+            )
+        for row in chain_summary(self.out):
+            table.add_row(*row)
+        console.print(FittedTable(table))
+        name = self.out.resolve().name
+        print_next("capex", "report", self.out, "--out", Path("reports", name))
+        return 0
+
+    def _simulate(self, job: Rollouts) -> None:
+        """All rollouts side by side, with a progress bar."""
+        from capex.students.evaluate import evaluate
+
+        starts = job.starts
         with Progress(*COLUMNS, console=console) as progress:
             bar = progress.add_task("evaluating", total=len(starts))
             done = solved = 0
@@ -199,17 +254,18 @@ class Evaluate:
                 done, solved = done + 1, solved + (rollout.success is True)
                 progress.update(bar, advance=1)
             progress.update(bar, completed=len(starts))
-        table = Table(title=str(self.out))
-        for column in ("chain", "success", "rate", "95% interval", "median steps of successes"):
-            table.add_column(
-                column, justify="left" if column == "chain" else "right", overflow="fold"
-            )
-        for row in chain_summary(self.out):
-            table.add_row(*row)
-        console.print(FittedTable(table))
-        name = self.out.resolve().name
-        print_next("capex", "report", self.out, "--out", Path("reports", name))
-        return 0
+
+
+def roll_out_here(jobs: Sequence[Rollouts], *, by: str | None, **options: Any) -> LoadedRun:
+    """Rollouts on a rig with a display, and where a person stands by, at this terminal."""
+    from capex.cli.collect import lerobot_scenes
+    from capex.cli.operator import at_terminal
+    from capex.cli.progress import watching
+    from capex.students.attended import roll_out
+
+    with watching(console, False) as watch, at_terminal(by, console, watch) as person:
+        given = {"open_dataset": lerobot_scenes, "watch": watch, **options}
+        return roll_out(jobs, person=person, **given)
 
 
 @dataclass(frozen=True)
@@ -229,6 +285,9 @@ class Study:
     """Folder for everything; by default the file's name without its ending."""
     ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
     """Address of a Ray cluster with GPUs, auto for the local one (default: none, this machine)."""
+    by: Annotated[str | None, arg(metavar="NAME")] = None
+    """Where a person judges the rollouts: who does (default: CAPEX_OPERATOR from the environment,
+    else you are asked)."""
 
     def run(self) -> int:
         """Run what is missing, then write tables and figure."""
@@ -238,10 +297,9 @@ class Study:
         from capex.students.tables import study_tables
 
         study = load_study(self.file)
-        for name in study.tasks:
-            refuse_unattended(name, "capex study")
         out = self.out or self.file.with_suffix("")
-        for line in run_study(study, out, ray=self.ray):
+        attend = functools.partial(roll_out_here, by=self.by)
+        for line in run_study(study, out, ray=self.ray, attend=attend):
             console.print(escape(line), highlight=False)
         for path in study_tables(out):
             console.print(f"[bold]{path}[/]", highlight=False)

@@ -129,7 +129,7 @@ class Executor:
         """
         previous = {n: s.T_base_tip.position_m for n, s in self._state.arms.items()}
         rotation = {n: self._kept_rotation(n) for n in self._arms}
-        low, high = (np.asarray(corner) for corner in self._env.spec.workspace_m)
+        boxes = {n: np.asarray(self._env.spec.workspace_of(n)) for n in self._arms}
         clamped = []
         for waypoint in waypoints:
             row = {}
@@ -142,7 +142,7 @@ class Executor:
                 shortened = length > DISPLACEMENT_MAX_M * (1 + 1e-9)
                 if shortened:
                     goal = previous[name] + leg * (DISPLACEMENT_MAX_M / length)
-                inside = np.clip(goal, low, high)
+                inside = np.clip(goal, *boxes[name])
                 projected = norm(inside - goal) > 1e-9
                 rotation[name] = orientation_matrix(target.orientation, rotation[name])
                 row[name] = ClampedTarget(inside, rotation[name], shortened, projected)
@@ -227,7 +227,8 @@ class Executor:
             progress.add(*errors)
             if progress.stalled:
                 return self._stall(targets, errors)
-            self._step({n: self._servo(n, t) for n, t in targets.items()})
+            pace = self._ticks_to_go(targets) if len(targets) > 1 else None
+            self._step({n: self._servo(n, t, pace) for n, t in targets.items()})
             if fresh := self._state.contacts - known:
                 return Motion("contact", mo.contact_text(fresh), self._errors(targets), fresh)
         return Motion("timeout", f"timeout {mo.distance_text(errors)}", errors)
@@ -239,11 +240,30 @@ class Executor:
         rotation = max(angle_between(t.rotation, tips[n].rotation) for n, t in targets.items())
         return position, rotation
 
-    def _servo(self, arm: str, target: ClampedTarget) -> ArmCommand:
-        """Unity-gain step towards a target, shortened to what one command may carry."""
-        tip, spec = self._state.arms[arm].T_base_tip, self._arms[arm]
-        move = shorten(target.position_m - tip.position_m, spec.max_step_m)
-        turn = shorten(rotation_vector(target.rotation @ tip.rotation.T), spec.max_step_rad)
+    def _ticks_to_go(self, targets: Mapping[str, ClampedTarget]) -> float:
+        """How many full steps the arm with the longest way needs, at least one."""
+        return max(1.0, *(max(self._steps_of(n, *self._way(n, t))) for n, t in targets.items()))
+
+    def _way(self, arm: str, target: ClampedTarget) -> tuple[Array, Array]:
+        """What is left of the motion, and of the turn."""
+        tip = self._state.arms[arm].T_base_tip
+        return (
+            target.position_m - tip.position_m,
+            rotation_vector(target.rotation @ tip.rotation.T),
+        )
+
+    def _steps_of(self, arm: str, move: Array, turn: Array) -> tuple[float, float]:
+        spec = self._arms[arm]
+        return norm(move) / spec.max_step_m, norm(turn) / spec.max_step_rad
+
+    def _servo(self, arm: str, target: ClampedTarget, pace: float | None = None) -> ArmCommand:
+        """Unity-gain step towards a target, shortened to what one command may carry; of several
+        arms each goes its part of the way that the slowest has left, so that they arrive together.
+        """
+        spec, (way_m, way_rad) = self._arms[arm], self._way(arm, target)
+        if pace is not None:
+            way_m, way_rad = way_m / pace, way_rad / pace
+        move, turn = shorten(way_m, spec.max_step_m), shorten(way_rad, spec.max_step_rad)
         return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self._grip[arm])
 
     def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:

@@ -225,6 +225,12 @@ class Chain:
         flush_folder(kept.parent)
 
 
+def chain_name(world: str, task: str, arm: str) -> str:
+    """WORLD--TASK--ARM, as the name of a folder: a rig's world may hold a path."""
+    folder = re.sub(r"[^\w.,=+-]+", "-", world)
+    return f"{folder}--{task}--{arm}"
+
+
 @dataclass(frozen=True)
 class Run:
     """A run directory."""
@@ -233,8 +239,7 @@ class Run:
 
     def chain(self, world: str, task: str, arm: str) -> Chain:
         """The chain of an arm at a task."""
-        folder = re.sub(r"[^\w.,=+-]+", "-", world)  # a rig's world may hold a path
-        return Chain(self.path / "chains" / f"{folder}--{task}--{arm}")
+        return Chain(self.path / "chains" / chain_name(world, task, arm))
 
     def chains(self) -> list[Chain]:
         """Every chain that has begun, by name."""

@@ -10,6 +10,7 @@ GPU always a batch of the same size.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,23 +19,28 @@ from typing import Any
 
 from capex import worlds
 from capex.campaign.names import parse_names
+from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError
 from capex.method.episode import Episode
-from capex.method.hooks import Ended, Hooks
+from capex.method.hooks import Hooks
 from capex.method.memory import Memory
 from capex.run import load_chain
 from capex.run.store import Chain, Run, open_run
 from capex.run.summary import Summary
-from capex.students import checkpoint
-from capex.students.policy import EpisodeMemory, Policy, make_policy
+from capex.students import checkpoint, lerobot_checkpoint, lerobot_policy
+from capex.students.actor import Actor, ActorMemory, ActorSpec
+from capex.students.lerobot_checkpoint import LeRobotSpec
+from capex.students.policy import make_policy
 from capex.students.rollouts import Rollout, RolloutPlan, Simulators
 from capex.students.settings import require_name
 from capex.students.spec import PolicySpec
 from capex.worlds import Env, Spec, Start
+from capex.worlds.robots import glimpse
 
 SLOTS = 64  # episodes that advance together at most
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
 UNTRAINED = "untrained"
+DESCRIBED = ("steps", "seed", "datasets", "episodes", "sources", "labels")
 SEED_MOST = 10**12  # an episode's seed is made of this one and its start, and must fit into 63 bits
 
 
@@ -42,7 +48,7 @@ SEED_MOST = 10**12  # an episode's seed is made of this one and its start, and m
 class Rollouts:
     """One evaluation."""
 
-    checkpoint: Path
+    checkpoint: Path  # or lerobot:FOLDER
     name: str  # WORLD:TASK
     starts: tuple[int, ...]
     out: Path
@@ -53,22 +59,29 @@ class Rollouts:
     untrained: bool = False  # fresh weights in place of the trained ones
     allow_seen: bool = False
     horizon: int = 0  # control steps of a rollout; 0: the task's own
+    python: str = ""  # of lerobot:FOLDER, an interpreter that has LeRobot
+    dataset: Path | None = None  # of lerobot:FOLDER, where it is not where it was trained on
 
 
 def evaluate(
     job: Rollouts, rounds: Callable[[int, int], None] = lambda left, steps: None
 ) -> Iterator[Summary]:
     """Run what the run directory does not hold yet, yielding each episode as it is written.
-    `rounds` hears of every round.
+    `rounds` hears of every round. Where a person judges, `attended.roll_out` runs them.
     """
     folder, spec, world = _opened(job)
+    if world.success != "world":
+        raise CapexError(
+            f"success in {job.name} is judged by a person, who stands beside each rollout; use"
+            " `capex evaluate` or capex.students.attended.roll_out"
+        )
     about = describe(job, folder, spec, job.horizon or world.horizon)
     chain = open_run(job.out, {"command": "evaluate"}).chain(
         world.world, world.task, arm_of(job, spec)
     )
     with chain.owned():
         chain.sweep()
-        _same_student(chain, about)
+        refuse_other_student(chain, about)
         chain.ask(job.starts)
         todo = _left(job, chain)
         if not todo:
@@ -83,15 +96,27 @@ def evaluate(
                 yield from _advance(policy, simulators, starts, job.seed, world.state_names, rounds)
 
 
-def student(job: Rollouts) -> Student:
-    """The policy of an evaluation as a demonstrator."""
+def student(job: Rollouts, batch: int = SLOTS) -> Student:
+    """The policy of an evaluation as a demonstrator; `batch`: to what a GPU's batches are padded,
+    1 where no others act beside it.
+    """
     folder, spec, world = _opened(job)
     about = describe(job, folder, spec, job.horizon or world.horizon)
-    return Student(_load(job, folder, spec), _rollout_plan(job, spec, job.out, about), job.seed)
+    plan = _rollout_plan(job, spec, job.out, about)
+    return Student(_load(job, folder, spec, batch), plan, job.seed)
+
+
+def identify(job: Rollouts) -> tuple[Spec, RolloutPlan]:
+    """The world of an evaluation, and what its records say of the policy; everything that does not
+    fit together is refused.
+    """
+    folder, spec, world = _opened(job)
+    about = describe(job, folder, spec, job.horizon or world.horizon)
+    return world, _rollout_plan(job, spec, job.out, about)
 
 
 def _rollout_plan(
-    job: Rollouts, spec: PolicySpec, chain: Path, about: Mapping[str, Any]
+    job: Rollouts, spec: ActorSpec, chain: Path, about: Mapping[str, Any]
 ) -> RolloutPlan:
     return RolloutPlan(
         name=job.name,
@@ -106,13 +131,21 @@ def _rollout_plan(
     )
 
 
+def judged_by_person(name: str) -> bool:
+    """Whether rollouts at WORLD:TASK need somebody beside them, as on a rig."""
+    env = worlds.make(name)
+    success = env.spec.success
+    env.close()
+    return success == "operator"
+
+
 def missing(job: Rollouts) -> list[int]:
     """The starts that the run directory does not hold yet; rollouts of another policy under the
     same name are refused.
     """
-    folder, spec, world = _opened(job)
-    chain = Run(job.out).chain(world.world, world.task, arm_of(job, spec))
-    _same_student(chain, describe(job, folder, spec, job.horizon or world.horizon))
+    world, plan = identify(job)
+    chain = Run(job.out).chain(world.world, world.task, plan.arm)
+    refuse_other_student(chain, plan.student)
     return _left(job, chain)
 
 
@@ -121,12 +154,11 @@ def _left(job: Rollouts, chain: Chain) -> list[int]:
     return [i for i in job.starts if i not in there]
 
 
-def _opened(job: Rollouts) -> tuple[Path, PolicySpec, Spec]:
+def _opened(job: Rollouts) -> tuple[Path, ActorSpec, Spec]:
     """The checkpoint, what it is, and the world; everything that does not fit together
     is refused.
     """
-    folder = checkpoint.find(job.checkpoint)
-    spec = checkpoint.read_spec(folder)
+    folder, spec = _policy_of(job)
     if len(parse_names(job.name)) != 1:
         raise CapexError(
             f"'{job.name}' names several tasks; a policy is evaluated on one at a time"
@@ -134,22 +166,33 @@ def _opened(job: Rollouts) -> tuple[Path, PolicySpec, Spec]:
     return folder, spec, _check(job, spec)
 
 
-def arm_of(job: Rollouts, spec: PolicySpec) -> str:
+def _policy_of(job: Rollouts) -> tuple[Path, ActorSpec]:
+    """The folder of the policy, ours or LeRobot's, and what it is."""
+    if (given := lerobot_checkpoint.named(job.checkpoint)) is not None:
+        folder = lerobot_checkpoint.find(given)
+        version = lerobot_policy.find_interpreter(job.python).version
+        return folder, lerobot_checkpoint.read_spec(folder, job.dataset, version)
+    if job.python or job.dataset is not None:
+        raise CapexError(
+            "--python and --dataset belong to a policy of LeRobot's; name it as lerobot:FOLDER"
+        )
+    folder = checkpoint.find(job.checkpoint)
+    return folder, checkpoint.read_spec(folder)
+
+
+def arm_of(job: Rollouts, spec: ActorSpec) -> str:
     """What the records call the policy."""
-    return (
-        job.arm or f"{spec.policy}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
-    )
+    kind = spec.policy.replace(" ", "-")
+    return job.arm or f"{kind}-{UNTRAINED if job.untrained else spec.training.get('steps', 0)}"
 
 
-def describe(job: Rollouts, folder: Path, spec: PolicySpec, horizon: int) -> dict[str, Any]:
+def describe(job: Rollouts, folder: Path, spec: ActorSpec, horizon: int) -> dict[str, Any]:
     """What goes into every record about the policy: enough to tell two of them apart, and no path
     of this machine.
     """
     weights = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
     kept = {
-        k: spec.training[k]
-        for k in ("steps", "seed", "datasets", "episodes", "sources", "labels")
-        if k in spec.training
+        k: spec.training[k] for k in (*DESCRIBED, "lerobot", "processors") if k in spec.training
     }
     fresh = (
         {"steps": 0, "untrained": True, "weights": UNTRAINED, "initialisation": "random"}
@@ -164,18 +207,30 @@ def describe(job: Rollouts, folder: Path, spec: PolicySpec, horizon: int) -> dic
         **fresh,
         "evaluation_seed": job.seed,
         "horizon": horizon,
+        **_rig(job.name),
     }
 
 
-def _load(job: Rollouts, folder: Path, spec: PolicySpec) -> Policy:
+def _rig(name: str) -> dict[str, str]:
+    """What the rig files say, so that a changed one is noticed; nothing of other worlds."""
+    contents = rig_contents(parse_names(name))
+    text = json.dumps(contents, sort_keys=True, default=str)
+    return {"rig": hashlib.sha256(text.encode()).hexdigest()[:16]} if contents else {}
+
+
+def _load(job: Rollouts, folder: Path, spec: ActorSpec, batch: int = SLOTS) -> Actor:
+    if isinstance(spec, LeRobotSpec):
+        python, fresh = lerobot_policy.find_interpreter(job.python), job.untrained
+        return lerobot_policy.load(folder, spec, python, job.device, untrained=fresh, seed=job.seed)
     import torch
 
+    assert isinstance(spec, PolicySpec)
     torch.manual_seed(job.seed)
     net = spec.network() if job.untrained else checkpoint.load_network(folder)[1]
-    return make_policy(spec, net, job.device, batch=SLOTS)
+    return make_policy(spec, net, job.device, batch=batch)
 
 
-def _check(job: Rollouts, spec: PolicySpec) -> Spec:
+def _check(job: Rollouts, spec: ActorSpec) -> Spec:
     """The world's description; a policy that does not fit it, and a wrong option, are refused."""
     env = worlds.make(job.name)
     world = env.spec
@@ -206,10 +261,6 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
             f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core"
         )
     require_name("--arm", arm_of(job, spec))
-    if world.success != "world":
-        raise CapexError(
-            f"success in {job.name} is judged by a person; rollouts need a world that judges"
-        )
     if job.starts and max(job.starts) >= world.starts:
         raise CapexError(
             f"--starts: start {max(job.starts)} does not exist in {job.name}; the last one is"
@@ -223,7 +274,8 @@ def _check(job: Rollouts, spec: PolicySpec) -> Spec:
     return world
 
 
-def _same_student(chain: Chain, student: dict[str, Any]) -> None:
+def refuse_other_student(chain: Chain, student: Mapping[str, Any]) -> None:
+    """A chain holds rollouts of one policy under the same conditions."""
     for episode in load_chain(chain).episodes[:1]:
         recorded = episode.record.extra.get("student", {})
         changed = sorted(k for k in {*recorded, *student} if recorded.get(k) != student.get(k))
@@ -238,7 +290,7 @@ def _same_student(chain: Chain, student: dict[str, Any]) -> None:
 class Student:
     """A trained policy as a demonstrator, one episode at a time; `evaluate` runs many at once."""
 
-    policy: Policy
+    policy: Actor
     plan: RolloutPlan
     seed: int = 0
     model: None = None
@@ -255,18 +307,15 @@ class Student:
 
     def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
         """Act until success or the horizon."""
-        rollout, acting = (
-            Rollout(env, self.plan, start),
-            self.policy.begin(seed=_seed(self.seed, start.index)),
-        )
+        rollout = Rollout(env, self.plan, start, hooks)
+        acting = self.policy.begin(seed=_seed(self.seed, start.index))
         while True:
             looks = acting.wants_images()
-            views = env.observe(self.plan.cameras, self.plan.size) if looks else {}
+            views = glimpse(env, self.plan.cameras, self.plan.size) if looks else {}
             state = dict(zip(env.spec.state_names, env.robot_state().proprio, strict=True))
             seen = {"images": views, "state": state, "instruction": env.instruction}
             (action,) = self.policy.act_many([acting], [seen])
             if (episode := rollout.apply(action)) is not None:
-                hooks.tell(Ended(episode.record.end, episode.record.success))
                 return episode
 
 
@@ -276,7 +325,7 @@ def _seed(seed: int, start: int) -> int:
 
 
 def _advance(
-    policy: Policy,
+    policy: Actor,
     simulators: Simulators,
     starts: Sequence[int],
     seed: int,
@@ -285,7 +334,7 @@ def _advance(
 ) -> Iterator[Summary]:
     """Advance episodes, one in each slot, until all are over."""
     seen = simulators.begin(dict(enumerate(starts)))
-    memories: dict[int, EpisodeMemory] = {
+    memories: dict[int, ActorMemory] = {
         slot: policy.begin(seed=_seed(seed, index)) for slot, index in enumerate(starts)
     }
     steps = 0

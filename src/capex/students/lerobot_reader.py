@@ -80,10 +80,11 @@ def open_dataset(path: Path) -> LeRobotSource:
         "action_names": list(features[ACTION]["names"]),
         "fps": info["fps"],
     }
-    return LeRobotSource(head, files, keys, states, actions, _episodes(path))
+    return LeRobotSource(head, files, keys, states, actions, read_episodes(path))
 
 
-def _episodes(path: Path) -> tuple[Demonstration, ...]:
+def read_episodes(path: Path) -> tuple[Demonstration, ...]:
+    """Every demonstration of a dataset, from its meta/ folder alone."""
     unused = ("stats/", "capex/start_state")
     rows = []
     for file in sorted((path / "meta" / "episodes").rglob("*.parquet")):

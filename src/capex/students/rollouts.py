@@ -21,6 +21,7 @@ from capex import worlds
 from capex.errors import CapexError, PhysicsDiverged
 from capex.method.episode import Episode
 from capex.method.executor import Tick
+from capex.method.hooks import NO_HOOKS, Ended, Hooks
 from capex.method.record import record_episode
 from capex.method.recorder import Recorder
 from capex.processes import Worker, WorkerDied
@@ -28,6 +29,7 @@ from capex.run import LoadedEpisode, jobs
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
 from capex.worlds import Env, Start
+from capex.worlds.robots import settle
 
 Action = npt.NDArray[np.float64]
 
@@ -62,30 +64,56 @@ class SlotView:
 
 
 class Rollout:
-    """One episode in progress: actions in, an Episode when it is over."""
+    """One episode in progress: actions in, an Episode when it is over. Where a person judges, only
+    the horizon or the operator ends it.
+    """
 
-    def __init__(self, env: Env, plan: RolloutPlan, start: Start):
-        self.env, self._plan, self._start = env, plan, start
-        asked = time.perf_counter()
-        env.reset(start)
-        self._began = time.perf_counter()
+    def __init__(self, env: Env, plan: RolloutPlan, start: Start, hooks: Hooks = NO_HOOKS):
+        self.env, self._plan, self._start, self._hooks = env, plan, start, hooks
+        asked = hooks.clock()
+        hooks.begin(env, start)
+        self._began = hooks.clock()
         self._reset_s = self._began - asked
         self._recorder = Recorder(env)
         self._recorder.begin_plan()
         self._steps = 0
 
     def apply(self, action: Action) -> Episode | None:
-        """One control step; the last one returns the episode."""
-        success, error = False, None
+        """One control step; the last one returns the episode. Where a rig's guard stops the arms,
+        the policy goes on once they keep still.
+        """
+        success, error = None if self._judged else False, None
         try:
             self.env.apply(action)
-            success = bool(self.env.success())
-            self._recorder(Tick(action, self.env.robot_state(), success, 0))
+            state, success = self.env.robot_state(), self._succeeded()
+            tick = Tick(action, state, success, 0)
+            self._recorder(tick)
+            self._hooks.tell(tick)
+            if state.stopped:
+                settle(self.env)
         except PhysicsDiverged as diverged:
             error = str(diverged)
         self._steps += 1
-        if not (success or error or self._steps >= self._plan.horizon):
-            return None
+        ended = self._ended(success, error)
+        return self._episode(ended, success, error) if ended else None
+
+    def _succeeded(self) -> bool | None:
+        return None if self._judged else bool(self.env.success())
+
+    @property
+    def _judged(self) -> bool:
+        """Whether a person judges the episode when it is over."""
+        return self.env.spec.success == "operator"
+
+    def _ended(self, success: bool | None, error: str | None) -> str:
+        """Why the episode is over, or nothing."""
+        if success or error:
+            return "success" if success else "error"
+        if self._hooks.end_now():
+            return "operator"
+        return "horizon" if self._steps >= self._plan.horizon else ""
+
+    def _episode(self, ended: str, success: bool | None, error: str | None) -> Episode:
         record = record_episode(
             self.env,
             self._start,
@@ -96,12 +124,13 @@ class Rollout:
             steps=self._steps,
             horizon=self._plan.horizon,
             turns=(),
-            end="success" if success else "error" if error else "horizon",
+            end=ended,
             error=error,
             stand_in=self._plan.stand_in,
             extra={"student": dict(self._plan.student)},
         )
-        seconds = time.perf_counter() - self._began
+        self._hooks.tell(Ended(ended, success))
+        seconds = self._hooks.clock() - self._began
         return Episode(record, self._recorder.steps, {}, seconds, self._reset_s)
 
 

@@ -18,14 +18,18 @@ from typing import Any
 
 from capex.errors import CapexError
 from capex.processes import WorkerDied
+from capex.run import LoadedRun
 from capex.run.cluster import Cluster
 from capex.run.files import read_json, write_json
 from capex.run.jobs import Lane
+from capex.run.store import chain_name
 from capex.students import checkpoint, data
-from capex.students.evaluate import Rollouts, evaluate, missing
+from capex.students.attended import roll_out
+from capex.students.evaluate import Rollouts, evaluate, judged_by_person, missing
 from capex.students.settings import ActSettings
 from capex.students.study_plan import StudyPlan
 from capex.students.train import TrainingJob, train_together
+from capex.worlds import split_name
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def trials(study: StudyPlan, out: Path) -> Iterator[StudyTrial]:
         for (policy, settings), source in itertools.product(study.policies.items(), study.sources):
             constant = settings.schedule == "constant"
             for steps in study.budgets[-1:] if constant else study.budgets:
-                name = f"{task.replace(':', '--')}--{source}--{policy}--s{seed}--{steps}"
+                name = chain_name(*split_name(task), f"{source}--{policy}--s{seed}--{steps}")
                 job = TrainingJob(
                     datasets=(study.dataset(source, task),),
                     settings=settings,
@@ -116,10 +120,19 @@ def groups(study: StudyPlan, out: Path) -> Iterator[list[StudyTrial]]:
     yield from by_key.values()
 
 
-def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterator[str]:
-    """Run everything that is missing; yields a line as each piece is done."""
+# Runs evaluations of one task where somebody stands beside the robot: `attended.roll_out`.
+RollOut = Callable[..., LoadedRun]
+
+
+def run_study(
+    study: StudyPlan, out: Path, *, ray: str | None = None, attend: RollOut = roll_out
+) -> Iterator[str]:
+    """Run everything that is missing; yields a line as each piece is done. On a rig the rollouts
+    follow when every policy is trained, in this process, by `attend`.
+    """
     # Opens every dataset, so that an unfit one is refused before anything is written.
     planned = list(groups(study, out))
+    by_person = {task for task in study.tasks if judged_by_person(task)}
     engine: RayEngine | LocalEngine = RayEngine(ray) if ray is not None else LocalEngine()
     try:
         _claim(study, out)
@@ -136,12 +149,27 @@ def run_study(study: StudyPlan, out: Path, *, ray: str | None = None) -> Iterato
                     _result(future)
                     for trial in group:
                         yield f"trained   {trial.job.out.name}"
-                        todo = [rollouts for rollouts in trial.rollouts if missing(rollouts)]
+                        todo = [r for r in trial.rollouts if r.name not in by_person]
+                        todo = [rollouts for rollouts in todo if missing(rollouts)]
                         evaluating |= {engine.submit(_evaluated, job): job for job in todo}
                 else:
                     yield f"evaluated {evaluating.pop(future).arm} on {_result(future)}"
     finally:
         engine.close()
+    every = [rollouts for group in planned for trial in group for rollouts in trial.rollouts]
+    for task in (task for task in study.tasks if task in by_person):
+        jobs = [replace(job, parallel=0) for job in every if job.name == task]
+        yield from _judged(attend(jobs, **study.beside(task)), jobs)
+
+
+def _judged(run: LoadedRun, jobs: Sequence[Rollouts]) -> Iterator[str]:
+    """A line about each policy that a person judged, or will."""
+    for job in jobs:
+        chain = run.chain(*split_name(job.name), job.arm)
+        judged = [e.success for e in chain.episodes] if chain is not None else []
+        waiting = f", {n} not judged yet" if (n := judged.count(None)) else ""
+        counted = f"{judged.count(True)} of {len(judged)} starts solved{waiting}"
+        yield f"evaluated {job.arm} on {job.name}: {counted}"
 
 
 def _claim(study: StudyPlan, out: Path) -> None:

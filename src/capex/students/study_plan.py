@@ -10,6 +10,9 @@ expert = "datasets/{task}-expert"
 [policies.act]                    # any name; `policy` says which kind, the rest are settings
 policy = "act"
 lr = 1e-4
+
+On a rig also operator, judge and order, as `capex collect` has them, and arrangements: a run or a
+folder of pictures that the rollouts' starts are taken from.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from capex.campaign.names import parse_names, parse_starts
-from capex.campaign.settings import read_config
+from capex.campaign.settings import Order, read_config
 from capex.errors import CapexError, UnknownName
 from capex.setting import Setting, declared
 from capex.students.settings import Settings, make_settings, require_name
@@ -80,10 +83,28 @@ class StudyPlan:
     parallel: Annotated[int, Setting(0, right="a whole number, 0 for one process per core")] = 0
     device: Annotated[str, Setting(right="a text such as auto, cpu, cuda")] = "auto"
     backbone: Annotated[Path | None, Setting(right="the path of a weights file")] = None
+    operator: Annotated[Literal["person", "scripted"] | None, Setting()] = None
+    judge: Annotated[Literal["now", "later"], Setting()] = "now"
+    order: Annotated[Order, Setting()] = "interleave"
+    arrangements: Annotated[str, Setting(right="the path of a run or a folder of pictures")] = ""
+
+    def beside(self, task: str) -> dict[str, Any]:
+        """How rollouts on a rig are attended, as `attended.roll_out` takes it."""
+        options: dict[str, Any] = {
+            "operator": self.operator,
+            "judge": self.judge,
+            "order": self.order,
+        }
+        if self.arrangements:
+            options["arrangements"] = self._within(self.arrangements, task)
+        return options
 
     def dataset(self, source: str, task: str) -> Path:
         """Where a source's demonstrations of a task are."""
-        return self.folder / self.sources[source].replace("{task}", split_name(task)[1])
+        return self._within(self.sources[source], task)
+
+    def _within(self, path: str, task: str) -> Path:
+        return self.folder / path.replace("{task}", split_name(task)[1])
 
 
 def load_study(path: Path) -> StudyPlan:

@@ -15,15 +15,19 @@ def chain_summary(run: Path) -> list[tuple[str, str, str, str, str]]:
     """A row per chain: successes, rate, Wilson's interval, median steps of the successes."""
     rows = []
     for chain in find_run(run).chains():
-        records = [e.record for e in load_chain(chain).episodes]
-        if not records:
+        episodes = load_chain(chain).episodes
+        if not episodes:
             continue
-        solved = [r.steps for r in records if r.success]
-        low, high = wilson(len(solved), len(records))
+        judged = [e for e in episodes if e.success is not None]
+        solved = [e.record.steps for e in judged if e.success]
+        low, high = wilson(len(solved), len(judged)) if judged else (0.0, 1.0)
         middle = f"{statistics.median(solved):.0f}" if solved else "-"
-        lacking = len(chain.asked() - {r.start for r in records})
-        counts = f"{len(solved)}/{len(records)}" + (f", {lacking} not run" if lacking else "")
-        rate, interval = f"{len(solved) / len(records):.2f}", f"{low:.2f} .. {high:.2f}"
+        lacking = len(chain.asked() - {e.index for e in episodes})
+        counts = f"{len(solved)}/{len(judged)}" + (f", {lacking} not run" if lacking else "")
+        if waiting := len(episodes) - len(judged):
+            counts += f", {waiting} not judged"
+        rate = f"{len(solved) / len(judged):.2f}" if judged else "-"
+        interval = f"{low:.2f} .. {high:.2f}"
         rows.append((chain.path.name, counts, rate, interval, middle))
     return rows
 

@@ -1,9 +1,9 @@
 """The Env contract: what a world must offer so that the executor, the models and the exporters work
 on it unchanged.
 
-Every pose is in the base frame: origin at the arm's mount, x forward, y left, z up, riding with the
-mobile base. Camera frames follow the image: x right, y down, z into the scene. Metres, radians,
-seconds.
+Every pose is in the base frame: origin at the arm's mount, midway between the mounts of several, x
+forward, y left, z up, riding with the mobile base. Camera frames follow the image: x right, y down,
+z into the scene. Metres, radians, seconds.
 """
 
 from __future__ import annotations

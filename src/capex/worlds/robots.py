@@ -4,11 +4,11 @@ it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from capex.errors import CapexError
-from capex.worlds import RIG, Env, Spec, split_name
+from capex.worlds import RIG, Env, Image, Spec
 
 
 def one_robot(spec: Spec) -> bool:
@@ -27,15 +27,6 @@ def refuse_repeating(world: str, what: str) -> None:
         )
 
 
-def refuse_unattended(name: str, what: str) -> None:
-    """Refuse `what`, which arranges no scene and asks nobody, on a rig."""
-    if split_name(name)[0].startswith(RIG):
-        raise CapexError(
-            f"{name} is a rig, where a person arranges and judges each attempt; {what} drives"
-            " worlds that reset and judge themselves"
-        )
-
-
 def recover(env: Env) -> None:
     """A person says that the rig is fine again: what stopped it is cleared, or RigFault."""
     clear: Callable[[], None] | None = getattr(env, "recover", None)
@@ -48,6 +39,22 @@ def stop(env: Env) -> None:
     halt: Callable[[], None] | None = getattr(env, "stop", None)
     if halt is not None:
         halt()
+
+
+def glimpse(env: Env, cameras: Sequence[str], size: tuple[int, int]) -> dict[str, Image]:
+    """What one sees who acts at every tick: a rig's newest pictures, without waiting until its arms
+    keep still; of other worlds the present.
+    """
+    look: Callable[[Sequence[str], tuple[int, int]], dict[str, Image]]
+    look = getattr(env, "glimpse", env.observe)
+    return look(cameras, size)
+
+
+def settle(env: Env) -> None:
+    """Wait until the arms of a rig keep still, which ends a stop of its guard's."""
+    rest: Callable[[], None] | None = getattr(env, "settle", None)
+    if rest is not None:
+        rest()
 
 
 def when_we_die(env: Env) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from typing import Literal
 from capex.errors import UnknownName
 
 DEFAULT_IMAGE_SIZE = (512, 512)
+Corner = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class ArmSpec:
     # Whether contact is known apart from not moving on; where not, a stall within 1 cm of its
     # target counts as reached and the report says so.
     senses_contact: bool = True
+    # Lower and upper corner of what this arm may reach, base frame; None: the world's own.
+    workspace_m: tuple[Corner, Corner] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,7 @@ class Spec:
     control_hz: float
     arms: tuple[ArmSpec, ...]
     cameras: tuple[CameraSpec, ...]
-    # lower and upper corner, base frame
-    workspace_m: tuple[tuple[float, float, float], tuple[float, float, float]]
+    workspace_m: tuple[Corner, Corner]  # lower and upper corner, base frame
     action_names: tuple[str, ...]  # the native action, in order
     state_names: tuple[str, ...]  # RobotState.proprio, in order
     starts: int  # valid start indices are 0 .. starts-1
@@ -84,6 +86,11 @@ class Spec:
     def name(self) -> str:
         """WORLD:TASK, what `worlds.make` takes."""
         return f"{self.world}:{self.task}"
+
+    def workspace_of(self, arm: str) -> tuple[Corner, Corner]:
+        """The box of an arm: its own, or that of the world."""
+        (own,) = (a.workspace_m for a in self.arms if a.name == arm)
+        return own or self.workspace_m
 
     def camera(self, name: str) -> CameraSpec:
         """The camera of that name; an unknown one is refused with the list."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ from deoxys_pc import GAINS, Pc, twin
 from capex.errors import UnknownName
 from capex.pose import Pose
 from capex.worlds.rigs.deoxys import messages as wire
+from capex.worlds.rigs.deoxys.driver import DeoxysArm
+from capex.worlds.rigs.parse import find_rig, read_rig
+from capex.worlds.rigs.room import start
 from capex.worlds.rigs.room.faults import require_fault
+from capex.worlds.rigs.room.hand import RoomHand
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +166,25 @@ def test_stale_states_and_faults_of_another_wire(pc: Pc) -> None:
     assert pc.hold(home, 4).time_s == pytest.approx(pc.clock.now_s())
     with pytest.raises(UnknownName, match="no fault 'stale' behind the wire 'room'"):
         require_fault({"kind": "stale"}, "room")
+
+
+def test_on_the_real_clock_a_program_that_ends_closes_its_sockets_and_comes_back() -> None:
+    rig, end = start.prepare(read_rig(find_rig("franka-twin-live")))
+    try:
+        arm, hand = DeoxysArm(rig.arms[0].options, "arm"), RoomHand.of(rig)
+        arm.connect()
+        hand.fault("relaunch")
+        until_s = time.monotonic() + 20.0
+        while not (error := arm.read().error) and time.monotonic() < until_s:
+            arm.hold()
+            time.sleep(0.02)
+        assert "franka-interface" in error
+        arm.recover()
+        assert not arm.read().error
+        arm.close()
+        hand.close()
+    finally:
+        end()
 
 
 RUN = """

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, Moved, Work
+from capex.campaign.demonstrators import Asked
 from capex.campaign.operators import Operator
-from capex.models import ChatSettings, Model
+from capex.models import ChatSettings
 from capex.run.scenes import Scenes
 
 EPISODES_PER_CORE = 16  # that share a core while their models think
@@ -23,8 +24,7 @@ class Setup:
     """What a worker is told once: the work, who is asked, the campaign's spend."""
 
     work: Work
-    # A model by name, or itself where everything stays in this process, or who asks no model.
-    model: str | Model
+    model: Asked  # itself, or demonstrators by arm, where everything stays in this process
     spend: Path
     chat: ChatSettings | None = None  # of a chat: model that is given by name
     # Who stands beside a rig; stays in this process.

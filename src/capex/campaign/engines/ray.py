@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign.attempt import AttemptJob, AttemptOutcome, CutOff, Invalid, Moved, run_attempt
-from capex.campaign.demonstrators import answering, demonstrator
+from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import Failed, Lost, Message, Setup
 from capex.errors import CapexError
-from capex.models import ChatSettings, Model, Usage
+from capex.models import ChatSettings, Usage
 from capex.run.cluster import Cluster, import_ray
 from capex.run.files import TEMPORARY
 from capex.run.spend import Spend
@@ -192,7 +192,7 @@ def attempt_elsewhere(
 
 
 @functools.lru_cache(maxsize=1)
-def _asked(name: str, chat: ChatSettings | None) -> str | Model:
+def _asked(name: str, chat: ChatSettings | None) -> Asked:
     """Who is asked; a worker process keeps its model from task to task."""
     return answering(name, chat)
 

@@ -11,11 +11,10 @@ from collections.abc import Callable
 
 from capex.campaign.attempt import AttemptJob, Moved, run_attempt
 from capex.campaign.core import Core, Stopped
-from capex.campaign.demonstrators import answering, demonstrator
+from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import EPISODES_PER_CORE, Failed, Message, Setup
 from capex.campaign.judging import ask
 from capex.campaign.ledger import Spending
-from capex.models import Model
 from capex.run.spend import Spend
 from capex.run.summary import Summary, summarize
 from capex.worlds.cache import Environments
@@ -34,7 +33,7 @@ class Threads:
         self._envs = Environments(slots)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._answering: str | Model | None = None
+        self._answering: Asked | None = None
         self._making, self._judging = threading.Lock(), threading.Lock()
 
     def submit(self, ticket: int, job: AttemptJob) -> None:
@@ -103,7 +102,7 @@ class Threads:
         with self._judging:  # one question at a time
             return summarize(ask(attempt.path, operator))
 
-    def _asked(self) -> str | Model:
+    def _asked(self) -> Asked:
         with self._making:
             if self._answering is None:
                 self._answering = answering(self._setup.model, self._setup.chat)

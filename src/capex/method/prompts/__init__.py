@@ -23,10 +23,11 @@ from capex.method import executor as ex
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
 from capex.method.presets import MethodSettings
-from capex.method.prompts.passages import cameras, grounding, judging, locating
+from capex.method.prompts.passages import cameras, frame, grounding, judging, locating
 from capex.method.tools import Interface, interface
 from capex.plan import BASE_TRANSLATION_MAX_M, BASE_TURN_MAX_RAD
 from capex.worlds import Spec
+from capex.worlds.spec import Corner
 
 SIZE_MAX = 18_000  # characters, however long the memory
 HINTS_MAX = 4_000  # characters of a file of hints
@@ -83,6 +84,7 @@ def system_prompt(
         "DISPLACEMENT_CM": f"{100 * ex.DISPLACEMENT_MAX_M:.0f}",
         "LOCATE_EXECUTOR": locating(spec) if face.locate else "",
         "LOCATE_GROUNDING": grounding(spec) if face.locate else "",
+        "FRAME": frame(spec),
         "CAMERAS": cameras(spec),
         "FLOOR": ", whose lower bound is the floor" if spec.base is not None else "",
         "BASE_MOTION": base_motion if face.base_motion else "",
@@ -154,6 +156,17 @@ def template_text(method: MethodSettings, template: Path | None = None) -> str:
     return packaged.read_text(encoding="utf-8")
 
 
+def _boxes_cm(spec: Spec) -> object:
+    """The workspace, by arm where each has its own."""
+    boxes = {a.name: _cm(spec.workspace_of(a.name)) for a in spec.arms}
+    own = any(a.workspace_m for a in spec.arms)
+    return boxes if own else _cm(spec.workspace_m)
+
+
+def _cm(box: tuple[Corner, Corner]) -> list[list[int]]:
+    return [[round(100 * v) for v in corner] for corner in box]
+
+
 def settings(
     spec: Spec,
     method: MethodSettings,
@@ -172,7 +185,7 @@ def settings(
         "max_gripper_steps": ex.GRIPPER_STEPS_MAX,
         "plan_max": method.plan_max,
         "perception_tool": "locate_pixel" if face.locate else None,
-        "workspace_box_cm": [[round(100 * v) for v in corner] for corner in spec.workspace_m],
+        "workspace_box_cm": _boxes_cm(spec),
         "gripper_max_opening_cm": openings if len(openings) > 1 else next(iter(openings.values())),
         "gripper_open_tolerance_cm": 100 * ex.OPEN_TOLERANCE_M,
         "gripper_close_threshold_cm": 100 * ex.CLOSED_BELOW_M,

@@ -75,6 +75,19 @@ def judging(spec: Spec, *, done: bool) -> dict[str, str]:
     return fields if done else fields | {"DONE": ""}
 
 
+def frame(spec: Spec) -> str:
+    """Where the base frame's origin is, where there are several arms."""
+    if len(spec.arms) < 2:
+        return ""
+    names = " and ".join(arm.name for arm in spec.arms)
+    return (
+        f" All arms ({names}) share it: its origin lies midway between their mounts, and each arm"
+        " has a workspace box of its own."
+        if any(arm.workspace_m for arm in spec.arms)
+        else f" All arms ({names}) share it: its origin lies midway between their mounts."
+    )
+
+
 def cameras(spec: Spec) -> str:
     """Where each camera stands and how its image lies."""
     if not any(camera.view for camera in spec.cameras):

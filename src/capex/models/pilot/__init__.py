@@ -44,7 +44,7 @@ from capex.models import (
     size,
 )
 from capex.models.attempts import conclude
-from capex.models.pilot import looks
+from capex.models.pilot import looks, wrist
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.confidence import Overconfidence
 from capex.models.pilot.eyes import blank, see
@@ -67,7 +67,7 @@ from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
 from capex.models.probe import REPORT
 from capex.plan import orientation_matrix
-from capex.pose import angle_between
+from capex.pose import Pose, angle_between
 
 HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")  # every 60 degrees
 BLUR_PX = 2.5  # of a 512 image: as noisy as docs/pilot.md says that both methods' eyes are
@@ -145,13 +145,16 @@ class Pilot(Model):
         if intent.drive is not None:
             return arguments | _drive(intent.drive) | self._confidence(scene)
         moves = _shortened(_moving(intent.moves, scene), scene.brief)
-        first, *rest = [self._waypoint(move, k, scene) for k, move in enumerate(moves)]
+        first, *rest = [
+            self._waypoint(move, k, scene, _where(move, before, scene))
+            for k, (move, before) in enumerate(zip(moves, [None, *moves], strict=False))
+        ]
         return arguments | first | ({"chunk": rest} if rest else {})
 
-    def _waypoint(self, move: Move, index: int, scene: Scene) -> dict[str, Any]:
-        target: dict[str, Any] = {}
-        if move.target.position_m is not None:
-            target["target_cm"] = [round(100 * v, 1) for v in move.target.position_m]
+    def _waypoint(
+        self, move: Move, index: int, scene: Scene, where: dict[str, list[float]]
+    ) -> dict[str, Any]:
+        target: dict[str, Any] = {**where}
         orientation = move.target.orientation
         if orientation != "keep":
             target["orientation"] = orientation if isinstance(orientation, str) else [*orientation]
@@ -278,7 +281,29 @@ def _rig(scene: Scene, asked: Sequence[Feature]) -> Rig:
             du, dv = seen[0] - u, seen[1] - v
             if abs(du) < SHIFT_MAX * view.width and abs(dv) < SHIFT_MAX * view.height:
                 shift[view.camera] = (du, dv)
-    return Rig(sizes, shift, guesses)
+    return Rig(sizes, shift, guesses, _wrist(scene))
+
+
+def _wrist(scene: Scene) -> dict[str, tuple[Pose, float]]:
+    """The wrist camera by the fingers in its picture: on a rig, while the hand points down."""
+    view = scene.wrist_view() if scene.brief.done else None
+    if view is None:
+        return {}
+    opening_m = 0.0 if scene.page.holding else scene.page.opening_m
+    return {view.camera: wrist.placed(view, Pose(scene.tip, scene.page.rotation), opening_m)}
+
+
+def _where(move: Move, before: Move | None, scene: Scene) -> dict[str, list[float]]:
+    """A waypoint's position. What is placed by eye is placed relative to the tip, and the page
+    rounds where that is: such a waypoint is given relative to the one before.
+    """
+    goal = move.target.position_m
+    if goal is None:
+        return {}
+    start = scene.tip if before is None else before.target.position_m
+    if not scene.brief.by_eye or start is None:
+        return {"target_cm": [round(100 * v, 1) for v in goal]}
+    return {"delta_cm": [round(100 * (v - w), 1) for v, w in zip(goal, start, strict=True)]}
 
 
 def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:

@@ -154,7 +154,7 @@ def by_sight(features: Sequence[Feature], rig: Rig) -> Answers:
             points = [rig.between(a, b) for a, b in zip(left, right, strict=False)]
             answers[feature.name] = Located({"left": points, "right": points})
         else:
-            rows = {c: row for c, row in feature.spots.items() if c in rig.guesses}
+            rows = {c: row for c, row in feature.spots.items() if rig.knows(c)}
             height_m = feature.height_m
             answers[feature.name] = Located(
                 {c: [rig.on_height(c, p, height_m) for p in row] for c, row in rows.items()}

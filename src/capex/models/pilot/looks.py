@@ -31,6 +31,7 @@ COLOURS: dict[str, tuple[Colour, ...]] = {
 }
 WORDS: dict[str, tuple[Colour, ...]] = {
     "red": (Colour(0, 0.80, 14, 0.22, 0.15),),
+    "coke": (Colour(0, 0.80, 14, 0.22, 0.15),),
     "orange": (Colour(28, 0.85, 8, 0.16, 0.15),),
     "yellow": (Colour(52, 0.80, 9, 0.22, 0.15),),
     "green": (Colour(120, 0.70, 35, 0.32, 0.12),),

@@ -152,6 +152,11 @@ class Brief:
     cameras: Mapping[str, str] = field(default_factory=dict)  # where each stands, in words
     table_m: float = 0.0  # height of the table's top; an arm is mounted level with it unless told
 
+    @property
+    def by_eye(self) -> bool:
+        """Whether a rig's pictures are all there is: nothing can be located."""
+        return self.done and not self.locate
+
     def learned_heights_m(self, gripper: str, axes: int, within_cm: int) -> list[float]:
         """By reference, newest first: how far over the nearest located point the tip was at its
         last waypoint with a gripper command; left out where that point is too far on the first

@@ -64,6 +64,11 @@ class Rig:
     sizes: Mapping[str, tuple[int, int]]
     shift: Mapping[str, Pixel]
     guesses: Mapping[str, CameraGuess] = field(default_factory=lambda: KITCHEN)
+    placed: Mapping[str, tuple[Pose, float]] = field(default_factory=dict)  # pose, focal pixels
+
+    def knows(self, camera: str) -> bool:
+        """Whether there is any idea where a camera stands."""
+        return camera in self.guesses or camera in self.placed
 
     def ray(self, camera: str, pixel: Pixel) -> tuple[Array, Array]:
         """Where a pixel's line of sight starts, and its unit direction."""
@@ -110,6 +115,8 @@ class Rig:
 
     def _camera(self, name: str) -> tuple[Pose, float]:
         """A camera's pose in the base frame, and its focal length in pixels."""
+        if name in self.placed:
+            return self.placed[name]
         guess = self.guesses[name]
         position_m = np.array(guess.position_m)
         z = np.array(guess.looked_at_m) - position_m

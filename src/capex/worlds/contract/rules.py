@@ -72,8 +72,8 @@ def _require_sizes(t: WorldTrial) -> None:
     spec = t.spec
     positive = {"horizon": spec.horizon, "control_hz": spec.control_hz, "starts": spec.starts}
     for arm in spec.arms:
-        limits = {k: v for k, v in vars(arm).items() if k not in ("name", "senses_contact")}
-        positive |= {f"{arm.name}.{limit}": value for limit, value in limits.items()}
+        limits = ("max_opening_m", "max_step_m", "max_step_rad")
+        positive |= {f"{arm.name}.{limit}": getattr(arm, limit) for limit in limits}
     if spec.base is not None:
         positive |= dataclasses.asdict(spec.base)
     for what, value in positive.items():
@@ -82,10 +82,11 @@ def _require_sizes(t: WorldTrial) -> None:
         not spec.exact_replay or (spec.can_save and spec.can_reset),
         "exact_replay is claimed, which only a world with can_save and can_reset can show",
     )
-    lower, upper = (np.asarray(corner, dtype=float) for corner in spec.workspace_m)
-    ordered = lower.shape == upper.shape == (3,) and bool(np.all(lower < upper))
-    corners = f"{lower.tolist()} to {upper.tolist()}"
-    require(ordered, f"workspace_m is {corners}; the lower corner must lie below the upper")
+    for box in {spec.workspace_m, *(a.workspace_m or spec.workspace_m for a in spec.arms)}:
+        lower, upper = (np.asarray(corner, dtype=float) for corner in box)
+        ordered = lower.shape == upper.shape == (3,) and bool(np.all(lower < upper))
+        corners = f"{lower.tolist()} to {upper.tolist()}"
+        require(ordered, f"workspace_m is {corners}; the lower corner must lie below the upper")
     for camera in spec.cameras:
         sizes = f"camera {camera.name} has size {camera.size}; both must be positive"
         require(min(camera.size) > 0, sizes)

@@ -153,7 +153,7 @@ class WorldTrial:
 
     def room(self, arm: str, axis: int) -> float:
         """+1 or -1: along x and y to the middle of the workspace; along z up, if that is inside."""
-        (lower, upper), tip = self.spec.workspace_m, self.tip(arm).position_m
+        (lower, upper), tip = self.spec.workspace_of(arm), self.tip(arm).position_m
         limit = upper[2] - 0.1 if axis == 2 else 0.5 * (lower[axis] + upper[axis])
         return 1.0 if tip[axis] <= limit else -1.0
 

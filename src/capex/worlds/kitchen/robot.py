@@ -210,11 +210,7 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
     _solid(hand, CYLINDER, (0, 0, 0.0), (0.032, 0.012, 0), GREY, 0.1, WRIST)
     tip = (0, 0, panda.TIP_M)
     hand.add_site(name="tip", pos=tip, size=(0.004, 0.004, 0.004), rgba=(0, 0, 0, 0))
-    # Beside the palm, looking along the fingers at the tip.
-    position, target = np.array([0.075, 0.0, 0.015]), np.array([0.02, 0.0, panda.TIP_M + 0.12])
-    _solid(hand, BOX, (0.05, 0, 0.005), (0.012, 0.02, 0.012), RUBBER, 0, VISUAL, name="wrist")
-    view = look_at(position, target, up=(1, 0, 0))
-    hand.add_camera(name="wrist", pos=position, quat=view, fovy=WRIST_FOVY_DEG)
+    add_wrist_camera(hand)
     # Measured: stiff pads, elliptic cones and torsional friction keep a 0.3 kg load from creeping
     # (see test_grasp.py).
     grip = {
@@ -238,6 +234,14 @@ def _hand(spec: mujoco.MjSpec, link7: mujoco.MjsBody) -> None:
     )
     coupling.data[:5] = (0, 1, 0, 0, 0)
     coupling.solref = (0.005, 1)
+
+
+def add_wrist_camera(hand: mujoco.MjsBody) -> None:
+    """Beside the palm, looking along the fingers at the tip; with its housing."""
+    position, target = np.array([0.075, 0.0, 0.015]), np.array([0.02, 0.0, panda.TIP_M + 0.12])
+    _solid(hand, BOX, (0.05, 0, 0.005), (0.012, 0.02, 0.012), RUBBER, 0, VISUAL, name="wrist")
+    view = look_at(position, target, up=(1, 0, 0))
+    hand.add_camera(name="wrist", pos=position, quat=view, fovy=WRIST_FOVY_DEG)
 
 
 def _actuator(

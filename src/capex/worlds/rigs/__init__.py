@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from capex.errors import CapexError
-from capex.worlds import RIG, Env, Need, TaskInfo
+from capex.worlds import RIG, Env, Need, Planner, TaskInfo
 from capex.worlds.rigs.parse import find_rig, read_rig
 from capex.worlds.rigs.rigfile import RigFile
 
@@ -26,6 +26,20 @@ class RigWorld:
         if options:
             raise CapexError(f"{world}:{task} has no option '{next(iter(options))}'; it has none")
         return RigEnv(world, self.rig, task)
+
+    @property
+    def plan(self) -> Planner:
+        """The expert of a rig with a simulated room whose scene has one; of no other, so that no
+        other rig has this attribute.
+        """
+        from capex.worlds.rigs.room.scenes import load_scene, scene_name
+
+        scene = load_scene(scene_name(self.rig.room)) if self.rig.room else None
+        if scene is None or not self.TASKS.keys() <= scene.expert.keys():
+            raise AttributeError(f"the rig '{self.rig.name}' has no expert")
+        from capex.worlds.rigs.room.expert import plan
+
+        return plan
 
     def examine_needs(self) -> list[Need]:
         """What can be said of a rig without touching it: its file is right."""

@@ -2,14 +2,13 @@
 there too, so that the control loop moves no pixels.
 
     collector -> process   ("record", path, form, hz), ("mark", number), ("finish",), ("end",)
-    process -> collector   ("ready", intrinsics), ("recorded", RecordedCount),
+    process -> collector   ("ready", (intrinsics, about)), ("recorded", RecordedCount),
                            ("fault", (sentence, RecordedCount or None))
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 import time
@@ -26,9 +25,9 @@ import numpy as np
 
 from capex.errors import CapexError, RigFault
 from capex.pose import Array
-from capex.processes import Worker, ending, spawn
+from capex.processes import Worker, ending, set_niceness, spawn
 from capex.worlds import Image
-from capex.worlds.rigs.drivers import Camera, Frame
+from capex.worlds.rigs.drivers import Camera, Frame, about
 from capex.worlds.rigs.frame_files import Form, FrameFile, open_file
 from capex.worlds.rigs.ring import FrameRing, FrameStamp
 
@@ -39,7 +38,7 @@ POLL_S = 0.002
 REMEMBERED = 30  # pictures that can still be marked: a second at 30 a second
 WAITING = 200  # pictures that may wait for the disk, 180 MB at 640x480
 FINISH_S = 60.0
-WRITING_NICENESS = 10  # ticks and draining come before encoding
+NICENESS, WRITING_NICENESS = 5, 15  # ticks come before draining, and draining before encoding
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ class CameraProcess:
         self._worker: Worker | None = None
         self._ring: FrameRing | None = None
         self._intrinsics: Array | None = None
+        self.about = ""
         self._fault = f"camera {name} has not been started"
         self._written: RecordedCount | None = None  # of a recording that a fault ended
 
@@ -91,7 +91,7 @@ class CameraProcess:
         assert self._worker is not None
         self._fault = ""
         kind, content = self._receive(START_S, f"camera {self._name} gave no picture")
-        self._intrinsics = content if kind == "ready" else None
+        self._intrinsics, self.about = content if kind == "ready" else (None, "")
 
     def latest(self) -> Frame:
         """The newest picture, not older than FROZEN_S."""
@@ -270,8 +270,7 @@ class _Writer:
         return RecordedCount(self._frames, self._lost, fault=self._fault)
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # a thread has its own only on Linux
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WRITING_NICENESS)
+        set_niceness(WRITING_NICENESS)
         try:
             file, last = self._open(), None
             while (image := self._waiting.get()) is not None:
@@ -288,6 +287,7 @@ def _run(
     pipe: Connection, name: str, size: tuple[int, int], ring: FrameRing, build: Callable[[], Camera]
 ) -> None:
     """What the process does."""
+    set_niceness(NICENESS)
     camera: Camera | None = None
     device: _Device | None = None
     try:
@@ -296,8 +296,8 @@ def _run(
         device = _Device(name, size, ring, camera)
         obeying = threading.Thread(target=device.obey, args=(pipe,), daemon=True)
         obeying.start()
-        intrinsics = camera.intrinsics
-        device.drain(lambda: pipe.send(("ready", intrinsics)))
+        known = camera.intrinsics, about(camera)
+        device.drain(lambda: pipe.send(("ready", known)))
     except Exception as error:
         bug = f"camera {name} failed:\n{traceback.format_exc()}"
         sentence = str(error) if isinstance(error, CapexError) else bug

@@ -53,9 +53,10 @@ def open_cameras(rig: RigFile, clock: RigClock) -> dict[str, Camera]:
 
 
 def build_camera(entry: CameraEntry) -> Camera:
-    """The driver of a camera, not started."""
+    """The driver of a camera, not started; its options say depth where the file does."""
     make = load_driver(entry.driver, CAMERA_DRIVERS)
-    camera: Camera = make(entry.options, entry.name, entry.size)
+    options = {"depth": True, **entry.options} if entry.depth else entry.options
+    camera: Camera = make(options, entry.name, entry.size)
     return camera
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -14,15 +13,19 @@ from pathlib import Path
 from typing import IO, Any
 
 from capex.errors import CapexError, RigFault
+from capex.processes import set_niceness
 from capex.worlds import Command
 from capex.worlds.rigs import locks
 from capex.worlds.rigs.drivers import ArmFacts
-from capex.worlds.rigs.link import RigReading
+from capex.worlds.rigs.interpreter import import_path, interpreter
+from capex.worlds.rigs.link import TICKING_NICENESS, RigReading
 from capex.worlds.rigs.rigfile import RigFile
 
 ANSWER_S = 30.0  # of a tick that takes 50 ms: whoever waits longer has lost the process
 CONNECT_S = 120.0
 HOME_S = 600.0
+ENDS_S = 5.0
+LAST_WORDS = 300  # characters of a log
 
 
 class KeeperLink:
@@ -36,11 +39,13 @@ class KeeperLink:
         ours, theirs = socket.socketpair()
         with theirs, open(self._log, "ab") as log:
             self._process = _start(rig, theirs, log)
+        if rig.clock == "real":
+            set_niceness(TICKING_NICENESS)
         self._pipe = Connection(ours.detach())
         self._asking, self._sending = threading.Lock(), threading.Lock()
         self._gone = False
-        self._send(rig)
         try:
+            self._send(rig)
             self.facts: Mapping[str, ArmFacts] = self._answer(CONNECT_S)
         except CapexError:
             self._pipe.close()
@@ -139,7 +144,19 @@ class KeeperLink:
             sorted({facts.when_we_die for facts in getattr(self, "facts", {}).values()})
         )
         arms = f"; its arms: {deaths}" if deaths else ""
-        return RigFault(f"the process of rig {self._rig.name} ended; its log is {self._log}{arms}")
+        ended = f"the process of rig {self._rig.name} ended"
+        if not hasattr(self, "facts") and self._rig.python:
+            needs = "an environment with Python 3.11, numpy and what the driver needs"
+            ended += (
+                f" ({self._last_words()}); python in the rig file is '{self._rig.python}', which"
+            )
+            ended += f" must be the interpreter of {needs}"
+        return RigFault(f"{ended}; its log is {self._log}{arms}")
+
+    def _last_words(self) -> str:
+        self._process.wait(ENDS_S)
+        lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line.strip()[:LAST_WORDS] for line in reversed(lines) if line.strip()), "")
 
 
 def open_link(rig: RigFile) -> KeeperLink:
@@ -157,12 +174,12 @@ def log_file(name: str) -> Path:
 
 def _start(rig: RigFile, theirs: socket.socket, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """The process in a session of its own; our import path, so that it finds a user's driver."""
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    program = interpreter(rig)
     log.write(f"-- {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
     return subprocess.Popen(
-        [rig.python or sys.executable, "-m", "capex.worlds.rigs.rigprocess", str(theirs.fileno())],
+        [program, "-m", "capex.worlds.rigs.rigprocess", str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": import_path(program)},
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,

@@ -143,6 +143,11 @@ class Camera(Protocol):
         """Stop."""
 
 
+def about(camera: Camera) -> str:
+    """What a camera says of its device in words, for checks and records; a driver may have it."""
+    return str(getattr(camera, "about", ""))
+
+
 class RigClock(Protocol):
     """The time that a rig runs on: the machine's own, or a simulated room's in lock-step."""
 

@@ -15,6 +15,7 @@ import numpy as np
 from capex.errors import RigFault
 from capex.worlds.contract import CheckReport, try_rules
 from capex.worlds.contract.trial import NotClaimedError, cm, require
+from capex.worlds.rigs.drivers import about
 from capex.worlds.rigs.env import RigEnv
 from capex.worlds.rigs.locks import RigLock, lock_key
 from capex.worlds.rigs.opening import camera_key
@@ -36,10 +37,12 @@ def check_dry(env: RigEnv) -> CheckReport:
 def policy_lines(policy: GuardPolicy) -> list[str]:
     """The guard's policy, a line per rule."""
     values = {f.name: getattr(policy, f.name) for f in fields(policy)}
-    boxes = {"workspace": policy.workspace} | {f"keep out {b.name}": b for b in policy.keep_out}
+    boxes = {"workspace": policy.workspace}
+    boxes |= {box.name: box for box in policy.arm_workspaces.values()}
+    boxes |= {f"keep out {b.name}": b for b in policy.keep_out}
     lines = [f"{name}: {_cm(box.lower_m)} to {_cm(box.upper_m)} cm" for name, box in boxes.items()]
     for name, value in values.items():
-        if name not in ("workspace", "keep_out"):
+        if name not in ("workspace", "keep_out", "arm_workspaces"):
             lines.append(f"{name}: {'off' if value is None else format(value, 'g')}")
     return lines
 
@@ -56,7 +59,7 @@ def _file_is_right(env: RigEnv) -> str:
 
 def _room(arm: ArmEntry, policy: GuardPolicy) -> float:
     """How far an arm's home lies inside the workspace box."""
-    home, box = arm.home.position_m, policy.workspace
+    home, box = arm.home.position_m, policy.box(arm.name)
     return float(min(np.min(home - box.lower_m), np.min(np.array(box.upper_m) - home)))
 
 
@@ -99,7 +102,9 @@ def _cameras_deliver(env: RigEnv) -> str:
     opened, told = env.open(), []
     for entry in env.rig.cameras:
         rate = _watched(entry, opened)
-        told.append(f"{entry.name} {entry.size[0]}x{entry.size[1]} at {rate:.0f} Hz")
+        said = about(opened.cameras[entry.name])
+        device = f" ({said})" if said else ""
+        told.append(f"{entry.name} {entry.size[0]}x{entry.size[1]} at {rate:.0f} Hz{device}")
     return ", ".join(told)
 
 

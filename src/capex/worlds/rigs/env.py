@@ -39,7 +39,7 @@ from capex.worlds.rigs.frames import record
 from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.opening import open_rig
 from capex.worlds.rigs.registry import Opener, OpenRig
-from capex.worlds.rigs.rigfile import RigFile
+from capex.worlds.rigs.rigfile import Box, Corner, RigFile
 from capex.worlds.rigs.timing import Lateness, RigTally
 
 if TYPE_CHECKING:
@@ -211,6 +211,17 @@ class RigEnv(Env):
         self._look()
         return {name: self._eyes.image(self.open(), name, size) for name in chosen}
 
+    def glimpse(
+        self, cameras: Sequence[str], size: tuple[int, int] | None = None
+    ) -> dict[str, Image]:
+        """The newest picture of each camera while the arms move on, as a recording has it."""
+        chosen = [self._spec.camera(name).name for name in cameras]
+        return {name: self._eyes.newest(self.open(), name, size) for name in chosen}
+
+    def settle(self) -> None:
+        """Hold until the arms keep still: after that a stop of the guard's stands no more."""
+        self._settled(self.open().link.settle())
+
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> CameraModel:
         """Intrinsics of the device or the file, extrinsics of the file; Unsupported without."""
         self._spec.camera(camera)
@@ -282,7 +293,14 @@ def _spec(world: str, rig: RigFile, task: str) -> Spec:
         horizon=rig.tasks[task].steps,
         control_hz=rig.control_hz,
         arms=tuple(
-            ArmSpec(a.name, a.max_opening_m, a.max_step_m, a.max_step_rad, a.senses_force)
+            ArmSpec(
+                a.name,
+                a.max_opening_m,
+                a.max_step_m,
+                a.max_step_rad,
+                a.senses_force,
+                _corners(rig.guard.arm_workspaces.get(a.name)),
+            )
             for a in rig.arms
         ),
         cameras=tuple(
@@ -300,6 +318,10 @@ def _spec(world: str, rig: RigFile, task: str) -> Spec:
         records_frames=True,
         hints=rig.tasks[task].hints,
     )
+
+
+def _corners(box: Box | None) -> tuple[Corner, Corner] | None:
+    return None if box is None else (box.lower_m, box.upper_m)
 
 
 def _proprio(arm: ArmState) -> Array:

@@ -41,6 +41,19 @@ class RigEyes:
         """A fresh picture, scaled to a size."""
         return scaled(self._fresh(rig, name).image, size)
 
+    def newest(self, rig: OpenRig, name: str, size: tuple[int, int] | None) -> Image:
+        """The newest picture, whether the arms move or not; a camera that has stopped sending is a
+        fault.
+        """
+        frame, clock = rig.cameras[name].latest(), rig.clock
+        age_s = clock.now_s() - frame.arrived_s
+        if not clock.lock_step and age_s > FRAME_WAIT_S:
+            raise RigFault(
+                f"camera {name} gives no fresh picture: its newest one came {age_s:.2f} s ago; look"
+                " at its cable and restart it"
+            )
+        return scaled(frame.image, size)
+
     def depth(
         self, rig: OpenRig, name: str, size: tuple[int, int] | None
     ) -> npt.NDArray[np.float32]:

@@ -1,6 +1,7 @@
 """Recording the pictures of an attempt; `capex.run.frames` reads them.
 
-FOLDER/cameras.json     by camera: size, form, file, count, hz; kind, arm, intrinsics and pose
+FOLDER/cameras.json     by camera: size, form, file, count, hz; kind, arm, intrinsics and pose, and
+                        what the device said of itself
 FOLDER/front.mp4        a video, or a folder front/ with 000000.jpg and so on
 FOLDER/index.npz        front.frame (T+1): which stored frame belongs to state t, and its times
                         front.device_s and front.arrived_s
@@ -21,6 +22,7 @@ from capex.pose import rotation_vector
 from capex.worlds import FrameRecording
 from capex.worlds.rigs.camera_process import CameraProcess, RecordedCount
 from capex.worlds.rigs.drivers import Camera
+from capex.worlds.rigs.drivers import about as device_about
 from capex.worlds.rigs.frame_files import Form, count_stored, file_name, flush, open_file
 from capex.worlds.rigs.rigfile import CameraEntry, RigFile
 from capex.worlds.rigs.ring import FrameStamp
@@ -167,6 +169,8 @@ def _about(entry: CameraEntry, camera: Camera, form: Form, hz: float) -> dict[st
     about |= {"file": file_name(entry.name, form), "count": 0, "hz": hz}
     about |= {"kind": entry.kind, "arm": entry.arm, "view": entry.view}
     intrinsics = camera.intrinsics if camera.intrinsics is not None else entry.intrinsics
+    if device := device_about(camera):
+        about["device"] = device
     if intrinsics is not None:
         about["intrinsics"] = np.asarray(intrinsics).tolist()
     if entry.extrinsics is not None:

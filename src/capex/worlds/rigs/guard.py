@@ -233,14 +233,14 @@ class Guard:
         margin = joints_in_margin(self._policy, self._facts[name], state.joints_rad)
         free = arm.free if margin else None
         leash_m = arm.nearest_m + LEASH_M
-        return GoalCheck(self._policy, start, state.tip, arm.origin_m, free, leash_m)
+        return GoalCheck(self._policy, start, state.tip, arm.origin_m, free, name, leash_m)
 
     def _cut(self, name: str, state: TipState, start: Pose, goal: Pose) -> tuple[Pose, list[str]]:
         """The goal as far as it may be sent, and what was changed."""
         policy, arm = self._policy, self._arms[name]
         here_m, tip_m = start.position_m, state.tip.position_m
         assert arm.origin_m is not None
-        end_m = shapes.into_box(policy.workspace, goal.position_m)
+        end_m = shapes.into_box(policy.box(name), goal.position_m)
         boxed = ["held at the box"] if length(end_m - goal.position_m) > 1e-6 else []
         parts = {f"step cut to {1000 * policy.max_step_m:.0f} mm": (here_m, policy.max_step_m)}
         parts["goal kept near the tip"] = (tip_m, policy.lead_m)

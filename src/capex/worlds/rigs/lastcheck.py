@@ -35,6 +35,7 @@ class GoalCheck:
     tip: Pose  # measured
     origin_m: Array  # where the motion began
     free: Pose | None  # while a joint is inside its margin: where all were free
+    arm: str = ""
     leash_m: float = 0.0  # then: how far from there a goal may stand (`apart_m`)
 
 
@@ -46,7 +47,7 @@ def refused(check: GoalCheck, goal: Pose) -> str:
     if np.abs(goal.rotation @ goal.rotation.T - np.eye(3)).max() > 1e-6:
         return "its rotation is none"
     to_m = goal.position_m
-    box = policy.workspace
+    box = policy.box(check.arm)
     if shapes.outside_m(box, to_m) > shapes.outside_m(box, start.position_m) + TOLERANCE:
         return "it leaves the workspace"
     lengths = (

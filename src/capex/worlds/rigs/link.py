@@ -9,6 +9,8 @@ from typing import Protocol
 from capex.worlds import ArmState, Command
 from capex.worlds.rigs.drivers import ArmFacts
 
+TICKING_NICENESS = -10  # of both ends on the real clock, where the system lets us: ticks come first
+
 
 @dataclass(frozen=True)
 class RigReading:

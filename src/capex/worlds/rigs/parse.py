@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from capex.errors import CapexError, closest_first
+from capex.errors import CapexError, UnknownName, closest_first
 from capex.pose import Array, Pose
 from capex.worlds.rigs.drivers import CAMERA_DRIVERS, DRIVERS, require_driver
 from capex.worlds.rigs.rigfile import ArmEntry, Box, CameraEntry, GuardPolicy, RigFile, RigTask
@@ -46,9 +46,10 @@ def read_rig(path: Path) -> RigFile:
     cameras = tuple(_camera(table, names) for table in _distinct(top.tables("cameras")))
     if not cameras:
         raise top.wrong("cameras", "at least one table [[cameras]]")
+    _require_own_serials(path, cameras)
     policy = _inline_or_file(top, "guard", "guard policy")
     tasks = _inline_or_file(top, "tasks", "task file")
-    guard = _guard(policy)
+    guard = _guard(policy, names)
     for arm in arms:
         _require_home_inside(path, arm, guard)
     room = top.table("room", {})
@@ -105,6 +106,18 @@ def _distinct(tables: Iterable[TomlTable], *, words: bool = False) -> list[TomlT
             )
         seen.append(table)
     return seen
+
+
+def _require_own_serials(path: Path, cameras: Iterable[CameraEntry]) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for camera in cameras:
+        device = camera.driver, str(camera.options.get("serial", ""))
+        if device[1] and device in seen:
+            raise CapexError(
+                f"{path}: the cameras '{seen[device]}' and '{camera.name}' have one serial,"
+                f" '{device[1]}'; each must have its own"
+            )
+        seen[device] = camera.name
 
 
 def _driver(table: TomlTable, known: Mapping[str, str]) -> str:
@@ -179,12 +192,17 @@ def _box(table: TomlTable, name: str) -> Box:
     return box
 
 
-def _guard(table: TomlTable) -> GuardPolicy:
+def _guard(table: TomlTable, arms: tuple[str, ...]) -> GuardPolicy:
     boxes = _distinct(table.tables("keep_out"), words=True)
+    own = table.table("arm_workspaces", {})
+    for name in own.values:
+        if name not in arms:
+            raise UnknownName("arm", name, arms, where=f" in arm_workspaces of {table.path}")
     keep_out = tuple(_box(t, t.text("name")) for t in boxes)
     values: dict[str, Any] = {
         "workspace": _box(table.table("workspace"), "workspace"),
         "keep_out": keep_out,
+        "arm_workspaces": {n: _box(own.table(n), f"workspace of {n}") for n in own.values},
     }
     if table.given("force_latch_n") and table.values["force_latch_n"] == OFF:
         values["force_latch_n"] = None
@@ -196,7 +214,7 @@ def _guard(table: TomlTable) -> GuardPolicy:
 
 
 def _require_home_inside(path: Path, arm: ArmEntry, guard: GuardPolicy) -> None:
-    at, box = arm.home.position_m, guard.workspace
+    at, box = arm.home.position_m, guard.box(arm.name)
     place = f"{path}: the home of arm '{arm.name}' is at {[float(v) for v in at]} m"
     if not inside(at, box):
         ends = f"{list(box.lower_m)} to {list(box.upper_m)}"

@@ -39,6 +39,11 @@ class GuardPolicy:
     force_latch_n: float | None = 30.0  # None: forces are not known or not looked at
     stale_s: float = 0.2  # an older state stops the motion
     alone_hold_s: float = 30.0  # how long the arms are held after the collector died, then closed
+    arm_workspaces: Mapping[str, Box] = field(default_factory=dict)  # of arms that have their own
+
+    def box(self, arm: str) -> Box:
+        """Where the tip of an arm may be."""
+        return self.arm_workspaces.get(arm, self.workspace)
 
 
 @dataclass(frozen=True)

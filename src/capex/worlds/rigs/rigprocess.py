@@ -8,6 +8,7 @@ keeps the locks.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
@@ -17,8 +18,10 @@ from types import FrameType
 from typing import Any
 
 from capex.errors import CapexError, RigFault
+from capex.processes import set_niceness
 from capex.worlds.rigs.drivers import DRIVERS, ArmFacts, RealClock, RigClock, load_driver
 from capex.worlds.rigs.keeper import Keeper
+from capex.worlds.rigs.link import TICKING_NICENESS
 from capex.worlds.rigs.locks import RigLock, lock_key
 from capex.worlds.rigs.rigfile import RigFile
 from capex.worlds.rigs.unit import ArmUnit
@@ -37,6 +40,8 @@ class _Server:
         self._told_to_end = False
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._on_term)
+        if rig.clock == "real":
+            set_niceness(TICKING_NICENESS)
         self._locks = lock_arms(rig)
         self._clock = make_clock(rig)
         units: dict[str, ArmUnit] = {}
@@ -86,7 +91,8 @@ class _Server:
             self._end_alone()
         self._keeper.close()
         if not self._told_to_end:
-            self._say(("done", None))
+            with contextlib.suppress(_Ends):  # nobody is left to hear it
+                self._say(("done", None))
 
     def _wait(self) -> None:
         """Until a request comes; in real time the arms are held every tick."""

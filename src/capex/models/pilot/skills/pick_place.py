@@ -14,6 +14,7 @@ from capex.models.pilot.eyes import Region, View, find
 from capex.models.pilot.ground import Answers, Asking, Feature, Intent, Move, apart, apart_level
 from capex.models.pilot.scene import Scene, down, line, path
 from capex.models.pilot.skills import support
+from capex.models.pilot.things import kind
 from capex.plan import at, ceiling, raised
 from capex.pose import Array
 
@@ -29,6 +30,7 @@ LIFT_M = 0.14  # clears a plate's rim, a sink's edge, a drawer's front
 CARRY_M = 0.15  # over a place: a thing that hangs 5 cm below the fingers clears it by 10 cm
 CLEAR_M = 0.27  # a task wants the hand over 25 cm away from what it let go
 ALIGNED_M = 0.022  # open fingers have about 2 cm to spare on each side of a thing
+TIGHT_M = 0.009  # and 7 mm of a can or a cup
 SAME_M = 0.09  # farther apart, what the wrist sees is another thing of that colour
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
 LONG = 1.3  # longer than this many widths, a thing has a long side to be grasped across
@@ -83,7 +85,7 @@ def _item(view: View, item: str, source: str) -> Region | None:
 def wrist_item(scene: Scene, item: str) -> Region | None:
     """The thing in the wrist view, when the hand points down."""
     view = scene.wrist_view()
-    candidates = looks.coloured(view, item, smallest=0.0012, largest=0.25) if view else []
+    candidates = looks.coloured(view, item, smallest=0.0012, largest=0.4) if view else []
     return candidates[0] if candidates else None
 
 
@@ -116,7 +118,9 @@ def take(
     orientation = scene.downwards()
     # A rig's wrist camera may have no depth: how a thing lies is seen all the same.
     sure = close_up is not None or not scene.brief.locate or scene.brief.done
-    if wrist is not None and (wrist.elongation > LONG or _is_cube(item)) and sure:
+    if kind(item).round:
+        pass
+    elif wrist is not None and (wrist.elongation > LONG or _is_cube(item)) and sure:
         orientation = down(
             _long_side(scene, wrist, answers, "block" in item) + 0.35 * (misses // 2)
         )
@@ -125,15 +129,19 @@ def take(
     grasp = np.array([point[0], point[1], _grasp_height(scene, item, point, answers)])
     hover = raised(grasp, HOVER_M)
     lateral = apart_level(tip, grasp)
-    if close_up is None and lateral > ALIGNED_M and tip[2] > grasp[2] + 0.03:
+    high = scene.brief.by_eye and tip[2] > hover[2] + 0.03
+    if close_up is None and (lateral > ALIGNED_M or high) and tip[2] > grasp[2] + 0.03:
         # Seen from outside only: get over it first and look through the wrist camera.
         why = f"Go over the {item} and look from above before grasping."
+        return Intent(why, [*scene.opened(), *path(tip, _over(tip, hover), orientation)])
+    if scene.brief.by_eye and kind(item).round and lateral > TIGHT_M and tip[2] > grasp[2] + 0.03:
+        why = f"The open hand has little room around the {item}: get exactly over it first."
         return Intent(why, [*scene.opened(), *path(tip, _over(tip, hover), orientation)])
     lift = line(grasp, raised(grasp, LIFT_M))
     if lateral <= ALIGNED_M and tip[2] <= grasp[2] + 0.012:
         why = f"The fingers are around the {item}: close and lift."
         return Intent(why, [Move(at(grasp, "keep", "close"), True), *lift])
-    if lateral <= ALIGNED_M:
+    if lateral <= ALIGNED_M and not scene.brief.by_eye:
         descent = line(tip, grasp, orientation, "close", True)
     else:
         over = [hover] if lateral < 0.15 and tip[2] >= hover[2] - 0.03 else _over(tip, hover)
@@ -178,7 +186,8 @@ def _grasp_height(scene: Scene, item: str, point: Array, answers: Answers) -> fl
     if any(word in item for word in TALL):
         return top - min((0.020 if depth is None else depth) + 0.006 * misses, 0.035)
     if depth is None:
-        depth = 0.5 * (top - floor_m) if floor_m is not None and top - floor_m < 0.09 else 0.025
+        low = floor_m is not None and top - floor_m < 0.09
+        depth = 0.5 * (top - floor_m) if low and floor_m is not None else kind(item).depth_m
     lowest = floor_m + FINGERTIP_M if floor_m is not None and floor_m < top else top - 0.05
     return max(top - depth - 0.005 * misses, lowest)
 
@@ -191,6 +200,8 @@ def carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
         return Intent(why, _aside(scene))
     tall, cube = any(word in item for word in TALL), _is_cube(item)
     hang = 0.085 if tall else 0.022 if cube else 0.035  # the held thing reaches so far below
+    if kind(item).round:
+        hang = kind(item).height_m - kind(item).depth_m - kind(place).sinks_m
     learned = scene.brief.learned_heights_m("release", axes=2, within_cm=9)
     drop = 0.006 if cube else 0.015  # a cube falls over where it is dropped from higher
     above = float(np.median(learned)) if learned and not tall else hang + drop
@@ -198,6 +209,9 @@ def carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
     over = raised(target, CARRY_M - 0.05)
     way: list[Move] = []
     start = tip
+    if scene.brief.by_eye and (apart_level(tip, target) >= TIGHT_M or tip[2] > over[2] + 0.03):
+        why = f"Carry the {item} over the {place} and look again."
+        return Intent(why, path(tip, _over(tip, over)))
     if apart_level(tip, target) >= 0.03:
         up = np.array([tip[0], tip[1], max(tip[2], min(over[2], ceiling(tip)))])
         way, start = path(tip, [up, over] if up[2] > tip[2] + 0.015 else [over]), over

@@ -1,5 +1,8 @@
 """Lift or put a thing on a table before cameras that stand anywhere, and say when it is done: what
 the pilot does where a person judges.
+
+With locate_pixel, points are located. By eye alone, a thing is where a line of sight meets the
+height that such things have: roughly in the exterior view, well in the wrist view from near above.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from capex.models.pilot import looks
-from capex.models.pilot.eyes import Region, View, find
+from capex.models.pilot.eyes import Pixel, Region, View, find, union
 from capex.models.pilot.ground import (
     AGREE_M,
     HELD,
     SPREAD_M,
+    Answers,
     Asking,
+    Feature,
     Intent,
     Located,
     apart,
@@ -24,22 +29,27 @@ from capex.models.pilot.ground import (
 )
 from capex.models.pilot.scene import Scene, line
 from capex.models.pilot.skills import pick_place
+from capex.models.pilot.things import kind, lit, top
+from capex.models.pilot.wrist import lower_edge
 from capex.plan import raised
 from capex.pose import Array
 
-LIFT = re.compile(r"(?:pick up|lift) the (?P<item>.+?)(?: and (?:hold|lift) it(?: up)?)?\.?$", re.I)
+LIFT = re.compile(
+    r"(?:pick up|lift|grab) the (?P<item>.+?)(?: and (?:hold|lift) it(?: up)?)?\.?$", re.I
+)
 PUT = re.compile(
-    r"(?:pick up the (?P<picked>.+?) and )?put (?:the (?P<item>.+?)|it) (?:on|onto) the"
-    r" (?P<place>.+?)\.?$",
+    r"(?:pick up the (?P<picked>.+?) and )?(?:put|stack) (?:the (?P<item>.+?)|it)"
+    r" (?:on top of|onto|on) the (?P<place>.+?)\.?$",
     re.I,
 )
 LOOKED_UP_M = 0.13  # of the tip over the table: what is held hangs 3 cm lower
-THICK_M = 0.045  # blocks are about as high; assumed where there is no depth
-FLAT_M = 0.012  # and plates
 ON_PLATE_M, ON_BLOCK_M = 0.055, 0.035  # a thing's middle so near to that of its support lies on it
 CLEAR_M = 0.16  # the hand this far from what it let go hides nothing
 TOUCHING_PX = 2.0  # between the boxes around two things that touch
-TOP_SHARE = 0.8  # of the brightest: light from above makes a thing's top its brightest side
+NEAR_M = 0.16  # over a thing's upper end: from here the wrist view places it well
+NEAR_ASIDE_M = 0.07
+STRIPE = 0.035  # of an image's height: a stripe around a thing is no higher
+SAME_M = 0.15  # what two views place farther apart by eye are two things
 
 
 def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
@@ -48,29 +58,17 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
     item, place = named.get("item") or named.get("picked") or "", named.get("place") or ""
     if scene.page.holding and not place:
         return _hold_up(scene, item)
-    table_m, rests_m = scene.brief.table_m, _thickness(place)
     seen = find(scene.outside(), lambda v: _region(v, item))
     supports = find(scene.outside(), lambda v: _region(v, place)) if place else {}
-    spots = _spots(scene, seen)
-    if scene.page.holding:
-        asks = scene.ask(HELD, spots if not scene.brief.locate else {})
-    else:
-        asks = scene.ask("item", spots, table_m + THICK_M / 2)
-    asks += scene.ask("support", _spots(scene, supports), table_m + rests_m / 2)
-    wrist = pick_place.wrist_item(scene, item)
-    if wrist is not None:
-        wrist = _top(scene.views["wrist"], wrist)
-        if scene.brief.locate and not scene.page.holding:
-            asks += pick_place.wrist_features(scene, wrist)
-    answers = yield asks
-    centre = _point(answers["support"])
-    if centre is not None and not scene.brief.locate:
-        centre[2] = table_m + rests_m
+    wrist = _from_above(scene, item)
+    answers = yield [
+        *_item_features(scene, item, seen, wrist),
+        *_support_features(scene, place, supports),
+    ]
+    centre = _support(scene, place, answers)
     if scene.page.holding:
         return pick_place.carry(scene, item, place, centre)
-    thing = _point(answers["item"])
-    if thing is not None and not scene.brief.locate:
-        thing[2] = table_m + THICK_M
+    thing = _thing(scene, item, wrist, answers)
     if place and scene.page.released and thing is not None:
         located = scene.brief.locate
         if _lies_on(thing, centre, place) if located else _seems_on(seen, supports):
@@ -78,13 +76,65 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
     return pick_place.take(scene, item, thing, wrist, answers)
 
 
+def _item_features(
+    scene: Scene, item: str, seen: Mapping[str, Region], wrist: Region | None
+) -> list[Feature]:
+    """What to ask about the thing to be taken; what is held already is where the tip is."""
+    spots, height_m = _spots(scene, seen), scene.brief.table_m + kind(item).height_m
+    if scene.page.holding:
+        return scene.ask(HELD, {} if scene.brief.locate else spots)
+    asks = scene.ask("item", spots, height_m - kind(item).height_m / 2)
+    if wrist is not None and scene.brief.locate:
+        return asks + pick_place.wrist_features(scene, wrist)
+    return asks + (scene.ask("wrist item", {"wrist": [wrist.centre]}, height_m) if wrist else [])
+
+
+def _support_features(scene: Scene, place: str, seen: Mapping[str, Region]) -> list[Feature]:
+    height_m = scene.brief.table_m + kind(place).height_m
+    asks = scene.ask("support", _spots(scene, seen), height_m - kind(place).height_m / 2)
+    above = _from_above(scene, place) if place and scene.brief.by_eye else None
+    return asks + (scene.ask("wrist support", {"wrist": [above.centre]}, height_m) if above else [])
+
+
+def _thing(scene: Scene, item: str, wrist: Region | None, answers: Answers) -> Array | None:
+    """Where the thing to be taken is; by eye, the wrist view counts as a close look only from near
+    above, and where it shows the thing whole.
+    """
+    thing = _point(answers["item"])
+    if scene.brief.locate:
+        return thing
+    top_m = scene.brief.table_m + kind(item).height_m
+    above = answers["wrist item"].middle("wrist")
+    if thing is not None:
+        thing[2] = top_m
+        if above is not None and apart_level(above, thing) > SAME_M:
+            above = None
+    near = scene.tip[2] < top_m + NEAR_M and wrist and _whole(scene.views["wrist"], wrist)
+    if above is None or not near or apart_level(above, scene.tip) > NEAR_ASIDE_M:
+        answers.pop("wrist item", None)
+    return thing if above is None else above
+
+
+def _support(scene: Scene, place: str, answers: Answers) -> Array | None:
+    centre = _point(answers["support"])
+    if scene.brief.locate:
+        return centre
+    above = answers["wrist support"].middle("wrist")
+    if centre is not None:
+        centre[2] = scene.brief.table_m + kind(place).height_m
+        if above is not None and apart_level(above, centre) > SAME_M:
+            above = None
+    return centre if above is None else above
+
+
 def _hold_up(scene: Scene, item: str) -> Intent:
     """Lift what is held, and say so when it is up."""
-    height_m = float(scene.tip[2]) - scene.brief.table_m
-    if height_m >= LOOKED_UP_M:
+    held = kind(item)
+    height_m = float(scene.tip[2]) - scene.brief.table_m - held.height_m + held.depth_m
+    if height_m >= LOOKED_UP_M - 0.02:
         why = f"The fingers hold the {item} {100 * height_m:.0f} cm above the table: done."
         return Intent(why, done=True)
-    up = raised(scene.tip, max(pick_place.LIFT_M, LOOKED_UP_M - height_m + 0.02))
+    up = raised(scene.tip, max(pick_place.LIFT_M, LOOKED_UP_M - height_m))
     return Intent(f"I hold the {item}: lift it.", line(scene.tip, up))
 
 
@@ -96,31 +146,37 @@ def _leave(scene: Scene, item: str, place: str, thing: Array) -> Intent:
 
 
 def _region(view: View, noun: str) -> Region | None:
-    """The largest region in a noun's colours."""
+    """The largest region in a noun's colours, with what a stripe cuts off from it."""
     found = looks.coloured(view, noun)
-    return found[0] if found else None
+    apart_px = STRIPE * view.height
+    return union([r for r in found if r.beside(found[0], apart_px)]) if found else None
 
 
-def _top(view: View, region: Region) -> Region:
-    """The part of a thing that the light from above falls on; all of it where that is little."""
-    value = view.value[region.rows, region.columns]
-    bright = value > TOP_SHARE * float(np.quantile(value, 0.95))
-    if float(bright.mean()) < 0.2:
-        return region
-    return Region(region.rows[bright], region.columns[bright])
+def _from_above(scene: Scene, noun: str) -> Region | None:
+    """A thing's upper end in the wrist view."""
+    region = pick_place.wrist_item(scene, noun)
+    if region is None:
+        return None
+    return top(scene.views["wrist"], region, noun)
 
 
-def _spots(scene: Scene, seen: Mapping[str, Region]) -> dict[str, list[tuple[float, float]]]:
+def _whole(view: View, part: Region) -> bool:
+    """Whether a region of the wrist view ends before the image does, and before the palm."""
+    return bool(
+        part.rows.min() > 1
+        and part.columns.min() > 1
+        and part.columns.max() < view.width - 2
+        and part.rows.max() < lower_edge(view) - 2
+    )
+
+
+def _spots(scene: Scene, seen: Mapping[str, Region]) -> dict[str, list[Pixel]]:
     """Pixels all over each thing's top; without depth those of all of it, around its middle."""
     parts = {
-        c: _top(scene.views[c], region) if scene.brief.locate else region
+        c: lit(scene.views[c], region) if scene.brief.locate else region
         for c, region in seen.items()
     }
     return {c: part.spots((0.0, -0.7, 0.7), (-0.7, 0.7)) for c, part in parts.items()}
-
-
-def _thickness(place: str) -> float:
-    return FLAT_M if "plate" in place else THICK_M
 
 
 def _point(located: Located) -> Array | None:

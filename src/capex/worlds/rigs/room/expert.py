@@ -1,94 +1,94 @@
-"""A scripted plan from the truth, and a loop that follows it: shows that the room's tasks can be
-solved. Nothing else may use it.
+"""The expert of a simulated room: reads where everything stands from the room's side channel and
+plans from that. A stand-in for a person's demonstrations; nothing of it reaches a method.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
 import mujoco
 import numpy as np
 
-from capex.plan import ArmTarget, at, down, line, orientation_matrix
-from capex.pose import Array, rotation_matrix, rotation_vector
-from capex.worlds.kitchen.control import CONTROL_EVERY, SUBSTEPS
-from capex.worlds.kitchen.robot import FINGER_TRAVEL_M
-from capex.worlds.kitchen.tip_control import TipController, actuators
-from capex.worlds.rigs.room.scenes.blocks import OBJECTS, TABLE
-from capex.worlds.rigs.room.scenes.common import TABLE_TOP_M
+from capex.plan import ArmTarget, Waypoint, down, line, path, waypoints
+from capex.pose import Array
+from capex.worlds import Env
+from capex.worlds.rigs.env import RigEnv
+from capex.worlds.rigs.room.scenes import Handling, load_scene, scene_name
+from capex.worlds.rigs.room.scenes.common import FINGERS, touched_by, underside_m
 
-HOVER_M = 0.12  # over the table, clear of everything on it
+HOVER_M = 0.12  # of the tip over a grasp or a release: what is held clears what stands there
 LIFT_M = 0.15  # of the tip over the grasp: 8 cm are asked for
-DROP_M = 0.003  # above its support a block is let go
-STEP_M, STEP_RAD = 0.01, 0.05  # a tick: 20 cm/s
-SETTLE_TICKS = 10  # half a second after each target
-GRIP_TICKS = 12
-UP = np.array([0.0, 0.0, 1.0])
 
 
-def plan(data: mujoco.MjData, task: str) -> list[ArmTarget]:
-    """From the home pose: over the block, down, close, lift, and where asked over the support,
-    down, let go, up.
+def plan(env: Env, decisions: int) -> list[Waypoint]:
+    """The next waypoints from the truth, in the base frame: grasp and lift; with the thing in hand,
+    carry and let go. None where the task is achieved.
     """
-    block = data.body("red block")
-    yaw = math.atan2(block.xmat[3], block.xmat[0])
-    yaw = (yaw + math.pi / 4) % (math.pi / 2) - math.pi / 4  # the nearest pair of faces
-    grasp = np.array([*block.xpos[:2], TABLE_TOP_M + OBJECTS["red block"].origin_m])
-    over, up = grasp + HOVER_M * UP, grasp + LIFT_M * UP
-    targets = [at(over, down(yaw), "open"), *line(over, grasp, "keep", "close"), *line(grasp, up)]
-    TABLE.require_task(task)
-    if task == "LiftBlock":
-        return targets
-    name = "blue plate" if task == "BlockOnPlate" else "green block"
-    support = data.body(name).xpos
-    top_m = float(support[2]) + OBJECTS[name].origin_m + OBJECTS["red block"].origin_m
-    release = np.array([*support[:2], top_m + DROP_M])
-    above = release + HOVER_M * UP
-    carry, lower = line(up, above), line(above, release, "keep", "release")
-    return [*targets, *carry, *lower, *line(release, above)]
-
-
-def perform(model: mujoco.MjModel, data: mujoco.MjData, targets: list[ArmTarget]) -> None:
-    """Follow targets open-loop, from the pose that the arm is in."""
-    controller, fingers = TipController(model), actuators(model, ("finger_left", "finger_right"))
+    assert isinstance(env, RigEnv)
+    hand = env.room_hand()
+    if hand.judge()[0]:
+        return []
+    name, task = scene_name(env.rig.room), env.spec.task
+    model = _model(name, task)
+    data = mujoco.MjData(model)
+    truth = hand.truth()
+    data.qpos[:], data.qvel[:] = truth[: model.nq], truth[model.nq :]
     mujoco.mj_forward(model, data)
-    controller.reset(data)
-    for target in targets:
-        goal_R = orientation_matrix(target.orientation, controller.goal_rotation)
-        position = target.position_m or controller.goal_position_m
-        _go(model, data, controller, np.array(position), goal_R)
-        if target.gripper != "keep":
-            closes = target.gripper in ("close", "reclose")
-            data.ctrl[fingers] = 0.0 if closes else FINGER_TRAVEL_M
-            for _ in range(GRIP_TICKS):
-                _tick(model, data, controller)
+    return waypoints(env.spec.arms[0].name, steps(model, data, load_scene(name).expert[task]))
 
 
-def _go(
-    model: mujoco.MjModel,
-    data: mujoco.MjData,
-    controller: TipController,
-    position_m: Array,
-    rotation: Array,
-) -> None:
-    """Move the goal straight to a pose, tick by tick, and let the arm follow."""
-    start_m, start_R = controller.goal_position_m, controller.goal_rotation
-    turn = rotation_vector(rotation @ start_R.T)
-    way_m, way_rad = float(np.linalg.norm(position_m - start_m)), float(np.linalg.norm(turn))
-    ticks = max(1, math.ceil(max(way_m / STEP_M, way_rad / STEP_RAD)))
-    for tick in range(1, ticks + SETTLE_TICKS + 1):
-        part = min(1.0, tick / ticks)
-        controller.goal_position_m = start_m + part * (position_m - start_m)
-        controller.goal_rotation = rotation_matrix(part * turn) @ start_R
-        _tick(model, data, controller)
+@functools.lru_cache(maxsize=4)
+def _model(scene: str, task: str) -> mujoco.MjModel:
+    return load_scene(scene).build(task)
 
 
-def _tick(model: mujoco.MjModel, data: mujoco.MjData, controller: TipController) -> None:
-    """A control step of 50 ms; poses and contacts are current afterwards."""
-    for block in range(SUBSTEPS // CONTROL_EVERY):
-        if block:
-            mujoco.mj_step1(model, data)
-        controller.run(model, data, first=block == 0)
-        mujoco.mj_step2(model, data)
-        mujoco.mj_step(model, data, CONTROL_EVERY - 1)
-    mujoco.mj_step1(model, data)
+def steps(model: mujoco.MjModel, data: mujoco.MjData, how: Handling) -> list[ArmTarget]:
+    """What to do next, given where everything is."""
+    if not touched_by(model, data, how.thing) >= FINGERS:
+        return _pick(model, data, how)
+    tip_m = data.site("tip").xpos.copy()
+    if how.support is None:
+        return line(tip_m, _higher(tip_m, LIFT_M))
+    return _place(model, data, how, tip_m)
+
+
+def _pick(model: mujoco.MjModel, data: mujoco.MjData, how: Handling) -> list[ArmTarget]:
+    body, tip_m = data.body(how.thing), data.site("tip").xpos.copy()
+    yaw = 0.0
+    if how.faces:  # the nearest pair
+        yaw = math.atan2(body.xmat[3], body.xmat[0])
+        yaw = (yaw + math.pi / 4) % (math.pi / 2) - math.pi / 4
+    grasp_m = np.array([*body.xpos[:2], underside_m(model, data, how.thing) + how.grasp_m])
+    over_m, lifted_m = _higher(grasp_m, HOVER_M), _higher(grasp_m, LIFT_M)
+    return [
+        ArmTarget(gripper="open"),
+        *path(tip_m, [_level(tip_m, over_m), over_m], down(yaw)),
+        *line(over_m, grasp_m, "keep", "close"),
+        *line(grasp_m, lifted_m),
+    ]
+
+
+def _place(
+    model: mujoco.MjModel, data: mujoco.MjData, how: Handling, tip_m: Array
+) -> list[ArmTarget]:
+    assert how.support is not None
+    held_m, support_m = data.body(how.thing).xpos, data.body(how.support).xpos
+    lower_m = underside_m(model, data, how.support) + how.release_m
+    fall_m = underside_m(model, data, how.thing) - lower_m
+    release_m = tip_m + np.array([*(support_m - held_m)[:2], -fall_m])
+    over_m = _higher(release_m, HOVER_M)
+    return [
+        *path(tip_m, [_level(tip_m, over_m), over_m]),
+        *line(over_m, release_m, "keep", "release"),
+        *line(release_m, over_m),
+    ]
+
+
+def _higher(point_m: Array, by_m: float) -> Array:
+    return np.array([*point_m[:2], point_m[2] + by_m])
+
+
+def _level(point_m: Array, with_m: Array) -> Array:
+    """A point, no lower than another."""
+    return np.array([*point_m[:2], max(point_m[2], with_m[2])])

@@ -30,7 +30,7 @@ from capex.worlds.rigs.room.faults import require_fault
 from capex.worlds.rigs.room.fronts import accept, in_background, load_front
 from capex.worlds.rigs.room.physics import Room
 from capex.worlds.rigs.room.pictures import Pictures
-from capex.worlds.rigs.room.scenes import load_scene
+from capex.worlds.rigs.room.scenes import DEFAULT, load_scene
 from capex.worlds.rigs.room.wire import Header, Message, RoomLine, pack
 
 LATE_S = 0.5  # a machine that stood still for longer makes the room's clock late, not fast
@@ -45,7 +45,7 @@ class RoomServer:
         lock_step: bool,
         fps: float,
         faults: list[dict[str, Any]],
-        scene: str = "blocks",
+        scene: str = DEFAULT,
         wire: str = "room",
     ):
         self._lock_step, self._wire = lock_step, wire

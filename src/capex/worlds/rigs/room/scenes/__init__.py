@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 import mujoco
 
@@ -21,6 +21,7 @@ SCENES = {
     "blocks": "capex.worlds.rigs.room.scenes.blocks",
     "franka": "capex.worlds.rigs.room.scenes.franka",
 }
+DEFAULT = "blocks"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,17 @@ class Arranges(Protocol):
 
 
 @dataclass(frozen=True)
+class Handling:
+    """How the expert does a task: what it grasps and lifts, and where it lets go of it."""
+
+    thing: str
+    grasp_m: float  # of the tip above the thing's underside
+    faces: bool = False  # whether the fingers must meet flat sides; a round thing needs no turning
+    support: str | None = None  # None: it is held up
+    release_m: float = 0.0  # of the thing's underside above the support's
+
+
+@dataclass(frozen=True)
 class RoomScene:
     """One scene: its module has it as `SCENE`."""
 
@@ -61,6 +73,12 @@ class RoomScene:
     build: Callable[[str], mujoco.MjModel]  # with a task's objects; `arrange` puts them in place
     arrange: Arranges
     judge: Callable[[mujoco.MjModel, mujoco.MjData, str], tuple[bool, str]]  # achieved now, and why
+    expert: Mapping[str, Handling] = field(default_factory=dict)  # by task; none without an expert
+
+
+def scene_name(room: Mapping[str, Any]) -> str:
+    """The scene that a rig file's table `room` names."""
+    return str(room.get("scene", DEFAULT))
 
 
 def load_scene(name: str) -> RoomScene:

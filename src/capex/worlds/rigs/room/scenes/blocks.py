@@ -11,7 +11,7 @@ import mujoco
 
 from capex.worlds.kitchen.parts import HIDDEN, Builder
 from capex.worlds.kitchen.robot import BOX, CYLINDER, VISUAL
-from capex.worlds.rigs.room.scenes import RoomScene, SceneCamera
+from capex.worlds.rigs.room.scenes import Handling, RoomScene, SceneCamera
 from capex.worlds.rigs.room.scenes.common import FRONT, Judgement, SceneObject, TableScene, block
 
 PLATE_M = (0.08, 0.006)  # radius and half height
@@ -70,4 +70,9 @@ def judge(model: mujoco.MjModel, data: mujoco.MjData, task: str) -> Judgement:
     return TABLE.judge_on(model, data, "red block", support)
 
 
-SCENE = RoomScene(TASKS, CAMERAS, build, arrange, judge)
+EXPERT: Mapping[str, Handling] = {
+    "LiftBlock": Handling("red block", 0.022, faces=True),
+    "BlockOnPlate": Handling("red block", 0.022, True, "blue plate", 0.012),
+    "StackBlocks": Handling("red block", 0.022, True, "green block", 0.06),
+}
+SCENE = RoomScene(TASKS, CAMERAS, build, arrange, judge, EXPERT)

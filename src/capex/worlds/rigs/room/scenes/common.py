@@ -69,7 +69,6 @@ class SceneObject:
     radius_m: float  # of the circle around it, seen from above
     height_m: float
     origin_m: float = 0.0  # height of its frame above what it stands on
-    sides: int = 0  # pairs of faces that fingers close on; 0 for a round one
 
 
 def block(
@@ -81,7 +80,7 @@ def block(
         body.add_geom(type=BOX, size=half_m, rgba=rgba, mass=mass_kg, **THING)
 
     around_m = math.hypot(half_m[0], half_m[1])
-    return SceneObject(add, around_m, 2 * half_m[2], half_m[2], sides=2)
+    return SceneObject(add, around_m, 2 * half_m[2], half_m[2])
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,17 @@ class TableScene:
         spec = mujoco.MjSpec()
         spec.modelname = "room"
         set_physics(spec)
+        self.furnish(spec, task, lambda: add_arm(spec, spec.worldbody))
+        return spec.compile()
+
+    def furnish(self, spec: mujoco.MjSpec, task: str, add_arm: Callable[[], None]) -> None:
+        """Everything but the arm, which `add_arm` puts there: also one that is not ours. It must
+        have the camera `wrist` on its body `hand`, and the bodies of `FINGERS`.
+        """
+        self.require_task(task)
         _set_look(spec)
         _add_furniture(spec)
-        add_arm(spec, spec.worldbody)
+        add_arm()
         for name, camera in self.cameras.items():
             _add_camera(spec, name, camera)
         builder = Builder(spec, Materials(spec, STYLES[0], textures=False))
@@ -114,7 +121,6 @@ class TableScene:
             body = spec.worldbody.add_body(name=name)
             body.add_freejoint(name=name)
             self.objects[name].add(builder, body)
-        return spec.compile()
 
     def arrange(
         self,
@@ -134,6 +140,13 @@ class TableScene:
         for finger in ("finger_left", "finger_right"):
             data.joint(finger).qpos[0] = FINGER_TRAVEL_M
             data.ctrl[model.actuator(finger).id] = FINGER_TRAVEL_M
+        self.put(data, task, start, seed, jitter_m)
+        mujoco.mj_forward(model, data)
+
+    def put(
+        self, data: mujoco.MjData, task: str, start: int, seed: int = 0, jitter_m: float = 0.0
+    ) -> None:
+        """Set the objects alone: where the start has them, upright and at rest."""
         hand = Draw(self.name, task, start, seed, "jitter")
         for name, (x, y, yaw) in self.places(task, start).items():
             angle, off = hand.uniform(0.0, math.tau), jitter_m * hand.uniform(0.0, 1.0)
@@ -141,7 +154,7 @@ class TableScene:
             yaw += hand.within(5.0 * jitter_m)  # 1 cm beside comes with 3 degrees
             z = TABLE_TOP_M + self.objects[name].origin_m
             data.joint(name).qpos[:] = (x, y, z, math.cos(yaw / 2), 0.0, 0.0, math.sin(yaw / 2))
-        mujoco.mj_forward(model, data)
+            data.joint(name).qvel[:] = 0.0
 
     def places(self, task: str, start: int) -> dict[str, tuple[float, float, float]]:
         """x, y and yaw of every object at a start, before anyone's hand is inexact."""

@@ -15,7 +15,7 @@ import numpy as np
 from capex.worlds.kitchen.materials import Colour
 from capex.worlds.kitchen.objects import standing
 from capex.worlds.kitchen.parts import Builder
-from capex.worlds.rigs.room.scenes import RoomScene, SceneCamera
+from capex.worlds.rigs.room.scenes import Handling, RoomScene, SceneCamera
 from capex.worlds.rigs.room.scenes.common import (
     FRONT,
     HAND,
@@ -140,4 +140,10 @@ def _tilt_rad(data: mujoco.MjData, name: str) -> float:
     return math.acos(max(-1.0, min(1.0, float(data.body(name).xmat[8]))))
 
 
-SCENE = RoomScene(TASKS, CAMERAS, build, arrange, judge)
+EXPERT: Mapping[str, Handling] = {
+    "PickCoke": Handling("coke can", 0.080),  # the palm stays clear of the lid
+    # By the rim, and let go before the fingers reach the rim of the other: it slides the rest.
+    "StackCups": Handling("orange cup", 0.083, False, "green cup", 0.036),
+    "StackBlocks": Handling("blue block", 0.0225, True, "green block", 0.055),
+}
+SCENE = RoomScene(TASKS, CAMERAS, build, arrange, judge, EXPERT)

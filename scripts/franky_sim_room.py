@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""franky-sim with a table, a can and two cameras: the peer of the driver `franky`.
+
+Runs in an environment of its own with franky-sim and its MuJoCo; this package comes by PYTHONPATH:
+
+    python -m venv /tmp/franky && /tmp/franky/bin/pip install franky-control franky-sim
+    PYTHONPATH=src /tmp/franky/bin/python scripts/franky_sim_room.py
+
+The arm is franky-sim's FR3 behind libfranka's own protocol; what stands around it, the cameras and
+the side channel of the scripted operator are those of our simulated rooms. It prints the ports as
+JSON and runs until it is interrupted or its stdin, where that is a pipe, closes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import select
+import threading
+import time
+import xml.etree.ElementTree as ET
+from array import array
+from types import SimpleNamespace
+from typing import Any
+
+import mujoco
+from franky_sim import SimulationServer
+from franky_sim.mujoco_simulator import MujocoSimulator
+
+from capex.errors import CapexError
+from capex.worlds import draw_on_one_core
+from capex.worlds.kitchen.robot import add_wrist_camera, set_physics
+from capex.worlds.rigs.franka_tip import MAX_OPENING_M
+from capex.worlds.rigs.room.faults import Faults
+from capex.worlds.rigs.room.fronts import accept
+from capex.worlds.rigs.room.physics import Exposure
+from capex.worlds.rigs.room.scenes import franka
+from capex.worlds.rigs.room.scenes.common import HOME_RAD
+from capex.worlds.rigs.room.server import RoomServer
+
+STEP_S = 0.001  # of the simulation, and of libfranka's protocol
+BEHIND_S = 0.02  # a machine that is slower loses time: the robot's clock goes on, its arm does not
+ANSWER_S = 0.02  # libfranka's answer to a state takes a fraction of a millisecond
+STEPS_MAX = 4
+YIELD_STEPS = 10
+ARM_PORT = 1337  # libfranka's
+BODIES = {"hand": "hand", "left_finger": "finger_left", "right_finger": "finger_right"}
+
+
+class Simulator(MujocoSimulator):
+    """franky-sim's, with the room around its arm."""
+
+    steps = 1  # of the physics for each state
+
+    def _step(self) -> None:
+        for step in range(self.steps):
+            if step:
+                for robot in self.robots:
+                    robot._pre_step()  # the fingers' own control
+            super()._step()
+
+    def furnish(self, task: str) -> None:
+        """Add what the scene has beside an arm; franky-sim's floor would lie in the table's top."""
+        spec = mujoco.MjSpec.from_string(ET.tostring(self.scene, encoding="unicode"))
+        spec.delete(spec.geom("ground"))
+        for light in list(spec.lights):
+            spec.delete(light)
+        for theirs, ours in BODIES.items():
+            spec.body(f"robot0_{theirs}").name = ours
+        set_physics(spec)
+        franka.TABLE.furnish(spec, task, lambda: add_wrist_camera(spec.body("hand")))
+        spec.compile()
+        furnished = ET.fromstring(spec.to_xml())
+        self.scene.clear()
+        self.scene.extend(furnished)
+
+
+class SimRoom:
+    """What `RoomServer` asks of a room: exposures, arrangement, judgement. One lock is held by
+    whoever calls.
+    """
+
+    def __init__(self, simulator: Simulator, task: str, fps: float):
+        self.scene, self.task = franka.SCENE, task
+        self.model, self.data = simulator.model, simulator.data
+        self._every = max(1, round(1.0 / (fps * STEP_S)))
+        self.faults, self.goals = Faults(), array("d")
+        self.arm = SimpleNamespace(error="")
+        self.exposures: dict[str, Exposure] = {}
+        self.exposed = self.steps = 0
+        self.arrange(task, 0, 0, 0.0)
+
+    @property
+    def now_s(self) -> float:
+        return round(self.steps * STEP_S, 6)
+
+    def arrange(self, task: str, start: int, seed: int, jitter_m: float) -> None:
+        """Put the objects in place; the arm was driven home by its own driver."""
+        if task != self.task:
+            raise CapexError(f"this simulation has the task {self.task}; start another for {task}")
+        franka.TABLE.put(self.data, task, start, seed, jitter_m)
+        mujoco.mj_forward(self.model, self.data)
+        self.mend()
+        self._expose()
+
+    def judge(self) -> tuple[bool, str]:
+        return self.scene.judge(self.model, self.data, self.task)
+
+    def stepped(self, steps: int) -> None:
+        """After steps of the simulation, or of the clock alone."""
+        before, self.steps = self.steps, self.steps + steps
+        if self.steps // self._every > before // self._every:
+            self._expose()
+
+    def _expose(self) -> None:
+        self.begin_faults()
+        self.exposed += 1
+        taken = Exposure(self.exposed, self.now_s, self.data.qpos.copy())
+        for camera in self.scene.cameras:
+            if not (self.faults.on("frozen-frames", camera) and camera in self.exposures):
+                self.exposures[camera] = taken
+
+    def mend(self) -> None:
+        self.faults.mend()
+
+    def begin_faults(self) -> None:
+        """Of cameras only: the arm's own are for libfranka's peer."""
+        self.faults.update(self.now_s, 0)
+
+    def report(self) -> None:
+        """States go over libfranka's protocol."""
+
+
+class Server(RoomServer):
+    """The cameras and the side channel of a `RoomServer` around franky-sim's own loop."""
+
+    def __init__(self, simulator: Simulator, task: str, fps: float):
+        self._lock_step, self._pictures = False, None
+        self._lock, self._drawing = threading.Lock(), threading.Lock()
+        self._front: Any = SimpleNamespace(questions={})
+        self._room: Any = SimRoom(simulator, task, fps)
+        self._pictures_of(self._room.model)  # now: it takes longer than libfranka waits for a state
+
+    def listen(self) -> dict[str, int]:
+        ports = {"arm": ARM_PORT, "cameras": accept("cameras", self._serve_camera)}
+        return {**ports, "side": accept("side", self._serve_side)}
+
+    def run(self, simulation: SimulationServer, says_every_s: float) -> None:
+        """Keep the robot's clock with the machine's. A machine that is too slow for a state every
+        millisecond gets fewer of them, up to STEPS_MAX ms apart; beyond that the clock skips, and
+        the arm moves that much slower than a real one.
+        """
+        begun_s = said_s = time.monotonic()
+        simulated = said = 0
+        while True:
+            behind_s = time.monotonic() - begun_s - self._room.steps * STEP_S
+            if behind_s < 0.0:
+                time.sleep(-behind_s)
+            with self._lock:
+                due = max(1, int(behind_s / STEP_S))
+                steps = _step(simulation, due)
+                skip = max(0, due - steps - round(BEHIND_S / STEP_S))
+                _pass(simulation, skip)
+                self._room.stepped(steps + skip)
+            simulated += steps
+            now_s = time.monotonic()
+            if self._room.steps % YIELD_STEPS <= steps + skip:
+                time.sleep(0.0)  # cameras and the operator want the lock, too
+            if now_s - said_s > says_every_s:
+                share = 100 * simulated / (self._room.steps - said)
+                print(f"simulated {share:.0f} % of the last {now_s - said_s:.0f} s", flush=True)
+                said_s, said, simulated = now_s, self._room.steps, 0
+
+
+def _step(simulation: SimulationServer, due: int) -> int:
+    """One state and its answer; returns the steps of the physics until then. `run_once` would do
+    one, and give the processor away each time.
+    """
+    for server in simulation.robot_servers:
+        server.process_commands()
+    moving = any(server.current_motion_id for server in simulation.robot_servers)
+    # franky-sim's own hold, between motions, is stable at one step alone.
+    simulation.sim.steps = steps = min(due, STEPS_MAX) if moving else 1
+    simulation.sim.step()
+    _pass(simulation, steps - 1)
+    for server in simulation.robot_servers:
+        server.send_state()
+        if server.current_motion_id:  # a controller runs: an old torque would shake the arm
+            select.select([server._FrankaServer__udp_socket], [], [], ANSWER_S)
+    return steps
+
+
+def _pass(simulation: SimulationServer, steps: int) -> None:
+    """Let the robot's clock go on: a state's time is its number, in milliseconds."""
+    for server in simulation.robot_servers if steps else ():
+        server._FrankaServer__message_id += steps
+
+
+def main() -> None:
+    """Simulate one arm at its table."""
+    parser = argparse.ArgumentParser(description="franky-sim at a table with two cameras")
+    parser.add_argument("--task", default="PickCoke", choices=list(franka.TASKS))
+    parser.add_argument("--address", default="127.0.0.1", help="a loopback address of its own")
+    parser.add_argument("--fps", type=float, default=10.0, help="of the cameras")
+    given = parser.parse_args()
+    draw_on_one_core()
+    with Simulator() as simulator:
+        simulator.add_robot(initial_q=HOME_RAD, initial_hand_width=MAX_OPENING_M)
+        simulator.furnish(given.task)
+        with SimulationServer(simulator, [given.address]) as simulation:
+            server = Server(simulator, given.task, given.fps)
+            print(json.dumps({"address": given.address, **server.listen()}), flush=True)
+            server.run(simulation, says_every_s=10.0)
+
+
+if __name__ == "__main__":
+    main()

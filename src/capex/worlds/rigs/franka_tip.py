@@ -1,0 +1,55 @@
+"""A Franka's own numbers, for every driver of one: where its tip is, and how far its joints turn.
+
+The control box reports O_T_EE, 16 numbers by columns, of the end effector in the frame of the
+mount. Told of a Franka Hand, it puts the end effector between the finger pads with z along the
+approach and y along the closing direction: our tip. Longer fingers move it along z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from capex.errors import RigFault
+from capex.pose import Array, Pose
+
+JOINTS = ("j1", "j2", "j3", "j4", "j5", "j6", "j7")
+_PANDA_LOWER = (-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973)
+_PANDA_UPPER = (2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973)
+_FR3_LOWER = (-2.7437, -1.7837, -2.9007, -3.0421, -2.8065, 0.5445, -3.0159)
+_FR3_UPPER = (2.7437, 1.7837, 2.9007, -0.1518, 2.8065, 4.5169, 3.0159)
+JOINT_LIMITS_RAD: Mapping[str, tuple[tuple[float, float], ...]] = MappingProxyType(
+    {
+        "panda": tuple(zip(_PANDA_LOWER, _PANDA_UPPER, strict=True)),
+        "fr3": tuple(zip(_FR3_LOWER, _FR3_UPPER, strict=True)),
+    }
+)
+MAX_OPENING_M = 0.08
+_HAND = Pose(
+    np.array([0.0, 0.0, 0.1034]),
+    np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, np.sqrt(2.0)]]) / np.sqrt(2.0),
+)  # F_T_EE of a Franka Hand: the flange turned by -45 degrees
+_FINGERS_M = 0.15  # longer than these no fingers are
+_OFF_M, _OFF = 0.02, 0.05  # beside the flange's axis; of an entry of the rotation
+
+
+def tip_pose(columns: Sequence[float] | Array) -> Pose:
+    """T_mount_tip from O_T_EE."""
+    matrix = np.asarray(columns, dtype=np.float64).reshape(4, 4).T
+    return Pose(matrix[:3, 3].copy(), matrix[:3, :3].copy())
+
+
+def require_hand(F_T_EE: Pose, arm: str) -> None:
+    """Refuse a control box that was not told of its hand: every height would be wrong by 10 cm."""
+    at, hand = F_T_EE.position_m, _HAND.position_m
+    beside = float(np.hypot(at[0], at[1])) > _OFF_M
+    length_wrong = not hand[2] - _OFF_M <= float(at[2]) <= hand[2] + _FINGERS_M
+    turned = not np.allclose(F_T_EE.rotation, _HAND.rotation, atol=_OFF)
+    if beside or length_wrong or turned:
+        given = ", ".join(f"{v:.3f}" for v in at)
+        raise RigFault(
+            f"{arm}: the control box has its end effector at ({given}) m from the flange; choose"
+            " the Franka Hand (0, 0, 0.103, turned by -45 degrees) as end effector in Desk"
+        )

@@ -1,0 +1,165 @@
+"""RealSense cameras, through the vendor's own software device: no camera was there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capex.errors import CapexError, RigFault
+
+try:
+    import pyrealsense2 as rs
+except ImportError as missing:
+    pytest.skip(f"pyrealsense2 cannot be imported here: {missing}", allow_module_level=True)
+
+from soft_realsense import BASELINE_M, BOX, FOCAL, SERIAL, SIZE, SoftD435
+
+from capex.worlds.rigs import realsense
+from capex.worlds.rigs.realsense import RealSenseCamera
+
+
+@pytest.fixture
+def soft() -> Iterator[SoftD435]:
+    device = SoftD435()
+    yield device
+    device.plugged = False
+
+
+def camera(soft: SoftD435, size: tuple[int, int] = SIZE, **options: Any) -> RealSenseCamera:
+    return RealSenseCamera({"warm_up": 3, **options}, "front", size, soft.devices)
+
+
+def test_the_newest_picture_with_its_number_and_the_devices_time(soft):
+    front = camera(soft, serial=SERIAL)
+    with pytest.raises(RigFault, match="camera front has not been started"):
+        front.latest()
+    front.start()
+    time.sleep(0.1)
+    known = soft.number
+    time.sleep(0.3)  # some seventy pictures; none of them waits in a queue
+    frame = front.latest()
+    assert frame.number > known
+    assert frame.image[0, 0, 0] == frame.number % 256
+    assert frame.device_s == pytest.approx(frame.number / 30)
+    assert frame.depth_m is None
+    assert front.about == (
+        "Software D435 123456789012, firmware 5.16.0.1, USB 3.2; exposure auto; white_balance auto;"
+        " distortion inverse_brown_conrady, 0.0 pixels in the corners"
+    )
+    front.close()
+    with pytest.raises(RigFault, match="camera front is closed"):
+        front.latest()
+    front.start()  # and anew
+    assert front.latest().number > frame.number
+    front.close()
+
+
+def test_depth_lies_where_our_pinhole_puts_it(soft):
+    front = camera(soft, depth=True)
+    front.start()
+    frame = front.latest()
+    front.close()
+    K, depth_m = front.intrinsics, frame.depth_m
+    assert depth_m is not None
+    assert (depth_m.dtype, depth_m.shape) == (np.float32, SIZE[::-1])
+    assert np.allclose(K, [[60, 0, 32], [0, 60, 18], [0, 0, 1]])  # the first pixel's centre is 0.5
+    near = np.flatnonzero(np.isclose(depth_m[18], 0.5, atol=1e-3))
+    edges_m = (np.array([BOX.start, BOX.stop]) - 32) / FOCAL["depth"] * 0.5 - BASELINE_M
+    expected = K[0, 0] * edges_m / 0.5 + K[0, 2]
+    assert np.abs(np.array([near[0], near[-1] + 1]) - expected).max() <= 1.0
+    wall = depth_m[18, : near[0] - 2]
+    assert np.isclose(wall[wall > 0], 1.0, atol=1e-3).all()
+    assert (wall > 0).mean() > 0.5
+
+
+def test_exposure_and_white_balance_are_set_or_locked(soft):
+    front = camera(soft, exposure="lock", white_balance="lock")
+    front.start()
+    image = front.latest().image
+    front.close()
+    automatic = {
+        key: soft.colour.get_option(getattr(rs.option, f"enable_auto_{key}"))
+        for key in ("exposure", "white_balance")
+    }
+    assert automatic == {"exposure": 0, "white_balance": 0}
+    red, green, blue = (float(v) for v in image[5, 5])
+    assert green == pytest.approx(110, rel=0.06)
+    assert red / blue == pytest.approx(1.1, rel=0.06)
+    assert "exposure 7" in front.about
+    assert "(locked)" in front.about
+    soft.colour.set_option(rs.option.gain, 128)  # by another program, earlier
+    front = camera(soft, exposure=80, white_balance=4000)
+    front.start()
+    assert front.latest().image[5, 5].tolist() == [120, 120, 120]
+    front.close()
+    with pytest.raises(
+        CapexError,
+        match=r"options.exposure is 20000; the device takes 1 to 10000, 'auto' or 'lock'",
+    ):
+        camera(soft, exposure=20000).start()
+    with pytest.raises(
+        CapexError, match=r"options.white_balance is \[\]; it must be 'auto', 'lock' or a number"
+    ):
+        camera(soft, white_balance=[])
+
+
+def test_what_is_not_there_is_said_with_what_is(soft):
+    with pytest.raises(RigFault, match=r"there is no RealSense 999; plugged in: 123456789012"):
+        camera(soft, serial="999").start()
+    other = SoftD435("210987654321")
+    both = RealSenseCamera({}, "front", SIZE, lambda: [soft.device, other.device])
+    with pytest.raises(
+        RigFault, match=r"has no options.serial; plugged in: 123456789012, 210987654321; give one"
+    ):
+        both.start()
+    other.plugged = False
+    with pytest.raises(
+        CapexError,
+        match=r"gives no color of 640x350 at 30 Hz; it has 64x36 at 15, 30; 128x72 at 30",
+    ):
+        camera(soft, (640, 350)).start()
+    with pytest.raises(CapexError, match=r"gives no depth of 64x36 at 15 Hz; it has 64x36 at 30"):
+        camera(soft, fps=15, depth=True).start()
+    with pytest.raises(
+        CapexError, match=r"there is no key 'exposre' in cameras 'front'.options; valid: exposure"
+    ):
+        camera(soft, exposre=3)
+
+
+def fault_of(front: RealSenseCamera, last: int | None = None) -> str:
+    """What the camera says when it is lost; until then no picture but the last."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            frame = front.latest()
+        except RigFault as fault:
+            return str(fault)
+        assert last in (None, frame.number)
+        time.sleep(0.01)
+    return ""
+
+
+def test_drops_show_repeats_are_refused_and_silence_is_a_fault(soft, monkeypatch):
+    monkeypatch.setattr(realsense, "LOST_S", 0.5)
+    front = camera(soft)
+    front.start()
+    before, soft.drops = front.latest().number, 1000
+    time.sleep(0.2)
+    assert front.latest().number > before + 1000
+    soft.repeats = True
+    time.sleep(0.1)
+    said = fault_of(front, front.latest().number)
+    assert said.startswith("camera front has given no new picture for 0.5 s: Software D435 1234")
+    assert said.endswith("is plugged in but sends nothing new; plug it in anew")
+    soft.repeats = False
+    front.start()
+    soft.plugged = False
+    assert (
+        "0.5 s: it was unplugged (camera front has no options.serial; plugged in: none"
+        in fault_of(front)
+    )
+    front.close()
