@@ -4,11 +4,12 @@
 Runs in an environment of its own with franky-sim and its MuJoCo; this package comes by PYTHONPATH:
 
     python -m venv /tmp/franky && /tmp/franky/bin/pip install franky-control franky-sim
-    PYTHONPATH=src /tmp/franky/bin/python scripts/franky_sim_room.py
+    PYTHONPATH=src /tmp/franky/bin/python scripts/franky_sim_room.py --cameras 40001 --side 40002
+    capex collect rig:scripts/franky_sim.toml:PickCoke --arm capex --model pilot --starts 0:5
 
 The arm is franky-sim's FR3 behind libfranka's own protocol; what stands around it, the cameras and
 the side channel of the scripted operator are those of our simulated rooms. It prints the ports as
-JSON and runs until it is interrupted or its stdin, where that is a pipe, closes.
+JSON and runs until it is interrupted.
 """
 
 from __future__ import annotations
@@ -141,9 +142,13 @@ class Server(RoomServer):
         self._room: Any = SimRoom(simulator, task, fps)
         self._pictures_of(self._room.model)  # now: it takes longer than libfranka waits for a state
 
-    def listen(self) -> dict[str, int]:
-        ports = {"arm": ARM_PORT, "cameras": accept("cameras", self._serve_camera)}
-        return {**ports, "side": accept("side", self._serve_side)}
+    def serve(self, cameras: int, side: int) -> dict[str, int]:
+        """Open the ports of cameras and side channel, 0 for free ones."""
+        return {
+            "arm": ARM_PORT,
+            "cameras": accept("cameras", self._serve_camera, cameras),
+            "side": accept("side", self._serve_side, side),
+        }
 
     def run(self, simulation: SimulationServer, says_every_s: float) -> None:
         """Keep the robot's clock with the machine's. A machine that is too slow for a state every
@@ -201,6 +206,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="franky-sim at a table with two cameras")
     parser.add_argument("--task", default="PickCoke", choices=list(franka.TASKS))
     parser.add_argument("--address", default="127.0.0.1", help="a loopback address of its own")
+    parser.add_argument("--cameras", type=int, default=0, help="port; 0 is a free one")
+    parser.add_argument("--side", type=int, default=0, help="port of the side channel")
     parser.add_argument("--fps", type=float, default=10.0, help="of the cameras")
     given = parser.parse_args()
     draw_on_one_core()
@@ -209,7 +216,8 @@ def main() -> None:
         simulator.furnish(given.task)
         with SimulationServer(simulator, [given.address]) as simulation:
             server = Server(simulator, given.task, given.fps)
-            print(json.dumps({"address": given.address, **server.listen()}), flush=True)
+            ports = server.serve(given.cameras, given.side)
+            print(json.dumps({"address": given.address, **ports}), flush=True)
             server.run(simulation, says_every_s=10.0)
 
 

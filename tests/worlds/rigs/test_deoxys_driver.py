@@ -5,6 +5,7 @@ lock-step through everything that ends its programs.
 from __future__ import annotations
 
 import dataclasses
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -41,11 +42,10 @@ class Computer:
         whole = robot and gripper and listens  # who is missing need not be waited for
         self.options: dict[str, Any] = {"answer_s": 5.0 if whole else 0.8}
         self._states = [(self._context.socket(zmq.PUB), data) for data in (robot, gripper)]
-        for name, (socket, _) in zip(("arm", "gripper"), self._states, strict=True):
-            self.options[name] = socket.bind_to_random_port(f"tcp://{HOST}")
-            probe = self._context.socket(zmq.PUB)
-            port = self.options[f"{name}_commands"] = probe.bind_to_random_port(f"tcp://{HOST}")
-            probe.close(0)
+        for name, (states, _) in zip(("arm", "gripper"), self._states, strict=True):
+            self.options[name] = states.bind_to_random_port(f"tcp://{HOST}")
+            with socket.create_server((HOST, 0)) as free:
+                port = self.options[f"{name}_commands"] = free.getsockname()[1]
             commands = self._context.socket(zmq.SUB)
             commands.setsockopt(zmq.SUBSCRIBE, b"")
             self._listening.append(commands)
@@ -58,9 +58,9 @@ class Computer:
         while not self._end.wait(0.01):
             for commands in self._listening:  # one that is not looked at does not subscribe
                 commands.poll(0)
-            for socket, data in self._states:
+            for states, data in self._states:
                 if data:
-                    socket.send(data)
+                    states.send(data)
 
     def __enter__(self) -> dict[str, Any]:
         return self.options

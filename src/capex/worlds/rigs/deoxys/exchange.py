@@ -30,6 +30,7 @@ except ImportError:
     ) from None
 
 COME_S = 10.0  # real seconds within which what is on the loopback address has come
+FREE_S = 0.5
 PAUSE_S = 0.02
 LINGER_MS = 200
 
@@ -50,18 +51,26 @@ class Line:
         self._states.connect(states_at)
 
     def _bind(self) -> None:
-        try:
-            self._commands.bind(self.commands_at)
-        except zmq.ZMQError as error:
-            if error.errno == zmq.EADDRINUSE:
-                raise RigFault(
-                    f"{self.commands_at} is in use: another program on this computer commands the"
-                    f" robot's {self.what}; one may, so end the other"
-                ) from None
-            raise RigFault(
-                f"{self.commands_at} cannot be bound ({error}); the option bind must be this"
-                " computer's address on the robot's network"
-            ) from None
+        """A port that is in use is tried for a moment: a client that has just left, or one of many
+        attempts to reach us that came from that very port, lets go of it.
+        """
+        end_s = time.monotonic() + FREE_S
+        while True:
+            try:
+                self._commands.bind(self.commands_at)
+                return
+            except zmq.ZMQError as error:
+                if error.errno != zmq.EADDRINUSE:
+                    raise RigFault(
+                        f"{self.commands_at} cannot be bound ({error}); the option bind must be"
+                        " this computer's address on the robot's network"
+                    ) from None
+                if time.monotonic() > end_s:
+                    raise RigFault(
+                        f"{self.commands_at} is in use: another program on this computer commands"
+                        f" the robot's {self.what}; only one may, so end the other"
+                    ) from None
+            time.sleep(PAUSE_S)
 
     def send(self, data: bytes) -> None:
         """To whoever listens."""

@@ -56,9 +56,9 @@ def load_front(wire: str) -> Callable[[bool, threading.Lock], ArmFront]:
     return make
 
 
-def accept(name: str, serve: Callable[[RoomLine], None]) -> int:
-    """Serve every client of a free port in a thread of its own; returns the port."""
-    listener = socket.create_server((HOST, 0))
+def accept(name: str, serve: Callable[[RoomLine], None], port: int = 0) -> int:
+    """Serve every client of a port, by default a free one, in a thread of its own; returns it."""
+    listener = socket.create_server((HOST, port))
     in_background(_accept, listener, name, serve)
     return int(listener.getsockname()[1])
 
