@@ -86,7 +86,8 @@ def _item(view: View, item: str, source: str) -> Region | None:
 def wrist_item(scene: Scene, item: str) -> Region | None:
     """The thing in the wrist view, when the hand points down."""
     view = scene.wrist_view()
-    candidates = looks.coloured(view, item, smallest=0.0012, largest=0.4) if view else []
+    largest = 0.4 if scene.brief.by_eye else 0.25  # a can from near above fills a third of the view
+    candidates = looks.coloured(view, item, smallest=0.0012, largest=largest) if view else []
     return candidates[0] if candidates else None
 
 
