@@ -70,8 +70,9 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
     centre = _support(scene, place, answers)
     if scene.page.holding:
         if centre is not None and scene.brief.by_eye and not _sees_past(scene, item, place):
-            beside = pick_place.look_beside(scene, item, place, centre)
-            if beside is not None:
+            if pick_place.has_looked(scene, item, place, centre):
+                centre[:2] = scene.tip[:2]
+            elif beside := pick_place.look_beside(scene, item, place, centre):
                 return beside
         return pick_place.carry(scene, item, place, centre)
     if scene.brief.by_eye and _just_let_go(scene):
