@@ -1,7 +1,7 @@
 #!/bin/sh
 # LeRobot 0.4.4 with its own pins, as a user installs it, in an environment of its own ($VENV, default .venv-lerobot; 8 GB): exports the
 # expert's demonstrations as pictures and as video, and lets lerobot-train train ACT and Diffusion Policy on them on the CPU, $STEPS
-# (default 20) steps each.
+# (default 20) steps each; then `capex evaluate lerobot:..` rolls each of the four policies out on two starts, 20 control steps each.
 set -eu
 cd "$(dirname "$0")/.."
 venv=${VENV:-.venv-lerobot}
@@ -22,7 +22,8 @@ train() { # dataset, policy, more flags
     "$venv/bin/lerobot-train" --dataset.repo_id="capex/$dataset" --dataset.root="$out/$dataset" --dataset.video_backend=pyav \
         --policy.type="$policy" --policy.device=cpu --policy.push_to_hub=false "$@" --batch_size=2 --num_workers=0 --eval_freq=0 \
         --log_freq=5 --steps="$steps" --save_freq="$steps" --output_dir="$out/$policy-$dataset"
-    ls "$out/$policy-$dataset/checkpoints/last/pretrained_model/model.safetensors"
+    "$venv/bin/capex" evaluate "lerobot:$out/$policy-$dataset" kitchen:TurnOnMicrowave --starts 1000:1002 --horizon 20 \
+        --arm "lerobot-$policy-$dataset" --out "$out/rollouts"
 }
 for dataset in images video; do
     train "$dataset" act --policy.pretrained_backbone_weights=null

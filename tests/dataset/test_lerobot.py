@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -256,3 +257,6 @@ def test_checkpoints_that_lerobot_cannot_use_are_refused(judged, folder, process
         process.load(broken, device="cpu")
     with pytest.raises(CapexError, match="--device cuda:77: LeRobot's torch has none"):
         process.load(folder / "act" / LAST, device="cuda:77")
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(CapexError, match="LeRobot's process died"):
+        process.load(folder / "act" / LAST, device="cpu")

@@ -28,7 +28,7 @@ WEIGHTS = "model.safetensors"
 PROCESSORS = ("policy_preprocessor.json", "policy_postprocessor.json")
 NEEDED = ("config.json", WEIGHTS, *PROCESSORS)
 # What reading a damaged or foreign description may raise.
-FAULTS = (KeyError, TypeError, ValueError, AttributeError, OSError)
+FAULTS = (LookupError, TypeError, ValueError, AttributeError, OSError)
 
 
 @dataclass(frozen=True)

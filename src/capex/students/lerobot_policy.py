@@ -39,7 +39,7 @@ class Interpreter:
 
 def find_interpreter(given: str = "") -> Interpreter:
     """The given one, that of the environment variable, or this one."""
-    path = given or os.environ.get(VARIABLE, "")
+    path = os.path.expanduser(given or os.environ.get(VARIABLE, ""))
     if not path:
         if importlib.util.find_spec("lerobot") is None:
             raise CapexError(f"LeRobot is not installed beside capex; {HOW}")
@@ -71,6 +71,7 @@ class LeRobotProcess:
         assert requests is not None
         assert answers is not None
         self._requests, self._answers = requests, answers
+        self.pid = self._process.pid
 
     def load(
         self, folder: Path, device: str = "auto", *, untrained: bool = False, seed: int = 0

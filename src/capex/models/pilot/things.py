@@ -23,14 +23,15 @@ class Kind:
     height_m: float = 0.045  # blocks are about as high; assumed where there is no depth
     depth_m: float = 0.025  # of a grasp, below its upper end
     round: bool = False  # looks the same from all sides, and nearly fills the open hand
-    sinks_m: float = 0.0  # how far another one of its kind goes into it
+    sinks_m: float = 0.0  # how far another one of its kind is lowered into it before it is let go
+    nests_m: float = 0.0  # and how far it goes into it in the end
 
 
 BLOCK = Kind()
 KINDS = {
     "plate": Kind(height_m=0.012),
     "can": Kind(height_m=0.115, depth_m=0.025, round=True),
-    "cup": Kind(height_m=0.095, depth_m=0.018, round=True, sinks_m=0.055),
+    "cup": Kind(height_m=0.095, depth_m=0.018, round=True, sinks_m=0.055, nests_m=0.07),
 }
 
 

@@ -140,9 +140,10 @@ class ArmUnit:
         """A person says that the arm is well again: connect anew, or clear its error."""
         if self.lost:
             self._try(self._driver.close)
-            self.lost, self._age = "", StateAge()
+            self.lost = ""
             self._try(self._driver.connect)
         self.measure(now_s)
+        self._age, self._age_s = StateAge(), 0.0  # a driver may have waited: now is later
         if self.reading.error and not self.lost:
             self._try(self._driver.recover)
         self._servo.rest(forget_bias=True)

@@ -31,6 +31,7 @@ CARRY_M = 0.15  # over a place: a thing that hangs 5 cm below the fingers clears
 CLEAR_M = 0.27  # a task wants the hand over 25 cm away from what it let go
 ALIGNED_M = 0.022  # open fingers have about 2 cm to spare on each side of a thing
 TIGHT_M = 0.009  # and 7 mm of a can or a cup
+BESIDE_M, ROUND_BESIDE_M = 0.04, 0.08  # what is held hides more of the wrist view where it is wide
 SAME_M = 0.09  # farther apart, what the wrist sees is another thing of that colour
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
 LONG = 1.3  # longer than this many widths, a thing has a long side to be grasped across
@@ -198,6 +199,19 @@ def carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
     if centre is None:
         why = f"I hold the {item} but do not see the {place}: move it aside and look."
         return Intent(why, _aside(scene))
+    target = let_go_at(scene, item, place, centre)
+    over = raised(target, CARRY_M - 0.05)
+    way: list[Move] = []
+    start = tip
+    if apart_level(tip, target) >= (TIGHT_M if scene.brief.by_eye else 0.03):
+        up = np.array([tip[0], tip[1], max(tip[2], min(over[2], ceiling(tip)))])
+        way, start = path(tip, [up, over] if up[2] > tip[2] + 0.015 else [over]), over
+    why = f"Carry the {item} over the {place}, lower it, let go, retreat."
+    return Intent(why, [*way, *line(start, target, "keep", "release"), *retreat(target)])
+
+
+def let_go_at(scene: Scene, item: str, place: str, centre: Array) -> Array:
+    """Where the tip is to be when it lets go of what it holds."""
     tall, cube = any(word in item for word in TALL), _is_cube(item)
     hang = 0.085 if tall else 0.022 if cube else 0.035  # the held thing reaches so far below
     if kind(item).round:
@@ -205,18 +219,19 @@ def carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
     learned = scene.brief.learned_heights_m("release", axes=2, within_cm=9)
     drop = 0.006 if cube else 0.015  # a cube falls over where it is dropped from higher
     above = float(np.median(learned)) if learned and not tall else hang + drop
-    target = np.array([centre[0], centre[1], centre[2] + max(above, hang)])
-    over = raised(target, CARRY_M - 0.05)
-    way: list[Move] = []
-    start = tip
-    if scene.brief.by_eye and (apart_level(tip, target) >= TIGHT_M or tip[2] > over[2] + 0.03):
-        why = f"Carry the {item} over the {place} and look again."
-        return Intent(why, path(tip, _over(tip, over)))
-    if apart_level(tip, target) >= 0.03:
-        up = np.array([tip[0], tip[1], max(tip[2], min(over[2], ceiling(tip)))])
-        way, start = path(tip, [up, over] if up[2] > tip[2] + 0.015 else [over]), over
-    why = f"Carry the {item} over the {place}, lower it, let go, retreat."
-    return Intent(why, [*way, *line(start, target, "keep", "release"), *retreat(target)])
+    return np.array([centre[0], centre[1], centre[2] + max(above, hang)])
+
+
+def look_beside(scene: Scene, item: str, place: str, centre: Array) -> Intent | None:
+    """Bring what is held over a place, but a little to the robot's side of it: there the wrist view
+    shows the place whole. None when the hand is there.
+    """
+    over = raised(let_go_at(scene, item, place, centre), CARRY_M - 0.05)
+    beside = over - (ROUND_BESIDE_M if kind(item).round else BESIDE_M) * scene.axis(0)
+    if apart(scene.tip, beside) < 0.02:
+        return None
+    why = f"Carry the {item} to the {place} and look at it past what the fingers hold."
+    return Intent(why, path(scene.tip, _over(scene.tip, beside)))
 
 
 def retreat(tip: Array) -> list[Move]:

@@ -27,6 +27,7 @@ from capex.models.pilot.ground import (
     apart_level,
     middle_of,
 )
+from capex.models.pilot.page import targets_m
 from capex.models.pilot.scene import Scene, line
 from capex.models.pilot.skills import pick_place
 from capex.models.pilot.things import kind, lit, top
@@ -44,6 +45,7 @@ PUT = re.compile(
 )
 LOOKED_UP_M = 0.13  # of the tip over the table: what is held hangs 3 cm lower
 ON_PLATE_M, ON_BLOCK_M = 0.055, 0.035  # a thing's middle so near to that of its support lies on it
+BY_EYE_M = 0.01  # more, where the one in front hides a part of the other
 CLEAR_M = 0.16  # the hand this far from what it let go hides nothing
 TOUCHING_PX = 2.0  # between the boxes around two things that touch
 NEAR_M = 0.16  # over a thing's upper end: from here the wrist view places it well
@@ -62,28 +64,42 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
     supports = find(scene.outside(), lambda v: _region(v, place)) if place else {}
     wrist = _from_above(scene, item)
     answers = yield [
-        *_item_features(scene, item, seen, wrist),
+        *_item_features(scene, item, place, seen, wrist),
         *_support_features(scene, place, supports),
     ]
     centre = _support(scene, place, answers)
     if scene.page.holding:
+        if centre is not None and scene.brief.by_eye and not _sees_past(scene, item, place):
+            beside = pick_place.look_beside(scene, item, place, centre)
+            if beside is not None:
+                return beside
         return pick_place.carry(scene, item, place, centre)
-    thing = _thing(scene, item, wrist, answers)
+    if scene.brief.by_eye and _just_let_go(scene):
+        why = f"I have let go of the {item}: back off, then look whether it lies on the {place}."
+        return Intent(why, pick_place.retreat(scene.tip))
+    thing = _thing(scene, item, answers)
     if place and scene.page.released and thing is not None:
-        located = scene.brief.locate
-        if _lies_on(thing, centre, place) if located else _seems_on(seen, supports):
+        if scene.brief.locate:
+            lies = _lies_on(thing, centre, place)
+        else:
+            up = _point(answers["item up"])
+            lies = up is not None and _lies_on(up, _point(answers["support"]), place, BY_EYE_M)
+        if lies:
             return _leave(scene, item, place, thing)
     return pick_place.take(scene, item, thing, wrist, answers)
 
 
 def _item_features(
-    scene: Scene, item: str, seen: Mapping[str, Region], wrist: Region | None
+    scene: Scene, item: str, place: str, seen: Mapping[str, Region], wrist: Region | None
 ) -> list[Feature]:
     """What to ask about the thing to be taken; what is held already is where the tip is."""
     spots, height_m = _spots(scene, seen), scene.brief.table_m + kind(item).height_m
     if scene.page.holding:
         return scene.ask(HELD, {} if scene.brief.locate else spots)
     asks = scene.ask("item", spots, height_m - kind(item).height_m / 2)
+    if place and scene.brief.by_eye:
+        stacked_m = kind(place).height_m + (kind(item).height_m - kind(place).nests_m) / 2
+        asks += scene.ask("item up", spots, scene.brief.table_m + stacked_m)
     if wrist is not None and scene.brief.locate:
         return asks + pick_place.wrist_features(scene, wrist)
     return asks + (scene.ask("wrist item", {"wrist": [wrist.centre]}, height_m) if wrist else [])
@@ -96,7 +112,7 @@ def _support_features(scene: Scene, place: str, seen: Mapping[str, Region]) -> l
     return asks + (scene.ask("wrist support", {"wrist": [above.centre]}, height_m) if above else [])
 
 
-def _thing(scene: Scene, item: str, wrist: Region | None, answers: Answers) -> Array | None:
+def _thing(scene: Scene, item: str, answers: Answers) -> Array | None:
     """Where the thing to be taken is; by eye, the wrist view counts as a close look only from near
     above, and where it shows the thing whole.
     """
@@ -109,7 +125,7 @@ def _thing(scene: Scene, item: str, wrist: Region | None, answers: Answers) -> A
         thing[2] = top_m
         if above is not None and apart_level(above, thing) > SAME_M:
             above = None
-    near = scene.tip[2] < top_m + NEAR_M and wrist and _whole(scene.views["wrist"], wrist)
+    near = scene.tip[2] < top_m + NEAR_M and _whole(scene, item)
     if above is None or not near or apart_level(above, scene.tip) > NEAR_ASIDE_M:
         answers.pop("wrist item", None)
     return thing if above is None else above
@@ -160,14 +176,29 @@ def _from_above(scene: Scene, noun: str) -> Region | None:
     return top(scene.views["wrist"], region, noun)
 
 
-def _whole(view: View, part: Region) -> bool:
-    """Whether a region of the wrist view ends before the image does, and before the palm."""
+def _whole(scene: Scene, noun: str) -> bool:
+    """Whether a thing in the wrist view ends before the image does, and before the palm."""
+    seen = pick_place.wrist_item(scene, noun)
+    if seen is None:
+        return False
+    view = scene.views["wrist"]
+    parts = union([seen, top(view, seen, noun)])
     return bool(
-        part.rows.min() > 1
-        and part.columns.min() > 1
-        and part.columns.max() < view.width - 2
-        and part.rows.max() < lower_edge(view) - 2
+        parts.rows.min() > 1
+        and parts.columns.min() > 1
+        and parts.columns.max() < view.width - 2
+        and parts.rows.max() < lower_edge(view) - 2
     )
+
+
+def _sees_past(scene: Scene, item: str, place: str) -> bool:
+    """Whether the wrist view shows from near above what a thing is to be put on, whole, beside the
+    thing that the fingers hold.
+    """
+    support, held = _from_above(scene, place), pick_place.wrist_item(scene, item)
+    if support is None or not _whole(scene, place):
+        return False
+    return held is None or not support.beside(held, TOUCHING_PX)
 
 
 def _spots(scene: Scene, seen: Mapping[str, Region]) -> dict[str, list[Pixel]]:
@@ -188,15 +219,17 @@ def _point(located: Located) -> Array | None:
     return np.asarray(np.mean(near, axis=0))
 
 
-def _lies_on(thing: Array, centre: Array | None, place: str) -> bool:
+def _just_let_go(scene: Scene) -> bool:
+    """Whether the hand is still where it let go of what it held, and has not been away since."""
+    done = scene.page.executed
+    last = max((k for k, w in enumerate(done) if w.gripper != "keep"), default=None)
+    if last is None or done[last].gripper != "release":
+        return False
+    let_go, *since = targets_m(done[last:])
+    return all(apart(let_go, p) < CLEAR_M for p in (scene.tip, *since))
+
+
+def _lies_on(thing: Array, centre: Array | None, place: str, more_m: float = 0.0) -> bool:
     """Whether a thing is located on its support; one that hides it lies there, too."""
-    within_m = ON_PLATE_M if "plate" in place else ON_BLOCK_M
+    within_m = (ON_PLATE_M if "plate" in place else ON_BLOCK_M) + more_m
     return centre is None or apart_level(thing, centre) < within_m
-
-
-def _seems_on(seen: Mapping[str, Region], supports: Mapping[str, Region]) -> bool:
-    """Whether a thing touches its support in every picture that shows both: all there is without
-    depth, and wrong where it stands before or behind it.
-    """
-    both = [c for c in seen if c in supports]
-    return all(seen[c].beside(supports[c], TOUCHING_PX) for c in both)

@@ -157,8 +157,8 @@ class DeoxysArm:
         if exchange is None:
             return
         try:
-            if self._loop.goal is not None:
-                exchange.part(self._loop.release(), TICK_S)
+            if exchange.arm.sent:
+                exchange.part(self._loop.release(), 2 * TICK_S)
         finally:
             exchange.close()
 

@@ -30,7 +30,7 @@ except ImportError:
     ) from None
 
 COME_S = 10.0  # real seconds within which what is on the loopback address has come
-REPUBLISH_S = 3.0  # the same, of states that only come from a program that runs
+FREE_S = 0.5
 PAUSE_S = 0.02
 LINGER_MS = 200
 
@@ -51,18 +51,26 @@ class Line:
         self._states.connect(states_at)
 
     def _bind(self) -> None:
-        try:
-            self._commands.bind(self.commands_at)
-        except zmq.ZMQError as error:
-            if error.errno == zmq.EADDRINUSE:
-                raise RigFault(
-                    f"{self.commands_at} is in use: another program on this computer commands the"
-                    f" robot's {self.what}; one may, so end the other"
-                ) from None
-            raise RigFault(
-                f"{self.commands_at} cannot be bound ({error}); the option bind must be this"
-                " computer's address on the robot's network"
-            ) from None
+        """A port that is in use is tried for a moment: a client that has just left, or one of many
+        attempts to reach us that came from that very port, lets go of it.
+        """
+        end_s = time.monotonic() + FREE_S
+        while True:
+            try:
+                self._commands.bind(self.commands_at)
+                return
+            except zmq.ZMQError as error:
+                if error.errno != zmq.EADDRINUSE:
+                    raise RigFault(
+                        f"{self.commands_at} cannot be bound ({error}); the option bind must be"
+                        " this computer's address on the robot's network"
+                    ) from None
+                if time.monotonic() > end_s:
+                    raise RigFault(
+                        f"{self.commands_at} is in use: another program on this computer commands"
+                        f" the robot's {self.what}; only one may, so end the other"
+                    ) from None
+            time.sleep(PAUSE_S)
 
     def send(self, data: bytes) -> None:
         """To whoever listens."""
@@ -141,7 +149,7 @@ class Exchange:
             self.pause(PAUSE_S)
 
     def _join(self, room: InStep) -> None:
-        """Count anew; a room on the real clock is met like a robot."""
+        """Count anew, and get the last states; a room on the real clock is met like a robot."""
         answer = room.ask(new=True, arm=0, gripper=0)
         if not answer["lock_step"]:
             room.close()
@@ -149,7 +157,7 @@ class Exchange:
         self._in_step, self.now_s = room, float(answer["now_s"])
         self.robot_heard_s = self.hand_heard_s = self.now_s
         self.robot = self.hand = None
-        end_s = time.monotonic() + REPUBLISH_S
+        end_s = time.monotonic() + (COME_S if answer["runs"] else 0.0)
         while time.monotonic() < end_s and (self.robot is None or self.hand is None):
             self._take_robot(self.arm.newest(5))
             self._take_hand(self.gripper.newest(5))

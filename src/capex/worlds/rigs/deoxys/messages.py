@@ -187,8 +187,8 @@ class RobotState:
 
     @property
     def finite(self) -> bool:
-        """Whether pose and joints are numbers."""
-        return all(map(math.isfinite, (*self.O_T_EE, *self.q)))
+        """Whether pose and joints are there and are numbers."""
+        return not self.complaint and all(map(math.isfinite, (*self.O_T_EE, *self.q)))
 
     @property
     def ee_pose(self) -> Pose:

@@ -227,7 +227,8 @@ class DeoxysFront:
         arm.wait_for(int(header.get("arm", 0)))
         gripper.wait_for(int(header.get("gripper", 0)))
         frame = self._programs[0].sent_frame
-        return {"lock_step": True, "frame": frame, "gripper_s": self._gripper_s}
+        runs = all(program.alive for program in self._programs)
+        return {"lock_step": True, "frame": frame, "gripper_s": self._gripper_s, "runs": runs}
 
 
 def _same(one: PoseOrder, other: PoseOrder) -> bool:

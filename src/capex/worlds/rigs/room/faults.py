@@ -26,7 +26,7 @@ KINDS_OF_WIRE: Mapping[str, Mapping[str, float]] = {
     "deoxys": {
         "relaunch": 0.05,  # franka-interface is gone for so long and a second more
         "stale": 1.0,  # it repeats its last state, as it does while no controller runs
-        "no-gripper": 1.0,  # gripper-interface is gone; the new one homes the hand
+        "no-gripper": 2.0,  # gripper-interface is gone; the new one homes the hand
     }
 }
 _ALL = {**KINDS, **{k: s for kinds in KINDS_OF_WIRE.values() for k, s in kinds.items()}}

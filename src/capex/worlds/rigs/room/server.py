@@ -5,8 +5,9 @@ The arm's front (`fronts`) sends states and takes goals, `cameras` answers with 
 belongs to the clock, the scripted operator and tests; nothing that a rig would not have goes
 through the others.
 
-Started by `start.prepare`: the settings are one line of JSON on stdin, the ports one line on
-stdout. The process ends when its stdin closes, which is when whoever started it ends.
+Started by `start.prepare`: the settings are one line of JSON on stdin, the ports, or why there are
+none, one line on stdout. The process ends when its stdin closes, which is when whoever started it
+ends.
 """
 
 from __future__ import annotations
@@ -193,8 +194,11 @@ def main() -> None:
     """Serve one room until stdin closes."""
     draw_on_one_core()
     settings = json.loads(sys.stdin.readline())
-    server = RoomServer(**settings)
-    print(json.dumps(server.listen()), flush=True)
+    try:
+        ports: dict[str, Any] = dict(RoomServer(**settings).listen())
+    except CapexError as error:
+        ports = {"refused": str(error)}
+    print(json.dumps(ports), flush=True)
     sys.stdin.read()
     # Threads may be anywhere, and nothing here needs to be saved.
     os._exit(0)

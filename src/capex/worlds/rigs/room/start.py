@@ -58,10 +58,12 @@ def prepare(rig: RigFile) -> tuple[RigFile, Callable[[], None]]:
         ports = process.stdout.readline()
     except BrokenPipeError:
         ports = ""
-    if not ports:
+    opened = json.loads(ports or "{}")
+    if "arm" not in opened:
         end()
-        raise RigFault(f"the simulated room of '{rig.name}' did not start")
-    return _with_ports(rig, json.loads(ports)), end
+        why = f": {opened['refused']}" if "refused" in opened else ""
+        raise RigFault(f"the simulated room of '{rig.name}' did not start{why}")
+    return _with_ports(rig, opened), end
 
 
 def _settings(rig: RigFile) -> dict[str, Any]:
