@@ -169,7 +169,7 @@ class Server(RoomServer):
     """The cameras and the side channel of a `RoomServer` around franky-sim's own loop."""
 
     def __init__(self, simulator: Simulator, task: str, fps: float):
-        self._lock_step, self._pictures = False, None
+        self._lock_step, self._pictures, self._wire = False, None, "room"
         self._lock, self._drawing = FairLock(), threading.Lock()
         self._front: Any = SimpleNamespace(questions={})
         self._room: Any = SimRoom(simulator, task, fps)
