@@ -41,6 +41,14 @@ def tip_pose(columns: Sequence[float] | Array) -> Pose:
     return Pose(matrix[:3, 3].copy(), matrix[:3, :3].copy())
 
 
+def force_on_arm_n(wrench: Sequence[float] | Array) -> tuple[float, float, float]:
+    """The external force on the arm from O_F_ext_hat_K, whose sign is that of what the arm does to
+    its surroundings.
+    """
+    x, y, z = (-float(v) for v in np.ravel(wrench)[:3])
+    return x, y, z
+
+
 def require_hand(F_T_EE: Pose, arm: str) -> None:
     """Refuse a control box that was not told of its hand: every height would be wrong by 10 cm."""
     at, hand = F_T_EE.position_m, _HAND.position_m

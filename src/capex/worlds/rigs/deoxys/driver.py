@@ -28,6 +28,7 @@ from capex.worlds.rigs.deoxys.messages import GripperState, RobotState
 from capex.worlds.rigs.deoxys.options import read_options
 from capex.worlds.rigs.deoxys.torque_loop import TorqueLoop
 from capex.worlds.rigs.drivers import ArmFacts, ArmReading
+from capex.worlds.rigs.franka_tip import force_on_arm_n
 from capex.worlds.rigs.room.driver import RoomClock
 
 WHEN_WE_DIE = (
@@ -96,13 +97,12 @@ class DeoxysArm:
         robot, hand = self._states()
         if wrong := robot.complaint:
             raise RigFault(f"{self._who}: a state is wrong: {wrong}")
-        force = tuple(-value for value in robot.wrench[:3])
         return ArmReading(
             robot.ee_pose @ self._ee_to_tip,
             robot.q,
             hand.width_m,
             robot.time_s,
-            (force[0], force[1], force[2]),
+            force_on_arm_n(robot.wrench),
             self._error() or self._fallen,
         )
 
