@@ -9,14 +9,12 @@ bounds or through a null pointer.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from capex.pose import Pose, rotation_vector
 from capex.worlds.rigs.deoxys.schema import DecodeError, make_classes
+from capex.worlds.rigs.franka_tip import pose_of
 
 TYPE_URL = "type.googleapis.com/"
 NO_CONTROL, OSC_POSE = 0, 1  # FrankaControlMessage.ControllerType
@@ -204,12 +202,6 @@ class GripperState:
     max_width_m: float = 0.0
     grasped: bool = False
     time_s: float = 0.0
-
-
-def pose_of(columns: Sequence[float]) -> Pose:
-    """From the 16 numbers of a matrix, columns first."""
-    matrix = np.array(columns, dtype=np.float64).reshape(4, 4).T
-    return Pose(matrix[:3, 3].copy(), matrix[:3, :3].copy())
 
 
 def read_robot_state(data: bytes) -> RobotState | None:
