@@ -24,7 +24,7 @@ from capex.worlds.rigs.deoxys import messages
 from capex.worlds.rigs.deoxys.exchange import Exchange
 from capex.worlds.rigs.deoxys.fingers import Fingers
 from capex.worlds.rigs.deoxys.meeting import NO_TURN, require_met
-from capex.worlds.rigs.deoxys.messages import GripperState, RobotState
+from capex.worlds.rigs.deoxys.messages import GripperState, PandaState
 from capex.worlds.rigs.deoxys.options import read_options
 from capex.worlds.rigs.deoxys.torque_loop import TorqueLoop
 from capex.worlds.rigs.drivers import ArmFacts, ArmReading
@@ -60,7 +60,7 @@ class DeoxysArm:
 
     def _reset(self) -> None:
         self._loop, self._fingers = TorqueLoop(self._options.gains), Fingers(self._options)
-        self._seen: RobotState | None = None
+        self._seen: PandaState | None = None
         self._fallen = ""  # an error under our control that `recover` has not seen yet
         self._fresh_s = 0.0  # when the robot's clock last went on, by ours
 
@@ -198,7 +198,7 @@ class DeoxysArm:
             return "gripper-interface sends no states"
         return ""
 
-    def _states(self) -> tuple[RobotState, GripperState]:
+    def _states(self) -> tuple[PandaState, GripperState]:
         exchange = self._connected()
         if exchange.robot is None or exchange.hand is None:
             raise RigFault(f"{self._who} has sent no state")

@@ -161,7 +161,7 @@ def _gripper(command: Any) -> bytes:
 
 
 @dataclass(frozen=True)
-class RobotState:
+class PandaState:
     """What we read of a robot's state. Matrices are columns first, as libfranka gives them."""
 
     O_T_EE: tuple[float, ...] = ()
@@ -204,13 +204,13 @@ class GripperState:
     time_s: float = 0.0
 
 
-def read_robot_state(data: bytes) -> RobotState | None:
+def read_robot_state(data: bytes) -> PandaState | None:
     """A robot's state; None where the bytes are no such message."""
     message = parsed(RobotStateMessage, data)
     if message is None:
         return None
     set_errors = tuple(field.name for field, value in message.current_errors.ListFields() if value)
-    return RobotState(
+    return PandaState(
         O_T_EE=tuple(message.O_T_EE),
         F_T_EE=tuple(message.F_T_EE),
         q=tuple(message.q),
