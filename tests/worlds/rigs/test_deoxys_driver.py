@@ -224,6 +224,17 @@ def test_a_grip_that_comes_while_the_fingers_move_is_not_lost(bench: Bench) -> N
     assert bench.arm._exchange.gripper.sent == told  # type: ignore[union-attr]
 
 
+def test_after_a_stop_the_fingers_stay_until_something_is_commanded(bench: Bench) -> None:
+    bench.hold(6)
+    bench.arm.grip(0.0)
+    bench.hold(2)
+    bench.arm.grip(0.08)  # lost: the hand is closing
+    bench.arm.stop()
+    stopped = bench.hold(40)
+    assert stopped.opening_m < 0.01
+    assert bench.hold(40, stopped.T_mount_tip).opening_m > 0.077
+
+
 def test_after_a_reflex_its_program_is_waited_for_and_nothing_resumes(bench: Bench) -> None:
     home = bench.hold(6).T_mount_tip
     goal = away(home, 0.0, 0.05, 0.0)

@@ -63,6 +63,7 @@ class DeoxysArm:
         self._seen: PandaState | None = None
         self._fallen = ""  # an error under our control that `recover` has not seen yet
         self._fresh_s = 0.0  # when the robot's clock last went on, by ours
+        self._stopped = False  # since the last command: what the fingers missed is not repeated
 
     @classmethod
     def clock(cls, options: Mapping[str, Any]) -> RoomClock:
@@ -108,6 +109,7 @@ class DeoxysArm:
 
     def command(self, T_mount_tip: Pose) -> None:
         """The goal of the tip, absolute; before the controller runs it is started instead."""
+        self._stopped = False
         self._drive(T_mount_tip @ (self._ee_to_tip.inverse() @ NO_TURN))
 
     def hold(self) -> None:
@@ -116,6 +118,7 @@ class DeoxysArm:
 
     def grip(self, opening_m: float) -> None:
         """Open by a move, close by a grasp."""
+        self._stopped = False
         exchange, (_, hand) = self._connected(), self._states()
         if (message := self._fingers.tell(opening_m, hand)) is not None:
             exchange.send(exchange.gripper, message)
@@ -124,6 +127,7 @@ class DeoxysArm:
         """Hold the pose that was measured; the last goal where the measurement is old. The fingers
         keep what they have.
         """
+        self._stopped = True
         self._receive()
         robot, _ = self._states()
         fresh = self._connected().now_s - self._fresh_s < FRESH_S and robot.finite
@@ -170,7 +174,7 @@ class DeoxysArm:
             exchange.send(exchange.arm, self._loop.release())
             return
         exchange.send(exchange.arm, self._loop.message(robot, exchange.now_s, goal))
-        if (message := self._fingers.again(hand)) is not None:
+        if not self._stopped and (message := self._fingers.again(hand)) is not None:
             exchange.send(exchange.gripper, message)
 
     def _receive(self) -> None:
