@@ -6,6 +6,7 @@ numpy and everything else; of us it gets this package and the user's own folders
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -63,6 +64,6 @@ def _package_folder() -> Path:
     folder = locks.FOLDER / hashlib.sha256(str(package).encode()).hexdigest()[:24]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     link = folder / package.name
-    if not link.is_symlink():
+    with contextlib.suppress(FileExistsError):  # also where another rig makes it just now
         link.symlink_to(package)
     return folder
