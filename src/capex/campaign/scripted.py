@@ -14,9 +14,10 @@ from capex.run.arrangements import Arrangement, Match, made_by
 from capex.run.files import now
 from capex.run.verdicts import Verdict
 from capex.worlds import Env, Start
+from capex.worlds.rigs.keeper import NOT_HOME
 
 NAME = "scripted operator (stand-in)"
-RECOVERIES = 5  # faults that are cleared without a person, before the campaign stops
+RECOVERIES = 5  # faults in a row that are cleared without a person, before the campaign stops
 JITTER_M = 0.004  # how far a careful person misses when matching a stored arrangement
 
 
@@ -28,6 +29,7 @@ class ScriptedOperator:
     def __init__(self, jitter_m: float = JITTER_M):
         self._jitter_m, self._recoveries = jitter_m, 0
         self._hand: Any = None
+        self._scene: tuple[str, int, int, float] | None = None  # as it was last arranged
         self._arranged: tuple[str, int] | None = None  # WORLD:TASK and start, of the present scene
 
     def arrange(
@@ -42,7 +44,8 @@ class ScriptedOperator:
         # The chain that made an arrangement, and was perhaps killed in its first attempt, knows it.
         own = arrangement is None or arrangement.source == made_by(standby.chain)
         jitter_m = 0.0 if own else self._jitter_m
-        self._hand.arrange(start.task, start.index, start.seed, jitter_m)
+        self._scene = start.task, start.index, start.seed, jitter_m
+        self._hand.arrange(*self._scene)
         self._arranged = env.spec.name, start.index
         return Match(self.name, self.stand_in, None)
 
@@ -55,16 +58,21 @@ class ScriptedOperator:
         if self._arranged != (f"{question.world}:{question.task}", question.start):
             gone = "the simulated room ended before it could be judged"
             return Verdict("invalid", self.name, now(), words=gone)
+        self._recoveries = 0
         achieved, reason = self._hand.judge()
         word = "success" if achieved else "failure"
         return Verdict("success" if achieved else "failure", self.name, now(), words=reason or word)
 
     def recover(self, reason: str, check: Callable[[], None]) -> bool:
-        """Mend what the room let go wrong, a few times."""
+        """Mend what the room let go wrong, a few times; an arm that does not find home is taken
+        there by hand.
+        """
         check()
         self._recoveries += 1
         if self._recoveries > RECOVERIES:
             return False
         if self._hand is not None:
             self._hand.mend()
+            if NOT_HOME in reason and self._scene is not None:
+                self._hand.arrange(*self._scene)
         return True

@@ -32,6 +32,7 @@ BY_PERSON = re.compile(r"user.?stop|e-?stop|emergency", re.IGNORECASE)
 STILL_M, STILL_RAD = 0.0015, 0.01  # noise of a measured pose that keeps still
 HOME_M, HOME_RAD = 0.005, 0.05
 HOME_UP_M = 0.01
+NOT_HOME = "the arms did not come home"
 HOME_BACK_M = 0.01  # so near to where its joints were free an arm may turn
 HOME_PATIENCE = 120  # ticks without coming nearer
 HOME_OPENS = 40  # ticks at most for the fingers, before the arms move
@@ -161,14 +162,14 @@ class Keeper:
             distance = sum(map(sum, self._distances()))
             best, since = (distance, 0) if distance < best - 0.05 else (best, since + 1)
             if since > HOME_PATIENCE:
-                raise RigFault(f"the arms did not come home: {self._why_not_home(reading)}")
+                raise RigFault(f"{NOT_HOME}: {self._why_not_home(reading)}")
         return self.settle()
 
     def _on_the_way_home(self, command: Command) -> RigReading:
         reading = self.tick(command)
         self._interrupt()
         if reading.stopped:
-            raise RigFault(f"the arms did not come home: {reading.stopped}")
+            raise RigFault(f"{NOT_HOME}: {reading.stopped}")
         return reading
 
     def _homeward(self, name: str, turns_first: set[str]) -> ArmCommand:
