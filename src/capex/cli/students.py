@@ -156,12 +156,6 @@ class Evaluate:
     }
     EXAMPLES: ClassVar[Examples] = {
         "Fifty starts that no dataset used": "capex evaluate runs/act kitchen:TurnOffStove",
-        "The same network before training, beside it": (
-            "capex evaluate runs/act kitchen:TurnOffStove --untrained"
-        ),
-        "Ten judged rollouts on a rig, here a simulated one": (
-            "capex evaluate runs/act rig:room:LiftBlock --starts 500:510"
-        ),
         "A policy that lerobot-train trained on our export, in LeRobot's environment": (
             "capex evaluate lerobot:out/act kitchen:TurnOffStove --python .venv-lerobot/bin/python"
         ),
