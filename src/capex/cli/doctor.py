@@ -38,6 +38,16 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
         'pip install "capex[gymnasium]"',
         "the kitchen as Gymnasium environments: import capex.worlds.gym",
     ),
+    "deoxys": (
+        ("zmq", "google"),
+        'pip install "capex[deoxys]"',
+        "a Franka behind Deoxys, and its twin",
+    ),
+    "franka": (
+        ("franky",),
+        'pip install "capex[franka]"',
+        "a Franka behind franky (docs/franky.md)",
+    ),
     "realsense": (
         ("pyrealsense2",),
         'pip install "capex[realsense]"',

@@ -75,7 +75,7 @@ class PolicyEpisode:
         whole = (policy, before, after)
         self._policy, self._before, self._after = copy.deepcopy(whole, {id(s): s for s in shared})
         self._policy.reset()
-        self._device = torch.device(policy.config.device)
+        self._kind = str(policy.config.device).partition(":")[0]  # cpu, cuda
         torch.manual_seed(seed)
         self._random = self._generators()
         self._seen: dict[str, Any] = {}
@@ -90,7 +90,7 @@ class PolicyEpisode:
             self._seen = self._before(observation)
         self._generators(self._random)
         config = self._policy.config
-        mixed = torch.autocast(self._device.type) if config.use_amp else contextlib.nullcontext()
+        mixed = torch.autocast(self._kind) if config.use_amp else contextlib.nullcontext()
         with torch.inference_mode(), mixed:
             action = self._after(self._policy.select_action(dict(self._seen)))
         self._random = self._generators()
@@ -119,7 +119,7 @@ class PolicyEpisode:
 
     @property
     def _module(self) -> str:
-        return f"torch.{self._device.type}"
+        return f"torch.{self._kind}"
 
 
 class PolicyServer:
