@@ -9,7 +9,8 @@ one is told by the option `ee_to_tip`.
 After a reflex, a user stop or a second without commands franka-interface ends, and its script
 starts it anew: states stop coming for more than a second, which is the error that `read` gives.
 Meanwhile nothing but NO_CONTROL is sent; a new program is asked to hold the arm where it is, and
-the error stays until `recover`, so that nothing resumes by itself.
+the error stays until `recover`, so that the motion under way ends. On this wire a user stop that is
+unlocked before the program is back cannot be told from a reflex.
 """
 
 from __future__ import annotations
