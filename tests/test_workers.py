@@ -98,7 +98,7 @@ def test_what_a_dead_process_had_started_is_ended_too(tmp_path):
     ended = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(child)], capture_output=True, text=True, check=False
     ).stdout
-    assert ended.strip() in ("", "Z")
+    assert ended.strip()[:1] in ("", "Z")  # more letters say with which priority
 
 
 def test_a_process_that_dies_while_it_collects_ends_the_run(tmp_path):

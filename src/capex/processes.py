@@ -63,12 +63,16 @@ def ending(process: BaseProcess) -> str:
     return f"exit code {code}"
 
 
-def set_niceness(niceness: int, thread: int = 0) -> None:
-    """How far a thread gives way to others, the calling one by default (on Linux; elsewhere its
-    process); below 0 it comes before them, where the system lets us say so.
+def set_niceness(niceness: int) -> int:
+    """How far the calling thread gives way to others (on Linux; elsewhere its process); below 0 it
+    comes before them, where the system lets us say so. Returns what it was; threads and processes
+    that it starts inherit it.
     """
+    before = 0
     with contextlib.suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, thread, niceness)
+        before = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
+    return before
 
 
 def spawn(target: Callable[..., None], *args: Any, daemon: bool = True) -> Worker:

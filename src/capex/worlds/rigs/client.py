@@ -39,8 +39,6 @@ class KeeperLink:
         ours, theirs = socket.socketpair()
         with theirs, open(self._log, "ab") as log:
             self._process = _start(rig, theirs, log)
-        if rig.clock == "real":
-            set_niceness(TICKING_NICENESS)
         self._pipe = Connection(ours.detach())
         self._asking, self._sending = threading.Lock(), threading.Lock()
         self._gone = False
@@ -51,6 +49,7 @@ class KeeperLink:
             self._pipe.close()
             self._process.wait()
             raise
+        self._niceness: int | None = None  # before the first tick, on the real clock
 
     @property
     def process(self) -> int:
@@ -64,6 +63,8 @@ class KeeperLink:
 
     def tick(self, command: Command) -> RigReading:
         """One control tick."""
+        if self._rig.clock == "real" and self._niceness is None:
+            self._niceness = set_niceness(TICKING_NICENESS)
         return self._measured("tick", command)
 
     def read(self) -> RigReading:
@@ -93,6 +94,9 @@ class KeeperLink:
 
     def close(self) -> None:
         """Close the drivers and end the process; a second time does nothing."""
+        if self._niceness is not None:
+            set_niceness(self._niceness)
+            self._niceness = None
         if self._pipe.closed:
             return
         try:
