@@ -39,12 +39,11 @@ class Expert:
         recorder = Recorder(env)
         executor = Executor(env, subscribers=[recorder, hooks.tell], end_now=hooks.end_now)
         turns: list[Turn] = []
-        end = ""
-        while not (end := end or self._ended(env, executor, len(turns), hooks)):
+        while not (end := self._ended(env, executor, len(turns), hooks)):
             waypoints = plan(env, len(turns))[:PLAN_MAX]
             if not waypoints:
                 end = "done"
-                continue
+                break
             recorder.begin_plan()
             step, base = env.spec.horizon - executor.steps_left, env.robot_state().base
             outcomes = executor.execute(waypoints)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,11 +12,10 @@ import pytest
 
 from capex.errors import CapexError, RigFault
 
-try:
-    import pyrealsense2 as rs
-except ImportError as missing:
-    pytest.skip(f"pyrealsense2 cannot be imported here: {missing}", allow_module_level=True)
+if importlib.util.find_spec("pyrealsense2") is None:
+    pytest.skip("there is no wheel of pyrealsense2 for this machine", allow_module_level=True)
 
+import pyrealsense2 as rs
 from soft_realsense import BASELINE_M, BOX, FOCAL, SERIAL, SIZE, SoftD435
 
 from capex.worlds.rigs import realsense

@@ -80,12 +80,9 @@ def frame(spec: Spec) -> str:
     if len(spec.arms) < 2:
         return ""
     names = " and ".join(arm.name for arm in spec.arms)
-    return (
-        f" All arms ({names}) share it: its origin lies midway between their mounts, and each arm"
-        " has a workspace box of its own."
-        if any(arm.workspace_m for arm in spec.arms)
-        else f" All arms ({names}) share it: its origin lies midway between their mounts."
-    )
+    own = any(arm.workspace_m for arm in spec.arms)
+    boxes = ", and each arm has a workspace box of its own" if own else ""
+    return f" All arms ({names}) share it: its origin lies midway between their mounts{boxes}."
 
 
 def cameras(spec: Spec) -> str:
