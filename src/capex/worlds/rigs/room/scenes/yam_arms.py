@@ -136,7 +136,7 @@ def _add_hand(spec: mujoco.MjSpec, hand: Any, arm: str, mass_kg: float) -> None:
 
 def _add_wrist_camera(hand: Any, arm: str, reach_m: float) -> None:
     """On top of the gripper, looking along the fingers at their tips and what is before them."""
-    position, target = np.array([0.0, 0.0, 0.075]), np.array([reach_m + 0.05, 0.0, 0.0])
+    position, target = np.array([0.02, 0.0, 0.09]), np.array([reach_m + 0.05, 0.0, 0.0])
     view = look_at(position, target)
     hand.add_camera(name=f"{arm}_wrist", pos=position, quat=view, fovy=58.0)
     behind = position - 0.015 * (target - position) / np.linalg.norm(target - position)

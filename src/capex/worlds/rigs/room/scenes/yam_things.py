@@ -31,7 +31,7 @@ def _add_plate(b: Builder, body: Any) -> None:
         turn = (math.cos(k * math.pi / 6), 0.0, 0.0, math.sin(k * math.pi / 6))
         b.felt.box(body, (0, 0, half[2]), half, quat=turn, mass=PLATE_KG / 3, **DISH)
     flat = h - 0.004
-    b.turned(body, [(0.0, flat), (0.80 * r, flat), (r, h), (0.72 * r, 0.0), (0.0, 0.0)], WHITE)
+    b.turned(body, [(0.0, 0.0), (0.72 * r, 0.0), (r, h), (0.80 * r, flat), (0.0, flat)], WHITE)
 
 
 def _add_bread(b: Builder, body: Any) -> None:
@@ -49,9 +49,9 @@ def _add_corn(b: Builder, body: Any) -> None:
     """A cob along x with a green end."""
     b.felt.box(body, (0, 0, 0), CORN_HALF_M, mass=CORN_KG, **DISH)
     x, _, r = CORN_HALF_M
-    cob = [(0.0, x + 0.004), (0.5 * r, x - 0.004), (0.9 * r, 0.4 * x), (1.08 * r, -0.4 * x)]
+    cob = [(1.08 * r, -0.4 * x), (0.9 * r, 0.4 * x), (0.5 * r, x - 0.004), (0.0, x + 0.004)]
     b.turned(body, cob, YELLOW, axis="x")
-    husk = [(1.08 * r, -0.4 * x), (0.95 * r, -0.8 * x), (0.0, -x - 0.006)]
+    husk = [(0.0, -x - 0.006), (0.95 * r, -0.8 * x), (1.08 * r, -0.4 * x)]
     b.turned(body, husk, HUSK, axis="x")
 
 
