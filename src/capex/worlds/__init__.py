@@ -209,7 +209,7 @@ WORLDS: dict[str, str] = {
 }
 # A world of one rig: rig:FILE with the path of a rig file, or the name of one in the package.
 RIG = "rig:"
-TWINS = ("franka-twin",)  # packaged rigs that may be named without it
+TWINS = ("franka-twin", "yam-twin")  # packaged rigs that may be named without it
 ROBOSUITE_INSTALL = "capex install robosuite"
 
 

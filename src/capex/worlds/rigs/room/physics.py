@@ -1,4 +1,4 @@
-"""The simulated room itself: one clock, one arm, the objects, what cameras see, what goes wrong.
+"""The simulated room itself: one clock, the robot, the objects, what cameras see, what goes wrong.
 
 Time is a whole number of simulation steps, so that it never drifts, and only `advance` moves it.
 Nothing here knows of connections: the server gives it commands and takes its states.
@@ -19,7 +19,7 @@ from capex.errors import PhysicsDiverged
 from capex.pose import Array, Pose
 from capex.worlds.rigs.room.arm import CONTROL_STEPS, REFLEX, STEP_S, USER_STOP
 from capex.worlds.rigs.room.faults import Fault, Faults
-from capex.worlds.rigs.room.scenes import RoomScene
+from capex.worlds.rigs.room.scenes import AttemptWatch, RoomScene
 
 GOALS_KEPT = 200_000  # of the log of what the arm was told: the first three hours
 
@@ -116,6 +116,8 @@ class Room:
             self._build(task)
         self.scene.arrange(self.model, self.data, task, start, seed, jitter_m)
         self.arm.settle_at_home()
+        watch = self.scene.watch
+        self._watch: AttemptWatch | None = watch and watch(self.model, self.data, task)
         self._ticks = self._frames = 0
         self._origin = self.steps  # control and cameras run in step with the arrangement
         self.mend()
@@ -129,6 +131,8 @@ class Room:
 
     def judge(self) -> tuple[bool, str]:
         """Whether the task is achieved now, and why."""
+        if self._watch is not None:
+            return self._watch.judge()
         return self.scene.judge(self.model, self.data, self.task)
 
     def command(self, goal: Pose) -> None:
@@ -153,6 +157,8 @@ class Room:
             if self._control_due():
                 self._require_finite()
                 self.arm.watch(self.now_s)
+                if self._watch is not None:
+                    self._watch.see()
                 self.report()
             if self.steps >= self._next_frame():
                 self._expose()
