@@ -10,17 +10,48 @@ import math
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import mujoco
 import numpy as np
 
 from capex.errors import PhysicsDiverged
 from capex.pose import Array, Pose
-from capex.worlds.rigs.room.arm import CONTROL_STEPS, REFLEX, STEP_S, USER_STOP, SimulatedArm
+from capex.worlds.rigs.room.arm import CONTROL_STEPS, REFLEX, STEP_S, USER_STOP
 from capex.worlds.rigs.room.faults import Fault, Faults
 from capex.worlds.rigs.room.scenes import AttemptWatch, RoomScene
 
 GOALS_KEPT = 200_000  # of the log of what the arm was told: the first three hours
+
+
+class ArmBox(Protocol):
+    """The robot of a room with its control box: one arm or several."""
+
+    error: str  # why it does not move
+
+    def settle_at_home(self) -> None:
+        """Make the present pose one at which the robot rests."""
+
+    def command(self, goal: Pose, now_s: float) -> None:
+        """A goal for the tip."""
+
+    def brake(self, error: str = "") -> None:
+        """Stop, with an error."""
+
+    def release(self) -> None:
+        """A person has set right what only a person can."""
+
+    def run(self) -> None:
+        """Write the controls of the next 10 ms."""
+
+    def feel(self) -> None:
+        """After every simulation step."""
+
+    def watch(self, now_s: float) -> None:
+        """Every 10 ms, after it was simulated."""
+
+    def state(self) -> tuple[Array, ...]:
+        """What it measures now."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +79,7 @@ class Room:
     def __init__(
         self,
         scene: RoomScene,
-        make_arm: Callable[[mujoco.MjModel, mujoco.MjData], SimulatedArm],
+        make_arm: Callable[[mujoco.MjModel, mujoco.MjData], ArmBox],
         task: str,
         fps: float,
         emit: Callable[[StateMessage], None],
