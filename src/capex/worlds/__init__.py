@@ -205,6 +205,7 @@ WORLDS: dict[str, str] = {
     "kitchen-mixed": "capex.worlds.kitchen",
     "robosuite": "capex.worlds.robosuite",
     "robosuite-panda": "capex.worlds.robosuite",
+    "robosuite-two": "capex.worlds.robosuite.two_arms",
     "robocasa": "capex.worlds.robocasa",
 }
 # A world of one rig: rig:FILE with the path of a rig file, or the name of one in the package.
