@@ -1,4 +1,4 @@
-"""What lies before the YAM arms: a plate, a toy bread, a toy corn, and a bowl to pinch by its rim."""
+"""What lies before the YAM arms: a plate, a toy bread and a toy corn, or a bowl with a rim."""
 
 from __future__ import annotations
 
@@ -76,10 +76,7 @@ def _add_bowl(b: Builder, body: Any) -> None:
 OBJECTS: Mapping[str, SceneObject] = MappingProxyType(
     {
         "bread": SceneObject(
-            _add_bread,
-            math.hypot(*BREAD_HALF_M[:2]),
-            2 * BREAD_HALF_M[2],
-            BREAD_HALF_M[2],
+            _add_bread, math.hypot(*BREAD_HALF_M[:2]), 2 * BREAD_HALF_M[2], BREAD_HALF_M[2]
         ),
         "corn": SceneObject(
             _add_corn, math.hypot(*CORN_HALF_M[:2]), 2 * CORN_HALF_M[2], CORN_HALF_M[2]
