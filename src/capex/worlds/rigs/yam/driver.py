@@ -33,7 +33,7 @@ from capex.worlds.rigs.yam.kinematics import (
     UPPER_RAD,
     YamKinematics,
 )
-from capex.worlds.rigs.yam.wire import load_portal
+from capex.worlds.rigs.yam.wire import PortalClient
 
 PORT = 11333  # i2rt's own
 WHEN_WE_DIE = (
@@ -88,8 +88,8 @@ class YamArm:
     def __init__(self, options: Mapping[str, Any], name: str):
         self._options, self._name = read_options(options, name), name
         self._at = f"{self._options.host}:{self._options.port}"
-        self._kinematics, self._portal = YamKinematics(), load_portal()
-        self._client: Any = None
+        self._kinematics = YamKinematics()
+        self._client: PortalClient | None = None
         self._side: RoomLine | None = None
         self._forget()
 
@@ -111,14 +111,8 @@ class YamArm:
         """Meet the server; nothing is commanded."""
         self.close()
         self._forget()
-        # Without `autoconn`: it would send again, after a pause, goals that are long past.
-        self._client = self._portal.Client(self._at, self._name, autoconn=False, logging=False)
-        if not self._client.connect(self._options.answer_s):
-            self.close()
-            raise RigFault(
-                f"the arm '{self._name}': nobody answers at {self._at}; is i2rt's follower server"
-                " (minimum_gello --mode follower) running there for this arm?"
-            )
+        options, who = self._options, f"the arm '{self._name}'"
+        self._client = PortalClient(options.host, options.port, who, options.answer_s)
         if self._options.side is not None:
             self._side = reach(self._options.side, "the room's side channel")
         self._require_yam()
@@ -168,7 +162,7 @@ class YamArm:
         client, self._client = self._client, None
         side, self._side = self._side, None
         if client is not None:
-            client.close(timeout=self._options.answer_s)
+            client.close()
         if side is not None:
             side.close()
 
@@ -230,20 +224,9 @@ class YamArm:
             )
 
     def _call(self, method: str, *given: Any) -> Any:
-        """Ask the server and wait for its answer."""
         if self._client is None:
             raise RigFault(f"the arm '{self._name}' is not connected")
-        try:
-            return self._client.call(method, *given).result(timeout=self._options.answer_s)
-        except self._portal.Disconnected:
-            raise RigFault(f"the arm '{self._name}': the server at {self._at} is gone") from None
-        except TimeoutError:
-            raise RigFault(
-                f"the arm '{self._name}': the server at {self._at} has not answered for"
-                f" {self._options.answer_s:g} s"
-            ) from None
-        except RuntimeError as error:
-            raise RigFault(f"the arm '{self._name}': {method} was refused: {error}") from None
+        return self._client.call(method, *given)
 
 
 def _apart(one: Array, other: Array) -> float:
