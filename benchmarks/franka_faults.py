@@ -5,14 +5,11 @@ program of the robot's computer fails, at the Franka twin.
 
 Three tables. Undershoot: one step of the goal, a second to do it. Driver: something goes wrong
 while the arm is held; what the driver reads and when, and what its `recover` does (seconds of the
-robot's clock). Attempts: two of the expert (a stand-in) through `capex expert`, the fault comes
-with the 30th goal of the first.
+robot's clock). Attempts: as benchmarks/room_faults.py has them.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from room_faults import AT_TICK, FILES, attempts, frames, verdict
+from room_faults import campaigns
 
 from capex.errors import RigFault
 from capex.pose import Pose
@@ -143,38 +140,6 @@ def _recover(at: Twin) -> str:
     return f"recover: holds {at.hand.now_s() - begun_s:.1f} s later"
 
 
-def rig_with(kind: str, folder: Path) -> Path:
-    """A copy of the packaged twin whose first attempt goes wrong."""
-    folder.mkdir(parents=True)
-    shutil.copytree(FILES / "franka", folder / "franka")
-    fault = f'faults = [{{ kind = "{kind}", at_tick = {AT_TICK} }}]'
-    text = (FILES / "franka-twin.toml").read_text().replace("fps = 20", f"fps = 20\n{fault}", 1)
-    (folder / "franka-twin.toml").write_text(text)
-    return folder / "franka-twin.toml"
-
-
-def campaign(kind: str, base: Path) -> list[str]:
-    """One row: the first attempt, what was recorded of it, and how the next ended."""
-    rig, out = rig_with(kind, base / f"rig-{kind}"), base / kind
-    command = [sys.executable, "-m", "capex", "expert", f"rig:{rig}:{TASK}"]
-    command += ["--starts", "0:2", "--out", str(out)]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    rows = list(attempts(out)) if not ended.returncode else []
-    if not rows:
-        return [f"exit {ended.returncode}", ended.stderr[-400:], "", ""]
-    (folder, first), others = rows[0], rows[1:]
-    whole = folder.parent.name == "episodes"
-    guard = first.get("rig", {}).get("guard", {})
-    said = "; ".join(f"{text} x{n}" for text, n in guard.items()) or first.get("error") or ""
-    ends = [
-        f"start {r['start']['index']} {r.get('end') or 'invalid'}: "
-        f"{verdict(f) if f.parent.name == 'episodes' else '-'}"
-        for f, r in others
-    ]
-    how = f"{first['end']}: {verdict(folder)}" if whole else "invalid"
-    return [how, said, str(frames(folder)), "\n".join(ends)]
-
-
 def main() -> None:
     """The three tables."""
     base = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
@@ -185,10 +150,7 @@ def main() -> None:
         for kind in ("watchdog", *ARM_KINDS):
             table.add_row(kind, *provoke(at, kind))
         console.print(table)
-    table = Table("fault", "first attempt", "recorded", "frames", "next", title="attempts")
-    for kind in ARM_KINDS:
-        table.add_row(kind, *campaign(kind, base))
-    console.print(table)
+    console.print(campaigns(ARM_KINDS, base, "franka-twin", TASK))
 
 
 if __name__ == "__main__":

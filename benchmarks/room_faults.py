@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,15 @@ FILES = Path(capex.__file__).parent / "worlds" / "rigs" / "files"
 AT_TICK = 30
 
 
-def rig_with(kind: str, folder: Path) -> Path:
-    """A copy of the packaged room whose first attempt goes wrong."""
+def rig_with(kind: str, folder: Path, name: str = "room") -> Path:
+    """A copy of a packaged rig whose first attempt goes wrong."""
     folder.mkdir(parents=True)
-    shutil.copytree(FILES / "room", folder / "room")
+    for own in ("room", "franka"):
+        shutil.copytree(FILES / own, folder / own)
     fault = f'faults = [{{ kind = "{kind}", at_tick = {AT_TICK} }}]'
-    text = (FILES / "room.toml").read_text().replace("fps = 20", f"fps = 20\n{fault}", 1)
-    (folder / "room.toml").write_text(text)
-    return folder / "room.toml"
+    text = (FILES / f"{name}.toml").read_text().replace("fps = 20", f"fps = 20\n{fault}", 1)
+    (folder / f"{name}.toml").write_text(text)
+    return folder / f"{name}.toml"
 
 
 def attempts(run: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -70,38 +71,42 @@ def verdict(folder: Path) -> str:
     return json.loads(lines[-1])["verdict"] if lines else "none"
 
 
-def main() -> None:
+def campaign(kind: str, base: Path, name: str, task: str) -> list[str]:
+    """One row: the fault, the first attempt, what was recorded of it, and how the next ended."""
+    rig, out = rig_with(kind, base / f"rig-{kind}", name), base / kind
+    command = [sys.executable, "-m", "capex", "collect", f"rig:{rig}:{task}", "--arm"]
+    command += ["base", "--model", "pilot", "--starts", "0:2", "--out", str(out)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    if ended.returncode:
+        return [kind, f"exit {ended.returncode}", ended.stderr[-400:], "", ""]
+    rows = list(attempts(out))
+    (folder, first), others = rows[0], rows[1:]
+    whole = folder.parent.name == "episodes"
+    guard = first.get("rig", {}).get("guard", {})
+    stops = ", ".join(f"{text} x{n}" for text, n in guard.items())
+    said = reports(first) or first.get("error") or ""
+    ends = [
+        f"start {r['start']['index']} "
+        f"{r.get('end') or 'invalid'}: {verdict(f) if f.parent.name == 'episodes' else '-'}"
+        for f, r in others
+    ]
+    how = f"{first['end']}: {verdict(folder)}" if whole else "invalid"
+    told = "; ".join(t for t in (said, stops) if t)
+    return [kind, how, told, str(frames(folder)), "\n".join(ends)]
+
+
+def campaigns(kinds: Iterable[str], base: Path, name: str, task: str) -> Table:
     """One row per fault."""
-    base = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
     table = Table("fault", "first attempt", "told or recorded", "frames", "next attempts")
-    for kind in KINDS:
-        out = base / kind
-        rig = rig_with(kind, base / f"rig-{kind}")
-        command = [sys.executable, "-m", "capex", "collect", f"rig:{rig}:LiftBlock", "--arm"]
-        command += ["base", "--model", "pilot", "--starts", "0:2", "--out", str(out)]
-        ended = subprocess.run(command, capture_output=True, text=True)
-        if ended.returncode:
-            table.add_row(kind, f"exit {ended.returncode}", ended.stderr[-400:], "", "")
-            continue
-        rows = list(attempts(out))
-        (folder, first), others = rows[0], rows[1:]
-        whole = folder.parent.name == "episodes"
-        guard = first.get("rig", {}).get("guard", {})
-        stops = ", ".join(f"{text} x{n}" for text, n in guard.items())
-        said = reports(first) or first.get("error") or ""
-        ends = [
-            f"start {r['start']['index']} "
-            f"{r.get('end') or 'invalid'}: {verdict(f) if f.parent.name == 'episodes' else '-'}"
-            for f, r in others
-        ]
-        table.add_row(
-            kind,
-            f"{first['end']}: {verdict(folder)}" if whole else "invalid",
-            "; ".join(t for t in (said, stops) if t),
-            str(frames(folder)),
-            "\n".join(ends),
-        )
-    Console(width=160).print(table)
+    for kind in kinds:
+        table.add_row(*campaign(kind, base, name, task))
+    return table
+
+
+def main() -> None:
+    """The simulated room's own kinds."""
+    base = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp())
+    Console(width=160).print(campaigns(KINDS, base, "room", "LiftBlock"))
 
 
 if __name__ == "__main__":

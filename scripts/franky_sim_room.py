@@ -15,17 +15,21 @@ JSON and runs until it is interrupted.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import select
 import threading
 import time
 import xml.etree.ElementTree as ET
 from array import array
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import mujoco
 from franky_sim import SimulationServer
+from franky_sim.franka_robot_protocol import MoveStatus, RobotCommand
+from franky_sim.franka_server import BaseCommand
 from franky_sim.mujoco_simulator import MujocoSimulator
 
 from capex.errors import CapexError
@@ -43,8 +47,9 @@ STEP_S = 0.001  # of the simulation, and of libfranka's protocol
 BEHIND_S = 0.02  # a machine that is slower loses time: the robot's clock goes on, its arm does not
 ANSWER_S = 0.02  # libfranka's answer to a state takes a fraction of a millisecond
 STEPS_MAX = 4
-YIELD_STEPS = 10
+LET_IN_S = 0.01
 ARM_PORT = 1337  # libfranka's
+ABORTS = {"reflex": MoveStatus.kReflexAborted, "e-stop": MoveStatus.kEmergencyAborted}
 BODIES = {"hand": "hand", "left_finger": "finger_left", "right_finger": "finger_right"}
 
 
@@ -76,6 +81,31 @@ class Simulator(MujocoSimulator):
         self.scene.extend(furnished)
 
 
+class FairLock:
+    """A lock whose busiest holder lets others in: a camera would starve beside the simulation."""
+
+    def __init__(self) -> None:
+        self._lock, self._counting, self._waiting = threading.Lock(), threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        self._count(1)
+        self._lock.acquire()
+        self._count(-1)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._waiting += more
+
+    def let_in(self) -> None:
+        """Wait until nobody waits, for a little while."""
+        until_s = time.monotonic() + LET_IN_S
+        while self._waiting and time.monotonic() < until_s:
+            time.sleep(0.0)
+
+
 class SimRoom:
     """What `RoomServer` asks of a room: exposures, arrangement, judgement. One lock is held by
     whoever calls.
@@ -87,6 +117,7 @@ class SimRoom:
         self._every = max(1, round(1.0 / (fps * STEP_S)))
         self.faults, self.goals = Faults(), array("d")
         self.arm = SimpleNamespace(error="")
+        self.abort: Callable[[MoveStatus], None] = lambda status: None
         self.exposures: dict[str, Exposure] = {}
         self.exposed = self.steps = 0
         self.arrange(task, 0, 0, 0.0)
@@ -125,8 +156,10 @@ class SimRoom:
         self.faults.mend()
 
     def begin_faults(self) -> None:
-        """Of cameras only: the arm's own are for libfranka's peer."""
-        self.faults.update(self.now_s, 0)
+        """Those of cameras, and of the arm what ends a motion."""
+        for fault in self.faults.update(self.now_s, 0):
+            if fault.kind in ABORTS:
+                self.abort(ABORTS[fault.kind])
 
     def report(self) -> None:
         """States go over libfranka's protocol."""
@@ -136,11 +169,16 @@ class Server(RoomServer):
     """The cameras and the side channel of a `RoomServer` around franky-sim's own loop."""
 
     def __init__(self, simulator: Simulator, task: str, fps: float):
-        self._lock_step, self._pictures = False, None
-        self._lock, self._drawing = threading.Lock(), threading.Lock()
+        self._lock_step, self._pictures, self._wire = False, None, "room"
+        self._lock, self._drawing = FairLock(), threading.Lock()
         self._front: Any = SimpleNamespace(questions={})
         self._room: Any = SimRoom(simulator, task, fps)
         self._pictures_of(self._room.model)  # now: it takes longer than libfranka waits for a state
+
+    @property
+    def room(self) -> SimRoom:
+        """What it serves."""
+        return self._room
 
     def serve(self, cameras: int, side: int) -> dict[str, int]:
         """Open the ports of cameras and side channel, 0 for free ones."""
@@ -169,8 +207,7 @@ class Server(RoomServer):
                 self._room.stepped(steps + skip)
             simulated += steps
             now_s = time.monotonic()
-            if self._room.steps % YIELD_STEPS <= steps + skip:
-                time.sleep(0.0)  # cameras and the operator want the lock, too
+            self._lock.let_in()
             if now_s - said_s > says_every_s:
                 share = 100 * simulated / (self._room.steps - said)
                 print(f"simulated {share:.0f} % of the last {now_s - said_s:.0f} s", flush=True)
@@ -195,6 +232,16 @@ def _step(simulation: SimulationServer, due: int) -> int:
     return steps
 
 
+def _abort(simulation: SimulationServer, status: MoveStatus) -> None:
+    """End the motion under way as a control box does; franky-sim itself knows no errors."""
+    for server in simulation.robot_servers:
+        motion = server.current_motion_id
+        server.stop_motion(send_preemption_signal=False)
+        if motion:
+            BaseCommand.send_response(server._tcp_socket, RobotCommand.kMove, motion, status)
+            server.reset_current_motion_id()
+
+
 def _pass(simulation: SimulationServer, steps: int) -> None:
     """Let the robot's clock go on: a state's time is its number, in milliseconds."""
     for server in simulation.robot_servers if steps else ():
@@ -216,6 +263,7 @@ def main() -> None:
         simulator.furnish(given.task)
         with SimulationServer(simulator, [given.address]) as simulation:
             server = Server(simulator, given.task, given.fps)
+            server.room.abort = functools.partial(_abort, simulation)
             ports = server.serve(given.cameras, given.side)
             print(json.dumps({"address": given.address, **ports}), flush=True)
             server.run(simulation, says_every_s=10.0)

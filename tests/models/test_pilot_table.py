@@ -15,7 +15,7 @@ from capex.method.prompts import system_prompt
 from capex.method.tools import interface, schemas
 from capex.models import Request
 from capex.models.pictures import encode_png
-from capex.models.pilot import Pilot, looks
+from capex.models.pilot import Pilot, looks, things, wrist
 from capex.models.pilot.eyes import see
 from capex.models.pilot.page import read_brief
 from capex.models.pilot.rig import KITCHEN, Rig, from_words
@@ -24,24 +24,26 @@ from capex.worlds import ArmSpec, ArmState, CameraSpec, Spec
 from capex.worlds.render import Renderer
 from capex.worlds.rigs.parse import find_rig, read_rig
 from capex.worlds.rigs.room.scenes import blocks as scene
+from capex.worlds.rigs.room.scenes import franka
 from capex.worlds.rigs.room.scenes.common import TABLE_TOP_M
 from hold import hold
 
 SIZE = (640, 360)
-ROOM = read_rig(find_rig("room"))
+ROOM, TWIN = read_rig(find_rig("room")), read_rig(find_rig("franka-twin"))
+STACKED = {"PickCoke": "coke can", "StackCups": "orange cup", "StackBlocks": "green block"}
 
 
-def spec(task="LiftBlock") -> Spec:
-    """What the simulated room's rig says of itself, without opening it."""
+def spec(rig, scene, task) -> Spec:
+    """What a simulated room's rig says of itself, without opening it."""
     cameras = tuple(
         CameraSpec(name, c.kind, c.size, "arm" if c.kind == "wrist" else "", c.view)
         for name, c in scene.CAMERAS.items()
         if name != "side"
     )
     return Spec(
-        world="rig:room",
+        world=f"rig:{rig.name}",
         task=task,
-        horizon=ROOM.tasks[task].steps,
+        horizon=rig.tasks[task].steps,
         control_hz=20.0,
         arms=(ArmSpec("arm", 0.08, 0.01, 0.05),),
         cameras=cameras,
@@ -49,16 +51,17 @@ def spec(task="LiftBlock") -> Spec:
         action_names=(),
         state_names=(),
         starts=1000,
-        depth=True,
+        depth=rig is ROOM,
         success="operator",
+        hints=rig.tasks[task].hints,
     )
 
 
 class Table:
     """The scene, drawn."""
 
-    def __init__(self, task="LiftBlock"):
-        self.task, self.model = task, scene.build(task)
+    def __init__(self, rig=ROOM, scene=scene, task="LiftBlock"):
+        self.rig, self.scene, self.task, self.model = rig, scene, task, scene.build(task)
         self.data, self.renderer = mujoco.MjData(self.model), Renderer(self.model)
 
     def image(self, camera: str) -> bytes:
@@ -69,7 +72,7 @@ class Table:
         pose = Pose(tip.xpos.copy(), tip.xmat.reshape(3, 3).copy())
         state = ArmState(pose, 0.044 if held else 0.08, finger_contact=held)
         observation = Observation(
-            instruction=ROOM.tasks[self.task].instruction,
+            instruction=self.rig.tasks[self.task].instruction,
             steps_left=200,
             horizon=300,
             decisions_left=20,
@@ -78,7 +81,7 @@ class Table:
             history=(),
             images={c: self.image(c) for c in ("front", "wrist")},
         )
-        method, world = preset(arm_name), spec(self.task)
+        method, world = preset(arm_name), spec(self.rig, self.scene, self.task)
         tools = schemas(interface(world, method))
         return Request(system_prompt(world, method), (observation.message,), tools)
 
@@ -135,3 +138,42 @@ def test_it_says_done_when_it_holds_the_block_up_and_only_where_a_person_judges(
     hold(table.model, table.data, "red block", 0.044)
     (call,) = Pilot().answer(table.request("base", held=True))
     assert json.loads(call.arguments)["done"] is True
+
+
+@pytest.fixture(params=list(STACKED))
+def twin(request):
+    twin = Table(TWIN, franka, request.param)
+    franka.arrange(twin.model, twin.data, request.param, 1)
+    yield twin
+    twin.renderer.close()
+
+
+def test_without_depth_it_goes_over_the_thing_that_the_instruction_names(twin):
+    item = {"StackBlocks": "blue block"}.get(twin.task, STACKED[twin.task])
+    request = twin.request("capex")
+    assert read_brief(request).by_eye
+    assert [t.name for t in request.tools] == ["act"]
+    (call,) = Pilot().answer(request)
+    act = json.loads(call.arguments)
+    legs = [act["delta_cm"], *(w["delta_cm"] for w in act["chunk"])]
+    end = twin.data.site("tip").xpos + np.sum(legs, axis=0) / 100
+    thing = twin.data.body(item).xpos
+    assert np.linalg.norm((end - thing)[:2]) < 0.06
+    assert end[2] > things.kind(item).height_m + 0.05  # over it: it looks again before it grasps
+    (call,) = Pilot().answer(twin.request("base"))
+    assert "chunk" not in json.loads(call.arguments)
+
+
+def test_the_wrist_camera_is_placed_by_the_fingers_in_its_picture(twin):
+    item, tip = STACKED[twin.task], twin.data.site("tip")
+    for shift in ((0.0, 0.0), (0.03, -0.02)):
+        top = tip.xpos + np.array([*shift, -0.08])
+        body = twin.data.body(item)
+        high = franka.OBJECTS[item].height_m
+        twin.data.joint(item).qpos[:3] = top - [0.0, 0.0, high - franka.OBJECTS[item].origin_m]
+        mujoco.mj_forward(twin.model, twin.data)
+        view, pose = see("wrist", twin.image("wrist")), Pose(tip.xpos, tip.xmat.reshape(3, 3))
+        rig = Rig({"wrist": SIZE}, {}, {}, {"wrist": wrist.placed(view, pose, 0.08)})
+        seen = looks.coloured(view, item, largest=0.4)[0]
+        placed = rig.on_height("wrist", things.top(view, seen, item).centre, float(top[2]))
+        assert np.linalg.norm((placed - body.xpos)[:2]) < 0.012

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
 from capex.errors import CapexError
 from capex.run.files import read_json
@@ -19,6 +18,12 @@ PICTURES = "observation.images."
 STATE, ACTION = "observation.state", "action"
 ALIKE = ("world", "task", "start", "seed", "stand_in", "certified", "judge")
 PROVENANCE = {"source": "capex/arm"} | {name: f"capex/{name}" for name in ALIKE}  # field: column
+
+
+def _parquet() -> Any:
+    import pyarrow.parquet  # here: a machine that trains on packs and evaluates has none
+
+    return pyarrow.parquet
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class LeRobotSource:
     def frames(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Every frame (cameras, H, W, 3) in order, one row group of one file at a time."""
         for path in self.files:
-            file = pq.ParquetFile(path)
+            file = _parquet().ParquetFile(path)
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=list(self.keys))
                 cells = [[cell["bytes"] for cell in table[k].to_pylist()] for k in self.keys]
@@ -72,7 +77,7 @@ def open_dataset(path: Path) -> LeRobotSource:
             " without loss"
         )
     files = tuple(sorted((path / "data").rglob("*.parquet")))
-    columns = [pq.read_table(f, columns=[STATE, ACTION]) for f in files]
+    columns = [_parquet().read_table(f, columns=[STATE, ACTION]) for f in files]
     states, actions = (np.concatenate([_matrix(t[k]) for t in columns]) for k in (STATE, ACTION))
     head = {
         "cameras": [k.removeprefix(PICTURES) for k in keys],
@@ -88,8 +93,8 @@ def read_episodes(path: Path) -> tuple[Demonstration, ...]:
     unused = ("stats/", "capex/start_state")
     rows = []
     for file in sorted((path / "meta" / "episodes").rglob("*.parquet")):
-        names = [name for name in pq.read_schema(file).names if not name.startswith(unused)]
-        rows += pq.read_table(file, columns=names).to_pylist()
+        names = [name for name in _parquet().read_schema(file).names if not name.startswith(unused)]
+        rows += _parquet().read_table(file, columns=names).to_pylist()
     return tuple(_demonstration(row) for row in rows)
 
 

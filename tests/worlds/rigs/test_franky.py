@@ -66,6 +66,10 @@ def test_why_an_arm_cannot_be_reached(kind, said, sentence):
 def test_errors_in_words():
     assert error_words("Move", []) == error_words("Idle", []) == ""
     assert error_words("Reflex", ["cartesian_reflex"]) == "reflex: cartesian_reflex"
+    said = "libfranka: Move command aborted: motion aborted by reflex! []\ncontrol_command_success_rate: 0.9"
+    assert (
+        error_words("Reflex", [said]) == "reflex: Move command aborted: motion aborted by reflex!"
+    )
     by_person = [
         error_words("UserStopped", []),
         error_words("Guiding", []),

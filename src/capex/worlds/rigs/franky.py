@@ -41,6 +41,7 @@ class FrankyArm:
         self._name = name
         self._options: FrankyOptions = read_options(options, name)
         self._franky: Any = None
+        self._failures: tuple[type[BaseException], ...] = ()  # of franky's calls
         self._robot: Any = None
         self._tracker: Any = None
         self._hand: FrankyHand | None = None
@@ -49,6 +50,7 @@ class FrankyArm:
     def connect(self) -> ArmFacts:
         """Reach arm and hand, and set what the control box is to take for a collision."""
         self._franky = franky = _import_franky()
+        self._failures = (franky.Exception, RuntimeError)  # of libfranka, and of the network below
         address, options = self._options.address, self._options
         self._look(address)
         enforce = options.realtime == "enforce"
@@ -65,7 +67,7 @@ class FrankyArm:
             )
             self._hand = FrankyHand(franky.Gripper(address), options, self._name)
             require_hand(_pose(self._robot.state.F_T_EE), self._name)
-        except (franky.Exception, RigFault) as error:
+        except (*self._failures, RigFault) as error:
             self.close()
             if isinstance(error, RigFault):
                 raise
@@ -102,7 +104,7 @@ class FrankyArm:
         self._notice_end()
         try:
             state = robot.state
-        except self._franky.Exception as error:
+        except self._failures as error:
             raise RigFault(f"{self._at} is lost ({error})") from None
         force = np.asarray(state.O_F_ext_hat_K, dtype=np.float64).ravel()
         return ArmReading(
@@ -145,11 +147,11 @@ class FrankyArm:
         """Clear a reflex; the controller starts again with the next goal."""
         robot, _ = self._connected()
         self._tracker = None
-        with contextlib.suppress(self._franky.Exception):
+        with contextlib.suppress(*self._failures):
             robot.join_motion(BOX_S)
         try:
             done = robot.recover_from_errors()
-        except self._franky.Exception as error:
+        except self._failures as error:
             raise RigFault(f"{self._at} does not recover: {error}") from None
         if not done:
             raise RigFault(f"{self._at} stays in its error; a person must clear it in Desk")
@@ -159,7 +161,7 @@ class FrankyArm:
         """Come to rest under franky's own stop; then the control box holds."""
         tracker, self._tracker = self._tracker, None
         if tracker is not None:
-            with contextlib.suppress(self._franky.Exception):  # it has ended already
+            with contextlib.suppress(*self._failures):  # it has ended already
                 tracker.stop()
         if self._hand is not None:
             self._hand.close()
@@ -178,8 +180,8 @@ class FrankyArm:
                 # or the elbow wanders off, as nothing else holds it
                 posture_task=franky.PostureTask(np.ravel(self._robot.state.q), POSTURE_NM_RAD),
             )
-        except franky.Exception as error:
-            self._error = f"reflex: {error}"
+        except self._failures as error:
+            self._error = error_words("Reflex", [str(error)])
             return
         if options.force_reaction_n is not None:
             force = franky.Measure.FORCE_X**2 + franky.Measure.FORCE_Y**2
@@ -199,7 +201,7 @@ class FrankyArm:
                 f"an external force above {limit_n:g} N" if limit_n else "its controller ended"
             )
             self._error = error_words("Reflex", [by_force])
-        except self._franky.Exception as error:
+        except self._failures as error:
             self._error = error_words("Reflex", [str(error)])
         self._tracker = None
 

@@ -47,7 +47,8 @@ def why_not_connected(kind: str, said: str, arm: str) -> str:
 
 def error_words(mode: str, errors: Sequence[str]) -> str:
     """Why the arm does not move; empty while it may. A person's stop says "user stop"."""
-    named = ", ".join(errors)
+    first = (error.partition("\n")[0].removeprefix("libfranka: ") for error in errors)
+    named = ", ".join(line.removesuffix(" []") for line in first)
     low = named.lower()
     if mode == "Reflex" and ("user stop" in low or "user_stop" in low):
         return f"user stop: {named}"

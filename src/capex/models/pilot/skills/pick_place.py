@@ -31,6 +31,7 @@ CARRY_M = 0.15  # over a place: a thing that hangs 5 cm below the fingers clears
 CLEAR_M = 0.27  # a task wants the hand over 25 cm away from what it let go
 ALIGNED_M = 0.022  # open fingers have about 2 cm to spare on each side of a thing
 TIGHT_M = 0.009  # and 7 mm of a can or a cup
+LOW_M, OVER_M = 0.025, 0.03  # lower than where it looked, and hardly beside: on the way down
 BESIDE_M, ROUND_BESIDE_M = 0.04, 0.08  # what is held hides more of the wrist view where it is wide
 SAME_M = 0.09  # farther apart, what the wrist sees is another thing of that colour
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
@@ -86,7 +87,8 @@ def _item(view: View, item: str, source: str) -> Region | None:
 def wrist_item(scene: Scene, item: str) -> Region | None:
     """The thing in the wrist view, when the hand points down."""
     view = scene.wrist_view()
-    candidates = looks.coloured(view, item, smallest=0.0012, largest=0.4) if view else []
+    largest = 0.4 if scene.brief.by_eye else 0.25  # a can from near above fills a third of the view
+    candidates = looks.coloured(view, item, smallest=0.0012, largest=largest) if view else []
     return candidates[0] if candidates else None
 
 
@@ -130,6 +132,9 @@ def take(
     grasp = np.array([point[0], point[1], _grasp_height(scene, item, point, answers)])
     hover = raised(grasp, HOVER_M)
     lateral = apart_level(tip, grasp)
+    going_down = scene.brief.by_eye and tip[2] < hover[2] - LOW_M and lateral < OVER_M
+    if going_down:  # so near, the palm hides a part of it: trust the look from higher up
+        grasp[:2], lateral = tip[:2], 0.0
     high = scene.brief.by_eye and tip[2] > hover[2] + 0.03
     if close_up is None and (lateral > ALIGNED_M or high) and tip[2] > grasp[2] + 0.03:
         # Seen from outside only: get over it first and look through the wrist camera.
@@ -142,7 +147,7 @@ def take(
     if lateral <= ALIGNED_M and tip[2] <= grasp[2] + 0.012:
         why = f"The fingers are around the {item}: close and lift."
         return Intent(why, [Move(at(grasp, "keep", "close"), True), *lift])
-    if lateral <= ALIGNED_M and not scene.brief.by_eye:
+    if lateral <= ALIGNED_M and (going_down or not scene.brief.by_eye):
         descent = line(tip, grasp, orientation, "close", True)
     else:
         over = [hover] if lateral < 0.15 and tip[2] >= hover[2] - 0.03 else _over(tip, hover)
@@ -227,11 +232,22 @@ def look_beside(scene: Scene, item: str, place: str, centre: Array) -> Intent | 
     shows the place whole. None when the hand is there.
     """
     over = raised(let_go_at(scene, item, place, centre), CARRY_M - 0.05)
-    beside = over - (ROUND_BESIDE_M if kind(item).round else BESIDE_M) * scene.axis(0)
+    beside = over - _beside_m(item) * scene.axis(0)
     if apart(scene.tip, beside) < 0.02:
         return None
     why = f"Carry the {item} to the {place} and look at it past what the fingers hold."
     return Intent(why, path(scene.tip, _over(scene.tip, beside)))
+
+
+def has_looked(scene: Scene, item: str, place: str, centre: Array) -> bool:
+    """Whether the hand is past where it looks at a place: over it, or on its way down to it."""
+    over = raised(let_go_at(scene, item, place, centre), CARRY_M - 0.05)
+    within_m = 2 * OVER_M if scene.tip[2] < over[2] - LOW_M else 0.5 * _beside_m(item)
+    return scene.tip[2] < over[2] + OVER_M and apart_level(scene.tip, centre) < within_m
+
+
+def _beside_m(item: str) -> float:
+    return ROUND_BESIDE_M if kind(item).round else BESIDE_M
 
 
 def retreat(tip: Array) -> list[Move]:

@@ -70,14 +70,15 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
     centre = _support(scene, place, answers)
     if scene.page.holding:
         if centre is not None and scene.brief.by_eye and not _sees_past(scene, item, place):
-            beside = pick_place.look_beside(scene, item, place, centre)
-            if beside is not None:
+            if pick_place.has_looked(scene, item, place, centre):
+                centre[:2] = scene.tip[:2]
+            elif beside := pick_place.look_beside(scene, item, place, centre):
                 return beside
         return pick_place.carry(scene, item, place, centre)
     if scene.brief.by_eye and _just_let_go(scene):
         why = f"I have let go of the {item}: back off, then look whether it lies on the {place}."
         return Intent(why, pick_place.retreat(scene.tip))
-    thing = _thing(scene, item, wrist, answers)
+    thing = _thing(scene, item, answers)
     if place and scene.page.released and thing is not None:
         if scene.brief.locate:
             lies = _lies_on(thing, centre, place)
@@ -112,7 +113,7 @@ def _support_features(scene: Scene, place: str, seen: Mapping[str, Region]) -> l
     return asks + (scene.ask("wrist support", {"wrist": [above.centre]}, height_m) if above else [])
 
 
-def _thing(scene: Scene, item: str, wrist: Region | None, answers: Answers) -> Array | None:
+def _thing(scene: Scene, item: str, answers: Answers) -> Array | None:
     """Where the thing to be taken is; by eye, the wrist view counts as a close look only from near
     above, and where it shows the thing whole.
     """
@@ -125,7 +126,7 @@ def _thing(scene: Scene, item: str, wrist: Region | None, answers: Answers) -> A
         thing[2] = top_m
         if above is not None and apart_level(above, thing) > SAME_M:
             above = None
-    near = scene.tip[2] < top_m + NEAR_M and wrist and _whole(scene.views["wrist"], wrist)
+    near = scene.tip[2] < top_m + NEAR_M and _whole(scene, item)
     if above is None or not near or apart_level(above, scene.tip) > NEAR_ASIDE_M:
         answers.pop("wrist item", None)
     return thing if above is None else above
@@ -176,13 +177,18 @@ def _from_above(scene: Scene, noun: str) -> Region | None:
     return top(scene.views["wrist"], region, noun)
 
 
-def _whole(view: View, part: Region) -> bool:
-    """Whether a region of the wrist view ends before the image does, and before the palm."""
+def _whole(scene: Scene, noun: str) -> bool:
+    """Whether a thing in the wrist view ends before the image does, and before the palm."""
+    seen = pick_place.wrist_item(scene, noun)
+    if seen is None:
+        return False
+    view = scene.views["wrist"]
+    parts = union([seen, top(view, seen, noun)])
     return bool(
-        part.rows.min() > 1
-        and part.columns.min() > 1
-        and part.columns.max() < view.width - 2
-        and part.rows.max() < lower_edge(view) - 2
+        parts.rows.min() > 1
+        and parts.columns.min() > 1
+        and parts.columns.max() < view.width - 2
+        and parts.rows.max() < lower_edge(view) - 2
     )
 
 
@@ -191,7 +197,7 @@ def _sees_past(scene: Scene, item: str, place: str) -> bool:
     thing that the fingers hold.
     """
     support, held = _from_above(scene, place), pick_place.wrist_item(scene, item)
-    if support is None or not _whole(scene.views["wrist"], support):
+    if support is None or not _whole(scene, place):
         return False
     return held is None or not support.beside(held, TOUCHING_PX)
 
@@ -215,10 +221,13 @@ def _point(located: Located) -> Array | None:
 
 
 def _just_let_go(scene: Scene) -> bool:
-    """Whether the hand is still where it let go of what it held."""
-    commands = [w for w in scene.page.executed if w.gripper != "keep"][-1:]
-    let_go = targets_m([w for w in commands if w.gripper == "release"])
-    return any(apart(scene.tip, p) < CLEAR_M for p in let_go)
+    """Whether the hand is still where it let go of what it held, and has not been away since."""
+    done = scene.page.executed
+    last = max((k for k, w in enumerate(done) if w.gripper != "keep"), default=None)
+    if last is None or done[last].gripper != "release":
+        return False
+    let_go, *since = targets_m(done[last:])
+    return all(apart(let_go, p) < CLEAR_M for p in (scene.tip, *since))
 
 
 def _lies_on(thing: Array, centre: Array | None, place: str, more_m: float = 0.0) -> bool:

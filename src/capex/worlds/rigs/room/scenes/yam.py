@@ -48,10 +48,10 @@ CAMERAS: Mapping[str, SceneCamera] = MappingProxyType(
             (640, 480),
             42.0,
             "stands across the table, above it, about 0.7 m in front of the base frame's origin and"
-            " 0.8 m above the table, faces the robot and looks down at the table between the arms:"
+            " 0.84 m above the table, faces the robot and looks down at the table between the arms:"
             " the left side of its image is -y (the right arm's side), the right side +y (the left"
             " arm's), and what is lower in the image is farther from the robot (larger x)",
-            (0.72, 0.0, 0.78),
+            (0.74, 0.0, 0.84),
             (0.27, 0.0, 0.02),
         ),
         "left_wrist": SceneCamera("wrist", (640, 480), 58.0, WRIST_VIEW.format("left")),

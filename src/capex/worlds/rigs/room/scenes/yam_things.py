@@ -20,6 +20,7 @@ CORN_HALF_M, CORN_KG = (0.055, 0.019, 0.019), 0.05
 BOWL_BASE_M, BOWL_RIM_M, BOWL_HEIGHT_M, BOWL_WALL_M, BOWL_KG = 0.048, 0.075, 0.070, 0.004, 0.14
 BOWL_LEAN_RAD = math.atan2(BOWL_RIM_M - BOWL_BASE_M, BOWL_HEIGHT_M)
 WHITE, CRUST, CUT = (0.90, 0.91, 0.94, 0.5), (0.74, 0.47, 0.20, 1.0), (0.93, 0.80, 0.56, 1.0)
+RIM = (0.35, 0.45, 0.62, 0.5)
 YELLOW, HUSK, BLUE = (0.98, 0.80, 0.12, 0.3), (0.28, 0.55, 0.16, 0.3), (0.16, 0.40, 0.72)
 
 
@@ -31,7 +32,9 @@ def _add_plate(b: Builder, body: Any) -> None:
         turn = (math.cos(k * math.pi / 6), 0.0, 0.0, math.sin(k * math.pi / 6))
         b.felt.box(body, (0, 0, half[2]), half, quat=turn, mass=PLATE_KG / 3, **DISH)
     flat = h - 0.004
-    b.turned(body, [(0.0, flat), (0.80 * r, flat), (r, h), (0.72 * r, 0.0), (0.0, 0.0)], WHITE)
+    b.turned(body, [(0.0, 0.0), (0.72 * r, 0.0), (r, h)], WHITE)
+    b.turned(body, [(r, h), (0.92 * r, h - 0.001)], RIM)
+    b.turned(body, [(0.92 * r, h - 0.001), (0.80 * r, flat), (0.0, flat)], WHITE)
 
 
 def _add_bread(b: Builder, body: Any) -> None:
@@ -49,9 +52,9 @@ def _add_corn(b: Builder, body: Any) -> None:
     """A cob along x with a green end."""
     b.felt.box(body, (0, 0, 0), CORN_HALF_M, mass=CORN_KG, **DISH)
     x, _, r = CORN_HALF_M
-    cob = [(0.0, x + 0.004), (0.5 * r, x - 0.004), (0.9 * r, 0.4 * x), (1.08 * r, -0.4 * x)]
+    cob = [(1.08 * r, -0.4 * x), (0.9 * r, 0.4 * x), (0.5 * r, x - 0.004), (0.0, x + 0.004)]
     b.turned(body, cob, YELLOW, axis="x")
-    husk = [(1.08 * r, -0.4 * x), (0.95 * r, -0.8 * x), (0.0, -x - 0.006)]
+    husk = [(0.0, -x - 0.006), (0.95 * r, -0.8 * x), (1.08 * r, -0.4 * x)]
     b.turned(body, husk, HUSK, axis="x")
 
 
