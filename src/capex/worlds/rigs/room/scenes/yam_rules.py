@@ -15,8 +15,9 @@ import numpy as np
 
 from capex.worlds.rigs.room.scenes import AttemptWatch
 from capex.worlds.rigs.room.scenes.common import STILL_M_S, TABLE_TOP_M, touched_by, underside_m
-from capex.worlds.rigs.room.scenes.yam_arms import ARMS, fingers
+from capex.worlds.rigs.room.scenes.yam_arms import fingers
 from capex.worlds.rigs.yam.kinematics import MAX_OPENING_M
+from capex.worlds.rigs.yam.pair import ARMS
 
 Judgement = tuple[bool, str]
 PLATE_MOVED_M = 0.01  # what an eye on an overlay of the first picture sees
