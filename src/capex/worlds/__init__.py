@@ -184,6 +184,8 @@ class TaskInfo:
     horizon: int
     instruction: str
     criterion: str
+    # What may not happen on the way, where a person judges; part of the criterion's words.
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

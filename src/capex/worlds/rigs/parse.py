@@ -235,6 +235,20 @@ def inside(point_m: Array, box: Box) -> bool:
     )
 
 
+def _criterion(table: TomlTable) -> tuple[str, tuple[str, ...]]:
+    """What counts as success: a text, or a list of what must be so at the end and the rules of the
+    way there, which a verdict may name one by one.
+    """
+    if not isinstance(table.values.get("success"), list):
+        return table.text("success"), ()
+    texts = table.values["success"]
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise table.wrong("success", "a text, or a list of texts: the end, then the rules")
+    end, *rules = (text.strip().rstrip(".") for text in texts)
+    table.given("success")
+    return f"{end}. Rules: {'; '.join(rules)}." if rules else f"{end}.", tuple(rules)
+
+
 def _tasks(tables: TomlTable, control_hz: float) -> dict[str, RigTask]:
     tasks = {}
     for name in tables.values:
@@ -250,12 +264,14 @@ def _tasks(tables: TomlTable, control_hz: float) -> dict[str, RigTask]:
             )
         by_time = "seconds" in table.values
         steps = round(table.number("seconds") * control_hz) if by_time else table.whole("steps")
+        success, rules = _criterion(table)
         tasks[name] = RigTask(
             name=name,
             instruction=table.text("instruction"),
-            success=table.text("success"),
+            success=success,
             steps=max(1, steps),
             hints=table.text("hints", ""),
+            rules=rules,
         )
         table.end()
     if not tasks:

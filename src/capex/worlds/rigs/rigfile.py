@@ -91,9 +91,10 @@ class RigTask:
 
     name: str
     instruction: str
-    success: str  # what counts, in words for whoever judges
+    success: str  # what counts, in words for whoever judges; the rules are among them
     steps: int  # control steps; a time limit in the file becomes steps at the rig's rate
     hints: str = ""
+    rules: tuple[str, ...] = ()  # what may not happen on the way, each by itself
 
 
 @dataclass(frozen=True)
