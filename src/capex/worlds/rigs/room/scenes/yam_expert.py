@@ -6,13 +6,13 @@ stay apart, and a leaning gripper reaches higher than one that points straight d
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
 import mujoco
 import numpy as np
 
+from capex import plan
 from capex.plan import ArmTarget, Waypoint, at, down, line, path
 from capex.pose import DOWN, Array, Pose, matrix_to_euler, rotation_matrix
 from capex.worlds.rigs.room.scenes import Plans
@@ -195,11 +195,7 @@ def thing_pose(data: mujoco.MjData, name: str) -> Pose:
 
 def together(left: Steps, right: Steps) -> list[Waypoint]:
     """Both arms' steps side by side; an arm that has no more keeps still."""
-    rows = itertools.zip_longest(left, right)
-    return [
-        Waypoint({a: s for a, s in zip(("left", "right"), row, strict=True) if s is not None})
-        for row in rows
-    ]
+    return plan.together({"left": left, "right": right})
 
 
 EXPERT: dict[str, Plans] = {"BreadAndCorn": bread_and_corn, "BowlHandover": bowl_handover}
