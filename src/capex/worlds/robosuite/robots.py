@@ -150,7 +150,8 @@ class Robot:
 
 def _towards(arm: ArmCommand, anchor_m: Array | None, controller: Any, site: Pose) -> Array:
     """Six numbers of an arm in arm mode: its step, or back to the goal of the step before."""
-    move_m, turn_rad = np.zeros(3), np.zeros(3)
+    move_m: Array = np.zeros(3)
+    turn_rad: Array = np.zeros(3)
     if arm.step_m is not None:
         move_m, turn_rad = np.asarray(arm.step_m), np.asarray(arm.step_rad)
     elif anchor_m is not None:
