@@ -7,6 +7,7 @@ base frame, which rides with the robot's mobile base: x forward, y left, z up fr
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -141,6 +142,15 @@ def waypoints(arm: str, steps: Steps) -> list[Waypoint]:
     return [
         Waypoint(base=step) if isinstance(step, BaseMotion) else Waypoint({arm: step})
         for step in steps
+    ]
+
+
+def together(steps: Mapping[str, Sequence[ArmTarget]]) -> list[Waypoint]:
+    """The steps of several arms side by side; an arm that has no more keeps still."""
+    rows = itertools.zip_longest(*steps.values())
+    return [
+        Waypoint({arm: target for arm, target in zip(steps, row, strict=True) if target})
+        for row in rows
     ]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import os
 import pty
 
 import pytest
+from rich.console import Console
 
 import capex
 from capex.campaign.judging import question
@@ -72,6 +74,18 @@ def test_a_terminal_gives_single_keys_and_undo_asks_again(unjudged):
     run = capex.load_run(unjudged.path)
     assert [(a.index, a.undoable) for a in run.invalid] == [(1, True)]
     assert run.invalid[0].error == "judged invalid by Ada (in the way)"
+
+
+def test_a_reason_names_the_rule_that_was_broken(unjudged):
+    rules = ("the left arm brings the bread", "the plate does not move")
+    asked = dataclasses.replace(question(unjudged.episodes[0]), rules=rules)
+    screen = io.StringIO()
+    judge = TerminalJudge("Ada", Keys(io.StringIO("f\nb\nby 3 cm\n")), Console(file=screen))
+    verdict = judge.ask(asked)
+    assert (verdict.reason, verdict.words) == ("broken: the plate does not move", "by 3 cm")
+    assert "a: broken: the left arm brings the bread" in screen.getvalue()
+    judge.confirm(unjudged.episodes[0].path, verdict)
+    assert read_verdicts(unjudged.episodes[0].path) == [verdict]
 
 
 def test_a_table_is_checked_whole_before_a_verdict_is_written(unjudged, shm):

@@ -55,6 +55,9 @@ def test_both_arms_move_together_and_carry_one_label():
     _, (outcome,) = run(Toy(boxes=(blocked,)), both)
     assert (outcome.status, outcome.label) == ("finger contact", 0)
     assert np.allclose(outcome.tips["left"].position_m, HOME["left"] + [0, 0, 0.06], atol=0.008)
+    assert outcome.report.endswith("cm from target (right)")
+    apart = Waypoint({**to("left", (0, 0, 0.2)).targets, **to("right", (0, 0, 0.02)).targets})
+    assert run(Toy(), apart)[1][0].report == "reached; left shortened to 10 cm"
 
 
 def test_displacements_are_shortened_from_the_previous_clamped_target_and_projected_into_the_box():

@@ -351,6 +351,24 @@ class UnclaimedBase(ToyEnv):
         return dataclasses.replace(self._spec, base=None)
 
 
+class CrossedWrists(ToyEnv):
+    """Each wrist camera rides on the other arm."""
+
+    def _camera(self, camera, size):
+        crossed = {"left_wrist": "right_wrist", "right_wrist": "left_wrist"}
+        return super()._camera(crossed.get(camera, camera), size)
+
+
+class OneAfterTheOther(ToyEnv):
+    """The second arm waits while the first one moves."""
+
+    def step(self, command):
+        left, right = command.arms["left"], command.arms["right"]
+        waits = left.step_m is not None and right.step_m is not None
+        arms = {"left": left, "right": ArmCommand(gripper=right.gripper) if waits else right}
+        return super().step(Command(arms, command.base_velocity))
+
+
 def failed(env, rules=None, **options):
     report = check(env, ticks=10, rules=rules, **options)
     return {f.rule: f.detail for f in report.failed}
@@ -389,7 +407,7 @@ def test_a_fixed_robot_without_depth_saving_or_judge_passes():
 def test_a_real_rig_passes():
     report = check(ToyEnv(RIG), ticks=10)
     report.raise_if_failed()
-    kept = {"spec", "starts", "limits", "images", "tip", "commands"}
+    kept = {"spec", "starts", "limits", "images", "tip", "commands", "arms", "together"}
     assert {f.rule for f in report.findings if f.status == "ok"} == kept
     assert all(f.detail for f in report.findings)
 
@@ -494,6 +512,8 @@ BROKEN = [
     ("commands", TurnsInTipFrame, set()),
     ("commands", InvertedGripper, set()),
     ("commands", SinkingHold, {"base"}),
+    ("arms", CrossedWrists, set()),
+    ("together", OneAfterTheOther, {"limits"}),
     ("base", DrivesInFloorFrame, set()),
     ("base", ArmLeftBehind, set()),
     ("base", UnclaimedBase, {"spec"}),

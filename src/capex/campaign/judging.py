@@ -61,6 +61,7 @@ def question(episode: LoadedEpisode) -> Question:
         start=record.start,
         instruction=record.instruction,
         criterion=known.criterion if known is not None else "",
+        rules=known.rules if known is not None else (),
         end=record.end,
         claimed_done=record.end == "done",
     )

@@ -28,6 +28,7 @@ class Question:
     start: int
     instruction: str
     criterion: str  # what counts as success, in words
+    rules: tuple[str, ...]  # those of the criterion that a reason may name as broken
     end: str  # how the attempt ended
     claimed_done: bool  # whether the model said that it was done
 

@@ -118,8 +118,8 @@ class Tasks:
     }
 
     world: Positional[Annotated[str, arg(metavar="WORLD")]] = "kitchen"
-    """Which world: kitchen (default), kitchen-mixed, robosuite, robosuite-panda, robocasa, or one
-    of your own."""
+    """Which world: kitchen (default), kitchen-mixed, robosuite, robosuite-panda, robosuite-two,
+    robocasa, or one of your own."""
     pictures: Annotated[Path | None, arg(metavar="DIR")] = None
     """Folder for a sheet with the three camera views of two starts per task (default: none)."""
 

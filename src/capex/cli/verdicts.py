@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import ascii_lowercase
 
 from rich.console import Console
 
@@ -22,7 +23,7 @@ from capex.errors import CapexError
 from capex.run import load_episode, load_run
 from capex.run.files import now
 from capex.run.summary import summarize
-from capex.run.verdicts import REASONS, Verdict, Word, append_verdict, read_verdict
+from capex.run.verdicts import BROKEN, REASONS, Verdict, Word, append_verdict, read_verdict
 
 WHO = "CAPEX_OPERATOR"
 KEYS = "s success, f failure, i invalid, u undo the last, r its reasoning, ? help, q later"
@@ -80,7 +81,7 @@ class TerminalJudge:
                 if key in ("", "q"):
                     return None
                 if key in VERDICTS:
-                    reason, words = self._why(key)
+                    reason, words = self._why(key, asked.rules)
                     return Verdict(VERDICTS[key], self.name, now(), reason, words)
                 if key == "?":
                     self._say(HELP)
@@ -117,14 +118,19 @@ class TerminalJudge:
         self._say(f"taken back, and asked again: {last}")
         return question(load_episode(last))
 
-    def _why(self, key: str) -> tuple[str, str]:
-        """A reason from the list and free words, both optional."""
+    def _why(self, key: str, rules: tuple[str, ...]) -> tuple[str, str]:
+        """A reason from the list, or a rule that was broken, and free words; both optional."""
         reason = ""
         if key == "f":
-            listed = ", ".join(f"{n} {reason}" for n, reason in enumerate(REASONS, 1))
+            reasons = {str(n): reason for n, reason in enumerate(REASONS, 1)}
+            broken = {k: BROKEN + rule for k, rule in zip(ascii_lowercase, rules, strict=False)}
+            for letter, rule in broken.items():
+                self._say(f"{letter:>10}: {rule}")
+            listed = ", ".join(f"{n} {reason}" for n, reason in reasons.items())
+            listed += f"; {'/'.join(broken)} a broken rule" if broken else ""
             self._say(f"why? {listed}; Enter: no reason > ", end="")
-            number = self.keys.key("\n" + "".join(map(str, range(1, len(REASONS) + 1)))).strip()
-            reason = REASONS[int(number) - 1] if number else ""
+            chosen = self.keys.key("\n" + "".join((*reasons, *broken))).strip()
+            reason = (reasons | broken).get(chosen, "")
             self._say(reason)
         if key == "s":
             return "", ""

@@ -160,7 +160,9 @@ def _groups(names: Sequence[str]) -> dict[str, dict[str, int]]:
             group = name
         last = group
         groups.setdefault(group, {"start": number, "end": number})["end"] = number + 1
-    return groups
+    # One number alone goes by its whole name: left_gripper, where others begin with left_ too.
+    alone = {g: names[s["start"]] for g, s in groups.items() if s["end"] - s["start"] == 1}
+    return {alone.get(group, group): span for group, span in groups.items()}
 
 
 def _write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -231,7 +231,7 @@ class Executor:
             self._step({n: self._servo(n, t, pace) for n, t in targets.items()})
             if fresh := self._state.contacts - known:
                 return Motion("contact", mo.contact_text(fresh), self._errors(targets), fresh)
-        return Motion("timeout", f"timeout {mo.distance_text(errors)}", errors)
+        return Motion("timeout", f"timeout {self._distance_text(targets, errors)}", errors)
 
     def _errors(self, targets: Mapping[str, ClampedTarget]) -> tuple[float, float]:
         """Largest position and rotation error over the targeted arms."""
@@ -267,17 +267,25 @@ class Executor:
         return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self._grip[arm])
 
     def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
-        distance = mo.distance_text(errors)
+        distance = self._distance_text(targets, errors)
         touched = frozenset[Contact]().union(*(mo.loose_contacts(self._state, n) for n in targets))
         if touched:
             text = f"stopped by finger contact {distance}"
             return Motion("finger contact", text, errors, touched)
-        limits = sorted({joint for n in targets for joint in self._state.arms[n].joints_at_limit})
+        at_limit = {n: self._state.arms[n].joints_at_limit for n in targets}
+        limits = mo.limits_text(at_limit)
         if limits:
-            distance = f"joint limit ({', '.join(limits)}), {distance}"
+            distance = f"joint limit ({limits}), {distance}"
         elif errors[0] <= LABEL_STALL_M and not any(self._arms[n].senses_contact for n in targets):
             distance += ", counted as reached (no force sensing)"
         return Motion("stalled", f"stalled{':' * bool(limits)} {distance}", errors)
+
+    def _distance_text(
+        self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]
+    ) -> str:
+        """How far a motion stayed from its target, and of several arms which ones did."""
+        each = {name: self._errors({name: target}) for name, target in targets.items()}
+        return mo.distance_text(errors) + mo.whose_text(each)
 
     def _drive(self, motion: BaseMotion) -> Motion:
         """Drive the base by a measured amount while the arms hold their pose in the base frame."""

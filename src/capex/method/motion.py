@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -91,11 +91,26 @@ def distance_text(errors: tuple[float, float]) -> str:
     return f"{100 * errors[0]:.1f} cm{turn} from target"
 
 
+def whose_text(errors: Mapping[str, tuple[float, float]]) -> str:
+    """Which of several arms are not at their targets, behind a distance."""
+    away = [n for n, (m, rad) in errors.items() if m > REACHED_M or rad > REACHED_RAD]
+    return f" ({' and '.join(away)})" if len(errors) > 1 else ""
+
+
+def limits_text(joints: Mapping[str, Sequence[str]]) -> str:
+    """The joints at their limits; of several moving arms each with its arm."""
+    listed = [(name, joint) for name, near in joints.items() for joint in near]
+    return ", ".join(sorted(f"{n} {j}" if len(joints) > 1 else j for n, j in listed))
+
+
 def clamp_notes(targets: Mapping[str, ClampedTarget]) -> list[str]:
     """What clamping changed about the targets of a waypoint."""
-    shortened = ["shortened to 10 cm"] if any(t.shortened for t in targets.values()) else []
-    projected = ["moved into the workspace"] if any(t.projected for t in targets.values()) else []
-    return shortened + projected
+    changed = {
+        "shortened to 10 cm": [n for n, t in targets.items() if t.shortened],
+        "moved into the workspace": [n for n, t in targets.items() if t.projected],
+    }
+    named = len(targets) > 1
+    return [f"{' and '.join(n)} {did}" if named else did for did, n in changed.items() if n]
 
 
 def guard_notes(phrases: Mapping[str, int]) -> list[str]:

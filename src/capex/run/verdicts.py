@@ -30,6 +30,7 @@ REASONS = (
     "unsafe",
     "other",
 )
+BROKEN = "broken: "  # a reason that names one of the task's own rules
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Verdict:
     verdict: Word
     by: str  # the name that the judge gave
     at: str  # UTC, ISO 8601
-    reason: str = ""  # one of REASONS, or empty
+    reason: str = ""  # one of REASONS, BROKEN and a rule of the task, or empty
     words: str = ""
 
     def __post_init__(self) -> None:
@@ -48,8 +49,9 @@ class Verdict:
             raise CapexError(f"a verdict is '{self.verdict}'; valid: {valid}")
         if not self.by.strip():
             raise CapexError("a verdict needs a name: say who judges")
-        if self.reason and self.reason not in REASONS:
-            valid = ", ".join(REASONS)
+        broken = self.reason.startswith(BROKEN) and self.reason.removeprefix(BROKEN).strip()
+        if self.reason and self.reason not in REASONS and not broken:
+            valid = f"{', '.join(REASONS)}, {BROKEN}RULE"
             raise CapexError(f"a verdict's reason is '{self.reason}'; valid: {valid}, or none")
 
 

@@ -184,6 +184,8 @@ class TaskInfo:
     horizon: int
     instruction: str
     criterion: str
+    # What may not happen on the way, where a person judges; part of the criterion's words.
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -205,11 +207,12 @@ WORLDS: dict[str, str] = {
     "kitchen-mixed": "capex.worlds.kitchen",
     "robosuite": "capex.worlds.robosuite",
     "robosuite-panda": "capex.worlds.robosuite",
+    "robosuite-two": "capex.worlds.robosuite.two_arms",
     "robocasa": "capex.worlds.robocasa",
 }
 # A world of one rig: rig:FILE with the path of a rig file, or the name of one in the package.
 RIG = "rig:"
-TWINS = ("franka-twin",)  # packaged rigs that may be named without it
+TWINS = ("franka-twin", "yam-twin")  # packaged rigs that may be named without it
 ROBOSUITE_INSTALL = "capex install robosuite"
 
 

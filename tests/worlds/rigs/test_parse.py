@@ -74,6 +74,10 @@ def test_tasks_and_guard_may_be_files_beside_it_and_are_read_again_when_they_cha
     with (tmp_path / "tasks.toml").open("a") as file:
         file.write('\nsuccess = "moved"\n')
     assert rig_world(f"rig:{path}").rig.tasks["Push"].steps == 7
+    with (tmp_path / "tasks.toml").open("a") as file:
+        file.write('[Slide]\nsteps = 8\ninstruction = "S"\nsuccess = ["moved", "never lifted"]\n')
+    slide = rig_world(f"rig:{path}").TASKS["Slide"]
+    assert (slide.criterion, slide.rules) == ("moved. Rules: never lifted.", ("never lifted",))
 
 
 @pytest.mark.parametrize(

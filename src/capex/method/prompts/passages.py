@@ -82,7 +82,13 @@ def frame(spec: Spec) -> str:
     names = " and ".join(arm.name for arm in spec.arms)
     own = any(arm.workspace_m for arm in spec.arms)
     boxes = ", and each arm has a workspace box of its own" if own else ""
-    return f" All arms ({names}) share it: its origin lies midway between their mounts{boxes}."
+    return (
+        f" All arms ({names}) share it: its origin lies midway between their mounts{boxes}. A"
+        " waypoint has a target for each arm that moves, and one that is left out holds still; the"
+        " arms set out and arrive together, then their gripper commands run together. What stops"
+        " one arm stops the plan for all, and the waypoint's confidence is that every arm gets"
+        " there."
+    )
 
 
 def cameras(spec: Spec) -> str:

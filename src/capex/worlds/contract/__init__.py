@@ -25,7 +25,7 @@ from rich.text import Text
 from capex import worlds
 from capex.errors import CapexError, RigFault, UnknownName, Unsupported
 from capex.worlds import Env, EnvFactory, Start
-from capex.worlds.contract import depth, frames, motion, rules, views
+from capex.worlds.contract import arms, depth, frames, motion, rules, views
 from capex.worlds.contract.trial import BrokenRuleError, NotClaimedError, WorldTrial
 
 Status = Literal["ok", "failed", "not claimed", "not tried"]
@@ -46,6 +46,8 @@ RULES: dict[str, Rule] = {
     "tip": views.tip_lands_on_the_fingers,
     "depth": depth.depth_is_metric,
     "commands": motion.commands_do_what_they_say,
+    "arms": arms.arms_share_a_frame,
+    "together": arms.arms_arrive_together,
     "base": motion.base_drives_as_commanded,
     "frames": frames.frames_are_recorded,
 }
@@ -59,9 +61,12 @@ MOTIONS = {
     "tip": f"{_HOME}, {_HAND}, then turns it by 17 degrees",
     "depth": f"{_HOME}, {_HAND}",
     "commands": f"{_HOME}, moves it up to 8 cm along each axis and back, turns it and grips",
+    "arms": f"{_HOME}, moves one after the other 5 cm up or down",
+    "together": f"{_HOME}, then moves all of them 6 or 3 cm up or down at once",
     "base": "drives half a metre back, 20 cm to each side, and turns",
     "frames": f"{_HOME}, then holds",
 }
+OF_SEVERAL = ("arms", "together")  # rules that move nothing of a robot with one arm
 Subject = TypeVar("Subject")
 
 
@@ -136,7 +141,8 @@ def check(
     chosen = [name for name in RULES if rules is None or name in rules]
 
     def before(name: str) -> None:
-        if announce is not None and name in MOTIONS and (name != "base" or spec.base):
+        moves = name in MOTIONS and (name != "base" or spec.base is not None)
+        if announce is not None and moves and (name not in OF_SEVERAL or len(spec.arms) > 1):
             announce(name, MOTIONS[name])
 
     return CheckReport(spec.name, try_rules({n: RULES[n] for n in chosen}, trial, before))

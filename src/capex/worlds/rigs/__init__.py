@@ -71,4 +71,4 @@ def _stamps(path: Path) -> tuple[tuple[str, int], ...]:
 
 def _info(rig: RigFile, name: str) -> TaskInfo:
     task = rig.tasks[name]
-    return TaskInfo(name, rig.name, task.steps, task.instruction, task.success)
+    return TaskInfo(name, rig.name, task.steps, task.instruction, task.success, task.rules)

@@ -26,6 +26,7 @@ DRIVERS = {
     "room": "capex.worlds.rigs.room.driver:RoomArm",
     "deoxys": "capex.worlds.rigs.deoxys.driver:DeoxysArm",
     "franky": "capex.worlds.rigs.franky:FrankyArm",
+    "yam": "capex.worlds.rigs.yam.driver:YamArm",
 }
 CAMERA_DRIVERS = {
     "room": "capex.worlds.rigs.room.camera:RoomCamera",

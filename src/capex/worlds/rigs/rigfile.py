@@ -55,6 +55,7 @@ class ArmEntry:
     options: Mapping[str, Any]  # given to the driver: an address, gains
     T_base_mount: Pose
     home: Pose  # of the tip, base frame
+    park: Pose | None = None  # where it is left at the end: an arm without brakes, low
     max_step_m: float = 0.01  # what one command of ours may carry
     max_step_rad: float = 0.05
     contact_n: float = 5.0  # an external force above it is contact
@@ -90,9 +91,10 @@ class RigTask:
 
     name: str
     instruction: str
-    success: str  # what counts, in words for whoever judges
+    success: str  # what counts, in words for whoever judges; the rules are among them
     steps: int  # control steps; a time limit in the file becomes steps at the rig's rate
     hints: str = ""
+    rules: tuple[str, ...] = ()  # what may not happen on the way, each by itself
 
 
 @dataclass(frozen=True)

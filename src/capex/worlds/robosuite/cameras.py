@@ -22,25 +22,38 @@ OUTER = ("left", "right")
 SPECS = (*(CameraSpec(name, "exterior") for name in OUTER), CameraSpec("wrist", "wrist", arm="arm"))
 # Ours -> robosuite's.
 MOVED = {"left": "frontview", "right": "agentview", "wrist": "robot0_eye_in_hand"}
+# Over two arms one camera stands, and each hand carries its own.
+SPECS_OF_TWO = (
+    CameraSpec("front", "exterior"),
+    *(CameraSpec(f"{arm}_wrist", "wrist", arm=arm) for arm in ("left", "right")),
+)
+MOVED_OF_TWO = {
+    "front": "frontview",
+    "left_wrist": "robot1_eye_in_hand",
+    "right_wrist": "robot0_eye_in_hand",
+}
 VISUAL_GROUP = 1  # robosuite and RoboCasa draw this group of shapes; 0 holds the collision shapes
 MAX_SHAPES = 10_000
 _OPENCV = np.diag([1.0, -1.0, -1.0])  # MuJoCo's cameras look along -z with y up
 
 
-def move_cameras(anatomy: Anatomy, arena: Arena) -> None:
-    """Move two of the arena's cameras to the robot's left and right; they ride with its base."""
+def move_cameras(anatomy: Anatomy, arena: Arena, names: Mapping[str, str]) -> None:
+    """Move the arena's outer cameras behind the robot, to its left and right where there are two;
+    they ride with its base.
+    """
     model, data = anatomy.model, anatomy.data
     mujoco.mj_kinematics(model, data)
     mount = anatomy.mount
     bases = [body for body in range(model.nbody) if model.body(body).name == "mobilebase0_base"]
     carrier = bases[0] if bases else 0
     T_world_carrier = Pose(data.xpos[carrier], data.xmat[carrier].reshape(3, 3))
-    for name, side in zip(OUTER, (1.0, -1.0), strict=True):
+    outer = [theirs for theirs in names.values() if not theirs.endswith("eye_in_hand")]
+    for name, side in zip(outer, (1.0, -1.0), strict=False):
         position_m = np.array(arena.camera_m) * (1.0, side, 1.0)
         look_at_m = np.array(arena.look_at_m)
         T_mount_camera = Pose(position_m, _looking(position_m, look_at_m))
         T_carrier_camera = T_world_carrier.inverse() @ (mount @ T_mount_camera)
-        camera = model.camera(MOVED[name])
+        camera = model.camera(name)
         model.cam_bodyid[camera.id] = carrier
         camera.pos = T_carrier_camera.position_m
         mujoco.mju_mat2Quat(camera.quat, T_carrier_camera.rotation.ravel())

@@ -23,9 +23,9 @@ from capex.worlds import Command, Image, ModelFile, RobotState, Spec, Start, Sta
 from capex.worlds.limits import validate_command
 from capex.worlds.pinhole import CameraModel, DepthImage
 from capex.worlds.robosuite.anatomy import Anatomy
-from capex.worlds.robosuite.cameras import SPECS, Cameras, move_cameras
+from capex.worlds.robosuite.cameras import SPECS, SPECS_OF_TWO, Cameras, move_cameras
 from capex.worlds.robosuite.latches import Latches
-from capex.worlds.robosuite.robots import ARM, BaseDrive, Robot
+from capex.worlds.robosuite.robots import BaseDrive, Hand, Robot
 from capex.worlds.robosuite.starts import CONTROL_HZ, StartSource
 from capex.worlds.robosuite.stepping import stepping as make_stepping
 from capex.worlds.robosuite.tasks import Point
@@ -38,9 +38,9 @@ _BLOWN_UP = (
     mujoco.mjtWarning.mjWARN_BADCTRL,
 )
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
-# After MuJoCo's: gripper 2, anchor 3, the goal's position 3 and rotation 9, the mount's position 3
-# and rotation 9, step, clock, success.
-_OWN = (2, 3, 3, 9, 3, 9, 1, 1, 1)
+# After MuJoCo's, for each arm: gripper 2, anchor 3, the goal's position 3 and rotation 9, the
+# mount's position 3 and rotation 9; then step, clock, success.
+_ARM, _CLOCKS = (2, 3, 3, 9, 3, 9), (1, 1, 1)
 
 
 class SuiteEnv:
@@ -67,8 +67,8 @@ class SuiteEnv:
             task=info.name,
             horizon=info.horizon,
             control_hz=float(CONTROL_HZ),
-            arms=(ARM,),
-            cameras=SPECS,
+            arms=robot.arms,
+            cameras=SPECS if len(robot.arms) == 1 else SPECS_OF_TWO,
             workspace_m=workspace_m,
             action_names=robot.action_names,
             state_names=robot.state_names,
@@ -95,19 +95,24 @@ class SuiteEnv:
         self._model, self._data = env.sim.model._model, env.sim.data._data
         header = {"world": self.spec.world, "task": start.task, **self.built.header}
         self._header = json.dumps(header)
-        self._controllers = env.robots[0].composite_controller.part_controllers
-        self._gripper = env.robots[0].gripper["right"]
-        self._anatomy = Anatomy(self._model, self._data)
+        arms = [arm.name for arm in self._robot.arms]
+        self._hands = {
+            arm: Hand(
+                robot.composite_controller.part_controllers, robot.gripper["right"], np.zeros(3)
+            )
+            for arm, robot in zip(arms, env.robots, strict=True)
+        }
+        self._anatomy = Anatomy(self._model, self._data, arms)
         if self.built.arena is not None:
-            move_cameras(self._anatomy, self.built.arena)
+            move_cameras(self._anatomy, self.built.arena, self.built.cameras)
         self._cameras = Cameras(self.spec, self._anatomy, self.built.cameras, **self._drawing)
         self._drive = None
         if self._robot.base is not None:
-            self._drive = BaseDrive(self._model, self._data, self._controllers["base"])
+            (hand,) = self._hands.values()
+            self._drive = BaseDrive(self._model, self._data, hand.controllers["base"])
         self._latches = Latches(env)
         self._stepping = make_stepping(self._stepping_kind, env)
         self._env = env
-        self._anchor_m: Array = np.zeros(3)
         mujoco.mj_step1(self._model, self._data)
         for _ in range(self.built.settle):
             self.apply(np.zeros(len(self._robot.action_names)))
@@ -136,10 +141,10 @@ class SuiteEnv:
         """One 20 Hz command: translated to the native numbers, applied, returned."""
         validate_command(self.spec, command)
         self._require_reset()
-        site, begun = self._anatomy.grip_site(), self._env.timestep > self.built.settle
-        action = self._robot.native(
-            command, self._controllers, self._drive, site, self._anchor_m if begun else None
-        )
+        ordered = Command({n: command.arms[n] for n in self._hands}, command.base_velocity)
+        sites = {name: self._anatomy.grip_site(name) for name in self._hands}
+        begun = self._env.timestep > self.built.settle
+        action = self._robot.native(ordered, self._hands, sites, self._drive, begun=begun)
         self.apply(action)
         return action
 
@@ -150,7 +155,8 @@ class SuiteEnv:
         self._require_sound()
         self._stepping.step(action)
         if not self._robot.rests_on_goal(action):
-            self._anchor_m = np.array(self._controllers["right"].goal_pos)
+            for hand in self._hands.values():
+                hand.anchor_m = np.array(hand.controller.goal_pos)
         self._success = bool(self._env._check_success())
         mujoco.mj_step1(self._model, self._data)
         self._require_sound()
@@ -182,11 +188,12 @@ class SuiteEnv:
         self._require_reset()
         physics = np.empty(mujoco.mj_stateSize(self._model, _STATE))
         mujoco.mj_getState(self._model, self._data, physics, _STATE)
-        arm = self._controllers["right"]
-        gripper = np.broadcast_to(self._gripper.current_action, 2)
-        clocks = [self._env.timestep, self._env.cur_time, float(self._success)]
-        goal, mount = (arm.goal_pos, arm.goal_ori.ravel()), (arm.origin_pos, arm.origin_ori.ravel())
-        own = (gripper, self._anchor_m, *goal, *mount, clocks)
+        own: list[Any] = []
+        for hand in self._hands.values():
+            arm, gripper = hand.controller, np.broadcast_to(hand.gripper.current_action, 2)
+            goal = arm.goal_pos, arm.goal_ori.ravel()
+            own += [gripper, hand.anchor_m, *goal, arm.origin_pos, arm.origin_ori.ravel()]
+        own.append([self._env.timestep, self._env.cur_time, float(self._success)])
         return State(self._header, np.concatenate([physics, *own, self._latches.vector]))
 
     def load_state(self, state: State) -> None:
@@ -196,14 +203,15 @@ class SuiteEnv:
             raise StateMismatch(
                 f"the state belongs to {state.header}; this environment is at {self._header}"
             )
-        sizes = (mujoco.mj_stateSize(self._model, _STATE), *_OWN, self._latches.size)
+        own = (*(_ARM * len(self._hands)), *_CLOCKS)
+        sizes = (mujoco.mj_stateSize(self._model, _STATE), *own, self._latches.size)
         vector = np.asarray(state.vector, dtype=np.float64)
         if vector.shape != (sum(sizes),) or not np.all(np.isfinite(vector)):
             raise StateMismatch(
                 f"the state needs {sum(sizes)} finite numbers; it has shape {vector.shape}"
             )
-        physics, *own, latches = np.split(vector, np.cumsum(sizes)[:-1])
-        gripper, anchor, goal_m, goal_R, mount_m, mount_R, step, clock, success = own
+        physics, *numbers, latches = np.split(vector, np.cumsum(sizes)[:-1])
+        *of_arms, step, clock, success = numbers
         for warning in _BLOWN_UP:
             self._data.warning[warning].number = 0
         # Fixtures show their state (flames, water) by looking at it, and must not change it.
@@ -213,14 +221,15 @@ class SuiteEnv:
             mujoco.mj_step1(self._model, self._data)
             if again and self._latches.size:
                 self._env.update_state()
-        arm = self._controllers["right"]
-        arm.goal_pos, arm.goal_ori = goal_m.copy(), goal_R.reshape(3, 3).copy()
-        arm.update_origin(mount_m.copy(), mount_R.reshape(3, 3).copy())
-        self._gripper.current_action, self._anchor_m = gripper.copy(), anchor.copy()
+        for k, hand in enumerate(self._hands.values()):
+            gripper, anchor, goal_m, goal_R, mount_m, mount_R = of_arms[6 * k : 6 * (k + 1)]
+            arm = hand.controller
+            arm.goal_pos, arm.goal_ori = goal_m.copy(), goal_R.reshape(3, 3).copy()
+            arm.update_origin(mount_m.copy(), mount_R.reshape(3, 3).copy())
+            hand.gripper.current_action, hand.anchor_m = gripper.copy(), anchor.copy()
         self._env.timestep, self._env.cur_time = int(step[0]), float(clock[0])
         self._success = bool(success[0])
-        for controller in self._controllers.values():
-            controller.new_update = True
+        self._measure_anew()
 
     def show(self, flat_state: Array) -> None:
         """Show one of robosuite's flat states (time, positions, velocities), simulating nothing."""
@@ -234,8 +243,12 @@ class SuiteEnv:
         self._env.update_state()
         self._success = bool(self._env._check_success())
         mujoco.mj_step1(self._model, self._data)
-        for controller in self._controllers.values():
-            controller.new_update = True
+        self._measure_anew()
+
+    def _measure_anew(self) -> None:
+        for hand in self._hands.values():
+            for controller in hand.controllers.values():
+                controller.new_update = True
 
     @property
     def truth(self) -> Truth:

@@ -1,4 +1,5 @@
-"""The two robots: a Panda on a mobile base (RoboCasa's 12 numbers) or a pedestal (robosuite's 7).
+"""The robots: a Panda on a mobile base (RoboCasa's 12 numbers) or a pedestal (robosuite's 7), and
+two on pedestals side by side (twice 7).
 
 Native action: tip dx dy dz (x 0.05 m) | axis-angle (x 0.5 rad), base frame | gripper -1 open, +1
 close; on the mobile base also velocities forward, left and yaw | torso | mode (<= 0 arm, > 0 base).
@@ -20,14 +21,15 @@ controller's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from capex.errors import BadCommand, CapexError
 from capex.pose import Array, Pose, rotation_vector
-from capex.worlds import ArmSpec, BaseSpec, Command
+from capex.worlds import ArmCommand, ArmSpec, BaseSpec, Command
 
 STEP_M = 0.05
 STEP_RAD = 0.5
@@ -41,6 +43,22 @@ PART_ORDER = tuple(PART_SPANS)
 ARM = ArmSpec("arm", max_opening_m=0.08, max_step_m=STEP_M, max_step_rad=STEP_RAD)
 
 
+@dataclass
+class Hand:
+    """An arm in a built environment: its controllers, its gripper, and the goal of the last step in
+    arm mode, to which a hold returns.
+    """
+
+    controllers: Mapping[str, Any]
+    gripper: Any
+    anchor_m: Array
+
+    @property
+    def controller(self) -> Any:
+        """robosuite's operational-space controller of the arm."""
+        return self.controllers["right"]
+
+
 @dataclass(frozen=True)
 class Robot:
     """A robot of robosuite, and what its native action is made of."""
@@ -49,6 +67,15 @@ class Robot:
     action_names: tuple[str, ...]
     state_names: tuple[str, ...]
     base: BaseSpec | None
+    # In robosuite's order; two are two robots side by side, whose numbers follow each other.
+    arms: tuple[ArmSpec, ...] = (ARM,)
+
+    @property
+    def placing(self) -> dict[str, Any]:
+        """robosuite's own words for the robots and how they stand."""
+        if len(self.arms) == 1:
+            return {"robots": self.name}
+        return {"robots": [self.name] * len(self.arms), "env_configuration": "parallel"}
 
     def controllers(self, robosuite: Any) -> dict[str, Any]:
         """robosuite's controllers for it; the mobile one's parts in RoboCasa's order."""
@@ -77,49 +104,68 @@ class Robot:
         """Refuse an environment whose native numbers stand in another order."""
         parts = PART_ORDER if self.base is not None else PART_ORDER[:2]
         needed = {part: PART_SPANS[part] for part in parts}
-        indexes = env.robots[0].composite_controller._action_split_indexes
-        given = {part: tuple(span) for part, span in indexes.items()}
-        if list(given.items()) != list(needed.items()) or env.action_dim != len(self.action_names):
-            spans = f"the environment's native action is {given}; this adapter needs {needed}"
-            raise CapexError(f"{spans}: set body_part_ordering")
+        for robot in env.robots:
+            indexes = robot.composite_controller._action_split_indexes
+            given = {part: tuple(span) for part, span in indexes.items()}
+            ordered = list(given.items()) == list(needed.items())
+            if not ordered or env.action_dim != len(self.action_names):
+                spans = f"the environment's native action is {given}; this adapter needs {needed}"
+                raise CapexError(f"{spans}: set body_part_ordering")
 
     def native(
         self,
         command: Command,
-        controllers: Any,
+        hands: Mapping[str, Hand],
+        sites: Mapping[str, Pose],
         drive: BaseDrive | None,
-        site: Pose,
-        anchor_m: Array | None,
+        *,
+        begun: bool,
     ) -> Array:
         """The native action of a checked command.
 
-        `site` is the grip site in the base frame, `anchor_m` the goal of the last step in arm mode,
-        None before the first.
+        `sites` are the grip sites from their own mounts; before the first step has `begun` no goal
+        is known to hold.
         """
-        action = np.zeros(len(self.action_names))
-        arm, controller = command.arms[ARM.name], controllers["right"]
-        if arm.step_m is not None:
-            action[0:3] = np.asarray(arm.step_m) / STEP_M
-            action[3:6] = np.asarray(arm.step_rad) / STEP_RAD
-        elif anchor_m is not None and drive is None:
-            action[0:3] = _shortened(anchor_m - site.position_m, STEP_M) / STEP_M
-            turn_rad = rotation_vector(controller.goal_ori @ site.rotation.T)
-            action[3:6] = _shortened(turn_rad, STEP_RAD) / STEP_RAD
-        elif anchor_m is not None:
-            yaw_rate = command.base_velocity[2] if command.base_velocity is not None else 0.0
-            delay_s = controller.kd[:3] / controller.kp[:3]
-            lead_m = yaw_rate * delay_s * np.array([-anchor_m[1], anchor_m[0], 0.0])
-            action[0:3] = _unless_tiny(anchor_m + lead_m - controller.goal_pos) / STEP_M
-        action[6] = arm.gripper
+        velocity = command.base_velocity
+        yaw_rate = velocity[2] if velocity is not None else 0.0
+        numbers: list[Array] = []
+        for name, arm in command.arms.items():
+            anchor_m = hands[name].anchor_m if begun else None
+            if arm.step_m is None and anchor_m is not None and drive is not None:
+                held = _led(anchor_m, yaw_rate, hands[name].controller)
+            else:
+                held = _towards(arm, anchor_m, hands[name].controller, sites[name])
+            numbers.append(np.append(held, arm.gripper))
         if drive is not None:
-            action[11] = 1.0 if arm.step_m is None and anchor_m is not None else -1.0
-            if command.base_velocity is not None:
-                action[7:10] = drive.command(command.base_velocity)
-        return np.clip(action, -1.0, 1.0)
+            (arm,) = command.arms.values()
+            mode = 1.0 if arm.step_m is None and begun else -1.0
+            driven = drive.command(velocity) if velocity is not None else np.zeros(3)
+            numbers.append(np.array([*driven, 0.0, mode]))
+        return np.clip(np.concatenate(numbers), -1.0, 1.0)
 
     def rests_on_goal(self, action: Array) -> bool:
         """Whether an action leaves the goal where the one before it put it: base mode."""
         return self.base is not None and bool(action[11] > 0)
+
+
+def _towards(arm: ArmCommand, anchor_m: Array | None, controller: Any, site: Pose) -> Array:
+    """Six numbers of an arm in arm mode: its step, or back to the goal of the step before."""
+    move_m: Array = np.zeros(3)
+    turn_rad: Array = np.zeros(3)
+    if arm.step_m is not None:
+        move_m, turn_rad = np.asarray(arm.step_m), np.asarray(arm.step_rad)
+    elif anchor_m is not None:
+        move_m = _shortened(anchor_m - site.position_m, STEP_M)
+        turn_rad = _shortened(rotation_vector(controller.goal_ori @ site.rotation.T), STEP_RAD)
+    return np.concatenate([move_m / STEP_M, turn_rad / STEP_RAD])
+
+
+def _led(anchor_m: Array, yaw_rate: float, controller: Any) -> Array:
+    """Six numbers of an arm that holds in base mode, its goal leading while the base turns."""
+    delay_s = controller.kd[:3] / controller.kp[:3]
+    lead_m = yaw_rate * delay_s * np.array([-anchor_m[1], anchor_m[0], 0.0])
+    move_m = _unless_tiny(anchor_m + lead_m - controller.goal_pos)
+    return np.append(move_m / STEP_M, np.zeros(3))
 
 
 class BaseDrive:
@@ -172,3 +218,15 @@ def _shortened(vector: Array, limit: float) -> Array:
 MOBILE_STATE_NAMES = (*STATE_NAMES, "base_x", "base_y", "base_yaw")
 MOBILE = Robot("PandaOmron", ARM_NAMES + BASE_NAMES, MOBILE_STATE_NAMES, BaseSpec(0.25, 0.6))
 FIXED = Robot("Panda", ARM_NAMES, STATE_NAMES, None)
+# robosuite's first robot stands on the right; each box ends 10 cm beyond the middle.
+_BOXES = {
+    "right": ((0.20, -0.65, -0.105), (0.85, 0.10, 0.55)),
+    "left": ((0.20, -0.10, -0.105), (0.85, 0.65, 0.55)),
+}
+PAIR = Robot(
+    "Panda",
+    tuple(f"{arm}_{name}" for arm in _BOXES for name in ARM_NAMES),
+    tuple(f"{arm}_{name}" for arm in _BOXES for name in STATE_NAMES),
+    None,
+    tuple(replace(ARM, name=arm, workspace_m=box) for arm, box in _BOXES.items()),
+)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import mujoco
 
 from capex.worlds import Start
-from capex.worlds.robosuite.cameras import MOVED
+from capex.worlds.robosuite.cameras import MOVED, MOVED_OF_TWO
 from capex.worlds.robosuite.packages import import_robosuite
 from capex.worlds.robosuite.robots import Robot
 from capex.worlds.robosuite.tasks import Arena, RobosuiteTask
@@ -78,7 +78,7 @@ class SeededStarts:
     def build(self, start: Start) -> BuiltStart:
         """A new environment from robosuite, seeded with the start."""
         kwargs = {
-            "robots": self._robot.name,
+            **self._robot.placing,
             "controller_configs": self._robot.controllers(self._robosuite),
             "control_freq": CONTROL_HZ,
             "use_object_obs": False,
@@ -88,7 +88,8 @@ class SeededStarts:
         info, version = self._task.info, self._robosuite.__version__
         # Robosuite writes into what it is given.
         env = self._robosuite.make(info.name, seed=seed, **copy.deepcopy(kwargs))
-        header = {"robot": self._robot.name, "start": start.index, "seed": start.seed}
+        robots = " and ".join([self._robot.name] * len(self._robot.arms))
+        header = {"robot": robots, "start": start.index, "seed": start.seed}
         env_args = {"env_name": info.name, "env_version": version, "type": ROBOMIMIC_ROBOSUITE}
         return BuiltStart(
             env=env,
@@ -100,6 +101,7 @@ class SeededStarts:
             episode_meta={"lang": info.instruction, "seed": seed},
             settle=SETTLE_STEPS,
             arena=self._task.arena,
+            cameras=MOVED if len(self._robot.arms) == 1 else MOVED_OF_TWO,
         )
 
 

@@ -60,20 +60,19 @@ class Fast:
     """
 
     def __init__(self, env: Any):
-        self._env, robot = env, env.robots[0]
-        self._composite = robot.composite_controller
-        self._mobile = bool(robot.is_mobile)
+        self._env = env
         self._model, self._data = env.sim.model._model, env.sim.data._data
         self._substeps = int(env.control_timestep / env.model_timestep)
         self._running: list[_Arm | _Torso] = []
         self._constant: list[_Constant] = []
-        for name, controller in self._composite.part_controllers.items():
-            actuators = np.array(robot._ref_actuators_indexes_dict[name])
-            part = MAKERS.get(name, _Constant)(self._model, self._data, controller, actuators)
-            if isinstance(part, _Constant):
-                self._constant.append(part)
-            else:
-                self._running.append(part)
+        for robot in env.robots:
+            for name, controller in robot.composite_controller.part_controllers.items():
+                actuators = np.array(robot._ref_actuators_indexes_dict[name])
+                part = MAKERS.get(name, _Constant)(self._model, self._data, controller, actuators)
+                if isinstance(part, _Constant):
+                    self._constant.append(part)
+                else:
+                    self._running.append(part)
         self._mass = np.zeros((self._model.nv, self._model.nv))
 
     def step(self, action: Array) -> None:
@@ -83,9 +82,13 @@ class Fast:
         mujoco.mj_fullM(model, self._mass, data.qM)
         for part in self._running:
             self._measure(part)
-        if not self._mobile:
-            self._composite.update_state()
-        self._composite.set_goal(action.copy())
+        first = 0
+        for robot in env.robots:
+            composite, last = robot.composite_controller, first + robot.action_dim
+            if not robot.is_mobile:
+                composite.update_state()
+            composite.set_goal(action[first:last].copy())
+            first = last
         for part in self._running:
             part.aim()
         for constant in self._constant:

@@ -30,6 +30,11 @@ class Truth:
         body = self.anatomy.data.body(name)
         return self.anatomy.in_base(body.xpos, body.xmat.reshape(3, 3))
 
+    def site(self, name: str) -> Pose:
+        """Pose of a marked place."""
+        site = self.anatomy.data.site(name)
+        return self.anatomy.in_base(site.xpos, site.xmat.reshape(3, 3))
+
     def place(self, in_world_m: Array) -> Array:
         """A place of robosuite's world."""
         return self.anatomy.in_base(in_world_m, np.eye(3)).position_m

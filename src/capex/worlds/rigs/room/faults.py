@@ -27,7 +27,12 @@ KINDS_OF_WIRE: Mapping[str, Mapping[str, float]] = {
         "relaunch": 0.05,  # franka-interface is gone for so long and a second more
         "stale": 1.0,  # it repeats its last state, as it does while no controller runs
         "no-gripper": 2.0,  # gripper-interface is gone; the new one homes the hand
-    }
+    },
+    "portal": {
+        "server-gone": 2.0,  # an arm's program ends: its motors damp; the new one lets it float
+        "frozen-arm": FOREVER,  # the program hangs: its states repeat, its motors hear nothing
+        "gripper-jammed": FOREVER,  # the fingers stay where they are
+    },
 }
 _ALL = {**KINDS, **{k: s for kinds in KINDS_OF_WIRE.values() for k, s in kinds.items()}}
 
@@ -43,6 +48,7 @@ class Fault:
     at_tick: int | None = None
     duration_s: float | None = None  # None: as `KINDS` has it
     camera: str = ""  # of the two that are about cameras; empty: all
+    arm: str = ""  # where there are several; empty: all
 
     @property
     def end_s(self) -> float:
@@ -62,7 +68,7 @@ def require_fault(values: Mapping[str, Any], wire: str | None = None) -> Fault:
     try:
         return Fault(kind, **given)
     except TypeError:
-        valid = "kind, at_s, at_tick, duration_s, camera"
+        valid = "kind, at_s, at_tick, duration_s, camera, arm"
         raise CapexError(
             f"the fault '{kind}' has {', '.join(given)}; it may have {valid}"
         ) from None
@@ -90,9 +96,11 @@ class Faults:
         self._on += begun
         return begun
 
-    def on(self, kind: str, camera: str = "") -> bool:
-        """Whether such a fault is on, for this camera."""
-        return any(f.kind == kind and f.camera in ("", camera) for f in self._on)
+    def on(self, kind: str, camera: str = "", arm: str = "") -> bool:
+        """Whether such a fault is on, for this camera or this arm."""
+        return any(
+            f.kind == kind and f.camera in ("", camera) and f.arm in ("", arm) for f in self._on
+        )
 
     def mend(self) -> None:
         """End what lasts until a person comes."""

@@ -14,13 +14,13 @@ import mujoco
 
 from capex.errors import UnknownName
 from capex.loopback import HOST
-from capex.worlds.rigs.room.arm import SimulatedArm
-from capex.worlds.rigs.room.physics import Room, StateMessage
+from capex.worlds.rigs.room.physics import ArmBox, Room, StateMessage
 from capex.worlds.rigs.room.wire import Header, LineLost, RoomLine
 
 FRONTS = {
     "room": "capex.worlds.rigs.room.own_front:OwnFront",
     "deoxys": "capex.worlds.rigs.deoxys.peer:DeoxysFront",
+    "portal": "capex.worlds.rigs.yam.peer:YamFront",
 }
 
 
@@ -33,8 +33,8 @@ class ArmFront(Protocol):
     room: Room  # set once it is built
     questions: Mapping[str, Callable[[Header], Header]]  # of its own, for the side channel
 
-    def make_arm(self, model: mujoco.MjModel, data: mujoco.MjData) -> SimulatedArm:
-        """The arm as this robot's control box would run it."""
+    def make_arm(self, model: mujoco.MjModel, data: mujoco.MjData) -> ArmBox:
+        """The arm, or arms, as this robot's control box would run it."""
 
     def listen(self) -> dict[str, int]:
         """Open ports, all free ones, and begin to answer; "arm" is one of them."""

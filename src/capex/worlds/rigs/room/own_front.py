@@ -26,11 +26,13 @@ class OwnFront:
     def __init__(self, lock_step: bool, lock: threading.Lock):
         self._lock_step, self._lock = lock_step, lock
         self._arms: list[RoomLine] = []
+        self._arm: SimulatedArm  # set once it is built
         self.questions = {}
 
     def make_arm(self, model: mujoco.MjModel, data: mujoco.MjData) -> SimulatedArm:
         """The room's Panda."""
-        return SimulatedArm(model, data)
+        self._arm = SimulatedArm(model, data)
+        return self._arm
 
     def listen(self) -> dict[str, int]:
         """One port."""
@@ -70,14 +72,14 @@ class OwnFront:
             values = unpack(body)
             room.command(Pose(values[:3], values[3:].reshape(3, 3)))
         elif kind == "grip":
-            room.arm.grip(float(header["opening_m"]), room.now_s)
+            self._arm.grip(float(header["opening_m"]), room.now_s)
         elif kind == "hold":
-            room.arm.heartbeat(room.now_s)
+            self._arm.heartbeat(room.now_s)
         elif kind == "stop":
-            room.arm.brake()
-            room.arm.heartbeat(room.now_s)
+            self._arm.brake()
+            self._arm.heartbeat(room.now_s)
         elif kind == "recover":
-            room.arm.recover(room.now_s)
+            self._arm.recover(room.now_s)
             room.report()
 
     def send_state(self, state: StateMessage) -> None:

@@ -1,4 +1,4 @@
-"""The simulated room itself: one clock, one arm, the objects, what cameras see, what goes wrong.
+"""The simulated room itself: one clock, the robot, the objects, what cameras see, what goes wrong.
 
 Time is a whole number of simulation steps, so that it never drifts, and only `advance` moves it.
 Nothing here knows of connections: the server gives it commands and takes its states.
@@ -10,17 +10,48 @@ import math
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import mujoco
 import numpy as np
 
 from capex.errors import PhysicsDiverged
 from capex.pose import Array, Pose
-from capex.worlds.rigs.room.arm import CONTROL_STEPS, REFLEX, STEP_S, USER_STOP, SimulatedArm
+from capex.worlds.rigs.room.arm import CONTROL_STEPS, REFLEX, STEP_S, USER_STOP
 from capex.worlds.rigs.room.faults import Fault, Faults
-from capex.worlds.rigs.room.scenes import RoomScene
+from capex.worlds.rigs.room.scenes import AttemptWatch, RoomScene
 
 GOALS_KEPT = 200_000  # of the log of what the arm was told: the first three hours
+
+
+class ArmBox(Protocol):
+    """The robot of a room with its control box: one arm or several."""
+
+    error: str  # why it does not move
+
+    def settle_at_home(self) -> None:
+        """Make the present pose one at which the robot rests."""
+
+    def command(self, goal: Pose, now_s: float) -> None:
+        """A goal for the tip."""
+
+    def brake(self, error: str = "") -> None:
+        """Stop, with an error."""
+
+    def release(self) -> None:
+        """A person has set right what only a person can."""
+
+    def run(self) -> None:
+        """Write the controls of the next 10 ms."""
+
+    def feel(self) -> None:
+        """After every simulation step."""
+
+    def watch(self, now_s: float) -> None:
+        """Every 10 ms, after it was simulated."""
+
+    def state(self) -> tuple[Array, ...]:
+        """What it measures now."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +79,7 @@ class Room:
     def __init__(
         self,
         scene: RoomScene,
-        make_arm: Callable[[mujoco.MjModel, mujoco.MjData], SimulatedArm],
+        make_arm: Callable[[mujoco.MjModel, mujoco.MjData], ArmBox],
         task: str,
         fps: float,
         emit: Callable[[StateMessage], None],
@@ -85,6 +116,8 @@ class Room:
             self._build(task)
         self.scene.arrange(self.model, self.data, task, start, seed, jitter_m)
         self.arm.settle_at_home()
+        watch = self.scene.watch
+        self._watch: AttemptWatch | None = watch and watch(self.model, self.data, task)
         self._ticks = self._frames = 0
         self._origin = self.steps  # control and cameras run in step with the arrangement
         self.mend()
@@ -98,6 +131,8 @@ class Room:
 
     def judge(self) -> tuple[bool, str]:
         """Whether the task is achieved now, and why."""
+        if self._watch is not None:
+            return self._watch.judge()
         return self.scene.judge(self.model, self.data, self.task)
 
     def command(self, goal: Pose) -> None:
@@ -122,6 +157,8 @@ class Room:
             if self._control_due():
                 self._require_finite()
                 self.arm.watch(self.now_s)
+                if self._watch is not None:
+                    self._watch.see()
                 self.report()
             if self.steps >= self._next_frame():
                 self._expose()

@@ -1,9 +1,9 @@
 """What stands in a simulated room: a robot at a table, objects, cameras, and who can say from the
 truth whether a task is done. One module a scene; a rig file chooses it by `[room] scene`.
 
-The world's frame is the base frame of a rig with one arm: origin at the mount, x forward over the
-table, y left, z up. A start is an arrangement of the objects; a seed says how exactly a person's
-hand has put them there.
+The world's frame is the base frame of the rig: origin at the arm's mount, midway between the mounts
+of two, x forward over the table, y left, z up. A start is an arrangement of the objects; a seed
+says how exactly a person's hand has put them there.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import Any, Literal, Protocol
 import mujoco
 
 from capex.errors import UnknownName
+from capex.plan import Waypoint
 
 SCENES = {
     "blocks": "capex.worlds.rigs.room.scenes.blocks",
     "franka": "capex.worlds.rigs.room.scenes.franka",
+    "yam": "capex.worlds.rigs.room.scenes.yam",
 }
 DEFAULT = "blocks"
 
@@ -64,6 +66,20 @@ class Handling:
     release_m: float = 0.0  # of the thing's underside above the support's
 
 
+class AttemptWatch(Protocol):
+    """Made when objects were arranged: remembers what a task's rules say about the way there."""
+
+    def see(self) -> None:
+        """Look at the present state, every 10 ms of the room's clock."""
+
+    def judge(self) -> tuple[bool, str]:
+        """Whether the task is achieved now and no rule was broken, and why."""
+
+
+# What an expert does next, given where everything is.
+Plans = Callable[[mujoco.MjModel, mujoco.MjData], list[Waypoint]]
+
+
 @dataclass(frozen=True)
 class RoomScene:
     """One scene: its module has it as `SCENE`."""
@@ -73,7 +89,9 @@ class RoomScene:
     build: Callable[[str], mujoco.MjModel]  # with a task's objects; `arrange` puts them in place
     arrange: Arranges
     judge: Callable[[mujoco.MjModel, mujoco.MjData, str], tuple[bool, str]]  # achieved now, and why
-    expert: Mapping[str, Handling] = field(default_factory=dict)  # by task; none without an expert
+    expert: Mapping[str, Handling | Plans] = field(default_factory=dict)  # by task; or none at all
+    # Judges instead, in scenes whose rules are also about the way there.
+    watch: Callable[[mujoco.MjModel, mujoco.MjData, str], AttemptWatch] | None = None
 
 
 def scene_name(room: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What scenes with a Panda at the edge of a table share: the room around it, how objects are put on
+"""What scenes with arms at the edge of a table share: the room around it, how objects are put on
 the table, and what a judge reads from contacts.
 
 The table's top is at `TABLE_TOP_M`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mujoco
@@ -38,7 +38,10 @@ from capex.worlds.rigs.room.scenes import SceneCamera
 TABLE_TOP_M = 0.0  # the arm is mounted level with the table
 TABLE_M = ((0.10, -0.60), (0.95, 0.60))  # corners of the top
 HOME_RAD = (0.0, -0.4906, 0.0, -2.4269, 0.0, 1.9363, math.pi / 4)  # (0.40, 0, 0.38) pointing down
-AREA_M = ((0.36, -0.20), (0.58, 0.20))  # where objects are put: in reach of a hand pointing down
+# Where objects are put: two corners, in reach of a hand pointing down.
+Area = tuple[tuple[float, float], tuple[float, float]]
+AREA_M: Area = ((0.36, -0.20), (0.58, 0.20))
+TURN_RAD = 0.7  # at most, of an object's yaw
 APART_M = 0.05  # between the outlines of two objects: room for the open fingers
 DRAWS_MAX = 1000  # of one arrangement; the area has room for three objects many times over
 LIFTED_M = 0.08  # of a thing's underside above the table
@@ -91,6 +94,7 @@ class TableScene:
     tasks: Mapping[str, tuple[str, ...]]
     objects: Mapping[str, SceneObject]
     cameras: Mapping[str, SceneCamera]
+    areas_m: Mapping[str, Area] = field(default_factory=dict)  # of objects that have their own
 
     def require_task(self, task: str) -> None:
         """Refuse an unknown task with the list."""
@@ -160,12 +164,9 @@ class TableScene:
         """x, y and yaw of every object at a start, before anyone's hand is inexact."""
         self.require_task(task)
         names = self.tasks[task]
-        (x0, y0), (x1, y1) = AREA_M
-        draw, turn = Draw(self.name, task, start), 0.7
+        draw = Draw(self.name, task, start)
         for _ in range(DRAWS_MAX):
-            drawn = {
-                n: (draw.uniform(x0, x1), draw.uniform(y0, y1), draw.within(turn)) for n in names
-            }
+            drawn = {n: self._drawn(draw, n) for n in names}
             if all(
                 math.dist(drawn[a][:2], drawn[b][:2])
                 > self.objects[a].radius_m + self.objects[b].radius_m + APART_M
@@ -173,6 +174,10 @@ class TableScene:
             ):
                 return drawn
         raise AssertionError(f"no room for {', '.join(names)}")
+
+    def _drawn(self, draw: Draw, name: str) -> tuple[float, float, float]:
+        (x0, y0), (x1, y1) = self.areas_m.get(name, AREA_M)
+        return draw.uniform(x0, x1), draw.uniform(y0, y1), draw.within(TURN_RAD)
 
     def camera_model(self, data: mujoco.MjData, camera: str) -> CameraModel:
         """The truth about a camera at the present pose: what a calibration would find."""
