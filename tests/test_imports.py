@@ -12,6 +12,8 @@ HOMES = {  # package -> the only places that may import it
     "mujoco": (
         "worlds/kitchen/",
         "worlds/rigs/room/",
+        "worlds/rigs/deoxys/box.py",
+        "worlds/rigs/deoxys/peer.py",
         "worlds/render.py",
         "worlds/robosuite/",
         "worlds/robocasa/",
@@ -45,6 +47,9 @@ HOMES = {  # package -> the only places that may import it
     "statsmodels": ("run/stats.py",),
     "tyro": ("cli",),
     "gymnasium": ("worlds/gym.py",),
+    "zmq": ("worlds/rigs/deoxys/",),
+    "google": ("worlds/rigs/deoxys/",),
+    "franky": ("worlds/rigs/franky.py",),
     "pyrealsense2": ("worlds/rigs/realsense_device.py",),
     "openai": ("models/",),
     "anthropic": ("models/anthropic.py",),
