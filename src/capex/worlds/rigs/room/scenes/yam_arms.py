@@ -4,7 +4,7 @@ Every body's frame is that of the mount in the arm's pose zero, moved to the bod
 z up. Names begin with the arm's: joints and their actuators `left_joint1` .. `left_joint6`,
 `left_finger_left`, `left_finger_right`; bodies `left_link1` .. `left_link5`, `left_hand` and the two
 fingers; sites `left_mount` and `left_tip`; the camera `left_wrist`. The actuators are position
-servos; the weight of the arms is not compensated here.
+servos; `yam.pair` drives them, and carries the arms' weight.
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ from capex.worlds.kitchen.robot import (
     look_at,
 )
 from capex.worlds.rigs.yam.kinematics import FINGER_KG, FINGER_TRAVEL_M, TABLE, TIP_ZERO_M
+from capex.worlds.rigs.yam.pair import ARMS, KD, KP
 
-ARMS = ("left", "right")
 MOUNTS_M = {"left": (0.0, 0.30, 0.0), "right": (0.0, -0.30, 0.0)}  # the paper's 60 cm apart
-# Position control as in the menagerie's i2rt_yam: stiffness, damping, torque limit by joint; and
-# the rotors' inertia of the DM4340 and DM4310 motors.
-KP = (40.0, 40.0, 40.0, 20.0, 10.0, 10.0)
-KD = (2.5, 2.5, 2.5, 0.5, 1.0, 1.0)
+# Of the menagerie's i2rt_yam: torque limits of the joints, and the rotors' inertia of the DM4340 and
+# DM4310 motors.
 TORQUE_NM = (28.0, 28.0, 28.0, 28.0, 10.0, 10.0)
 ARMATURE = (0.032, 0.032, 0.032, 0.0018, 0.0018, 0.0018)
 FINGER_FORCE_N = 20.0  # holds the bowl by its rim; the vendor gives no number for the gripper
@@ -94,7 +92,7 @@ def _add_arm(spec: mujoco.MjSpec, arm: str) -> None:
         before = np.array(joint.anchor_m)
         limits = {"range": joint.range_rad, "limited": 1, "armature": ARMATURE[i]}
         body.add_joint(name=f"{arm}_{joint.name}", type=HINGE, axis=joint.axis, **limits)
-        servo = KP[i], KD[i], TORQUE_NM[i]
+        servo = float(KP[i]), float(KD[i]), TORQUE_NM[i]
         _add_servo(spec, f"{arm}_{joint.name}", *servo)
         if i < 5:
             _add_link(body, i, joint.mass_kg, mask)

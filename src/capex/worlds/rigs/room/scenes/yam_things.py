@@ -20,6 +20,7 @@ CORN_HALF_M, CORN_KG = (0.055, 0.019, 0.019), 0.05
 BOWL_BASE_M, BOWL_RIM_M, BOWL_HEIGHT_M, BOWL_WALL_M, BOWL_KG = 0.048, 0.075, 0.070, 0.004, 0.14
 BOWL_LEAN_RAD = math.atan2(BOWL_RIM_M - BOWL_BASE_M, BOWL_HEIGHT_M)
 WHITE, CRUST, CUT = (0.90, 0.91, 0.94, 0.5), (0.74, 0.47, 0.20, 1.0), (0.93, 0.80, 0.56, 1.0)
+RIM = (0.35, 0.45, 0.62, 0.5)
 YELLOW, HUSK, BLUE = (0.98, 0.80, 0.12, 0.3), (0.28, 0.55, 0.16, 0.3), (0.16, 0.40, 0.72)
 
 
@@ -31,7 +32,9 @@ def _add_plate(b: Builder, body: Any) -> None:
         turn = (math.cos(k * math.pi / 6), 0.0, 0.0, math.sin(k * math.pi / 6))
         b.felt.box(body, (0, 0, half[2]), half, quat=turn, mass=PLATE_KG / 3, **DISH)
     flat = h - 0.004
-    b.turned(body, [(0.0, 0.0), (0.72 * r, 0.0), (r, h), (0.80 * r, flat), (0.0, flat)], WHITE)
+    b.turned(body, [(0.0, 0.0), (0.72 * r, 0.0), (r, h)], WHITE)
+    b.turned(body, [(r, h), (0.92 * r, h - 0.001)], RIM)
+    b.turned(body, [(0.92 * r, h - 0.001), (0.80 * r, flat), (0.0, flat)], WHITE)
 
 
 def _add_bread(b: Builder, body: Any) -> None:
