@@ -148,73 +148,87 @@ class Keeper:
         for _ in range(HOME_OPENS):
             if all(unit.is_open for unit in self._units.values()):
                 break
-            self._on_the_way_home(opened)
+            self._on_the_way(opened, "come home")
+        self._go({name: unit.entry.home for name, unit in self._units.items()}, "come home", -1.0)
+        return self.settle()
+
+    def park(self) -> None:
+        """Arms that have a park pose go there as they go home, fingers as they are. What keeps them
+        from it is said, and they stay: closing goes on.
+        """
+        parks = {n: u.entry.park for n, u in self._units.items() if u.entry.park is not None}
+        if not parks or self._guard.pressed:
+            return
+        try:
+            self.settle()
+            self._go(parks, "park", 0.0)
+            self.settle()
+        except RigFault as error:
+            print(f"{error}; they are left where they are", flush=True)
+
+    def _go(self, to: Mapping[str, Pose], verb: str, gripper: float) -> None:
+        """Every arm that is named to its pose, at half its speed."""
         best, since, turns_first = math.inf, 0, set[str]()
-        while self._farthest() > 1.0:
+        while max(map(max, self._distances(to))) > 1.0:
             if since % 10 == 0:  # a long way is many moves
                 self._guard.settled(self._states())
             known = len(turns_first)
-            moves = {name: self._homeward(name, turns_first) for name in self._units}
+            moves = {n: self._towards(n, pose, turns_first, gripper) for n, pose in to.items()}
             if len(turns_first) > known:  # the way back may lead away from home
                 best, since = math.inf, -HOME_PATIENCE
-            reading = self._on_the_way_home(Command(moves))
-            distance = sum(map(sum, self._distances()))
+            reading = self._on_the_way(Command(moves), verb)
+            distance = sum(map(sum, self._distances(to)))
             best, since = (distance, 0) if distance < best - 0.05 else (best, since + 1)
             if since > HOME_PATIENCE:
-                raise RigFault(f"the arms did not come home: {self._why_not_home(reading)}")
-        return self.settle()
+                raise RigFault(f"the arms did not {verb}: {self._why_not(to, reading)}")
 
-    def _on_the_way_home(self, command: Command) -> RigReading:
+    def _on_the_way(self, command: Command, verb: str) -> RigReading:
         reading = self.tick(command)
         self._interrupt()
         if reading.stopped:
-            raise RigFault(f"the arms did not come home: {reading.stopped}")
+            raise RigFault(f"the arms did not {verb}: {reading.stopped}")
         return reading
 
-    def _homeward(self, name: str, turns_first: set[str]) -> ArmCommand:
-        """A step home; from below first straight up, away from what stands on the table. An arm
-        with a joint inside its margin goes back to where it was free and turns there first.
+    def _towards(self, name: str, to: Pose, turns_first: set[str], gripper: float) -> ArmCommand:
+        """A step on the way; from below first straight up, away from what stands on the table. An
+        arm with a joint inside its margin goes back to where it was free and turns there first.
         """
         unit = self._units[name]
-        tip, home = unit.state.T_base_tip, unit.entry.home
+        tip, goal = unit.state.T_base_tip, to
         back = self._guard.way_back(name, unit.tip_state)
         if back is not None:
             turns_first.add(name)
-            home = back if apart_m(back, tip) > HOME_BACK_M else home
-        way_m = home.position_m - tip.position_m
-        turned = angle_between(home.rotation, tip.rotation)
-        if home is unit.entry.home and name in turns_first and turned > HOME_RAD:
+            goal = back if apart_m(back, tip) > HOME_BACK_M else goal
+        way_m = goal.position_m - tip.position_m
+        turned = angle_between(goal.rotation, tip.rotation)
+        if goal is to and name in turns_first and turned > HOME_RAD:
             way_m = 0.0 * way_m
-        elif home is not back and way_m[2] > HOME_UP_M and length(way_m[:2]) > HOME_UP_M:
+        elif goal is not back and way_m[2] > HOME_UP_M and length(way_m[:2]) > HOME_UP_M:
             way_m = way_m * [0.0, 0.0, 1.0]
         move = shortened(way_m, 0.5 * unit.entry.max_step_m)
-        turn = rotation_vector(home.rotation @ tip.rotation.T)
+        turn = rotation_vector(goal.rotation @ tip.rotation.T)
         turn = shortened(turn, 0.5 * unit.entry.max_step_rad)
-        return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), -1.0)
+        return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), gripper)
 
-    def _farthest(self) -> float:
-        """Distance to home of the arm that is farthest from it; 1 is near enough."""
-        return max(map(max, self._distances()))
-
-    def _distances(self) -> list[tuple[float, float]]:
-        """Of each arm, how far it is from home and how far turned; 1 is near enough."""
-        pairs = [(unit.entry.home, unit.state.T_base_tip) for unit in self._units.values()]
+    def _distances(self, to: Mapping[str, Pose]) -> list[tuple[float, float]]:
+        """Of each arm, how far it is from a pose and how far turned; 1 is near enough."""
+        pairs = [(pose, self._units[name].state.T_base_tip) for name, pose in to.items()]
         return [
             (
-                length(home.position_m - tip.position_m) / HOME_M,
-                angle_between(home.rotation, tip.rotation) / HOME_RAD,
+                length(pose.position_m - tip.position_m) / HOME_M,
+                angle_between(pose.rotation, tip.rotation) / HOME_RAD,
             )
-            for home, tip in pairs
+            for pose, tip in pairs
         ]
 
-    def _why_not_home(self, reading: RigReading) -> str:
+    def _why_not(self, to: Mapping[str, Pose], reading: RigReading) -> str:
         left = {
-            name: length(unit.entry.home.position_m - unit.state.T_base_tip.position_m)
-            for name, unit in self._units.items()
+            name: length(pose.position_m - self._units[name].state.T_base_tip.position_m)
+            for name, pose in to.items()
         }
         name = max(left, key=lambda name: left[name])
         guard = f" ({', '.join(reading.guard)})" if reading.guard else ""
-        return f"{name} stays {100 * left[name]:.1f} cm from its home pose{guard}"
+        return f"{name} stays {100 * left[name]:.1f} cm from where it should be{guard}"
 
     def stop(self, reason: str = "stopped by the operator") -> None:
         """E-stop."""
@@ -243,9 +257,12 @@ class Keeper:
                 unit.hold()
 
     def close(self) -> None:
-        """Let the drivers leave their arms."""
-        for unit in self._units.values():
-            unit.close()
+        """Park, and let the drivers leave their arms."""
+        try:
+            self.park()
+        finally:
+            for unit in self._units.values():
+                unit.close()
 
     def _keep_cadence(self) -> float:
         """Set the end of this tick; returns how late it was asked for."""

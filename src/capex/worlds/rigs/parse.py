@@ -51,7 +51,9 @@ def read_rig(path: Path) -> RigFile:
     tasks = _inline_or_file(top, "tasks", "task file")
     guard = _guard(policy, names)
     for arm in arms:
-        _require_home_inside(path, arm, guard)
+        _require_inside(path, arm, "home", arm.home, guard)
+        if arm.park is not None:
+            _require_inside(path, arm, "park pose", arm.park, guard)
     room = top.table("room", {})
     rig = RigFile(
         path=path,
@@ -138,6 +140,7 @@ def _arm(table: TomlTable) -> ArmEntry:
         options=dict(table.table("options", {}).values),
         T_base_mount=mount,
         home=table.pose("home"),
+        park=table.pose("park") if table.given("park") else None,
         max_step_m=table.number("max_step_m", ArmEntry.max_step_m, most=0.1),
         max_step_rad=table.number("max_step_rad", ArmEntry.max_step_rad, most=1.0),
         contact_n=table.number("contact_n", ArmEntry.contact_n),
@@ -213,9 +216,9 @@ def _guard(table: TomlTable, arms: tuple[str, ...]) -> GuardPolicy:
     return GuardPolicy(**values)
 
 
-def _require_home_inside(path: Path, arm: ArmEntry, guard: GuardPolicy) -> None:
-    at, box = arm.home.position_m, guard.box(arm.name)
-    place = f"{path}: the home of arm '{arm.name}' is at {[float(v) for v in at]} m"
+def _require_inside(path: Path, arm: ArmEntry, what: str, pose: Pose, guard: GuardPolicy) -> None:
+    at, box = pose.position_m, guard.box(arm.name)
+    place = f"{path}: the {what} of arm '{arm.name}' is at {[float(v) for v in at]} m"
     if not inside(at, box):
         ends = f"{list(box.lower_m)} to {list(box.upper_m)}"
         raise CapexError(f"{place}, outside the guard's workspace {ends}; it must lie inside")

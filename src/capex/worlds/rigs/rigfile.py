@@ -55,6 +55,7 @@ class ArmEntry:
     options: Mapping[str, Any]  # given to the driver: an address, gains
     T_base_mount: Pose
     home: Pose  # of the tip, base frame
+    park: Pose | None = None  # where it is left at the end: an arm without brakes, low
     max_step_m: float = 0.01  # what one command of ours may carry
     max_step_rad: float = 0.05
     contact_n: float = 5.0  # an external force above it is contact

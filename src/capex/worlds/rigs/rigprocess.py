@@ -89,7 +89,8 @@ class _Server:
                 self._reply(verb, argument)
         except _Ends:
             self._end_alone()
-        self._keeper.close()
+        with contextlib.suppress(_Ends):  # told to end while it parks
+            self._keeper.close()
         if not self._told_to_end:
             with contextlib.suppress(_Ends):  # nobody is left to hear it
                 self._say(("done", None))

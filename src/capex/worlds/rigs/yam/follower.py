@@ -1,13 +1,4 @@
-"""A server of portal's wire for the twin, on a free port of the loopback address.
-
-Of portal itself it uses the packing of values. Its own `Server` asks its queues ten thousand times
-a second, an eighth of a core for each arm while nothing happens, and has no way to lose a
-connection, which is what a twin is for. On the wire: a client says b"portal_handshake", then
-messages of a length (8 bytes, little endian) and
-
-    request  number 8, length of the method's name 8, the name, packed arguments
-    answer   number 8, status 8 (0: packed result, else words)
-"""
+"""A server of portal's wire for the twin, on a free port of the loopback address."""
 
 from __future__ import annotations
 
@@ -19,10 +10,8 @@ from typing import Any
 
 from capex.loopback import HOST
 from capex.worlds.rigs.room.fronts import in_background
-from capex.worlds.rigs.yam.wire import load_portal
+from capex.worlds.rigs.yam.wire import HANDSHAKE, exactly, framed, load_portal, message
 
-HANDSHAKE = b"portal_handshake"
-MESSAGE_MAX = 2**20  # bytes; a request has a few hundred
 UNKNOWN, FAILED = 3, 4  # portal's numbers for what went wrong
 
 
@@ -61,9 +50,9 @@ class FollowerServer:
         with self._guarding:
             self._clients.append(client)
         try:
-            if _exactly(client, len(HANDSHAKE)) == HANDSHAKE:
+            if exactly(client, len(HANDSHAKE)) == HANDSHAKE:
                 while True:
-                    client.sendall(self._answer(_message(client)))
+                    client.sendall(self._answer(message(client)))
         except (OSError, EOFError, ValueError, Gone):
             pass  # clients come and go, and so do programs
         finally:
@@ -83,22 +72,4 @@ class FollowerServer:
                 body = b"".join(bytes(part) for part in self._portal.pack(result))
             except (TypeError, ValueError) as error:
                 status, body = FAILED, f"Error in server method: {error}".encode()
-        message = number + status.to_bytes(8, "little") + body
-        return len(message).to_bytes(8, "little") + message
-
-
-def _message(client: socket.socket) -> bytes:
-    length = int.from_bytes(_exactly(client, 8), "little")
-    if not 16 <= length <= MESSAGE_MAX:
-        raise ValueError(f"a message of {length} bytes")
-    return _exactly(client, length)
-
-
-def _exactly(client: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        part = client.recv(count - len(data))
-        if not part:
-            raise EOFError
-        data += part
-    return data
+        return framed(number + status.to_bytes(8, "little") + body)

@@ -17,12 +17,7 @@ import numpy as np
 
 from capex.pose import Array, Pose
 from capex.worlds.rigs.room.arm import CONTROL_STEPS, STEP_S, USER_STOP
-from capex.worlds.rigs.yam.kinematics import (
-    JOINTS,
-    LOWER_RAD,
-    MAX_OPENING_M,
-    UPPER_RAD,
-)
+from capex.worlds.rigs.yam.kinematics import JOINTS, LOWER_RAD, MAX_OPENING_M, UPPER_RAD
 
 Mode = Literal["floats", "holds", "damps"]
 ARMS = ("left", "right")

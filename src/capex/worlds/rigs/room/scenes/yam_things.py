@@ -76,10 +76,7 @@ def _add_bowl(b: Builder, body: Any) -> None:
 OBJECTS: Mapping[str, SceneObject] = MappingProxyType(
     {
         "bread": SceneObject(
-            _add_bread,
-            math.hypot(*BREAD_HALF_M[:2]),
-            2 * BREAD_HALF_M[2],
-            BREAD_HALF_M[2],
+            _add_bread, math.hypot(*BREAD_HALF_M[:2]), 2 * BREAD_HALF_M[2], BREAD_HALF_M[2]
         ),
         "corn": SceneObject(
             _add_corn, math.hypot(*CORN_HALF_M[:2]), 2 * CORN_HALF_M[2], CORN_HALF_M[2]

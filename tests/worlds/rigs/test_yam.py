@@ -1,0 +1,238 @@
+"""YAM arms: their kinematics beside the simulated bodies, portal's wire beside portal itself, and the
+twin driven in lock-step through what goes wrong with two arms that have no brakes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from capex.errors import RigFault
+from capex.loopback import HOST
+from capex.pose import DOWN, Array, Pose, angle_between, rotation_matrix, rotation_vector
+from capex.worlds import ArmCommand, Command
+from capex.worlds.rigs.keeper import Keeper
+from capex.worlds.rigs.link import RigReading
+from capex.worlds.rigs.parse import find_rig, read_rig
+from capex.worlds.rigs.room import start
+from capex.worlds.rigs.room.driver import RoomClock
+from capex.worlds.rigs.room.hand import RoomHand
+from capex.worlds.rigs.room.scenes import load_scene
+from capex.worlds.rigs.servo import shortened
+from capex.worlds.rigs.unit import ArmUnit
+from capex.worlds.rigs.yam.driver import YamArm
+from capex.worlds.rigs.yam.follower import FollowerServer
+from capex.worlds.rigs.yam.kinematics import LOWER_RAD, UPPER_RAD, YamKinematics
+from capex.worlds.rigs.yam.wire import PortalClient, load_portal
+
+KINEMATICS = YamKinematics()
+
+
+def test_the_chain_is_that_of_the_simulated_arms() -> None:
+    model = load_scene("yam").build("BowlHandover")
+    data, rng = mujoco.MjData(model), np.random.default_rng(0)
+    for _ in range(20):
+        q = rng.uniform(LOWER_RAD, UPPER_RAD)
+        for i in range(6):
+            data.joint(f"right_joint{i + 1}").qpos[0] = q[i]
+        mujoco.mj_kinematics(model, data)
+        tip, site, mount = KINEMATICS.tip(q), data.site("right_tip"), data.site("right_mount")
+        np.testing.assert_allclose(tip.position_m, site.xpos - mount.xpos, atol=1e-9)
+        np.testing.assert_allclose(tip.rotation, site.xmat.reshape(3, 3), atol=1e-9)
+        for i in range(6):
+            dq = 1e-6 * np.eye(6)[i]
+            moved = KINEMATICS.tip(q + dq).position_m - KINEMATICS.tip(q - dq).position_m
+            np.testing.assert_allclose(moved / 2e-6, KINEMATICS.jacobian(q)[:3, i], atol=1e-6)
+
+
+def test_a_near_goal_is_solved_and_one_out_of_reach_is_followed_within_the_ranges() -> None:
+    q = np.array([-0.245, 1.327, 1.2245, -1.4682, 0.0, -0.245])
+    tip = KINEMATICS.tip(q)
+    assert angle_between(tip.rotation, DOWN) < 1e-3
+    goal = Pose(
+        tip.position_m + np.array([0.003, -0.002, 0.001]), rotation_matrix(np.full(3, 0.02)) @ DOWN
+    )
+    solved = KINEMATICS.tip(KINEMATICS.step(q, goal))
+    assert np.linalg.norm(solved.position_m - goal.position_m) < 2e-5
+    assert angle_between(solved.rotation, goal.rotation) < 2e-4
+    for _ in range(60):
+        before, q = q, KINEMATICS.step(q, Pose(np.array([0.3, 0.0, 0.9]), DOWN))
+        assert np.abs(q - before).max() <= 0.15 + 1e-9
+        assert ((q > LOWER_RAD) & (q < UPPER_RAD)).all()
+
+
+def test_the_wire_is_portals_own_in_both_directions() -> None:
+    portal, told = load_portal(), list[Array]()
+    methods: dict[str, Any] = {
+        "num_dofs": lambda: 7,
+        "get_observations": lambda: {"joint_pos": np.full(7, 0.5)},
+        "command_joint_pos": lambda joints: told.append(np.array(joints)),
+    }
+    theirs = portal.Server(0, host=HOST, logging=False, errors=False)
+    for name, method in methods.items():
+        theirs.bind(name, method)
+    theirs.start(block=False)
+    arm = YamArm({"port": theirs.socket.sock.getsockname()[1]}, "left")
+    assert "no brakes" in arm.connect().when_we_die
+    assert arm.read().joints_rad == (0.5,) * 6
+    assert not told  # nothing is commanded before the first hold
+    arm.hold()
+    np.testing.assert_array_equal(told[-1], np.full(7, 0.5))
+    arm.close()
+    theirs.close()
+    ours = FollowerServer(methods)
+    ours.start()
+    client = portal.Client(f"{HOST}:{ours.port}", autoconn=False, logging=False)
+    assert client.connect(5.0)
+    np.testing.assert_array_equal(
+        client.get_observations().result(5.0)["joint_pos"], np.full(7, 0.5)
+    )
+    client.command_joint_pos(np.arange(7.0)).result(5.0)
+    np.testing.assert_array_equal(told[-1], np.arange(7.0))
+    client.close()
+
+
+def test_a_server_that_is_none_or_not_a_yams_is_a_sentence() -> None:
+    with socket.create_server((HOST, 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(RigFault, match=rf"nobody answers at .*:{port}.*minimum_gello"):
+        YamArm({"port": port}, "left").connect()
+    bare = FollowerServer({"num_dofs": lambda: 6})
+    bare.start()
+    with pytest.raises(RigFault, match=r"has 6 joints.*--gripper"):
+        YamArm({"port": bare.port}, "left").connect()
+    with pytest.raises(RigFault, match=r"get_joint_pos was refused .*Unknown method"):
+        PortalClient(HOST, bare.port, "the arm", 1.0).call("get_joint_pos")
+
+
+class Bench:
+    """The twin with its keeper in this process."""
+
+    def __init__(self) -> None:
+        self.rig, self.end = start.prepare(read_rig(find_rig("yam-twin")))
+        self.clock = RoomClock(int(self.rig.room["side"]))
+        self.hand = RoomHand.of(self.rig)
+        self.units = {
+            arm.name: ArmUnit(arm, YamArm(arm.options, arm.name), self.rig.guard)
+            for arm in self.rig.arms
+        }
+        self.keeper = Keeper(self.rig, self.units, self.clock)
+
+    def tip(self, arm: str) -> Pose:
+        return self.units[arm].state.T_base_tip
+
+    def go(self, ticks: int, gripper: float = 0.0, **goals: Pose) -> RigReading:
+        for _ in range(ticks):
+            commands = {}
+            for arm, goal in goals.items():
+                tip = self.tip(arm)
+                move = shortened(goal.position_m - tip.position_m, 0.004)
+                turn = shortened(rotation_vector(goal.rotation @ tip.rotation.T), 0.039)
+                commands[arm] = ArmCommand(tuple(move), tuple(turn), gripper)  # type: ignore[arg-type]
+            reading = self.keeper.tick(Command(commands))
+        return reading
+
+    def let_time_pass(self, seconds: float) -> None:
+        """Without a word to the arms."""
+        self.clock.sleep_until(self.clock.now_s() + seconds)
+        self.keeper.read()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.keeper.close()
+    bench.hand.close()
+    bench.end()
+
+
+@pytest.fixture
+def bench(shared: Bench) -> Bench:
+    shared.hand.arrange("BowlHandover", 0)
+    shared.keeper.clear()
+    return shared
+
+
+def moved(pose: Pose, *by_m: float) -> Pose:
+    return Pose(pose.position_m + by_m, pose.rotation)
+
+
+def test_arms_that_sag_arrive_together_within_4_mm(bench: Bench) -> None:
+    goals = {"left": moved(bench.tip("left"), 0.06, -0.03, 0.02)}
+    goals["right"] = moved(bench.tip("right"), 0.06, 0.03, -0.02)
+    bench.go(35, **goals)
+    for name, goal in goals.items():
+        assert np.linalg.norm(bench.tip(name).position_m - goal.position_m) < 0.004
+    bench.keeper.settle()
+    told = bench.units["left"]._driver._goal  # type: ignore[attr-defined]
+    sag = np.abs(told - bench.units["left"].reading.joints_rad)
+    assert 0.015 < sag.max() < 0.06
+
+
+def test_a_frozen_arm_stops_both_and_sinks(bench: Bench) -> None:
+    goals = {name: moved(bench.tip(name), 0.1, 0.0, 0.05) for name in bench.units}
+    bench.go(5, **goals)
+    bench.hand.fault("frozen-arm", arm="right")
+    before_m = bench.tip("right").position_m
+    notes = [bench.go(1, **goals).stopped for _ in range(10)]
+    assert any("the state of right is" in note for note in notes)
+    left_m = bench.tip("left").position_m
+    bench.let_time_pass(1.0)
+    assert np.linalg.norm(bench.tip("left").position_m - left_m) < 0.02  # it is held
+    assert np.array_equal(bench.tip("right").position_m, before_m)  # as its program says
+    bench.hand.mend()
+    bench.let_time_pass(0.1)
+    assert bench.tip("right").position_m[2] < before_m[2] - 0.03  # as it is
+
+
+def test_a_lost_connection_stops_both_and_the_arm_stays_where_it_is(bench: Bench) -> None:
+    bench.hand.fault("dropped-connection", arm="left", duration_s=0.5)
+    with pytest.raises(RigFault, match=r"left: the arm 'left': the server at .* is gone"):
+        bench.go(2, left=moved(bench.tip("left"), 0.05, 0.0, 0.0))
+    height_m = bench.tip("left").position_m[2]
+    with pytest.raises(RigFault, match="cannot go on yet"):
+        bench.keeper.clear()
+    bench.clock.sleep_until(bench.clock.now_s() + 1.0)
+    bench.keeper.clear()
+    assert abs(bench.tip("left").position_m[2] - height_m) < 0.015
+    bench.go(2, left=moved(bench.tip("left"), 0.05, 0.0, 0.0))
+
+
+def test_without_us_the_servers_hold_and_without_them_the_arms_sink(bench: Bench) -> None:
+    bench.keeper.settle()
+    height_m = bench.tip("left").position_m[2]
+    bench.let_time_pass(5.0)  # our process is dead
+    assert abs(bench.tip("left").position_m[2] - height_m) < 0.002
+    bench.hand.fault("server-gone", arm="left", duration_s=1.0)
+    bench.clock.sleep_until(bench.clock.now_s() + 1.5)
+    bench.keeper.clear()
+    assert bench.tip("left").position_m[2] < height_m - 0.05
+    assert abs(bench.tip("right").position_m[2] - height_m) < 0.02
+
+
+def test_a_jammed_gripper_holds_nothing(bench: Bench) -> None:
+    bench.hand.fault("gripper-jammed", arm="right")
+    goals = {name: bench.tip(name) for name in bench.units}
+    bench.go(25, gripper=1.0, **goals)
+    left, right = (bench.units[name].state for name in ("left", "right"))
+    assert left.opening_m < 0.01
+    assert right.opening_m > 0.08
+    assert not left.held
+    assert not right.held
+
+
+def test_arms_are_parked_before_they_are_left(bench: Bench) -> None:
+    low = {n: Pose(np.array([0.2, 0.3 if n == "left" else -0.3, 0.08]), DOWN) for n in bench.units}
+    for name, unit in bench.units.items():
+        unit.entry = dataclasses.replace(unit.entry, park=low[name])
+    bench.keeper.park()
+    for name, unit in bench.units.items():
+        assert np.linalg.norm(bench.tip(name).position_m - low[name].position_m) < 0.008
+        unit.entry = dataclasses.replace(unit.entry, park=None)
