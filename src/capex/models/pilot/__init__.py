@@ -61,7 +61,7 @@ from capex.models.pilot.ground import (
     by_sight,
     read_position,
 )
-from capex.models.pilot.page import Brief, Page, Unreadable, read_brief, read_page, targets_m
+from capex.models.pilot.page import Page, Unreadable, read_brief, read_page, targets_m
 from capex.models.pilot.rig import KITCHEN, Rig, from_words
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
@@ -144,7 +144,9 @@ class Pilot(Model):
             return arguments | {"done": True}
         if intent.drive is not None:
             return arguments | _drive(intent.drive) | self._confidence(scene)
-        moves = _shortened(_moving(intent.moves, scene), scene.brief)
+        if scene.brief.several_arms:
+            scene = scene.of(intent.arm or scene.brief.several_arms[0])
+        moves = _shortened(_moving(intent.moves, scene), scene)
         first, *rest = [
             self._waypoint(move, k, scene, _where(move, before, scene))
             for k, (move, before) in enumerate(zip(moves, [None, *moves], strict=False))
@@ -160,8 +162,8 @@ class Pilot(Model):
             target["orientation"] = orientation if isinstance(orientation, str) else [*orientation]
         if move.target.gripper != "keep":
             target["gripper"] = move.target.gripper
-        if scene.brief.several_arms:
-            target = {scene.brief.several_arms[0]: target}
+        if scene.arm:
+            target = {scene.arm: target}
         return target | self._confidence(scene, index, move.touch)
 
     def _confidence(self, scene: Scene, index: int = 0, touch: bool = False) -> dict[str, float]:
@@ -207,6 +209,8 @@ def _key(page: Page) -> str:
     """What the pilot's noise depends on: the page and its pictures, not memory, not the method."""
     digest = hashlib.sha256(page.instruction.encode())
     digest.update(repr((page.steps_left, page.tip_m.tolist(), page.opening_m)).encode())
+    for arm, hand in page.hands.items():
+        digest.update(repr((arm, hand.tip_m.tolist(), hand.opening_m)).encode())
     for camera, png in sorted(page.pictures.items()):
         digest.update(camera.encode() + png)
     return digest.hexdigest()
@@ -327,14 +331,15 @@ def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
     return moves[-1:]
 
 
-def _shortened(moves: Sequence[Move], brief: Brief) -> list[Move]:
+def _shortened(moves: Sequence[Move], scene: Scene) -> list[Move]:
     """The plan as far as a plan may go, and no further than the first touch where the skeleton
     advises to look after each waypoint.
     """
-    plan = list(moves[: brief.plan_max])
+    plan = list(moves[: scene.brief.plan_max])
     commands = 0
     for k, move in enumerate(plan):
-        advice = brief.phases.get((move.target.gripper, commands), "")
+        command = f"{scene.arm} {move.target.gripper}".strip()
+        advice = scene.brief.phases.get((command, commands), "")
         if move.touch and advice == "observe after each waypoint":
             return plan[: k + 1]
         commands += move.target.gripper != "keep"

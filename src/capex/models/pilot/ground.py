@@ -100,6 +100,7 @@ class Intent:
     moves: Sequence[Move] = ()
     drive: Drive | None = None
     done: bool = False  # ends the attempt, where a person judges it
+    arm: str = ""  # whose moves these are; of several, the first one's unless told
 
 
 Asking = Generator[Sequence[Feature], Answers, Intent]
