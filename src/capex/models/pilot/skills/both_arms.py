@@ -55,6 +55,7 @@ SET_DOWN_M = (0.31, 0.20)  # on the taker's side
 THERE_M = 0.025
 RIM_SPOTS = 12
 RIM_SHARE = 0.92  # of the brightest: the rim faces the light
+THIN_M = (0.002, 0.01)  # opening of fingers on a bowl's wall
 ROUND_M = 0.012  # points of a rim are this near to its circle
 
 Step = Generator[Sequence[Feature], Answers, Intent | None]
@@ -152,11 +153,12 @@ def hand_over(scene: Scene, words: re.Match[str]) -> Asking:
     spots = {c: _around(outline) for c, outline in seen.items()}
     answers = yield scene.ask("rim", spots, scene.brief.table_m + kind(item).height_m)
     rim = _circle(answers["rim"].all(), item)
-    if giver.page.holding and taker.page.holding:
+    gives, takes = _pinches(giver), _pinches(taker)
+    if gives and takes:
         return _let_go(giver, f"Both grippers hold the {item}: the {giver.arm} one lets go.")
-    if taker.page.holding:
+    if takes:
         return _set_down(taker, item, rim)
-    if giver.page.holding:
+    if gives:
         return _offer(giver, taker, item, rim)
     if rim is None:
         why = f"I do not see the rim of the {item}: move the hand out of the way and look again."
@@ -165,6 +167,13 @@ def hand_over(scene: Scene, words: re.Match[str]) -> Asking:
         why = f"The {item} stands on the {taker.arm} side and nothing holds it: done."
         return Intent(why, done=True)
     return _pinch(giver, item, rim, LIFT_M)
+
+
+def _pinches(scene: Scene) -> bool:
+    """Whether the fingers are closed on something, be it as thin as a wall: without touch it is
+    called empty, but fingers that meet are shut.
+    """
+    return scene.page.holding or THIN_M[0] < scene.page.opening_m < THIN_M[1]
 
 
 def _pinch(scene: Scene, item: str, rim: Rim, lift_m: float = 0.0) -> Intent:
