@@ -277,14 +277,19 @@ def _rig(scene: Scene, asked: Sequence[Feature]) -> Rig:
     words = {c: from_words(text, scene.brief.table_m) for c, text in scene.brief.cameras.items()}
     guesses = {c: guess for c, guess in words.items() if guess} or KITCHEN
     rig, shift = Rig(sizes, {}, guesses), {}
+    tips = [hand.tip_m for hand in scene.page.hands.values()] or [scene.tip]
     for view in scene.outside():
-        pads = looks.pads(view)
-        seen = held.get(view.camera) or (pads.centre if pads is not None else None)
-        if seen is not None and view.camera in guesses:
-            u, v = rig.project(view.camera, scene.tip)
-            du, dv = seen[0] - u, seen[1] - v
-            if abs(du) < SHIFT_MAX * view.width and abs(dv) < SHIFT_MAX * view.height:
-                shift[view.camera] = (du, dv)
+        if view.camera not in guesses:
+            continue
+        there = [rig.project(view.camera, tip) for tip in tips]
+        pads = looks.pads_by(view, there)
+        seen = [held.get(view.camera) or (p.centre if p is not None else None) for p in pads]
+        off = [(s[0] - u, s[1] - v) for s, (u, v) in zip(seen, there, strict=True) if s]
+        within = SHIFT_MAX * view.width, SHIFT_MAX * view.height
+        near = [o for o in off if abs(o[0]) < within[0] and abs(o[1]) < within[1]]
+        if near:
+            du, dv = (float(mean) for mean in np.mean(near, axis=0))
+            shift[view.camera] = (du, dv)
     return Rig(sizes, shift, guesses, _wrist(scene))
 
 

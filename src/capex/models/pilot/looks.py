@@ -7,6 +7,9 @@ the colour words in front of them.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import ndimage
 
@@ -81,8 +84,15 @@ def coloured(
 
 def pads(view: View) -> Region | None:
     """The two orange finger pads of an exterior view as one region."""
+    return pads_by(view, [(0.0, 0.0)])[0]
+
+
+def pads_by(view: View, tips: Sequence[Pixel]) -> list[Region | None]:
+    """The two pads of each of several hands, by which tip they are nearest to."""
     parts = [s for s in regions(view.like(PADS), 0.00004, 0.004) if s.elongation < 9]
-    return union(parts[:2]) if parts else None
+    nearest = [min(tips, key=lambda t: math.dist(t, part.centre)) for part in parts]
+    own = [[p for p, n in zip(parts, nearest, strict=True) if n == tip] for tip in tips]
+    return [union(row[:2]) if row else None for row in own]
 
 
 def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Region]:

@@ -47,6 +47,7 @@ HAND_OVER = re.compile(
 HALF_M = 0.055  # from a plate's middle to that of one half: two things beside each other fit
 ON_M = 0.12  # a thing's middle this near to the plate's lies on it
 AWAY_M = 0.15  # the prompt wants the gripper this far from what it let go
+APART_M = 0.17  # between the tips of two grippers on one bowl, and less
 LEAN_DEG = 20.0  # outwards, as a bowl's wall leans
 BACK_M = 0.07  # along the fingers, from a pinched rim to clear of it
 LIFT_M = 0.06
@@ -149,13 +150,19 @@ def hand_over(scene: Scene, words: re.Match[str]) -> Asking:
     """One decision of a handover, by who holds the bowl now and where it is."""
     item = words["item"]
     giver, taker = (scene.of(words[key].lower()) for key in ("giver", "taker"))
+    gives, takes = _pinches(giver), _pinches(taker)
     seen = find(scene.outside(), lambda v: _rim(v, item))
     spots = {c: _around(outline) for c, outline in seen.items()}
-    answers = yield scene.ask("rim", spots, scene.brief.table_m + kind(item).height_m)
+    height_m = scene.brief.table_m + kind(item).height_m
+    if gives or takes:
+        height_m = float((giver if gives else taker).tip[2]) + kind(item).depth_m
+    answers = yield scene.ask("rim", spots, height_m)
     rim = _circle(answers["rim"].all(), item)
-    gives, takes = _pinches(giver), _pinches(taker)
     if gives and takes:
         return _let_go(giver, f"Both grippers hold the {item}: the {giver.arm} one lets go.")
+    if takes and apart(giver.tip, taker.tip) < APART_M:
+        why = f"The {taker.arm} gripper holds the {item}: the {giver.arm} one backs off."
+        return Intent(why, _back(giver, giver.tip), arm=giver.arm)
     if takes:
         return _set_down(taker, item, rim)
     if gives:
@@ -164,6 +171,9 @@ def hand_over(scene: Scene, words: re.Match[str]) -> Asking:
         why = f"I do not see the rim of the {item}: move the hand out of the way and look again."
         return Intent(why, path(giver.tip, [pick_place.aside(giver)], "down"), arm=giver.arm)
     if taker.side * rim.centre[1] > 0.08 and taker.page.released:
+        if apart(taker.tip, rim.centre) < AWAY_M:
+            why = f"The {item} stands on the {taker.arm} side: back off."
+            return Intent(why, _back(taker, taker.tip), arm=taker.arm)
         why = f"The {item} stands on the {taker.arm} side and nothing holds it: done."
         return Intent(why, done=True)
     return _pinch(giver, item, rim, LIFT_M)
@@ -192,8 +202,8 @@ def _offer(giver: Scene, taker: Scene, item: str, rim: Rim | None) -> Intent:
     """Bring the bowl over the middle, and there let the other arm pinch it."""
     held = _held(giver, item, rim)
     way = np.array(MIDDLE_M) - held.centre
-    if float(np.linalg.norm(way)) <= THERE_M and rim is not None:
-        return _pinch(taker, item, rim)
+    if float(np.linalg.norm(way)) <= THERE_M:
+        return _pinch(taker, item, held)
     up = giver.tip + np.array([0.0, 0.0, max(0.0, way[2])])
     why = f"Bring the {item} over the middle of the table."
     return Intent(why, path(giver.tip, [up, giver.tip + way]), arm=giver.arm)
