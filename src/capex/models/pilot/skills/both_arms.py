@@ -105,6 +105,8 @@ def _bring(scene: Scene, item: str, place: str, sign: float) -> Step:
     seen = find(scene.outside(), lambda v: region_of(v, item))
     spots = {c: r.spots((0.0, -0.6, 0.6), (-0.6, 0.6)) for c, r in seen.items()}
     wrist = pick_place.wrist_item(scene, item)
+    if wrist is not None and not wrist.whole(scene.views[WRIST]):
+        wrist = None  # of a part, neither middle nor long side tell anything
     asks += scene.ask("item", spots, scene.brief.table_m + kind(item).height_m)
     answers = yield asks + (pick_place.wrist_features(scene, wrist) if wrist else [])
     thing, centre = point(answers["item"]), _plate_middle(scene, place, answers)

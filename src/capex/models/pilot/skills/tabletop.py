@@ -183,12 +183,7 @@ def _whole(scene: Scene, noun: str) -> bool:
         return False
     view = scene.views["wrist"]
     parts = union([seen, top(view, seen, noun)])
-    return bool(
-        parts.rows.min() > 1
-        and parts.columns.min() > 1
-        and parts.columns.max() < view.width - 2
-        and parts.rows.max() < lower_edge(view) - 2
-    )
+    return parts.whole(view) and int(parts.rows.max()) < lower_edge(view) - 2
 
 
 def _sees_past(scene: Scene, item: str, place: str) -> bool:
