@@ -95,7 +95,8 @@ def _renamed(rows: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
 def _bring(scene: Scene, item: str, place: str, sign: float) -> Step:
     """One thing onto its half of the plate; None once it lies there and the hand is away."""
     dishes = find(scene.outside(), lambda v: tableware.dish(v, place))
-    asks = support.dish_feature(scene, dishes)
+    top_m = scene.brief.table_m + kind(place).height_m
+    asks = support.dish_feature(scene, dishes, top_m)
     if scene.page.holding:
         answers = yield asks
         centre = _plate_middle(scene, place, answers)
