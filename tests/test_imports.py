@@ -14,6 +14,8 @@ HOMES = {  # package -> the only places that may import it
         "worlds/rigs/room/",
         "worlds/rigs/deoxys/box.py",
         "worlds/rigs/deoxys/peer.py",
+        "worlds/rigs/yam/pair.py",
+        "worlds/rigs/yam/peer.py",
         "worlds/render.py",
         "worlds/robosuite/",
         "worlds/robocasa/",

@@ -15,8 +15,9 @@ everything that the last one did:
   lead to the last tip pose at which all joints were free (home, where there was none): none stands
   farther from it than the tip has come so far, but for LEASH_M;
 - arm to arm: hands are segments, from the tip HAND_M back along the approach; any two of them, as
-  asked for and as measured, stay `arm_distance_m` apart, or come no closer where they are.
-  Thickness is part of that distance; elbows are not looked at.
+  asked for and as measured, stay `arm_distance_m` apart, or come no closer where they are. Open
+  fingers are a segment across the tip and stay FINGERS_NEARER_M less apart. Thickness is part of
+  that distance; elbows are not looked at.
 
 A pose that is already outside (the arm was pushed) may only come nearer.
 
@@ -63,6 +64,7 @@ class TipState:
     force_n: Array | None  # external, at the tip
     age_s: float  # how old the robot's state is
     error: str = ""
+    opening_m: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -307,14 +309,16 @@ class Guard:
             return dict(goals), []
         tips = {name: state.tip for name, state in states.items()}
         limit_m = self._policy.arm_distance_m
-        enough = [min(limit_m, apart_m) for apart_m in nearest_hands_m(starts, tips, starts)]
+        openings_m = {name: state.opening_m for name, state in states.items()}
+        now_m = nearest_hands_m(openings_m, starts, tips, starts)
+        enough = [min(limit_m, apart_m) for apart_m in now_m]
         alone = [{name: 1.0} for name in goals]
         for parts in (dict.fromkeys(goals, 1.0), dict.fromkeys(goals, 0.5), *alone, {}):
             tried = {n: self._part(starts[n], goals[n], part) for n, part in parts.items()}
             clear = all(
                 not refused(self._check(n, states[n], starts[n]), goal) for n, goal in tried.items()
             )
-            apart = nearest_hands_m({**starts, **tried}, tips, starts)
+            apart = nearest_hands_m(openings_m, {**starts, **tried}, tips, starts)
             if clear and all(a >= e - 1e-9 for a, e in zip(apart, enough, strict=True)):
                 break
         whole = len(tried) == len(goals) and all(part == 1.0 for part in parts.values())

@@ -19,6 +19,8 @@ from capex.worlds.rigs.drivers import ArmFacts
 from capex.worlds.rigs.rigfile import GuardPolicy
 from capex.worlds.rigs.shapes import length
 
+# Fingers are thinner than hands: where hands stay 10 cm apart, the middles of fingers stay 4.
+FINGERS_NEARER_M = 0.06
 HAND_M = 0.15  # a hand and its wrist, from the tip back along the approach
 LEASH_M = 0.02  # what a servo needs to correct a sag; more would lead deeper into the margin
 TOLERANCE = 1e-6  # metres or radians, of rounding
@@ -115,18 +117,36 @@ def joints_in_margin(
     ]
 
 
-def nearest_hands_m(goals: Mapping[str, Pose], *others: Mapping[str, Pose]) -> tuple[float, ...]:
+def nearest_hands_m(
+    openings_m: Mapping[str, float], goals: Mapping[str, Pose], *others: Mapping[str, Pose]
+) -> tuple[float, ...]:
     """The shortest distance between the hands of any two arms: both as asked for, then one as asked
     for with the other as in each of `others` (measured; asked for before, should the new goal of
-    one arm come late).
+    one arm come late). Fingers stand `openings_m` apart.
     """
     nearest = [math.inf] * (1 + len(others))
     for a, b in itertools.combinations(goals, 2):
         for k, other in enumerate((goals, *others)):
             for one, two in ((goals[a], other[b]), (other[a], goals[b])):
-                nearest[k] = min(nearest[k], shapes.segments_apart_m(_hand(one), _hand(two)))
+                nearest[k] = min(nearest[k], _apart_m((one, two), (openings_m[a], openings_m[b])))
     return tuple(nearest)
+
+
+def _apart_m(tips: tuple[Pose, Pose], openings_m: tuple[float, float]) -> float:
+    """Between two hands; open fingers count as farther off, by as much as they are thinner."""
+    hands = [_hand(tip) for tip in tips]
+    apart = shapes.segments_apart_m(*hands)
+    if sum(openings_m) / 2 <= FINGERS_NEARER_M:  # then they cannot be what is nearest
+        return apart
+    bars = [_fingers(tip, opening) for tip, opening in zip(tips, openings_m, strict=True)]
+    pairs = ((bars[0], hands[1]), (hands[0], bars[1]), (bars[0], bars[1]))
+    return min(apart, *(shapes.segments_apart_m(*pair) + FINGERS_NEARER_M for pair in pairs))
 
 
 def _hand(tip: Pose) -> shapes.Segment:
     return tip.position_m, tip.position_m - HAND_M * tip.rotation[:, 2]
+
+
+def _fingers(tip: Pose, opening_m: float) -> shapes.Segment:
+    half_m = 0.5 * opening_m * tip.rotation[:, 1]
+    return tip.position_m - half_m, tip.position_m + half_m

@@ -72,6 +72,7 @@ class ArmUnit:
             self._senses.force_n(self.reading),
             self._age_s,
             self.lost or self.garbled or self.reading.error,
+            self.reading.opening_m,
         )
 
     def propose(self, command: ArmCommand) -> tuple[Pose | None, list[str]]:
