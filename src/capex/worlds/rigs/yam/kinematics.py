@@ -47,7 +47,9 @@ TIP_ZERO_M = (0.2453, 0.0, 0.1735)  # the grasp site
 FINGER_TRAVEL_M = 0.0475  # of each of the two, along the tip's y
 FINGER_KG = 0.071
 MAX_OPENING_M = 2 * FINGER_TRAVEL_M
-MARGIN_RAD = 0.02  # goals stay so far inside of the ranges; the guard's own margin is wider
+# Goals stay so far inside of the ranges: an arm that sags does not come into the guard's margin,
+# which is 0.05 by default and lets it go only where it came from.
+MARGIN_RAD = 0.08
 STEP_RAD = 0.15  # largest change of a joint for one goal: near a singularity the tip falls behind
 ITERATIONS = 5  # two are enough for a tick's goal away from singularities
 DAMPING, LEAST_DAMPING = 5.0, 1e-8  # times the squared error, so that none is left near the goal
