@@ -96,7 +96,7 @@ class YamKinematics:
         stay at its edge and the others share what is left. None changes by more than STEP_RAD, so a
         goal beyond a singularity or the reach is followed as far as it goes, on the branch of q.
         """
-        now = np.minimum(np.maximum(q, self._lower), self._upper)
+        now: Array = np.minimum(np.maximum(q, self._lower), self._upper)
         ends = np.maximum(self._lower, now - STEP_RAD), np.minimum(self._upper, now + STEP_RAD)
         best, least = now, math.inf
         for _ in range(ITERATIONS):
@@ -132,7 +132,8 @@ class YamKinematics:
 def _damped(J: Array, error: Array, q: Array, ends: tuple[Array, Array]) -> Array:
     """One damped step; joints that meet their ends leave what is missing to the others."""
     damping = (DAMPING * float(error @ error) + LEAST_DAMPING) * _EYE
-    free, within = _ONES, q
+    free: Array = _ONES
+    within = q
     for _ in range(3):
         part = J * free
         now = q + part.T @ np.linalg.solve(part @ part.T + damping, error)
