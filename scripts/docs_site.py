@@ -38,6 +38,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "students": "Train and evaluate students",
         "rigs": "Use a robot in a room",
         "franka": "Use a Franka",
+        "franky": "Use a Franka behind franky",
         "your-own": "Use your own world, model, metric",
         "adding-a-task": "Add a task to the kitchen",
         "robosuite": "Use robosuite",

@@ -56,7 +56,7 @@ def folder(expert_demos, tmp_path_factory):
 @pytest.fixture(scope="module")
 def judged(folder):
     """What the judges found, in one process of their own, without the network."""
-    caches = {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "2"}
+    caches = {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     judge = Path(__file__).parents[1] / "judge.py"
     out = subprocess.run(
         [sys.executable, str(judge), str(folder)],
@@ -184,6 +184,14 @@ def test_robomimics_reader_loads_the_hdf5_with_its_masks(judged, steps):
         assert found[mask]["samples"] == len(steps[number]["actions"])
         assert np.allclose(found[mask]["actions"], steps[number]["actions"][2:13])
         assert found[mask]["obs"]["robot0_agentview_left_image"][-3:] == [64, 64, 3]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads that wait for each other's core make small networks many times slower."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -60,11 +60,11 @@ def receive(stream: IO[bytes]) -> tuple[Head, Arrays] | None:
     return message["head"], arrays
 
 
-class Refused(Exception):
+class PolicyRefused(Exception):
     """A sentence for whoever asked."""
 
 
-class EpisodeState:
+class PolicyEpisode:
     """What a policy and its processors remember of one episode."""
 
     def __init__(self, policy: Any, before: Any, after: Any, seed: int):
@@ -127,7 +127,7 @@ class PolicyServer:
 
     def __init__(self) -> None:
         self._parts: tuple[Any, Any, Any] | None = None
-        self._episodes: dict[int, EpisodeState] = {}
+        self._episodes: dict[int, PolicyEpisode] = {}
 
     def answer(self, head: Head, arrays: Arrays) -> tuple[Head, Arrays]:
         """The answer to one request."""
@@ -136,7 +136,7 @@ class PolicyServer:
             return {}, {}
         if head["do"] == "begin":
             assert self._parts is not None
-            self._episodes[head["episode"]] = EpisodeState(*self._parts, head["seed"])
+            self._episodes[head["episode"]] = PolicyEpisode(*self._parts, head["seed"])
             return {}, {}
         return self._act(head, arrays)
 
@@ -180,7 +180,7 @@ def load(folder: str, device: str, untrained: bool, seed: int) -> tuple[Any, Any
         kind = json.load(file)["type"]
     known = sorted(PreTrainedConfig.get_known_choices())
     if kind not in known:
-        raise Refused(f"it is a policy '{kind}'; LeRobot knows {', '.join(known)} here")
+        raise PolicyRefused(f"it is a policy '{kind}'; LeRobot knows {', '.join(known)} here")
     config = PreTrainedConfig.from_pretrained(folder, cli_overrides=[f"--device={place}"])
     if hasattr(config, "pretrained_backbone_weights"):
         config.pretrained_backbone_weights = None  # the checkpoint has its own; nothing is fetched
@@ -204,7 +204,7 @@ def _device(name: str) -> str:
     try:
         torch.zeros(1, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise Refused(f"--device {name}: LeRobot's torch has none ({_line(error)})") from None
+        raise PolicyRefused(f"--device {name}: LeRobot's torch has none ({_line(error)})") from None
     return name
 
 
@@ -223,7 +223,7 @@ def main() -> None:
     while (request := receive(requests)) is not None:
         try:
             answer = server.answer(*request)
-        except Refused as refusal:
+        except PolicyRefused as refusal:
             answer = {"error": str(refusal)}, {}
         except Exception as error:
             answer = {"error": _line(error)}, {}

@@ -45,7 +45,7 @@ class Pc:
         self.gripper: list[bytes] = []
         self._in_step(new=True)
 
-    def tick(self, message: bytes = b"", gripper: bytes = b"", ticks: int = 1) -> wire.RobotState:
+    def tick(self, message: bytes = b"", gripper: bytes = b"", ticks: int = 1) -> wire.PandaState:
         """Send, for so many ticks, and let the clock go on."""
         for _ in range(ticks):
             for name, data in (("arm", message), ("gripper", gripper)):
@@ -58,12 +58,12 @@ class Pc:
             self._in_step()
         return self.state
 
-    def hold(self, goal: Pose, ticks: int) -> wire.RobotState:
+    def hold(self, goal: Pose, ticks: int) -> wire.PandaState:
         """The same goal again and again."""
         return self.tick(wire.pose_goal(goal, GAINS), ticks=ticks)
 
     @property
-    def state(self) -> wire.RobotState:
+    def state(self) -> wire.PandaState:
         """The last that came."""
         state = wire.read_robot_state(self.arm[-1])
         assert state is not None

@@ -67,7 +67,7 @@ def test_states_are_read_and_other_bytes_are_refused():
     assert (state.complaint, state.errors, state.time_s) == ("", ("cartesian_reflex",), 12.5)
     np.testing.assert_array_equal(state.ee_pose.position_m, [0.4, 0.1, 0.3])
     assert messages.read_robot_state(b"no state") is None
-    assert "O_T_EE has 0 numbers" in messages.RobotState().complaint
+    assert "O_T_EE has 0 numbers" in messages.PandaState().complaint
 
 
 def test_the_messages_stand_beside_others_of_their_names():

@@ -41,7 +41,7 @@ def pc(shared: Pc) -> Pc:
     return shared
 
 
-def pose_of(state: wire.RobotState) -> Pose:
+def pose_of(state: wire.PandaState) -> Pose:
     """The tip, from columns."""
     matrix = np.array(state.O_T_EE).reshape(4, 4).T
     return Pose(matrix[:3, 3], matrix[:3, :3])

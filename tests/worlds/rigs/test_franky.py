@@ -11,7 +11,7 @@ import pytest
 from capex.errors import CapexError, RigFault
 from capex.pose import DOWN, Pose
 from capex.worlds.kitchen import panda
-from capex.worlds.rigs.franka_tip import JOINT_LIMITS_RAD, require_hand, tip_pose
+from capex.worlds.rigs.franka_tip import JOINT_LIMITS_RAD, force_on_arm_n, pose_of, require_hand
 from capex.worlds.rigs.franky import FrankyArm
 from capex.worlds.rigs.franky_options import read_options
 from capex.worlds.rigs.franky_words import error_words, why_not_connected
@@ -28,15 +28,20 @@ def flange_to_hand(length_m=0.1034, yaw=-np.pi / 4):
 def test_the_control_boxs_end_effector_is_our_tip():
     q = np.array([[0.1, -0.4, 0.2, -2.3, 0.05, 1.9, 0.8]])
     T = panda.forward(q)[0][0]
-    tip = tip_pose(T.T.ravel())  # by columns, as the control box sends it
+    tip = pose_of(T.T.ravel())  # by columns, as the control box sends it
     np.testing.assert_allclose(tip.position_m, T[:3, 3])
     np.testing.assert_allclose(tip.rotation, T[:3, :3])
-    down = tip_pose([1, 0, 0, 0, 0, -1, 0, 0, 0, 0, -1, 0, 0.4, 0.1, 0.38, 1])
+    down = pose_of([1, 0, 0, 0, 0, -1, 0, 0, 0, 0, -1, 0, 0.4, 0.1, 0.38, 1])
     np.testing.assert_allclose(down.rotation, DOWN)
     np.testing.assert_allclose(down.position_m, (0.4, 0.1, 0.38))
     assert JOINT_LIMITS_RAD["panda"] == tuple(
         zip(panda.LOWER_RAD.tolist(), panda.UPPER_RAD.tolist(), strict=True)
     )
+
+
+def test_a_force_is_what_is_done_to_the_arm():
+    pressed_down_by_the_arm = [0.0, 0.0, -12.0, 0.0, 0.0, 0.0]  # O_F_ext_hat_K has libfranka's sign
+    assert force_on_arm_n(pressed_down_by_the_arm) == (0.0, 0.0, 12.0)  # the table pushes up
 
 
 def test_a_control_box_must_know_its_hand():

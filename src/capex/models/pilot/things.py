@@ -17,7 +17,7 @@ LID_PX = 4.0  # between the boxes around lid and side: a dark rim
 
 
 @dataclass(frozen=True)
-class Kind:
+class ThingKind:
     """What one knows of a thing by its name."""
 
     height_m: float = 0.045  # blocks are about as high; assumed where there is no depth
@@ -27,15 +27,15 @@ class Kind:
     nests_m: float = 0.0  # and how far it goes into it in the end
 
 
-BLOCK = Kind()
+BLOCK = ThingKind()
 KINDS = {
-    "plate": Kind(height_m=0.012),
-    "can": Kind(height_m=0.115, depth_m=0.025, round=True),
-    "cup": Kind(height_m=0.095, depth_m=0.018, round=True, sinks_m=0.055, nests_m=0.07),
+    "plate": ThingKind(height_m=0.012),
+    "can": ThingKind(height_m=0.115, depth_m=0.025, round=True),
+    "cup": ThingKind(height_m=0.095, depth_m=0.018, round=True, sinks_m=0.055, nests_m=0.07),
 }
 
 
-def kind(noun: str) -> Kind:
+def kind(noun: str) -> ThingKind:
     """By the last word of a noun; blocks unless told."""
     return KINDS.get(noun.split()[-1] if noun else "", BLOCK)
 

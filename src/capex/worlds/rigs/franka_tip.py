@@ -27,7 +27,7 @@ JOINT_LIMITS_RAD: Mapping[str, tuple[tuple[float, float], ...]] = MappingProxyTy
     }
 )
 MAX_OPENING_M = 0.08
-_HAND = Pose(
+HAND = Pose(
     np.array([0.0, 0.0, 0.1034]),
     np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, np.sqrt(2.0)]]) / np.sqrt(2.0),
 )  # F_T_EE of a Franka Hand: the flange turned by -45 degrees
@@ -35,18 +35,26 @@ _FINGERS_M = 0.15  # longer than these no fingers are
 _OFF_M, _OFF = 0.02, 0.05  # beside the flange's axis; of an entry of the rotation
 
 
-def tip_pose(columns: Sequence[float] | Array) -> Pose:
-    """T_mount_tip from O_T_EE."""
+def pose_of(columns: Sequence[float] | Array) -> Pose:
+    """From the 16 numbers of a matrix, columns first."""
     matrix = np.asarray(columns, dtype=np.float64).reshape(4, 4).T
     return Pose(matrix[:3, 3].copy(), matrix[:3, :3].copy())
 
 
+def force_on_arm_n(wrench: Sequence[float] | Array) -> tuple[float, float, float]:
+    """The external force on the arm from O_F_ext_hat_K, whose sign is that of what the arm does to
+    its surroundings.
+    """
+    x, y, z = (-float(v) for v in np.ravel(wrench)[:3])
+    return x, y, z
+
+
 def require_hand(F_T_EE: Pose, arm: str) -> None:
     """Refuse a control box that was not told of its hand: every height would be wrong by 10 cm."""
-    at, hand = F_T_EE.position_m, _HAND.position_m
+    at, hand = F_T_EE.position_m, HAND.position_m
     beside = float(np.hypot(at[0], at[1])) > _OFF_M
     length_wrong = not hand[2] - _OFF_M <= float(at[2]) <= hand[2] + _FINGERS_M
-    turned = not np.allclose(F_T_EE.rotation, _HAND.rotation, atol=_OFF)
+    turned = not np.allclose(F_T_EE.rotation, HAND.rotation, atol=_OFF)
     if beside or length_wrong or turned:
         given = ", ".join(f"{v:.3f}" for v in at)
         raise RigFault(

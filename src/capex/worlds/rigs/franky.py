@@ -18,7 +18,13 @@ import numpy as np
 from capex.errors import CapexError, RigFault
 from capex.pose import Pose
 from capex.worlds.rigs.drivers import ArmFacts, ArmReading
-from capex.worlds.rigs.franka_tip import JOINT_LIMITS_RAD, JOINTS, MAX_OPENING_M, require_hand
+from capex.worlds.rigs.franka_tip import (
+    JOINT_LIMITS_RAD,
+    JOINTS,
+    MAX_OPENING_M,
+    force_on_arm_n,
+    require_hand,
+)
 from capex.worlds.rigs.franky_hand import FrankyHand
 from capex.worlds.rigs.franky_options import FrankyOptions, read_options
 from capex.worlds.rigs.franky_words import error_words, why_not_connected
@@ -106,13 +112,12 @@ class FrankyArm:
             state = robot.state
         except self._failures as error:
             raise RigFault(f"{self._at} is lost ({error})") from None
-        force = np.asarray(state.O_F_ext_hat_K, dtype=np.float64).ravel()
         return ArmReading(
             _pose(state.O_T_EE),
             tuple(float(v) for v in np.ravel(state.q)),
             hand.opening_m(),
             float(state.time.to_sec()),
-            (float(force[0]), float(force[1]), float(force[2])),
+            force_on_arm_n(state.O_F_ext_hat_K),
             error_words(state.robot_mode.name, _names(state.current_errors)) or self._error,
         )
 

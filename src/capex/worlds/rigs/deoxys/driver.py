@@ -24,10 +24,11 @@ from capex.worlds.rigs.deoxys import messages
 from capex.worlds.rigs.deoxys.exchange import Exchange
 from capex.worlds.rigs.deoxys.fingers import Fingers
 from capex.worlds.rigs.deoxys.meeting import NO_TURN, require_met
-from capex.worlds.rigs.deoxys.messages import GripperState, RobotState
+from capex.worlds.rigs.deoxys.messages import GripperState, PandaState
 from capex.worlds.rigs.deoxys.options import read_options
 from capex.worlds.rigs.deoxys.torque_loop import TorqueLoop
 from capex.worlds.rigs.drivers import ArmFacts, ArmReading
+from capex.worlds.rigs.franka_tip import force_on_arm_n
 from capex.worlds.rigs.room.driver import RoomClock
 
 WHEN_WE_DIE = (
@@ -59,7 +60,7 @@ class DeoxysArm:
 
     def _reset(self) -> None:
         self._loop, self._fingers = TorqueLoop(self._options.gains), Fingers(self._options)
-        self._seen: RobotState | None = None
+        self._seen: PandaState | None = None
         self._fallen = ""  # an error under our control that `recover` has not seen yet
         self._fresh_s = 0.0  # when the robot's clock last went on, by ours
 
@@ -96,13 +97,12 @@ class DeoxysArm:
         robot, hand = self._states()
         if wrong := robot.complaint:
             raise RigFault(f"{self._who}: a state is wrong: {wrong}")
-        force = tuple(-value for value in robot.wrench[:3])
         return ArmReading(
             robot.ee_pose @ self._ee_to_tip,
             robot.q,
             hand.width_m,
             robot.time_s,
-            (force[0], force[1], force[2]),
+            force_on_arm_n(robot.wrench),
             self._error() or self._fallen,
         )
 
@@ -198,7 +198,7 @@ class DeoxysArm:
             return "gripper-interface sends no states"
         return ""
 
-    def _states(self) -> tuple[RobotState, GripperState]:
+    def _states(self) -> tuple[PandaState, GripperState]:
         exchange = self._connected()
         if exchange.robot is None or exchange.hand is None:
             raise RigFault(f"{self._who} has sent no state")

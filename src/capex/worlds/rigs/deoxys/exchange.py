@@ -15,7 +15,7 @@ from typing import Any
 from capex.errors import CapexError, RigFault
 from capex.worlds.rigs.deoxys.messages import (
     GripperState,
-    RobotState,
+    PandaState,
     read_gripper_state,
     read_robot_state,
 )
@@ -35,7 +35,7 @@ PAUSE_S = 0.02
 LINGER_MS = 200
 
 
-class Line:
+class ProgramLine:
     """The two sockets of one program."""
 
     def __init__(self, context: Any, what: str, states_at: str, commands_at: str):
@@ -115,7 +115,7 @@ class Exchange:
         self.options = options
         self._context = zmq.Context()
         self._in_step: InStep | None = None
-        self.robot: RobotState | None = None
+        self.robot: PandaState | None = None
         self.hand: GripperState | None = None
         self.now_s = self.robot_heard_s = self.hand_heard_s = time.monotonic()
         host, bind = f"tcp://{options.host}", f"tcp://{options.bind}"
@@ -128,9 +128,9 @@ class Exchange:
             self.close()
             raise
 
-    def _line(self, what: str, states_at: str, commands_at: str) -> Line:
+    def _line(self, what: str, states_at: str, commands_at: str) -> ProgramLine:
         try:
-            return Line(self._context, what, states_at, commands_at)
+            return ProgramLine(self._context, what, states_at, commands_at)
         except zmq.ZMQError as error:
             raise RigFault(f"{states_at} is no address of a robot's computer ({error})") from None
 
@@ -162,7 +162,7 @@ class Exchange:
             self._take_robot(self.arm.newest(5))
             self._take_hand(self.gripper.newest(5))
 
-    def send(self, line: Line, data: bytes) -> None:
+    def send(self, line: ProgramLine, data: bytes) -> None:
         """One message."""
         line.send(data)
         if self._in_step is not None:
@@ -202,7 +202,7 @@ class Exchange:
 
     def _take_robot(self, data: bytes | None) -> None:
         if data is not None:
-            self.robot = read_robot_state(data) or RobotState()
+            self.robot = read_robot_state(data) or PandaState()
             self.robot_heard_s = self.now_s
 
     def _take_hand(self, data: bytes | None) -> None:

@@ -9,16 +9,13 @@ import math
 import numpy as np
 
 from capex.errors import RigFault
-from capex.pose import Pose, angle_between, rotation_matrix
+from capex.pose import Pose, angle_between
 from capex.worlds.kitchen import panda
 from capex.worlds.rigs.deoxys.exchange import Exchange
-from capex.worlds.rigs.deoxys.messages import RobotState, pose_of
+from capex.worlds.rigs.deoxys.messages import PandaState
+from capex.worlds.rigs.franka_tip import HAND, pose_of
 
 NO_TURN = Pose(np.zeros(3), np.eye(3))
-# From the flange to the tip of Franka's hand: what the desk has for it, and our tip.
-HAND = Pose(
-    np.array([0.0, 0.0, panda.TIP_M]), rotation_matrix(np.array([0.0, 0.0, panda.HAND_YAW_RAD]))
-)
 NEAR_M, NEAR_RAD = 0.02, 0.1  # what an arm measures and its nominal chain agree within that
 OPENS_M = (0.01, 0.2)  # a hand that was homed
 
@@ -62,7 +59,7 @@ def require_met(exchange: Exchange, name: str) -> None:
         )
 
 
-def _not_a_panda(robot: RobotState) -> str:
+def _not_a_panda(robot: PandaState) -> str:
     """Joints and end effector must put the flange at one place."""
     if not robot.finite:
         return "it has numbers that are not finite"
@@ -75,7 +72,7 @@ def _not_a_panda(robot: RobotState) -> str:
     return f"its joints and O_T_EE disagree by {100 * off_m:.0f} cm about the flange"
 
 
-def _flange_to_ee(robot: RobotState) -> Pose:
+def _flange_to_ee(robot: PandaState) -> Pose:
     return pose_of(robot.F_T_EE) if len(robot.F_T_EE) == 16 else HAND
 
 

@@ -9,14 +9,12 @@ bounds or through a null pointer.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from capex.pose import Pose, rotation_vector
 from capex.worlds.rigs.deoxys.schema import DecodeError, make_classes
+from capex.worlds.rigs.franka_tip import pose_of
 
 TYPE_URL = "type.googleapis.com/"
 NO_CONTROL, OSC_POSE = 0, 1  # FrankaControlMessage.ControllerType
@@ -163,7 +161,7 @@ def _gripper(command: Any) -> bytes:
 
 
 @dataclass(frozen=True)
-class RobotState:
+class PandaState:
     """What we read of a robot's state. Matrices are columns first, as libfranka gives them."""
 
     O_T_EE: tuple[float, ...] = ()
@@ -206,19 +204,13 @@ class GripperState:
     time_s: float = 0.0
 
 
-def pose_of(columns: Sequence[float]) -> Pose:
-    """From the 16 numbers of a matrix, columns first."""
-    matrix = np.array(columns, dtype=np.float64).reshape(4, 4).T
-    return Pose(matrix[:3, 3].copy(), matrix[:3, :3].copy())
-
-
-def read_robot_state(data: bytes) -> RobotState | None:
+def read_robot_state(data: bytes) -> PandaState | None:
     """A robot's state; None where the bytes are no such message."""
     message = parsed(RobotStateMessage, data)
     if message is None:
         return None
     set_errors = tuple(field.name for field, value in message.current_errors.ListFields() if value)
-    return RobotState(
+    return PandaState(
         O_T_EE=tuple(message.O_T_EE),
         F_T_EE=tuple(message.F_T_EE),
         q=tuple(message.q),

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from capex.pose import Array, Pose
-from capex.worlds.kitchen import panda
 from capex.worlds.rigs.deoxys import messages as wire
 from capex.worlds.rigs.deoxys.box import DeoxysBox
+from capex.worlds.rigs.franka_tip import HAND
 from capex.worlds.rigs.room.arm import MAX_OPENING_M, REFLEX, USER_STOP
 from capex.worlds.rigs.room.physics import StateMessage
 
@@ -25,7 +25,7 @@ def robot_state(seen: StateMessage, box: DeoxysBox, controls: bool) -> Any:
     message = wire.RobotStateMessage(
         O_T_EE=_columns(Pose(position_m, rotation)),
         O_T_EE_d=_columns(box.goal),
-        F_T_EE=_columns(_hand()),
+        F_T_EE=_columns(HAND),
         EE_T_K=_columns(Pose(np.zeros(3), np.eye(3))),
         q=joints.tolist(),
         q_d=joints.tolist(),
@@ -57,10 +57,3 @@ def _columns(pose: Pose) -> list[float]:
     matrix: Array = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = pose.rotation, pose.position_m
     return [float(v) for v in matrix.T.ravel()]
-
-
-def _hand() -> Pose:
-    """From the flange to the tip, as the desk has it for Franka's hand."""
-    c, s = np.cos(panda.HAND_YAW_RAD), np.sin(panda.HAND_YAW_RAD)
-    turn = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
-    return Pose(np.array([0.0, 0.0, panda.TIP_M]), turn)

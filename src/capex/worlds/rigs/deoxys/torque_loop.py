@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from capex.pose import Pose
-from capex.worlds.rigs.deoxys.messages import IDLE, MOVE, Gains, RobotState, no_control, pose_goal
+from capex.worlds.rigs.deoxys.messages import IDLE, MOVE, Gains, PandaState, no_control, pose_goal
 
 RELEASES = 2  # messages: one look of franka-interface every 50 ms is to see one of them
 SOFT = (1.0, 1.0, 1.0)  # 1/s²: 10 cm of error move the arm by 0.1 mm in a period
@@ -34,7 +34,7 @@ class TorqueLoop:
         """The controller is gone; the next message begins a new start."""
         self.goal, self._steps = None, 0
 
-    def watch(self, before: RobotState | None, state: RobotState) -> None:
+    def watch(self, before: PandaState | None, state: PandaState) -> None:
         """Notice that another franka-interface runs, or that the robot left its motion."""
         if before is None or state is before:
             return
@@ -46,7 +46,7 @@ class TorqueLoop:
         self.fall()
         return no_control()
 
-    def message(self, state: RobotState, now_s: float, goal: Pose | None = None) -> bytes:
+    def message(self, state: PandaState, now_s: float, goal: Pose | None = None) -> bytes:
         """The next message: a goal, or the last one again. Before the controller runs a goal is not
         taken: the arm is held where it is first.
         """
@@ -59,7 +59,7 @@ class TorqueLoop:
             self.goal = goal
         return pose_goal(self.goal, self._gains)
 
-    def _start(self, state: RobotState) -> bytes:
+    def _start(self, state: PandaState) -> bytes:
         self._steps += 1
         if self._steps <= RELEASES or not state.finite:
             return no_control()

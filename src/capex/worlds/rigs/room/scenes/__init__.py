@@ -2,8 +2,8 @@
 truth whether a task is done. One module a scene; a rig file chooses it by `[room] scene`.
 
 The world's frame is the base frame of the rig: origin at the arm's mount, midway between the mounts
-of two, x forward over the table, y left, z up. A start is an arrangement of the objects; a seed says how exactly a person's
-hand has put them there.
+of two, x forward over the table, y left, z up. A start is an arrangement of the objects; a seed
+says how exactly a person's hand has put them there.
 """
 
 from __future__ import annotations

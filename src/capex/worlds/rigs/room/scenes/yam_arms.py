@@ -1,8 +1,8 @@
 """Two YAM arms as parts of a scene, built from primitives with the numbers of `yam.kinematics`.
 
-Every body's frame is that of the mount in the arm's pose zero, moved to the body's joint: x forward,
-z up. Names begin with the arm's: joints and their actuators `left_joint1` .. `left_joint6`,
-`left_finger_left`, `left_finger_right`; bodies `left_link1` .. `left_link5`, `left_hand` and the two
+Every body's frame is that of the mount in the arm's pose zero, moved to the body's joint: x
+forward, z up. Names begin with the arm's: joints and actuators `left_joint1` .. `left_joint6`,
+`left_finger_left`, `left_finger_right`; bodies `left_link1` .. `left_link5`, `left_hand` and the
 fingers; sites `left_mount` and `left_tip`; the camera `left_wrist`. The actuators are position
 servos; `yam.pair` drives them, and carries the arms' weight.
 """
@@ -34,8 +34,8 @@ from capex.worlds.rigs.yam.kinematics import FINGER_KG, FINGER_TRAVEL_M, TABLE, 
 from capex.worlds.rigs.yam.pair import ARMS, KD, KP
 
 MOUNTS_M = {"left": (0.0, 0.30, 0.0), "right": (0.0, -0.30, 0.0)}  # the paper's 60 cm apart
-# Of the menagerie's i2rt_yam: torque limits of the joints, and the rotors' inertia of the DM4340 and
-# DM4310 motors.
+# Of the menagerie's i2rt_yam: torque limits of the joints, and the rotors' inertia of the DM4340
+# and DM4310 motors.
 TORQUE_NM = (28.0, 28.0, 28.0, 28.0, 10.0, 10.0)
 ARMATURE = (0.032, 0.032, 0.032, 0.0018, 0.0018, 0.0018)
 FINGER_FORCE_N = 20.0  # holds the bowl by its rim; the vendor gives no number for the gripper
@@ -85,7 +85,7 @@ def _add_arm(spec: mujoco.MjSpec, arm: str) -> None:
     body.add_site(name=f"{arm}_mount", size=(0.004, 0.004, 0.004), rgba=(0, 0, 0, 0))
     foot = {"pos": (0, 0, 0.025), "size": (0.05, 0.025, 0)}
     body.add_geom(type=CYLINDER, rgba=DARK, **foot, **mask)
-    before = np.zeros(3)
+    before: Array = np.zeros(3)
     for i, joint in enumerate(TABLE):
         name = f"{arm}_hand" if i == 5 else f"{arm}_link{i + 1}"
         body = body.add_body(name=name, pos=np.array(joint.anchor_m) - before)

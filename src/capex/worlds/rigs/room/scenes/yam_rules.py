@@ -13,16 +13,19 @@ from collections.abc import Callable, Mapping
 import mujoco
 import numpy as np
 
+from capex.pose import Array
 from capex.worlds.rigs.room.scenes import AttemptWatch
 from capex.worlds.rigs.room.scenes.common import STILL_M_S, TABLE_TOP_M, touched_by, underside_m
-from capex.worlds.rigs.room.scenes.yam_arms import ARMS, fingers
+from capex.worlds.rigs.room.scenes.yam_arms import fingers
 from capex.worlds.rigs.yam.kinematics import MAX_OPENING_M
+from capex.worlds.rigs.yam.pair import ARMS
 
 Judgement = tuple[bool, str]
 PLATE_MOVED_M = 0.01  # what an eye on an overlay of the first picture sees
 CLOSING_M, OPEN_M = 0.015, 0.008  # short of the widest: a gripper that closes, one that is open
 LIFTED_M = 0.02  # of an underside: off the table beyond doubt
 UPRIGHT_RAD = math.radians(10.0)
+SET_DOWN_M = 0.05  # a set-down may slide so far; more is a bowl that was dragged or lifted again
 RIGHT_SIDE_M = -0.08  # of the bowl's middle: a rim's radius to the right of the robot's middle
 
 
@@ -145,7 +148,7 @@ class BreadAndCornWatch:
             for thing, arm in (("bread", "left"), ("corn", "right")):
                 if thing not in self._carried:
                     return False, f"rule broken: the {arm} arm did not lift the {thing}"
-            why += f"; the plate moved by at most {100 * self.moved_m:.1f} cm"
+            why += f"; the plate moved by at most {1000 * self.moved_m:.1f} mm"
         return achieved, why
 
 
@@ -157,6 +160,7 @@ class BowlWatch:
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData):
         self._model, self._data = model, data
         self._lifted = self._handed = False
+        self._down_m: Array | None = None  # where it first touched the table after the handover
         self._broken = ""
 
     def see(self) -> None:
@@ -165,6 +169,8 @@ class BowlWatch:
         if "table" in touched:
             if self._lifted and not self._handed:
                 self._break("the bowl touched the table between lift and handover")
+            if self._handed and self._down_m is None:
+                self._down_m = self._data.body("bowl").xpos.copy()
             return
         if underside_m(self._model, self._data, "bowl") - TABLE_TOP_M < LIFTED_M:
             return
@@ -186,6 +192,11 @@ class BowlWatch:
         achieved, why = bowl(self._model, self._data)
         if achieved and not self._handed:
             return False, "rule broken: the bowl was not handed over in the air"
+        if achieved and self._down_m is not None:
+            on_m = float(np.linalg.norm(self._data.body("bowl").xpos - self._down_m))
+            if on_m > SET_DOWN_M:
+                far = f"{100 * on_m:.0f} cm from where it stands"
+                return False, f"rule broken: the bowl touched the table {far}, before its set-down"
         return achieved, why
 
 

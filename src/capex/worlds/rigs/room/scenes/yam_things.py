@@ -1,4 +1,4 @@
-"""What lies before the YAM arms: a plate, a toy bread, a toy corn, and a bowl to pinch by its rim."""
+"""What lies before the YAM arms: a plate, a toy bread and a toy corn, or a bowl with a rim."""
 
 from __future__ import annotations
 
