@@ -128,6 +128,8 @@ def test_who_holds_the_bowl_decides_which_arm_moves(table):
     # the arms are drawn at home: what follows is on the page alone
     offered = act(table.request(left=pinching["left"]), blind=True)
     assert set(offered) == {"reasoning", "right"}
+    away = replace(pinching["left"], T_base_tip=Pose(np.array([0.31, 0.20, 0.11]), DOWN))
+    assert set(act(table.request(left=away), blind=True)) == {"reasoning", "left", "right"}
     assert act(table.request(**pinching), blind=True)["left"] == {"gripper": "release"}
     freed = ArmState(Pose(np.array([0.20, 0.26, 0.14]), DOWN), 0.095, False)
     taken = act(table.request(left=freed, right=pinching["right"]), blind=True)

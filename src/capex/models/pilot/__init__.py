@@ -23,6 +23,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -144,27 +145,20 @@ class Pilot(Model):
             return arguments | {"done": True}
         if intent.drive is not None:
             return arguments | _drive(intent.drive) | self._confidence(scene)
+        whole = scene
         if scene.brief.several_arms:
-            scene = scene.of(intent.arm or scene.brief.several_arms[0])
+            scene = whole.of(intent.arm or scene.brief.several_arms[0])
         moves = _shortened(_moving(intent.moves, scene), scene)
+        targets = _targets(moves, scene)
+        for arm, others in intent.beside.items():
+            other = whole.of(arm)
+            rows = _targets(_moving(others, other), other)
+            targets = [row | more for row, more in zip_longest(targets, rows, fillvalue={})]
         first, *rest = [
-            self._waypoint(move, k, scene, _where(move, before, scene))
-            for k, (move, before) in enumerate(zip(moves, [None, *moves], strict=False))
+            target | self._confidence(scene, k, move.touch)
+            for k, (move, target) in enumerate(zip(moves, targets, strict=False))
         ]
         return arguments | first | ({"chunk": rest} if rest else {})
-
-    def _waypoint(
-        self, move: Move, index: int, scene: Scene, where: dict[str, list[float]]
-    ) -> dict[str, Any]:
-        target: dict[str, Any] = {**where}
-        orientation = move.target.orientation
-        if orientation != "keep":
-            target["orientation"] = orientation if isinstance(orientation, str) else [*orientation]
-        if move.target.gripper != "keep":
-            target["gripper"] = move.target.gripper
-        if scene.arm:
-            target = {scene.arm: target}
-        return target | self._confidence(scene, index, move.touch)
 
     def _confidence(self, scene: Scene, index: int = 0, touch: bool = False) -> dict[str, float]:
         if not scene.brief.confidence:
@@ -300,6 +294,20 @@ def _wrist(scene: Scene) -> dict[str, tuple[Pose, float]]:
         return {}
     opening_m = 0.0 if scene.page.holding else scene.page.opening_m
     return {view.camera: wrist.placed(view, Pose(scene.tip, scene.page.rotation), opening_m)}
+
+
+def _targets(moves: Sequence[Move], scene: Scene) -> list[dict[str, Any]]:
+    """What each waypoint asks of the scene's arm."""
+    rows: list[dict[str, Any]] = []
+    for move, before in zip(moves, [None, *moves], strict=False):
+        target: dict[str, Any] = {**_where(move, before, scene)}
+        orientation = move.target.orientation
+        if orientation != "keep":
+            target["orientation"] = orientation if isinstance(orientation, str) else [*orientation]
+        if move.target.gripper != "keep":
+            target["gripper"] = move.target.gripper
+        rows.append({scene.arm: target} if scene.arm else target)
+    return rows
 
 
 def _where(move: Move, before: Move | None, scene: Scene) -> dict[str, list[float]]:

@@ -52,6 +52,7 @@ LEAN_DEG = 20.0  # outwards, as a bowl's wall leans
 BACK_M = 0.07  # along the fingers, from a pinched rim to clear of it
 LIFT_M = 0.06
 MIDDLE_M = (0.31, 0.0, 0.16)  # of the rim, where a bowl is handed over: both arms reach it leaning
+READY_M = (0.26, 0.20, 0.18)  # where the taker waits for it, on its own side
 SET_DOWN_M = (0.31, 0.20)  # on the taker's side
 THERE_M = 0.025
 RIM_SPOTS = 12
@@ -173,8 +174,9 @@ def hand_over(scene: Scene, words: re.Match[str]) -> Asking:
     if rim is None:
         why = f"I do not see the rim of the {item}: move the hand out of the way and look again."
         return Intent(why, path(giver.tip, [pick_place.aside(giver)], "down"), arm=giver.arm)
-    if taker.side * rim.centre[1] > 0.08 and taker.page.released:
-        if apart(taker.tip, rim.centre) < AWAY_M:
+    if taker.side * rim.centre[1] > 0.08:
+        aside = pick_place.aside(taker)
+        if apart(taker.tip, rim.centre) < AWAY_M and apart(taker.tip, aside) > THERE_M:
             why = f"The {item} stands on the {taker.arm} side: back off."
             return Intent(why, _back(taker, taker.tip), arm=taker.arm)
         why = f"The {item} stands on the {taker.arm} side and nothing holds it: done."
@@ -208,8 +210,11 @@ def _offer(giver: Scene, taker: Scene, item: str, rim: Rim | None) -> Intent:
     if float(np.linalg.norm(way)) <= THERE_M:
         return _pinch(taker, item, held)
     up = giver.tip + np.array([0.0, 0.0, max(0.0, way[2])])
-    why = f"Bring the {item} over the middle of the table."
-    return Intent(why, path(giver.tip, [up, giver.tip + way]), arm=giver.arm)
+    why = f"Bring the {item} over the middle of the table; the {taker.arm} gripper comes near."
+    x, y, z = READY_M
+    ready = line(taker.tip, np.array([x, taker.side * y, z]), held.pinch(taker.side)[1])
+    moves = path(giver.tip, [up, giver.tip + way])
+    return Intent(why, moves, arm=giver.arm, beside={taker.arm: ready})
 
 
 def _set_down(scene: Scene, item: str, rim: Rim | None) -> Intent:

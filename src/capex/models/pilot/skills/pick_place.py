@@ -36,7 +36,7 @@ BESIDE_M, ROUND_BESIDE_M = 0.04, 0.08  # what is held hides more of the wrist vi
 SAME_M = 0.09  # farther apart, what the wrist sees is another thing of that colour
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
 LONG = 1.3  # longer than this many widths, a thing has a long side to be grasped across
-ASIDE_M = (0.20, 0.26, 0.14)  # before the mounts of two arms, beside what they work on
+ASIDE_M = (0.20, 0.31, 0.14)  # before the mounts of two arms, beside what they work on
 TALL = ("slice", "waffle")  # stands upright: taken near its top
 
 
