@@ -153,7 +153,9 @@ class Pilot(Model):
         for arm, others in intent.beside.items():
             other = whole.of(arm)
             rows = _targets(_moving(others, other), other)
-            targets = [row | more for row, more in zip_longest(targets, rows, fillvalue={})]
+            nothing: dict[str, Any] = {}
+            pairs = zip_longest(targets, rows, fillvalue=nothing)
+            targets = [row | more for row, more in pairs]
         first, *rest = [
             target | self._confidence(scene, k, move.touch)
             for k, (move, target) in enumerate(zip(moves, targets, strict=False))

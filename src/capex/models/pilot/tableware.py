@@ -14,9 +14,13 @@ RIMS = (Colour(218, 0.52, 4.0, 0.06, 0.30, 0.90), Colour(218, 0.436, 4.0, 0.02, 
 
 
 def plates(view: View) -> list[Ellipse]:
-    """White plates with a blue rim, largest first."""
+    """White plates with a blue rim, largest first; a pale rim counts where there is no other."""
+    return next((found for rim in RIMS if (found := _rimmed(view, rim))), [])
+
+
+def _rimmed(view: View, colour: Colour) -> list[Ellipse]:
     found = []
-    for rim in regions(view.like(*RIMS), 0.0002, 0.06, close=2):
+    for rim in regions(view.like(colour), 0.0002, 0.06, close=2):
         outline = ellipse(rim.columns.astype(float), rim.rows.astype(float))
         if (
             outline is not None

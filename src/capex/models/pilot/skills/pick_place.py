@@ -224,11 +224,12 @@ def let_go_at(scene: Scene, item: str, place: str, centre: Array) -> Array:
     """Where the tip is to be when it lets go of what it holds."""
     tall, cube = any(word in item for word in TALL), _is_cube(item)
     hang = 0.085 if tall else 0.022 if cube else 0.035  # the held thing reaches so far below
-    if kind(item) is not BLOCK:
+    known = kind(item) is not BLOCK and not tall
+    if known:
         hang = kind(item).height_m - kind(item).depth_m - kind(place).sinks_m
     learned = scene.brief.learned_heights_m("release", axes=2, within_cm=9)
     # a cube falls over where it is dropped from higher, and what is known needs no margin
-    drop = 0.006 if cube or (kind(item) is not BLOCK and not kind(item).round) else 0.015
+    drop = 0.006 if cube or (known and not kind(item).round) else 0.015
     above = float(np.median(learned)) if learned and not tall else hang + drop
     return np.array([centre[0], centre[1], centre[2] + max(above, hang)])
 
