@@ -23,6 +23,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ from capex.models.pilot.ground import (
     by_sight,
     read_position,
 )
-from capex.models.pilot.page import Brief, Page, Unreadable, read_brief, read_page, targets_m
+from capex.models.pilot.page import Page, Unreadable, read_brief, read_page, targets_m
 from capex.models.pilot.rig import KITCHEN, Rig, from_words
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
@@ -144,25 +145,22 @@ class Pilot(Model):
             return arguments | {"done": True}
         if intent.drive is not None:
             return arguments | _drive(intent.drive) | self._confidence(scene)
-        moves = _shortened(_moving(intent.moves, scene), scene.brief)
+        whole = scene
+        if scene.brief.several_arms:
+            scene = whole.of(intent.arm or scene.brief.several_arms[0])
+        moves = _shortened(_moving(intent.moves, scene), scene)
+        targets = _targets(moves, scene)
+        for arm, others in intent.beside.items():
+            other = whole.of(arm)
+            rows = _targets(_moving(others, other), other)
+            nothing: dict[str, Any] = {}
+            pairs = zip_longest(targets, rows, fillvalue=nothing)
+            targets = [row | more for row, more in pairs]
         first, *rest = [
-            self._waypoint(move, k, scene, _where(move, before, scene))
-            for k, (move, before) in enumerate(zip(moves, [None, *moves], strict=False))
+            target | self._confidence(scene, k, move.touch)
+            for k, (move, target) in enumerate(zip(moves, targets, strict=False))
         ]
         return arguments | first | ({"chunk": rest} if rest else {})
-
-    def _waypoint(
-        self, move: Move, index: int, scene: Scene, where: dict[str, list[float]]
-    ) -> dict[str, Any]:
-        target: dict[str, Any] = {**where}
-        orientation = move.target.orientation
-        if orientation != "keep":
-            target["orientation"] = orientation if isinstance(orientation, str) else [*orientation]
-        if move.target.gripper != "keep":
-            target["gripper"] = move.target.gripper
-        if scene.brief.several_arms:
-            target = {scene.brief.several_arms[0]: target}
-        return target | self._confidence(scene, index, move.touch)
 
     def _confidence(self, scene: Scene, index: int = 0, touch: bool = False) -> dict[str, float]:
         if not scene.brief.confidence:
@@ -207,6 +205,8 @@ def _key(page: Page) -> str:
     """What the pilot's noise depends on: the page and its pictures, not memory, not the method."""
     digest = hashlib.sha256(page.instruction.encode())
     digest.update(repr((page.steps_left, page.tip_m.tolist(), page.opening_m)).encode())
+    for arm, hand in page.hands.items():
+        digest.update(repr((arm, hand.tip_m.tolist(), hand.opening_m)).encode())
     for camera, png in sorted(page.pictures.items()):
         digest.update(camera.encode() + png)
     return digest.hexdigest()
@@ -273,14 +273,19 @@ def _rig(scene: Scene, asked: Sequence[Feature]) -> Rig:
     words = {c: from_words(text, scene.brief.table_m) for c, text in scene.brief.cameras.items()}
     guesses = {c: guess for c, guess in words.items() if guess} or KITCHEN
     rig, shift = Rig(sizes, {}, guesses), {}
+    tips = [hand.tip_m for hand in scene.page.hands.values()] or [scene.tip]
     for view in scene.outside():
-        pads = looks.pads(view)
-        seen = held.get(view.camera) or (pads.centre if pads is not None else None)
-        if seen is not None and view.camera in guesses:
-            u, v = rig.project(view.camera, scene.tip)
-            du, dv = seen[0] - u, seen[1] - v
-            if abs(du) < SHIFT_MAX * view.width and abs(dv) < SHIFT_MAX * view.height:
-                shift[view.camera] = (du, dv)
+        if view.camera not in guesses:
+            continue
+        there = [rig.project(view.camera, tip) for tip in tips]
+        pads = looks.pads_by(view, there)
+        seen = [held.get(view.camera) or (p.centre if p is not None else None) for p in pads]
+        off = [(s[0] - u, s[1] - v) for s, (u, v) in zip(seen, there, strict=True) if s]
+        within = SHIFT_MAX * view.width, SHIFT_MAX * view.height
+        near = [o for o in off if abs(o[0]) < within[0] and abs(o[1]) < within[1]]
+        if near:
+            du, dv = (float(mean) for mean in np.mean(near, axis=0))
+            shift[view.camera] = (du, dv)
     return Rig(sizes, shift, guesses, _wrist(scene))
 
 
@@ -291,6 +296,20 @@ def _wrist(scene: Scene) -> dict[str, tuple[Pose, float]]:
         return {}
     opening_m = 0.0 if scene.page.holding else scene.page.opening_m
     return {view.camera: wrist.placed(view, Pose(scene.tip, scene.page.rotation), opening_m)}
+
+
+def _targets(moves: Sequence[Move], scene: Scene) -> list[dict[str, Any]]:
+    """What each waypoint asks of the scene's arm."""
+    rows: list[dict[str, Any]] = []
+    for move, before in zip(moves, [None, *moves], strict=False):
+        target: dict[str, Any] = {**_where(move, before, scene)}
+        orientation = move.target.orientation
+        if orientation != "keep":
+            target["orientation"] = orientation if isinstance(orientation, str) else [*orientation]
+        if move.target.gripper != "keep":
+            target["gripper"] = move.target.gripper
+        rows.append({scene.arm: target} if scene.arm else target)
+    return rows
 
 
 def _where(move: Move, before: Move | None, scene: Scene) -> dict[str, list[float]]:
@@ -327,14 +346,15 @@ def _moving(moves: Sequence[Move], scene: Scene) -> Sequence[Move]:
     return moves[-1:]
 
 
-def _shortened(moves: Sequence[Move], brief: Brief) -> list[Move]:
+def _shortened(moves: Sequence[Move], scene: Scene) -> list[Move]:
     """The plan as far as a plan may go, and no further than the first touch where the skeleton
     advises to look after each waypoint.
     """
-    plan = list(moves[: brief.plan_max])
+    plan = list(moves[: scene.brief.plan_max])
     commands = 0
     for k, move in enumerate(plan):
-        advice = brief.phases.get((move.target.gripper, commands), "")
+        command = f"{scene.arm} {move.target.gripper}".strip()
+        advice = scene.brief.phases.get((command, commands), "")
         if move.touch and advice == "observe after each waypoint":
             return plan[: k + 1]
         commands += move.target.gripper != "keep"

@@ -173,6 +173,15 @@ class Region:
         rows = np.clip(np.concatenate([self.rows + d for d in down]), 0, mask.shape[0] - 1)
         return float(mask[rows, np.tile(self.columns, len(down))].mean())
 
+    def whole(self, view: View) -> bool:
+        """Whether it ends before the image does."""
+        return bool(
+            self.rows.min() > 1
+            and self.columns.min() > 1
+            and self.columns.max() < view.width - 2
+            and self.rows.max() < view.height - 2
+        )
+
     def beside(self, other: Region, margin: float) -> bool:
         """Whether the bounding boxes come within so many pixels of each other."""
         return bool(

@@ -7,6 +7,9 @@ the colour words in front of them.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import ndimage
 
@@ -24,6 +27,9 @@ COLOURS: dict[str, tuple[Colour, ...]] = {
     "carrot": (Colour(25, 0.94),),
     "eggplant": (Colour(288, 0.79, 8.0, 0.06),),
     "bread roll": (Colour(35, 0.635),),
+    "bread": (Colour(30, 0.73, 3.0, 0.05), Colour(39, 0.40, 3.0, 0.05)),
+    "corn": (Colour(47.5, 0.88, 3.0), Colour(101.5, 0.71, 4.0)),
+    "bowl": (Colour(214.5, 0.78, 5.0, 0.06, 0.2),),
     "sweet potato": (Colour(6, 0.605),),
     "slice of bread": (Colour(27, 0.73, 2.5), Colour(41, 0.335)),
     "slice of toast": (Colour(23, 0.72, 2.5, 0.035), Colour(29, 0.72, 2.5, 0.035)),
@@ -78,8 +84,15 @@ def coloured(
 
 def pads(view: View) -> Region | None:
     """The two orange finger pads of an exterior view as one region."""
+    return pads_by(view, [(0.0, 0.0)])[0]
+
+
+def pads_by(view: View, tips: Sequence[Pixel]) -> list[Region | None]:
+    """The two pads of each of several hands, by which tip they are nearest to."""
     parts = [s for s in regions(view.like(PADS), 0.00004, 0.004) if s.elongation < 9]
-    return union(parts[:2]) if parts else None
+    nearest = [min(tips, key=lambda t: math.dist(t, part.centre)) for part in parts]
+    own = [[p for p, n in zip(parts, nearest, strict=True) if n == tip] for tip in tips]
+    return [union(row[:2]) if row else None for row in own]
 
 
 def bars(view: View, metal: Mask, shortest: float = 0.06) -> list[Region]:

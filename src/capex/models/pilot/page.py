@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from capex.models import Request, Text, UserMessage
+from capex.plan import CEILING_M
 from capex.pose import Array, euler_to_matrix
 
 NUMBERS = r"\[(-?\d+),(-?\d+),(-?\d+)\]"
@@ -32,7 +33,7 @@ STATUSES = (
     ("reached", "reached"),
 )
 PHASE = re.compile(
-    r"^Phase \d+ \((\w+)#(\d+),.*?(observe after each waypoint|chunk-safe|chunk with a stop on"
+    r"^Phase \d+ \(([\w +]+)#(\d+),.*?(observe after each waypoint|chunk-safe|chunk with a stop on"
     r" stall)",
     re.M,
 )
@@ -41,6 +42,15 @@ PHASE = re.compile(
 # "Camera front stands across the table .. faces the robot."
 CAMERA = re.compile(r"\bCamera (\w+) (.+?)\.(?=\s|$)")
 TABLE = re.compile(r"table's top is at z = (-?[\d.]+) cm")
+# "A gripper can point straight down only while its tip is low: up to about z = 16 cm at x = 30 cm"
+DOWNWARD = re.compile(r"straight down only while its tip is low: ([^;]*\d+ cm at x = \d+ cm[^;]*);")
+HIGH_AT = re.compile(r"(\d+) cm at x = (\d+) cm")
+HAND = re.compile(
+    r"^(?:Arm (?P<arm>\w+): g|G)ripper tip \[(-?\d+),(-?\d+),(-?\d+)\] cm, roll (-?\d+), pitch"
+    r" (-?\d+), yaw (-?\d+) deg\n.*?ripper: (open|closed|holding) \((?:empty\), )?"
+    r"opening ([\d.]+) cm(, finger contact)?",
+    re.M,
+)
 PERSON = "A person judges"
 
 
@@ -54,6 +64,7 @@ class ReportedWaypoint:
     status: str
     report: str
     base: bool = False
+    arms: Mapping[str, ReportedWaypoint] = field(default_factory=dict)  # each one's, of several
 
 
 @dataclass(frozen=True)
@@ -69,19 +80,36 @@ def targets_m(waypoints: Sequence[ReportedWaypoint]) -> list[Array]:
     return [np.array(w.target_cm) / 100 for w in waypoints if w.target_cm is not None]
 
 
-@dataclass(frozen=True)
-class Page:
-    """The present observation."""
+def of_arm(waypoints: Sequence[ReportedWaypoint], arm: str) -> tuple[ReportedWaypoint, ...]:
+    """What waypoints asked of one of several arms."""
+    return tuple(w.arms[arm] for w in waypoints if arm in w.arms)
 
-    instruction: str
-    steps_left: int
+
+@dataclass(frozen=True)
+class Hand:
+    """One arm's gripper as the page describes it."""
+
     tip_m: Array
     rotation: Array
     word: str  # open, closed or holding
     opening_m: float
     touching: bool
+
+
+@dataclass(frozen=True)
+class Page(Hand):
+    """The present observation; with several arms, as the first one of them or `of` another."""
+
+    instruction: str
+    steps_left: int
     acts: tuple[ReportedAct, ...]
     pictures: Mapping[str, bytes]
+    hands: Mapping[str, Hand] = field(default_factory=dict)  # by arm, where there are several
+
+    def of(self, arm: str) -> Page:
+        """The page as one of several arms reads it: its own gripper, and what it was asked."""
+        acts = tuple(ReportedAct(a.number, of_arm(a.waypoints, arm)) for a in self.acts)
+        return replace(self, **vars(self.hands[arm]), acts=acts)
 
     @property
     def executed(self) -> list[ReportedWaypoint]:
@@ -151,6 +179,11 @@ class Brief:
     done: bool = False  # a person judges: the attempt goes on until it is said to be done
     cameras: Mapping[str, str] = field(default_factory=dict)  # where each stands, in words
     table_m: float = 0.0  # height of the table's top; an arm is mounted level with it unless told
+    ceiling_m: tuple[tuple[float, ...], tuple[float, ...]] = CEILING_M  # of a hand pointing down
+
+    def of(self, arm: str) -> Brief:
+        """The references as one of several arms reads them."""
+        return replace(self, references=tuple(of_arm(row, arm) for row in self.references))
 
     @property
     def by_eye(self) -> bool:
@@ -189,25 +222,30 @@ def read_page(request: Request) -> Page:
     lines = text.splitlines()
     if not lines:
         raise Unreadable("the request holds no page that begins with 'Instruction:'")
-    tip = _search(
-        r"ripper tip \[(-?\d+),(-?\d+),(-?\d+)\] cm, roll (-?\d+), pitch (-?\d+), yaw (-?\d+)", text
-    )
-    hand = _search(
-        r"ripper: (open|closed|holding) \((?:empty\), )?opening ([\d.]+) cm(, finger contact)?",
-        text,
-    )
+    hands = {match["arm"] or "": _hand(match) for match in HAND.finditer(text)}
+    if not hands:
+        raise Unreadable("the page does not say where a gripper's tip is")
     budget = _search(r"Budget: (\d+) of", text)
-    angles = (float(tip[4]), float(tip[5]), float(tip[6]))
+    arms = tuple(filter(None, hands))
     return Page(
+        **vars(next(iter(hands.values()))),
         instruction=lines[0].removeprefix("Instruction:").strip(),
         steps_left=int(budget[1]),
-        tip_m=np.array([float(tip[k]) for k in (1, 2, 3)]) / 100,
-        rotation=euler_to_matrix(angles),
-        word=hand[1],
-        opening_m=float(hand[2]) / 100,
-        touching=hand[3] is not None or hand[1] == "holding",
-        acts=tuple(_act(line) for line in lines if re.match(r"Act \d+:", line)),
+        acts=tuple(_act(line, arms) for line in lines if re.match(r"Act \d+:", line)),
         pictures=pictures,
+        hands=hands if arms else {},
+    )
+
+
+def _hand(match: re.Match[str]) -> Hand:
+    x, y, z, roll, pitch, yaw = (float(match[k]) for k in range(2, 8))
+    word, opening, contact = match[8], match[9], match[10]
+    return Hand(
+        tip_m=np.array([x, y, z]) / 100,
+        rotation=euler_to_matrix((roll, pitch, yaw)),
+        word=word,
+        opening_m=float(opening) / 100,
+        touching=contact is not None or word == "holding",
     )
 
 
@@ -215,6 +253,7 @@ def read_brief(request: Request) -> Brief:
     """The harness as the request describes it."""
     tools: dict[str, Any] = {tool.name: tool.parameters for tool in request.tools}
     act = tools.get("act", {}).get("properties", {})
+    arms = tuple(name for name, schema in act.items() if schema.get("type") == "object")
     settings: dict[str, Any] = {}
     for line in request.system.splitlines():
         if line.startswith('{"history"'):
@@ -225,8 +264,7 @@ def read_brief(request: Request) -> Brief:
         if re.match(r"Reference episode \d+ \(", line):
             references.append(())
         elif references and (match := re.match(r"Call \d+: (.*)", line)):
-            references[-1] += tuple(_waypoint(piece) for piece in match[1].split(" | "))
-    arms = tuple(name for name, schema in act.items() if schema.get("type") == "object")
+            references[-1] += tuple(_waypoint(piece, arms) for piece in match[1].split(" | "))
     table = TABLE.search(request.system)
     return Brief(
         locate="locate_pixel" in tools,
@@ -239,7 +277,20 @@ def read_brief(request: Request) -> Brief:
         done="done" in act and PERSON in request.system,
         cameras={match[1]: match[2] for match in CAMERA.finditer(request.system)},
         table_m=float(table[1]) / 100 if table else 0.0,
+        ceiling_m=_ceiling(request.system),
     )
+
+
+def _ceiling(system: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """By distance ahead, how high a hand that points down can be, as the prompt says it; a Panda's
+    unless told.
+    """
+    told = DOWNWARD.search(system)
+    if told is None:
+        return CEILING_M
+    rows = [(float(x) / 100, float(z) / 100) for z, x in HIGH_AT.findall(told[1])]
+    ahead, high = zip(*sorted(rows), strict=True)
+    return ahead, high
 
 
 def _search(pattern: str, text: str) -> re.Match[str]:
@@ -249,24 +300,47 @@ def _search(pattern: str, text: str) -> re.Match[str]:
     return found
 
 
-def _act(line: str) -> ReportedAct:
+def _act(line: str, arms: Sequence[str] = ()) -> ReportedAct:
     head, _, rest = line.partition(": ")
     number = int(head.split()[1])
     if rest.startswith(("spent without", "said done")):
         return ReportedAct(number, ())
-    rest = re.sub(r" \(tip now \[[^)]*\)$", "", rest)
-    return ReportedAct(number, tuple(_waypoint(piece) for piece in rest.split(" | ")))
+    rest = re.sub(r" \((?:\w+ )?tip now \[[^)]*\)$", "", rest)
+    return ReportedAct(number, tuple(_waypoint(piece, arms) for piece in rest.split(" | ")))
 
 
-def _waypoint(piece: str) -> ReportedWaypoint:
+def _waypoint(piece: str, arms: Sequence[str] = ()) -> ReportedWaypoint:
     if match := BASE.match(piece):
         return ReportedWaypoint(None, None, "", _status(match[1]) or "reached", match[1], base=True)
+    asked: dict[str, ReportedWaypoint] = {}
+    rest = piece
+    while name := next((a for a in arms if rest.startswith(f"{a} ") and a not in asked), ""):
+        asked[name] = _one(rest.removeprefix(name).lstrip())
+        rest = asked[name].report
+        if not rest.startswith("+ "):
+            break
+        rest = rest.removeprefix("+ ")
+    if not asked:
+        return _one(piece)
+    own = {a: replace(w, report=_own(rest, a, arms)) for a, w in asked.items()}
+    own = {a: replace(w, status=_status(rest)) for a, w in own.items()}
+    return replace(next(iter(own.values())), report=rest, arms=own)
+
+
+def _one(piece: str) -> ReportedWaypoint:
+    """A waypoint of a single arm."""
     match = WAYPOINT.match(piece)
     assert match is not None
     x, y, z, located, dx, dy, dz, gripper, report = match.groups()
     target = (int(x), int(y), int(z)) if x is not None else None
     offset = (int(dx), int(dy), int(dz)) if located is not None else None
     return ReportedWaypoint(target, offset, gripper or "keep", _status(report), report)
+
+
+def _own(report: str, arm: str, arms: Sequence[str]) -> str:
+    """A report without what it notes about other arms."""
+    others = tuple(f"{a} " for a in arms if a != arm)
+    return "; ".join(note for note in report.split("; ") if not note.startswith(others))
 
 
 def _status(report: str) -> str:

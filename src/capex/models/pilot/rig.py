@@ -38,6 +38,7 @@ class CameraGuess:
 PLACES = {"left": (-0.25, 0.60, 1.20), "right": (-0.25, -0.60, 1.20)}
 KITCHEN = {c: CameraGuess(place, (0.60, 0.0, 0.40), 60.0) for c, place in PLACES.items()}
 TABLE_AHEAD_M = 0.40  # from the mount to the middle of where an arm works on a table
+BETWEEN_AHEAD_M = 0.30  # and of where two arms share one: they are shorter
 TABLE_LENS_DEG = 43.0  # a rig's colour camera: about 70 degrees wide, 16 to 9
 
 
@@ -54,6 +55,8 @@ def from_words(words: str, table_m: float) -> CameraGuess | None:
     if way:
         x, y = TABLE_AHEAD_M, -float(f"{way[1]}1") * x
     middle = (TABLE_AHEAD_M, 0.0, table_m + 0.1)
+    if "between the arms" in words:
+        middle = (BETWEEN_AHEAD_M, 0.0, table_m)
     return CameraGuess((x, y, table_m + float(high[1])), middle, TABLE_LENS_DEG)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ SHUT_M = 0.01  # and no farther than this as shut
 THERE_M = 0.012  # a point this near needs no waypoint: the page rounds to centimetres
 FINGER_END_M = 0.0125  # the closed fingers end this far before the tip
 
+WRIST = "wrist"  # how the names of cameras on a hand end
 BACK = np.array([-0.09, 0.0, 0.0])  # one leg towards the robot, out of the line of sight
 
 
@@ -36,6 +37,19 @@ class Scene:
     views: dict[str, View]
     chance: Chance
     blur_px: float  # how noisy the eyes are, in pixels of a 512 image
+    arm: str = ""  # the one of several that it is about
+
+    def of(self, arm: str) -> Scene:
+        """The scene of one of several arms: its page, and its wrist camera as `wrist`."""
+        views = {v.camera: v for v in self.outside()}
+        if own := self.views.get(f"{arm}_{WRIST}"):
+            views[WRIST] = replace(own, camera=WRIST)
+        return replace(self, page=self.page.of(arm), brief=self.brief.of(arm), views=views, arm=arm)
+
+    @property
+    def side(self) -> float:
+        """The sign of the y on an arm's own side; 0 where there is one arm only."""
+        return {"left": 1.0, "right": -1.0}.get(self.arm, 0.0)
 
     @property
     def tip(self) -> Array:
@@ -48,7 +62,18 @@ class Scene:
 
     def outside(self) -> list[View]:
         """Every view that is not a hand's: on a rig cameras have names of their own."""
-        return [v for v in self.views.values() if v.camera != "wrist"]
+        return [v for v in self.views.values() if not v.camera.endswith(WRIST)]
+
+    def ceiling(self, point_m: Array) -> float:
+        """How high a hand that points down can be over a point."""
+        if self.brief.ceiling_m is plan.CEILING_M:
+            return plan.ceiling(point_m)
+        return float(np.interp(point_m[0], *self.brief.ceiling_m))
+
+    def raised(self, point_m: Array, by_m: float) -> Array:
+        """A point lifted, but not above the ceiling of its place."""
+        x, y, z = point_m
+        return np.array([x, y, max(z, min(z + by_m, self.ceiling(point_m)))])
 
     def wrist_view(self) -> View | None:
         """The wrist view, when the hand points down."""

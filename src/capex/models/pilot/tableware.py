@@ -10,13 +10,17 @@ from scipy.spatial import ConvexHull, QhullError
 
 from capex.models.pilot.eyes import Colour, Ellipse, Mask, Region, View, ellipse, regions
 
-RIM = Colour(218, 0.52, 4.0, 0.06, 0.30, 0.90)
+RIMS = (Colour(218, 0.52, 4.0, 0.06, 0.30, 0.90), Colour(218, 0.436, 4.0, 0.02, 0.30, 0.90))
 
 
 def plates(view: View) -> list[Ellipse]:
-    """White plates with a blue rim, largest first."""
+    """White plates with a blue rim, largest first; a pale rim counts where there is no other."""
+    return next((found for rim in RIMS if (found := _rimmed(view, rim))), [])
+
+
+def _rimmed(view: View, colour: Colour) -> list[Ellipse]:
     found = []
-    for rim in regions(view.like(RIM), 0.0002, 0.06, close=2):
+    for rim in regions(view.like(colour), 0.0002, 0.06, close=2):
         outline = ellipse(rim.columns.astype(float), rim.rows.astype(float))
         if (
             outline is not None

@@ -30,6 +30,9 @@ class ThingKind:
 BLOCK = ThingKind()
 KINDS = {
     "plate": ThingKind(height_m=0.012),
+    "bowl": ThingKind(height_m=0.07, depth_m=0.015),
+    "bread": ThingKind(height_m=0.048, depth_m=0.024),
+    "corn": ThingKind(height_m=0.038, depth_m=0.019),
     "can": ThingKind(height_m=0.115, depth_m=0.025, round=True),
     "cup": ThingKind(height_m=0.095, depth_m=0.018, round=True, sinks_m=0.055, nests_m=0.07),
 }

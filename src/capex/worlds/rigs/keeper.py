@@ -37,6 +37,7 @@ COME_HOME = "come home"
 NOT_HOME = NOT_THERE + COME_HOME
 HOME_BACK_M = 0.01  # so near to where its joints were free an arm may turn
 HOME_PATIENCE = 120  # ticks without coming nearer
+HOME_STRAIGHT = 30  # and after so many the way is straight: the other one may be out of reach
 HOME_OPENS = 40  # ticks at most for the fingers, before the arms move
 RECOVERY_TICKS = 3  # until the robot's next states have come
 
@@ -171,12 +172,18 @@ class Keeper:
 
     def _go(self, to: Mapping[str, Pose], verb: str, gripper: float) -> None:
         """Every arm that is named to its pose, at half its speed."""
-        best, since, turns_first = math.inf, 0, set[str]()
+        best, since, turns_first, straight = math.inf, 0, set[str](), False
         while max(map(max, self._distances(to))) > 1.0:
             if since % 10 == 0:  # a long way is many moves
                 self._guard.settled(self._states())
             known = len(turns_first)
-            moves = {n: self._towards(n, pose, turns_first, gripper) for n, pose in to.items()}
+            straight = straight or since > HOME_STRAIGHT
+            moves = {
+                n: self._straight(n, pose, gripper)
+                if straight
+                else self._towards(n, pose, turns_first, gripper)
+                for n, pose in to.items()
+            }
             if len(turns_first) > known:  # the way back may lead away from home
                 best, since = math.inf, -HOME_PATIENCE
             reading = self._on_the_way(Command(moves), verb)
@@ -212,6 +219,15 @@ class Keeper:
         turn = rotation_vector(goal.rotation @ tip.rotation.T)
         turn = shortened(turn, 0.5 * unit.entry.max_step_rad)
         return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), gripper)
+
+    def _straight(self, name: str, to: Pose, gripper: float) -> ArmCommand:
+        """A step on the straight way, on which move and turn end together."""
+        unit = self._units[name]
+        tip, entry = unit.state.T_base_tip, unit.entry
+        move, turn = to.position_m - tip.position_m, rotation_vector(to.rotation @ tip.rotation.T)
+        pace = 2 * max(0.5, length(move) / entry.max_step_m, length(turn) / entry.max_step_rad)
+        (x, y, z), (a, b, c) = move / pace, turn / pace
+        return ArmCommand((x, y, z), (a, b, c), gripper)
 
     def _distances(self, to: Mapping[str, Pose]) -> list[tuple[float, float]]:
         """Of each arm, how far it is from a pose and how far turned; 1 is near enough."""

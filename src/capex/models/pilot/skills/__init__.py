@@ -10,6 +10,7 @@ from collections.abc import Callable
 from capex.models.pilot.ground import Asking, Intent
 from capex.models.pilot.scene import Scene, line
 from capex.models.pilot.skills import (
+    both_arms,
     cover,
     drive,
     open_door,
@@ -42,6 +43,8 @@ SKILLS: tuple[tuple[re.Pattern[str], Skill], ...] = (  # the first that fits
     (drive.DRIVE, drive.drive),
 )
 ON_A_RIG: tuple[tuple[re.Pattern[str], Skill], ...] = (  # where a person judges
+    (both_arms.HALVES, both_arms.halves),
+    (both_arms.HAND_OVER, both_arms.hand_over),
     (tabletop.PUT, tabletop.tabletop),
     (tabletop.LIFT, tabletop.tabletop),
 )

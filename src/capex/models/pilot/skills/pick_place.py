@@ -14,8 +14,8 @@ from capex.models.pilot.eyes import Region, View, find
 from capex.models.pilot.ground import Answers, Asking, Feature, Intent, Move, apart, apart_level
 from capex.models.pilot.scene import Scene, down, line, path
 from capex.models.pilot.skills import support
-from capex.models.pilot.things import kind
-from capex.plan import at, ceiling, raised
+from capex.models.pilot.things import BLOCK, kind
+from capex.plan import Orientation, at
 from capex.pose import Array
 
 LIFT = re.compile(r"(?:pick up|lift) the (?P<item>[^.]+?)\.?$", re.I)
@@ -36,6 +36,7 @@ BESIDE_M, ROUND_BESIDE_M = 0.04, 0.08  # what is held hides more of the wrist vi
 SAME_M = 0.09  # farther apart, what the wrist sees is another thing of that colour
 FINGERTIP_M = 0.014  # the fingers end this much below the tip
 LONG = 1.3  # longer than this many widths, a thing has a long side to be grasped across
+ASIDE_M = (0.20, 0.31, 0.14)  # before the mounts of two arms, beside what they work on
 TALL = ("slice", "waffle")  # stands upright: taken near its top
 
 
@@ -49,7 +50,7 @@ def pick_place(scene: Scene, words: re.Match[str]) -> Asking:
     if scene.page.holding:
         if not place:
             return Intent(
-                f"I hold the {item}: lift it.", line(scene.tip, raised(scene.tip, LIFT_M))
+                f"I hold the {item}: lift it.", line(scene.tip, scene.raised(scene.tip, LIFT_M))
             )
         answers = yield asks
         return carry(scene, item, place, support.put_where(scene, place, answers))
@@ -65,7 +66,7 @@ def pick_place(scene: Scene, words: re.Match[str]) -> Asking:
         on_worktop = place == "counter" and bool(thing[2] > support.WORKTOP_M - 0.03)
         in_dish = place != "counter" and centre is not None and apart_level(thing, centre) < 0.09
         if on_worktop or in_dish:
-            return Intent(f"The {item} lies in place; back off.", retreat(scene.tip))
+            return Intent(f"The {item} lies in place; back off.", retreat(scene, scene.tip))
     return take(scene, item, thing, wrist, answers)
 
 
@@ -130,7 +131,7 @@ def take(
     elif misses:
         orientation = down(0.6 * misses)
     grasp = np.array([point[0], point[1], _grasp_height(scene, item, point, answers)])
-    hover = raised(grasp, HOVER_M)
+    hover = scene.raised(grasp, HOVER_M)
     lateral = apart_level(tip, grasp)
     going_down = scene.brief.by_eye and tip[2] < hover[2] - LOW_M and lateral < OVER_M
     if going_down:  # so near, the palm hides a part of it: trust the look from higher up
@@ -139,18 +140,18 @@ def take(
     if close_up is None and (lateral > ALIGNED_M or high) and tip[2] > grasp[2] + 0.03:
         # Seen from outside only: get over it first and look through the wrist camera.
         why = f"Go over the {item} and look from above before grasping."
-        return Intent(why, [*scene.opened(), *path(tip, _over(tip, hover), orientation)])
+        return Intent(why, [*scene.opened(), *path(tip, _over(scene, hover), orientation)])
     if scene.brief.by_eye and kind(item).round and lateral > TIGHT_M and tip[2] > grasp[2] + 0.03:
         why = f"The open hand has little room around the {item}: get exactly over it first."
-        return Intent(why, [*scene.opened(), *path(tip, _over(tip, hover), orientation)])
-    lift = line(grasp, raised(grasp, LIFT_M))
+        return Intent(why, [*scene.opened(), *path(tip, _over(scene, hover), orientation)])
+    lift = line(grasp, scene.raised(grasp, LIFT_M))
     if lateral <= ALIGNED_M and tip[2] <= grasp[2] + 0.012:
         why = f"The fingers are around the {item}: close and lift."
         return Intent(why, [Move(at(grasp, "keep", "close"), True), *lift])
     if lateral <= ALIGNED_M and (going_down or not scene.brief.by_eye):
         descent = line(tip, grasp, orientation, "close", True)
     else:
-        over = [hover] if lateral < 0.15 and tip[2] >= hover[2] - 0.03 else _over(tip, hover)
+        over = [hover] if lateral < 0.15 and tip[2] >= hover[2] - 0.03 else _over(scene, hover)
         descent = [*path(tip, over, orientation), *line(hover, grasp, "keep", "close", True)]
     why = f"Descend onto the {item} across its long side, close, lift."
     return Intent(why, [*scene.opened(), *descent, *lift])
@@ -172,9 +173,10 @@ def _long_side(scene: Scene, wrist: Region, answers: Answers, square: bool = Fal
     return scene.yaw_in_wrist_view(*wrist.axes[2])
 
 
-def _over(tip: Array, hover: Array) -> list[Array]:
+def _over(scene: Scene, hover: Array) -> list[Array]:
     """Up first where needed, then over: never sweep at the height of things."""
-    height = max(tip[2], min(hover[2] + 0.02, ceiling(tip)))
+    tip = scene.tip
+    height = max(tip[2], min(hover[2] + 0.02, scene.ceiling(tip)))
     up = np.array([tip[0], tip[1], height])
     return [up, hover] if height > tip[2] + 0.01 else [hover]
 
@@ -198,31 +200,36 @@ def _grasp_height(scene: Scene, item: str, point: Array, answers: Answers) -> fl
     return max(top - depth - 0.005 * misses, lowest)
 
 
-def carry(scene: Scene, item: str, place: str, centre: Array | None) -> Intent:
-    """Lift, bring it over the dish, lower it, let go and retreat."""
+def carry(
+    scene: Scene, item: str, place: str, centre: Array | None, orientation: Orientation = "keep"
+) -> Intent:
+    """Lift, bring it over the dish, turned as told, lower it, let go and retreat."""
     tip = scene.tip
     if centre is None:
         why = f"I hold the {item} but do not see the {place}: move it aside and look."
         return Intent(why, _aside(scene))
     target = let_go_at(scene, item, place, centre)
-    over = raised(target, CARRY_M - 0.05)
+    over = scene.raised(target, CARRY_M - 0.05)
     way: list[Move] = []
     start = tip
     if apart_level(tip, target) >= (TIGHT_M if scene.brief.by_eye else 0.03):
-        up = np.array([tip[0], tip[1], max(tip[2], min(over[2], ceiling(tip)))])
-        way, start = path(tip, [up, over] if up[2] > tip[2] + 0.015 else [over]), over
+        up = np.array([tip[0], tip[1], max(tip[2], min(over[2], scene.ceiling(tip)))])
+        points = [up, over] if up[2] > tip[2] + 0.015 else [over]
+        way, start = path(tip, points, orientation), over
     why = f"Carry the {item} over the {place}, lower it, let go, retreat."
-    return Intent(why, [*way, *line(start, target, "keep", "release"), *retreat(target)])
+    return Intent(why, [*way, *line(start, target, "keep", "release"), *retreat(scene, target)])
 
 
 def let_go_at(scene: Scene, item: str, place: str, centre: Array) -> Array:
     """Where the tip is to be when it lets go of what it holds."""
     tall, cube = any(word in item for word in TALL), _is_cube(item)
     hang = 0.085 if tall else 0.022 if cube else 0.035  # the held thing reaches so far below
-    if kind(item).round:
+    known = kind(item) is not BLOCK and not tall
+    if known:
         hang = kind(item).height_m - kind(item).depth_m - kind(place).sinks_m
     learned = scene.brief.learned_heights_m("release", axes=2, within_cm=9)
-    drop = 0.006 if cube else 0.015  # a cube falls over where it is dropped from higher
+    # a cube falls over where it is dropped from higher, and what is known needs no margin
+    drop = 0.006 if cube or (known and not kind(item).round) else 0.015
     above = float(np.median(learned)) if learned and not tall else hang + drop
     return np.array([centre[0], centre[1], centre[2] + max(above, hang)])
 
@@ -231,17 +238,17 @@ def look_beside(scene: Scene, item: str, place: str, centre: Array) -> Intent | 
     """Bring what is held over a place, but a little to the robot's side of it: there the wrist view
     shows the place whole. None when the hand is there.
     """
-    over = raised(let_go_at(scene, item, place, centre), CARRY_M - 0.05)
+    over = scene.raised(let_go_at(scene, item, place, centre), CARRY_M - 0.05)
     beside = over - _beside_m(item) * scene.axis(0)
     if apart(scene.tip, beside) < 0.02:
         return None
     why = f"Carry the {item} to the {place} and look at it past what the fingers hold."
-    return Intent(why, path(scene.tip, _over(scene.tip, beside)))
+    return Intent(why, path(scene.tip, _over(scene, beside)))
 
 
 def has_looked(scene: Scene, item: str, place: str, centre: Array) -> bool:
     """Whether the hand is past where it looks at a place: over it, or on its way down to it."""
-    over = raised(let_go_at(scene, item, place, centre), CARRY_M - 0.05)
+    over = scene.raised(let_go_at(scene, item, place, centre), CARRY_M - 0.05)
     within_m = 2 * OVER_M if scene.tip[2] < over[2] - LOW_M else 0.5 * _beside_m(item)
     return scene.tip[2] < over[2] + OVER_M and apart_level(scene.tip, centre) < within_m
 
@@ -250,12 +257,21 @@ def _beside_m(item: str) -> float:
     return ROUND_BESIDE_M if kind(item).round else BESIDE_M
 
 
-def retreat(tip: Array) -> list[Move]:
-    """Up, then back towards the robot: well away from what was let go."""
-    up = raised(tip, 0.12)
+def retreat(scene: Scene, tip: Array) -> list[Move]:
+    """Up, then back towards the robot, of several arms to its own side: well away from what was
+    let go.
+    """
+    up = scene.raised(tip, 0.12)
+    if scene.side:
+        return path(tip, [up, aside(scene)])
     back = np.array([max(0.24, up[0] - 0.20), up[1] * 0.7, 0.0])
-    back[2] = min(up[2] + 0.12, ceiling(back))
+    back[2] = min(up[2] + 0.12, scene.ceiling(back))
     return path(tip, [up, back])
+
+
+def aside(scene: Scene) -> Array:
+    """Where one of two arms hides nothing from a camera across the table, on its own side."""
+    return np.array([ASIDE_M[0], scene.side * ASIDE_M[1], ASIDE_M[2]])
 
 
 def _aside(scene: Scene) -> list[Move]:
@@ -263,9 +279,12 @@ def _aside(scene: Scene) -> list[Move]:
     page says was tried.
     """
     tip = scene.tip
-    up = raised(tip, 0.08)
+    up = scene.raised(tip, 0.08)
+    if scene.side:
+        goal = scene.untried([aside(scene), up], 0.02)
+        return path(tip, [up if goal is None else goal], scene.downwards())
     back = np.array([max(0.30, up[0] - 0.10), 0.6 * up[1], up[2]])
-    across = np.array([0.36, -0.10 if tip[1] > 0 else 0.10, min(0.68, ceiling(back))])
+    across = np.array([0.36, -0.10 if tip[1] > 0 else 0.10, min(0.68, scene.ceiling(back))])
     home = np.array([0.36, 0.0, 0.68])
     goal = scene.untried([up, back, across, home], 0.02)
     if goal is None:

@@ -15,6 +15,7 @@ from capex.pose import Array
 
 DISHES = ("plate", "pan")
 WORKTOP_M = 0.45  # above the robot's mount
+DISH_HIGH_M = 0.47  # of a dish's rim on a worktop
 LEVEL_M = 0.05  # points this near in height lie on one surface: what is located is off by a few cm
 REACH_M = 0.66  # from the mount: as far as a hand that points down reaches a worktop
 DISH_M = 0.17  # a dish is no wider than this from its middle
@@ -69,14 +70,16 @@ def _top(answers: Answers) -> Array | None:
     return np.asarray(high.mean(axis=0))
 
 
-def dish_feature(scene: Scene, dishes: Mapping[str, Ellipse]) -> list[Feature]:
+def dish_feature(
+    scene: Scene, dishes: Mapping[str, Ellipse], height_m: float = DISH_HIGH_M
+) -> list[Feature]:
     """The rim's four extremes and the middle of the dish, a little inside the outline."""
     spots = {}
     for c, dish in dishes.items():
         row = [dish.point(*fractions) for fractions in DISH_SPOTS]
         width, height = scene.views[c].width, scene.views[c].height
         spots[c] = [p for p in row if 1 <= p[0] < width - 1 and 1 <= p[1] < height - 1]
-    return scene.ask("dish", spots)
+    return scene.ask("dish", spots, height_m)
 
 
 def _dish_centre(answers: Answers) -> Array | None:

@@ -32,7 +32,6 @@ from capex.models.pilot.scene import Scene, line
 from capex.models.pilot.skills import pick_place
 from capex.models.pilot.things import kind, lit, top
 from capex.models.pilot.wrist import lower_edge
-from capex.plan import raised
 from capex.pose import Array
 
 LIFT = re.compile(
@@ -60,8 +59,8 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
     item, place = named.get("item") or named.get("picked") or "", named.get("place") or ""
     if scene.page.holding and not place:
         return _hold_up(scene, item)
-    seen = find(scene.outside(), lambda v: _region(v, item))
-    supports = find(scene.outside(), lambda v: _region(v, place)) if place else {}
+    seen = find(scene.outside(), lambda v: region_of(v, item))
+    supports = find(scene.outside(), lambda v: region_of(v, place)) if place else {}
     wrist = _from_above(scene, item)
     answers = yield [
         *_item_features(scene, item, place, seen, wrist),
@@ -77,14 +76,14 @@ def tabletop(scene: Scene, words: re.Match[str]) -> Asking:
         return pick_place.carry(scene, item, place, centre)
     if scene.brief.by_eye and _just_let_go(scene):
         why = f"I have let go of the {item}: back off, then look whether it lies on the {place}."
-        return Intent(why, pick_place.retreat(scene.tip))
+        return Intent(why, pick_place.retreat(scene, scene.tip))
     thing = _thing(scene, item, answers)
     if place and scene.page.released and thing is not None:
         if scene.brief.locate:
             lies = _lies_on(thing, centre, place)
         else:
-            up = _point(answers["item up"])
-            lies = up is not None and _lies_on(up, _point(answers["support"]), place, BY_EYE_M)
+            up = point(answers["item up"])
+            lies = up is not None and _lies_on(up, point(answers["support"]), place, BY_EYE_M)
         if lies:
             return _leave(scene, item, place, thing)
     return pick_place.take(scene, item, thing, wrist, answers)
@@ -117,7 +116,7 @@ def _thing(scene: Scene, item: str, answers: Answers) -> Array | None:
     """Where the thing to be taken is; by eye, the wrist view counts as a close look only from near
     above, and where it shows the thing whole.
     """
-    thing = _point(answers["item"])
+    thing = point(answers["item"])
     if scene.brief.locate:
         return thing
     top_m = scene.brief.table_m + kind(item).height_m
@@ -133,7 +132,7 @@ def _thing(scene: Scene, item: str, answers: Answers) -> Array | None:
 
 
 def _support(scene: Scene, place: str, answers: Answers) -> Array | None:
-    centre = _point(answers["support"])
+    centre = point(answers["support"])
     if scene.brief.locate:
         return centre
     above = answers["wrist support"].middle("wrist")
@@ -151,18 +150,18 @@ def _hold_up(scene: Scene, item: str) -> Intent:
     if height_m >= LOOKED_UP_M - 0.02:
         why = f"The fingers hold the {item} {100 * height_m:.0f} cm above the table: done."
         return Intent(why, done=True)
-    up = raised(scene.tip, max(pick_place.LIFT_M, LOOKED_UP_M - height_m))
+    up = scene.raised(scene.tip, max(pick_place.LIFT_M, LOOKED_UP_M - height_m))
     return Intent(f"I hold the {item}: lift it.", line(scene.tip, up))
 
 
 def _leave(scene: Scene, item: str, place: str, thing: Array) -> Intent:
     """Back off from what lies in place; once the hand is away from it, say that it is done."""
     if apart(scene.tip, thing) < CLEAR_M:
-        return Intent(f"The {item} lies in place; back off.", pick_place.retreat(scene.tip))
+        return Intent(f"The {item} lies in place; back off.", pick_place.retreat(scene, scene.tip))
     return Intent(f"The {item} lies on the {place} and the hand is away from it: done.", done=True)
 
 
-def _region(view: View, noun: str) -> Region | None:
+def region_of(view: View, noun: str) -> Region | None:
     """The largest region in a noun's colours, with what a stripe cuts off from it."""
     found = looks.coloured(view, noun)
     apart_px = STRIPE * view.height
@@ -184,12 +183,7 @@ def _whole(scene: Scene, noun: str) -> bool:
         return False
     view = scene.views["wrist"]
     parts = union([seen, top(view, seen, noun)])
-    return bool(
-        parts.rows.min() > 1
-        and parts.columns.min() > 1
-        and parts.columns.max() < view.width - 2
-        and parts.rows.max() < lower_edge(view) - 2
-    )
+    return parts.whole(view) and int(parts.rows.max()) < lower_edge(view) - 2
 
 
 def _sees_past(scene: Scene, item: str, place: str) -> bool:
@@ -211,7 +205,7 @@ def _spots(scene: Scene, seen: Mapping[str, Region]) -> dict[str, list[Pixel]]:
     return {c: part.spots((0.0, -0.7, 0.7), (-0.7, 0.7)) for c, part in parts.items()}
 
 
-def _point(located: Located) -> Array | None:
+def point(located: Located) -> Array | None:
     """The middle of what was located: of all views where they agree, else of the first."""
     views = [m for c in located.points if (m := middle_of(located.all(c), SPREAD_M)) is not None]
     if not views:

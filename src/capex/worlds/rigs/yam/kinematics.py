@@ -47,7 +47,9 @@ TIP_ZERO_M = (0.2453, 0.0, 0.1735)  # the grasp site
 FINGER_TRAVEL_M = 0.0475  # of each of the two, along the tip's y
 FINGER_KG = 0.071
 MAX_OPENING_M = 2 * FINGER_TRAVEL_M
-MARGIN_RAD = 0.02  # goals stay so far inside of the ranges; the guard's own margin is wider
+# Goals stay so far inside of the ranges: an arm that sags does not come into the guard's margin,
+# which is 0.05 by default and lets it go only where it came from.
+MARGIN_RAD = 0.08
 STEP_RAD = 0.15  # largest change of a joint for one goal: near a singularity the tip falls behind
 ITERATIONS = 5  # two are enough for a tick's goal away from singularities
 DAMPING, LEAST_DAMPING = 5.0, 1e-8  # times the squared error, so that none is left near the goal
@@ -94,7 +96,7 @@ class YamKinematics:
         stay at its edge and the others share what is left. None changes by more than STEP_RAD, so a
         goal beyond a singularity or the reach is followed as far as it goes, on the branch of q.
         """
-        now = np.minimum(np.maximum(q, self._lower), self._upper)
+        now: Array = np.minimum(np.maximum(q, self._lower), self._upper)
         ends = np.maximum(self._lower, now - STEP_RAD), np.minimum(self._upper, now + STEP_RAD)
         best, least = now, math.inf
         for _ in range(ITERATIONS):
@@ -130,7 +132,8 @@ class YamKinematics:
 def _damped(J: Array, error: Array, q: Array, ends: tuple[Array, Array]) -> Array:
     """One damped step; joints that meet their ends leave what is missing to the others."""
     damping = (DAMPING * float(error @ error) + LEAST_DAMPING) * _EYE
-    free, within = _ONES, q
+    free: Array = _ONES
+    within = q
     for _ in range(3):
         part = J * free
         now = q + part.T @ np.linalg.solve(part @ part.T + damping, error)
