@@ -16,6 +16,7 @@ from decimal import Decimal
 from capex.campaign import events as ev
 from capex.run import LoadedChain, Origin
 from capex.run.accounts import Taken, before_fork, by_start, of_account
+from capex.run.forks import own_part
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.stats import wilson
 from capex.run.summary import Summary
@@ -143,7 +144,7 @@ class Board:
         """A chain as the run directory holds it."""
         line = self.lines[chain.name] = ChainLine(chain.name, wanted, until)
         for episode in chain.episodes:
-            line.add(episode.index, episode.success, episode.record.steps)
+            line.add(episode.index, episode.success, own_part(episode.record).steps)
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
         line.taken = by_start(chain, self._slots() if slots is None else slots, self._lineage)
         self._inherited |= {
@@ -185,8 +186,8 @@ class Board:
             line.now[event.start] = event
         elif isinstance(event, ev.EpisodeEnded):
             ended = event.summary
-            line.add(ended.start, ended.success, ended.steps)
-            self._over(line, ended.start, ended.seconds, ended)
+            line.add(ended.number, ended.success, ended.steps)
+            self._over(line, ended.number, ended.seconds, ended)
             self._fresh_episodes += 1
             self._fresh_seconds += ended.seconds
         elif isinstance(event, ev.AttemptInvalid):

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 
-def _flag(name: str, setting: Setting) -> tuple[str, Any, Any]:
-    look = arg(help=setting.help, metavar=setting.metavar, help_behavior_hint="")
+def flag_of(name: str, setting: Setting, text: str = "") -> tuple[str, Any, Any]:
+    """A setting as a flag, with its own help or another."""
+    look = arg(help=text or setting.help, metavar=setting.metavar, help_behavior_hint="")
     return name, Annotated[str | None, look], field(default=None)
 
 
 def _other_name(name: str, same: str) -> tuple[str, Any, Any]:
-    _, kind, default = _flag(name, OPTIONS[same])
+    _, kind, default = flag_of(name, OPTIONS[same])
     return name, Annotated[kind, SameAs(same)], default
 
 
@@ -43,7 +44,7 @@ def _other_name(name: str, same: str) -> tuple[str, Any, Any]:
 OTHER_NAMES = {other: same for other, same in ALIASES.items() if same in OPTIONS}
 Flags = make_dataclass(
     "Flags",
-    [_flag(*item) for item in OPTIONS.items()]
+    [flag_of(*item) for item in OPTIONS.items()]
     + [_other_name(*item) for item in OTHER_NAMES.items()],
     frozen=True,
 )
@@ -135,7 +136,7 @@ class Collect:
             )
             return 0
         confirm = (
-            _confirm
+            confirm_cost
             if sys.stdin.isatty() and console.is_terminal and not self.json_events
             else None
         )
@@ -170,7 +171,7 @@ def lerobot_scenes(path: Path) -> Scenes:
     return LeRobotScenes(path)
 
 
-def _confirm(cost: str) -> bool:
+def confirm_cost(cost: str) -> bool:
     """Ask the person at the terminal; anything but a yes is none."""
     words = f"This campaign costs {cost}." if "$" in cost else f"{cost}."
     console.print(words, markup=False, highlight=False, soft_wrap=True)

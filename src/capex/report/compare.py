@@ -27,6 +27,11 @@ def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
+def _number(row: Summary | CostRow) -> int:
+    """Of the folder at which attempts belong together."""
+    return row.number if isinstance(row, Summary) else row.start
+
+
 def task_of(row: Summary | CostRow) -> TaskKey:
     """World and task."""
     return row.world, row.task
@@ -94,7 +99,7 @@ def totals(source: Source) -> SourceTotals:
 
     Attempts at one start belong together, so the bootstrap draws starts.
     """
-    rows = list(grouped(source.attempts, lambda row: (row.run, row.chain, row.start)).values())
+    rows = list(grouped(source.attempts, lambda row: (row.run, row.chain, _number(row))).values())
     solved = [any(isinstance(r, Summary) and r.success is True for r in row) for row in rows]
     strata = [task_of(row[0]) for row in rows]
     Amount = Callable[[Summary | CostRow], float | None]

@@ -79,7 +79,7 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
                 f"Run {info.name}: {place} was left out:"
                 f" {damage.reason.replace(str(damage.path) + '/', '')}."
             )
-        starts = {e.start for e in data.episodes[first:]} | {a.index for a in loaded.invalid}
+        starts = {e.number for e in data.episodes[first:]} | {a.index for a in loaded.invalid}
         held.setdefault((loaded.world, loaded.task), {})[loaded.arm] = starts
         try:
             asked.setdefault((loaded.world, loaded.task), set()).update(chain.asked())
