@@ -15,7 +15,7 @@ from decimal import Decimal
 
 from capex.campaign import events as ev
 from capex.run import LoadedChain, Origin
-from capex.run.accounts import Taken, before_fork, by_start, of_account
+from capex.run.accounts import Taken, before_branch, by_start, of_account
 from capex.run.forks import own_part
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.stats import wilson
@@ -118,7 +118,7 @@ class Board:
         lineage: Sequence[Origin] = (),
     ):
         """`spend`: the campaign's spend.jsonl, which knows what attempts cost that left no record.
-        `lineage`: what it was forked from.
+        `lineage`: what it was branched from.
         """
         self.lines: dict[str, ChainLine] = {}
         self.began = time.monotonic()
@@ -126,7 +126,7 @@ class Board:
         self._spend, self._lineage = spend, lineage
         self._inherited: dict[
             ChainStart, Taken
-        ] = {}  # what the attempts took that a fork began with
+        ] = {}  # what the attempts took that a branch began with
         # Of this command: what time left goes by.
         self._fresh_episodes, self._fresh_seconds = (0, 0.0)
         slots = self._slots()
@@ -148,7 +148,8 @@ class Board:
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
         line.taken = by_start(chain, self._slots() if slots is None else slots, self._lineage)
         self._inherited |= {
-            (chain.name, start): taken for start, taken in before_fork(chain, self._lineage).items()
+            (chain.name, start): taken
+            for start, taken in before_branch(chain, self._lineage).items()
         }
 
     def _slots(self) -> Mapping[ChainStart, Account]:

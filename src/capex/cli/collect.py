@@ -59,7 +59,7 @@ class Collect:
     GROUPS: ClassVar[Groups] = {
         "What to run": (
             *("names", "arm", "model", "starts", "until_successes", "max_starts", "seed"),
-            *("config", "fork", "retry_invalid", "dry_run"),
+            *("config", "branch", "retry_invalid", "dry_run"),
         ),
         "Budgets": (
             *("campaign_usd", "episode_usd", "yes", "prices", "campaign_hours", "episode_minutes"),
@@ -97,8 +97,9 @@ class Collect:
     """What to collect, with what, within which limits."""
     config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """A TOML file with the same settings; flags win (default: none)."""
-    fork: Flag = False
+    branch: Flag = False
     """Branch the run: changed settings go into a run beside it that begins with its episodes."""
+    fork: Annotated[Flag, SameAs("branch")] = False
     retry_invalid: Flag = False
     """Try starts again that were recorded as invalid."""
     yes: Flag = False
@@ -148,7 +149,7 @@ class Collect:
             run = api.collect(
                 self.names,
                 config=self.config,
-                fork=self.fork,
+                branch=self.branch or self.fork,
                 retry_invalid=self.retry_invalid,
                 yes=self.yes,
                 confirm=confirm,

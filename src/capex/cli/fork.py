@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
@@ -30,20 +31,31 @@ GROUPS: Groups = {
     "Engine": ("parallel", "slots"),
     "Output": ("out", "keep_images", "image_format", "json_events"),
 }
-NOT_SETTINGS = ("run_dir", "states", "times", "seed", "retry_invalid", "yes", "json_events")
 # Where nothing is said, a fork does as its origin did.
 SAME = {
-    "arm": "Arms by name, several with commas (default: the origin's).",
-    "model": "Who goes on (default: the origin's model).",
-    "tau": "Commit threshold, 0 to 1 (default: the origin's).",
+    *GROUPS["Method"],
+    *GROUPS["Model"],
+    *("episode_usd", "episode_minutes", "steps", "decisions", "rounds", "silent_decisions"),
 }
+OWN_HELP = {
+    "arm": "Arms by name, several with commas (default: the origin's).",
+    "memory": "chain: what its origin was shown; fresh: nothing (default: the origin's).",
+    "model": "Who goes on, as --model of capex collect (default: the origin's).",
+}
+
+
+def _help(name: str) -> str:
+    usual = OWN_HELP.get(name, OPTIONS[name].help)
+    return re.sub(r"\(default[^)]*\)", "(default: the origin's)", usual) if name in SAME else usual
+
+
 Flags = make_dataclass(
     "Flags",
     [
-        flag_of(name, OPTIONS[name], SAME.get(name, OPTIONS[name].help))
+        flag_of(name, OPTIONS[name], _help(name))
         for names in GROUPS.values()
         for name in names
-        if name not in NOT_SETTINGS
+        if name in OPTIONS and name not in ("seed", "out")
     ],
     frozen=True,
 )
@@ -51,7 +63,7 @@ Flags = make_dataclass(
 
 @dataclass(frozen=True)
 class ForkCommand:
-    """Go on from a saved state of a recorded episode, with another model, method or seed, so often
+    """Go on from a saved state of a recorded episode, with another model, method or seed, as often
     as you like. Settings that are not given are the origin's. The same command again continues.
     """
 
@@ -72,6 +84,8 @@ class ForkCommand:
         Annotated[tuple[str, ...], arg(metavar="CHAIN/EPISODE@DECISION", help_behavior_hint="")]
     ]
     """States to go on from, of one task: decisions count from 1, and 1 is the start."""
+    out: Annotated[Path, arg(metavar="FORKS")]
+    """Run directory of the forks; the same command again continues it."""
     settings: Annotated[Any, OmitArgPrefixes, arg(name="campaign", constructor=Flags)] = field(
         default_factory=Flags
     )
@@ -103,6 +117,7 @@ class ForkCommand:
             run = fork(
                 self.run_dir,
                 self.states,
+                out=self.out,
                 times=self.times,
                 seed=self.seed,
                 retry_invalid=self.retry_invalid,

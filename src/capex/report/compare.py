@@ -250,4 +250,9 @@ def comparisons(sources: Sequence[Source]) -> list[Comparison]:
     """Every pair of sources; with many sources, each against the first."""
     with_data = [s for s in sources if s.scorable]
     firsts = with_data if len(with_data) <= ALL_PAIRS_UP_TO else with_data[:1]
-    return [compare(a, b) for i, a in enumerate(firsts) for b in with_data[i + 1 :]]
+    return [
+        compare(a, b)
+        for i, a in enumerate(firsts)
+        for b in with_data[i + 1 :]
+        if a.forked == b.forked  # what begins in the middle is not compared with a whole episode
+    ]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from capex.errors import CapexError
-from capex.report.forks import leave_out_copies, lineage, number_of
+from capex.report.branches import leave_out_copies, lineage, number_of
 from capex.report.rows import RunData, RunInfo, cost_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
 from capex.run.accounts import invalid_attempts, unrecorded
