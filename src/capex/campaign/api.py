@@ -72,9 +72,9 @@ def collect(
     begins with its episodes (`fork` is an older name of that). A campaign that may cost more than
     $25 needs `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers
     yes. watch: told of every event. operator: who arranges and judges where a world cannot: one of
-    or "person" or "scripted"; person: who is asked where it is a person. open_dataset: reads a
-    LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends early
-    because something failed raises that, after everything else has run; Ctrl-C raises
+    your own, or "person" or "scripted"; person: who is asked where it is a person. open_dataset:
+    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends
+    early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
     named = operator if isinstance(operator, str) else None

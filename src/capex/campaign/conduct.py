@@ -26,6 +26,7 @@ from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
+from capex.method.memory import Memory
 from capex.run import LoadedRun, load_run, origins
 from capex.run.spend import Spend
 from capex.run.store import Run
@@ -48,6 +49,7 @@ class Campaign:
     retry_invalid: bool = False
     pauses: Pauses = field(default_factory=Pauses)
     forks: Forks | None = None  # what its episodes go on from, where they are forks
+    begins_with: Memory | None = None  # what the first of them remembers, where they do
 
 
 def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
@@ -129,6 +131,7 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
     if operator is not None and any(waits(settings, s) for s in campaign.specs.values()):
         note_operator(campaign.run, operator.name, operator.stand_in)
     chains = []
+    apart = campaign.forks is not None and campaign.begins_with is None
     for (world, task), spec in campaign.specs.items():
         for method in settings.methods:
             chain = campaign.run.chain(world, task, method.name)
@@ -140,7 +143,8 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
                 chain,
                 settings.starts,
                 round_size=settings.round_size,
-                remembers=method.memory == "chain" and campaign.forks is None,
+                remembers=method.memory == "chain" and not apart,
+                begins_with=campaign.begins_with,
                 until_successes=settings.until_successes,
                 further=spec.starts,
                 max_starts=settings.max_starts,

@@ -69,7 +69,8 @@ class ChainRun:
         plan, memory, begun = self.plan, self.plan.memory, None
         if self.forks is not None:
             begun, recalled = self.forks[slot.start]
-            memory = recalled if self.method.memory == "chain" else memory
+            shown = self.method.memory == "chain" and not plan.remembers
+            memory = recalled if shown else memory
         return AttemptJob(
             self.chain, self.name, self.method, slot, memory, plan.verdicts_seen, begun
         )

@@ -26,7 +26,7 @@ from capex.campaign.check import work_of
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
 from capex.campaign.driver import Forks
 from capex.campaign.engines import Setup
-from capex.campaign.fork_run import open_forks
+from capex.campaign.fork_run import ForkedRun, open_forks
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
 from capex.campaign.recall import recall
@@ -35,7 +35,7 @@ from capex.method.memory import Memory
 from capex.method.presets import PRESETS, MethodSettings
 from capex.models import Model, Sampling
 from capex.run import LoadedEpisode, LoadedRun, load_chain, load_episode
-from capex.run.forks import TIMES_MAX, Fork, SavedState, find_state, fork_number, parse_state
+from capex.run.forks import FORM, TIMES_MAX, Fork, SavedState, find_state, fork_number, parse_state
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, SPEND, Chain, find_run
 from capex.worlds import Start
@@ -65,6 +65,7 @@ def fork(
     *,
     times: int = 1,
     seed: int = 0,
+    remember: bool = False,
     model: str | Model | None = None,
     yes: bool = False,
     confirm: Callable[[str], bool] | None = None,
@@ -78,7 +79,8 @@ def fork(
 
     What is not given is as in the run: model, method, sampling, limits. A stand-in with a seed of
     its own has it shifted by `seed` in the first fork of a state, by one more in each further one;
-    with 0 the first repeats its origin. options: those of `capex.collect` but for what the origins
+    with 0 the first repeats its origin. remember: each fork of the one state also sees those before
+    it, as episodes of a chain do. options: those of `capex.collect` but for what the origins
     decide.
     """
     _refuse(times, seed, options)
@@ -86,7 +88,12 @@ def fork(
     named = [states] if isinstance(states, str) else list(states)
     origins = [_find(Path(run), held, parse_state(text)) for text in dict.fromkeys(named)]
     if not origins:
-        raise CapexError("no state was named; write CHAIN/EPISODE@DECISION")
+        raise CapexError(f"no state was named; write {FORM}")
+    if remember and len(origins) > 1:
+        raise CapexError(
+            f"--remember: forks of {len(origins)} states share no memory; fork each in its own"
+            " --out"
+        )
     first = origins[0].episode.record
     with ExitStack() as stack:
         arms = _methods(held)
@@ -97,7 +104,10 @@ def fork(
             name, config=config, model=model, presets={**PRESETS, **arms}, **options, **began
         )
         opened = open_forks(
-            ready, Path(run).resolve().name, [(o.state, o.sha256) for o in origins], times, seed
+            ready,
+            ForkedRun(Path(run).resolve().name, seed, remember),
+            [(o.state, o.sha256) for o in origins],
+            times,
         )
         ready = replace(ready, settings=opened.settings)
         refuse_small_budgets(ready)
@@ -117,6 +127,7 @@ def fork(
             computes_here=ready.model.computes_here,
             retry_invalid=retry_invalid,
             pauses=pauses or Pauses(),
+            begins_with=origins[0].memory if remember else None,
             forks=_forks(Path(run), origins, opened.numbers, times, seed),
         )
         return conduct(campaign, watch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,22 @@ class ForkRun:
         return sorted({*before, *self.settings.starts})
 
 
+@dataclass(frozen=True)
+class ForkedRun:
+    """What all forks of a run share."""
+
+    run: str  # the name of the run whose states are forked
+    seed: int
+    remember: bool
+
+
 def open_forks(
-    ready: Prepared, run: str, states: Sequence[tuple[SavedState, str]], times: int, seed: int
+    ready: Prepared, forked: ForkedRun, states: Sequence[tuple[SavedState, str]], times: int
 ) -> ForkRun:
     """The run of these forks, given with the hashes of their origins' records: a new one, or the
     one that is there with the same settings. Nothing is written.
     """
-    out, held, before = ready.settings.out, None, {"run": run, "seed": seed}
+    out, held, before = ready.settings.out, None, asdict(forked)
     listed: dict[str, str] = {}
     if (out / "manifest.json").exists():
         held = find_run(out)
@@ -79,7 +88,7 @@ def open_forks(
         listed = dict(told["states"])
         wrong = [str(c) for c in changes(manifest, _identity(ready.settings))]
         wrong += [
-            f"{'the run' if k == 'run' else '--seed'}: {told.get(k)!r} before, {v!r} now"
+            f"{'the run' if k == 'run' else f'--{k}'}: {told.get(k)!r} before, {v!r} now"
             for k, v in before.items()
             if told.get(k) != v
         ]
@@ -92,7 +101,9 @@ def open_forks(
     listed |= {str(state): sha256 for state, sha256 in states}
     numbers = {parse_state(text): number for number, text in enumerate(listed)}
     starts = tuple(fork_number(numbers[s], r) for s, _ in states for r in range(times))
-    settings = replace(ready.settings, starts=starts, round_size=len(starts))
+    # Without memory no fork waits for another.
+    size = 1 if forked.remember else len(starts)
+    settings = replace(ready.settings, starts=starts, round_size=size, judge="later")
     return ForkRun(settings, ready, numbers, {**before, "states": listed}, held)
 
 

@@ -148,6 +148,11 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     """Replay every episode of a run, chain by chain."""
     run = load_run(path)
     settings = run.manifest.get("settings", {})
+    if settings.get("command") == "fork":
+        raise CapexError(
+            f"{path} holds forks, whose beginnings lie in another run; give the run of a `capex"
+            " collect`"
+        )
     if settings.get("command") != "collect":
         raise CapexError(
             f"{path} was not collected with a model, so there are no exchanges to replay; give the"

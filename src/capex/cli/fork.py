@@ -18,7 +18,16 @@ from capex.cli.help import Examples, Groups
 from capex.setting import as_flag
 
 GROUPS: Groups = {
-    "What to run": ("run_dir", "states", "times", "model", "arm", "seed", "retry_invalid"),
+    "What to run": (
+        "run_dir",
+        "states",
+        "times",
+        "model",
+        "arm",
+        "seed",
+        "remember",
+        "retry_invalid",
+    ),
     "Budgets": (
         *("campaign_usd", "episode_usd", "yes", "prices", "campaign_hours", "episode_minutes"),
         *("steps", "decisions", "rounds", "silent_decisions"),
@@ -95,6 +104,9 @@ class ForkCommand:
     seed: Annotated[int, arg(metavar="N", help_behavior_hint="")] = 0
     """Shifts the seed of a stand-in: by N in the first fork of a state, by one more in each further
     one (default 0: the first repeats its origin, where nothing else differs)."""
+    remember: Flag = False
+    """Let each fork see the ones before it, as episodes of a chain do: for one state (default: it
+    sees what its origin saw)."""
     retry_invalid: Flag = False
     """Try forks again that were recorded as invalid."""
     yes: Flag = False
@@ -120,6 +132,7 @@ class ForkCommand:
                 out=self.out,
                 times=self.times,
                 seed=self.seed,
+                remember=self.remember,
                 retry_invalid=self.retry_invalid,
                 yes=self.yes,
                 confirm=confirm_cost if asks else None,

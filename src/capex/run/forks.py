@@ -107,6 +107,20 @@ def own_part(record: EpisodeRecord) -> EpisodeRecord:
     return replace(record, turns=record.turns[fork.decision - 1 :], steps=record.steps - fork.step)
 
 
+def with_own_labels(record: EpisodeRecord) -> EpisodeRecord:
+    """The record of a fork without the labels of its origin's waypoints, which all forks of a state
+    would repeat; any other record as it is.
+    """
+    fork = fork_of(record)
+    if fork is None:
+        return record
+    turns = [
+        replace(t, waypoints=tuple(replace(w, label=None) for w in t.waypoints))
+        for t in record.turns[: fork.decision - 1]
+    ]
+    return replace(record, turns=(*turns, *record.turns[fork.decision - 1 :]))
+
+
 def find_state(run: Path, state: SavedState) -> Path:
     """The folder of a state's episode in a run, or a sentence."""
     chains = run / "chains"
