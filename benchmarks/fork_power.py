@@ -2,8 +2,10 @@
 
 Two stand-ins that differ in their eyes are compared on whole episodes from the same starts, and on
 forks: from a decision of the first one's episodes both go on, with other noise than the origin
-had. For every outcome the table has the variance of the difference within a pair, and the pairs
-that a two-sided test at 5 % needs for a power of 80 %, for a difference of a given size.
+had. For every outcome, counted from the start or from the state on, the table has the variance of
+the difference between one episode of each, its ratio to that of pairs of starts, and the pairs that
+a two-sided test at 5 % needs for a power of 80 %: for a difference of a given size, and for the one
+that was seen.
 
     python benchmarks/fork_power.py --out runs/fork-power
     python benchmarks/fork_power.py --out runs/fork-power --tasks OpenDrawer --starts 0:12 --times 3
@@ -14,10 +16,14 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
 
 import capex
 from capex.run import LoadedEpisode, LoadedRun, load_run
@@ -26,11 +32,16 @@ from capex.run.forks import own_part
 FIRST, SECOND = "pilot:0", "pilot:0,blur=10"
 ARM = "capex-fresh"  # no memory: episodes of different starts are independent
 Z = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
+BOOTSTRAP = 2000
+COLUMNS = (
+    *("outcome", "compared from", "difference", "variance", "ratio", "95 %"),
+    *("pairs for a difference of", "pairs for the one seen"),
+)
+Values = npt.NDArray[np.float64]
 # Outcome -> its value, and the difference to be found.
 OUTCOMES: dict[str, tuple[Callable[[LoadedEpisode], float], float]] = {
     "control steps": (lambda e: float(own_part(e.record).steps), 50.0),
     "requests": (lambda e: float(e.record.requests), 3.0),
-    "success": (lambda e: float(bool(e.success)), 0.1),
 }
 
 
@@ -92,30 +103,84 @@ def print_table(
 ) -> None:
     """Of every outcome and design: the difference, its variance within a pair, pairs needed."""
     a, b = ({e.index: e for e in run.episodes} for run in whole)
-    starts = sorted(a.keys() & b.keys())
-    x, y = ({e.index: e for e in run.episodes} for run in forks)
-    numbers = sorted(x.keys() & y.keys())
-    states = len({e.fork.state for e in x.values() if e.fork is not None})
-    print(f"\n{task}: {len(starts)} starts, {states} states before decision {given.decision}")
-    head = f"{'outcome':14} {'what':18} {'pairs':>5} {'mean':>8} {'variance':>9} {'ratio':>6}"
-    print(f"{head} {'needed':>7}  (for a difference of)")
+    x, y = ({(e.record.start, e.index): e for e in run.episodes} for run in forks)
+    starts, numbers = sorted(a.keys() & b.keys()), sorted(x.keys() & y.keys())
+    title = f"{task}: {len(starts)} starts; {len(numbers)} pairs of forks at {given.decision}"
+    solved = [sum(bool(e.success) for e in s.values()) for s in (a, b, x, y)]
+    counts = zip(solved, map(len, (a, b, x, y)), strict=True)
+    told = ", ".join(f"{k}/{n}" for k, n in counts)
+    table = Table(title=f"{title}; solved {told}", title_justify="left")
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column in COLUMNS[:2] else "right")
     for name, (value, size) in OUTCOMES.items():
-        first, second = (np.array([value(s[i]) for i in starts]) for s in (a, b))
-        one, two = (np.array([value(s[i]) for i in numbers]) for s in (x, y))
-        rows = {
-            "start, unpaired": (second - first, first.var(ddof=1) + second.var(ddof=1)),
-            "start, paired": (second - first, (second - first).var(ddof=1)),
-            "state, unpaired": (two - one, one.var(ddof=1) + two.var(ddof=1)),
-            "state, paired": (two - one, (two - one).var(ddof=1)),
-        }
-        reference = rows["start, unpaired"][1]
-        for design, (difference, variance) in rows.items():
-            ratio = variance / reference if reference else math.nan
-            needed = math.ceil(Z**2 * variance / size**2) if variance else 2
-            print(
-                f"{name:14} {design:18} {len(difference):5d} {difference.mean():8.2f}"
-                f" {variance:9.2f} {ratio:6.2f} {max(2, needed):7d}  ({size:g})"
-            )
+        wholes = Sample(
+            np.array([value(a[i]) for i in starts]),
+            np.array([value(b[i]) for i in starts]),
+            np.array(starts),
+        )
+        states = Sample(
+            np.array([value(x[i]) for i in numbers]),
+            np.array([value(y[i]) for i in numbers]),
+            np.array([start for start, _ in numbers]),
+        )
+        for where, sample in (("start", wholes), ("state", states)):
+            for paired in (False, True):
+                design = f"{where}, {'paired' if paired else 'unpaired'}"
+                low, high = ratio_interval(wholes, sample, paired)
+                table.add_row(
+                    name,
+                    design,
+                    f"{sample.difference.mean():.1f}",
+                    f"{sample.variance(paired):.0f}",
+                    f"{sample.variance(paired) / wholes.variance(True):.2f}",
+                    f"{low:.2f} to {high:.2f}",
+                    f"{size:g}: {needed(sample.variance(paired), size)}",
+                    str(needed(sample.variance(paired), sample.difference.mean())),
+                )
+    Console(width=120).print(table)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An outcome of the first and of the second in every pair, and the start that it belongs to."""
+
+    first: Values
+    second: Values
+    starts: Values
+
+    @property
+    def difference(self) -> Values:
+        """Second minus first."""
+        return self.second - self.first
+
+    def variance(self, paired: bool) -> float:
+        """Of the difference between one episode of the second and one of the first."""
+        if paired:
+            return float(self.difference.var(ddof=1))
+        return float(self.first.var(ddof=1) + self.second.var(ddof=1))
+
+    def drawn(self, starts: Values) -> Sample:
+        """With the pairs of these starts."""
+        rows = np.concatenate([np.flatnonzero(self.starts == start) for start in starts])
+        return Sample(self.first[rows], self.second[rows], self.starts[rows])
+
+
+def ratio_interval(wholes: Sample, sample: Sample, paired: bool) -> tuple[float, float]:
+    """The 95 % interval of a variance over that of pairs of starts: bootstrap over starts."""
+    random, ratios = np.random.default_rng(0), []
+    common = np.intersect1d(wholes.starts, sample.starts)
+    for _ in range(BOOTSTRAP):
+        starts = random.choice(common, len(common))
+        reference = wholes.drawn(starts).variance(True)
+        if reference:
+            ratios.append(sample.drawn(starts).variance(paired) / reference)
+    low, high = np.quantile(ratios, (0.025, 0.975)) if ratios else (math.nan, math.nan)
+    return float(low), float(high)
+
+
+def needed(variance: float, size: float) -> int | str:
+    """Pairs, or episodes of each, for a power of 80 % at 5 %."""
+    return max(2, math.ceil(Z**2 * variance / size**2)) if size else "-"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,13 @@ from capex.campaign.recall import recall
 from capex.errors import CapexError
 from capex.method.memory import Memory
 from capex.method.presets import PRESETS, MethodSettings
+from capex.method.record import EpisodeRecord
 from capex.models import Model, Sampling
-from capex.run import LoadedEpisode, LoadedRun, load_chain, load_episode
+from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_chain, load_episode
 from capex.run.forks import FORM, TIMES_MAX, Fork, SavedState, find_state, fork_number, parse_state
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, SPEND, Chain, find_run
-from capex.worlds import Start
+from capex.worlds import Env, Start
 
 # Of a campaign these mean nothing to forks: their starts, tasks and order are their origins'.
 NOT_OF_FORKS = (
@@ -56,7 +57,11 @@ class Origin:
     episode: LoadedEpisode
     memory: Memory
     sha256: str  # of the record
-    arm: str
+
+    @property
+    def task(self) -> str:
+        """WORLD:TASK."""
+        return f"{self.episode.record.world}:{self.episode.record.task}"
 
 
 def fork(
@@ -86,7 +91,8 @@ def fork(
     _refuse(times, seed, options)
     held = find_run(Path(run)).manifest
     named = [states] if isinstance(states, str) else list(states)
-    origins = [_find(Path(run), held, parse_state(text)) for text in dict.fromkeys(named)]
+    with closing(_Finder(Path(run), held)) as finder:
+        origins = [finder.find(state) for state in dict.fromkeys(map(parse_state, named))]
     if not origins:
         raise CapexError(f"no state was named; write {FORM}")
     if remember and len(origins) > 1:
@@ -98,10 +104,14 @@ def fork(
     with ExitStack() as stack:
         arms = _methods(held)
         config = _as_before(Path(run), held, origins, model, options.get("arm"), stack)
-        name = f"{first.world}:{first.task}"
         began: Any = {"starts": (first.start,), "seed": first.seed}
         ready = prepare(
-            name, config=config, model=model, presets={**PRESETS, **arms}, **options, **began
+            origins[0].task,
+            config=config,
+            model=model,
+            presets={**PRESETS, **arms},
+            **options,
+            **began,
         )
         opened = open_forks(
             ready,
@@ -143,46 +153,68 @@ def _refuse(times: int, seed: int, options: Mapping[str, Any]) -> None:
             raise CapexError(f"'{name}' is no setting of forks: it is as in their origins")
 
 
-def _find(run: Path, manifest: Mapping[str, Any], state: SavedState) -> Origin:
-    """A state of a run, with the memory that its episode was shown; a sentence where there is none
-    to go on from.
+class _Finder:
+    """Finds states of a run. What several of them share is looked at once: a chain, a world, the
+    memory that an episode was shown.
     """
-    folder = find_state(run, state)
-    episode = load_episode(folder)
-    record = episode.record
-    if episode.fork is not None:
-        raise CapexError(f"{folder} is a fork itself; fork {episode.fork.origin}, its origin")
-    if not record.turns or state.decision > len(record.turns):
-        raise CapexError(
-            f"{folder} has {len(record.turns)} decisions; there is no state before decision"
-            f" {state.decision}"
-        )
-    _refuse_without_states(episode)
-    chain = load_chain(Chain(folder.parent.parent))
-    memory = Memory().snapshot()
-    if (method := _methods(manifest).get(record.arm)) is not None:
-        memory = recall(chain, episode, method, manifest["settings"].get("round_size", 1))
-    sha256 = hashlib.sha256((folder / "record.json").read_bytes()).hexdigest()
-    return Origin(state, episode, memory, sha256, record.arm)
 
+    def __init__(self, run: Path, manifest: Mapping[str, Any]):
+        self._run, self._methods = run, _methods(manifest)
+        self._round_size = manifest.get("settings", {}).get("round_size", 1)
+        self._chains: dict[str, LoadedChain] = {}
+        self._memories: dict[Path, Memory] = {}
+        self._envs: dict[str, Env] = {}
+        self._headers: dict[tuple[str, Start], str] = {}
 
-def _refuse_without_states(episode: LoadedEpisode) -> None:
-    """A world must save its states, and its version must be that of the recording."""
-    record, header = episode.record, str(read_steps(episode.path)["header"])
-    env = worlds.make(f"{record.world}:{record.task}")
-    try:
+    def find(self, state: SavedState) -> Origin:
+        """A state to go on from, or a sentence why it is none."""
+        folder = find_state(self._run, state)
+        episode = load_episode(folder)
+        record = episode.record
+        if episode.fork is not None:
+            raise CapexError(f"{folder} is a fork itself; fork {episode.fork.origin}, its origin")
+        if state.decision > len(record.turns):
+            raise CapexError(
+                f"{folder} has {len(record.turns)} decisions; there is no state before decision"
+                f" {state.decision}"
+            )
+        then, now = str(read_steps(folder)["header"]), self._header(record)
+        if then != now:
+            raise CapexError(
+                f"{folder} was recorded as {then}; this version of the world has {now}"
+            )
+        sha256 = hashlib.sha256((folder / "record.json").read_bytes()).hexdigest()
+        return Origin(state, episode, self._memory(episode), sha256)
+
+    def close(self) -> None:
+        """Free what it holds."""
+        for env in self._envs.values():
+            env.close()
+
+    def _header(self, record: EpisodeRecord) -> str:
+        """What the saved states of a start belong to; a world must have some."""
+        name, start = f"{record.world}:{record.task}", Start(record.task, record.start, record.seed)
+        if (name, start) in self._headers:
+            return self._headers[name, start]
+        env = self._envs.get(name) or self._envs.setdefault(name, worlds.make(name))
         if not env.spec.can_save:
             raise CapexError(
-                f"{env.spec.name} has no saved states, so nothing can be forked there; a simulated"
-                " world has them"
+                f"{name} has no saved states, so nothing can be forked there; a simulated world has"
+                " them"
             )
-        env.reset(Start(record.task, record.start, record.seed))
-        if (now := env.save_state().header) != header:
-            raise CapexError(
-                f"{episode.path} was recorded as {header}; this version of the world has {now}"
-            )
-    finally:
-        env.close()
+        env.reset(start)
+        return self._headers.setdefault((name, start), env.save_state().header)
+
+    def _memory(self, episode: LoadedEpisode) -> Memory:
+        method, chain = self._methods.get(episode.record.arm), episode.path.parent.parent
+        if method is None:
+            return Memory().snapshot()
+        if chain.name not in self._chains:
+            self._chains[chain.name] = load_chain(Chain(chain))
+        if episode.path not in self._memories:
+            loaded = self._chains[chain.name]
+            self._memories[episode.path] = recall(loaded, episode, method, self._round_size)
+        return self._memories[episode.path]
 
 
 def _methods(manifest: Mapping[str, Any]) -> dict[str, MethodSettings]:
@@ -200,12 +232,11 @@ def _as_before(
     stack: ExitStack,
 ) -> dict[str, Any]:
     """The settings of the run that is forked, in the place of a config file."""
-    tasks = {(o.episode.record.world, o.episode.record.task) for o in origins}
-    if len(tasks) > 1:
-        listed = ", ".join(sorted(f"{w}:{t}" for w, t in tasks))
+    if len(tasks := sorted({o.task for o in origins})) > 1:
+        listed = ", ".join(tasks)
         raise CapexError(f"the states are of several tasks ({listed}); fork each in its own --out")
     settings = manifest.get("settings", {})
-    arms = sorted({o.arm for o in origins})
+    arms = sorted({o.episode.record.arm for o in origins})
     if arm is None and (len(arms) > 1 or arms[0] not in settings.get("arms", {})):
         raise CapexError(f"the states are of the arm {' and '.join(arms)}; say --arm")
     if model is None and "sampling" not in settings:
