@@ -4,6 +4,8 @@ and the expert hands the bowl over through the whole stack.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import mujoco
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from capex.worlds.rigs.room.scenes.yam_expert import EXPERT, rim_grasp, tip
 from capex.worlds.rigs.yam.kinematics import MAX_OPENING_M
 from capex.worlds.rigs.yam.pair import YamPair
 
+DOCS = Path(__file__).parents[3] / "docs"
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 
 
@@ -76,6 +79,17 @@ def test_the_rig_files_say_what_the_scene_has(name: str) -> None:
             assert all(240 < v < 480 for _, v, _ in ends)
             low, high = sorted(u for u, _, _ in ends)
             assert 0 < low < 320 < high < 640
+
+
+def test_the_rig_file_of_the_docs_is_the_twins_but_for_its_devices() -> None:
+    docs, twin = read_rig(DOCS / "yam.toml"), read_rig(find_rig("yam-twin"))
+    for ours, simulated in zip(docs.arms, twin.arms, strict=True):
+        assert (ours.name, ours.joints, ours.held_gap_m) == (simulated.name, 6, 0.003)
+        for name in ("T_base_mount", "home", "park"):
+            one, other = getattr(ours, name), getattr(simulated, name)
+            assert np.array_equal(one.position_m, other.position_m)
+    assert [(c.name, c.view) for c in docs.cameras] == [(c.name, c.view) for c in twin.cameras]
+    assert docs.tasks == twin.tasks
 
 
 def _pad_end(room: Room, finger: str) -> np.ndarray:
