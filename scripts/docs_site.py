@@ -33,6 +33,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "How to": {
         "collecting": "Collect demonstrations",
+        "forks": "Go on from a saved state",
         "report": "Read the report",
         "dataset": "Certify and export datasets",
         "students": "Train and evaluate students",
