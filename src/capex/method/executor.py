@@ -19,6 +19,7 @@ import numpy as np
 from capex.errors import UnknownName, Unsupported
 from capex.method import motion as mo
 from capex.method.motion import REACHED_M, REACHED_RAD, ClampedTarget, Motion, Status, norm, shorten
+from capex.method.told import CLOSED_BELOW_M, CLOSING, OPEN_TOLERANCE_M, Told
 from capex.plan import ArmTarget, BaseMotion, Gripper, Waypoint, orientation_matrix
 from capex.pose import Array, PlanarPose, Pose, angle_between, rotation_vector, wrap
 from capex.worlds import ArmCommand, Command, Contact, Env, RobotState
@@ -29,13 +30,13 @@ LABEL_STALL_M = 0.01
 GRIPPER_STEPS_MIN, GRIPPER_STEPS_MAX = 10, 20
 # less movement than this over so many steps: the fingers have arrived
 GRIPPER_SETTLED_M, GRIPPER_SETTLED_STEPS = 0.0005, 5
-OPEN_TOLERANCE_M = 0.005
-CLOSED_BELOW_M = 0.01
 BASE_REACHED_M, BASE_REACHED_RAD = 0.005, 0.01
 BASE_GAIN_PER_S = 4.0
 
 CONTINUES: tuple[Status, ...] = ("reached", "gripper", "base")
 GRIPPER_STILL_RUNS: tuple[Status, ...] = (*CONTINUES, "stalled", "finger contact")
+NOT_RUN: tuple[Status, ...] = ("not executed", "deferred")
+SKIPPED = "skipped ("  # in the note about a gripper command that moved nothing
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Executor:
         env: Env,
         *,
         steps_left: int | None = None,
+        told: Told | None = None,
         subscribers: Sequence[Callable[[Tick], None]] = (),
         end_now: Callable[[], bool] = lambda: False,
     ):
@@ -85,18 +87,9 @@ class Executor:
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
         self._arms = {arm.name: arm for arm in env.spec.arms}
         self._state = env.robot_state()
-        # The sign of the last gripper command is repeated with every step. Before the first one, a
-        # gripper that stands open or shut counts as told so, and one in between is left alone.
-        self._grip = {n: self._sign_of(n, s.opening_m) for n, s in self._state.arms.items()}
-        self._last_gripper: dict[str, Gripper] = {}
-        self._told_rotation = {n: s.T_base_tip.rotation for n, s in self._state.arms.items()}
+        self.told = Told.at_rest(self._arms, self._state) if told is None else told.copy()
         self._waypoint = 0
         self._guarded: Counter[str] = Counter()  # ticks of this waypoint, by the guard's phrase
-
-    def _sign_of(self, arm: str, opening_m: float) -> float:
-        if opening_m >= self._arms[arm].max_opening_m - OPEN_TOLERANCE_M:
-            return -1.0
-        return 1.0 if opening_m < CLOSED_BELOW_M else 0.0
 
     def execute(
         self, waypoints: Sequence[Waypoint], deferred: Sequence[Waypoint] = ()
@@ -152,7 +145,7 @@ class Executor:
 
     def _kept_rotation(self, arm: str) -> Array:
         """What "keep" keeps: the orientation last asked for, so that small errors do not add up."""
-        told, now = self._told_rotation[arm], self._state.arms[arm].T_base_tip.rotation
+        told, now = self.told.rotation[arm], self._state.arms[arm].T_base_tip.rotation
         return told if angle_between(told, now) <= REACHED_RAD else now
 
     def _validate(self, waypoint: Waypoint) -> None:
@@ -215,7 +208,7 @@ class Executor:
     def _move(self, targets: Mapping[str, ClampedTarget]) -> Motion:
         """Servo all targeted arms until they are there, or stall, touch something or time out."""
         for name, target in targets.items():
-            self._told_rotation[name] = target.rotation
+            self.told.rotation[name] = target.rotation
         known = self._state.contacts
         progress = mo.MotionProgress()
         for step in range(MOTION_STEPS_MAX + 1):
@@ -264,7 +257,9 @@ class Executor:
         if pace is not None:
             way_m, way_rad = way_m / pace, way_rad / pace
         move, turn = shorten(way_m, spec.max_step_m), shorten(way_rad, spec.max_step_rad)
-        return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self._grip[arm])
+        return ArmCommand(
+            (move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self.told.sign[arm]
+        )
 
     def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
         distance = self._distance_text(targets, errors)
@@ -335,12 +330,11 @@ class Executor:
             if word == "keep":
                 continue
             skipped = self._skip_reason(name, word)
-            self._last_gripper[name] = word
+            self.told.grip(name, word, skipped=bool(skipped))
             if skipped:
-                notes.append(self._named(name, f"{word} skipped ({skipped})"))
+                notes.append(self._named(name, f"{word} {SKIPPED}{skipped})"))
             else:
                 acting[name] = word
-                self._grip[name] = 1.0 if word in ("close", "reclose") else -1.0
         if acting:
             openings: list[dict[str, float]] = []
             for k in range(GRIPPER_STEPS_MAX):
@@ -363,7 +357,7 @@ class Executor:
             return ""
         if word == "open" and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M:
             return "already open"
-        closed_before = self._last_gripper.get(name) in ("close", "reclose")
+        closed_before = self.told.word.get(name) in CLOSING
         if word == "close" and arm.opening_m < CLOSED_BELOW_M and closed_before:
             return "already closed"
         return ""
@@ -377,7 +371,9 @@ class Executor:
         """One control step, in which arms without a command hold; the episode may end by it."""
         if self.steps_left <= 0:
             raise _Ended("out of steps")
-        commands = {n: arms.get(n) or ArmCommand(None, gripper=self._grip[n]) for n in self._arms}
+        commands = {
+            n: arms.get(n) or ArmCommand(None, gripper=self.told.sign[n]) for n in self._arms
+        }
         action = self._env.step(Command(commands, velocity))
         self.steps_left -= 1
         self._state = self._env.robot_state()
