@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from capex.report.tables import Table as ReportTable
 
 PROSE = 24  # characters; in a narrower column sentences become a ribbon of single words
 FRAME = 3  # characters around a cell: a border and two spaces
@@ -71,3 +76,17 @@ def _list(table: Table, console: Console) -> RenderResult:
 
 def _text(console: Console, cell: RenderableType) -> Text:
     return cell if isinstance(cell, Text) else console.render_str(str(cell), highlight=False)
+
+
+def report_table(made: ReportTable) -> FittedTable:
+    """A table of the report in the terminal, its caption and the stand-ins' sentence below."""
+    note = "\n".join(filter(None, (made.caption, made.stand_in)))
+    table = Table(title=made.name, title_justify="left", caption=note, caption_justify="left")
+    for column in made.head:
+        right = column.align == "r"
+        table.add_column(column.head, justify="right" if right else "left", overflow="fold")
+    for row in made.rows:
+        cells = made.cells(row)
+        style = "" if row.kind == "body" else "bold"
+        table.add_row(*cells, *[""] * (len(made.head) - len(cells)), style=style)
+    return FittedTable(table)

@@ -9,6 +9,7 @@ from capex.report.rows import RunData
 from capex.report.sections.arrangements import arrangements_section
 from capex.report.sections.calibration import calibration_section
 from capex.report.sections.cost import cost_section
+from capex.report.sections.counterfactual import counterfactual_section
 from capex.report.sections.experience import experience_section
 from capex.report.sections.pairs import pairs_section
 from capex.report.sections.rig import rig_section
@@ -56,6 +57,7 @@ def build(
         *rig_section(sources),
         experience_section(sources),
         calibration_section(sources),
+        *counterfactual_section(sources),
         cost_section(data, sources),
     ]
 
