@@ -15,7 +15,7 @@ from capex.cli.console import console
 from capex.cli.export import COLUMNS
 from capex.cli.following import free, print_next
 from capex.cli.help import Examples
-from capex.cli.tables import FittedTable, report_table
+from capex.cli.tables import FittedTable, print_report_table
 from capex.errors import CapexError
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class CounterfactualCommand:
         wrong = _print_problems(results)
         found = _found(self.run_directory)
         if found:
-            console.print(report_table(selection_table([(f, selections(f)) for f in found])))
-            console.print(report_table(deferral_table([(f, deferrals(f.whole)) for f in found])))
+            print_report_table(console, selection_table([(f, selections(f)) for f in found]))
+            print_report_table(console, deferral_table([(f, deferrals(f.whole)) for f in found]))
             print_next("capex", "calibrate", self.run_directory, "--tau", "auto")
         return 1 if wrong else 0
 
@@ -156,7 +156,7 @@ class Calibrate:
 
     def run(self) -> int:
         """Print the sweep and the choice, write the file."""
-        from capex.campaign.settings import MethodSettings
+        from capex.method.presets import MethodSettings
         from capex.report.sections.counterfactual import choice_table, sweep_table
         from capex.report.tau import choices, settings_file, sweep
         from capex.run.files import write_bytes
@@ -164,7 +164,7 @@ class Calibrate:
 
         if not 0 <= self.miss_cost < float("inf"):
             raise CapexError(f"--miss-cost is {self.miss_cost}; it must be a number of at least 0")
-        arms = find_run(self.run_directory).manifest.get("settings", {}).get("arms", {})
+        settings = find_run(self.run_directory).manifest.get("settings", {})
         found = _found(self.run_directory)
         if not found:
             raise CapexError(
@@ -172,17 +172,19 @@ class Calibrate:
                 f" capex counterfactual {self.run_directory} first"
             )
         chosen = [(f, choices(f, self.miss_cost)) for f in found]
-        console.print(report_table(sweep_table([(f, sweep(f.whole)) for f in found])))
-        console.print(report_table(choice_table(chosen)))
+        print_report_table(console, sweep_table([(f, sweep(f.whole)) for f in found]))
+        print_report_table(console, choice_table(chosen))
+        arms = settings["arms"]
         methods = [(MethodSettings(**arms[f.source.arm]), line) for f, line in chosen]
         note = (
             f"Commit thresholds from {self.run_directory} by capex calibrate: the most waypoints"
             f" reached less {self.miss_cost:g} x those missed; where the gain is not sure, as used."
         )
         out = self.out or self.run_directory / TAU_FILE
-        write_bytes(out, settings_file(methods, note).encode())
+        write_bytes(out, settings_file(methods, settings, note).encode())
         console.print(f"{out}", markup=False, highlight=False, soft_wrap=True)
         run = free(Path("runs", f"{self.run_directory.resolve().name}-tau"))
-        tasks = dict.fromkeys(f"{e.world}:{e.task}" for f in found for e in f.episodes)
-        print_next("capex", "collect", *tasks, "--config", out, "--out", run)
+        seen = [e.start for f in found for e in f.episodes]
+        unseen = f"{max(seen) + 1}:{max(seen) + 1 + len(set(seen))}"
+        print_next("capex", "collect", "--config", out, "--starts", unseen, "--out", run)
         return 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from capex.report.tables import Table as ReportTable
 
 PROSE = 24  # characters; in a narrower column sentences become a ribbon of single words
+JUSTIFY: dict[str, JustifyMethod] = {"l": "left", "r": "right"}
 FRAME = 3  # characters around a cell: a border and two spaces
 
 
@@ -78,15 +80,25 @@ def _text(console: Console, cell: RenderableType) -> Text:
     return cell if isinstance(cell, Text) else console.render_str(str(cell), highlight=False)
 
 
-def report_table(made: ReportTable) -> FittedTable:
-    """A table of the report in the terminal, its caption and the stand-ins' sentence below."""
-    note = "\n".join(filter(None, (made.caption, made.stand_in)))
-    table = Table(title=made.name, title_justify="left", caption=note, caption_justify="left")
-    for column in made.head:
-        right = column.align == "r"
-        table.add_column(column.head, justify="right" if right else "left", overflow="fold")
+def print_report_table(console: Console, made: ReportTable) -> None:
+    """Print a table of the report, one for each of its groups, and below them its caption."""
+    grids: list[Table] = []
     for row in made.rows:
         cells = made.cells(row)
-        style = "" if row.kind == "body" else "bold"
-        table.add_row(*cells, *[""] * (len(made.head) - len(cells)), style=style)
-    return FittedTable(table)
+        if row.kind == "group" or not grids:
+            grids.append(_grid(made, cells[0] if row.kind == "group" else ""))
+        if row.kind != "group":
+            grids[-1].add_row(*map(escape, cells), style="bold" if row.kind == "total" else "")
+    for grid in grids:
+        console.print(FittedTable(grid))
+    for text in filter(None, (made.caption, made.stand_in)):
+        console.print(text, markup=False, highlight=False)
+
+
+def _grid(made: ReportTable, group: str) -> Table:
+    title = ": ".join(filter(None, (made.name.replace("-", " "), group)))
+    grid = Table(title=escape(title), title_justify="left")
+    for column in made.head:
+        justify = JUSTIFY[column.align]
+        grid.add_column(column.head, justify=justify, overflow="fold")
+    return grid

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from capex.pose import Array
 from capex.report.calibration import TAUS
 from capex.report.compare import TaskKey, task_of
 from capex.report.counterfactual import Found, WholePlans
+from capex.report.show import counted
 from capex.setting import declared
 
 DRAWS = 2000
@@ -176,11 +178,16 @@ def _scores(w: WholePlans, taus: Array, miss_cost: float) -> Array:
     return np.stack(columns, axis=1)
 
 
-def settings_file(methods: Sequence[tuple[MethodSettings, Sequence[TauChoice]]], note: str) -> str:
-    """A config file for `capex collect --config`: each method with the thresholds chosen for it,
-    under its name and "-tau".
+def settings_file(
+    methods: Sequence[tuple[MethodSettings, Sequence[TauChoice]]],
+    settings: Mapping[str, Any],
+    note: str,
+) -> str:
+    """A config file for `capex collect --config`: the tasks, model and seed of a run, and each
+    method with the thresholds chosen for it, under its name and "-tau".
     """
     lines = [f"# {line}" for line in textwrap.wrap(note, 98)]
+    lines += [f"{name} = {json.dumps(settings[name])}" for name in ("tasks", "model", "seed")]
     for method, chosen in methods:
         whole = next((c.chosen for c in chosen if not c.task), method.tau)
         standard = asdict(PRESETS["capex"])
@@ -195,5 +202,5 @@ def settings_file(methods: Sequence[tuple[MethodSettings, Sequence[TauChoice]]],
 
 def _why(choice: TauChoice) -> str:
     low, high = choice.interval
-    best = f"best on {choice.episodes} episodes {choice.best:g} ({low:g} to {high:g})"
+    best = f"best on {counted(choice.episodes, 'episode')}: {choice.best:g} ({low:g} to {high:g})"
     return best if choice.sure else f"as used; {best}, gain not sure"

@@ -109,11 +109,11 @@ def deferral_table(rows: Sequence[tuple[Found, Deferrals]]) -> Table:
     columns = (
         Column("Source", "source", align="l"),
         Column("Plans cut", ("plans", "cut"), show.part),
-        Column("Cut: right / wrong / moot", ("right", "wrong", "moot"), show.slashed),
+        Column("Right / wrong / moot", ("right", "wrong", "moot"), show.slashed),
         Column("Right", "share_right", show.percent),
-        Column("Waypoints deferred", "deferred", show.count),
-        Column("Reached / missed / never tried", ("reached", "missed", "unknown"), show.slashed),
-        Column("Tails that achieve the task", "solved", show.count),
+        Column("Deferred", "deferred", show.count),
+        Column("Reached / missed / untried", ("reached", "missed", "untried"), show.slashed),
+        Column("Solve", "solved", show.count),
     )
     shown = []
     for found, d in rows:
@@ -123,8 +123,9 @@ def deferral_table(rows: Sequence[tuple[Found, Deferrals]]) -> Table:
         shown.append(Row((found.source.label, *cut, *tail)))
     caption = (
         "The deferred tails, executed. A cut is right when its waypoint is then not reached, wrong"
-        " when it is, moot when the plan stops before it; of the tail's waypoints, those behind a"
-        " stop are never tried."
+        " when it is, moot when the plan stops before it or the waypoint has no label. Then the"
+        " waypoints of the tails: those behind a stop stay untried. Last: tails that solve the"
+        " task."
     )
     return Table("deferrals", caption, columns, shown, [f.source for f, _ in rows])
 
@@ -134,32 +135,40 @@ def sweep_table(swept: Sequence[tuple[Found, Sequence[SweptExactly]]]) -> Table:
     columns = (
         Column(csv="source"),
         Column("τ", "tau", show.number),
-        Column("Plans cut", ("plans", "cut"), show.part),
-        Column("Executed", "executed", show.count),
+        Column(csv="plans"),
+        Column("Cut", "cut", show.count),
+        Column("Run", "executed", show.count),
         Column("Reached", "reached", show.count),
         Column("Missed", "missed", show.count),
         Column("Hit", "hit", show.count),
-        Column("Steps", "steps", show.count),
+        Column(csv="steps"),
         Column("Wasted", "wasted_steps", show.count),
-        Column("Achieved", "achieved", show.count),
-        Column("Needless / spared", ("needless", "spared"), show.slashed),
-        Column("Reached - missed", "score", show.count),
+        Column("Solved", "solved", show.count),
+        Column("Needless", "needless", show.count),
+        Column("Spared", "spared", show.count),
+        Column("Net", "reached_less_missed", show.count),
     )
-    rows = []
+    rows, written = [], []
     for found, line in swept:
-        rows.append(group_row(found.source.label))
+        plans = show.counted(found.whole.plans, "plan")
+        rows.append(group_row(f"{found.source.label}, {plans}"))
         for s in line:
-            counts = s.executed, s.reached, s.missed, s.hit, s.steps, s.wasted, s.solved
-            cut, left = (s.plans, s.cut), (s.needless, s.spared)
-            rows.append(Row((found.source.label, s.tau, cut, *counts, left, int(s.score))))
+            run = s.plans, s.cut, s.executed, s.reached, s.missed, s.hit, s.steps, s.wasted
+            rest = s.solved, s.needless, s.spared, s.reached - s.missed
+            written.append(Row((found.source.label, s.tau, *run, *rest)))
+            if rows[-1].kind == "group" or rows[-1].values[2:] != written[-1].values[2:]:
+                rows.append(written[-1])
     caption = (
-        "The commit rule at other thresholds, exactly, on the recorded plans: waypoints executed,"
-        " reached and missed, those that a contact stopped (hit), control steps and how many of"
-        " them went into waypoints that were missed (wasted), plans that achieve the task, and"
-        " deferred waypoints that would have been reached (needless) or missed (spared). What the"
-        " model would have planned after another cut is not known."
+        "The commit rule at other thresholds, exactly, on the recorded plans: plans cut; waypoints"
+        " executed (run), reached, missed and stopped by a contact (hit); control steps that went"
+        " into missed waypoints (wasted); plans that solve the task; deferred waypoints that"
+        " would have been reached (needless) or missed (spared); reached less missed (net). A"
+        " threshold that is not shown does what the one above it does; what the model would have"
+        " planned after another cut is not known."
     )
-    return Table("tau-exact", caption, columns, rows, [f.source for f, _ in swept])
+    sources = [f.source for f, _ in swept]
+    data = Table("tau-exact", caption, columns, written, sources)
+    return Table("tau-exact", caption, columns, rows, sources, data=data)
 
 
 def choice_table(chosen: Sequence[tuple[Found, Sequence[TauChoice]]]) -> Table:
@@ -171,7 +180,7 @@ def choice_table(chosen: Sequence[tuple[Found, Sequence[TauChoice]]]) -> Table:
         Column("Plans", "plans", show.count),
         Column("Used", "used", show.number),
         Column("Best (95 %)", ("best", "best_low", "best_high"), _with_interval),
-        Column("Gain a plan, held out (95 %)", ("gain", "gain_low", "gain_high"), _score),
+        Column("Gain, held out (95 %)", ("gain", "gain_low", "gain_high"), _score),
         Column("Choice", "chosen", show.number),
     )
     rows = []
