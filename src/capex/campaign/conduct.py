@@ -17,7 +17,7 @@ from capex.campaign import ceiling as ce
 from capex.campaign import events as ev
 from capex.campaign.board import Board
 from capex.campaign.chain import ChainPlan
-from capex.campaign.driver import ChainRun, Driver, StopRequest
+from capex.campaign.driver import ChainRun, Driver, Forks, StopRequest
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
 from capex.campaign.judging import LATER, ask_first, waits
 from capex.campaign.manifest import moved_from, note_operator
@@ -47,6 +47,7 @@ class Campaign:
     computes_here: bool  # whether who demonstrates keeps a core busy
     retry_invalid: bool = False
     pauses: Pauses = field(default_factory=Pauses)
+    forks: Forks | None = None  # what its episodes go on from, where they are forks
 
 
 def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
@@ -139,7 +140,7 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
                 chain,
                 settings.starts,
                 round_size=settings.round_size,
-                remembers=method.memory == "chain",
+                remembers=method.memory == "chain" and campaign.forks is None,
                 until_successes=settings.until_successes,
                 further=spec.starts,
                 max_starts=settings.max_starts,
@@ -147,7 +148,9 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
                 waits=waiting,
             )
             patience = Patience(campaign.pauses, (e.record.end for e in plan.loaded.episodes))
-            chains.append(ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid))
+            chain_run = ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid)
+            chain_run.forks = campaign.forks
+            chains.append(chain_run)
             remaining = plan.remaining()
             board.add_chain(plan.loaded, None, settings.until_successes)
             line = board.lines[chain.path.name]

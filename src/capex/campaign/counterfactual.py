@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
+from capex.campaign.fork_run import COMMAND
 from capex.errors import CapexError, DamagedFile
 from capex.method.executor import Executor, Outcome, Tick
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord, record_waypoints
@@ -64,7 +66,7 @@ def execute_run(
     all of them). Each is stored as soon as it is known, so that an interrupted run continues.
     """
     recorded = find_run(run)
-    if recorded.manifest.get("settings", {}).get("command") != "collect":
+    if recorded.manifest.get("settings", {}).get("command") not in ("collect", COMMAND):
         raise CapexError(
             f"{run} was not collected with a model, so it holds no plans with a deferred tail; give"
             " the run of a `capex collect`"
@@ -165,7 +167,8 @@ class _Plan:
                 different = different if same else ticks
 
         self.env.load_state(State(self.header, self.states[0]))
-        executor = Executor(self.env, steps_left=steps_left, told=self.told, subscribers=[compare])
+        told = deepcopy(self.told)
+        executor = Executor(self.env, steps_left=steps_left, told=told, subscribers=[compare])
         waypoints = [row.waypoint for row in self.turn.waypoints]
         outcomes = executor.execute(waypoints[:count], waypoints[count:])
         if math.isfinite(different):

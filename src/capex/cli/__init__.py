@@ -20,6 +20,7 @@ from capex.cli.dataset import DatasetCommand
 from capex.cli.demo import Demo
 from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
+from capex.cli.fork import ForkCommand
 from capex.cli.help import command_page, pages, root_page
 from capex.cli.install import Install
 from capex.cli.judge import Judge
@@ -45,6 +46,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "judge": (Judge, "Verdicts on attempts that a person judges"),
         "report": (Report, "Tables, figures and one HTML page of runs"),
         "film": (Film, "A picture strip and a video of an episode"),
+        "fork": (ForkCommand, "Go on from a saved state, otherwise"),
         "expert": (ExpertCommand, "Demonstrations by the expert, a stand-in"),
         "human": (HumanCommand, "Recorded human demonstrations as a run"),
         "replay": (Replay, "Re-run a campaign without a model; compare"),
@@ -95,8 +97,17 @@ NOTES = (
 
 # Commands that go on where they were when given again.
 CONTINUE = (
-    *(Demo, Collect, ExpertCommand, HumanCommand, CounterfactualCommand, Certify, Repair),
-    *(Train, Evaluate, Study),
+    Demo,
+    Collect,
+    ForkCommand,
+    ExpertCommand,
+    HumanCommand,
+    CounterfactualCommand,
+    Certify,
+    Repair,
+    Train,
+    Evaluate,
+    Study,
 )
 
 

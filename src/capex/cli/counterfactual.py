@@ -74,7 +74,7 @@ class CounterfactualCommand:
 def _agreement(run: Path, results: list[Executed]) -> Table:
     """By chain, how many decisions came out as recorded."""
     table = Table(title=f"{run}: plans executed whole")
-    names = ("chain", "episodes", "decisions", "as recorded", "waypoints", "labelled then", "now")
+    names = ("chain", "episodes", "decisions", "as recorded", "waypoints", "deferred", "labelled")
     for name in names:
         table.add_column(name, justify="left" if name == "chain" else "right", overflow="fold")
     chains: dict[str, list[Executed]] = {}
@@ -85,10 +85,10 @@ def _agreement(run: Path, results: list[Executed]) -> Table:
     for chain, members in chains.items():
         plans = [p for m in members if m.counterfactual for p in m.counterfactual.plans]
         outcomes = [o for p in plans for o in p.waypoints]
-        then = sum(o.label is not None for p in plans for o in p.waypoints[: p.committed])
+        deferred = sum(len(p.waypoints) - p.committed for p in plans)
         row = (
             *(len(members), len(plans), sum(not p.difference for p in plans)),
-            *(len(outcomes), then, sum(o.label is not None for o in outcomes)),
+            *(len(outcomes), deferred, sum(o.label is not None for o in outcomes)),
         )
         table.add_row(chain, *map(str, row))
         total = [a + b for a, b in zip(total, row, strict=True)]

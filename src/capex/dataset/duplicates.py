@@ -1,6 +1,6 @@
 """Exact duplicates among demonstrations: the same start, states and actions, to the bit.
 
-They come from a run that was given twice, from a fork beside its origin, or from two methods that
+They come from a run that was given twice, from a branch beside its origin, or from two methods that
 do not differ yet (with and without memory, before there is any). A learner would see the same
 demonstration twice. Two demonstrations of one start that differ in a single bit are both kept.
 """

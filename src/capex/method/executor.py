@@ -1,9 +1,8 @@
 """The executor: waypoints in, 20 Hz commands out; a report and a reach label for each waypoint.
 
-Written once against the Env protocol. A waypoint is a motion of every arm that has a target,
-together, then their gripper commands; or a base motion, then gripper commands. Control returns when
-the waypoints end, or one stalls, makes contact, times out, is stopped by a rig's guard or ends the
-episode. Metres and radians inside, centimetres and degrees in reports.
+Written once against the Env protocol. A waypoint moves every arm that has a target, together, or
+the base; then their grippers act. Control returns when the waypoints end, or one stalls, makes
+contact, times out, is stopped by a rig's guard or ends the episode. Reports have cm and degrees.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 from capex.errors import UnknownName, Unsupported
 from capex.method import motion as mo
 from capex.method.motion import REACHED_M, REACHED_RAD, ClampedTarget, Motion, Status, norm, shorten
-from capex.method.told import CLOSED_BELOW_M, CLOSING, OPEN_TOLERANCE_M, Told
+from capex.method.told import CLOSED_BELOW_M, OPEN_TOLERANCE_M, Told
 from capex.plan import ArmTarget, BaseMotion, Gripper, Waypoint, orientation_matrix
 from capex.pose import Array, PlanarPose, Pose, angle_between, rotation_vector, wrap
 from capex.worlds import ArmCommand, Command, Contact, Env, RobotState
@@ -34,9 +33,8 @@ BASE_REACHED_M, BASE_REACHED_RAD = 0.005, 0.01
 BASE_GAIN_PER_S = 4.0
 
 CONTINUES: tuple[Status, ...] = ("reached", "gripper", "base")
+SKIPPED = "{} skipped ({})"  # a gripper command, and why
 GRIPPER_STILL_RUNS: tuple[Status, ...] = (*CONTINUES, "stalled", "finger contact")
-NOT_RUN: tuple[Status, ...] = ("not executed", "deferred")
-SKIPPED = "skipped ("  # in the note about a gripper command that moved nothing
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,28 @@ class Executor:
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
         self._arms = {arm.name: arm for arm in env.spec.arms}
         self._state = env.robot_state()
-        self.told = Told.at_rest(self._arms, self._state) if told is None else told.copy()
+        self.told = told or Told.at(env.spec.arms, self._state)
         self._waypoint = 0
         self._guarded: Counter[str] = Counter()  # ticks of this waypoint, by the guard's phrase
+
+    def retrace(self, waypoints: Sequence[Waypoint], outcomes: Sequence[Outcome]) -> None:
+        """Take in a plan that once ran from the present state: what it told the hands."""
+        self._state = self._env.robot_state()
+        for waypoint, targets, outcome in zip(
+            waypoints, self.clamp(waypoints), outcomes, strict=True
+        ):
+            if outcome.status in ("not executed", "deferred"):
+                break
+            if waypoint.base is None:
+                self.told.turn({name: target.rotation for name, target in targets.items()})
+            if outcome.status in GRIPPER_STILL_RUNS:
+                for name, word in waypoint.gripper_words.items():
+                    skipped = self._named(name, SKIPPED.format(word, ""))[:-1] in outcome.report
+                    self.told.act(name, word, skipped=skipped)
+
+    def go_on(self, steps_left: int) -> None:
+        """From the present state, after what was retraced."""
+        self._state, self.steps_left = self._env.robot_state(), steps_left
 
     def execute(
         self, waypoints: Sequence[Waypoint], deferred: Sequence[Waypoint] = ()
@@ -121,7 +138,7 @@ class Executor:
         before it (the first: from the tip).
         """
         previous = {n: s.T_base_tip.position_m for n, s in self._state.arms.items()}
-        rotation = {n: self._kept_rotation(n) for n in self._arms}
+        rotation = self.told.kept(self._state)
         boxes = {n: np.asarray(self._env.spec.workspace_of(n)) for n in self._arms}
         clamped = []
         for waypoint in waypoints:
@@ -142,11 +159,6 @@ class Executor:
                 previous[name] = inside
             clamped.append(row)
         return clamped
-
-    def _kept_rotation(self, arm: str) -> Array:
-        """What "keep" keeps: the orientation last asked for, so that small errors do not add up."""
-        told, now = self.told.rotation[arm], self._state.arms[arm].T_base_tip.rotation
-        return told if angle_between(told, now) <= REACHED_RAD else now
 
     def _validate(self, waypoint: Waypoint) -> None:
         for name in waypoint.targets:
@@ -207,8 +219,7 @@ class Executor:
 
     def _move(self, targets: Mapping[str, ClampedTarget]) -> Motion:
         """Servo all targeted arms until they are there, or stall, touch something or time out."""
-        for name, target in targets.items():
-            self.told.rotation[name] = target.rotation
+        self.told.turn({name: target.rotation for name, target in targets.items()})
         known = self._state.contacts
         progress = mo.MotionProgress()
         for step in range(MOTION_STEPS_MAX + 1):
@@ -258,7 +269,7 @@ class Executor:
             way_m, way_rad = way_m / pace, way_rad / pace
         move, turn = shorten(way_m, spec.max_step_m), shorten(way_rad, spec.max_step_rad)
         return ArmCommand(
-            (move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self.told.sign[arm]
+            (move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self.told.grip[arm]
         )
 
     def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
@@ -330,9 +341,9 @@ class Executor:
             if word == "keep":
                 continue
             skipped = self._skip_reason(name, word)
-            self.told.grip(name, word, skipped=bool(skipped))
+            self.told.act(name, word, skipped=bool(skipped))
             if skipped:
-                notes.append(self._named(name, f"{word} {SKIPPED}{skipped})"))
+                notes.append(self._named(name, SKIPPED.format(word, skipped)))
             else:
                 acting[name] = word
         if acting:
@@ -357,7 +368,7 @@ class Executor:
             return ""
         if word == "open" and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M:
             return "already open"
-        closed_before = self.told.word.get(name) in CLOSING
+        closed_before = self.told.last.get(name) in ("close", "reclose")
         if word == "close" and arm.opening_m < CLOSED_BELOW_M and closed_before:
             return "already closed"
         return ""
@@ -372,7 +383,7 @@ class Executor:
         if self.steps_left <= 0:
             raise _Ended("out of steps")
         commands = {
-            n: arms.get(n) or ArmCommand(None, gripper=self.told.sign[n]) for n in self._arms
+            n: arms.get(n) or ArmCommand(None, gripper=self.told.grip[n]) for n in self._arms
         }
         action = self._env.step(Command(commands, velocity))
         self.steps_left -= 1

@@ -1,18 +1,17 @@
-"""Going on from a saved state: the executor as it was when a recorded plan began.
+"""Going on from saved states: what the hands had been told when each recorded plan began.
 
-A world's saved state is complete for the world. What the hands had been told (`Told`) is the
-executor's, and is followed here through the recorded waypoints: the clamped orientations need the
-tip at the beginning of each plan, so every earlier state is loaded once; nothing moves.
+A world's saved state is complete for the world; what the hands were told is the executor's, and is
+retraced through the recorded plans. Nothing moves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import deepcopy
 
 from capex.errors import CapexError
-from capex.method.executor import GRIPPER_STILL_RUNS, NOT_RUN, SKIPPED, Executor
-from capex.method.motion import ClampedTarget
-from capex.method.record import Turn, WaypointRecord
+from capex.method.executor import Executor
+from capex.method.record import Turn, past_outcome
 from capex.method.told import Told
 from capex.pose import Array
 from capex.worlds import Env, Start, State
@@ -21,7 +20,10 @@ from capex.worlds import Env, Start, State
 def begin_again(env: Env, start: Start, header: str) -> None:
     """Reset to a recorded start, so that its states can be loaded; refuses a world that cannot."""
     if not env.spec.can_save:
-        raise CapexError(f"{env.spec.name} saves no states, so that nothing can go on from one")
+        raise CapexError(
+            f"{env.spec.name} has no saved states, so nothing can go on from one; a simulated world"
+            " has them"
+        )
     env.reset(start)
     if (now := env.save_state().header) != header:
         raise CapexError(f"it was recorded as {header}; this version of the world has {now}")
@@ -36,30 +38,10 @@ def told_at_plans(
     the beginning of each plan.
     """
     env.load_state(State(header, states[0]))
-    told = Executor(env).told
-    before = []
+    executor, before = Executor(env), []
     for turn, state in zip(planned, states[1:], strict=True):
         env.load_state(State(header, state))
-        executor = Executor(env, told=told)
-        targets = executor.clamp([row.waypoint for row in turn.waypoints])
-        before.append(told)
-        told = executor.told
-        for row, clamped in zip(turn.waypoints, targets, strict=True):
-            _follow(told, row, clamped)
+        before.append(deepcopy(executor.told))
+        rows = turn.waypoints
+        executor.retrace([row.waypoint for row in rows], [past_outcome(row) for row in rows])
     return before
-
-
-def _follow(told: Told, row: WaypointRecord, targets: Mapping[str, ClampedTarget]) -> None:
-    """Take in what a recorded waypoint told the hands."""
-    if row.status in NOT_RUN:
-        return
-    if row.waypoint.base is None:
-        told.rotation |= {name: target.rotation for name, target in targets.items()}
-    if row.status not in GRIPPER_STILL_RUNS:
-        return
-    notes = row.report.split("; ")
-    for name, target in row.waypoint.targets.items():
-        if target.gripper != "keep":
-            skipped = f"{target.gripper} {SKIPPED}"
-            begins = (skipped, f"{name} {skipped}")  # the arm is named where there are several
-            told.grip(name, target.gripper, skipped=any(n.startswith(begins) for n in notes))

@@ -1,48 +1,55 @@
-"""What the hands were told last. It outlives a plan and is in no saved state of a world, so whoever
-goes on from a saved state needs both.
-"""
+"""What each hand was told last: the executor's own state between plans."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from capex.method.motion import REACHED_RAD
 from capex.plan import Gripper
-from capex.pose import Array
+from capex.pose import Array, angle_between
 from capex.worlds import ArmSpec, RobotState
 
 OPEN_TOLERANCE_M = 0.005
 CLOSED_BELOW_M = 0.01
-CLOSING: tuple[Gripper, ...] = ("close", "reclose")
 
 
 @dataclass
 class Told:
-    """By arm: the gripper sign that goes with every step, the last gripper command, and the
-    orientation last asked for, which "keep" keeps.
-    """
+    """By arm, what it was told last."""
 
-    sign: dict[str, float]
-    word: dict[str, Gripper]
-    rotation: dict[str, Array]
+    # The sign of the last gripper command, repeated with every step. Before the first one, a
+    # gripper that stands open or shut counts as told so, and one in between is left alone.
+    grip: dict[str, float]
+    rotation: dict[str, Array]  # the orientation last asked for
+    last: dict[str, Gripper]  # the last gripper command, skipped ones included
 
     @classmethod
-    def at_rest(cls, arms: Mapping[str, ArmSpec], state: RobotState) -> Told:
-        """Before the first command: a gripper that stands open or shut counts as told so, one in
-        between is left alone.
-        """
-        signs = {n: _sign(arms[n], s.opening_m) for n, s in state.arms.items()}
-        return cls(signs, {}, {n: s.T_base_tip.rotation for n, s in state.arms.items()})
+    def at(cls, arms: Iterable[ArmSpec], state: RobotState) -> Told:
+        """Nothing was told yet: what the present state says."""
+        return cls(
+            {a.name: _sign(a, state.arms[a.name].opening_m) for a in arms},
+            {n: s.T_base_tip.rotation for n, s in state.arms.items()},
+            {},
+        )
 
-    def copy(self) -> Told:
-        """Another one that starts the same."""
-        return Told(dict(self.sign), dict(self.word), dict(self.rotation))
+    def turn(self, rotations: Mapping[str, Array]) -> None:
+        """Arms are sent to these orientations."""
+        self.rotation |= rotations
 
-    def grip(self, arm: str, word: Gripper, *, skipped: bool) -> None:
-        """Take in a gripper command; one that is skipped is remembered and moves nothing."""
-        self.word[arm] = word
+    def act(self, arm: str, word: Gripper, *, skipped: bool) -> None:
+        """A gripper command is carried out, or skipped."""
+        self.last[arm] = word
         if not skipped:
-            self.sign[arm] = 1.0 if word in CLOSING else -1.0
+            self.grip[arm] = 1.0 if word in ("close", "reclose") else -1.0
+
+    def kept(self, state: RobotState) -> dict[str, Array]:
+        """What "keep" keeps: the orientation last asked for, so that small errors do not add up."""
+        now = {n: s.T_base_tip.rotation for n, s in state.arms.items()}
+        return {
+            n: told if angle_between(told, now[n]) <= REACHED_RAD else now[n]
+            for n, told in self.rotation.items()
+        }
 
 
 def _sign(arm: ArmSpec, opening_m: float) -> float:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from capex.method.executor import NOT_RUN
 from capex.pose import Array
 from capex.report.calibration import Judged, judge
 from capex.report.sources import Source
@@ -92,7 +91,7 @@ def _columns(both: Iterable[tuple[Summary, Counterfactual]]) -> WholePlans:
                 if not plan.difference:
                     label = NO_LABEL if outcome.label is None else outcome.label
                     known = w.stated[at], w.calibrated[at], w.label[at], label
-                    ran = outcome.status not in NOT_RUN
+                    ran = outcome.status != "not executed"
                     ended = outcome.hit, outcome.status == "terminal", outcome.steps
                     row = number, plans, place, *known, ran, place <= plan.committed, *ended
                     rows.append(row)

@@ -31,6 +31,7 @@ from capex.method.record import (
 from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
 from capex.run.files import read_json
+from capex.run.forks import Fork, fork_of
 from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
@@ -60,14 +61,19 @@ class LoadedEpisode:
         return effective_success(self.record.success, self.verdict)
 
     @property
+    def fork(self) -> Fork | None:
+        """Of a fork: where it goes on from."""
+        return fork_of(self.record)
+
+    @property
     def index(self) -> int:
-        """The start's index."""
-        return self.record.start
+        """The number of its folder: the start's index, of a fork its own."""
+        return self.record.start if self.fork is None else self.fork.number
 
     @property
     def position(self) -> int:
         """The place in the chain's order: what memory had seen before it."""
-        return int(self.record.extra.get("position", self.record.start))
+        return int(self.record.extra.get("position", self.index))
 
     @property
     def seconds(self) -> float:
@@ -279,8 +285,11 @@ def load_episode(episode: Path) -> LoadedEpisode:
 
 def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
     record = read_record(folder)
-    if record.start != index:
-        raise DamagedFile(folder / "record.json", f"it tells of start {record.start}")
+    with _damage(folder / "record.json"):
+        fork = fork_of(record)
+    if (told := record.start if fork is None else fork.number) != index:
+        what = "start" if fork is None else "fork"
+        raise DamagedFile(folder / "record.json", f"it tells of {what} {told}")
     verdicts = () if record.success is not None else tuple(read_verdicts(folder))
     return LoadedEpisode(chain, folder, record, _read_timing(folder), verdicts)
 
