@@ -189,6 +189,7 @@ def plans(episodes: int, misses_below: float) -> WholePlans:
     return WholePlans(
         episode=np.arange(n) // 6,
         plan=np.arange(n) // 3,
+        decision=np.arange(n) // 3 % 2 + 1,
         place=np.tile([1, 2, 3], n // 3),
         stated=p,
         calibrated=p,

@@ -10,14 +10,19 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from capex.method.calibrator import Calibrator
+from capex.method.features import FEATURES
 from capex.pose import Array
 from capex.report.calibration import Judged, judge
+from capex.report.compare import grouped
 from capex.report.sources import Source
+from capex.run import read_record
 from capex.run.counterfactual import Counterfactual, read_counterfactual
 from capex.run.stats import auroc, brier, ece
 from capex.run.summary import NO_LABEL, Summary
 
 DRAWS = 200  # of the bootstrap over episodes
+RETAUGHT = "calibrated, taught by all"
 SCORES: dict[str, Callable[[Array, Array], float]] = {"ece": ece, "auroc": auroc, "brier": brier}
 
 
@@ -29,6 +34,7 @@ class WholePlans:
 
     episode: npt.NDArray[np.int64]  # from 0
     plan: npt.NDArray[np.int64]  # from 0, counted over all episodes
+    decision: npt.NDArray[np.int64]  # of its episode, from 1
     place: npt.NDArray[np.int64]  # k, from 1
     stated: Array
     calibrated: Array  # what the commit rule saw; nan where nothing was predicted
@@ -90,14 +96,14 @@ def _columns(both: Iterable[tuple[Summary, Counterfactual]]) -> WholePlans:
             for place, outcome in enumerate(plan.waypoints, start=1):
                 if not plan.difference:
                     label = NO_LABEL if outcome.label is None else outcome.label
+                    where = number, plans, plan.decision, place
                     known = w.stated[at], w.calibrated[at], w.label[at], label
-                    ran = outcome.status != "not executed"
+                    ran = outcome.status != "not executed", place <= plan.committed
                     ended = outcome.hit, outcome.status == "terminal", outcome.steps
-                    row = number, plans, place, *known, ran, place <= plan.committed, *ended
-                    rows.append(row)
+                    rows.append((*where, *known, *ran, *ended))
                 at += 1
             plans += not plan.difference
-    kinds = (*(np.int64,) * 3, *(np.float64,) * 2, *(np.int64,) * 2, *(np.bool_,) * 4, np.int64)
+    kinds = (*(np.int64,) * 4, *(np.float64,) * 2, *(np.int64,) * 2, *(np.bool_,) * 4, np.int64)
     columns = zip(*rows, strict=True) if rows else ((),) * len(kinds)
     return WholePlans(*(np.array(c, dtype=k) for c, k in zip(columns, kinds, strict=True)))
 
@@ -125,17 +131,21 @@ class Selection:
 
 
 def selections(found: Found) -> list[Selection]:
-    """Stated, and calibrated where something was learned; empty where nothing was stated."""
-    learned = any(e.weights is not None for e in found.episodes)
-    names = ("stated", "calibrated") if learned else ("stated",)
+    """Stated and, where something was learned, calibrated, and calibrated if every planned waypoint
+    of the earlier episodes had taught it; empty where nothing was stated.
+    """
     w = found.whole
-    told = w.at(np.isfinite(w.stated) & np.isfinite(w.calibrated))
+    given = np.isfinite(w.stated) & np.isfinite(w.calibrated)
+    told = w.at(given)
     some, every = told.executed != NO_LABEL, told.label != NO_LABEL
     if not some.any():
         return []
+    predicted = {"stated": told.stated}
+    if any(e.weights is not None for e in found.episodes):
+        predicted["calibrated"] = told.calibrated
+        predicted[RETAUGHT] = _retaught(found)[given]
     result = []
-    for name in names:
-        p = getattr(told, name)
+    for name, p in predicted.items():
         executed = judge(name, p[some], told.executed[some].astype(np.float64))
         planned = judge(name, p[every], told.label[every].astype(np.float64))
         reached = (float(told.executed[some].mean()), float(told.label[every].mean()))
@@ -143,6 +153,35 @@ def selections(found: Found) -> list[Selection]:
         bias = _biases(told, p, executed, planned)
         result.append(Selection(name, n, reached, executed, planned, bias))
     return result
+
+
+def _retaught(found: Found) -> Array:
+    """The calibrator's predictions (n,) with the labels of whole plans in its memory, each made
+    before its episode; nan where a waypoint has no features.
+    """
+    w = found.whole
+    result = np.full(len(w.plan), np.nan)
+    by_chain = grouped(enumerate(found.episodes), lambda item: (item[1].run, item[1].chain))
+    for members in by_chain.values():
+        features: list[tuple[float, ...]] = []
+        labels: list[int] = []
+        for number, episode in sorted(members, key=lambda item: item[1].position):
+            at = np.flatnonzero(w.episode == number)
+            seen = _features(episode, w.decision[at], w.place[at])
+            trust = Calibrator.fit(np.array(features).reshape(-1, len(FEATURES)), labels)
+            result[at] = np.array(trust.predict(seen, w.stated[at].tolist()), dtype=np.float64)
+            for phi, label in zip(seen, w.label[at].tolist(), strict=True):
+                if phi is not None and label != NO_LABEL:
+                    features.append(phi)
+                    labels.append(label)
+    return result
+
+
+def _features(episode: Summary, decisions: Array, places: Array) -> list[tuple[float, ...] | None]:
+    """What the calibrator saw of these waypoints."""
+    turns = {turn.decision: turn for turn in read_record(episode.path).turns}
+    pairs = zip(decisions.tolist(), places.tolist(), strict=True)
+    return [turns[decision].waypoints[place - 1].features for decision, place in pairs]
 
 
 def _biases(w: WholePlans, p: Array, executed: Judged, planned: Judged) -> dict[str, Bias]:
@@ -176,12 +215,12 @@ class Deferrals:
     plans: int  # all
     cut: int  # of which a tail was deferred
     right: int  # the waypoint at which the plan was cut is not reached
-    wrong: int  # it is reached
-    moot: int  # the plan stops before it, or the task is achieved
+    wrong: int  # it is reached, or the task is achieved in it
+    moot: int  # the plan stops before it, or it has no label
     waypoints: int  # deferred
     reached: int  # of the deferred ones, executed whole
     missed: int
-    unknown: int  # never come to, or without a label
+    unknown: int  # never come to, or without a label: one in which the task is achieved has none
     solved: int  # plans whose tail achieves the task
 
 
@@ -189,16 +228,17 @@ def deferrals(whole: WholePlans) -> Deferrals:
     """How often a deferral was right: at the cut itself, and over the tail."""
     tail = ~whole.committed
     _, at = np.unique(whole.plan[tail], return_index=True)
-    cuts, labels = whole.label[tail][at], whole.label[tail]
+    cuts, labels, solved = whole.label[tail][at], whole.label[tail], whole.solved[tail]
+    wrong = (cuts == 1) | solved[at]
     return Deferrals(
         plans=whole.plans,
         cut=len(at),
         right=int((cuts == 0).sum()),
-        wrong=int((cuts == 1).sum()),
-        moot=int((cuts == NO_LABEL).sum()),
+        wrong=int(wrong.sum()),
+        moot=int(((cuts == NO_LABEL) & ~wrong).sum()),
         waypoints=int(tail.sum()),
         reached=int((labels == 1).sum()),
         missed=int((labels == 0).sum()),
         unknown=int((labels == NO_LABEL).sum()),
-        solved=int(whole.solved[tail].sum()),
+        solved=int(solved.sum()),
     )

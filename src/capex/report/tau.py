@@ -3,8 +3,9 @@ choice per task that says how sure it is.
 
 A threshold is scored by the waypoints that it reaches less those that it misses,
 
-    S(tau) = sum over plans (reached - cost x missed),    cost = 1
+    S(tau) = sum over plans (reached + solved - cost x missed),    cost = 1
 
+(the waypoint in which the task is achieved has no label and counts as reached),
 because a threshold t on a calibrated confidence p says that a waypoint is worth trying where
 p x 1 >= (1 - p) x t / (1 - t): the paper's 0.5 prices one miss as one reached waypoint. S asks the
 same of what happens, whether or not the confidences are calibrated, and counts that a cut takes the
@@ -56,8 +57,8 @@ class SweptExactly:
 
     @property
     def score(self) -> float:
-        """Reached less missed."""
-        return self.reached - MISS_COST * self.missed
+        """Reached, the task itself included, less missed."""
+        return self.reached + self.solved - MISS_COST * self.missed
 
 
 def sweep(whole: WholePlans, taus: Sequence[float] = TAUS) -> list[SweptExactly]:
@@ -169,7 +170,7 @@ def choose(w: WholePlans, task: str, used: float, miss_cost: float = MISS_COST) 
 
 def _scores(w: WholePlans, taus: Array, miss_cost: float) -> Array:
     """Reached less missed, by episode and threshold."""
-    worth = np.where(w.label == 1, 1.0, np.where(w.label == 0, -miss_cost, 0.0))
+    worth = np.where((w.label == 1) | w.solved, 1.0, np.where(w.label == 0, -miss_cost, 0.0))
     numbers, episode = np.unique(w.episode, return_inverse=True)
     columns = [
         np.bincount(episode, weights=worth * _kept(w, float(tau)), minlength=len(numbers))

@@ -63,7 +63,7 @@ def sweep_figure(swept: Sequence[tuple[Found, Sequence[SweptExactly]]]) -> Figur
         Key("executed", MUTED, "line"),
         Key("reached", INK, "line"),
         Key("missed", INK, "dashes"),
-        Key("reached less missed", INK, "dots"),
+        Key("reached and solved less missed", INK, "dots"),
     )
     plans = ", ".join(f"{f.source.label}: {line[0].plans:,} plans" for f, line in swept)
     caption = f"Waypoints a plan at other thresholds, exactly ({plans})."

@@ -87,7 +87,8 @@ def selection_table(judged: Sequence[tuple[Found, Sequence[Selection]]]) -> Tabl
         "Predictions of whether a waypoint is reached, on the waypoints that were executed and on"
         " all that their plans get to when nothing is deferred. The difference is the bias of"
         " judging confidences by what they let through, with 95 % bootstrap intervals over"
-        " episodes."
+        " episodes. Taught by all: the calibrator fitted before each episode as the method does, to"
+        " the labels of whole plans."
     )
     return Table("selection", caption, columns, rows, [f.source for f, _ in judged])
 
@@ -123,9 +124,9 @@ def deferral_table(rows: Sequence[tuple[Found, Deferrals]]) -> Table:
         shown.append(Row((found.source.label, *cut, *tail)))
     caption = (
         "The deferred tails, executed. A cut is right when its waypoint is then not reached, wrong"
-        " when it is, moot when the plan stops before it or the waypoint has no label. Then the"
-        " waypoints of the tails: those behind a stop stay untried. Last: tails that solve the"
-        " task."
+        " when it is or the task is solved in it, moot when the plan stops before it or it has no"
+        " label. Then the waypoints of the tails: those behind a stop or a solved task stay"
+        " untried. Last: tails that solve the task."
     )
     return Table("deferrals", caption, columns, shown, [f.source for f, _ in rows])
 
@@ -146,7 +147,7 @@ def sweep_table(swept: Sequence[tuple[Found, Sequence[SweptExactly]]]) -> Table:
         Column("Solved", "solved", show.count),
         Column("Needless", "needless", show.count),
         Column("Spared", "spared", show.count),
-        Column("Net", "reached_less_missed", show.count),
+        Column("Net", "net", show.count),
     )
     rows, written = [], []
     for found, line in swept:
@@ -154,15 +155,15 @@ def sweep_table(swept: Sequence[tuple[Found, Sequence[SweptExactly]]]) -> Table:
         rows.append(group_row(f"{found.source.label}, {plans}"))
         for s in line:
             run = s.plans, s.cut, s.executed, s.reached, s.missed, s.hit, s.steps, s.wasted
-            rest = s.solved, s.needless, s.spared, s.reached - s.missed
+            rest = s.solved, s.needless, s.spared, s.reached + s.solved - s.missed
             written.append(Row((found.source.label, s.tau, *run, *rest)))
             if rows[-1].kind == "group" or rows[-1].values[2:] != written[-1].values[2:]:
                 rows.append(written[-1])
     caption = (
         "The commit rule at other thresholds, exactly, on the recorded plans: plans cut; waypoints"
         " executed (run), reached, missed and stopped by a contact (hit); control steps that went"
-        " into missed waypoints (wasted); plans that solve the task; deferred waypoints that"
-        " would have been reached (needless) or missed (spared); reached less missed (net). A"
+        " into missed waypoints (wasted); plans that solve the task; deferred waypoints that would"
+        " have been reached (needless) or missed (spared); reached plus solved less missed (net). A"
         " threshold that is not shown does what the one above it does; what the model would have"
         " planned after another cut is not known."
     )
@@ -192,11 +193,11 @@ def choice_table(chosen: Sequence[tuple[Found, Sequence[TauChoice]]]) -> Table:
             kind = "body" if c.task else "total"
             rows.append(Row((found.source.label, c.task or "all tasks", *facts), kind))
     caption = (
-        "The threshold with the most waypoints reached less those missed, among 0, 0.05, .. 0.95;"
-        " its interval is that of the best when episodes are drawn anew. The gain is what choosing"
-        " on the other episodes brings on each one, against the threshold used, in waypoints a"
-        " plan. The choice changes only where that gain is above 0 with its whole interval, in at"
-        " least five episodes."
+        "The threshold with the highest net of waypoints, reached plus solved less missed, among 0,"
+        " 0.05, .. 0.95; its interval is that of the best when episodes are drawn anew. The gain is"
+        " what choosing on the other episodes brings on each one, against the threshold used, in"
+        " waypoints a plan. The choice changes only where that gain is above 0 with its whole"
+        " interval, in at least five episodes."
     )
     return Table("tau-choice", caption, columns, rows, [f.source for f, _ in chosen])
 
