@@ -56,6 +56,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "Results": {
         "results": "Results of the stand-ins",
+        "counterfactual": "Plans executed whole",
         "calibration": "The calibrator on synthetic data",
         "scale": "Memory and kills at scale",
         "paper-numbers": "The paper's numbers, recomputed",

@@ -237,10 +237,11 @@ OPTIONS = CAMPAIGN | {name: setting for name, setting in METHOD.items() if setti
 
 
 def _identity(method: MethodSettings) -> dict[str, Any]:
-    """A method for the manifest. Runs from before `silent_decisions` lack it: absent means off, so
-    that they stay what they are.
+    """A method for the manifest. Runs from before `silent_decisions` and `task_tau` lack them:
+    absent means off, so that they stay what they are.
     """
-    return {k: v for k, v in asdict(method).items() if k != "silent_decisions" or v}
+    later = ("silent_decisions", "task_tau")
+    return {k: v for k, v in asdict(method).items() if k not in later or v}
 
 
 def read_config(path: Path) -> dict[str, Any]:

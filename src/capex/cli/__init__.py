@@ -15,6 +15,7 @@ from tyro.conf import DisallowNone, subcommand
 
 from capex.cli.collect import Collect, Repair, Replay, Status
 from capex.cli.console import console, errors
+from capex.cli.counterfactual import Calibrate, CounterfactualCommand
 from capex.cli.dataset import DatasetCommand
 from capex.cli.demo import Demo
 from capex.cli.expert import ExpertCommand, HumanCommand
@@ -49,6 +50,8 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "expert": (ExpertCommand, "Demonstrations by the expert, a stand-in"),
         "human": (HumanCommand, "Recorded human demonstrations as a run"),
         "replay": (Replay, "Re-run a campaign without a model; compare"),
+        "counterfactual": (CounterfactualCommand, "What deferred plans would have done"),
+        "calibrate": (Calibrate, "The commit threshold of each task, from that"),
         "repair": (Repair, "Move damaged episodes of a run aside"),
     },
     "Datasets and students": {
@@ -99,6 +102,7 @@ CONTINUE = (
     ForkCommand,
     ExpertCommand,
     HumanCommand,
+    CounterfactualCommand,
     Certify,
     Repair,
     Train,
