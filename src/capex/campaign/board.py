@@ -44,6 +44,7 @@ class ChainLine:
     # By start, whether its episode achieved the task, None while unjudged, and its place.
     outcomes: dict[int, bool | None] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
+    per_dollar: float | None = None  # successes, where the budget is allocated by it
     learns: bool = False  # whether its method remembers earlier episodes
     # By start, the attempts under way.
     now: dict[int, ev.EpisodeMoved] = field(default_factory=dict)
@@ -192,6 +193,10 @@ class Board:
 
     def __call__(self, event: ev.Event) -> None:
         """Take an event in."""
+        if isinstance(event, ev.Allocated):
+            for name, worth in event.worth.items():
+                self.lines[name].per_dollar = worth
+            return
         line = self.lines.get(getattr(event, "chain", ""))
         if line is None:
             return

@@ -104,7 +104,7 @@ def forecast(path: Path, demonstrations: int, usd: float | None = None) -> RunFo
     lines = {c.name: (c, status.board.lines[c.name]) for c in status.run.chains}
     chains, untried = [], []
     for chain, line in lines.values():
-        line.learns = _learns(status.run, chain.arm)
+        line.learns = learns(status.run, chain.arm)
         if line.judged:
             chains.append(of_line(line, chain.task, chain.arm, demonstrations))
         else:
@@ -123,7 +123,6 @@ def of_line(line: ChainLine, task: str, method: str, demonstrations: int) -> Cha
     """What a chain of a board needs."""
     history = line.history
     futures = Prediction(history)
-    rate, mean = futures.rate(), futures.mean_taken
     lacks = max(0, demonstrations - line.successes)
     return ChainForecast(
         chain=line.chain,
@@ -131,23 +130,19 @@ def of_line(line: ChainLine, task: str, method: str, demonstrations: int) -> Cha
         method=method,
         episodes=line.episodes,
         successes=line.successes,
-        rate=interval(rate),
+        rate=interval(futures.rate()),
         learning=futures.learning,
         lacks=lacks,
         draws=futures.until(lacks),
-        per_dollar=_ratio(rate, mean[:, 1]) if history.priced else None,
-        per_hour=_ratio(rate, mean[:, 2] / 3600),
+        per_dollar=futures.successes_per("usd") if history.priced else None,
+        per_hour=3600 * futures.successes_per("seconds"),
     )
 
 
-def _learns(run: LoadedRun, arm: str) -> bool:
+def learns(run: LoadedRun, arm: str) -> bool:
     """Whether a method's later attempts see what earlier ones left."""
     told = run.manifest.get("settings", {}).get("arms", {}).get(arm, {})
     return isinstance(told, dict) and told.get("memory") == "chain"
-
-
-def _ratio(rate: Array, amount: Array) -> Array:
-    return np.divide(rate, amount, out=np.full(len(rate), np.inf), where=amount > 0)
 
 
 def _spend(chains: Sequence[ChainForecast], usd: float, path: Path) -> Spent:

@@ -180,6 +180,11 @@ class Prediction:
         rate = self.rate()[:, None]
         return rate * won + (1 - rate) * lost
 
+    def successes_per(self, amount: str) -> Array:
+        """Draws of the successes that one dollar, second or request brings at the next attempt."""
+        spent = self.mean_taken[:, AMOUNTS.index(amount)]
+        return np.divide(self.rate(), spent, out=np.full(self._draws, np.inf), where=spent > 0)
+
     def until(self, successes: int) -> Draws:
         """The futures until so many further successes."""
         won = np.full(self._draws, max(0, successes))
