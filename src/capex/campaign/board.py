@@ -16,7 +16,7 @@ from decimal import Decimal
 import numpy as np
 
 from capex.campaign import events as ev
-from capex.campaign.prediction import AMOUNTS, History, Prediction, interval
+from capex.campaign.prediction import AMOUNTS, History, Interval, Prediction, interval
 from capex.pose import Array
 from capex.run import LoadedChain, Origin
 from capex.run.accounts import Taken, before_fork, by_start, of_account
@@ -271,12 +271,10 @@ class Board:
         solved = [s for h in histories for s in h.solved]
         pooled = History("total", solved, np.concatenate([h.taken for h in histories]))
         futures = Prediction(pooled)
-        each = interval(*(futures.mean_taken[:, :2] / futures.rate()[:, None]).T, EVENT_LEVEL)
+        each = _dollars(futures.mean_taken / futures.rate()[:, None])
         left = [line.left for line in self.lines.values()]
         rest = None if any(x is None for x in left) else sum(x or 0.0 for x in left)
-        to_come = None
-        if rest is not None:
-            to_come = interval(*futures.over(round(rest)).taken.T[:2], EVENT_LEVEL)
+        to_come = None if rest is None else _dollars(futures.over(round(rest)).taken)
         won = total.successes
         return ev.Forecast(
             episodes=n,
@@ -290,6 +288,11 @@ class Board:
             hours_left=hours,
             unjudged=total.unjudged,
         )
+
+
+def _dollars(taken: Array) -> Interval:
+    """The interval of draws of dollars, from known to at most."""
+    return interval(taken[:, 0], taken[:, 1], EVENT_LEVEL)
 
 
 def _row(taken: Taken) -> Array:

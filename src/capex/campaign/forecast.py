@@ -178,13 +178,15 @@ def _in_turn(chains: Sequence[ChainForecast], cost: Array, usd: float) -> Array:
     attempts a chain of N has spent k / N of its dollars.
     """
     episodes = np.array([c.draws.episodes for c in chains])
-    low, high = np.zeros(cost.shape[1]), episodes.max(axis=0)
+    high: Array = episodes.max(axis=0)
+    low: Array = np.zeros_like(high)
     for _ in range(40):
         middle = (low + high) / 2
         fits = (cost * np.minimum(1.0, middle / episodes)).sum(axis=0) <= usd
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     share = np.minimum(1.0, high / episodes)
-    return np.floor(share * np.array([c.lacks for c in chains])[:, None] + 1e-6)
+    won: Array = np.floor(share * np.array([c.lacks for c in chains])[:, None] + 1e-6)
+    return won
 
 
 def _chain_json(c: ChainForecast) -> dict[str, Any]:

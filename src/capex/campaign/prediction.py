@@ -117,9 +117,8 @@ class Prediction:
 
     def _learn(self, won: int, lost: int) -> None:
         """Give draws to learning curves, as many as the outcomes speak for."""
-        a, b, c = (g.ravel() for g in np.meshgrid(RATES, RATES, SPEEDS, indexing="ij"))
-        rises = a < b
-        a, b, c = a[rises], b[rises], c[rises]
+        grid = np.stack(np.meshgrid(RATES, RATES, SPEEDS, indexing="ij")).reshape(3, -1)
+        a, b, c = grid[:, grid[0] < grid[1]]
         at = np.flatnonzero(self._judged)
         rates = b + (a - b) * np.exp(-at[:, None] / c)
         scores = np.log(np.where(self._solved[at][:, None], rates, 1 - rates)).sum(axis=0)
@@ -137,7 +136,8 @@ class Prediction:
         count = np.maximum(1.0, np.asarray(episodes, dtype=np.float64))
         fall = np.exp(-1 / self._speed)
         left = fall**self._n * (1 - fall**count) / (1 - fall) / count
-        return np.clip(self._last + (self._first - self._last) * left, LEAST_RATE, 1.0)
+        rate: Array = np.clip(self._last + (self._first - self._last) * left, LEAST_RATE, 1.0)
+        return rate
 
     @cached_property
     def _pasts(self) -> list[tuple[Array, Array]]:
@@ -183,7 +183,9 @@ class Prediction:
     def successes_per(self, amount: str) -> Array:
         """Draws of the successes that one dollar, second or request brings at the next attempt."""
         spent = self.mean_taken[:, AMOUNTS.index(amount)]
-        return np.divide(self.rate(), spent, out=np.full(self._draws, np.inf), where=spent > 0)
+        endless = np.full(self._draws, np.inf)
+        per: Array = np.divide(self.rate(), spent, out=endless, where=spent > 0)
+        return per
 
     def until(self, successes: int) -> Draws:
         """The futures until so many further successes."""
