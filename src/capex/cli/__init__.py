@@ -20,6 +20,7 @@ from capex.cli.dataset import DatasetCommand
 from capex.cli.demo import Demo
 from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
+from capex.cli.forecast import ForecastCommand
 from capex.cli.fork import ForkCommand
 from capex.cli.help import command_page, pages, root_page
 from capex.cli.install import Install
@@ -43,6 +44,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
     "Collect and look": {
         "collect": (Collect, "Demonstrations by a model, within budgets"),
         "status": (Status, "Where a campaign stands"),
+        "forecast": (ForecastCommand, "What a run still needs, and where to spend"),
         "judge": (Judge, "Verdicts on attempts that a person judges"),
         "report": (Report, "Tables, figures and one HTML page of runs"),
         "film": (Film, "A picture strip and a video of an episode"),

@@ -2,6 +2,7 @@
 
     runs/NAME/manifest.json       settings, versions, fingerprint
     runs/NAME/spend.jsonl         every reservation and settlement; see capex.run.spend
+    runs/NAME/allocation.json     with --allocate, the batches of attempts and why they were granted
     runs/NAME/chains/WORLD--TASK--ARM/
         episodes/0007/            record.json, timing.json, steps.npz, exchanges.jsonl, images/,
                                   verdicts.jsonl where a person judges; later certificate.json and
