@@ -94,6 +94,7 @@ METHOD = {  # within the paper's room: what each part may know of the others
     "reading": ("arguments", "tools"),
     "observation": ("executor", "told"),
     "prefix": ("record",),
+    "restoring": ("executor", "record", "told"),
 }
 
 
@@ -164,6 +165,8 @@ def test_the_reports_numbers_know_nothing_of_its_pictures():
         "compare",
         "experience",
         "calibration",
+        "counterfactual",
+        "tau",
         "costs",
         "students",
     ):

@@ -15,6 +15,7 @@ from types import FrameType
 
 from capex.campaign import ceiling as ce
 from capex.campaign import events as ev
+from capex.campaign.allocation import Allocation
 from capex.campaign.board import Board
 from capex.campaign.chain import ChainPlan
 from capex.campaign.driver import ChainRun, Driver, Forks, StopRequest
@@ -102,6 +103,7 @@ def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
                 tell,
                 hours=settings.campaign_hours,
                 order=settings.order,
+                allocation=_allocation(campaign, chains),
             )
             driver.run(request)
             failures, why = driver.failures, "interrupted" if request.stop else driver.why
@@ -158,8 +160,16 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
             remaining = plan.remaining()
             board.add_chain(plan.loaded, None, settings.until_successes)
             line = board.lines[chain.path.name]
+            line.learns = method.memory == "chain"
             line.wanted = None if remaining is None else line.episodes + plan.invalid + remaining
     return chains
+
+
+def _allocation(campaign: Campaign, chains: Sequence[ChainRun]) -> Allocation | None:
+    """Who decides where the budget goes; None where the chains advance side by side."""
+    if campaign.settings.order != "allocate":
+        return None
+    return Allocation(campaign.run.path, (c.key for c in chains))
 
 
 def _operator(campaign: Campaign) -> Operator:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign import events as ev
+from capex.campaign.allocation import Allocation, Grants
 from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Moved
 from capex.campaign.begun import Begun
 from capex.campaign.board import FORECAST_AFTER, Board
@@ -110,13 +111,14 @@ class Driver:
         *,
         hours: float | None = None,
         order: Order = "interleave",
+        allocation: Allocation | None = None,
     ):
         self._path, self._chains, self._engine = path, chains, engine
         self._board, self._tell_others = board, tell
         self._deadline = None if hours is None else time.monotonic() + 3600 * hours
         self._running: dict[int, _Running] = {}
         self._ticket = 0
-        self._order = order
+        self._order, self._allocation = order, allocation
         self._beat = 0.0
         self._forecast_told = board.total.episodes >= FORECAST_AFTER
         self.failures: list[Failed | CapexError] = []
@@ -127,6 +129,8 @@ class Driver:
     def run(self, request: StopRequest) -> None:
         """Until everything is done, or it is asked to stop."""
         try:
+            if self._allocation is not None and self._allocation.last is not None:
+                self._tell(_allocated(self._allocation.last))
             while not request.at_once:
                 self._look_at_the_clock(request)
                 self._hand_out()
@@ -172,6 +176,8 @@ class Driver:
                 for order, run in enumerate(self._chains)
                 for slot in self._ready(run)
             ]
+            if not ready and self._grant():
+                continue
             if not ready:
                 break
             in_turn = self._order == "turn"
@@ -197,7 +203,24 @@ class Driver:
         paused = time.monotonic() < run.resume_at
         if run.ended or paused or (run.patience.wary and run.plan.running):
             return []
-        return run.plan.ready()
+        return [slot for slot in run.plan.ready() if self._allows(run, slot)]
+
+    def _allows(self, run: ChainRun, slot: Slot) -> bool:
+        return self._allocation is None or self._allocation.allows(run.key, slot.position)
+
+    def _grant(self) -> bool:
+        """Once everything that was granted has ended, grant the next attempts; False where there
+        is nothing to grant.
+        """
+        if self._allocation is None or self._running:
+            return False
+        slots = {run.key: run.plan.ready() for run in self._chains if not run.ended}
+        begun = {key: ready[0].position for key, ready in slots.items() if ready}
+        paused = any(self._allocation.allows(key, position) for key, position in begun.items())
+        if paused or not begun:
+            return False
+        self._tell(_allocated(self._allocation.decide(begun, self._board.lines)))
+        return True
 
     def _paused(self) -> bool:
         return not self.stopping and any(not run.ended and run.plan.ready() for run in self._chains)
@@ -318,6 +341,11 @@ class Driver:
             write_json(self._path / LIVE, live_note(self._board))
 
 
+def _allocated(grants: Grants) -> ev.Allocated:
+    worth = {name: i.middle for name, i in grants.worth.items()}
+    return ev.Allocated(grants.number, grants.given, worth, grants.why)
+
+
 def live_note(board: Board) -> dict[str, Any]:
     """What runs now, for whoever looks from outside."""
     chains = {}
@@ -326,7 +354,10 @@ def live_note(board: Board) -> dict[str, Any]:
             {k: v for k, v in vars(moved).items() if k != "chain"} for moved in line.now.values()
         ]
         chains[line.chain] = {
-            **{name: getattr(line, name) for name in ("wanted", "until", "state", "paused_until")},
+            **{
+                name: getattr(line, name)
+                for name in ("wanted", "until", "state", "paused_until", "per_dollar")
+            },
             "now": now,
         }
     here = {"process": os.getpid(), "host": socket.gethostname()}
@@ -339,6 +370,7 @@ def from_live(board: Board, note: dict[str, Any]) -> None:
         if (line := board.lines.get(name)) is not None:
             line.wanted, line.until = chain["wanted"], chain["until"]
             line.state, line.paused_until = chain["state"], chain["paused_until"]
+            line.per_dollar = chain.get("per_dollar")
             line.now = {m["start"]: ev.EpisodeMoved(name, **m) for m in chain["now"]}
             # What runs has not ended.
             line.taken = {

@@ -25,7 +25,7 @@ from capex.models import CHAT_KINDS, ChatSettings, Effort, Sampling
 from capex.models.pictures import ImageFormat
 from capex.setting import Setting, as_flag, declared
 
-Order = Literal["interleave", "turn"]
+Order = Literal["interleave", "turn", "allocate"]
 Open = Literal["server"]  # a sampling setting that is left to the server
 NOWHERE = Path(os.devnull)  # the run directory of a dry run that names none
 FORMER_IMAGE_SIZE = 512  # the default before it was each camera's own size
@@ -142,8 +142,8 @@ class Settings:
     """Episodes under way at once (default 16 a process): while some wait for the model, others
     simulate."""
     order: Annotated[Order, Setting()] = "interleave"
-    """{default} (default): the arms take turns at each start; turn: one arm after the other. On a
-    rig one attempt runs at a time."""
+    """{default} (default): tasks and arms take turns at each start; turn: one after the other;
+    allocate: what --allocate says. On a rig one attempt runs at a time."""
     operator: Annotated[Literal["person", "scripted"] | None, Setting()] = None
     """Who arranges and judges on a rig: person, at this terminal, or scripted, a stand-in that only
     a simulated room has (default: what the rig file says)."""
@@ -237,10 +237,11 @@ OPTIONS = CAMPAIGN | {name: setting for name, setting in METHOD.items() if setti
 
 
 def _identity(method: MethodSettings) -> dict[str, Any]:
-    """A method for the manifest. Runs from before `silent_decisions` lack it: absent means off, so
-    that they stay what they are.
+    """A method for the manifest. Runs from before `silent_decisions` and `task_tau` lack them:
+    absent means off, so that they stay what they are.
     """
-    return {k: v for k, v in asdict(method).items() if k != "silent_decisions" or v}
+    later = ("silent_decisions", "task_tau")
+    return {k: v for k, v in asdict(method).items() if k not in later or v}
 
 
 def read_config(path: Path) -> dict[str, Any]:

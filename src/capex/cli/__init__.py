@@ -15,10 +15,12 @@ from tyro.conf import DisallowNone, subcommand
 
 from capex.cli.collect import Collect, Repair, Replay, Status
 from capex.cli.console import console, errors
+from capex.cli.counterfactual import Calibrate, CounterfactualCommand
 from capex.cli.dataset import DatasetCommand
 from capex.cli.demo import Demo
 from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
+from capex.cli.forecast import ForecastCommand
 from capex.cli.fork import ForkCommand
 from capex.cli.help import command_page, pages, root_page
 from capex.cli.install import Install
@@ -42,6 +44,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
     "Collect and look": {
         "collect": (Collect, "Demonstrations by a model, within budgets"),
         "status": (Status, "Where a campaign stands"),
+        "forecast": (ForecastCommand, "What a run still needs, and where to spend"),
         "judge": (Judge, "Verdicts on attempts that a person judges"),
         "report": (Report, "Tables, figures and one HTML page of runs"),
         "film": (Film, "A picture strip and a video of an episode"),
@@ -49,6 +52,8 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "expert": (ExpertCommand, "Demonstrations by the expert, a stand-in"),
         "human": (HumanCommand, "Recorded human demonstrations as a run"),
         "replay": (Replay, "Re-run a campaign without a model; compare"),
+        "counterfactual": (CounterfactualCommand, "What deferred plans would have done"),
+        "calibrate": (Calibrate, "The commit threshold of each task, from that"),
         "repair": (Repair, "Move damaged episodes of a run aside"),
     },
     "Datasets and students": {
@@ -99,6 +104,7 @@ CONTINUE = (
     ForkCommand,
     ExpertCommand,
     HumanCommand,
+    CounterfactualCommand,
     Certify,
     Repair,
     Train,

@@ -62,7 +62,15 @@ class Collect:
             *("config", "branch", "retry_invalid", "dry_run"),
         ),
         "Budgets": (
-            *("campaign_usd", "episode_usd", "yes", "prices", "campaign_hours", "episode_minutes"),
+            *(
+                "campaign_usd",
+                "allocate",
+                "episode_usd",
+                "yes",
+                "prices",
+                "campaign_hours",
+                "episode_minutes",
+            ),
             *("steps", "decisions", "rounds", "silent_decisions"),
         ),
         "Method": (
@@ -102,6 +110,9 @@ class Collect:
     fork: Annotated[Flag, SameAs("branch")] = False
     retry_invalid: Flag = False
     """Try starts again that were recorded as invalid."""
+    allocate: Flag = False
+    """Spend --campaign-usd on the tasks where a dollar brings most successes, by the forecast of
+    what they have shown so far; the same as --order allocate."""
     yes: Flag = False
     """Agree to what the campaign may cost, without --campaign-usd and without being asked."""
     by: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
@@ -115,6 +126,8 @@ class Collect:
     def given(self) -> dict[str, Any]:
         """The settings among the flags, as typed, or a sentence about the first that is wrong."""
         typed = {name: text for name, text in vars(self.settings).items() if text is not None}
+        if self.allocate and typed.setdefault("order", "allocate") != "allocate":
+            raise CapexError(f"--allocate is an order itself; leave --order {typed['order']} out")
         for other, same in OTHER_NAMES.items():
             if {other, same} <= typed.keys():
                 raise CapexError(f"--{other} is another name of --{same}; give one of them")

@@ -89,7 +89,13 @@ class _Display:
         if free:
             self._live.start()  # with the first event: before it a person may be asked something
         told = isinstance(
-            event, ev.CampaignBegan | ev.AttemptInvalid | ev.ChainPaused | ev.Forecast | ev.Stopping
+            event,
+            ev.CampaignBegan
+            | ev.AttemptInvalid
+            | ev.ChainPaused
+            | ev.Forecast
+            | ev.Allocated
+            | ev.Stopping,
         )
         if (told or (isinstance(event, ev.ChainEnded) and event.error)) and self._worth(event):
             self._live.console.print(sentence(event, board), markup=False, highlight=False)
@@ -131,7 +137,18 @@ class _Plain:
             )
 
 
-COLUMNS = ("chain", "starts", "success", "95 %", "now", "decision", "steps", "$", "$/success")
+COLUMNS = (
+    "chain",
+    "starts",
+    "success",
+    "95 %",
+    "now",
+    "decision",
+    "steps",
+    "$",
+    "$/success",
+    "per $",
+)
 FEWER = ("chain", "starts", "success", "now", "$")  # on a narrow terminal
 
 
@@ -199,6 +216,7 @@ def _cells(line: ChainLine, one_world: bool) -> dict[str, str]:
         "steps": ",".join(str(m.steps) for m in now),
         "$": "" if line.usd is None or not line.episodes else span(*line.usd),
         "$/success": per_success(line),
+        "per $": "" if line.per_dollar is None else f"{line.per_dollar:.2f}",
     }
 
 
@@ -268,6 +286,8 @@ def sentence(event: ev.Event, board: Board) -> str:
             )
         case ev.Forecast():
             return forecast_sentence(event)
+        case ev.Allocated():
+            return f"batch {event.batch}, by successes a dollar (80 %): {event.why}"
         case ev.Stopping():
             if event.at_once:
                 return f"{event.reason}: stopping at once, {event.running} episodes are cut off"

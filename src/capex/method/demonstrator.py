@@ -62,6 +62,7 @@ def run_episode(
     hooks: Hooks = NO_HOOKS,
 ) -> Episode:
     """Run one attempt from a start with what memory knows so far."""
+    method = method.at(env.spec.name)
     asked = hooks.clock()
     hooks.begin(env, start)
     began = hooks.clock()

@@ -77,6 +77,7 @@ class Executor:
         env: Env,
         *,
         steps_left: int | None = None,
+        told: Told | None = None,
         subscribers: Sequence[Callable[[Tick], None]] = (),
         end_now: Callable[[], bool] = lambda: False,
     ):
@@ -84,7 +85,7 @@ class Executor:
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
         self._arms = {arm.name: arm for arm in env.spec.arms}
         self._state = env.robot_state()
-        self._told = Told.at(env.spec.arms, self._state)
+        self.told = told or Told.at(env.spec.arms, self._state)
         self._waypoint = 0
         self._guarded: Counter[str] = Counter()  # ticks of this waypoint, by the guard's phrase
 
@@ -97,11 +98,11 @@ class Executor:
             if outcome.status in ("not executed", "deferred"):
                 break
             if waypoint.base is None:
-                self._told.turn({name: target.rotation for name, target in targets.items()})
+                self.told.turn({name: target.rotation for name, target in targets.items()})
             if outcome.status in GRIPPER_STILL_RUNS:
                 for name, word in waypoint.gripper_words.items():
                     skipped = self._named(name, SKIPPED.format(word, ""))[:-1] in outcome.report
-                    self._told.act(name, word, skipped=skipped)
+                    self.told.act(name, word, skipped=skipped)
 
     def go_on(self, steps_left: int) -> None:
         """From the present state, after what was retraced."""
@@ -137,7 +138,7 @@ class Executor:
         before it (the first: from the tip).
         """
         previous = {n: s.T_base_tip.position_m for n, s in self._state.arms.items()}
-        rotation = self._told.kept(self._state)
+        rotation = self.told.kept(self._state)
         boxes = {n: np.asarray(self._env.spec.workspace_of(n)) for n in self._arms}
         clamped = []
         for waypoint in waypoints:
@@ -218,7 +219,7 @@ class Executor:
 
     def _move(self, targets: Mapping[str, ClampedTarget]) -> Motion:
         """Servo all targeted arms until they are there, or stall, touch something or time out."""
-        self._told.turn({name: target.rotation for name, target in targets.items()})
+        self.told.turn({name: target.rotation for name, target in targets.items()})
         known = self._state.contacts
         progress = mo.MotionProgress()
         for step in range(MOTION_STEPS_MAX + 1):
@@ -268,7 +269,7 @@ class Executor:
             way_m, way_rad = way_m / pace, way_rad / pace
         move, turn = shorten(way_m, spec.max_step_m), shorten(way_rad, spec.max_step_rad)
         return ArmCommand(
-            (move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self._told.grip[arm]
+            (move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self.told.grip[arm]
         )
 
     def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
@@ -340,7 +341,7 @@ class Executor:
             if word == "keep":
                 continue
             skipped = self._skip_reason(name, word)
-            self._told.act(name, word, skipped=bool(skipped))
+            self.told.act(name, word, skipped=bool(skipped))
             if skipped:
                 notes.append(self._named(name, SKIPPED.format(word, skipped)))
             else:
@@ -367,7 +368,7 @@ class Executor:
             return ""
         if word == "open" and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M:
             return "already open"
-        closed_before = self._told.last.get(name) in ("close", "reclose")
+        closed_before = self.told.last.get(name) in ("close", "reclose")
         if word == "close" and arm.opening_m < CLOSED_BELOW_M and closed_before:
             return "already closed"
         return ""
@@ -382,7 +383,7 @@ class Executor:
         if self.steps_left <= 0:
             raise _Ended("out of steps")
         commands = {
-            n: arms.get(n) or ArmCommand(None, gripper=self._told.grip[n]) for n in self._arms
+            n: arms.get(n) or ArmCommand(None, gripper=self.told.grip[n]) for n in self._arms
         }
         action = self._env.step(Command(commands, velocity))
         self.steps_left -= 1

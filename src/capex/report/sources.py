@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from capex.method.presets import PRESETS
@@ -44,6 +44,12 @@ class Source:
     invalid: tuple[CostRow, ...]
     settings: Mapping[str, Any]
     lost: tuple[CostRow, ...] = ()  # what attempts took that left no record
+    task_tau: Mapping[str, float] = field(default_factory=dict)  # by WORLD:TASK, in place of tau
+
+    def tau_of(self, episode: Summary) -> float | None:
+        """The commit threshold of an episode; None where there is none."""
+        own = self.task_tau.get(f"{episode.world}:{episode.task}", self.tau)
+        return None if self.tau is None else own
 
     @property
     def attempts(self) -> list[Summary | CostRow]:
@@ -234,6 +240,7 @@ def _source(
         invalid=invalid,
         settings=together[0].settings,
         lost=lost,
+        task_tau=own.get("task_tau") or {},
     )
 
 

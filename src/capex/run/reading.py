@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,10 +32,11 @@ from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
 from capex.run.files import read_json
 from capex.run.forks import Fork, fork_of
-from capex.run.steps import check_steps, read_steps
+from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
 
+DIGESTED = ("record.json", STEPS)
 TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
 
 
@@ -266,6 +268,14 @@ def read_judged(episode: Path) -> EpisodeRecord:
     if record.success is not None:
         return record
     return replace(record, success=effective_success(None, read_verdict(episode)))
+
+
+def digests(episode: Path) -> dict[str, str]:
+    """SHA-256 of the files that make an episode: what is said of it beside them is void once they
+    change.
+    """
+    contents = {name: (episode / name).read_bytes() for name in DIGESTED}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
 
 
 def load_episode(episode: Path) -> LoadedEpisode:

@@ -9,6 +9,7 @@ from capex.report.rows import RunData
 from capex.report.sections.arrangements import arrangements_section
 from capex.report.sections.calibration import calibration_section
 from capex.report.sections.cost import cost_section
+from capex.report.sections.counterfactual import counterfactual_section
 from capex.report.sections.experience import experience_section
 from capex.report.sections.forks import forks_section
 from capex.report.sections.pairs import pairs_section
@@ -59,6 +60,7 @@ def build(
         *rig_section(sources),
         *([experience_section(from_starts)] if from_starts else []),
         calibration_section(sources),
+        *counterfactual_section(sources),
         cost_section(data, sources),
     ]
 
