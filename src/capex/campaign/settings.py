@@ -264,9 +264,7 @@ def resolve(
     dry: bool = False,
     presets: Mapping[str, MethodSettings] = PRESETS,
 ) -> Settings:
-    """Settings from what was said: `given` (flags or keywords, None where nothing was said) wins
-    over `config`, that over the defaults. `dry`: no run directory needs to be named.
-    """
+    """`given` wins over `config`, that over the defaults; None says nothing. `dry`: without out."""
     file = _by_name(config or {})
     tasks, tables = file.pop("tasks", ()), file.pop("arms", {})
     values = file | _by_name(given)

@@ -92,9 +92,8 @@ class Executor:
     def retrace(self, waypoints: Sequence[Waypoint], outcomes: Sequence[Outcome]) -> None:
         """Take in a plan that once ran from the present state: what it told the hands."""
         self._state = self._env.robot_state()
-        for waypoint, targets, outcome in zip(
-            waypoints, self.clamp(waypoints), outcomes, strict=True
-        ):
+        rows = zip(waypoints, self.clamp(waypoints), outcomes, strict=True)
+        for waypoint, targets, outcome in rows:
             if outcome.status in ("not executed", "deferred"):
                 break
             if waypoint.base is None:
@@ -261,16 +260,13 @@ class Executor:
         return norm(move) / spec.max_step_m, norm(turn) / spec.max_step_rad
 
     def _servo(self, arm: str, target: ClampedTarget, pace: float | None = None) -> ArmCommand:
-        """Unity-gain step towards a target, shortened to what one command may carry; of several
-        arms each goes its part of the way that the slowest has left, so that they arrive together.
-        """
+        """Unity-gain step, as long as a command may be; with `pace` all arms arrive together."""
         spec, (way_m, way_rad) = self._arms[arm], self._way(arm, target)
         if pace is not None:
             way_m, way_rad = way_m / pace, way_rad / pace
         move, turn = shorten(way_m, spec.max_step_m), shorten(way_rad, spec.max_step_rad)
-        return ArmCommand(
-            (move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self.told.grip[arm]
-        )
+        grip = self.told.grip[arm]
+        return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), grip)
 
     def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
         distance = self._distance_text(targets, errors)
@@ -382,10 +378,8 @@ class Executor:
         """One control step, in which arms without a command hold; the episode may end by it."""
         if self.steps_left <= 0:
             raise _Ended("out of steps")
-        commands = {
-            n: arms.get(n) or ArmCommand(None, gripper=self.told.grip[n]) for n in self._arms
-        }
-        action = self._env.step(Command(commands, velocity))
+        hold = {n: ArmCommand(None, gripper=self.told.grip[n]) for n in self._arms}
+        action = self._env.step(Command(hold | dict(arms), velocity))
         self.steps_left -= 1
         self._state = self._env.robot_state()
         success = self._env.success()
