@@ -16,6 +16,7 @@ from capex.models.pilot.ground import Intent, Move, apart
 from capex.models.pilot.habits import Habits, Touch, across, approach, moved, touch_of
 from capex.models.pilot.page import Brief, Page, ReportedWaypoint, targets_m
 from capex.models.pilot.scene import Scene
+from capex.plan import orientation_matrix
 from capex.pose import Array
 
 STEP_M = 0.012  # deeper or less deep for each report that says so
@@ -59,10 +60,10 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
     if not habits.sight_m or not intent.moves:
         return intent
     moves: list[Move] = []
-    before, first, held = scene.tip, None, scene.page.holding
+    before, held = scene.tip, scene.page.holding
+    # A plan that begins with a push goes on with what the hand touches already.
+    touched: Array | None = scene.tip if touch_of(intent.moves[0]) == "push" else None
     wrong = _turns_wrong(intent, scene)
-    lift_m = habits.lift_m
-    commands = 0
     for move in intent.moves:
         place, touch = move.target.position_m, touch_of(move)
         if place is None:
@@ -71,31 +72,29 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         goal = np.array(place)
         way = approach(before, goal, scene.page.rotation[:, 2])
         bent = goal
-        if first is not None and wrong and touch == "push":
-            side = across(first[1])
-            bent = goal - 2 * float((goal - first[0]) @ side) * side
+        if touched is not None and wrong and touch == "push":
+            hand = orientation_matrix(move.target.orientation, scene.page.rotation)[:, 2]
+            side = across(hand)
+            bent = goal - 2 * float((goal - touched) @ side) * side
         if touch:
-            bent = bent + _depth(touch, bent, way, scene, located, commands) * way
-            first = first or (goal, way)
+            bent = bent + _depth(touch, bent, way, scene, located) * way
+            touched = goal if touched is None else touched
         elif held and move.target.gripper == "keep":
-            bent = goal + np.array([0.0, 0.0, lift_m])
+            bent = goal + np.array([0.0, 0.0, habits.lift_m])
         moves.append(moved(move, bent))
         held = held or touch == "grasp"
         held = held and touch != "release"
-        commands += move.target.gripper != "keep"
         before = goal
     return replace(intent, moves=moves)
 
 
-def _depth(
-    touch: Touch, goal: Array, way: Array, scene: Scene, located: Sequence[Array], commands: int
-) -> float:
+def _depth(touch: Touch, goal: Array, way: Array, scene: Scene, located: Sequence[Array]) -> float:
     """How much deeper than the pilot a touch goes: the habit, pulled to what references show, then
     changed by reports and the skeleton.
     """
     depth_m = scene.habits.depth_m[touch]
     shown = _shown(touch, goal + depth_m * way, way, scene.brief, located)
-    depth_m += PULL * shown if shown is not None else _warned(touch, scene.brief, commands)
+    depth_m += PULL * shown if shown is not None else _warned(touch, scene.brief)
     depth_m += STEP_M * _reported(touch, goal + depth_m * way, way, scene.page)
     return float(np.clip(depth_m, -CORRECTED_M, CORRECTED_M))
 
@@ -124,7 +123,7 @@ def _reference_depth(
     return depths[-1] if depths else None
 
 
-def _warned(touch: Touch, brief: Brief, commands: int) -> float:
+def _warned(touch: Touch, brief: Brief) -> float:
     """Less deep where the skeleton says that failures were stopped; deeper where they were not and
     nothing has succeeded.
     """
