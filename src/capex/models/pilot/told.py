@@ -13,7 +13,16 @@ from dataclasses import replace
 import numpy as np
 
 from capex.models.pilot.ground import Intent, Move, apart
-from capex.models.pilot.habits import LIFT_MAX_M, Habits, Touch, across, approach, moved, touch_of
+from capex.models.pilot.habits import (
+    LIFT_MAX_M,
+    Habits,
+    Touch,
+    across,
+    approach,
+    mirrored,
+    moved,
+    touch_of,
+)
 from capex.models.pilot.page import Brief, Page, ReportedWaypoint, targets_m
 from capex.models.pilot.scene import Scene
 from capex.plan import orientation_matrix
@@ -23,8 +32,9 @@ STEP_M = 0.012  # deeper or less deep for each report that says so
 STEPS_MAX = 6
 NEAR_M = 0.05  # a report this near to a goal is about it
 OFFSET_M = 0.12  # a waypoint farther from any located point says nothing about depth
+BESIDE_M = 0.16  # an act that ended this near to a push tried it, perhaps to the other side
 PULL = 0.85  # how far a reference pulls: it was another start
-CORRECTED_M = 0.07
+CORRECTED_M = 0.12
 STOPS = ("stalled", "contact", "timeout", "guard stop")
 FELT = ("finger contact", *STOPS)
 SIDED = re.compile(r"\b(?:left|right|middle)\b", re.I)  # a reference may be about the other side
@@ -60,9 +70,8 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         return intent
     moves: list[Move] = []
     before, held = scene.tip, scene.page.holding
-    # A plan that begins with a push goes on with what the hand touches already.
-    touched: Array | None = scene.tip if touch_of(intent.moves[0]) == "push" else None
-    wrong, lift_m = _turns_wrong(intent, scene), _lift(intent, scene)
+    touched: Array | None = None  # where the first touch of the plan begins
+    wrong, lift_m, aim_m = _turns_wrong(intent, scene), _lift(intent, scene), _aim(scene)
     for move in intent.moves:
         place, touch = move.target.position_m, touch_of(move)
         if place is None:
@@ -71,13 +80,13 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         goal = np.array(place)
         way = approach(before, goal, scene.page.rotation[:, 2])
         bent = goal
-        if touched is not None and wrong and touch == "push":
-            hand = orientation_matrix(move.target.orientation, scene.page.rotation)[:, 2]
-            side = across(hand)
-            bent = goal - 2 * float((goal - touched) @ side) * side
+        side = across(orientation_matrix(move.target.orientation, scene.page.rotation)[:, 2])
+        if touch == "push" and wrong:
+            bent = mirrored(goal, before if touched is None else touched, side)
         if touch:
-            bent = bent + _depth(touch, bent, way, scene, located) * way
-            touched = goal if touched is None else touched
+            bent = bent + aim_m * side + _depth(touch, bent, way, scene, located) * way
+            if touched is None:
+                touched = before if touch == "push" else goal
         elif held and move.target.gripper == "keep":
             bent = goal + np.array([0.0, 0.0, lift_m])
         moves.append(moved(move, bent))
@@ -85,6 +94,15 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         held = held and touch != "release"
         before = goal
     return replace(intent, moves=moves)
+
+
+def _aim(scene: Scene) -> float:
+    """How far beside its best place a part is touched: the habit, nearer with every report of
+    something missed, and half of it where references show a way that worked.
+    """
+    habits, page = scene.habits, scene.page
+    missed = sum(w.status in STOPS or _empty(w) for w in page.since_base_motion())
+    return habits.aim_m * (1 - habits.heeds / 2) ** missed * (0.5 if scene.brief.references else 1)
 
 
 def _lift(intent: Intent, scene: Scene) -> float:
@@ -117,7 +135,8 @@ def _depth(touch: Touch, goal: Array, way: Array, scene: Scene, located: Sequenc
     depth_m = scene.habits.depth_m[touch]
     shown = _shown(touch, goal + depth_m * way, way, scene.brief, located)
     depth_m += PULL * shown if shown is not None else _warned(touch, scene.brief)
-    depth_m += STEP_M * _reported(touch, goal + depth_m * way, way, scene.page)
+    reported = _reported(touch, goal + depth_m * way, way, scene.page)
+    depth_m += scene.habits.heeds * STEP_M * reported
     return float(np.clip(depth_m, -CORRECTED_M, CORRECTED_M))
 
 
@@ -190,9 +209,23 @@ def _turns_wrong(intent: Intent, scene: Scene) -> bool:
     shown = None if SIDED.search(page.instruction) else _side_shown(intent, scene.brief)
     if shown is not None:
         return not shown
-    stops = sum(w.status in STOPS for w in page.since_base_motion())
-    flips = stops // habits.doubt if habits.doubt else 0
+    vain = sum(w.status in STOPS for w in page.since_base_motion()) + _unfelt(intent, page)
+    flips = vain // habits.doubt if habits.doubt else 0
     return habits.turns_wrong != bool(flips % 2)
+
+
+def _unfelt(intent: Intent, page: Page) -> int:
+    """How many acts on the page ended beside where an intent's touches end, and felt nothing."""
+    ends = [m.target.position_m for m in intent.moves if touch_of(m) == "push"]
+    if not ends or ends[-1] is None:
+        return 0
+    goal = np.array(ends[-1])
+    count = 0
+    for act in page.acts:
+        last = targets_m(act.waypoints[-1:])
+        felt = any(w.status != "reached" for w in act.waypoints)
+        count += bool(last) and not felt and apart(last[0], goal) < BESIDE_M
+    return count
 
 
 def _side_shown(intent: Intent, brief: Brief) -> bool | None:
