@@ -34,7 +34,7 @@ LOOKS = (0.15, 1.0)  # share of tasks that an apprentice looks at twice, without
 TURNS_WRONG = 0.6  # without skill: worse than by chance, as one who reasons from another kitchen
 HEEDS = (0.25, 1.0)  # of what a report asks for, without skill and with all
 PATIENCE = (25, 55)  # acts after which it believes that it must be done, where it may say so
-DOUBTS = (1, 4)  # stops that make it try the other way, without skill and with nearly all
+DOUBT = 3  # touches in vain that make it try the other way
 
 # What changes from start to start in an instruction, and does not make another task of it.
 VARIABLE = re.compile(
@@ -104,13 +104,12 @@ def draw(skill: float, seed: int, instruction: str) -> Habits:
     low, high = LOOKS
     deaf, heeding = HEEDS
     least, longest = PATIENCE
-    fewest, most = DOUBTS
     return Habits(
         depth_m={k: error(f"{k} depth", DEPTH_M[k], DEPTH_MAX_M) for k in TOUCHES},
         aim_m=error("aim", AIM_M, AIM_MAX_M),
         lift_m=error("lift", LIFT_M, LIFT_MAX_M),
         turns_wrong=chance.uniform("turn") < TURNS_WRONG * lack,
-        doubt=round(fewest + (most - fewest) * skill) if lack else 0,
+        doubt=DOUBT if lack else 0,
         heeds=deaf + (heeding - deaf) * skill,
         patience=round(least + (longest - least) * chance.uniform("patience")) if lack else 0,
         looks=chance.uniform("look") < low + (high - low) * skill,
