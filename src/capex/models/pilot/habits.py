@@ -150,5 +150,5 @@ def mirrored(goal: Array, about: Array, side: Array) -> Array:
 
 def moved(move: Move, goal: Array) -> Move:
     """A move to another place."""
-    place = tuple(float(v) for v in goal)
-    return replace(move, target=replace(move.target, position_m=place))
+    x, y, z = (float(v) for v in goal)
+    return replace(move, target=replace(move.target, position_m=(x, y, z)))

@@ -172,7 +172,7 @@ def _shown(touch: Touch, goal: Array, told: Told) -> Array | None:
         return None
     references = told.scene.brief.references
     offsets = [o for r in references if (o := _reference_offset(touch, r)) is not None]
-    return np.median(offsets, axis=0) - (goal - near) if offsets else None
+    return np.asarray(np.median(offsets, axis=0) - (goal - near)) if offsets else None
 
 
 def _reference_offset(touch: Touch, reference: Sequence[ReportedWaypoint]) -> Array | None:
