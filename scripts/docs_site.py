@@ -33,6 +33,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "How to": {
         "collecting": "Collect demonstrations",
+        "forks": "Go on from a saved state",
         "report": "Read the report",
         "dataset": "Certify and export datasets",
         "students": "Train and evaluate students",
@@ -55,6 +56,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "Results": {
         "results": "Results of the stand-ins",
+        "counterfactual": "Plans executed whole",
         "calibration": "The calibrator on synthetic data",
         "scale": "Memory and kills at scale",
         "paper-numbers": "The paper's numbers, recomputed",

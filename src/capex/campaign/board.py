@@ -13,15 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
+import numpy as np
+
 from capex.campaign import events as ev
+from capex.campaign.prediction import AMOUNTS, History, Interval, Prediction, interval
+from capex.pose import Array
 from capex.run import LoadedChain, Origin
-from capex.run.accounts import Taken, before_fork, by_start, of_account
+from capex.run.accounts import Taken, before_branch, by_start, of_account
+from capex.run.forks import own_part
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.stats import wilson
 from capex.run.summary import Summary
 
 FORECAST_AFTER = 3
-Z = 1.959964  # of a 95 % interval
+EVENT_LEVEL = 0.95  # of the intervals of an event
 
 
 @dataclass
@@ -37,8 +42,11 @@ class ChainLine:
     invalid: int = 0
     steps: int = 0
     taken: dict[int, Taken] = field(default_factory=dict)  # by start, of attempts that are over
-    # By start, whether its episode achieved the task.
-    solved: dict[int, bool] = field(default_factory=dict)
+    # By start, whether its episode achieved the task, None while unjudged, and its place.
+    outcomes: dict[int, bool | None] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
+    per_dollar: float | None = None  # successes, where the budget is allocated by it
+    learns: bool = False  # whether its method remembers earlier episodes
     # By start, the attempts under way.
     now: dict[int, ev.EpisodeMoved] = field(default_factory=dict)
     state: str = ""  # paused, done, stopped, with the reason
@@ -91,19 +99,32 @@ class ChainLine:
         """Episodes that wait for a person's verdict."""
         return self.episodes - self.judged
 
+    @property
+    def history(self) -> History:
+        """Its whole attempts in order, for a prediction. What starts without one took is spread
+        over those that have one.
+        """
+        starts = sorted(self.outcomes, key=lambda start: (self.places.get(start, start), start))
+        rows = np.array([_row(self.taken.get(start, Taken())) for start in starts])
+        rows = rows.reshape(len(starts), len(AMOUNTS))
+        sums = rows.sum(axis=0)
+        share = np.divide(_row(self.all_taken), sums, out=np.ones(len(AMOUNTS)), where=sums > 0)
+        solved = [self.outcomes[start] for start in starts]
+        return History(self.chain, solved, rows * share, self.learns)
+
     def rejudge(self, successes: Mapping[int, bool | None]) -> None:
         """What people judged since, by start."""
         self.episodes = len(successes)
         self.judged = sum(success is not None for success in successes.values())
         self.successes = sum(success is True for success in successes.values())
-        self.solved = {start: success is True for start, success in successes.items()}
+        self.outcomes = dict(successes)
 
-    def add(self, start: int, success: bool | None, steps: int) -> None:
-        """One more whole episode."""
+    def add(self, start: int, success: bool | None, steps: int, place: int) -> None:
+        """One more whole episode, at its place in the chain's order."""
         self.episodes += 1
         self.judged += success is not None
         self.successes += success is True
-        self.solved[start] = success is True
+        self.outcomes[start], self.places[start] = success, place
         self.steps += steps
 
 
@@ -117,7 +138,7 @@ class Board:
         lineage: Sequence[Origin] = (),
     ):
         """`spend`: the campaign's spend.jsonl, which knows what attempts cost that left no record.
-        `lineage`: what it was forked from.
+        `lineage`: what it was branched from.
         """
         self.lines: dict[str, ChainLine] = {}
         self.began = time.monotonic()
@@ -125,7 +146,7 @@ class Board:
         self._spend, self._lineage = spend, lineage
         self._inherited: dict[
             ChainStart, Taken
-        ] = {}  # what the attempts took that a fork began with
+        ] = {}  # what the attempts took that a branch began with
         # Of this command: what time left goes by.
         self._fresh_episodes, self._fresh_seconds = (0, 0.0)
         slots = self._slots()
@@ -143,11 +164,14 @@ class Board:
         """A chain as the run directory holds it."""
         line = self.lines[chain.name] = ChainLine(chain.name, wanted, until)
         for episode in chain.episodes:
-            line.add(episode.index, episode.success, episode.record.steps)
+            line.add(
+                episode.index, episode.success, own_part(episode.record).steps, episode.position
+            )
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
         line.taken = by_start(chain, self._slots() if slots is None else slots, self._lineage)
         self._inherited |= {
-            (chain.name, start): taken for start, taken in before_fork(chain, self._lineage).items()
+            (chain.name, start): taken
+            for start, taken in before_branch(chain, self._lineage).items()
         }
 
     def _slots(self) -> Mapping[ChainStart, Account]:
@@ -173,6 +197,10 @@ class Board:
 
     def __call__(self, event: ev.Event) -> None:
         """Take an event in."""
+        if isinstance(event, ev.Allocated):
+            for name, worth in event.worth.items():
+                self.lines[name].per_dollar = worth
+            return
         line = self.lines.get(getattr(event, "chain", ""))
         if line is None:
             return
@@ -185,8 +213,8 @@ class Board:
             line.now[event.start] = event
         elif isinstance(event, ev.EpisodeEnded):
             ended = event.summary
-            line.add(ended.start, ended.success, ended.steps)
-            self._over(line, ended.start, ended.seconds, ended)
+            line.add(ended.number, ended.success, ended.steps, ended.position)
+            self._over(line, ended.number, ended.seconds, ended)
             self._fresh_episodes += 1
             self._fresh_seconds += ended.seconds
         elif isinstance(event, ev.AttemptInvalid):
@@ -227,11 +255,10 @@ class Board:
         return max(sum(numbers) * min(pace_s, mean_s), max(numbers, default=0.0) * mean_s) / 3600
 
     def forecast(self) -> ev.Forecast | None:
-        """What a success and the rest will cost, once there are three episodes.
+        """What a success and the rest will cost, once there are three episodes, from draws over all
+        attempts together (`campaign.prediction`).
 
-        Cost per success is C / p with the mean cost C of an episode and the success rate p. Its
-        interval joins Wilson's for p with the normal one for the mean of C, on the logarithmic
-        scale; without a success only a lower bound is known. Where the bill of some requests is not
+        Without a success only a lower bound is known. Where the bill of some requests is not
         known, the lower end takes what is known, the upper end what they may have cost at most, and
         there is no middle.
         """
@@ -243,37 +270,36 @@ class Board:
             unknown = (None,) * 6
             return ev.Forecast(n, total.successes, *unknown, hours, total.unjudged)
         known, most = (usd / n for usd in total.usd)
-        costs = [
-            float(taken.usd[0])
-            for line in self.lines.values()
-            for start, taken in line.taken.items()
-            if taken.usd and start in line.solved
-        ]
-        spread = math.sqrt(sum((c - known) ** 2 for c in costs) / max(1, n - 1))
-        error = Z * spread / math.sqrt(n)
-        p_low, p_high = total.interval
-        p = total.successes / total.judged if total.judged else 0.0
-        low = high = middle = None
-        if most:
-            middle = known / p if p and known == most else None
-            rate = p or p_high
-            low = (
-                known
-                / rate
-                * math.exp(-math.hypot(error / known if known else 0.0, math.log(p_high / rate)))
-            )
-            high = most / p * math.exp(math.hypot(error / most, math.log(p / p_low))) if p else None
+        sure = known == most
+        histories = [line.history for line in self.lines.values()]
+        solved = [s for h in histories for s in h.solved]
+        pooled = History("total", solved, np.concatenate([h.taken for h in histories]))
+        futures = Prediction(pooled)
+        each = _dollars(futures.mean_taken / futures.rate()[:, None])
         left = [line.left for line in self.lines.values()]
         rest = None if any(x is None for x in left) else sum(x or 0.0 for x in left)
+        to_come = None if rest is None else _dollars(futures.over(round(rest)).taken)
+        won = total.successes
         return ev.Forecast(
             episodes=n,
-            successes=total.successes,
-            usd_per_success=middle,
-            usd_per_success_low=low,
-            usd_per_success_high=high,
-            rest_usd=rest * known if rest is not None and known == most else None,
-            rest_usd_low=None if rest is None else max(0.0, rest * (known - error)),
-            rest_usd_high=None if rest is None else rest * (most + error),
+            successes=won,
+            usd_per_success=known * total.judged / won if won and sure and most else None,
+            usd_per_success_low=each.low if most else None,
+            usd_per_success_high=each.high if won and most else None,
+            rest_usd=rest * known if rest is not None and sure else None,
+            rest_usd_low=None if to_come is None else to_come.low,
+            rest_usd_high=None if to_come is None else to_come.high,
             hours_left=hours,
             unjudged=total.unjudged,
         )
+
+
+def _dollars(taken: Array) -> Interval:
+    """The interval of draws of dollars, from known to at most."""
+    return interval(taken[:, 0], taken[:, 1], EVENT_LEVEL)
+
+
+def _row(taken: Taken) -> Array:
+    """What attempts took, as columns AMOUNTS."""
+    low, high = (math.nan, math.nan) if taken.usd is None else map(float, taken.usd)
+    return np.array([low, high, taken.seconds, taken.requests], dtype=np.float64)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from capex import worlds
+from capex.campaign.allocation import refuse_allocation
 from capex.campaign.attempt import Work
 from capex.campaign.robots import refuse_sharing
 from capex.campaign.settings import Settings
@@ -75,6 +76,7 @@ def refuse_the_impossible(
             )
     refuse_sharing(settings, specs)
     refuse_starts(settings, specs)
+    refuse_allocation(settings, specs)
     if settings.max_starts is not None and settings.until_successes is None:
         raise CapexError(
             f"--max-starts {settings.max_starts} bounds --until-successes, which was not given;"

@@ -12,13 +12,15 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from capex.campaign import events as ev
+from capex.campaign.allocation import Allocation, Grants
 from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Moved
+from capex.campaign.begun import Begun
 from capex.campaign.board import FORECAST_AFTER, Board
 from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sentence
 from capex.campaign.engines import Engine, Failed, Lost, Message
@@ -26,6 +28,7 @@ from capex.campaign.judging import make_way, unjudged_sentence
 from capex.campaign.patience import Patience
 from capex.campaign.settings import Order
 from capex.errors import CapexError, RigFault
+from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.run.files import write_json
 from capex.run.store import Chain
@@ -36,6 +39,8 @@ HEARTBEAT_S = 2.0
 POLL_S = 0.25
 LOSSES = 3  # workers that may die over one slot before its chain stops
 Tell = Callable[[ev.Event], None]
+# By number: what a fork goes on from, and the memory that its origin was shown.
+Forks = Mapping[int, tuple[Begun, Memory]]
 
 
 @dataclass
@@ -53,11 +58,23 @@ class ChainRun:
     # Invalidated attempts that count, by start.
     counted: dict[int, int] = field(default_factory=dict)
     losses: dict[int, int] = field(default_factory=dict)
+    forks: Forks | None = None  # what they go on from, where the chain holds forks
 
     @property
     def key(self) -> str:
         """WORLD--TASK--ARM."""
         return self.chain.path.name
+
+    def job(self, slot: Slot) -> AttemptJob:
+        """What a worker is told to run."""
+        plan, memory, begun = self.plan, self.plan.memory, None
+        if self.forks is not None:
+            begun, recalled = self.forks[slot.start]
+            shown = self.method.memory == "chain" and not plan.remembers
+            memory = recalled if shown else memory
+        return AttemptJob(
+            self.chain, self.name, self.method, slot, memory, plan.verdicts_seen, begun
+        )
 
     def attempts(self, start: int) -> int:
         """Invalidated attempts at a start so far."""
@@ -94,13 +111,14 @@ class Driver:
         *,
         hours: float | None = None,
         order: Order = "interleave",
+        allocation: Allocation | None = None,
     ):
         self._path, self._chains, self._engine = path, chains, engine
         self._board, self._tell_others = board, tell
         self._deadline = None if hours is None else time.monotonic() + 3600 * hours
         self._running: dict[int, _Running] = {}
         self._ticket = 0
-        self._order = order
+        self._order, self._allocation = order, allocation
         self._beat = 0.0
         self._forecast_told = board.total.episodes >= FORECAST_AFTER
         self.failures: list[Failed | CapexError] = []
@@ -111,6 +129,8 @@ class Driver:
     def run(self, request: StopRequest) -> None:
         """Until everything is done, or it is asked to stop."""
         try:
+            if self._allocation is not None and self._allocation.last is not None:
+                self._tell(_allocated(self._allocation.last))
             while not request.at_once:
                 self._look_at_the_clock(request)
                 self._hand_out()
@@ -156,6 +176,8 @@ class Driver:
                 for order, run in enumerate(self._chains)
                 for slot in self._ready(run)
             ]
+            if not ready and self._grant():
+                continue
             if not ready:
                 break
             in_turn = self._order == "turn"
@@ -167,10 +189,7 @@ class Driver:
             self._tell(
                 ev.EpisodeBegan(run.key, slot.start, slot.position, run.attempts(slot.start) + 1)
             )
-            plan = run.plan
-            seen = plan.verdicts_seen
-            job = AttemptJob(run.chain, run.name, run.method, slot, plan.memory, seen)
-            self._engine.submit(self._ticket, job)
+            self._engine.submit(self._ticket, run.job(slot))
         for run in self._chains:
             if not run.ended and run.plan.done and not self.stopping:
                 counted = f"{run.plan.successes} successes"
@@ -184,7 +203,24 @@ class Driver:
         paused = time.monotonic() < run.resume_at
         if run.ended or paused or (run.patience.wary and run.plan.running):
             return []
-        return run.plan.ready()
+        return [slot for slot in run.plan.ready() if self._allows(run, slot)]
+
+    def _allows(self, run: ChainRun, slot: Slot) -> bool:
+        return self._allocation is None or self._allocation.allows(run.key, slot.position)
+
+    def _grant(self) -> bool:
+        """Once everything that was granted has ended, grant the next attempts; False where there
+        is nothing to grant.
+        """
+        if self._allocation is None or self._running:
+            return False
+        slots = {run.key: run.plan.ready() for run in self._chains if not run.ended}
+        begun = {key: ready[0].position for key, ready in slots.items() if ready}
+        paused = any(self._allocation.allows(key, position) for key, position in begun.items())
+        if paused or not begun:
+            return False
+        self._tell(_allocated(self._allocation.decide(begun, self._board.lines)))
+        return True
 
     def _paused(self) -> bool:
         return not self.stopping and any(not run.ended and run.plan.ready() for run in self._chains)
@@ -305,6 +341,11 @@ class Driver:
             write_json(self._path / LIVE, live_note(self._board))
 
 
+def _allocated(grants: Grants) -> ev.Allocated:
+    worth = {name: i.middle for name, i in grants.worth.items()}
+    return ev.Allocated(grants.number, grants.given, worth, grants.why)
+
+
 def live_note(board: Board) -> dict[str, Any]:
     """What runs now, for whoever looks from outside."""
     chains = {}
@@ -313,7 +354,10 @@ def live_note(board: Board) -> dict[str, Any]:
             {k: v for k, v in vars(moved).items() if k != "chain"} for moved in line.now.values()
         ]
         chains[line.chain] = {
-            **{name: getattr(line, name) for name in ("wanted", "until", "state", "paused_until")},
+            **{
+                name: getattr(line, name)
+                for name in ("wanted", "until", "state", "paused_until", "per_dollar")
+            },
             "now": now,
         }
     here = {"process": os.getpid(), "host": socket.gethostname()}
@@ -326,6 +370,7 @@ def from_live(board: Board, note: dict[str, Any]) -> None:
         if (line := board.lines.get(name)) is not None:
             line.wanted, line.until = chain["wanted"], chain["until"]
             line.state, line.paused_until = chain["state"], chain["paused_until"]
+            line.per_dollar = chain.get("per_dollar")
             line.now = {m["start"]: ev.EpisodeMoved(name, **m) for m in chain["now"]}
             # What runs has not ended.
             line.taken = {

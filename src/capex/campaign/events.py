@@ -4,6 +4,7 @@ prints them, one JSON object a line.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,16 @@ class Forecast:
 
 
 @dataclass(frozen=True)
+class Allocated:
+    """With `--allocate`: who gets the next attempts, and why."""
+
+    batch: int  # from 1
+    given: Mapping[str, int]  # by chain
+    worth: Mapping[str, float]  # successes a dollar, by chain that could be chosen
+    why: str
+
+
+@dataclass(frozen=True)
 class Stopping:
     """The campaign was asked to stop. `at_once`: attempts under way are cut off, otherwise they are
     finished.
@@ -151,6 +162,7 @@ Event = (
     | ChainPaused
     | ChainEnded
     | Forecast
+    | Allocated
     | Stopping
     | CampaignEnded
 )

@@ -89,7 +89,13 @@ class _Display:
         if free:
             self._live.start()  # with the first event: before it a person may be asked something
         told = isinstance(
-            event, ev.CampaignBegan | ev.AttemptInvalid | ev.ChainPaused | ev.Forecast | ev.Stopping
+            event,
+            ev.CampaignBegan
+            | ev.AttemptInvalid
+            | ev.ChainPaused
+            | ev.Forecast
+            | ev.Allocated
+            | ev.Stopping,
         )
         if (told or (isinstance(event, ev.ChainEnded) and event.error)) and self._worth(event):
             self._live.console.print(sentence(event, board), markup=False, highlight=False)
@@ -131,7 +137,18 @@ class _Plain:
             )
 
 
-COLUMNS = ("chain", "starts", "success", "95 %", "now", "decision", "steps", "$", "$/success")
+COLUMNS = (
+    "chain",
+    "starts",
+    "success",
+    "95 %",
+    "now",
+    "decision",
+    "steps",
+    "$",
+    "$/success",
+    "per $",
+)
 FEWER = ("chain", "starts", "success", "now", "$")  # on a narrow terminal
 
 
@@ -199,6 +216,7 @@ def _cells(line: ChainLine, one_world: bool) -> dict[str, str]:
         "steps": ",".join(str(m.steps) for m in now),
         "$": "" if line.usd is None or not line.episodes else span(*line.usd),
         "$/success": per_success(line),
+        "per $": "" if line.per_dollar is None else f"{line.per_dollar:.2f}",
     }
 
 
@@ -239,12 +257,13 @@ def sentence(event: ev.Event, board: Board) -> str:
             )
         case ev.EpisodeEnded():
             line, e = board.lines[event.chain], event.summary
+            what = "start" if e.fork is None else "fork"
             words = {True: "success", False: f"no success ({e.end})", None: "to be judged"}
             cost = "" if e.cost_usd is None else f", ${e.cost_usd:.2f}"
             slow = f"\n{e.rig['slow']}" if e.rig and "slow" in e.rig else ""
             return (
-                f"{event.chain} start {e.start}: {words[e.success]}, {e.steps} steps, {e.decisions}"
-                f" decisions, {e.requests} requests{cost}, {e.seconds:.0f} s;"
+                f"{event.chain} {what} {e.number}: {words[e.success]}, {e.steps} steps,"
+                f" {e.decisions} decisions, {e.requests} requests{cost}, {e.seconds:.0f} s;"
                 f" {line.successes}/{line.judged} so far{slow}"
             )
         case ev.AttemptInvalid():
@@ -267,6 +286,8 @@ def sentence(event: ev.Event, board: Board) -> str:
             )
         case ev.Forecast():
             return forecast_sentence(event)
+        case ev.Allocated():
+            return f"batch {event.batch}, by successes a dollar (80 %): {event.why}"
         case ev.Stopping():
             if event.at_once:
                 return f"{event.reason}: stopping at once, {event.running} episodes are cut off"
