@@ -37,6 +37,8 @@ PHASE = re.compile(
     r" stall)",
     re.M,
 )
+# "close#0 (3 stops in 2 attempts)"
+STOPS = re.compile(r"([\w ]+)#(\d+) \((\d+) stops? in (\d+) attempts?\)")
 
 
 # "Camera front stands across the table .. faces the robot."
@@ -176,6 +178,8 @@ class Brief:
     several_arms: tuple[str, ...]
     references: tuple[tuple[ReportedWaypoint, ...], ...]  # newest first
     phases: Mapping[tuple[str, int], str]  # (command, commands before) -> the skeleton's advice
+    # (command, commands before) -> how often a failed attempt was stopped there
+    stops: Mapping[tuple[str, int], float] = field(default_factory=dict)
     done: bool = False  # a person judges: the attempt goes on until it is said to be done
     cameras: Mapping[str, str] = field(default_factory=dict)  # where each stands, in words
     table_m: float = 0.0  # height of the table's top; an arm is mounted level with it unless told
@@ -274,6 +278,10 @@ def read_brief(request: Request) -> Brief:
         several_arms=arms,
         references=tuple(references),
         phases={(match[1], int(match[2])): match[3] for match in PHASE.finditer(request.system)},
+        stops={
+            (match[1].strip(), int(match[2])): int(match[3]) / int(match[4])
+            for match in STOPS.finditer(request.system)
+        },
         done="done" in act and PERSON in request.system,
         cameras={match[1]: match[2] for match in CAMERA.finditer(request.system)},
         table_m=float(table[1]) / 100 if table else 0.0,

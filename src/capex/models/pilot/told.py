@@ -1,0 +1,172 @@
+"""How an apprentice's habits bend a plan, and what the request tells it that corrects them.
+
+Four things can: the executor's reports on the page, the reliability skeleton, references of earlier
+successes, and located points. Each works from the request's words alone, for this decision only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from capex.models.pilot.ground import Intent, Move, apart
+from capex.models.pilot.habits import Habits, Touch, across, approach, moved, touch_of
+from capex.models.pilot.page import Brief, Page, ReportedWaypoint, targets_m
+from capex.models.pilot.scene import Scene
+from capex.pose import Array
+
+STEP_M = 0.012  # deeper or less deep for each report that says so
+NEAR_M = 0.05  # a report this near to a goal is about it
+OFFSET_M = 0.12  # a waypoint farther from any located point says nothing about depth
+PULL = 0.85  # how far a reference pulls: it was another start
+CORRECTED_M = 0.07
+LIFTED_M = 0.03  # a reference's way this high is a lift
+STOPS = ("stalled", "contact", "timeout", "guard stop")
+FELT = ("finger contact", *STOPS)
+SIDED = re.compile(r"\b(?:left|right|middle)\b", re.I)  # a reference may be about the other side
+
+
+def looks_again(habits: Habits, page: Page, brief: Brief) -> Habits:
+    """Habits that look again where a report or the skeleton gives reason to."""
+    last = page.acts[-1].waypoints if page.acts else ()
+    warned = any(w.status in (*STOPS, "deferred") or _empty(w) for w in last)
+    advised = "observe after each waypoint" in brief.phases.values()
+    return replace(habits, looks=habits.looks or warned or advised or bool(brief.stops))
+
+
+def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
+    """An intent as these habits carry it out, corrected by what the request says."""
+    habits = scene.habits
+    if not habits.sight_m or not intent.moves:
+        return intent
+    moves: list[Move] = []
+    before, first, held = scene.tip, None, scene.page.holding
+    wrong = _turns_wrong(intent, scene)
+    lift_m = habits.lift_m
+    commands = 0
+    for move in intent.moves:
+        place, touch = move.target.position_m, touch_of(move)
+        if place is None:
+            moves.append(move)
+            continue
+        goal = np.array(place)
+        way = approach(before, goal, scene.page.rotation[:, 2])
+        bent = goal
+        if first is not None and wrong and touch == "push":
+            side = across(first[1])
+            bent = goal - 2 * float((goal - first[0]) @ side) * side
+        if touch:
+            bent = bent + _depth(touch, bent, way, scene, located, commands) * way
+            first = first or (goal, way)
+        elif held and move.target.gripper == "keep":
+            bent = goal + np.array([0.0, 0.0, lift_m])
+        moves.append(moved(move, bent))
+        held = held or touch == "grasp"
+        held = held and touch != "release"
+        commands += move.target.gripper != "keep"
+        before = goal
+    return replace(intent, moves=moves)
+
+
+def _depth(
+    touch: Touch, goal: Array, way: Array, scene: Scene, located: Sequence[Array], commands: int
+) -> float:
+    """How much deeper than the pilot a touch goes: the habit, pulled to what references show, then
+    changed by reports and the skeleton.
+    """
+    depth_m = scene.habits.depth_m[touch]
+    shown = _shown(touch, goal + depth_m * way, way, scene.brief, located)
+    depth_m += PULL * shown if shown is not None else _warned(touch, scene.brief, commands)
+    depth_m += STEP_M * _reported(touch, goal, scene.page)
+    return float(np.clip(depth_m, -CORRECTED_M, CORRECTED_M))
+
+
+def _shown(
+    touch: Touch, goal: Array, way: Array, brief: Brief, located: Sequence[Array]
+) -> float | None:
+    """How much deeper than a goal the references went, seen from the nearest located point."""
+    near = min(located, key=lambda p: apart(p, goal), default=None)
+    if near is None or apart(near, goal) > OFFSET_M or not brief.references:
+        return None
+    own = float((goal - near) @ way)
+    depths = [d for r in brief.references if (d := _reference_depth(touch, r, way)) is not None]
+    return float(np.median(depths)) - own if depths else None
+
+
+def _reference_depth(
+    touch: Touch, reference: Sequence[ReportedWaypoint], way: Array
+) -> float | None:
+    words = {"grasp": ("close", "reclose"), "release": ("release",), "push": ("keep",)}[touch]
+    rows = [w for w in reference if w.gripper in words and w.offset_cm is not None]
+    if touch == "push":
+        rows = [w for w in rows if w.status in FELT or "terminal" in w.report]
+    offsets = [np.array(w.offset_cm) / 100 for w in rows]
+    depths = [float(o @ way) for o in offsets if float(np.linalg.norm(o)) <= OFFSET_M]
+    return depths[-1] if depths else None
+
+
+def _warned(touch: Touch, brief: Brief, commands: int) -> float:
+    """Less deep where the skeleton says that failures were stopped; deeper where they were not and
+    nothing has succeeded.
+    """
+    word = {"grasp": "close", "release": "release", "push": "keep"}[touch]
+    stops = [n for (w, _), n in brief.stops.items() if w == word]
+    if stops:
+        return -STEP_M * min(2.0, max(stops))
+    return STEP_M if brief.stops and not brief.phases else 0.0
+
+
+def _reported(touch: Touch, goal: Array, page: Page) -> float:
+    """Steps deeper (or less deep) that the page's reports about a goal ask for."""
+    steps = 0.0
+    for waypoint in page.since_base_motion():
+        targets = targets_m([waypoint])
+        if not targets or apart(targets[0], goal) > NEAR_M + STEP_M:
+            continue
+        if touch == "grasp" and waypoint.gripper in ("close", "reclose"):
+            steps += 1 if _empty(waypoint) else 0
+        if touch == "push" and waypoint.gripper == "keep":
+            steps += waypoint.status == "reached" and apart(targets[0], goal) < NEAR_M / 2
+        if waypoint.status in STOPS and touch != "push":
+            steps -= 1
+    return float(np.clip(steps, -4, 4))
+
+
+def _empty(waypoint: ReportedWaypoint) -> bool:
+    """Whether a waypoint closed the fingers on nothing."""
+    closed = waypoint.gripper in ("close", "reclose") and ": opening" in waypoint.report
+    return closed and "finger contact" not in waypoint.report.partition(": opening")[2]
+
+
+def _turns_wrong(intent: Intent, scene: Scene) -> bool:
+    """Whether what is touched is taken to the wrong side, by habit, by what references show, and by
+    how often the page says that it did not move.
+    """
+    habits, page = scene.habits, scene.page
+    shown = None if SIDED.search(page.instruction) else _side_shown(intent, scene.brief)
+    if shown is not None:
+        return not shown
+    stops = sum(w.status in STOPS for w in page.since_base_motion())
+    flips = stops // habits.doubt if habits.doubt else 0
+    return habits.turns_wrong != bool(flips % 2)
+
+
+def _side_shown(intent: Intent, brief: Brief) -> bool | None:
+    """Whether the last act of a reference went to the side that an intent goes to; None where
+    either goes straight.
+    """
+    own = _sideways([np.array(m.target.position_m) for m in intent.moves if m.target.position_m])
+    for reference in brief.references:
+        theirs = _sideways(targets_m(reference[-8:]))
+        if own and theirs:
+            return (own > 0) == (theirs > 0)
+    return None
+
+
+def _sideways(points: Sequence[Array]) -> float:
+    """How far left the last of some points is of the first; 0 where that is next to nothing."""
+    left = float(points[-1][1] - points[0][1]) if len(points) > 1 else 0.0
+    return left if abs(left) > 0.04 else 0.0
