@@ -31,6 +31,7 @@ SIGHT_M, SIGHT_MAX_M = 0.09, 0.16  # along a camera's line of sight
 SCALE, SCALE_MAX = 0.12, 0.25  # of the distance between tip and thing
 LOOKS = (0.15, 1.0)  # share of tasks that an apprentice looks at twice, without skill and with all
 TURNS_WRONG = 0.6  # without skill: worse than by chance, as one who reasons from another kitchen
+PATIENCE = (25, 55)  # acts after which it believes that it must be done, where it may say so
 DOUBTS = (1, 4)  # stops that make it try the other way, without skill and with nearly all
 
 # What changes from start to start in an instruction, and does not make another task of it.
@@ -49,6 +50,7 @@ class Habits:
     lift_m: float = 0.0  # of what is held, on its way
     turns_wrong: bool = False  # takes what it holds or pushes to the wrong side
     doubt: int = 0  # stops that make it try the other side; 0: none do
+    patience: int = 0  # acts after which it says that it is done; 0: never
     looks: bool = True  # grounds every plan with locate_pixel, and looks from above before a grasp
     sight_m: Mapping[str, float] = field(default_factory=dict)  # by camera: seen too far away
     scale: Mapping[str, float] = field(default_factory=dict)  # by camera: seen too far from the tip
@@ -96,12 +98,14 @@ def draw(skill: float, seed: int, instruction: str) -> Habits:
         return float(np.clip(lack * deviation * chance.normal(name), -most, most))
 
     low, high = LOOKS
+    least, longest = PATIENCE
     fewest, most = DOUBTS
     return Habits(
         depth_m={k: error(f"{k} depth", DEPTH_M[k], DEPTH_MAX_M) for k in TOUCHES},
         lift_m=error("lift", LIFT_M, LIFT_MAX_M),
         turns_wrong=chance.uniform("turn") < TURNS_WRONG * lack,
         doubt=round(fewest + (most - fewest) * skill) if lack else 0,
+        patience=round(least + (longest - least) * chance.uniform("patience")) if lack else 0,
         looks=chance.uniform("look") < low + (high - low) * skill,
         sight_m={c: error(f"{c} sight", SIGHT_M, SIGHT_MAX_M) for c in PLACES} if lack else {},
         scale={c: error(f"{c} scale", SCALE, SCALE_MAX) for c in PLACES} if lack else {},

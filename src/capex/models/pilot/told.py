@@ -16,9 +16,11 @@ from capex.models.pilot.ground import Intent, Move, apart
 from capex.models.pilot.habits import Habits, Touch, across, approach, moved, touch_of
 from capex.models.pilot.page import Brief, Page, ReportedWaypoint, targets_m
 from capex.models.pilot.scene import Scene
+from capex.plan import orientation_matrix
 from capex.pose import Array
 
 STEP_M = 0.012  # deeper or less deep for each report that says so
+STEPS_MAX = 6
 NEAR_M = 0.05  # a report this near to a goal is about it
 OFFSET_M = 0.12  # a waypoint farther from any located point says nothing about depth
 PULL = 0.85  # how far a reference pulls: it was another start
@@ -32,21 +34,36 @@ SIDED = re.compile(r"\b(?:left|right|middle)\b", re.I)  # a reference may be abo
 def looks_again(habits: Habits, page: Page, brief: Brief) -> Habits:
     """Habits that look again where a report or the skeleton gives reason to."""
     last = page.acts[-1].waypoints if page.acts else ()
-    warned = any(w.status in (*STOPS, "deferred") or _empty(w) for w in last)
+    # Fingers that shut at the beginning of a plan were meant to.
+    warned = any(w.status in (*STOPS, "deferred") for w in last) or any(map(_empty, last[1:]))
     advised = "observe after each waypoint" in brief.phases.values()
-    return replace(habits, looks=habits.looks or warned or advised or bool(brief.stops))
+    doubted = advised or brief.failed > brief.succeeded
+    return replace(habits, looks=habits.looks or warned or doubted or _stuck(page))
+
+
+def _acts(page: Page) -> int:
+    """How many acts there have been."""
+    return page.acts[-1].number if page.acts else 0
+
+
+def _stuck(page: Page) -> bool:
+    """Whether the last two acts ended at the same place."""
+    ends = [targets_m(act.waypoints)[-1:] for act in page.acts[-2:]]
+    return len(ends) == 2 and all(ends) and apart(ends[0][0], ends[1][0]) < STEP_M
 
 
 def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
     """An intent as these habits carry it out, corrected by what the request says."""
     habits = scene.habits
+    if 0 < habits.patience < _acts(scene.page) and scene.brief.may_end and not scene.brief.done:
+        return Intent("I did what was asked and see nothing left to do: done.", done=True)
     if not habits.sight_m or not intent.moves:
         return intent
     moves: list[Move] = []
-    before, first, held = scene.tip, None, scene.page.holding
+    before, held = scene.tip, scene.page.holding
+    # A plan that begins with a push goes on with what the hand touches already.
+    touched: Array | None = scene.tip if touch_of(intent.moves[0]) == "push" else None
     wrong = _turns_wrong(intent, scene)
-    lift_m = habits.lift_m
-    commands = 0
     for move in intent.moves:
         place, touch = move.target.position_m, touch_of(move)
         if place is None:
@@ -55,32 +72,30 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         goal = np.array(place)
         way = approach(before, goal, scene.page.rotation[:, 2])
         bent = goal
-        if first is not None and wrong and touch == "push":
-            side = across(first[1])
-            bent = goal - 2 * float((goal - first[0]) @ side) * side
+        if touched is not None and wrong and touch == "push":
+            hand = orientation_matrix(move.target.orientation, scene.page.rotation)[:, 2]
+            side = across(hand)
+            bent = goal - 2 * float((goal - touched) @ side) * side
         if touch:
-            bent = bent + _depth(touch, bent, way, scene, located, commands) * way
-            first = first or (goal, way)
+            bent = bent + _depth(touch, bent, way, scene, located) * way
+            touched = goal if touched is None else touched
         elif held and move.target.gripper == "keep":
-            bent = goal + np.array([0.0, 0.0, lift_m])
+            bent = goal + np.array([0.0, 0.0, habits.lift_m])
         moves.append(moved(move, bent))
         held = held or touch == "grasp"
         held = held and touch != "release"
-        commands += move.target.gripper != "keep"
         before = goal
     return replace(intent, moves=moves)
 
 
-def _depth(
-    touch: Touch, goal: Array, way: Array, scene: Scene, located: Sequence[Array], commands: int
-) -> float:
+def _depth(touch: Touch, goal: Array, way: Array, scene: Scene, located: Sequence[Array]) -> float:
     """How much deeper than the pilot a touch goes: the habit, pulled to what references show, then
     changed by reports and the skeleton.
     """
     depth_m = scene.habits.depth_m[touch]
     shown = _shown(touch, goal + depth_m * way, way, scene.brief, located)
-    depth_m += PULL * shown if shown is not None else _warned(touch, scene.brief, commands)
-    depth_m += STEP_M * _reported(touch, goal, scene.page)
+    depth_m += PULL * shown if shown is not None else _warned(touch, scene.brief)
+    depth_m += STEP_M * _reported(touch, goal + depth_m * way, way, scene.page)
     return float(np.clip(depth_m, -CORRECTED_M, CORRECTED_M))
 
 
@@ -108,7 +123,7 @@ def _reference_depth(
     return depths[-1] if depths else None
 
 
-def _warned(touch: Touch, brief: Brief, commands: int) -> float:
+def _warned(touch: Touch, brief: Brief) -> float:
     """Less deep where the skeleton says that failures were stopped; deeper where they were not and
     nothing has succeeded.
     """
@@ -116,23 +131,27 @@ def _warned(touch: Touch, brief: Brief, commands: int) -> float:
     stops = [n for (w, _), n in brief.stops.items() if w == word]
     if stops:
         return -STEP_M * min(2.0, max(stops))
-    return STEP_M if brief.stops and not brief.phases else 0.0
+    return STEP_M * min(2, brief.failed) if brief.failed and not brief.succeeded else 0.0
 
 
-def _reported(touch: Touch, goal: Array, page: Page) -> float:
-    """Steps deeper (or less deep) that the page's reports about a goal ask for."""
+def _reported(touch: Touch, goal: Array, way: Array, page: Page) -> float:
+    """Steps deeper (or less deep) that the page's reports about a goal ask for: what was reached
+    and not felt was not deep enough, what was stopped was too deep.
+    """
     steps = 0.0
     for waypoint in page.since_base_motion():
         targets = targets_m([waypoint])
-        if not targets or apart(targets[0], goal) > NEAR_M + STEP_M:
+        off = targets[0] - goal if targets else np.full(3, np.inf)
+        along = float(off @ way) if targets else np.inf
+        if not -NEAR_M < along < STEPS_MAX * STEP_M or apart(off, along * way) > NEAR_M:
             continue
-        if touch == "grasp" and waypoint.gripper in ("close", "reclose"):
-            steps += 1 if _empty(waypoint) else 0
-        if touch == "push" and waypoint.gripper == "keep":
-            steps += waypoint.status == "reached" and apart(targets[0], goal) < NEAR_M / 2
+        if touch == "grasp":
+            steps += _empty(waypoint)
+        elif touch == "push" and waypoint.gripper == "keep" and along > -NEAR_M / 2:
+            steps += waypoint.status == "reached"
         if waypoint.status in STOPS and touch != "push":
             steps -= 1
-    return float(np.clip(steps, -4, 4))
+    return float(np.clip(steps, -STEPS_MAX, STEPS_MAX))
 
 
 def _empty(waypoint: ReportedWaypoint) -> bool:
