@@ -245,12 +245,19 @@ def _judged(rows: Sequence[Row], kind: str) -> tuple[str, str]:
         y, p = (np.concatenate([column[k] for k in chosen]) for column in (labels, values))
         drawn.append((stats.ece(p, y), stats.auroc(p, y)))
     y, p = np.concatenate(labels), np.concatenate(values)
-    low, high = np.nanquantile(np.array(drawn), [0.025, 0.975], axis=0)
-    points = (stats.ece(p, y), stats.auroc(p, y))
-    first, second = (
-        f"{v:.2f} ({a:.2f}-{b:.2f})" for v, a, b in zip(points, low, high, strict=True)
+    error, area = (
+        _within(v) for v in zip((stats.ece(p, y), stats.auroc(p, y)), *drawn, strict=True)
     )
-    return first, second
+    return error, area
+
+
+def _within(values: Sequence[float]) -> str:
+    """The first of some values, and where 95 % of the others lie; empty where there is none."""
+    others = [v for v in values[1:] if not math.isnan(v)]
+    if math.isnan(values[0]) or not others:
+        return ""
+    low, high = np.quantile(others, [0.025, 0.975])
+    return f"{values[0]:.2f} ({low:.2f}-{high:.2f})"
 
 
 def part_table(
@@ -293,16 +300,19 @@ def equal_table(
         for skill in skills:
             if (pair := pair_of(arms, skill, other)) is None:
                 continue
-            cells_ = []
-            for name in ("requests", "steps"):
-                ours, theirs, test = pair.where_both_solved(name)
-                cells_ += [
+            both = [pair.where_both_solved(name) for name in ("requests", "steps")]
+            if not (n := both[0][2].smaller + both[0][2].larger + both[0][2].equal):
+                continue
+            told = [
+                cell
+                for ours, theirs, test in both
+                for cell in (
                     f"{ours:.1f}, {theirs:.1f}",
                     f"{test.smaller} of {test.smaller + test.larger}",
-                ]
-                cells_ += [_p(test.p)]
-                n = test.smaller + test.larger + test.equal
-            table.add_row(part, f"{skill}", f"{n}", *cells_)
+                    _p(test.p),
+                )
+            ]
+            table.add_row(part, f"{skill}", f"{n}", *told)
     return table
 
 
