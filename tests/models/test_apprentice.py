@@ -66,7 +66,8 @@ def first_decision(seed):
 def careful():
     """The last request of a first decision that located the button, and who answered it."""
     tape, record = first_decision(looking(True))
-    assert record.stand_in and record.turns[0].located
+    assert record.stand_in
+    assert record.turns[0].located
     return tape.model, tape.asked[-1][0]
 
 
@@ -208,5 +209,5 @@ def test_a_wrong_skill_is_named(name):
 
 
 def test_a_wrong_setting_is_named():
-    with pytest.raises(CapexError, match="'apprentice:0.3,1,colour=red' has 'colour=red'"):
+    with pytest.raises(CapexError, match=r"'apprentice:0\.3,1,colour=red' has 'colour=red'"):
         models.make("apprentice:0.3,1,colour=red")

@@ -80,7 +80,7 @@ class Settings:
     base, capex-fresh, capex-stated, capex-no-PART (skeleton, references or commitment)."""
     model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
     """{default} (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
-    cassette:RUN, script:FILE."""
+    cassette:RUN, script:FILE, apprentice:SKILL,SEED."""
     starts: Annotated[tuple[int, ...], Setting(metavar="STARTS", read=read_starts)] = tuple(
         range(20)
     )

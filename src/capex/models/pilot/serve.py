@@ -6,8 +6,8 @@ machine, for trying the wires without a key.
         capex collect kitchen:CloseFridge --model openai:pilot ..
     capex collect kitchen:CloseFridge --model chat:pilot@http://127.0.0.1:8009/v1 ..
 
-A request's model names the stand-in and its settings (pilot, pilot:3, apprentice:0.3,1). Replies are whole, never
-streamed. It binds to loopback only.
+A request's model names the stand-in and its settings (pilot, pilot:3, apprentice:0.3,1). Replies
+are whole, never streamed. It binds to loopback only.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from capex.models.pilot.ground import Intent, Move, apart
-from capex.models.pilot.habits import Habits, Touch, across, approach, moved, touch_of
+from capex.models.pilot.habits import LIFT_MAX_M, Habits, Touch, across, approach, moved, touch_of
 from capex.models.pilot.page import Brief, Page, ReportedWaypoint, targets_m
 from capex.models.pilot.scene import Scene
 from capex.plan import orientation_matrix
@@ -25,7 +25,6 @@ NEAR_M = 0.05  # a report this near to a goal is about it
 OFFSET_M = 0.12  # a waypoint farther from any located point says nothing about depth
 PULL = 0.85  # how far a reference pulls: it was another start
 CORRECTED_M = 0.07
-LIFTED_M = 0.03  # a reference's way this high is a lift
 STOPS = ("stalled", "contact", "timeout", "guard stop")
 FELT = ("finger contact", *STOPS)
 SIDED = re.compile(r"\b(?:left|right|middle)\b", re.I)  # a reference may be about the other side
@@ -63,7 +62,7 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
     before, held = scene.tip, scene.page.holding
     # A plan that begins with a push goes on with what the hand touches already.
     touched: Array | None = scene.tip if touch_of(intent.moves[0]) == "push" else None
-    wrong = _turns_wrong(intent, scene)
+    wrong, lift_m = _turns_wrong(intent, scene), _lift(intent, scene)
     for move in intent.moves:
         place, touch = move.target.position_m, touch_of(move)
         if place is None:
@@ -80,12 +79,35 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
             bent = bent + _depth(touch, bent, way, scene, located) * way
             touched = goal if touched is None else touched
         elif held and move.target.gripper == "keep":
-            bent = goal + np.array([0.0, 0.0, habits.lift_m])
+            bent = goal + np.array([0.0, 0.0, lift_m])
         moves.append(moved(move, bent))
         held = held or touch == "grasp"
         held = held and touch != "release"
         before = goal
     return replace(intent, moves=moves)
+
+
+def _lift(intent: Intent, scene: Scene) -> float:
+    """How much higher than the pilot it carries: the habit, pulled to the heights of references,
+    and over what stopped it.
+    """
+    page, lift_m = scene.page, scene.habits.lift_m
+    heights = [top for r in scene.brief.references if (top := _carried_at(r)) is not None]
+    planned = [m.target.position_m[2] for m in intent.moves if m.target.position_m]
+    if heights and planned and page.holding:
+        lift_m += PULL * (float(np.median(heights)) - max(planned) - lift_m)
+    stops = sum(w.status in STOPS and w.gripper == "keep" for w in page.since_base_motion())
+    return float(np.clip(lift_m + STEP_M * min(stops, 3), -LIFT_MAX_M, LIFT_MAX_M))
+
+
+def _carried_at(reference: Sequence[ReportedWaypoint]) -> float | None:
+    """How high a reference held what it carried, in metres over the base."""
+    closes = [k for k, w in enumerate(reference) if w.gripper in ("close", "reclose")]
+    opens = [k for k, w in enumerate(reference) if w.gripper in ("release", "open")]
+    last = max(opens, default=len(reference))
+    first = max((k for k in closes if k < last), default=last)
+    heights = [float(p[2]) for p in targets_m(reference[first + 1 : last])]
+    return max(heights, default=None)
 
 
 def _depth(touch: Touch, goal: Array, way: Array, scene: Scene, located: Sequence[Array]) -> float:
