@@ -24,15 +24,17 @@ Touch = Literal["grasp", "release", "push"]
 TOUCHES: tuple[Touch, ...] = ("grasp", "release", "push")
 
 # Deviations of an apprentice without any skill, in metres.
-DEPTH_M: Mapping[Touch, float] = {"grasp": 0.030, "release": 0.045, "push": 0.035}
-DEPTH_MAX_M = 0.06
-LIFT_M, LIFT_MAX_M = 0.06, 0.10
-SIGHT_M, SIGHT_MAX_M = 0.09, 0.16  # along a camera's line of sight
-SCALE, SCALE_MAX = 0.12, 0.25  # of the distance between tip and thing
+DEPTH_M: Mapping[Touch, float] = {"grasp": 0.050, "release": 0.060, "push": 0.060}
+DEPTH_MAX_M = 0.10
+AIM_M, AIM_MAX_M = 0.045, 0.08  # open fingers have 2 cm to spare
+LIFT_M, LIFT_MAX_M = 0.08, 0.12
+SIGHT_M, SIGHT_MAX_M = 0.10, 0.18  # along a camera's line of sight
+SCALE, SCALE_MAX = 0.15, 0.30  # of the distance between tip and thing
 LOOKS = (0.15, 1.0)  # share of tasks that an apprentice looks at twice, without skill and with all
 TURNS_WRONG = 0.6  # without skill: worse than by chance, as one who reasons from another kitchen
+HEEDS = (0.25, 1.0)  # of what a report asks for, without skill and with all
 PATIENCE = (25, 55)  # acts after which it believes that it must be done, where it may say so
-DOUBTS = (1, 4)  # stops that make it try the other way, without skill and with nearly all
+DOUBT = 3  # touches in vain that make it try the other way
 
 # What changes from start to start in an instruction, and does not make another task of it.
 VARIABLE = re.compile(
@@ -47,9 +49,11 @@ class Habits:
     """Beliefs about one task; the distances are errors against what the pilot does."""
 
     depth_m: Mapping[Touch, float] = field(default_factory=lambda: dict.fromkeys(TOUCHES, 0.0))
+    aim_m: float = 0.0  # touches a part to the left of where it is best touched
     lift_m: float = 0.0  # of what is held, on its way
     turns_wrong: bool = False  # takes what it holds or pushes to the wrong side
     doubt: int = 0  # stops that make it try the other side; 0: none do
+    heeds: float = 1.0  # how much of what a report asks for it does
     patience: int = 0  # acts after which it says that it is done; 0: never
     looks: bool = True  # grounds every plan with locate_pixel, and looks from above before a grasp
     sight_m: Mapping[str, float] = field(default_factory=dict)  # by camera: seen too far away
@@ -98,13 +102,15 @@ def draw(skill: float, seed: int, instruction: str) -> Habits:
         return float(np.clip(lack * deviation * chance.normal(name), -most, most))
 
     low, high = LOOKS
+    deaf, heeding = HEEDS
     least, longest = PATIENCE
-    fewest, most = DOUBTS
     return Habits(
         depth_m={k: error(f"{k} depth", DEPTH_M[k], DEPTH_MAX_M) for k in TOUCHES},
+        aim_m=error("aim", AIM_M, AIM_MAX_M),
         lift_m=error("lift", LIFT_M, LIFT_MAX_M),
         turns_wrong=chance.uniform("turn") < TURNS_WRONG * lack,
-        doubt=round(fewest + (most - fewest) * skill) if lack else 0,
+        doubt=DOUBT if lack else 0,
+        heeds=deaf + (heeding - deaf) * skill,
         patience=round(least + (longest - least) * chance.uniform("patience")) if lack else 0,
         looks=chance.uniform("look") < low + (high - low) * skill,
         sight_m={c: error(f"{c} sight", SIGHT_M, SIGHT_MAX_M) for c in PLACES} if lack else {},
@@ -134,6 +140,11 @@ def across(way: Array) -> Array:
     length = float(np.linalg.norm(level))
     level = level / length if length > 0.3 else np.array([1.0, 0.0, 0.0])
     return np.array([-level[1], level[0], 0.0])
+
+
+def mirrored(goal: Array, about: Array, side: Array) -> Array:
+    """A goal on the other side of a point."""
+    return np.asarray(goal - 2 * float((goal - about) @ side) * side)
 
 
 def moved(move: Move, goal: Array) -> Move:

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from capex.models.pilot.ground import Intent, Move, apart
-from capex.models.pilot.habits import LIFT_MAX_M, Habits, Touch, across, approach, moved, touch_of
+from capex.models.pilot.habits import (
+    LIFT_MAX_M,
+    Habits,
+    Touch,
+    across,
+    approach,
+    mirrored,
+    moved,
+    touch_of,
+)
 from capex.models.pilot.page import Brief, Page, ReportedWaypoint, targets_m
 from capex.models.pilot.scene import Scene
 from capex.plan import orientation_matrix
@@ -23,11 +32,22 @@ STEP_M = 0.012  # deeper or less deep for each report that says so
 STEPS_MAX = 6
 NEAR_M = 0.05  # a report this near to a goal is about it
 OFFSET_M = 0.12  # a waypoint farther from any located point says nothing about depth
+BESIDE_M = 0.16  # an act that ended this near to a push tried it, perhaps to the other side
+AIM_PULL = 0.5  # the nearest located point may be any of a part
+LAST_M = 0.16  # from where a part is come to in a straight line
 PULL = 0.85  # how far a reference pulls: it was another start
-CORRECTED_M = 0.07
+CORRECTED_M = 0.12
 STOPS = ("stalled", "contact", "timeout", "guard stop")
 FELT = ("finger contact", *STOPS)
 SIDED = re.compile(r"\b(?:left|right|middle)\b", re.I)  # a reference may be about the other side
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one decision has to go by."""
+
+    scene: Scene
+    located: Sequence[Array]  # every point that the request's answers hold
 
 
 def looks_again(habits: Habits, page: Page, brief: Brief) -> Habits:
@@ -60,10 +80,9 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         return intent
     moves: list[Move] = []
     before, held = scene.tip, scene.page.holding
-    # A plan that begins with a push goes on with what the hand touches already.
-    touched: Array | None = scene.tip if touch_of(intent.moves[0]) == "push" else None
-    wrong, lift_m = _turns_wrong(intent, scene), _lift(intent, scene)
-    for move in intent.moves:
+    touched: Array | None = None  # where the first touch of the plan begins
+    wrong, lift_m, told = _turns_wrong(intent, scene), _lift(intent, scene), Told(scene, located)
+    for k, move in enumerate(intent.moves):
         place, touch = move.target.position_m, touch_of(move)
         if place is None:
             moves.append(move)
@@ -71,15 +90,17 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
         goal = np.array(place)
         way = approach(before, goal, scene.page.rotation[:, 2])
         bent = goal
-        if touched is not None and wrong and touch == "push":
-            hand = orientation_matrix(move.target.orientation, scene.page.rotation)[:, 2]
-            side = across(hand)
-            bent = goal - 2 * float((goal - touched) @ side) * side
+        side = across(orientation_matrix(move.target.orientation, scene.page.rotation)[:, 2])
+        if touch == "push" and wrong:
+            bent = mirrored(goal, before if touched is None else touched, side)
         if touch:
-            bent = bent + _depth(touch, bent, way, scene, located) * way
-            touched = goal if touched is None else touched
+            bent = bent + _beside(touch, bent, way, side, told)
+            if touched is None:
+                touched = before if touch == "push" else goal
         elif held and move.target.gripper == "keep":
             bent = goal + np.array([0.0, 0.0, lift_m])
+        elif _leads(intent.moves[k:], goal):
+            bent = goal + _aim(habits.aim_m, scene) * side
         moves.append(moved(move, bent))
         held = held or touch == "grasp"
         held = held and touch != "release"
@@ -110,39 +131,55 @@ def _carried_at(reference: Sequence[ReportedWaypoint]) -> float | None:
     return max(heights, default=None)
 
 
-def _depth(touch: Touch, goal: Array, way: Array, scene: Scene, located: Sequence[Array]) -> float:
-    """How much deeper than the pilot a touch goes: the habit, pulled to what references show, then
-    changed by reports and the skeleton.
+def _beside(touch: Touch, goal: Array, way: Array, side: Array, told: Told) -> Array:
+    """How far from the pilot's goal a touch goes, along its way and to its side: by habit, pulled
+    to what references show, then changed by the reports and the skeleton.
     """
-    depth_m = scene.habits.depth_m[touch]
-    shown = _shown(touch, goal + depth_m * way, way, scene.brief, located)
-    depth_m += PULL * shown if shown is not None else _warned(touch, scene.brief)
-    depth_m += STEP_M * _reported(touch, goal + depth_m * way, way, scene.page)
-    return float(np.clip(depth_m, -CORRECTED_M, CORRECTED_M))
+    scene = told.scene
+    habits = scene.habits
+    depth_m, aim_m = habits.depth_m[touch], habits.aim_m
+    shown = _shown(touch, goal + depth_m * way + aim_m * side, told)
+    if shown is None:
+        depth_m += _warned(touch, scene.brief)
+    else:
+        depth_m += PULL * float(shown @ way)
+        aim_m += AIM_PULL * float(shown @ side)
+    steps = _reported(touch, goal + depth_m * way, way, scene.page)
+    depth_m = float(np.clip(depth_m + habits.heeds * STEP_M * steps, -CORRECTED_M, CORRECTED_M))
+    return np.asarray(depth_m * way + _aim(aim_m, scene) * side)
 
 
-def _shown(
-    touch: Touch, goal: Array, way: Array, brief: Brief, located: Sequence[Array]
-) -> float | None:
-    """How much deeper than a goal the references went, seen from the nearest located point."""
-    near = min(located, key=lambda p: apart(p, goal), default=None)
-    if near is None or apart(near, goal) > OFFSET_M or not brief.references:
+def _leads(moves: Sequence[Move], goal: Array) -> bool:
+    """Whether a goal is on the last way to the next touch."""
+    touches = [m.target.position_m for m in moves if touch_of(m) not in (None, "release")]
+    return bool(touches) and touches[0] is not None and apart(np.array(touches[0]), goal) < LAST_M
+
+
+def _aim(aim_m: float, scene: Scene) -> float:
+    """How far beside its best place a part is touched, nearer with every report of a miss."""
+    missed = sum(w.status in STOPS or _empty(w) for w in scene.page.since_base_motion())
+    return float(aim_m * (1 - scene.habits.heeds / 2) ** missed)
+
+
+def _shown(touch: Touch, goal: Array, told: Told) -> Array | None:
+    """How far from a goal the references went, both seen from their nearest located point."""
+    near = min(told.located, key=lambda p: apart(p, goal), default=None)
+    if near is None or apart(near, goal) > OFFSET_M:
         return None
-    own = float((goal - near) @ way)
-    depths = [d for r in brief.references if (d := _reference_depth(touch, r, way)) is not None]
-    return float(np.median(depths)) - own if depths else None
+    references = told.scene.brief.references
+    offsets = [o for r in references if (o := _reference_offset(touch, r)) is not None]
+    return np.median(offsets, axis=0) - (goal - near) if offsets else None
 
 
-def _reference_depth(
-    touch: Touch, reference: Sequence[ReportedWaypoint], way: Array
-) -> float | None:
+def _reference_offset(touch: Touch, reference: Sequence[ReportedWaypoint]) -> Array | None:
+    """Where the last touch of a kind was, from its nearest located point."""
     words = {"grasp": ("close", "reclose"), "release": ("release",), "push": ("keep",)}[touch]
     rows = [w for w in reference if w.gripper in words and w.offset_cm is not None]
     if touch == "push":
         rows = [w for w in rows if w.status in FELT or "terminal" in w.report]
     offsets = [np.array(w.offset_cm) / 100 for w in rows]
-    depths = [float(o @ way) for o in offsets if float(np.linalg.norm(o)) <= OFFSET_M]
-    return depths[-1] if depths else None
+    near = [o for o in offsets if float(np.linalg.norm(o)) <= OFFSET_M]
+    return near[-1] if near else None
 
 
 def _warned(touch: Touch, brief: Brief) -> float:
@@ -190,9 +227,23 @@ def _turns_wrong(intent: Intent, scene: Scene) -> bool:
     shown = None if SIDED.search(page.instruction) else _side_shown(intent, scene.brief)
     if shown is not None:
         return not shown
-    stops = sum(w.status in STOPS for w in page.since_base_motion())
-    flips = stops // habits.doubt if habits.doubt else 0
+    vain = sum(w.status in STOPS for w in page.since_base_motion()) + _unfelt(intent, page)
+    flips = vain // habits.doubt if habits.doubt else 0
     return habits.turns_wrong != bool(flips % 2)
+
+
+def _unfelt(intent: Intent, page: Page) -> int:
+    """How many acts on the page ended beside where an intent's touches end, and felt nothing."""
+    ends = [m.target.position_m for m in intent.moves if touch_of(m) == "push"]
+    if not ends or ends[-1] is None:
+        return 0
+    goal = np.array(ends[-1])
+    count = 0
+    for act in page.acts:
+        last = targets_m(act.waypoints[-1:])
+        felt = any(w.status != "reached" for w in act.waypoints)
+        count += bool(last) and not felt and apart(last[0], goal) < BESIDE_M
+    return count
 
 
 def _side_shown(intent: Intent, brief: Brief) -> bool | None:
