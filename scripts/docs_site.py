@@ -39,6 +39,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "rigs": "Use a robot in a room",
         "franka": "Use a Franka",
         "franky": "Use a Franka behind franky",
+        "yam": "Use two YAM arms",
         "your-own": "Use your own world, model, metric",
         "adding-a-task": "Add a task to the kitchen",
         "robosuite": "Use robosuite",

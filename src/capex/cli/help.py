@@ -79,8 +79,7 @@ def arguments(kind: type) -> list[Argument]:
     them.
     """
     hints = get_type_hints(kind, include_extras=True)
-    made = kind.__module__ == "types"  # by make_dataclass: its texts are in the annotations
-    texts = {} if made else docstrings(kind)
+    texts = docstrings(kind)
     found: list[Argument] = []
     for field in () if actions(kind) else fields(kind):
         hint = hints[field.name]

@@ -71,11 +71,14 @@ def system_prompt(
 ) -> str:
     """The filled system prompt of a method in a world. `references` and `skeleton` are what memory
     has to say, already bounded; `hints` stand beside those of the world, and at the end of a
-    template that has no field for them.
+    template that has no field for them. The base method is told the interface and facts, not how
+    the world's robot is best used (`Spec.technique`).
     """
     face = interface(spec, method)
     text = template_text(method, template)
-    passages = "\n".join(told for told in (spec.hints.strip(), hints.strip()) if told)
+    technique = "" if method.prompt == "base" else spec.technique
+    told = (spec.hints.strip(), technique.strip(), hints.strip())
+    passages = "\n".join(passage for passage in told if passage)
     if passages and HINTS_FIELD not in text:
         text = f"{text.rstrip()}\n{HINTS_FIELD}"
     line = settings(spec, method, face, labels, weights)
