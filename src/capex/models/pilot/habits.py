@@ -30,6 +30,7 @@ AIM_M, AIM_MAX_M = 0.045, 0.08  # open fingers have 2 cm to spare
 LIFT_M, LIFT_MAX_M = 0.08, 0.12
 SIGHT_M, SIGHT_MAX_M = 0.10, 0.18  # along a camera's line of sight
 SCALE, SCALE_MAX = 0.15, 0.30  # of the distance between tip and thing
+NARROWS = 1.5  # half the skill has a third of these: where they matter, centimetres decide
 LOOKS = (0.15, 1.0)  # share of tasks that an apprentice looks at twice, without skill and with all
 TURNS_WRONG = 0.6  # without skill: worse than by chance, as one who reasons from another kitchen
 HEEDS = (0.25, 1.0)  # of what a report asks for, without skill and with all
@@ -96,7 +97,7 @@ def task_of(instruction: str) -> str:
 
 def draw(skill: float, seed: int, instruction: str) -> Habits:
     """An apprentice's habits at the task of an instruction: a full skill has the pilot's."""
-    chance, lack = Chance(seed, task_of(instruction)), 1.0 - skill
+    chance, lack = Chance(seed, task_of(instruction)), (1.0 - skill) ** NARROWS
 
     def error(name: str, deviation: float, most: float) -> float:
         return float(np.clip(lack * deviation * chance.normal(name), -most, most))

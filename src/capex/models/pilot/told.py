@@ -7,7 +7,7 @@ successes, and located points. Each works from the request's words alone, for th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,9 @@ from capex.models.pilot.scene import Scene
 from capex.plan import orientation_matrix
 from capex.pose import Array
 
-STEP_M = 0.012  # deeper or less deep for each report that says so
+# Deeper or less deep for each report that says so.
+STEPS_M: Mapping[Touch, float] = {"grasp": 0.012, "release": 0.012, "push": 0.02}
+STEP_M = STEPS_M["grasp"]
 STEPS_MAX = 6
 NEAR_M = 0.05  # a report this near to a goal is about it
 OFFSET_M = 0.12  # a waypoint farther from any located point says nothing about depth
@@ -145,7 +147,9 @@ def _beside(touch: Touch, goal: Array, way: Array, side: Array, told: Told) -> A
         depth_m += PULL * float(shown @ way)
         aim_m += AIM_PULL * float(shown @ side)
     steps = _reported(touch, goal + depth_m * way, way, scene.page)
-    depth_m = float(np.clip(depth_m + habits.heeds * STEP_M * steps, -CORRECTED_M, CORRECTED_M))
+    depth_m = float(
+        np.clip(depth_m + habits.heeds * STEPS_M[touch] * steps, -CORRECTED_M, CORRECTED_M)
+    )
     return np.asarray(depth_m * way + _aim(aim_m, scene) * side)
 
 
