@@ -32,7 +32,7 @@ AT_TICK = 30
 def rig_with(kind: str, folder: Path, name: str = "room") -> Path:
     """A copy of a packaged rig whose first attempt goes wrong."""
     folder.mkdir(parents=True)
-    for own in ("room", "franka"):
+    for own in ("room", "franka", "yam"):
         shutil.copytree(FILES / own, folder / own)
     fault = f'faults = [{{ kind = "{kind}", at_tick = {AT_TICK} }}]'
     text = (FILES / f"{name}.toml").read_text().replace("fps = 20", f"fps = 20\n{fault}", 1)

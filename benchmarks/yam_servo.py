@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from capex.errors import RigFault
 from capex.pose import (
     DOWN,
     Array,
@@ -164,9 +165,9 @@ class Twin:
         rig, _ = start.prepare(replace(RIG, room={**RIG.room, **server.listen()}))
         units = {a.name: ArmUnit(a, YamArm(a.options, a.name), rig.guard) for a in rig.arms}
         keeper = Keeper(rig, units, RoomClock(int(rig.room["side"])))
-        server._room.data.joint("bowl").qpos[:3] = (0.45, 0.0, 0.1)  # out of the way
-        keeper.clear()
-        return cls(server, keeper, units)
+        twin = cls(server, keeper, units)
+        twin.clear_table()
+        return twin
 
     def tip(self, arm: str) -> Pose:
         return self.units[arm].state.T_base_tip
@@ -190,6 +191,21 @@ class Twin:
                 return k + 1
         return None
 
+    def bring_home(self) -> bool:
+        """Go home; True where somebody had to take the arms there."""
+        try:
+            self.keeper.home()
+        except RigFault:
+            self.server._room.arrange("BowlHandover", 0, 0, 0.0)
+            self.clear_table()
+            return True
+        return False
+
+    def clear_table(self) -> None:
+        """Put the bowl out of the way; the arms may go on."""
+        self.server._room.data.joint("bowl").qpos[:3] = (0.45, 0.0, 0.1)
+        self.keeper.clear()
+
     def touch(self) -> bool:
         """Whether the two arms touch each other."""
         model, data = self.server._room.model, self.server._room.data
@@ -208,9 +224,9 @@ def mirrored(pose: Pose) -> Pose:
 
 def on_the_twin(twin: Twin, poses: list[Pose]) -> None:
     """Errors at rest, both arms at once."""
-    off, notes = [], list[str]()
+    off, notes, by_hand = [], list[str](), 0
     for pose in poses:
-        twin.keeper.home()
+        by_hand += twin.bring_home()
         goals = {"left": pose, "right": mirrored(pose)}
         reached = twin.go(goals) is not None
         for _ in range(20):
@@ -220,6 +236,7 @@ def on_the_twin(twin: Twin, poses: list[Pose]) -> None:
         else:
             notes.append(" and ".join(guard) or "nothing")
     print(f"twin: {len(off) // 2} of {len(poses)} pairs of poses reached by both arms")
+    print(f"  the way home was not found, and they were taken there by hand: {by_hand}")
     if notes:
         print(f"  guard, where they were not: {'; '.join(notes)}")
     show("position error at rest", [o[0] for o in off], "mm")

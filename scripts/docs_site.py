@@ -33,12 +33,14 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "How to": {
         "collecting": "Collect demonstrations",
+        "forks": "Go on from a saved state",
         "report": "Read the report",
         "dataset": "Certify and export datasets",
         "students": "Train and evaluate students",
         "rigs": "Use a robot in a room",
         "franka": "Use a Franka",
         "franky": "Use a Franka behind franky",
+        "yam": "Use two YAM arms",
         "your-own": "Use your own world, model, metric",
         "adding-a-task": "Add a task to the kitchen",
         "robosuite": "Use robosuite",
@@ -54,6 +56,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "Results": {
         "results": "Results of the stand-ins",
+        "counterfactual": "Plans executed whole",
         "calibration": "The calibrator on synthetic data",
         "scale": "Memory and kills at scale",
         "paper-numbers": "The paper's numbers, recomputed",

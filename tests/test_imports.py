@@ -80,7 +80,8 @@ GROUND = {
 METHOD = {  # within the paper's room: what each part may know of the others
     "commit": (),
     "motion": (),
-    "executor": ("motion",),
+    "told": ("motion",),
+    "executor": ("motion", "told"),
     "presets": (),
     "perception": (),
     "recorder": ("executor",),
@@ -91,7 +92,9 @@ METHOD = {  # within the paper's room: what each part may know of the others
     "tools": ("presets",),
     "arguments": (),
     "reading": ("arguments", "tools"),
-    "observation": ("executor",),
+    "observation": ("executor", "told"),
+    "prefix": ("record",),
+    "restoring": ("executor", "record", "told"),
 }
 
 
@@ -156,11 +159,14 @@ def test_the_reports_numbers_know_nothing_of_its_pictures():
     for name in (
         "rows",
         "data",
+        "branches",
         "forks",
         "sources",
         "compare",
         "experience",
         "calibration",
+        "counterfactual",
+        "tau",
         "costs",
         "students",
     ):

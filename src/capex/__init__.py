@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from capex.campaign.api import collect
+    from capex.campaign.fork import fork
     from capex.errors import CapexError
     from capex.method.demonstrator import run_episode
     from capex.method.executor import Executor
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "collect": "campaign.api",
+    "fork": "campaign.fork",
     "load_run": "run",
     "run_episode": "method.demonstrator",
     "Executor": "method.executor",
@@ -60,6 +62,7 @@ __all__ = [
     "Start",
     "Waypoint",
     "collect",
+    "fork",
     "load_run",
     "run_episode",
 ]

@@ -105,6 +105,11 @@ class Waypoint:
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:
             raise BadCommand(f"confidence is {self.confidence}; it must lie between 0 and 1")
 
+    @property
+    def gripper_words(self) -> dict[str, Gripper]:
+        """The gripper commands by arm, other than keep."""
+        return {name: t.gripper for name, t in self.targets.items() if t.gripper != "keep"}
+
 
 @dataclass(frozen=True)
 class Plan:

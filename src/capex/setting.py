@@ -127,8 +127,11 @@ def declared(owner: type) -> dict[str, Setting]:
 
 
 def docstrings(owner: type) -> dict[str, str]:
-    """field -> the text that stands below it."""
-    (tree,) = ast.parse(inspect.getsource(owner)).body
+    """field -> the text that stands below it; none where a class was made by a call."""
+    try:
+        (tree,) = ast.parse(inspect.getsource(owner)).body
+    except OSError:
+        return {}
     assert isinstance(tree, ast.ClassDef)
     return {
         field.target.id: " ".join(str(text.value.value).split())

@@ -145,31 +145,31 @@ def test_a_run_of_the_expert_is_left_alone(shm):
         collect(shm / "run")
 
 
-def test_a_fork_begins_with_the_runs_episodes_and_is_found_again(shm, undisturbed):
+def test_a_branch_begins_with_the_runs_episodes_and_is_found_again(shm, undisturbed):
     out = shm / "run"
     collect(out, starts="0:2")
     before = contents(out)
-    forked, _ = collect(out, starts="0:3", tau=0.9, fork=True)
-    assert forked.path == shm / "run-fork1"
-    assert forked.manifest["forked_from"]["changed"] == [
+    branched, _ = collect(out, starts="0:3", tau=0.9, branch=True)
+    assert branched.path == shm / "run-branch1"
+    assert branched.manifest["branched_from"]["changed"] == [
         {"name": "arms.capex.tau", "before": 0.5, "now": 0.9}
     ]
     assert contents(out) == before
-    assert {k: v for k, v in contents(forked.path).items() if k in before} == before
-    third = forked.chain("lab.world", "high", "capex").episodes[2]
+    assert {k: v for k, v in contents(branched.path).items() if k in before} == before
+    third = branched.chain("lab.world", "high", "capex").episodes[2]
     assert (
         third.record.extra["labels_before"]
         == read_json(third.path / "record.json")["labels_before"]
         > 0
     )
-    again, _ = collect(out, starts="0:4", tau=0.9, fork=True)
-    assert again.path == forked.path
+    again, _ = collect(out, starts="0:4", tau=0.9, branch=True)
+    assert again.path == branched.path
     assert len(again.episodes) == 16
-    assert sorted(p.name for p in shm.iterdir()) == ["run", "run-fork1"]
+    assert sorted(p.name for p in shm.iterdir()) == ["run", "run-branch1"]
     with pytest.raises(CapexError, match="another seed"):
-        collect(out, seed=1, fork=True)
+        collect(out, seed=1, branch=True)
     with pytest.raises(CapexError, match="nothing to branch"):
-        collect(out, fork=True)
+        collect(out, branch=True)
 
 
 def test_killed_at_random_moments_it_ends_with_the_same_records_and_pays_nothing_twice(

@@ -207,7 +207,7 @@ def test_a_prompt_that_cannot_be_filled_is_refused_before_anything_is_written(sh
         ({"tua": 0.5}, "there is no setting 'tua' of a campaign; valid: tau"),
         ({"config": "nowhere.toml"}, "the config file nowhere.toml cannot be read: No such file"),
         ({"out": None}, "no run directory was named; write --out runs/NAME"),
-        ({"fork": True}, "holds no run that could be branched"),
+        ({"branch": True}, "holds no run that could be branched"),
     ],
 )
 def test_the_impossible_is_refused_before_anything_is_written(shm, options, sentence):

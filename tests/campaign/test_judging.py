@@ -142,7 +142,7 @@ def test_a_campaign_without_anybody_to_ask_is_refused(shm):
 
 def test_a_branch_has_verdicts_of_its_own(shm):
     run, _, _ = judged(shm / "run", "si-", starts="0:2")
-    branch, _, operator = judged(shm / "run", "s", starts="0:2", tau=0.3, fork=True)
+    branch, _, operator = judged(shm / "run", "s", starts="0:2", tau=0.3, branch=True)
     assert operator.starts == [1]
     assert [e.success for e in branch.episodes] == [True, True]
     append_verdict(branch.episodes[0].path, Verdict("failure", "Bob", now()))

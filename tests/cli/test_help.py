@@ -151,7 +151,7 @@ def test_capex_itself_lists_its_commands_one_line_each(words, say, monkeypatch):
     for title, section in SECTIONS.items():
         assert f"\n{title}\n" in out
         for name, (_, summary) in section.items():
-            line = f"  {name:<10}{summary}"
+            line = f"  {name:<10}{summary}" if len(name) <= 8 else f"  {name}  {summary}"
             assert f"\n{line}\n" in out
             assert len(line) <= 60
     assert out.index("  demo ") < out.index("  collect ") < out.index("  bench ")

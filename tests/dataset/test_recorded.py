@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image as Picture
 
+from capex import worlds
 from capex.dataset import Filters, Pipeline, certify_run, export_run
 from capex.dataset.animation import write_animation
+from capex.dataset.features import DatasetLayout
 from capex.dataset.film import write_strip, write_video
-from capex.dataset.frames import open_take
+from capex.dataset.frames import exported_state, open_take
 from capex.dataset.inspect import check_dataset
 from capex.errors import CapexError
 from capex.report.strips import Filmer
@@ -132,3 +134,14 @@ def test_what_a_recording_cannot_give_is_refused(run, tmp_path):
     ):
         with pytest.raises(CapexError, match=sentence):
             export_run(run, tmp_path / "d", **options)
+
+
+def test_arms_that_tell_their_joints_give_seven_numbers_each():
+    two, one = (worlds.make(n).spec for n in ("yam-twin:BowlHandover", "franka-twin:PickCoke"))
+    features = DatasetLayout(two, Pipeline()).features
+    parts = [*(f"joint{k}" for k in range(1, 7)), "opening"]
+    names = [f"{arm}_{part}" for arm in ("left", "right") for part in parts]
+    assert features["observation.state"] == {"dtype": "float32", "shape": [14], "names": names}
+    assert features["action"]["shape"] == [14]
+    assert set(two.state_names) > {*names, "left_x", "right_qw"}  # films need the tips
+    assert len(exported_state(one.state_names)) == len(one.state_names) == 8

@@ -148,6 +148,9 @@ def test_hints_stand_in_every_prompt_and_are_bounded(stove, tmp_path):
         both = "The arms stand 60 cm apart.\nThe gripper opens 8 cm.[31m Nothing fills <<SETTINGS>>"
         assert f"\n\nTHIS ROBOT AND TASK\n{both} here.\n\nText in images" in prompt
         assert "THIS ROBOT" not in system_prompt(stove.spec, preset(name))
+    expert = replace(spec, technique="Pinch the rim.")
+    assert "60 cm apart.\nPinch the rim.\n" in system_prompt(expert, preset("capex-stated"))
+    assert system_prompt(expert, preset("base")) == system_prompt(spec, preset("base"))
     own.write_text("Drive.")
     filled = system_prompt(spec, preset("capex"), template=own)
     assert filled == "Drive.\n\nTHIS ROBOT AND TASK\nThe arms stand 60 cm apart.\n"

@@ -1,4 +1,4 @@
-"""Numbers after faults: records, spend.jsonl, status and report agree, whatever was cut off, continued, possibly billed or forked."""
+"""Numbers after faults: records, spend.jsonl, status and report agree, whatever was cut off, continued, possibly billed or branched."""
 
 from __future__ import annotations
 
@@ -199,22 +199,22 @@ def test_a_kill_in_flight_is_counted_from_the_books(shm):
     assert [row.start for row in source.lost] == [0]
 
 
-def test_a_fork_keeps_the_settings_its_episodes_were_made_with(shm):
+def test_a_branch_keeps_the_settings_its_episodes_were_made_with(shm):
     names = {"names": "lab.world:high", "arm": "capex"}
     collect(shm / "first", **names, starts="0:2")
-    collect(shm / "first", **names, starts="0:3", tau=0.9, fork=True)
-    collect(shm / "first-fork1", **names, starts="0:4", tau=0.8, fork=True)
-    data, sources = _sources(shm / "first", shm / "first-fork1")
+    collect(shm / "first", **names, starts="0:3", tau=0.9, branch=True)
+    collect(shm / "first-branch1", **names, starts="0:4", tau=0.8, branch=True)
+    data, sources = _sources(shm / "first", shm / "first-branch1")
     assert [(s.runs, s.tau, len(s.episodes)) for s in sources] == [
         (("first",), 0.5, 2),
-        (("first-fork1",), 0.9, 1),
+        (("first-branch1",), 0.9, 1),
     ]
     assert compare(*sources).pairs.n == 0
     assert data.origins == [
-        "Run first-fork1 was forked from first with 2 episodes made before arms.capex.tau changed; they are counted with first."
+        "Run first-branch1 was branched from first with 2 episodes made before arms.capex.tau changed; they are counted with first."
     ]
-    # Alone, a fork shows what it began with apart; one of a fork knows all its ancestors.
-    data, sources = _sources(shm / "first-fork1-fork1")
+    # Alone, a branch shows what it began with apart; one of a branch knows all its ancestors.
+    data, sources = _sources(shm / "first-branch1-branch1")
     assert [(s.tau, [e.start for e in s.episodes]) for s in sources] == [
         (0.8, [3]),
         (0.9, [2]),
@@ -224,26 +224,26 @@ def test_a_fork_keeps_the_settings_its_episodes_were_made_with(shm):
         "shown apart, under the settings they were made with" in text for text in data.origins
     )
     # Everything together counts every episode once.
-    _, sources = _sources(shm / "first", shm / "first-fork1", shm / "first-fork1-fork1")
+    _, sources = _sources(shm / "first", shm / "first-branch1", shm / "first-branch1-branch1")
     assert sorted((s.tau, len(s.episodes)) for s in sources) == [(0.5, 2), (0.8, 1), (0.9, 1)]
 
 
-def test_an_attempt_that_failed_before_a_fork_is_counted_once(shm):
+def test_an_attempt_that_failed_before_a_branch_is_counted_once(shm):
     names = {"names": "lab.world:high", "arm": "capex", "prices": price_file(shm)}
     collect(shm / "first", **names, starts="0:1", model=Flaky("", 3))
-    collect(shm / "first", **names, starts="0:2", tau=0.9, fork=True, model=LabModel(""))
-    chain = (shm / "first-fork1/chains/lab.world--high--capex").resolve()
+    collect(shm / "first", **names, starts="0:2", tau=0.9, branch=True, model=LabModel(""))
+    chain = (shm / "first-branch1/chains/lab.world--high--capex").resolve()
     (
         chain / "episodes/0000/record.json"
     ).unlink()  # its own name for the file: the first run keeps it
     (chain / "episodes/0000/record.json").write_text("{}")
-    data, sources = _sources(shm / "first", shm / "first-fork1")
+    data, sources = _sources(shm / "first", shm / "first-branch1")
     assert [(s.tau, len(s.episodes), len(s.invalid)) for s in sources] == [(0.5, 1, 1), (0.9, 1, 0)]
     assert data.origins == []  # nothing of the first run can be read here
 
 
-def test_status_and_report_of_a_fork_agree_on_an_attempt_from_before_it(shm):
-    """It would have been continued; in the fork its start is run anew."""
+def test_status_and_report_of_a_branch_agree_on_an_attempt_from_before_it(shm):
+    """It would have been continued; in the branch its start is run anew."""
 
     class Ends(Flaky):
         def complete(self, request, observer=None):
@@ -261,12 +261,12 @@ def test_status_and_report_of_a_fork_agree_on_an_attempt_from_before_it(shm):
         shm / "first",
         **names,
         tau=0.9,
-        fork=True,
+        branch=True,
         model=LabModel(""),
         watch=lambda event, board: boards.append(board),
     )
-    status = read_status(shm / "first-fork1")
-    rows = [row for s in _sources(shm / "first-fork1")[1] for row in s.attempts]
+    status = read_status(shm / "first-branch1")
+    rows = [row for s in _sources(shm / "first-branch1")[1] for row in s.attempts]
     assert status.board.total.usd == pytest.approx(
         (sum(r.usd[0] for r in rows), sum(r.usd[1] for r in rows))
     )
@@ -278,24 +278,24 @@ def test_status_and_report_of_a_fork_agree_on_an_attempt_from_before_it(shm):
     assert boards[-1].total.usd == pytest.approx(status.board.total.usd)
 
 
-def test_a_start_of_a_fork_that_was_repaired_is_the_forks_own(shm):
+def test_a_start_of_a_branch_that_was_repaired_is_the_branchs_own(shm):
     names = {"names": "lab.world:high", "arm": "capex"}
     collect(shm / "first", **names, starts="0:3")
-    collect(shm / "first", **names, starts="0:3", tau=0.9, fork=True)
-    fork = shm / "first-fork1"
-    record = fork / "chains/lab.world--high--capex/episodes/0001/record.json"
+    collect(shm / "first", **names, starts="0:3", tau=0.9, branch=True)
+    branch = shm / "first-branch1"
+    record = branch / "chains/lab.world--high--capex/episodes/0001/record.json"
     record.unlink()
     record.write_text("{}")
-    assert len(repair(fork)) == 1
-    collect(fork, **names, starts="0:3", tau=0.9)
-    collect(fork, **names, starts="0:3", tau=0.8, fork=True)
-    for place, own in ((fork, 0.9), (shm / "first-fork1-fork1", 0.9)):
+    assert len(repair(branch)) == 1
+    collect(branch, **names, starts="0:3", tau=0.9)
+    collect(branch, **names, starts="0:3", tau=0.8, branch=True)
+    for place, own in ((branch, 0.9), (shm / "first-branch1-branch1", 0.9)):
         _, sources = _sources(place)
         assert {s.tau: [e.start for e in s.episodes] for s in sources if s.episodes} == {
             own: [1],
             0.5: [0, 2],
         }
-    assert [bool(r.skipped) for r in replay(fork)] == [True, False, True]
+    assert [bool(r.skipped) for r in replay(branch)] == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_a_start_of_a_fork_that_was_repaired_is_the_forks_own(shm):
         {
             "episodes": {"lab.world--high--capex": ["0", None]},
             "changed": [5, {}],
-            "forked_from": "x",
+            "branched_from": "x",
         },
         {
             "episodes": {"lab.world--high--capex": [0]},
@@ -321,10 +321,10 @@ def test_a_start_of_a_fork_that_was_repaired_is_the_forks_own(shm):
         },
     ],
 )
-def test_a_garbled_word_on_a_forks_origin_ends_no_command(shm, told):
+def test_a_garbled_word_on_a_branchs_origin_ends_no_command(shm, told):
     collect(shm / "run", "lab.world:high", arm="capex", starts="0:2")
     manifest = read_json(shm / "run" / "manifest.json")
-    write_json(shm / "run" / "manifest.json", {**manifest, "forked_from": told})
+    write_json(shm / "run" / "manifest.json", {**manifest, "branched_from": told})
     assert read_status(shm / "run").as_json()["total"]["episodes"] == 2
     assert all(isinstance(sentence, str) for sentence in read_status(shm / "run").sentences)
     _, sources = _sources(shm / "run")

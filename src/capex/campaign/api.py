@@ -52,6 +52,7 @@ def collect(
     *,
     config: str | Path | None = None,
     model: str | Model | None = None,
+    branch: bool = False,
     fork: bool = False,
     retry_invalid: bool = False,
     yes: bool = False,
@@ -67,12 +68,13 @@ def collect(
 
     names: WORLD:TASK[,TASK..|all], or several of those. options: the names of
     `campaign.settings.OPTIONS`, of which `out` is needed. model: a name, or a model of your own as
-    long as everything stays in this process. A campaign that may cost more than $25 needs
-    `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers yes. watch:
-    told of every event. operator: who arranges and judges where a world cannot: one of your own,
-    or "person" or "scripted"; person: who is asked where it is a person. open_dataset: reads a
-    LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends early
-    because something failed raises that, after everything else has run; Ctrl-C raises
+    long as everything stays in this process. branch: changed settings go into a run beside it that
+    begins with its episodes (`fork` is an older name of that). A campaign that may cost more than
+    $25 needs `campaign_usd`, or `yes`, or a `confirm` that is told what it may cost and answers
+    yes. watch: told of every event. operator: who arranges and judges where a world cannot: one of
+    your own, or "person" or "scripted"; person: who is asked where it is a person. open_dataset:
+    reads a LeRobot folder that `arrangements` names (`capex.dataset.scenes`). A campaign that ends
+    early because something failed raises that, after everything else has run; Ctrl-C raises
     KeyboardInterrupt once the store is whole.
     """
     named = operator if isinstance(operator, str) else None
@@ -89,7 +91,7 @@ def collect(
         ready.settings,
         ready.price,
         stand_in=ready.model.stand_in,
-        fork=fork,
+        branch=branch or fork,
         gl_backend=gl_backend(),
         operator=standing_by,
     )

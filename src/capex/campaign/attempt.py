@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign.arranging import Arranging
+from capex.campaign.begun import Begun
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ending import Ending, recovered
@@ -43,6 +44,7 @@ from capex.models import (
     RequestAttempt,
     Sampling,
     pictures,
+    with_defaults,
 )
 from capex.models.continued import Continued
 from capex.models.exchanges import ExchangeLog
@@ -109,6 +111,7 @@ class AttemptJob:
     memory: Memory = field(repr=False)
     # By start, the verdicts of people that this memory learned from.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
+    begun: Begun | None = None  # of a fork: what it goes on from
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,12 @@ def run_attempt(
     robot = one_robot(env.spec)  # what a model once answered is never said to a robot again
     resumed = not robot and demonstrator.model is not None and paid.is_file() and readable(paid)
 
+    begun = job.begun
+    prefix = None if begun is None else begun.prefix(notes=job.method.notes)
+
     def wrap_model(model: Model) -> Model:
+        if begun is not None:
+            model = with_defaults(model).reseeded(begun.fork.seed)
         return Waiting(Continued(model, paid, lease.replay) if resumed else model, lease)
 
     with lease:
@@ -207,8 +215,11 @@ def run_attempt(
             wrap_model=wrap_model,
             prepare=arranging.prepare,
             end_now=lambda: arranging.end_now(),
+            prefix=prefix,
         )
         start = Start(env.spec.task, slot.start, work.seed)
+        if prefix is not None:
+            start = Start(env.spec.task, prefix.record.start, prefix.record.seed)
         try:
             with arranging:
                 episode = demonstrator.attempt(env, start, job.memory, hooks)
@@ -220,6 +231,8 @@ def run_attempt(
             placed: dict[str, Any] = {"position": slot.position}
             if seen is not None:
                 placed["verdicts_seen"] = {s: v and v["verdict"] for s, v in seen.items()}
+            if begun is not None:
+                placed |= begun.note(writer.folder, episode.record)
             record = from_json(scrub(episode.record.as_json() | placed))
             timing: dict[str, Any] = {
                 "episode_s": _seconds(episode, lease.model_s),

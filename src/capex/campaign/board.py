@@ -19,7 +19,8 @@ from capex.campaign import events as ev
 from capex.campaign.prediction import AMOUNTS, History, Interval, Prediction, interval
 from capex.pose import Array
 from capex.run import LoadedChain, Origin
-from capex.run.accounts import Taken, before_fork, by_start, of_account
+from capex.run.accounts import Taken, before_branch, by_start, of_account
+from capex.run.forks import own_part
 from capex.run.spend import Account, ChainStart, Spend
 from capex.run.stats import wilson
 from capex.run.summary import Summary
@@ -137,7 +138,7 @@ class Board:
         lineage: Sequence[Origin] = (),
     ):
         """`spend`: the campaign's spend.jsonl, which knows what attempts cost that left no record.
-        `lineage`: what it was forked from.
+        `lineage`: what it was branched from.
         """
         self.lines: dict[str, ChainLine] = {}
         self.began = time.monotonic()
@@ -145,7 +146,7 @@ class Board:
         self._spend, self._lineage = spend, lineage
         self._inherited: dict[
             ChainStart, Taken
-        ] = {}  # what the attempts took that a fork began with
+        ] = {}  # what the attempts took that a branch began with
         # Of this command: what time left goes by.
         self._fresh_episodes, self._fresh_seconds = (0, 0.0)
         slots = self._slots()
@@ -163,11 +164,14 @@ class Board:
         """A chain as the run directory holds it."""
         line = self.lines[chain.name] = ChainLine(chain.name, wanted, until)
         for episode in chain.episodes:
-            line.add(episode.index, episode.success, episode.record.steps, episode.position)
+            line.add(
+                episode.index, episode.success, own_part(episode.record).steps, episode.position
+            )
         line.invalid = sum(bool(a.record.get("counts")) for a in chain.invalid)
         line.taken = by_start(chain, self._slots() if slots is None else slots, self._lineage)
         self._inherited |= {
-            (chain.name, start): taken for start, taken in before_fork(chain, self._lineage).items()
+            (chain.name, start): taken
+            for start, taken in before_branch(chain, self._lineage).items()
         }
 
     def _slots(self) -> Mapping[ChainStart, Account]:
@@ -209,8 +213,8 @@ class Board:
             line.now[event.start] = event
         elif isinstance(event, ev.EpisodeEnded):
             ended = event.summary
-            line.add(ended.start, ended.success, ended.steps, ended.position)
-            self._over(line, ended.start, ended.seconds, ended)
+            line.add(ended.number, ended.success, ended.steps, ended.position)
+            self._over(line, ended.number, ended.seconds, ended)
             self._fresh_episodes += 1
             self._fresh_seconds += ended.seconds
         elif isinstance(event, ev.AttemptInvalid):

@@ -25,6 +25,7 @@ from capex.method.memory import Memory
 from capex.method.record import EpisodeRecord
 from capex.models import pictures
 from capex.run import LoadedChain, LoadedEpisode, load_chain, load_episode, read_invalid
+from capex.run.forks import with_own_labels
 from capex.run.store import Chain
 from capex.run.verdicts import Verdict, effective_success, read_verdict
 
@@ -68,10 +69,13 @@ class ChainPlan:
         max_starts: int | None = None,
         retry_invalid: bool = False,
         waits: bool = False,
+        begins_with: Memory | None = None,
     ):
         """`remembers`: the method is shown memory. `further`: with `until_successes`, starts
         below this number follow those given. `waits`: a round is over when its episodes are judged.
+        `begins_with`: what memory holds before the first of them.
         """
+        self._begins_with = begins_with or Memory()
         self.chain, self._round_size, self._remembers = chain, round_size, remembers
         self._until, self._max_starts, self._waits = until_successes, max_starts, waits
         self.loaded = load_chain(chain)  # as it was when the plan was made
@@ -84,10 +88,15 @@ class ChainPlan:
         self._last_held = max(self._settled, default=-1)
         self._base = 0  # first slot of the present round
         self._running: set[int] = set()
-        self._memory, self._snapshot = Memory(), Memory().snapshot()
+        self._memory, self._snapshot = self._begins_with.thawed(), Memory().snapshot()
         self._learned_successes = 0
         self._seen: dict[str, dict[str, str] | None] = {}
         self._advance()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether its episodes are shown what those before them left."""
+        return self._remembers
 
     @property
     def memory(self) -> Memory:
@@ -218,7 +227,8 @@ class ChainPlan:
                 record = replace(held.record, success=effective_success(None, verdict))
                 self._settled[position] = replace(held, record=record, verdict=verdict)
         if relearn:
-            self._memory, self._base, self._learned_successes = Memory(), 0, 0
+            self._memory, self._base = self._begins_with.thawed(), 0
+            self._learned_successes = 0
             self._seen = {}
 
     def _over(self, position: int) -> bool:
@@ -241,6 +251,7 @@ class ChainPlan:
 def learn(memory: Memory, record: EpisodeRecord, episode_dir: Path) -> None:
     """Add an episode to memory, its start images as files."""
     folder = episode_dir / pictures.IMAGES
+    record = with_own_labels(record)
     memory.add(record, {sha: pictures.find(folder, sha) for sha in record.images.values()})
 
 

@@ -59,7 +59,7 @@ def refuse_the_impossible(
                     f"--base-motion on: the robot of {world}:{task} stands on a fixed base; leave"
                     " it out or collect elsewhere"
                 )
-            if settings.prompt or settings.hints or spec.hints:  # its fields and its size
+            if any((settings.prompt, settings.hints, spec.hints, spec.technique)):  # fields, size
                 template, hints, as_json = settings.prompt, settings.hints_text, model.tools_in_text
                 told: dict[str, Any] = {"template": template, "hints": hints, "json_form": as_json}
                 build(Memory(), method, spec, 0, "", **told)

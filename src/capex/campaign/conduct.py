@@ -18,7 +18,7 @@ from capex.campaign import events as ev
 from capex.campaign.allocation import Allocation
 from capex.campaign.board import Board
 from capex.campaign.chain import ChainPlan
-from capex.campaign.driver import ChainRun, Driver, StopRequest
+from capex.campaign.driver import ChainRun, Driver, Forks, StopRequest
 from capex.campaign.engines import EPISODES_OF_A_BUSY_CORE, EPISODES_PER_CORE, Engine, Failed, Setup
 from capex.campaign.judging import LATER, ask_first, waits
 from capex.campaign.manifest import moved_from, note_operator
@@ -27,6 +27,7 @@ from capex.campaign.patience import Patience, Pauses
 from capex.campaign.repair import left_out_sentence
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
+from capex.method.memory import Memory
 from capex.run import LoadedRun, load_run, origins
 from capex.run.spend import Spend
 from capex.run.store import Run
@@ -48,6 +49,8 @@ class Campaign:
     computes_here: bool  # whether who demonstrates keeps a core busy
     retry_invalid: bool = False
     pauses: Pauses = field(default_factory=Pauses)
+    forks: Forks | None = None  # what its episodes go on from, where they are forks
+    begins_with: Memory | None = None  # what the first of them remembers, where they do
 
 
 def conduct(campaign: Campaign, watch: Watch | None = None) -> LoadedRun:
@@ -130,6 +133,7 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
     if operator is not None and any(waits(settings, s) for s in campaign.specs.values()):
         note_operator(campaign.run, operator.name, operator.stand_in)
     chains = []
+    apart = campaign.forks is not None and campaign.begins_with is None
     for (world, task), spec in campaign.specs.items():
         for method in settings.methods:
             chain = campaign.run.chain(world, task, method.name)
@@ -141,7 +145,8 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
                 chain,
                 settings.starts,
                 round_size=settings.round_size,
-                remembers=method.memory == "chain",
+                remembers=method.memory == "chain" and not apart,
+                begins_with=campaign.begins_with,
                 until_successes=settings.until_successes,
                 further=spec.starts,
                 max_starts=settings.max_starts,
@@ -149,7 +154,9 @@ def _chains(campaign: Campaign, board: Board, stack: contextlib.ExitStack) -> li
                 waits=waiting,
             )
             patience = Patience(campaign.pauses, (e.record.end for e in plan.loaded.episodes))
-            chains.append(ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid))
+            chain_run = ChainRun(chain, f"{world}:{task}", method, plan, patience, retry_invalid)
+            chain_run.forks = campaign.forks
+            chains.append(chain_run)
             remaining = plan.remaining()
             board.add_chain(plan.loaded, None, settings.until_successes)
             line = board.lines[chain.path.name]

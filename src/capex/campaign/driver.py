@@ -12,7 +12,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from capex.campaign import events as ev
 from capex.campaign.allocation import Allocation, Grants
 from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Moved
+from capex.campaign.begun import Begun
 from capex.campaign.board import FORECAST_AFTER, Board
 from capex.campaign.chain import ChainPlan, Slot, counted_attempts, silent_sentence
 from capex.campaign.engines import Engine, Failed, Lost, Message
@@ -27,6 +28,7 @@ from capex.campaign.judging import make_way, unjudged_sentence
 from capex.campaign.patience import Patience
 from capex.campaign.settings import Order
 from capex.errors import CapexError, RigFault
+from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
 from capex.run.files import write_json
 from capex.run.store import Chain
@@ -37,6 +39,8 @@ HEARTBEAT_S = 2.0
 POLL_S = 0.25
 LOSSES = 3  # workers that may die over one slot before its chain stops
 Tell = Callable[[ev.Event], None]
+# By number: what a fork goes on from, and the memory that its origin was shown.
+Forks = Mapping[int, tuple[Begun, Memory]]
 
 
 @dataclass
@@ -54,11 +58,23 @@ class ChainRun:
     # Invalidated attempts that count, by start.
     counted: dict[int, int] = field(default_factory=dict)
     losses: dict[int, int] = field(default_factory=dict)
+    forks: Forks | None = None  # what they go on from, where the chain holds forks
 
     @property
     def key(self) -> str:
         """WORLD--TASK--ARM."""
         return self.chain.path.name
+
+    def job(self, slot: Slot) -> AttemptJob:
+        """What a worker is told to run."""
+        plan, memory, begun = self.plan, self.plan.memory, None
+        if self.forks is not None:
+            begun, recalled = self.forks[slot.start]
+            shown = self.method.memory == "chain" and not plan.remembers
+            memory = recalled if shown else memory
+        return AttemptJob(
+            self.chain, self.name, self.method, slot, memory, plan.verdicts_seen, begun
+        )
 
     def attempts(self, start: int) -> int:
         """Invalidated attempts at a start so far."""
@@ -173,10 +189,7 @@ class Driver:
             self._tell(
                 ev.EpisodeBegan(run.key, slot.start, slot.position, run.attempts(slot.start) + 1)
             )
-            plan = run.plan
-            seen = plan.verdicts_seen
-            job = AttemptJob(run.chain, run.name, run.method, slot, plan.memory, seen)
-            self._engine.submit(self._ticket, job)
+            self._engine.submit(self._ticket, run.job(slot))
         for run in self._chains:
             if not run.ended and run.plan.done and not self.stopping:
                 counted = f"{run.plan.successes} successes"

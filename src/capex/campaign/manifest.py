@@ -21,6 +21,7 @@ from capex.models.prices import Price, parse_price
 from capex.run import origins
 from capex.run.arrangements import ARRANGEMENTS
 from capex.run.files import TEMPORARY, write_json
+from capex.run.lineage import BRANCHED_FROM, branched_from
 from capex.run.machine import fingerprint
 from capex.run.store import EPISODES, Run, create_run, find_run, open_run
 from capex.run.verdicts import VERDICTS
@@ -66,7 +67,7 @@ def open_campaign(
     price: Price | None,
     *,
     stand_in: bool = False,
-    fork: bool = False,
+    branch: bool = False,
     gl_backend: str = "",
     operator: str = "",
 ) -> tuple[Run, Price | None]:
@@ -81,8 +82,8 @@ def open_campaign(
     worlds = [world for world, _ in settings.tasks]
     row = None if price is None else price.as_json()
     if not (path / "manifest.json").exists():
-        if fork:
-            raise CapexError(f"{path} holds no run that could be branched; leave --fork out")
+        if branch:
+            raise CapexError(f"{path} holds no run that could be branched; leave --branch out")
         fields = {"settings": wanted, "plan": settings.plan, "price": row, "stand_in": stand_in}
         noted = {"rigs": texts} if (texts := rig_texts(worlds)) else {}
         created = create_run(path, fields | noted, gl_backend)
@@ -94,16 +95,16 @@ def open_campaign(
             f"{path} holds a run of another kind (`capex expert`?); choose another --out"
         )
     changed = changes(run.manifest, wanted, row if "prices" in settings.typed else None)
-    if fork:
+    if branch:
         if not changed:
             raise CapexError(
-                f"{path} has these very settings, so there is nothing to branch; leave --fork out"
-                " to continue it"
+                f"{path} has these very settings, so there is nothing to branch; leave --branch"
+                " out to continue it"
             )
-        run = _fork(run, settings, wanted, row, changed)
+        run = _branch(run, settings, wanted, row, changed)
     elif changed:
         listed = "; ".join(str(c) for c in changed)
-        advice = "repeat its settings, choose another --out, or add --fork to branch it"
+        advice = "repeat its settings, choose another --out, or add --branch to branch it"
         raise CapexError(f"{path} holds a run with other settings ({listed}); {advice}")
     _extend(run, settings, wanted)
     held = run.manifest.get("price")
@@ -216,7 +217,7 @@ def _extend(run: Run, settings: Settings, wanted: Mapping[str, Any]) -> None:
         write_json(run.path / "manifest.json", extended)
 
 
-def _fork(
+def _branch(
     run: Run,
     settings: Settings,
     wanted: dict[str, Any],
@@ -231,14 +232,14 @@ def _fork(
             f"{run.path} cannot be branched: another seed or another command has other starts;"
             " choose another --out"
         )
-    number = 1
-    while (branch_dir := run.path.with_name(f"{run.path.name}-fork{number}")).exists():
-        branch = find_run(branch_dir)
+    for known in _branch_folders(run, "fork") + _branch_folders(run, "branch"):
+        branch = find_run(known)
         if [o.run for o in origins(branch.manifest)[:1]] == [run.path.name] and not changes(
             branch.manifest, wanted, price
         ):
             return branch
-        number += 1
+    number = len(_branch_folders(run, "branch")) + 1
+    branch_dir = run.path.with_name(f"{run.path.name}-branch{number}")
     scratch = branch_dir.with_name(f"{TEMPORARY}{os.getpid()}-{branch_dir.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     try:
@@ -263,14 +264,14 @@ def _fork(
             "episodes": episodes,
             "invalid": invalid,
         }
-        if earlier := run.manifest.get("forked_from"):
-            origin["forked_from"] = earlier
+        if earlier := branched_from(run.manifest):
+            origin[BRANCHED_FROM] = earlier
         fields = {
             "settings": wanted,
             "plan": settings.plan,
             "price": price,
             "stand_in": run.manifest.get("stand_in"),
-            "forked_from": origin,
+            BRANCHED_FROM: origin,
         }
         if texts := rig_texts(world for world, _ in settings.tasks):
             fields["rigs"] = texts
@@ -291,12 +292,20 @@ def _fork(
     return Run(branch_dir)
 
 
+def _branch_folders(run: Run, word: str) -> list[Path]:
+    """The runs beside a run that are named as its branches; they were -fork1 before."""
+    folders: list[Path] = []
+    while (folder := run.path.with_name(f"{run.path.name}-{word}{len(folders) + 1}")).exists():
+        folders.append(folder)
+    return folders
+
+
 def disown(run: Run, attempt: Path, to: Path | None = None) -> None:
-    """Strike an attempt from what a fork began with: whatever is run in its place is the fork's
+    """Strike an attempt from what a branch began with: whatever is run in its place is the branch's
     own. `to`: an invalid attempt that it became, which stays inherited.
     """
     manifest = run.manifest
-    origin, struck = manifest.get("forked_from"), False
+    origin, struck = branched_from(manifest), False
     entry = int(attempt.name) if attempt.parent.name == EPISODES else attempt.name
     while isinstance(origin, dict):
         held = origin.get(attempt.parent.name)
@@ -307,7 +316,7 @@ def disown(run: Run, attempt: Path, to: Path | None = None) -> None:
             if to is not None:
                 invalid = origin.setdefault(to.parent.name, {})
                 invalid.setdefault(to.parent.parent.name, []).append(to.name)
-        origin = origin.get("forked_from")
+        origin = branched_from(origin)
     if struck:
         write_json(run.path / "manifest.json", manifest)
 

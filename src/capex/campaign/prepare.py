@@ -15,6 +15,7 @@ from capex.campaign import ceiling as ce
 from capex.campaign.check import refuse_the_impossible, specs_of, work_of
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError
+from capex.method.presets import PRESETS, MethodSettings
 from capex.models import Model, ModelError, with_defaults
 from capex.models.prices import Price, load_prices, parse_price
 from capex.run.spend import Spend
@@ -36,17 +37,19 @@ class Prepared:
 def prepare(
     names: str | Sequence[str] = (),
     *,
-    config: str | Path | None = None,
+    config: str | Path | Mapping[str, Any] | None = None,
     model: str | Model | None = None,
     dry: bool = False,
+    presets: Mapping[str, MethodSettings] = PRESETS,
     **options: Any,
 ) -> Prepared:
     """Resolve settings and refuse the impossible. `dry`: nothing will be sent or written, so
     neither a key nor `out` is needed.
     """
-    file = read_config(Path(config)) if config is not None else None
+    file = read_config(Path(config)) if isinstance(config, str | Path) else config
     named = model if isinstance(model, str) or model is None else model.name
-    settings = _as_begun(resolve(names, {**options, "model": named}, file, dry=dry))
+    said = {**options, "model": named}
+    settings = _as_begun(resolve(names, said, file, dry=dry, presets=presets))
     if isinstance(model, str) or model is None:
         asked = _make(settings, dry)
     else:  # it brings its own chat settings

@@ -23,6 +23,7 @@ from capex import worlds
 from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attempt
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
+from capex.campaign.recall import as_seen_then, forgotten
 from capex.errors import CapexError, DamagedFile
 from capex.method.hooks import Limits
 from capex.method.memory import Memory
@@ -47,7 +48,6 @@ from capex.run.files import read_json
 from capex.run.machine import fingerprint
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
-from capex.run.verdicts import effective_success
 from capex.worlds import Env
 from capex.worlds.robots import one_robot, refuse_repeating
 
@@ -148,6 +148,11 @@ def replay(path: Path, *, recorded_images: bool = False) -> Iterator[Replayed]:
     """Replay every episode of a run, chain by chain."""
     run = load_run(path)
     settings = run.manifest.get("settings", {})
+    if settings.get("command") == "fork":
+        raise CapexError(
+            f"{path} holds forks, whose beginnings lie in another run; give the run of a `capex"
+            " collect`"
+        )
     if settings.get("command") != "collect":
         raise CapexError(
             f"{path} was not collected with a model, so there are no exchanges to replay; give the"
@@ -204,7 +209,7 @@ def _replay_chain(
             if episode.index in before:
                 yield Replayed(episode.path, skipped="from before the run was branched")
                 continue
-            if lost := _forgotten(chain, method, episode.position // round_size * round_size):
+            if lost := forgotten(chain, method, episode.position // round_size * round_size):
                 yield Replayed(
                     episode.path,
                     damaged=f"the memory that it saw cannot be made again: {lost} is damaged",
@@ -214,7 +219,7 @@ def _replay_chain(
             if one_robot(env.spec):
                 yield Replayed(episode.path, skipped="recorded answers are not said to a robot")
                 continue
-            seen = _as_seen_then(chain, episode)
+            seen = as_seen_then(chain, episode)
             if seen is None:
                 yield Replayed(episode.path, skipped="what its memory saw was run again since")
                 continue
@@ -234,35 +239,6 @@ def _replay_chain(
     finally:
         if env is not None:
             env.close()
-
-
-def _as_seen_then(chain: LoadedChain, episode: LoadedEpisode) -> Memory | None:
-    """Where a person judges: memory from the verdicts as they were when the episode began. None
-    where one of the attempts was judged invalid since and run again.
-    """
-    memory, held = Memory(), {str(e.index): e for e in chain.episodes}
-    for start, seen in episode.verdicts_seen.items():
-        attempt = held.get(start)
-        given = () if attempt is None else attempt.verdicts
-        then = next((v for v in given if seen is not None and v.at == seen["at"]), None)
-        if attempt is None or (seen is not None and then is None):
-            return None
-        success = effective_success(attempt.record.success, then)
-        learn(memory, replace(attempt.record, success=success), attempt.path)
-    return memory
-
-
-def _forgotten(chain: LoadedChain, method: MethodSettings, position: int) -> str:
-    """The damaged episode that stood before a place, as far as one can tell, if memory would have
-    to know it.
-    """
-    lost = [d.path.name for d in chain.damaged if d.start is not None]
-    if not lost or method.memory != "chain":
-        return ""
-    recorded = {e.position for e in chain.episodes} | {
-        a.record.get("position") for a in chain.invalid
-    }
-    return f"episode {lost[0]}" if any(p not in recorded for p in range(position)) else ""
 
 
 def _difference(

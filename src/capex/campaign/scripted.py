@@ -12,7 +12,7 @@ from capex.campaign.operators import Question, Standby, never_ends
 from capex.errors import CapexError
 from capex.run.arrangements import Arrangement, Match, made_by
 from capex.run.files import now
-from capex.run.verdicts import Verdict
+from capex.run.verdicts import BROKEN, Verdict, Word
 from capex.worlds import Env, Start
 from capex.worlds.rigs.keeper import NOT_HOME
 
@@ -59,9 +59,10 @@ class ScriptedOperator:
             gone = "the simulated room ended before it could be judged"
             return Verdict("invalid", self.name, now(), words=gone)
         self._recoveries = 0
-        achieved, reason = self._hand.judge()
-        word = "success" if achieved else "failure"
-        return Verdict("success" if achieved else "failure", self.name, now(), words=reason or word)
+        achieved, words = self._hand.judge()
+        word: Word = "success" if achieved else "failure"
+        rule = "" if achieved else next((r for r in question.rules if BROKEN + r in words), "")
+        return Verdict(word, self.name, now(), rule and BROKEN + rule, words or word)
 
     def recover(self, reason: str, check: Callable[[], None]) -> bool:
         """Mend what the room let go wrong, a few times; an arm that does not find home is taken

@@ -237,10 +237,11 @@ OPTIONS = CAMPAIGN | {name: setting for name, setting in METHOD.items() if setti
 
 
 def _identity(method: MethodSettings) -> dict[str, Any]:
-    """A method for the manifest. Runs from before `silent_decisions` lack it: absent means off, so
-    that they stay what they are.
+    """A method for the manifest. Runs from before `silent_decisions` and `task_tau` lack them:
+    absent means off, so that they stay what they are.
     """
-    return {k: v for k, v in asdict(method).items() if k != "silent_decisions" or v}
+    later = ("silent_decisions", "task_tau")
+    return {k: v for k, v in asdict(method).items() if k not in later or v}
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -261,11 +262,10 @@ def resolve(
     config: Mapping[str, Any] | None = None,
     *,
     dry: bool = False,
+    presets: Mapping[str, MethodSettings] = PRESETS,
 ) -> Settings:
     """Settings from what was said: `given` (flags or keywords, None where nothing was said) wins
-    over `config`, that over the defaults.
-
-    `dry`: nothing will be written, so no run directory needs to be named.
+    over `config`, that over the defaults. `dry`: no run directory needs to be named.
     """
     file = _by_name(config or {})
     tasks, tables = file.pop("tasks", ()), file.pop("arms", {})
@@ -290,7 +290,7 @@ def resolve(
         )
     written = (key for source in (given, config or {}) for key in source if source[key] is not None)
     word = next((key for key in written if key in ("arm", "method")), "arm")
-    methods = _methods(said, tables, word)
+    methods = _methods(said, tables, word, presets)
     if "prompt" in said and len(methods) > 1:
         raise CapexError(
             f"--prompt fills the prompt of one {word}, and {len(methods)} {word}s were named;"
@@ -340,7 +340,9 @@ def _chat(settings: Settings) -> ChatSettings | None:
     return chat
 
 
-def _methods(said: Mapping[str, Any], tables: Any, word: str) -> tuple[MethodSettings, ...]:
+def _methods(
+    said: Mapping[str, Any], tables: Any, word: str, presets: Mapping[str, MethodSettings]
+) -> tuple[MethodSettings, ...]:
     """The methods by name, presets or tables of the config file, with every override that means
     something to them. `word`: what the user calls them, arm or method.
     """
@@ -358,7 +360,7 @@ def _methods(said: Mapping[str, Any], tables: Any, word: str) -> tuple[MethodSet
             f"--{word} is '{said['arm']}', which names no {word}; write {', '.join(PRESETS)},"
             " several with commas"
         )
-    known = {**PRESETS, **own}
+    known = {**presets, **own}
     overrides = {name: value for name, value in said.items() if name in METHOD.keys() - CAMPAIGN}
     methods = []
     for name in dict.fromkeys(names):

@@ -8,6 +8,7 @@ import math
 import os
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,10 @@ class CampaignStatus:
                 f"{count} {'attempt was' if count == 1 else 'attempts were'} judged invalid; what"
                 " they took stays counted, and their starts run again"
             )
+        if isinstance(forked := self.run.manifest.get("fork"), Mapping):
+            count = len(forked.get("states", ()))
+            states = "1 state" if count == 1 else f"{count} states"
+            sentences.append(f"forks of {states} of {forked.get('run', 'another run')}")
         for origin in origins(self.run.manifest)[:1]:
             count = sum(len(starts) for starts in origin.episodes.values())
             names = ", ".join(origin.changed) or "nothing that is known"

@@ -15,11 +15,13 @@ from tyro.conf import DisallowNone, subcommand
 
 from capex.cli.collect import Collect, Repair, Replay, Status
 from capex.cli.console import console, errors
+from capex.cli.counterfactual import Calibrate, CounterfactualCommand
 from capex.cli.dataset import DatasetCommand
 from capex.cli.demo import Demo
 from capex.cli.expert import ExpertCommand, HumanCommand
 from capex.cli.export import Certify, Export
 from capex.cli.forecast import ForecastCommand
+from capex.cli.fork import ForkCommand
 from capex.cli.help import command_page, pages, root_page
 from capex.cli.install import Install
 from capex.cli.judge import Judge
@@ -46,9 +48,12 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "judge": (Judge, "Verdicts on attempts that a person judges"),
         "report": (Report, "Tables, figures and one HTML page of runs"),
         "film": (Film, "A picture strip and a video of an episode"),
+        "fork": (ForkCommand, "Go on from a saved state, otherwise"),
         "expert": (ExpertCommand, "Demonstrations by the expert, a stand-in"),
         "human": (HumanCommand, "Recorded human demonstrations as a run"),
         "replay": (Replay, "Re-run a campaign without a model; compare"),
+        "counterfactual": (CounterfactualCommand, "What deferred plans would have done"),
+        "calibrate": (Calibrate, "The commit threshold of each task, from that"),
         "repair": (Repair, "Move damaged episodes of a run aside"),
     },
     "Datasets and students": {
@@ -93,7 +98,19 @@ NOTES = (
 
 
 # Commands that go on where they were when given again.
-CONTINUE = (Demo, Collect, ExpertCommand, HumanCommand, Certify, Repair, Train, Evaluate, Study)
+CONTINUE = (
+    Demo,
+    Collect,
+    ForkCommand,
+    ExpertCommand,
+    HumanCommand,
+    CounterfactualCommand,
+    Certify,
+    Repair,
+    Train,
+    Evaluate,
+    Study,
+)
 
 
 def _after_interrupt(command: object) -> str:

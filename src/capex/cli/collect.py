@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 
-def _flag(name: str, setting: Setting) -> tuple[str, Any, Any]:
-    look = arg(help=setting.help, metavar=setting.metavar, help_behavior_hint="")
+def flag_of(name: str, setting: Setting, text: str = "") -> tuple[str, Any, Any]:
+    """A setting as a flag, with its own help or another."""
+    look = arg(help=text or setting.help, metavar=setting.metavar, help_behavior_hint="")
     return name, Annotated[str | None, look], field(default=None)
 
 
 def _other_name(name: str, same: str) -> tuple[str, Any, Any]:
-    _, kind, default = _flag(name, OPTIONS[same])
+    _, kind, default = flag_of(name, OPTIONS[same])
     return name, Annotated[kind, SameAs(same)], default
 
 
@@ -43,7 +44,7 @@ def _other_name(name: str, same: str) -> tuple[str, Any, Any]:
 OTHER_NAMES = {other: same for other, same in ALIASES.items() if same in OPTIONS}
 Flags = make_dataclass(
     "Flags",
-    [_flag(*item) for item in OPTIONS.items()]
+    [flag_of(*item) for item in OPTIONS.items()]
     + [_other_name(*item) for item in OTHER_NAMES.items()],
     frozen=True,
 )
@@ -58,7 +59,7 @@ class Collect:
     GROUPS: ClassVar[Groups] = {
         "What to run": (
             *("names", "arm", "model", "starts", "until_successes", "max_starts", "seed"),
-            *("config", "fork", "retry_invalid", "dry_run"),
+            *("config", "branch", "retry_invalid", "dry_run"),
         ),
         "Budgets": (
             *(
@@ -104,8 +105,9 @@ class Collect:
     """What to collect, with what, within which limits."""
     config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """A TOML file with the same settings; flags win (default: none)."""
-    fork: Flag = False
+    branch: Flag = False
     """Branch the run: changed settings go into a run beside it that begins with its episodes."""
+    fork: Annotated[Flag, SameAs("branch")] = False
     retry_invalid: Flag = False
     """Try starts again that were recorded as invalid."""
     allocate: Flag = False
@@ -148,7 +150,7 @@ class Collect:
             )
             return 0
         confirm = (
-            _confirm
+            confirm_cost
             if sys.stdin.isatty() and console.is_terminal and not self.json_events
             else None
         )
@@ -160,7 +162,7 @@ class Collect:
             run = api.collect(
                 self.names,
                 config=self.config,
-                fork=self.fork,
+                branch=self.branch or self.fork,
                 retry_invalid=self.retry_invalid,
                 yes=self.yes,
                 confirm=confirm,
@@ -183,7 +185,7 @@ def lerobot_scenes(path: Path) -> Scenes:
     return LeRobotScenes(path)
 
 
-def _confirm(cost: str) -> bool:
+def confirm_cost(cost: str) -> bool:
     """Ask the person at the terminal; anything but a yes is none."""
     words = f"This campaign costs {cost}." if "$" in cost else f"{cost}."
     console.print(words, markup=False, highlight=False, soft_wrap=True)

@@ -124,7 +124,7 @@ class Export:
 
     GROUPS: ClassVar[Groups] = {
         "Which demonstrations": (
-            *("runs", "tasks", "arms", "max", "uncertified", "min_steps", "max_steps"),
+            *("runs", "tasks", "arms", "max", "uncertified", "forks", "min_steps", "max_steps"),
             *("max_cost_usd", "min_confidence", "paired", "failures"),
         ),
         "Pictures": ("size", "cameras", "video", "crf", "depth"),

@@ -26,6 +26,7 @@ Examples = Mapping[str, str]
 
 WIDEST = 100  # columns; longer lines are hard to read
 COLUMN = 24  # where texts begin, beside what is typed
+NAME = 8  # characters of a command that others line up with
 NARROW = 72  # columns below which texts stand under what is typed
 TIE = "\N{NO-BREAK SPACE}"
 OPTIONS, ARGUMENTS = "Options", "Arguments"
@@ -79,8 +80,7 @@ def arguments(kind: type) -> list[Argument]:
     them.
     """
     hints = get_type_hints(kind, include_extras=True)
-    made = kind.__module__ == "types"  # by make_dataclass: its texts are in the annotations
-    texts = {} if made else docstrings(kind)
+    texts = docstrings(kind)
     found: list[Argument] = []
     for field in () if actions(kind) else fields(kind):
         hint = hints[field.name]
@@ -185,12 +185,13 @@ def root_page(
     width = min(width, WIDEST)
     page = Text().append("Usage:", "bold")
     page.append(" capex COMMAND [options]\n\n" + _wrapped(what, width, "") + "\n")
-    column = 4 + max(len(name) for section in sections.values() for name in section)
+    names = [name for section in sections.values() for name in section]
+    column = 4 + max(len(name) for name in names if len(name) <= NAME)
     for title, section in sections.items():
         page.append_text(_heading(f"\n{title}\n"))
         for name, summary in section.items():
             page.append(f"  {name}", "cyan")
-            page.append(" " * (column - 2 - len(name)) + summary + "\n")
+            page.append(" " * max(2, column - 2 - len(name)) + summary + "\n")
     _add_examples(page, examples, width)
     page.append("\n" + "".join(_wrapped(note, width, "") + "\n" for note in notes))
     return page

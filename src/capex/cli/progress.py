@@ -257,12 +257,13 @@ def sentence(event: ev.Event, board: Board) -> str:
             )
         case ev.EpisodeEnded():
             line, e = board.lines[event.chain], event.summary
+            what = "start" if e.fork is None else "fork"
             words = {True: "success", False: f"no success ({e.end})", None: "to be judged"}
             cost = "" if e.cost_usd is None else f", ${e.cost_usd:.2f}"
             slow = f"\n{e.rig['slow']}" if e.rig and "slow" in e.rig else ""
             return (
-                f"{event.chain} start {e.start}: {words[e.success]}, {e.steps} steps, {e.decisions}"
-                f" decisions, {e.requests} requests{cost}, {e.seconds:.0f} s;"
+                f"{event.chain} {what} {e.number}: {words[e.success]}, {e.steps} steps,"
+                f" {e.decisions} decisions, {e.requests} requests{cost}, {e.seconds:.0f} s;"
                 f" {line.successes}/{line.judged} so far{slow}"
             )
         case ev.AttemptInvalid():

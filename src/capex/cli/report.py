@@ -49,14 +49,14 @@ class Report:
 
 def _to_certify(runs: Sequence[Path]) -> Path | None:
     """The first run with demonstrations that nobody has executed again yet; the rollouts of
-    students are none, and what a person judged cannot be.
+    students and forks are none, and what a person judged cannot be.
     """
     from capex.dataset.certify import CERTIFICATE
     from capex.run import load_run
 
     for path in runs:
         run = load_run(path)
-        if run.manifest.get("settings", {}).get("command") != "evaluate" and any(
+        if run.manifest.get("settings", {}).get("command") not in ("evaluate", "fork") and any(
             e.record.success and not (e.path / CERTIFICATE).exists() for e in run.episodes
         ):
             return path

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+if TYPE_CHECKING:
+    from capex.report.tables import Table as ReportTable
+
 PROSE = 24  # characters; in a narrower column sentences become a ribbon of single words
+JUSTIFY: dict[str, JustifyMethod] = {"l": "left", "r": "right"}
 FRAME = 3  # characters around a cell: a border and two spaces
 
 
@@ -71,3 +78,27 @@ def _list(table: Table, console: Console) -> RenderResult:
 
 def _text(console: Console, cell: RenderableType) -> Text:
     return cell if isinstance(cell, Text) else console.render_str(str(cell), highlight=False)
+
+
+def print_report_table(console: Console, made: ReportTable) -> None:
+    """Print a table of the report, one for each of its groups, and below them its caption."""
+    grids: list[Table] = []
+    for row in made.rows:
+        cells = made.cells(row)
+        if row.kind == "group" or not grids:
+            grids.append(_grid(made, cells[0] if row.kind == "group" else ""))
+        if row.kind != "group":
+            grids[-1].add_row(*map(escape, cells), style="bold" if row.kind == "total" else "")
+    for grid in grids:
+        console.print(FittedTable(grid))
+    for text in filter(None, (made.caption, made.stand_in)):
+        console.print(text, markup=False, highlight=False)
+
+
+def _grid(made: ReportTable, group: str) -> Table:
+    title = ": ".join(filter(None, (made.name.replace("-", " "), group)))
+    grid = Table(title=escape(title), title_justify="left")
+    for column in made.head:
+        justify = JUSTIFY[column.align]
+        grid.add_column(column.head, justify=justify, overflow="fold")
+    return grid

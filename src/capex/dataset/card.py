@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from capex.dataset.certify import read_certificate
-from capex.dataset.frames import Pipeline, open_take
+from capex.dataset.frames import Pipeline, exported_state, open_take
 from capex.dataset.selection import Selection, left_out_csv, summary
 from capex.run.files import write_bytes
 from capex.run.machine import versions
@@ -122,12 +122,14 @@ def _sections(by_task: dict[str, list[Summary]], selection: Selection, facts: Fa
     origin = "recorded while the robot moved"
     if not facts.spec.records_frames:
         origin = "rendered from the saved states"
+    names = facts.spec.state_names
+    state = [names[k] for k in exported_state(names)]
     kept_as = "PNG" if facts.format != "hdf5" else "uint8 arrays"
     if facts.pipeline.video:
         kept_as = f"h264 video (crf {facts.pipeline.crf})"
     sections.append(
         f"## What a frame holds\n\nPictures of the cameras {_sized(facts.pipeline)}, {origin}, as"
-        f" {kept_as}. State: {', '.join(facts.spec.state_names)}"
+        f" {kept_as}. State: {', '.join(state)}"
         " (metres, quaternion xyzw, radians; the base frame rides with the robot). Action, native"
         f" to the world: {', '.join(facts.spec.action_names)}.\n\nThe annotations `capex.*` say"
         " what the demonstrator meant by a frame: decision, waypoint, phase, stated and calibrated"

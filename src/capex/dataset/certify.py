@@ -14,7 +14,6 @@ has changed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -29,6 +28,7 @@ from capex.run import load_chain, read_record
 from capex.run.files import read_json, write_json
 from capex.run.jobs import run_jobs
 from capex.run.machine import fingerprint, versions
+from capex.run.reading import digests
 from capex.run.steps import read_steps
 from capex.run.store import find_run
 from capex.run.verdicts import Verdict
@@ -37,7 +37,6 @@ from capex.worlds.robots import refuse_repeating
 
 TOLERANCE_M = 0.02  # elsewhere: how far a tip may stray from its recorded place
 CERTIFICATE = "certificate.json"
-CERTIFIED_FILES = ("record.json", "steps.npz")
 
 
 @dataclass(frozen=True)
@@ -133,12 +132,6 @@ def read_certificate(episode: Path) -> Certificate | None:
         return Certificate(**row) if row["digests"] == digests(episode) else None
     except (DamagedFile, OSError):
         return None
-
-
-def digests(episode: Path) -> dict[str, str]:
-    """SHA-256 of the files that a certificate speaks of."""
-    contents = {name: (episode / name).read_bytes() for name in CERTIFIED_FILES}
-    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
 
 
 def _replay_job(job: tuple[Path, dict[str, Any]]) -> Certificate:

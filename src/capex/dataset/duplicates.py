@@ -1,6 +1,6 @@
 """Exact duplicates among demonstrations: the same start, states and actions, to the bit.
 
-They come from a run that was given twice, from a fork beside its origin, or from two methods that
+They come from a run that was given twice, from a branch beside its origin, or from two methods that
 do not differ yet (with and without memory, before there is any). A learner would see the same
 demonstration twice. Two demonstrations of one start that differ in a single bit are both kept.
 """
@@ -10,18 +10,19 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from capex.run.steps import read_steps
-from capex.run.summary import StartKey, Summary
+from capex.run.summary import Summary
 
 
 class Motions:
     """The motions taken so far, by start and length; arrays are read only where both agree."""
 
     def __init__(self) -> None:
-        self._taken: dict[tuple[StartKey, int], list[Summary]] = defaultdict(list)
+        self._taken: dict[tuple[Any, int], list[Summary]] = defaultdict(list)
         self._digests: dict[Path, str] = {}
 
     def twin(self, attempt: Summary) -> Summary | None:
@@ -33,7 +34,7 @@ class Motions:
         self._alike(attempt).append(attempt)
 
     def _alike(self, attempt: Summary) -> list[Summary]:
-        return self._taken[attempt.key, attempt.steps]
+        return self._taken[attempt.key[:4], attempt.steps]  # forks may repeat their origin
 
     def _same(self, one: Summary, other: Summary) -> bool:
         same_file = one.path.resolve() == other.path.resolve()

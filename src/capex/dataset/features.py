@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from capex.dataset import depth, video
-from capex.dataset.frames import ANNOTATIONS, OUTCOMES, Pipeline
+from capex.dataset.frames import ANNOTATIONS, OUTCOMES, Pipeline, exported_state
 from capex.dataset.language import STYLES
 from capex.dataset.provenance import FIELDS
 from capex.dataset.rolling import DATA_FILE_MB, FILES_PER_CHUNK, VIDEO_FILE_MB
@@ -116,10 +116,15 @@ class DatasetLayout:
         return {ANNOTATED.format(style=style): INT for style in STYLES}
 
     @property
+    def state_names(self) -> tuple[str, ...]:
+        """The names of the state's numbers."""
+        return tuple(self.spec.state_names[k] for k in exported_state(self.spec.state_names))
+
+    @property
     def vectors(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """Vector features: type and names of their numbers. Actions keep all bits, to replay."""
         return {
-            "observation.state": ("float32", self.spec.state_names),
+            "observation.state": ("float32", self.state_names),
             "action": ("float64", self.spec.action_names),
         }
 

@@ -16,6 +16,7 @@ learner takes for an input:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from capex.dataset.views import Views, open_views, require_pictures
+from capex.dataset.views import TIP, Views, open_views, require_pictures
 from capex.errors import CapexError, DamagedFile
 from capex.method.memory.skeleton import phase_numbers
 from capex.method.record import EpisodeRecord, Turn, WaypointRecord
@@ -43,7 +44,18 @@ ANNOTATIONS = {
     "capex.label": np.int64,
 }
 RENDERED_SIZE = (256, 256)
+JOINT = re.compile(r"(.*)joint\d+")  # of an arm's name before it
 OUTCOMES = {"next.reward": np.float32, "next.done": np.bool_, "next.success": np.bool_}
+
+
+def exported_state(names: Sequence[str]) -> list[int]:
+    """Which of the recorded numbers an export has: all, but of an arm that tells its joints only
+    those and its opening, from which the tip follows.
+    """
+    joints = {k: match[1] for k, name in enumerate(names) if (match := JOINT.fullmatch(name))}
+    told = set(joints.values())
+    left_out = {prefix + part for prefix in told for part in TIP}
+    return [k for k, name in enumerate(names) if name not in left_out]
 
 
 @dataclass(frozen=True)
@@ -107,8 +119,13 @@ class Take:
 
     @property
     def state(self) -> Array:
-        """Proprioception before each action, (T, S)."""
-        return np.asarray(self.steps["proprio"][:-1])
+        """Proprioception before each action, (T, S), as far as it is exported."""
+        return np.asarray(self.steps["proprio"][:-1, exported_state(self.spec.state_names)])
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """The names of the state's numbers."""
+        return tuple(self.spec.state_names[k] for k in exported_state(self.spec.state_names))
 
     @property
     def action(self) -> Array:

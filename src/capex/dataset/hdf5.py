@@ -85,7 +85,7 @@ def shoot(job: DemoJob) -> DemoFile:
         demo.attrs["num_samples"] = take.length
         demo.attrs["model_file"] = model.xml
         demo.attrs["ep_meta"] = json.dumps(dict(model.episode_meta) | ep_meta)
-        names = {"action_names": spec.action_names, "state_names": spec.state_names}
+        names = {"action_names": spec.action_names, "state_names": take.state_names}
         demo.attrs["capex"] = json.dumps(provenance(job.attempt, take, job.pipeline) | names)
         _put(demo, "actions", take.action)
         _put(demo, "states", take.steps["states"][:-1, : model.state_size])
@@ -128,7 +128,7 @@ def _put_pictures(demo: h5py.Group, pipeline: Pipeline, take: Take) -> None:
 
 def _proprio(take: Take) -> dict[str, npt.NDArray[Any]]:
     """The state by robosuite's names where it has those numbers, and the rest under its own."""
-    names = list(take.spec.state_names)
+    names = list(take.state_names)
     known = {key: parts for key, parts in PROPRIO.items() if set(parts) <= set(names)}
     taken = {n for parts in known.values() for n in parts}
     columns = {key: [names.index(n) for n in parts] for key, parts in known.items()}

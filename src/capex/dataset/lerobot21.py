@@ -139,7 +139,7 @@ def modality(layout: DatasetLayout) -> dict[str, Any]:
     languages = {"human.task_description": {"original_key": "task_index"}}
     languages |= {f"capex.{style}": {} for style in STYLES}
     return {
-        "state": _groups(layout.spec.state_names),
+        "state": _groups(layout.state_names),
         "action": _groups(layout.spec.action_names),
         "video": {camera: {"original_key": layout.key(camera)} for camera in layout.cameras},
         "annotation": languages,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from capex.dataset.certify import digests
 from capex.dataset.frames import Pipeline, Take
 from capex.dataset.selection import Candidate
+from capex.run.reading import digests
 
 # name -> type, in the order of the columns
 FIELDS = {

@@ -20,6 +20,7 @@ from capex.run.store import Chain, find_run
 from capex.run.summary import StartKey, Summary, summarize
 
 NO_CERTIFICATE = "not certified yet; run capex certify"
+FORKED = "a fork; --forks takes them"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Filters:
 
     uncertified: bool = False
     """Take successes without a certificate too."""
+    forks: bool = False
+    """Take forks (`capex fork`) too: whole episodes whose beginnings are their origins'."""
     tasks: tuple[str, ...] = ()
     """Only these tasks (default: all)."""
     arms: tuple[str, ...] = ()
@@ -111,7 +114,9 @@ def find_attempts(folder: Path) -> list[Candidate | LeftOut]:
     for chain in [Chain(folder)] if (folder / "episodes").is_dir() else find_run(folder).chains():
         loaded = load_chain(chain)
         by_start: dict[int, Candidate | LeftOut] = {
-            e.index: _candidate(summarize(e)) for e in loaded.episodes
+            # a demonstration begins at its start, a fork's too
+            e.index: _candidate(replace(summarize(e), steps=e.record.steps))
+            for e in loaded.episodes
         }
         by_start |= {
             d.start: LeftOut(
@@ -157,7 +162,9 @@ def select_failures(
     for attempt in _asked_for(attempts, filters):
         if isinstance(attempt, Candidate) and attempt.summary.success is False:
             still = attempt.summary.steps == 0
-            reason = "the robot never moved" if still else _unreadable(attempt)
+            forked = attempt.summary.fork is not None and not filters.forks
+            reason = FORKED if forked else "the robot never moved" if still else ""
+            reason = reason or _unreadable(attempt)
             reason = reason or _repeated(attempt, motions)
             if reason:
                 chosen.leave_out(attempt, reason)
@@ -275,6 +282,8 @@ def _failed(attempt: Candidate) -> str:
 def _refusal(attempt: Candidate, filters: Filters) -> str:
     """Why a success is not taken, or nothing."""
     e, f = attempt.summary, filters
+    if e.fork is not None and not f.forks:
+        return FORKED
     if not attempt.certified and not attempt.judge and not f.uncertified:
         return attempt.uncertified
     if f.min_steps is not None and e.steps < f.min_steps:
@@ -296,7 +305,7 @@ def _by_key(selection: Selection) -> dict[StartKey, Candidate]:
     found: dict[StartKey, list[Candidate]] = defaultdict(list)
     for attempt in selection.attempts:
         found[attempt.summary.key].append(attempt)
-    for (world, task, start, _), several in found.items():
+    for (world, task, start, *_), several in found.items():
         if len(several) > 1:
             arms = ", ".join(sorted({a.summary.arm for a in several}))
             raise CapexError(

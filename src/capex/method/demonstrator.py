@@ -62,10 +62,13 @@ def run_episode(
     hooks: Hooks = NO_HOOKS,
 ) -> Episode:
     """Run one attempt from a start with what memory knows so far."""
+    method = method.at(env.spec.name)
     asked = hooks.clock()
     hooks.begin(env, start)
     began = hooks.clock()
     state = EpisodeState(env, method, hooks)
+    if (prefix := hooks.prefix) is not None:
+        state.resume(prefix)
     trust = Calibrator.fit(*memory.labelled()) if method.calibrated else Calibrator(None)
     context = build(
         memory,
@@ -81,7 +84,7 @@ def run_episode(
     wall_s = hooks.limits.wall_s
     until = math.inf if wall_s is None else began + wall_s
     dialogue = Dialogue(env, model, method, context.system, hooks, until)
-    images: Mapping[str, bytes] = {}  # at the start
+    images: Mapping[str, bytes] = {}  # at the first decision
     end = ""
     while not end:
         observation = state.observe(hooks.ledger)
@@ -139,6 +142,8 @@ def run_episode(
         cost_usd=totals.get("cost_usd"),
         extra=extra,
     )
+    if prefix is not None:  # the start's pictures are those of its origin
+        record, images = replace(record, images=prefix.record.images), {}
     pictures = {hashlib.sha256(png).hexdigest(): png for png in images.values()}
     return Episode(record, state.recorder.steps, pictures, hooks.clock() - began, began - asked)
 

@@ -1,9 +1,8 @@
 """The executor: waypoints in, 20 Hz commands out; a report and a reach label for each waypoint.
 
-Written once against the Env protocol. A waypoint is a motion of every arm that has a target,
-together, then their gripper commands; or a base motion, then gripper commands. Control returns when
-the waypoints end, or one stalls, makes contact, times out, is stopped by a rig's guard or ends the
-episode. Metres and radians inside, centimetres and degrees in reports.
+Written once against the Env protocol. A waypoint moves every arm that has a target, together, or
+the base; then their grippers act. Control returns when the waypoints end, or one stalls, makes
+contact, times out, is stopped by a rig's guard or ends the episode. Reports have cm and degrees.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import numpy as np
 from capex.errors import UnknownName, Unsupported
 from capex.method import motion as mo
 from capex.method.motion import REACHED_M, REACHED_RAD, ClampedTarget, Motion, Status, norm, shorten
+from capex.method.told import CLOSED_BELOW_M, OPEN_TOLERANCE_M, Told
 from capex.plan import ArmTarget, BaseMotion, Gripper, Waypoint, orientation_matrix
 from capex.pose import Array, PlanarPose, Pose, angle_between, rotation_vector, wrap
 from capex.worlds import ArmCommand, Command, Contact, Env, RobotState
@@ -29,12 +29,11 @@ LABEL_STALL_M = 0.01
 GRIPPER_STEPS_MIN, GRIPPER_STEPS_MAX = 10, 20
 # less movement than this over so many steps: the fingers have arrived
 GRIPPER_SETTLED_M, GRIPPER_SETTLED_STEPS = 0.0005, 5
-OPEN_TOLERANCE_M = 0.005
-CLOSED_BELOW_M = 0.01
 BASE_REACHED_M, BASE_REACHED_RAD = 0.005, 0.01
 BASE_GAIN_PER_S = 4.0
 
 CONTINUES: tuple[Status, ...] = ("reached", "gripper", "base")
+SKIPPED = "{} skipped ({})"  # a gripper command, and why
 GRIPPER_STILL_RUNS: tuple[Status, ...] = (*CONTINUES, "stalled", "finger contact")
 
 
@@ -78,6 +77,7 @@ class Executor:
         env: Env,
         *,
         steps_left: int | None = None,
+        told: Told | None = None,
         subscribers: Sequence[Callable[[Tick], None]] = (),
         end_now: Callable[[], bool] = lambda: False,
     ):
@@ -85,18 +85,28 @@ class Executor:
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
         self._arms = {arm.name: arm for arm in env.spec.arms}
         self._state = env.robot_state()
-        # The sign of the last gripper command is repeated with every step. Before the first one, a
-        # gripper that stands open or shut counts as told so, and one in between is left alone.
-        self._grip = {n: self._sign_of(n, s.opening_m) for n, s in self._state.arms.items()}
-        self._last_gripper: dict[str, Gripper] = {}
-        self._told_rotation = {n: s.T_base_tip.rotation for n, s in self._state.arms.items()}
+        self.told = told or Told.at(env.spec.arms, self._state)
         self._waypoint = 0
         self._guarded: Counter[str] = Counter()  # ticks of this waypoint, by the guard's phrase
 
-    def _sign_of(self, arm: str, opening_m: float) -> float:
-        if opening_m >= self._arms[arm].max_opening_m - OPEN_TOLERANCE_M:
-            return -1.0
-        return 1.0 if opening_m < CLOSED_BELOW_M else 0.0
+    def retrace(self, waypoints: Sequence[Waypoint], outcomes: Sequence[Outcome]) -> None:
+        """Take in a plan that once ran from the present state: what it told the hands."""
+        self._state = self._env.robot_state()
+        for waypoint, targets, outcome in zip(
+            waypoints, self.clamp(waypoints), outcomes, strict=True
+        ):
+            if outcome.status in ("not executed", "deferred"):
+                break
+            if waypoint.base is None:
+                self.told.turn({name: target.rotation for name, target in targets.items()})
+            if outcome.status in GRIPPER_STILL_RUNS:
+                for name, word in waypoint.gripper_words.items():
+                    skipped = self._named(name, SKIPPED.format(word, ""))[:-1] in outcome.report
+                    self.told.act(name, word, skipped=skipped)
+
+    def go_on(self, steps_left: int) -> None:
+        """From the present state, after what was retraced."""
+        self._state, self.steps_left = self._env.robot_state(), steps_left
 
     def execute(
         self, waypoints: Sequence[Waypoint], deferred: Sequence[Waypoint] = ()
@@ -128,7 +138,7 @@ class Executor:
         before it (the first: from the tip).
         """
         previous = {n: s.T_base_tip.position_m for n, s in self._state.arms.items()}
-        rotation = {n: self._kept_rotation(n) for n in self._arms}
+        rotation = self.told.kept(self._state)
         boxes = {n: np.asarray(self._env.spec.workspace_of(n)) for n in self._arms}
         clamped = []
         for waypoint in waypoints:
@@ -149,11 +159,6 @@ class Executor:
                 previous[name] = inside
             clamped.append(row)
         return clamped
-
-    def _kept_rotation(self, arm: str) -> Array:
-        """What "keep" keeps: the orientation last asked for, so that small errors do not add up."""
-        told, now = self._told_rotation[arm], self._state.arms[arm].T_base_tip.rotation
-        return told if angle_between(told, now) <= REACHED_RAD else now
 
     def _validate(self, waypoint: Waypoint) -> None:
         for name in waypoint.targets:
@@ -214,8 +219,7 @@ class Executor:
 
     def _move(self, targets: Mapping[str, ClampedTarget]) -> Motion:
         """Servo all targeted arms until they are there, or stall, touch something or time out."""
-        for name, target in targets.items():
-            self._told_rotation[name] = target.rotation
+        self.told.turn({name: target.rotation for name, target in targets.items()})
         known = self._state.contacts
         progress = mo.MotionProgress()
         for step in range(MOTION_STEPS_MAX + 1):
@@ -264,7 +268,9 @@ class Executor:
         if pace is not None:
             way_m, way_rad = way_m / pace, way_rad / pace
         move, turn = shorten(way_m, spec.max_step_m), shorten(way_rad, spec.max_step_rad)
-        return ArmCommand((move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self._grip[arm])
+        return ArmCommand(
+            (move[0], move[1], move[2]), (turn[0], turn[1], turn[2]), self.told.grip[arm]
+        )
 
     def _stall(self, targets: Mapping[str, ClampedTarget], errors: tuple[float, float]) -> Motion:
         distance = self._distance_text(targets, errors)
@@ -335,12 +341,11 @@ class Executor:
             if word == "keep":
                 continue
             skipped = self._skip_reason(name, word)
-            self._last_gripper[name] = word
+            self.told.act(name, word, skipped=bool(skipped))
             if skipped:
-                notes.append(self._named(name, f"{word} skipped ({skipped})"))
+                notes.append(self._named(name, SKIPPED.format(word, skipped)))
             else:
                 acting[name] = word
-                self._grip[name] = 1.0 if word in ("close", "reclose") else -1.0
         if acting:
             openings: list[dict[str, float]] = []
             for k in range(GRIPPER_STEPS_MAX):
@@ -363,7 +368,7 @@ class Executor:
             return ""
         if word == "open" and arm.opening_m >= self._arms[name].max_opening_m - OPEN_TOLERANCE_M:
             return "already open"
-        closed_before = self._last_gripper.get(name) in ("close", "reclose")
+        closed_before = self.told.last.get(name) in ("close", "reclose")
         if word == "close" and arm.opening_m < CLOSED_BELOW_M and closed_before:
             return "already closed"
         return ""
@@ -377,7 +382,9 @@ class Executor:
         """One control step, in which arms without a command hold; the episode may end by it."""
         if self.steps_left <= 0:
             raise _Ended("out of steps")
-        commands = {n: arms.get(n) or ArmCommand(None, gripper=self._grip[n]) for n in self._arms}
+        commands = {
+            n: arms.get(n) or ArmCommand(None, gripper=self.told.grip[n]) for n in self._arms
+        }
         action = self._env.step(Command(commands, velocity))
         self.steps_left -= 1
         self._state = self._env.robot_state()

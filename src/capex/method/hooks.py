@@ -11,6 +11,7 @@ from pathlib import Path
 
 from capex.method.executor import Outcome, Tick
 from capex.method.observation import Observation
+from capex.method.prefix import Prefix
 from capex.models import AttemptObserver, CostObserver, Model, Observers, Reply, Sampling
 from capex.plan import Plan
 from capex.worlds import Env, Start
@@ -95,6 +96,7 @@ class Hooks:
     wrap_model: Callable[[Model], Model] = lambda model: model
     prepare: Callable[[Env, Start], None] = lambda env, start: None
     end_now: Callable[[], bool] = lambda: False  # whether the operator ends the attempt
+    prefix: Prefix | None = None  # the beginning of another episode, from which this one goes on
 
     def begin(self, env: Env, start: Start) -> None:
         """Reset a world to a start; where a person arranges it, wait for that. Not part of the

@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from capex.method.executor import OPEN_TOLERANCE_M, Outcome
+from capex.method.executor import Outcome
+from capex.method.told import OPEN_TOLERANCE_M
 from capex.models import Picture, Text, UserMessage
 from capex.models.pictures import encode_png
 from capex.plan import ArmTarget, BaseMotion, Waypoint

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
 
-from capex.errors import UnknownName
+from capex.errors import CapexError, UnknownName
 from capex.plan import PLAN_MAX
 from capex.setting import Setting
 
@@ -16,6 +17,19 @@ DEFAULT_EPISODE_USD = 25.0
 
 class PlanSetting(Setting):
     """Means nothing with the base prompt: one waypoint, no confidence, no memory, no grounding."""
+
+
+def _thresholds(table: Any) -> Any:
+    """Thresholds by WORLD:TASK, or a sentence about the first that is none."""
+    for task, tau in table.items() if isinstance(table, Mapping) else ():
+        if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 <= tau <= 1:
+            raise CapexError(f"{task} is {tau!r}; it must be a number between 0 and 1")
+    return table
+
+
+BY_TASK = PlanSetting(
+    read=_thresholds, kind=dict[str, float], right='a table such as {"kitchen:CloseFridge" = 0.4}'
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,8 @@ class MethodSettings:
     tau: Annotated[float, PlanSetting(0, 1)] = TAU
     """Commit threshold, 0 to 1: a plan runs up to the first later waypoint whose confidence is
     below it (default {default})."""
+    # thresholds of single tasks in place of tau; `capex calibrate` writes them into a config file
+    task_tau: Annotated[Mapping[str, float], BY_TASK] = field(default_factory=dict)
     locate: Annotated[bool, PlanSetting()] = True
     """Whether locate_pixel is offered (default: where the world has depth)."""
     base_motion: Annotated[bool, Setting()] = True
@@ -66,6 +82,10 @@ class MethodSettings:
     in the built-in worlds)."""
     show_dollars: Annotated[bool, Setting()] = False
     """Whether the model is told the dollars left (default off)."""
+
+    def at(self, task: str) -> MethodSettings:
+        """The method at WORLD:TASK, with the threshold that it has there."""
+        return replace(self, tau=self.task_tau.get(task, self.tau), task_tau={})
 
 
 _OURS = MethodSettings("capex", silent_decisions=SILENT_DECISIONS)

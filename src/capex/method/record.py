@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from capex.method.codec import INLINE, decoder, encoder
 from capex.method.executor import Outcome
 from capex.plan import Waypoint
-from capex.pose import quaternion_xyzw
+from capex.pose import Pose, quaternion_matrix, quaternion_xyzw
 from capex.worlds import Env, Start
 from capex.worlds.robots import rig_notes
 
@@ -266,6 +268,23 @@ def record_waypoints(
             )
         )
     return tuple(rows)
+
+
+def past_outcome(row: WaypointRecord) -> Outcome:
+    """What became of a recorded waypoint, as far as later decisions are told of it."""
+    tips = {
+        name: Pose(np.array(tip["position_m"]), quaternion_matrix(np.array(tip["quaternion_xyzw"])))
+        for name, tip in row.tips.items()
+    }
+    return Outcome(
+        row.status,  # type: ignore[arg-type]
+        row.report,
+        row.label,
+        row.steps,
+        {},
+        tips,
+        base_moved=row.base_moved,
+    )
 
 
 def _triple(values: Any) -> tuple[float, float, float]:

@@ -4,6 +4,8 @@ of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from capex.method.executor import Tick
@@ -27,6 +29,15 @@ class Recorder:
 
     def _vector(self) -> Array:
         return self._env.save_state().vector if self._saves else np.zeros(0)
+
+    def preload(self, steps: Mapping[str, Array], ticks: int, plans: int) -> None:
+        """Begin with the first ticks and plans of another recording of this start."""
+        self._actions = list(steps["actions"][:ticks])
+        self._states = list(steps["states"][: ticks + 1])
+        self._proprio = list(steps["proprio"][: ticks + 1])
+        self._decision = [int(d) for d in steps["decision"][:ticks]]
+        self._waypoint = [int(w) for w in steps["waypoint"][:ticks]]
+        self._plan_starts = [int(p) for p in steps["plan_starts"][:plans]]
 
     def begin_plan(self) -> None:
         """Mark the present state as the start of a decision's plan."""

@@ -12,8 +12,9 @@ from capex.method.features import features
 from capex.method.hooks import Hooks
 from capex.method.memory.references import carry
 from capex.method.observation import Observation, PastAct, observe
+from capex.method.prefix import Prefix
 from capex.method.presets import MethodSettings
-from capex.method.record import Turn
+from capex.method.record import LocatedPoint, Turn, past_outcome
 from capex.method.recorder import Recorder
 from capex.models import CostObserver
 from capex.plan import Plan, Waypoint
@@ -67,9 +68,7 @@ class EpisodeState:
     def begin(self, decision: Decision) -> Turn:
         """Take in a decision; returns its turn as far as it is known before any motion."""
         self.silent = self.silent + 1 if decision.silent else 0
-        for point in decision.located:
-            if point.position_m is not None:
-                self._located_m = np.array(point.position_m)
+        self._note_located(decision.located)
         act = decision.act
         if act is not None:
             self._notes = act.notes if self._method.notes else ""
@@ -102,19 +101,43 @@ class EpisodeState:
         """Run the first waypoints of a plan and follow what they did to grippers and base."""
         self.recorder.begin_plan()
         outcomes = self.executor.execute(plan.waypoints[:count], plan.waypoints[count:])
-        for waypoint, outcome in zip(plan.waypoints, outcomes, strict=True):
+        self._follow(plan.waypoints, outcomes)
+        return outcomes
+
+    def resume(self, prefix: Prefix) -> None:
+        """Go on where the prefix ends, from its start: as if its decisions had been made here."""
+        for turn in prefix.turns:
+            self._note_located(turn.located)
+            self.silent = self.silent + 1 if prefix.silent(turn) else 0
+            waypoints = [row.waypoint for row in turn.waypoints]
+            outcomes = [past_outcome(row) for row in turn.waypoints]
+            if waypoints:
+                self._env.load_state(prefix.state(turn.step))
+                self.executor.retrace(waypoints, outcomes)
+                self._follow(waypoints, outcomes)
+            self.end_turn(turn, outcomes)
+        self._env.load_state(prefix.state(prefix.ticks))
+        self.executor.go_on(self._env.spec.horizon - prefix.ticks)
+        self.recorder.preload(prefix.steps, prefix.ticks, prefix.plans)
+        self._notes = prefix.notes if self._method.notes else ""
+
+    def _follow(self, waypoints: Sequence[Waypoint], outcomes: Sequence[Outcome]) -> None:
+        for waypoint, outcome in zip(waypoints, outcomes, strict=True):
             if outcome.status in GRIPPER_STILL_RUNS:
                 self._follow_grippers(waypoint)
             if outcome.base_moved is not None and self._located_m is not None:
                 x, y, z = (float(v) for v in self._located_m)
                 self._located_m = np.array(carry((x, y, z), (0.0, 0.0, 0.0), outcome.base_moved))
-        return outcomes
+
+    def _note_located(self, points: Sequence[LocatedPoint]) -> None:
+        for point in points:
+            if point.position_m is not None:
+                self._located_m = np.array(point.position_m)
 
     def _follow_grippers(self, waypoint: Waypoint) -> None:
-        for name, target in waypoint.targets.items():
-            if target.gripper != "keep":
-                self._gripper_commands += 1
-                self._closed[name] = target.gripper in ("close", "reclose")
+        for name, word in waypoint.gripper_words.items():
+            self._gripper_commands += 1
+            self._closed[name] = word in ("close", "reclose")
 
     def end_turn(self, turn: Turn, outcomes: Sequence[Outcome] = ()) -> None:
         """Add a decision to those that were made."""

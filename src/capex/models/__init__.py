@@ -241,6 +241,12 @@ class Model(Protocol):
         """The answer in a logged body, with its `replay`; None when the log holds all of it."""
         return None
 
+    def reseeded(self, shift: int) -> Model:
+        """The same model with another seed, `shift` beyond its own, where it has one; one that
+        samples needs none.
+        """
+        return self
+
 
 class Wrapped(Model):
     """A model around another, with the same name and properties."""
@@ -257,6 +263,10 @@ class Wrapped(Model):
 
     def reread(self, body: Mapping[str, Any] | str | None) -> Answer | None:
         return self._model.reread(body) if hasattr(self._model, "reread") else None
+
+    def reseeded(self, shift: int) -> Model:
+        inner = self._model
+        return Wrapped(inner.reseeded(shift)) if hasattr(inner, "reseeded") else self
 
 
 def with_defaults(model: Model) -> Model:

@@ -1,6 +1,6 @@
 """The report of a campaign: tables, figures and one self-contained page.
 
-rows, data, forks     run directories as plain rows
+rows, data, branches  run directories as plain rows
 sources     which rows may be counted together
 compare, experience, calibration, costs, students, examples     the numbers
 show, tables, figures, plots, strips, cards, drawing, films     how they are shown

@@ -25,7 +25,7 @@ EITHER_LABEL_AT_LEAST = 10  # reached and missed waypoints: an AUROC over fewer 
 
 @dataclass(frozen=True)
 class Judged:
-    """One predictor on the executed waypoints."""
+    """One predictor on waypoints of known outcome."""
 
     name: str
     mean: float
@@ -56,21 +56,37 @@ def calibration(source: Source) -> Calibration | None:
     q, p, y = stated[told], calibrated[told], label[told]
     if not len(y):
         return None
-    telling = min(y.sum(), len(y) - y.sum()) >= EITHER_LABEL_AT_LEAST
-
-    def judge(name: str, v: Array) -> Judged:
-        area = auroc(v, y) if telling else None
-        return Judged(name, float(v.mean()), ece(v, y), area, brier(v, y), reliability(v, y))
-
     learned = any(e.weights is not None for e in source.episodes)
     return Calibration(
         source=source,
         n=len(y),
         reached=float(y.mean()),
         high=float((q >= HIGH).mean()),
-        below_tau=None if source.tau is None else float((q < source.tau).mean()),
-        predictors=[judge("stated", q), *([judge("calibrated", p)] if learned else [])],
+        below_tau=None if source.tau is None else float((q < _tau_column(source)[told]).mean()),
+        predictors=[judge("stated", q, y), *([judge("calibrated", p, y)] if learned else [])],
     )
+
+
+def judge(name: str, predicted: Array, labels: Array) -> Judged:
+    """How good predictions (n,) were for labels (n,) of 0 and 1; an area only where it tells."""
+    reached = int(labels.sum())
+    telling = min(reached, len(labels) - reached) >= EITHER_LABEL_AT_LEAST
+    return Judged(
+        name,
+        float(predicted.mean()),
+        ece(predicted, labels),
+        auroc(predicted, labels) if telling else None,
+        brier(predicted, labels),
+        reliability(predicted, labels),
+    )
+
+
+def _tau_column(source: Source) -> Array:
+    taus = [source.tau_of(e) for e in source.episodes]
+    column: Array = np.repeat(
+        np.array(taus, dtype=np.float64), [len(e.waypoints.plan) for e in source.episodes]
+    )
+    return column
 
 
 def _column(episodes: Sequence[Summary], name: str) -> Array:
@@ -136,7 +152,7 @@ def growth(source: Source) -> Growth:
 
     flags = []
     for chain in chains(source):
-        places = [(e.plans, cut_places(e, source.tau or 0.0)) for e in chain]
+        places = [(e.plans, cut_places(e, source.tau_of(e) or 0.0)) for e in chain]
         flags.append([k in found for plans, found in places for k in range(plans)])
     long = [plans for plans in flags if len(plans) >= PARTS]
     first = [flag for plans in long for flag in plans[: len(plans) // PARTS]]

@@ -27,6 +27,11 @@ def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
+def _number(row: Summary | CostRow) -> int:
+    """Of the folder at which attempts belong together."""
+    return row.number if isinstance(row, Summary) else row.start
+
+
 def task_of(row: Summary | CostRow) -> TaskKey:
     """World and task."""
     return row.world, row.task
@@ -94,7 +99,7 @@ def totals(source: Source) -> SourceTotals:
 
     Attempts at one start belong together, so the bootstrap draws starts.
     """
-    rows = list(grouped(source.attempts, lambda row: (row.run, row.chain, row.start)).values())
+    rows = list(grouped(source.attempts, lambda row: (row.run, row.chain, _number(row))).values())
     solved = [any(isinstance(r, Summary) and r.success is True for r in row) for row in rows]
     strata = [task_of(row[0]) for row in rows]
     Amount = Callable[[Summary | CostRow], float | None]
@@ -245,4 +250,9 @@ def comparisons(sources: Sequence[Source]) -> list[Comparison]:
     """Every pair of sources; with many sources, each against the first."""
     with_data = [s for s in sources if s.scorable]
     firsts = with_data if len(with_data) <= ALL_PAIRS_UP_TO else with_data[:1]
-    return [compare(a, b) for i, a in enumerate(firsts) for b in with_data[i + 1 :]]
+    return [
+        compare(a, b)
+        for i, a in enumerate(firsts)
+        for b in with_data[i + 1 :]
+        if a.forked == b.forked  # what begins in the middle is not compared with a whole episode
+    ]

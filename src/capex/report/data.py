@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from capex.errors import CapexError
-from capex.report.forks import leave_out_copies, lineage, number_of
+from capex.report.branches import leave_out_copies, lineage, number_of
 from capex.report.rows import RunData, RunInfo, cost_row
 from capex.run import Damaged, LoadedChain, load_chain, parts
 from capex.run.accounts import invalid_attempts, unrecorded
@@ -79,7 +79,7 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
                 f"Run {info.name}: {place} was left out:"
                 f" {damage.reason.replace(str(damage.path) + '/', '')}."
             )
-        starts = {e.start for e in data.episodes[first:]} | {a.index for a in loaded.invalid}
+        starts = {e.number for e in data.episodes[first:]} | {a.index for a in loaded.invalid}
         held.setdefault((loaded.world, loaded.task), {})[loaded.arm] = starts
         try:
             asked.setdefault((loaded.world, loaded.task), set()).update(chain.asked())

@@ -30,15 +30,14 @@ def example_plan(source: Source) -> ExamplePlan | None:
     """The first plan of a chain that calibration cut though the stated confidences would have run
     it all, preferably an episode's first; else the first plan that was cut. None without one.
     """
-    if source.tau is None:
-        return None
     best: tuple[tuple[bool, bool, bool, int], Summary, int, int] | None = None
     for chain in chains(source):
         for number, episode in enumerate(chain, start=1):
-            if not episode.truncated:
+            tau = source.tau_of(episode)
+            if tau is None or not episode.truncated:
                 continue
-            anyway = cut_places(episode, source.tau, stated=True)
-            for plan, place in cut_places(episode, source.tau).items():
+            anyway = cut_places(episode, tau, stated=True)
+            for plan, place in cut_places(episode, tau).items():
                 rank = (plan in anyway, plan > 0, place <= RUN_AT_LEAST, number)
                 if best is None or rank < best[0]:
                     best = rank, episode, number, plan

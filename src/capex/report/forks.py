@@ -1,100 +1,107 @@
-"""Forks: which run made the attempts that a fork began with, and under which settings. Each attempt
-is counted once.
+"""Forks of one state side by side: what became of each, what became of their origin, and where a
+fork parts from it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
-from capex.report.rows import CostRow, RunData, RunInfo
-from capex.run import Origin, origins
+from capex.errors import CapexError
+from capex.method.record import EpisodeRecord, Turn, WaypointRecord, from_json
+from capex.report.rows import RunData
+from capex.report.sources import Source
+from capex.run import read_record
+from capex.run.files import read_json
+from capex.run.forks import SavedState
 from capex.run.summary import Summary
+
+What = Literal["plan", "commitment", "outcome", "end"]
 
 
 @dataclass(frozen=True)
-class Ancestor:
-    """A run that a fork, or the run it was forked from, began with, and its settings."""
+class Parting:
+    """The first difference between a fork and its origin."""
 
-    origin: Origin
-    settings: Mapping[str, Any]
-
-
-def lineage(info: RunInfo) -> list[Ancestor]:
-    """The runs that a run descends from by forks, the nearest first."""
-    found: list[Ancestor] = []
-    settings = info.settings or {}
-    for origin in origins(info.manifest):
-        settings = _with_changes_undone(settings, origin.changed)
-        found.append(Ancestor(origin, settings))
-    return found
+    decision: int
+    step: int  # control steps of the episode before that decision
+    what: What  # another plan, more or less of it, another course of the same waypoints, an end
 
 
-def number_of(ancestor: Ancestor, fork: RunInfo, data: RunData) -> int:
-    """The number of the run under which episodes from before a fork are listed: they keep the
-    settings they were made with.
+@dataclass(frozen=True)
+class ForkRow:
+    """One fork, or, without a source, what its origin did from the state on."""
+
+    state: SavedState
+    source: Source | None
+    success: bool | None
+    steps: int
+    decisions: int
+    requests: int
+    parting: Parting | None = None  # None: the same course to the end
+    compared: bool = True  # whether the origin's record was there to compare with
+    episode: Summary | None = None
+
+
+def fork_rows(data: RunData, sources: Sequence[Source]) -> dict[SavedState, list[ForkRow]]:
+    """Every state that was forked: its origin first, where its record is at hand, then the forks
+    of each source.
     """
-    name = f"{ancestor.origin.run}, by way of {fork.name}"
-    for number, run in enumerate(data.runs):
-        if run.inherited is ancestor.origin:
-            return number
-    data.runs.append(
-        replace(fork, name=name, settings=ancestor.settings, inherited=ancestor.origin)
-    )
-    return len(data.runs) - 1
-
-
-def _with_changes_undone(settings: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they were before a fork; a changed one is named by its path, as in
-    arms.capex.tau.
-    """
-    before: dict[str, Any] = json.loads(json.dumps(settings))
-    for name, value in changed.items():
-        *path, last = name.split(".")
-        inner = before
-        for key in path:
-            inner = inner.setdefault(key, {}) if isinstance(inner, dict) else {}
-        if isinstance(inner, dict):
-            inner[last] = value
-    return before
-
-
-def leave_out_copies(data: RunData) -> None:
-    """Count an attempt that a fork began with once, where the run that made it is there too; and
-    say where forks' episodes come from.
-    """
-    everything: list[Summary | CostRow] = [*data.episodes, *data.invalid]
-    made = {_mark(row) for row in everything if data.runs[row.run].inherited is None}
-    for number, run in enumerate(data.runs):
-        if run.inherited is None:
-            continue
-        rows = [row for row in everything if row.run == number]
-        copies = {id(row) for row in rows if _mark(row) in made}
-        data.episodes = [e for e in data.episodes if id(e) not in copies]
-        data.invalid = [a for a in data.invalid if id(a) not in copies]
-        made |= {_mark(row) for row in rows}
-        if held := [row for row in rows if isinstance(row, Summary)]:
-            fork = next(r.name for r in data.runs if r.path == run.path and r.inherited is None)
-            data.origins.append(
-                _origin_sentence(fork, run.inherited, len(held), sum(id(e) in copies for e in held))
+    rows: dict[SavedState, list[ForkRow]] = {}
+    for source in sources:
+        for episode in source.episodes:
+            if episode.fork is None:
+                continue
+            state = episode.fork.origin
+            origin = _origin(data.runs[episode.run].path, state)
+            if state not in rows:
+                rows[state] = [] if origin is None else [_origin_row(state, origin)]
+            parting = None if origin is None else parting_of(origin, episode)
+            amounts = episode.success, episode.steps, episode.decisions, episode.requests
+            rows[state].append(
+                ForkRow(state, source, *amounts, parting, origin is not None, episode)
             )
+    return dict(sorted(rows.items()))
 
 
-def _origin_sentence(fork: str, origin: Origin, held: int, copies: int) -> str:
-    count = f"{held} {'episode' if held == 1 else 'episodes'}"
-    changed = f" made before {', '.join(origin.changed)} changed" if origin.changed else ""
-    apart = "shown apart, under the settings they were made with"
-    if copies in (0, held):
-        where = f"they are {f'counted with {origin.run}' if copies else apart}"
-    else:
-        where = f"{copies} of them are counted with {origin.run}, the others are {apart}"
-    return f"Run {fork} was forked from {origin.run} with {count}{changed}; {where}."
+def _origin(run: Path, state: SavedState) -> EpisodeRecord | None:
+    try:
+        return from_json(read_json(run / state.record_name))
+    except (CapexError, OSError, KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
-def _mark(row: Summary | CostRow) -> tuple[Any, ...]:
-    """What only copies of an attempt share."""
-    if isinstance(row, CostRow):
-        return row.chain, row.start, row.unix_time, row.error
-    return row.chain, row.start, row.seed, row.unix_time, row.steps, row.requests
+def _origin_row(state: SavedState, origin: EpisodeRecord) -> ForkRow:
+    rest = origin.turns[state.decision - 1 :]
+    steps = origin.steps - (rest[0].step if rest else origin.steps)
+    requests = sum(turn.calls for turn in rest)
+    return ForkRow(state, None, origin.success, steps, len(rest), requests)
+
+
+def parting_of(origin: EpisodeRecord, episode: Summary) -> Parting | None:
+    """Where a fork parts from its origin."""
+    assert episode.fork is not None
+    fork = read_record(episode.path)
+    first = episode.fork.decision - 1
+    for a, b in zip(origin.turns[first:], fork.turns[first:], strict=False):
+        if what := _difference(a, b):
+            return Parting(a.decision, a.step, what)
+    if len(origin.turns) != len(fork.turns):
+        longer = max(origin.turns, fork.turns, key=len)
+        turn = longer[min(len(origin.turns), len(fork.turns))]
+        return Parting(turn.decision, turn.step, "end")
+    return None
+
+
+def _difference(a: Turn, b: Turn) -> What | None:
+    if [w.waypoint for w in a.waypoints] != [w.waypoint for w in b.waypoints]:
+        return "plan"
+    if a.committed != b.committed:
+        return "commitment"
+    return None if list(map(_course, a.waypoints)) == list(map(_course, b.waypoints)) else "outcome"
+
+
+def _course(row: WaypointRecord) -> tuple[object, ...]:
+    return row.status, row.report, row.steps, row.tips

@@ -50,7 +50,7 @@ class RunInfo:
     given: Path  # as the user wrote it
     settings: Mapping[str, Any] | None
     manifest: Mapping[str, Any]
-    # for episodes that a fork began with: the run that made them, as its manifest tells
+    # for episodes that a branch began with: the run that made them, as its manifest tells
     inherited: Origin | None = None
 
     def arm(self, name: str) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ class RunData:
     invalid: list[CostRow] = field(default_factory=list)
     lost: list[CostRow] = field(default_factory=list)  # what left no record
     problems: list[str] = field(default_factory=list)  # what is missing or unreadable: sentences
-    origins: list[str] = field(default_factory=list)  # where the episodes of forks come from
+    origins: list[str] = field(default_factory=list)  # where the episodes of branches come from
 
     def place(self, episode: Summary) -> Path:
         """Where an episode lies, under the name by which the user knows its run."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from capex.method.presets import PRESETS
@@ -44,6 +44,12 @@ class Source:
     invalid: tuple[CostRow, ...]
     settings: Mapping[str, Any]
     lost: tuple[CostRow, ...] = ()  # what attempts took that left no record
+    task_tau: Mapping[str, float] = field(default_factory=dict)  # by WORLD:TASK, in place of tau
+
+    def tau_of(self, episode: Summary) -> float | None:
+        """The commit threshold of an episode; None where there is none."""
+        own = self.task_tau.get(f"{episode.world}:{episode.task}", self.tau)
+        return None if self.tau is None else own
 
     @property
     def attempts(self) -> list[Summary | CostRow]:
@@ -59,6 +65,11 @@ class Source:
     def student(self) -> bool:
         """Whether a trained policy acted."""
         return any(e.student is not None for e in self.episodes)
+
+    @property
+    def forked(self) -> bool:
+        """Whether its episodes go on from saved states."""
+        return any(e.fork is not None for e in self.episodes)
 
     @property
     def scorable(self) -> list[Summary]:
@@ -155,7 +166,15 @@ def identity(run: RunInfo, arm: str) -> dict[str, Any]:
     """
     settings = {k: v for k, v in (run.settings or {}).items() if k not in APART}
     versions = run.manifest.get("versions") or {}
-    return _flat({**settings, "arm": run.arm(arm), "mujoco": versions.get("mujoco")})
+    forked = {"forks of": _forked_run(run)} if _forked_run(run) else {}
+    physics = {"mujoco": versions.get("mujoco")}
+    return _flat({**settings, **forked, "arm": run.arm(arm), **physics})
+
+
+def _forked_run(run: RunInfo) -> str:
+    """The name of the run whose states were forked; nothing for any other run."""
+    told = run.manifest.get("fork")
+    return str(told.get("run", "another run")) if isinstance(told, Mapping) else ""
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -200,6 +219,7 @@ def _source(
     )
     stand_in = any(e.stand_in for e in episodes) or any(a.stand_in for a in invalid)
     label = plain(arm if arm == model else f"{arm} · {model}")
+    label += ", forks" if any(e.fork is not None for e in episodes) else ""
     label += f" ({STAND_IN})" if stand_in else ""
     label += "" if alone else f" [{'+'.join(runs)}]"
     own = data.runs[together[0].member[0]].arm(arm) or (
@@ -220,6 +240,7 @@ def _source(
         invalid=invalid,
         settings=together[0].settings,
         lost=lost,
+        task_tau=own.get("task_tau") or {},
     )
 
 

@@ -119,13 +119,13 @@ def unrecorded(chain: LoadedChain, slots: Mapping[ChainStart, Account]) -> dict[
 def by_start(
     chain: LoadedChain, slots: Mapping[ChainStart, Account], lineage: Sequence[Origin] = ()
 ) -> dict[int, Taken]:
-    """By start, everything that its attempts took, those from before a fork included."""
+    """By start, everything that its attempts took, those from before a branch included."""
     own = parts(chain, lineage)[0]
-    return _joined(_recorded(own), unrecorded(own, slots), before_fork(chain, lineage))
+    return _joined(_recorded(own), unrecorded(own, slots), before_branch(chain, lineage))
 
 
-def before_fork(chain: LoadedChain, lineage: Sequence[Origin]) -> dict[int, Taken]:
-    """By start, what the attempts took that a fork began with: spend.jsonl of the fork knows
+def before_branch(chain: LoadedChain, lineage: Sequence[Origin]) -> dict[int, Taken]:
+    """By start, what the attempts took that a branch began with: spend.jsonl of the branch knows
     nothing of them.
     """
     return _joined(*(_recorded(part) for part in parts(chain, lineage)[1:]))

@@ -1,4 +1,4 @@
-"""Where a run's episodes come from: the runs that it was forked from."""
+"""Where a run's episodes come from: the runs that it was branched from."""
 
 from __future__ import annotations
 
@@ -8,24 +8,32 @@ from typing import Any
 
 from capex.run.reading import LoadedChain
 
+BRANCHED_FROM = "branched_from"  # in a manifest
+FORMERLY = "forked_from"  # before `capex fork` was something else
+
+
+def branched_from(told: Mapping[str, Any]) -> Any:
+    """What a manifest, or what it tells of an earlier branch, says of the run that was branched."""
+    return told.get(BRANCHED_FROM, told.get(FORMERLY))
+
 
 @dataclass(frozen=True)
 class Origin:
-    """A run that a fork began with, as the fork's manifest tells of it; what is garbled there
+    """A run that a branch began with, as the branch's manifest tells of it; what is garbled there
     counts as not told.
     """
 
     run: str
     changed: Mapping[str, Any]  # a setting by its path, as in arms.capex.tau -> what it was
     episodes: Mapping[str, frozenset[Any]]  # chain -> the starts of its episodes then
-    # Chain -> the folders of its invalidated attempts; None: older forks do not tell.
+    # Chain -> the folders of its invalidated attempts; None: older branches do not tell.
     invalid: Mapping[str, frozenset[Any]] | None
 
 
 def origins(manifest: Mapping[str, Any]) -> list[Origin]:
-    """The runs that a run descends from by forks, the nearest first."""
+    """The runs that a run descends from by branches, the nearest first."""
     lineage = []
-    told = manifest.get("forked_from")
+    told = branched_from(manifest)
     while isinstance(told, Mapping):
         changed = told.get("changed")
         settings = (
@@ -41,7 +49,7 @@ def origins(manifest: Mapping[str, Any]) -> list[Origin]:
                 invalid=_listed(told["invalid"], str) if "invalid" in told else None,
             )
         )
-        told = told.get("forked_from")
+        told = branched_from(told)
     return lineage
 
 

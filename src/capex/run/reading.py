@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,10 +31,12 @@ from capex.method.record import (
 from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
 from capex.run.files import read_json
-from capex.run.steps import check_steps, read_steps
+from capex.run.forks import Fork, fork_of
+from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
 
+DIGESTED = ("record.json", STEPS)
 TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
 
 
@@ -58,14 +61,19 @@ class LoadedEpisode:
         return effective_success(self.record.success, self.verdict)
 
     @property
+    def fork(self) -> Fork | None:
+        """Of a fork: where it goes on from."""
+        return fork_of(self.record)
+
+    @property
     def index(self) -> int:
-        """The start's index."""
-        return self.record.start
+        """The number of its folder: the start's index, of a fork its own."""
+        return self.record.start if self.fork is None else self.fork.number
 
     @property
     def position(self) -> int:
         """The place in the chain's order: what memory had seen before it."""
-        return int(self.record.extra.get("position", self.record.start))
+        return int(self.record.extra.get("position", self.index))
 
     @property
     def seconds(self) -> float:
@@ -262,6 +270,14 @@ def read_judged(episode: Path) -> EpisodeRecord:
     return replace(record, success=effective_success(None, read_verdict(episode)))
 
 
+def digests(episode: Path) -> dict[str, str]:
+    """SHA-256 of the files that make an episode: what is said of it beside them is void once they
+    change.
+    """
+    contents = {name: (episode / name).read_bytes() for name in DIGESTED}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+
+
 def load_episode(episode: Path) -> LoadedEpisode:
     """One episode of a chain by its folder; DamagedFile like `read_record`."""
     return _load_episode(episode.parent.parent.name, episode, int(episode.name))
@@ -269,8 +285,11 @@ def load_episode(episode: Path) -> LoadedEpisode:
 
 def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
     record = read_record(folder)
-    if record.start != index:
-        raise DamagedFile(folder / "record.json", f"it tells of start {record.start}")
+    with _damage(folder / "record.json"):
+        fork = fork_of(record)
+    if (told := record.start if fork is None else fork.number) != index:
+        what = "start" if fork is None else "fork"
+        raise DamagedFile(folder / "record.json", f"it tells of {what} {told}")
     verdicts = () if record.success is not None else tuple(read_verdicts(folder))
     return LoadedEpisode(chain, folder, record, _read_timing(folder), verdicts)
 

@@ -5,7 +5,8 @@
     runs/NAME/allocation.json     with --allocate, the batches of attempts and why they were granted
     runs/NAME/chains/WORLD--TASK--ARM/
         episodes/0007/            record.json, timing.json, steps.npz, exchanges.jsonl, images/,
-                                  verdicts.jsonl where a person judges
+                                  verdicts.jsonl where a person judges; later certificate.json and
+                                  counterfactual.json
         invalid/0007-1/           attempts that an error or a verdict invalidated, kept and counted
         damaged/0007-1/           what `capex repair` moved aside
         asked.json                starts that an evaluation was asked for

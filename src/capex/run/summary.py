@@ -14,11 +14,12 @@ from capex.method.record import Turn
 from capex.models import Usage
 from capex.pose import Array
 from capex.run.accounts import Taken, of_episode
+from capex.run.forks import Fork, own_part
 from capex.run.reading import LoadedEpisode
 from capex.run.verdicts import Verdict, standing
 
 NO_LABEL = -1
-StartKey = tuple[str, str, int, int]  # world, task, index, seed
+StartKey = tuple[str, str, int, int, str]  # world, task, index, seed, state of a fork
 # Known, and at most: requests that may have been billed count with their worst case.
 DollarSpan = tuple[float, float]
 # From the record to its summary.
@@ -80,6 +81,7 @@ class Summary:
     # no memory.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     rig: Mapping[str, Any] | None = None  # of a rig: clock, lateness, what the guard did
+    fork: Fork | None = None  # where it goes on from, if it is one
 
     @property
     def verdict(self) -> Verdict | None:
@@ -92,9 +94,17 @@ class Summary:
         return self.end == "done"
 
     @property
+    def number(self) -> int:
+        """The number of its folder: its start's, of a fork its own."""
+        return self.start if self.fork is None else self.fork.number
+
+    @property
     def key(self) -> StartKey:
-        """What two methods must share to be paired."""
-        return self.world, self.task, self.start, self.seed
+        """What two methods must share to be paired: the start, of forks the state and which
+        repetition it is.
+        """
+        state = "" if self.fork is None else f"{self.fork.origin}#{self.fork.repetition:03d}"
+        return self.world, self.task, self.start, self.seed, state
 
     @property
     def confidence(self) -> float | None:
@@ -106,8 +116,8 @@ class Summary:
 
 
 def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
-    """The numbers of an episode."""
-    record, extra = episode.record, episode.record.extra
+    """The numbers of an episode; of a fork those from its state on."""
+    record, extra = own_part(episode.record), episode.record.extra
     weights, student = extra.get("weights"), extra.get("student")
     planned = [t for t in record.turns if t.waypoints]
     return Summary(
@@ -131,6 +141,7 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
         truncated=sum(t.committed < len(t.waypoints) for t in planned),
         calls=tuple(t.calls for t in record.turns),
         waypoints=_columns(planned),
+        fork=episode.fork,
         student=student if isinstance(student, Mapping) else None,
     )
 

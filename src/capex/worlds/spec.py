@@ -80,7 +80,8 @@ class Spec:
     exact_replay: bool = False  # on one machine, a start's actions lead to the same bits again
     # Its states cannot be drawn again, so every tick's pictures are recorded (`Env.record_frames`).
     records_frames: bool = False
-    hints: str = ""  # passages about this embodiment for the prompt
+    hints: str = ""  # passages about this embodiment for every prompt
+    technique: str = ""  # how it grasps and the like: not for the base method, told interface only
 
     @property
     def name(self) -> str:

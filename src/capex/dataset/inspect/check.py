@@ -11,12 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from capex.dataset.certify import digests, read_certificate
+from capex.dataset.certify import read_certificate
 from capex.dataset.inspect.frames import TOLERANCE_S, Seen, look
 from capex.dataset.inspect.measured import Measured
 from capex.dataset.inspect.model import Dataset, Entry, Findings
 from capex.dataset.inspect.opening import open_dataset
 from capex.dataset.inspect.report import DatasetReport, Status, report
+from capex.run.reading import digests
 
 Tell = Callable[[int, int], None]  # frames done, frames in all
 # Confidences that were not stated, in our annotations.

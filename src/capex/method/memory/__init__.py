@@ -103,6 +103,13 @@ class Memory:
         frozen._task, frozen._frozen = self._task, True
         return frozen
 
+    def thawed(self) -> Memory:
+        """A copy that learns."""
+        own = copy.copy(self)
+        own._features, own._labels = (rows.copy() for rows in self.labelled())
+        own._skeleton, own._frozen = copy.deepcopy(self._skeleton), False
+        return own
+
     def portable(self) -> Memory:
         """A snapshot that holds its pictures, for another machine."""
         frozen = copy.copy(self.snapshot())

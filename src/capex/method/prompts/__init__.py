@@ -20,6 +20,7 @@ from pathlib import Path
 
 from capex.errors import CapexError, UnknownName, closest_first, printable
 from capex.method import executor as ex
+from capex.method import told
 from capex.method.calibrator import PRIOR_MEAN
 from capex.method.motion import REACHED_M
 from capex.method.presets import MethodSettings
@@ -71,11 +72,14 @@ def system_prompt(
 ) -> str:
     """The filled system prompt of a method in a world. `references` and `skeleton` are what memory
     has to say, already bounded; `hints` stand beside those of the world, and at the end of a
-    template that has no field for them.
+    template that has no field for them. The base method is told the interface and facts, not how
+    the world's robot is best used (`Spec.technique`).
     """
     face = interface(spec, method)
     text = template_text(method, template)
-    passages = "\n".join(told for told in (spec.hints.strip(), hints.strip()) if told)
+    technique = "" if method.prompt == "base" else spec.technique
+    told = (spec.hints.strip(), technique.strip(), hints.strip())
+    passages = "\n".join(passage for passage in told if passage)
     if passages and HINTS_FIELD not in text:
         text = f"{text.rstrip()}\n{HINTS_FIELD}"
     line = settings(spec, method, face, labels, weights)
@@ -187,8 +191,8 @@ def settings(
         "perception_tool": "locate_pixel" if face.locate else None,
         "workspace_box_cm": _boxes_cm(spec),
         "gripper_max_opening_cm": openings if len(openings) > 1 else next(iter(openings.values())),
-        "gripper_open_tolerance_cm": 100 * ex.OPEN_TOLERANCE_M,
-        "gripper_close_threshold_cm": 100 * ex.CLOSED_BELOW_M,
+        "gripper_open_tolerance_cm": 100 * told.OPEN_TOLERANCE_M,
+        "gripper_close_threshold_cm": 100 * told.CLOSED_BELOW_M,
     }
     if face.base_motion and spec.base is not None:
         line["base_motion"] = {

@@ -22,7 +22,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -104,6 +104,10 @@ class Pilot(Model):
         )
         observer.after(request, 1, attempt)
         return conclude([attempt])
+
+    def reseeded(self, shift: int) -> Pilot:
+        """The same pilot with other noise, under its own name."""
+        return replace(self, seed=self.seed + shift)
 
     def answer(self, request: Request) -> tuple[ToolCall, ...]:
         """The calls of a reply."""

@@ -134,7 +134,7 @@ def tau_figure(sweeps: Sequence[tuple[Source, Sequence[Swept]]]) -> Figure:
                 ([r.tau for r in known], [r.right / r.judged for r in known], INK, ":"),
             ):
                 ax.plot(x, y, color=ink, linestyle=style, marker="o", markersize=2.5)
-            if source.tau is not None:
+            if source.tau is not None and not source.task_tau:
                 ax.axvline(source.tau, color=MUTED, linewidth=0.7)
                 ax.text(source.tau + 0.01, 1.0, "τ used", fontsize=7, color=MUTED, va="top")
             ax.set_xlim(0, 1)

@@ -9,7 +9,9 @@ from capex.report.rows import RunData
 from capex.report.sections.arrangements import arrangements_section
 from capex.report.sections.calibration import calibration_section
 from capex.report.sections.cost import cost_section
+from capex.report.sections.counterfactual import counterfactual_section
 from capex.report.sections.experience import experience_section
+from capex.report.sections.forks import forks_section
 from capex.report.sections.pairs import pairs_section
 from capex.report.sections.rig import rig_section
 from capex.report.sections.section import Section
@@ -46,16 +48,19 @@ def build(
     """All sections with numbers; strips are added by the page."""
     if not sources:
         return []
+    from_starts = [s for s in sources if not s.forked]  # forks learn nothing from each other
     return [
         summary(lines, compared),
         *students_section(data, sources),
         by_task_section(data, sources),
+        *forks_section(data, sources),
         *verdicts_section(data, sources),
         pairs_section(sources, compared),
         *arrangements_section(sources),
         *rig_section(sources),
-        experience_section(sources),
+        *([experience_section(from_starts)] if from_starts else []),
         calibration_section(sources),
+        *counterfactual_section(sources),
         cost_section(data, sources),
     ]
 

@@ -40,11 +40,15 @@ def pairs_section(sources: Sequence[Source], compared: Sequence[Comparison]) -> 
 
 def _starts_table(sources: Sequence[Source]) -> Table:
     solved = [{e.key: e.success for e in s.episodes} for s in sources]
+    shown = 5 if any(s.forked for s in sources) else 4  # without the state where nothing is forked
     rows = [
-        Row((*key, *(None if (v := found.get(key)) is None else int(v) for found in solved)))
+        Row(
+            (*key[:shown], *(None if (v := found.get(key)) is None else int(v) for found in solved))
+        )
         for key in sorted({key for found in solved for key in found})
     ]
-    names = ("world", "task", "start", "seed", *(s.label for s in sources))
+    facts = ("world", "task", "start", "seed", "state")
+    names = (*facts[:shown], *(s.label for s in sources))
     return file_table("starts", "Which starts each source solved.", names, rows, sources)
 
 

@@ -46,5 +46,5 @@ def _caption(plan: ExamplePlan) -> str:
     return (
         f"{which} of {e.task}, episode {plan.number} of its chain (start {e.start}),"
         f" {source.label}. {why} commit rule runs {run} and defers {rest}: waypoint {cut} is the"
-        f" first below τ = {source.tau:g}."
+        f" first below τ = {source.tau_of(e):g}."
     )

@@ -112,6 +112,9 @@ class ArmDriver(Protocol):
         """Leave the arm as safely as it can be left."""
 
 
+Depth = npt.NDArray[np.float32]
+
+
 @dataclass(frozen=True)
 class Frame:
     """One picture of a camera."""
@@ -120,7 +123,12 @@ class Frame:
     number: int  # the device's count; a repeated number is a repeated picture
     device_s: float  # the device's clock when it was taken
     arrived_s: float  # the rig's clock when it came
-    depth_m: npt.NDArray[np.float32] | None = None  # aligned to the image
+    depth: Depth | Callable[[], Depth] | None = None  # aligned to the image; or how to get it
+
+    @property
+    def depth_m(self) -> Depth | None:
+        """Metres at each pixel, where the camera measures it."""
+        return self.depth() if callable(self.depth) else self.depth
 
 
 class Camera(Protocol):

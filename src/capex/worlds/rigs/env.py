@@ -19,7 +19,6 @@ from capex.pose import Array, quaternion_xyzw
 from capex.worlds import (
     ArmCommand,
     ArmSpec,
-    ArmState,
     CameraModel,
     CameraSpec,
     Command,
@@ -39,14 +38,14 @@ from capex.worlds.rigs.frames import record
 from capex.worlds.rigs.link import RigReading
 from capex.worlds.rigs.opening import open_rig
 from capex.worlds.rigs.registry import Opener, OpenRig
-from capex.worlds.rigs.rigfile import Box, Corner, RigFile
+from capex.worlds.rigs.rigfile import ArmEntry, Box, Corner, RigFile
 from capex.worlds.rigs.timing import Lateness, RigTally
 
 if TYPE_CHECKING:
     from capex.worlds.rigs.room.hand import RoomHand
 
 ACTION_NAMES = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")
-STATE_NAMES = ("x", "y", "z", "qx", "qy", "qz", "qw", "opening")
+TIP_NAMES = ("x", "y", "z", "qx", "qy", "qz", "qw")
 
 
 class RigEnv(Env):
@@ -157,7 +156,7 @@ class RigEnv(Env):
             self._reading = self.open().link.read()
         reading = self._reading
         arms = {arm.name: reading.arms[arm.name] for arm in self._rig.arms}
-        proprio = np.concatenate([_proprio(arm) for arm in arms.values()])
+        proprio = np.concatenate([_proprio(arm, reading) for arm in self._rig.arms])
         return RobotState(arms, proprio=proprio, guard=reading.guard, stopped=reading.stopped)
 
     def step(self, command: Command) -> Array:
@@ -309,7 +308,11 @@ def _spec(world: str, rig: RigFile, task: str) -> Spec:
         ),
         workspace_m=(box.lower_m, box.upper_m),
         action_names=tuple(f"{prefix}{name}" for prefix in prefixes for name in ACTION_NAMES),
-        state_names=tuple(f"{prefix}{name}" for prefix in prefixes for name in STATE_NAMES),
+        state_names=tuple(
+            f"{prefix}{name}"
+            for prefix, arm in zip(prefixes, rig.arms, strict=True)
+            for name in _state_names(arm)
+        ),
         starts=rig.starts,
         depth=any(c.depth and c.extrinsics is not None for c in rig.cameras),
         success="operator",
@@ -317,6 +320,7 @@ def _spec(world: str, rig: RigFile, task: str) -> Spec:
         real_time=rig.clock == "real",
         records_frames=True,
         hints=rig.tasks[task].hints,
+        technique=rig.tasks[task].technique,
     )
 
 
@@ -324,9 +328,15 @@ def _corners(box: Box | None) -> tuple[Corner, Corner] | None:
     return None if box is None else (box.lower_m, box.upper_m)
 
 
-def _proprio(arm: ArmState) -> Array:
-    tip = arm.T_base_tip
-    return np.array([*tip.position_m, *quaternion_xyzw(tip.rotation), arm.opening_m])
+def _state_names(arm: ArmEntry) -> tuple[str, ...]:
+    """Of one arm: its tip, as many joints as the file promises, and the opening."""
+    return (*TIP_NAMES, *(f"joint{k + 1}" for k in range(arm.joints)), "opening")
+
+
+def _proprio(arm: ArmEntry, reading: RigReading) -> Array:
+    state = reading.arms[arm.name]
+    tip, joints_rad = state.T_base_tip, reading.joints_rad[arm.name][: arm.joints]
+    return np.array([*tip.position_m, *quaternion_xyzw(tip.rotation), *joints_rad, state.opening_m])
 
 
 def _action(command: ArmCommand) -> Array:

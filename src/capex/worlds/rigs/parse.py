@@ -148,6 +148,7 @@ def _arm(table: TomlTable) -> ArmEntry:
         lock=table.text("lock", ""),
         max_opening_m=table.number("max_opening_m", most=0.5),
         senses_force=table.flag("senses_force", ArmEntry.senses_force),
+        joints=table.whole("joints") if table.given("joints") else 0,
     )
     table.end()
     return entry
@@ -271,6 +272,7 @@ def _tasks(tables: TomlTable, control_hz: float) -> dict[str, RigTask]:
             success=success,
             steps=max(1, steps),
             hints=table.text("hints", ""),
+            technique=table.text("technique", ""),
             rules=rules,
         )
         table.end()

@@ -110,6 +110,11 @@ def _require_agreement(rig: RigFile, opened: OpenRig) -> None:
                 f"{rig.path}: arms '{arm.name}'.max_opening_m is {arm.max_opening_m:g}; the arm"
                 f" itself says {facts.max_opening_m:g}"
             )
+        if arm.joints not in (0, len(facts.joint_names)):
+            raise CapexError(
+                f"{rig.path}: arms '{arm.name}'.joints is {arm.joints}; the arm has"
+                f" {len(facts.joint_names)}; without it they are no part of the state"
+            )
         if arm.senses_force and not facts.senses_force:
             raise CapexError(
                 f"{rig.path}: arms '{arm.name}'.senses_force is true; the arm measures no forces,"

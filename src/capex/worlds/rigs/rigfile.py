@@ -64,6 +64,7 @@ class ArmEntry:
     # What the spec says before the arm is connected; the arm itself must then agree.
     max_opening_m: float = 0.08
     senses_force: bool = True
+    joints: int = 0  # so many angles are part of the state; 0: the tip and the opening alone
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class RigTask:
     instruction: str
     success: str  # what counts, in words for whoever judges; the rules are among them
     steps: int  # control steps; a time limit in the file becomes steps at the rig's rate
-    hints: str = ""
+    hints: str = ""  # facts, for every method
+    technique: str = ""  # how this robot does it: not for the base method
     rules: tuple[str, ...] = ()  # what may not happen on the way, each by itself
 
 

@@ -66,7 +66,7 @@ class YamFront:
                 server.drop()
 
     def _methods(self, name: str) -> dict[str, Callable[..., Any]]:
-        methods = {
+        methods: dict[str, Callable[..., Any]] = {
             "num_dofs": lambda: DOFS,
             "get_joint_pos": lambda: self._joints(name),
             "get_observations": lambda: {"joint_pos": self._joints(name)},

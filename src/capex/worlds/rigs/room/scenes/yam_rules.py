@@ -1,5 +1,6 @@
 """The paper's rules of both YAM tasks, from the truth: what must be so at the end, and what may not
-have happened on the way. The scripted operator's; a reason says which rule was broken.
+have happened on the way. The scripted operator's; a reason says which rule was broken, in the words
+of files/yam/tasks.toml.
 
 Bread and corn: the left arm's first grasp succeeds, the plate does not move, the bread comes first.
 Bowl: it does not touch the table between being lifted and being set down.
@@ -27,6 +28,22 @@ LIFTED_M = 0.02  # of an underside: off the table beyond doubt
 UPRIGHT_RAD = math.radians(10.0)
 SET_DOWN_M = 0.05  # a set-down may slide so far; more is a bowl that was dragged or lifted again
 RIGHT_SIDE_M = -0.08  # of the bowl's middle: a rim's radius to the right of the robot's middle
+BREAD_FIRST_GRASP = "the left arm brings the bread and its first grasp succeeds"
+CORN_RIGHT = "the right arm brings the corn"
+BREAD_BEFORE = "the bread is on the plate before the corn"
+PLATE_STAYS = "the plate does not move (1 cm) at any time"
+LEFT_LIFTS = "the left arm lifts it"
+IN_THE_AIR = "the right arm takes it over in the air"
+OFF_THE_TABLE = "the bowl does not touch the table between being lifted and being set down"
+RULES: Mapping[str, tuple[str, ...]] = {
+    "BreadAndCorn": (BREAD_FIRST_GRASP, CORN_RIGHT, BREAD_BEFORE, PLATE_STAYS),
+    "BowlHandover": (LEFT_LIFTS, IN_THE_AIR, OFF_THE_TABLE),
+}
+
+
+def broken(rule: str, how: str) -> str:
+    """A reason: the rule in the task's own words, then what happened."""
+    return f"broken: {rule} ({how})"
 
 
 def holds(model: mujoco.MjModel, data: mujoco.MjData, arm: str, thing: str) -> bool:
@@ -89,6 +106,9 @@ END: Mapping[str, Callable[[mujoco.MjModel, mujoco.MjData], Judgement]] = {
 }
 
 
+CARRIERS = (("bread", "left", BREAD_FIRST_GRASP), ("corn", "right", CORN_RIGHT))
+
+
 class BreadAndCornWatch:
     """Counts the left gripper's closings until the bread is on the plate, and watches the plate."""
 
@@ -106,10 +126,10 @@ class BreadAndCornWatch:
         off_m = float(np.linalg.norm(self._data.body("plate").xpos - self._plate_m))
         self.moved_m = max(self.moved_m, off_m)
         if self.moved_m > PLATE_MOVED_M:
-            self._break(f"the plate moved by {100 * self.moved_m:.1f} cm")
+            self._break(PLATE_STAYS, f"it moved by {100 * self.moved_m:.1f} cm")
         self._count_closings()
-        for thing, arm in (("bread", "left"), ("corn", "right")):
-            self._follow(thing, arm)
+        for thing, arm, rule in CARRIERS:
+            self._follow(thing, arm, rule)
 
     def _count_closings(self) -> None:
         short_m = MAX_OPENING_M - opening_m(self._data, "left")
@@ -119,9 +139,9 @@ class BreadAndCornWatch:
             self._closed = True
             self._closings += 1
             if self._closings > 1 and "bread" not in self._order:
-                self._break("the left arm's first grasp did not bring the bread to the plate")
+                self._break(BREAD_FIRST_GRASP, "it closed again before the bread was there")
 
-    def _follow(self, thing: str, arm: str) -> None:
+    def _follow(self, thing: str, arm: str, rule: str) -> None:
         if thing in self._order:
             return
         height_m = underside_m(self._model, self._data, thing) - TABLE_TOP_M
@@ -130,24 +150,24 @@ class BreadAndCornWatch:
                 if holds(self._model, self._data, other, thing):
                     self._carried[thing] = other
         if self._carried.get(thing, arm) != arm:
-            self._break(f"the {self._carried[thing]} arm carried the {thing}, not the {arm} one")
+            self._break(rule, f"the {self._carried[thing]} arm carried it")
         if not unrested(self._model, self._data, thing, "plate"):
             self._order.append(thing)
             if self._order == ["corn"]:
-                self._break("the corn came onto the plate before the bread")
+                self._break(BREAD_BEFORE, "the corn came first")
 
-    def _break(self, rule: str) -> None:
-        self._broken = self._broken or rule
+    def _break(self, rule: str, how: str) -> None:
+        self._broken = self._broken or broken(rule, how)
 
     def judge(self) -> Judgement:
         """Broken rules first."""
         if self._broken:
-            return False, f"rule broken: {self._broken}"
+            return False, self._broken
         achieved, why = bread_and_corn(self._model, self._data)
         if achieved:
-            for thing, arm in (("bread", "left"), ("corn", "right")):
+            for thing, arm, rule in CARRIERS:
                 if thing not in self._carried:
-                    return False, f"rule broken: the {arm} arm did not lift the {thing}"
+                    return False, broken(rule, f"the {arm} arm did not lift the {thing}")
             why += f"; the plate moved by at most {1000 * self.moved_m:.1f} mm"
         return achieved, why
 
@@ -168,35 +188,37 @@ class BowlWatch:
         touched = touched_by(self._model, self._data, "bowl")
         if "table" in touched:
             if self._lifted and not self._handed:
-                self._break("the bowl touched the table between lift and handover")
+                self._break(OFF_THE_TABLE, "it did before the handover")
             if self._handed and self._down_m is None:
                 self._down_m = self._data.body("bowl").xpos.copy()
             return
         if underside_m(self._model, self._data, "bowl") - TABLE_TOP_M < LIFTED_M:
             return
+        if self._down_m is not None:
+            self._break(OFF_THE_TABLE, "it was lifted again after it had touched the table")
         left, right = (touched >= set(fingers(arm)) for arm in ARMS)
         if not self._lifted:
             self._lifted = left or right
             if right and not left:
-                self._break("the right arm lifted the bowl, not the left one")
+                self._break(LEFT_LIFTS, "the right arm did")
         elif right and not any(name.startswith("left_") for name in touched):
             self._handed = True
 
-    def _break(self, rule: str) -> None:
-        self._broken = self._broken or rule
+    def _break(self, rule: str, how: str) -> None:
+        self._broken = self._broken or broken(rule, how)
 
     def judge(self) -> Judgement:
         """Broken rules first."""
         if self._broken:
-            return False, f"rule broken: {self._broken}"
+            return False, self._broken
         achieved, why = bowl(self._model, self._data)
         if achieved and not self._handed:
-            return False, "rule broken: the bowl was not handed over in the air"
+            return False, broken(IN_THE_AIR, "it was not handed over")
         if achieved and self._down_m is not None:
             on_m = float(np.linalg.norm(self._data.body("bowl").xpos - self._down_m))
             if on_m > SET_DOWN_M:
-                far = f"{100 * on_m:.0f} cm from where it stands"
-                return False, f"rule broken: the bowl touched the table {far}, before its set-down"
+                far = f"it touched the table {100 * on_m:.0f} cm from where it stands"
+                return False, broken(OFF_THE_TABLE, far)
         return achieved, why
 
 

@@ -1,0 +1,193 @@
+"""What two YAM arms do when something dies, at the twin: fault by fault, in mid-air.
+
+    python benchmarks/yam_faults.py [--attempts OUT]
+
+Both arms are on their way through the air when it happens to the right one (or to the front camera,
+or to one of our processes). Printed: what the rig said and how long after (seconds of the robot's
+clock), how far both tips really went in the three seconds that followed, from the simulation's
+truth, and what became of it after a person had mended it. With --attempts also what attempts of the
+pilot (a stand-in) make of it, as benchmarks/room_faults.py has them: minutes for each kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from room_faults import campaigns
+
+from capex import worlds
+from capex.errors import RigFault
+from capex.pose import Array
+from capex.worlds import ArmCommand, Command, Start
+from capex.worlds.rigs.client import KeeperLink
+from capex.worlds.rigs.env import RigEnv
+from capex.worlds.rigs.room.driver import RoomClock
+from capex.worlds.rigs.room.faults import KINDS_OF_WIRE
+from capex.worlds.rigs.room.hand import RoomHand
+from capex.worlds.rigs.yam.kinematics import YamKinematics
+from capex.worlds.rigs.yam.pair import ARMS, DOFS
+
+TASK = "BowlHandover"
+KINEMATICS = YamKinematics()
+TICK_S, WATCHED_S = 0.05, 3.0
+STEP_M: Mapping[str, tuple[float, float, float]] = {
+    "left": (0.002, -0.001, 0.0),
+    "right": (0.002, 0.001, 0.0),
+}
+BEFORE = 20  # ticks under way
+AFTER = 20  # more of the same, unless something stops them
+
+
+class Rig:
+    """The twin through its whole stack, its truth beside it."""
+
+    def __init__(self) -> None:
+        env = worlds.make(f"yam-twin:{TASK}")
+        assert isinstance(env, RigEnv)
+        self.env = env
+        opened = env.open()
+        assert isinstance(opened.link, KeeperLink)
+        self.link: KeeperLink = opened.link
+        self.hand: RoomHand = env.room_hand()
+        self.clock = RoomClock(int(opened.rig.room["side"]))
+        self.mounts = {arm.name: arm.T_base_mount for arm in opened.rig.arms}
+        self.hand.arrange(TASK, 0)
+        env.reset(Start(TASK, 0))
+
+    def tips_m(self) -> dict[str, Array]:
+        """Where the tips really are: six joints and two fingers for each arm come first."""
+        truth = self.hand.truth()
+        at = {arm: truth[k * (DOFS + 1) :][:6] for k, arm in enumerate(ARMS)}
+        return {a: (self.mounts[a] @ KINEMATICS.tip(q)).position_m for a, q in at.items()}
+
+    def move(self, ticks: int, gripper: float = 0.0) -> str:
+        """Go on, both arms; returns why they were stopped."""
+        command = Command({arm: ArmCommand(STEP_M[arm], (0, 0, 0), gripper) for arm in ARMS})
+        for _ in range(ticks):
+            try:
+                self.env.step(command)
+            except RigFault as error:
+                return str(error)
+            if why := self.env.robot_state().stopped:
+                return why
+        return ""
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass without a word."""
+        self.clock.sleep_until(self.clock.now_s() + seconds)
+
+
+Provoke = Callable[[Rig], str]
+
+
+def fault(kind: str, gripper: float = 0.0, **at: str | float) -> Provoke:
+    """Something at the peer, while the arms go on."""
+
+    def provoke(rig: Rig) -> str:
+        rig.hand.fault(kind, **at)
+        return rig.move(AFTER, gripper)
+
+    return provoke
+
+
+def stale_camera(rig: Rig) -> str:
+    """The front camera repeats its last picture; somebody looks."""
+    rig.hand.fault("frozen-frames", camera="front", duration_s=10.0)
+    try:
+        rig.move(2)
+        rig.env.observe()
+    except RigFault as error:
+        return str(error)
+    return ""
+
+
+def rig_killed(rig: Rig) -> str:
+    """SIGKILL for the process that owns the arms' drivers."""
+    os.kill(rig.link.process, signal.SIGKILL)
+    return rig.move(2)
+
+
+def collector_gone(rig: Rig) -> str:
+    """The collector's end of the pipe is closed, as when it was killed."""
+    rig.link._pipe.close()
+    rig.link._process.wait(60)
+    return "(its log: the collector is gone; in lock-step it leaves at once)"
+
+
+CASES: Mapping[str, Provoke] = {
+    "connection lost (1 s)": fault("dropped-connection", arm="right", duration_s=1.0),
+    "one arm frozen": fault("frozen-arm", arm="right"),
+    "one arm's server ends (2 s)": fault("server-gone", arm="right"),
+    "gripper jammed, told to close": fault("gripper-jammed", gripper=1.0, arm="right"),
+    "front camera stale": stale_camera,
+    "e-stop (power cut)": fault("e-stop"),
+    "our rig process killed": rig_killed,
+    "our collector killed": collector_gone,
+}
+
+
+def row(provoke: Provoke) -> list[str]:
+    """Said, after how long, how far each arm went, and how it went on."""
+    rig = Rig()
+    try:
+        rig.move(BEFORE)
+        before, begun_s = rig.tips_m(), rig.clock.now_s()
+        said = provoke(rig)
+        noticed_s = rig.clock.now_s() - begun_s
+        at_stop = rig.tips_m()
+        rig.wait(max(0.0, WATCHED_S - noticed_s))
+        after = rig.tips_m()
+        state = ""
+        with suppress(RigFault):
+            arms = rig.env.robot_state().arms
+            state = ", ".join(f"{a} {100 * s.opening_m:.1f} cm open" for a, s in arms.items())
+        way = [_way(before[a], at_stop[a], after[a]) for a in ARMS]
+        return [said or "nothing", f"{noticed_s:.2f}", *way, f"{_mended(rig)}; {state}"]
+    finally:
+        rig.env.close()
+
+
+def _way(before: Array, stop: Array, after: Array) -> str:
+    """Until the rig had said something, and then: how far, and how much of it down."""
+    until = 1000 * math.dist(before, stop)
+    then, down = 1000 * math.dist(stop, after), 1000 * float(stop[2] - after[2])
+    return f"{until:.0f}, then {then:.0f} ({down:.0f} down)"
+
+
+def _mended(rig: Rig) -> str:
+    """Whether it goes on once a person has set everything right."""
+    rig.hand.mend()
+    try:
+        rig.env.recover()
+        rig.env.settle()
+        return rig.move(2) or "goes on"
+    except RigFault as error:
+        return f"does not go on: {error}"
+
+
+def main() -> None:
+    """The tables."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--attempts", type=Path)
+    given = parser.parse_args()
+    console = Console(width=180)
+    names = ("fault", "the rig said", "after, s", *(f"{a} tip, mm" for a in ARMS), "mended")
+    table = Table(*names, title="in mid-air")
+    for name, provoke in CASES.items():
+        table.add_row(name, *row(provoke), end_section=True)
+    console.print(table)
+    if given.attempts is not None:
+        kinds = (*KINDS_OF_WIRE["portal"], "dropped-connection", "camera-unplugged")
+        console.print(campaigns(kinds, given.attempts, "yam-twin", TASK))
+
+
+if __name__ == "__main__":
+    main()
