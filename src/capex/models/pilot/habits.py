@@ -24,15 +24,15 @@ Touch = Literal["grasp", "release", "push"]
 TOUCHES: tuple[Touch, ...] = ("grasp", "release", "push")
 
 # Deviations of an apprentice without any skill, in metres.
-DEPTH_M: Mapping[Touch, float] = {"grasp": 0.050, "release": 0.060, "push": 0.060}
-DEPTH_MAX_M = 0.10
-AIM_M, AIM_MAX_M = 0.045, 0.08  # open fingers have 2 cm to spare
+DEPTH_M: Mapping[Touch, float] = {"grasp": 0.075, "release": 0.090, "push": 0.090}
+DEPTH_MAX_M = 0.14
+AIM_M, AIM_MAX_M = 0.070, 0.11  # open fingers have 2 cm to spare
 LIFT_M, LIFT_MAX_M = 0.08, 0.12
-SIGHT_M, SIGHT_MAX_M = 0.10, 0.18  # along a camera's line of sight
-SCALE, SCALE_MAX = 0.15, 0.30  # of the distance between tip and thing
-NARROWS = 1.5  # half the skill has a third of these: where they matter, centimetres decide
+SIGHT_M, SIGHT_MAX_M = 0.15, 0.25  # along a camera's line of sight
+SCALE, SCALE_MAX = 0.22, 0.40  # of the distance between tip and thing
+NARROWS = 2.2  # half the skill has a fifth of these: where they matter, centimetres decide
 LOOKS = (0.15, 1.0)  # share of tasks that an apprentice looks at twice, without skill and with all
-TURNS_WRONG = 0.6  # without skill: worse than by chance, as one who reasons from another kitchen
+TURNS_WRONG = 0.7  # without skill: worse than by chance, as one who reasons from another kitchen
 HEEDS = (0.25, 1.0)  # of what a report asks for, without skill and with all
 PATIENCE = (25, 55)  # acts after which it believes that it must be done, where it may say so
 DOUBT = 3  # touches in vain that make it try the other way
