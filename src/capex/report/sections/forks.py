@@ -70,8 +70,8 @@ def _states_table(listed: Sequence[ForkRow], sources: Sequence[Source]) -> Table
         "Each state: what its origin did from there on, then the forks of each source, and at which"
         " decision they part from the origin."
     )
-    shown = "folded" if len(rows) > ROWS_SHOWN else "open"
-    return Table("forks", caption, columns, rows, sources, shown)
+    folded = len(rows) > ROWS_SHOWN
+    return Table("forks", caption, columns, rows, sources, "folded" if folded else "open")
 
 
 def _label(row: ForkRow) -> str:
@@ -97,9 +97,10 @@ def _forks_table(listed: Sequence[ForkRow], sources: Sequence[Source]) -> Table:
         fork = None if row.episode is None else row.episode.fork
         which = (None, None) if fork is None else (fork.repetition, fork.seed)
         success = None if row.success is None else int(row.success)
-        parts = (None, None, None)
-        if row.parting is not None:
-            parts = row.parting.decision, row.parting.step, row.parting.what
+        parting = row.parting
+        parts: tuple[object, ...] = (None, None, None)
+        if parting is not None:
+            parts = parting.decision, parting.step, parting.what
         state = row.state.chain, row.state.episode, row.state.decision
         amounts = row.steps, row.decisions, row.requests
         rows.append(Row((_label(row), *state, *which, success, *amounts, *parts)))
