@@ -177,7 +177,9 @@ def _retaught(found: Found) -> Array:
     return result
 
 
-def _features(episode: Summary, decisions: Array, places: Array) -> list[tuple[float, ...] | None]:
+def _features(
+    episode: Summary, decisions: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+) -> list[tuple[float, ...] | None]:
     """What the calibrator saw of these waypoints."""
     turns = {turn.decision: turn for turn in read_record(episode.path).turns}
     pairs = zip(decisions.tolist(), places.tolist(), strict=True)

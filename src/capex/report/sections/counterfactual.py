@@ -190,8 +190,8 @@ def choice_table(chosen: Sequence[tuple[Found, Sequence[TauChoice]]]) -> Table:
         for c in line:
             gain = (c.gain, *(c.gain_interval or (None, None)))
             facts = c.episodes, c.plans, c.used, (c.best, *c.interval), gain, c.chosen
-            kind = "body" if c.task else "total"
-            rows.append(Row((found.source.label, c.task or "all tasks", *facts), kind))
+            row = (found.source.label, c.task or "all tasks", *facts)
+            rows.append(Row(row, "body" if c.task else "total"))
     caption = (
         "The threshold with the highest net of waypoints, reached plus solved less missed, among 0,"
         " 0.05, .. 0.95; its interval is that of the best when episodes are drawn anew. The gain is"
