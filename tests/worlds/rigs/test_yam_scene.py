@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from capex import worlds
+from capex.campaign.operators import Question, Standby
+from capex.campaign.scripted import ScriptedOperator
 from capex.method.executor import Executor
 from capex.method.observation import contact_word
 from capex.plan import PLAN_MAX
 from capex.pose import Pose
-from capex.worlds import Start
+from capex.worlds import ArmCommand, Command, Start
 from capex.worlds.rigs.env import RigEnv
 from capex.worlds.rigs.parse import find_rig, read_rig
 from capex.worlds.rigs.room.expert import plan
@@ -196,3 +198,24 @@ def test_the_expert_hands_the_bowl_over_through_the_whole_stack() -> None:
     env.close()
     assert done, (why, reports)
     assert not any("apart" in report for report in reports)  # the guard had nothing to keep apart
+
+
+def test_a_scripted_verdict_names_the_rule_that_was_broken(tmp_path: Path) -> None:
+    env, operator, start = worlds.make("yam-twin:BreadAndCorn"), ScriptedOperator(), 0
+    assert isinstance(env, RigEnv)
+    env.open()
+    operator.arrange(
+        env, Start("BreadAndCorn", start), None, Standby(tmp_path, "any", lambda: None)
+    )
+    env.reset(Start("BreadAndCorn", start))
+    for sign in (1.0, -1.0, 1.0):  # in the air: nothing is grasped, and once more
+        for _ in range(15):
+            env.step(Command({arm: ArmCommand(gripper=sign) for arm in ("left", "right")}))
+    task = env.rig.tasks["BreadAndCorn"]
+    told = (task.instruction, task.success, task.rules)
+    asked = Question(tmp_path, env.spec.world, task.name, "base", start, *told, "done", True)
+    verdict = operator.judge(asked)
+    env.close()
+    assert verdict is not None
+    assert verdict.verdict == "failure"
+    assert verdict.reason == "broken: the left arm brings the bread and its first grasp succeeds"
