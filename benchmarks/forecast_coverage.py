@@ -1,17 +1,17 @@
 """How often the 80 % intervals of `capex forecast` hold what then happens, and what `--allocate`
 gains.
 
-`python benchmarks/forecast_coverage.py [CHAINS]` simulates chains from known rates, 400 of each
+`python benchmarks/forecast_coverage.py [CHAINS]` simulates chains from known rates, 150 of each
 kind unless told otherwise, and campaigns over six tasks with a budget.
 `python benchmarks/forecast_coverage.py RUN [RUN ..]` cuts the chains of recorded runs after 5, 10,
-15 and 20 attempts, forecasts what the rest will bring and take, and compares.
+15 and 20 attempts, forecasts what the rest will bring and take, and compares; then it spends
+budgets over each run's chains, whose attempts are the recorded ones in any order of the chains.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from capex.campaign.allocation import FIRST, Allocation
+from capex.campaign.allocation import Allocation
 from capex.campaign.board import ChainLine
 from capex.campaign.forecast import learns
 from capex.campaign.prediction import AMOUNTS, History, Prediction, interval
@@ -29,9 +29,11 @@ from capex.campaign.status import read_status
 from capex.pose import Array
 from capex.run.accounts import Taken
 
+DRAWS = 500  # a fourth of what the command takes, so that thousands of chains are done in minutes
 CUTS = (5, 10, 15, 20)
 LONG = 400  # attempts in which a simulated chain has the successes that are asked about
 REST = 30  # attempts that follow a cut of a simulated chain
+ORDERS = 25  # of the attempts of a recorded chain
 AT_LEAST = 5  # attempts that must follow a cut of a recorded one
 MEASURES = ("successes", "dollars", "minutes", "requests", "attempts needed")
 NEEDED = 10  # further successes of a simulated chain
@@ -61,7 +63,7 @@ def simulated(rate: Rate, count: int, rng: np.random.Generator) -> tuple[list[bo
 
 def held(history: History, solved: list[bool | None], taken: Array) -> dict[str, bool]:
     """Whether the forecast after a history holds what the following attempts brought and took."""
-    futures = Prediction(history).over(len(solved))
+    futures = Prediction(history, DRAWS).over(len(solved))
     true = dict(zip(AMOUNTS, taken.sum(axis=0), strict=True))
     drawn = dict(zip(AMOUNTS, futures.taken.T, strict=True))
     pairs = {
@@ -106,7 +108,7 @@ def simulate(chains: int) -> Table:
                 past = History(f"{kind} {number}", solved[:cut], taken[:cut], remembers)
                 rest = slice(cut, cut + REST)
                 outcome = held(past, list(solved[rest]), taken[rest])
-                needed = interval(Prediction(past).until(NEEDED).episodes)
+                needed = interval(Prediction(past, DRAWS).until(NEEDED).episodes)
                 true = int(np.argmax(np.cumsum(solved[cut:]) == NEEDED)) + 1
                 inside = needed.low <= true <= needed.high
                 in_proportion = ("minutes", "requests")  # to dollars: they tell no more
@@ -131,70 +133,96 @@ def recorded(paths: list[Path]) -> Iterator[History]:
 
 
 def cut_runs(paths: list[Path]) -> Table:
-    """Coverage on recorded chains; the cuts of one chain are not independent of each other."""
+    """Coverage on recorded chains as they went, and with their attempts in random orders, which
+    says more about costs and nothing about learning. Cuts of one chain are not independent.
+    """
     rows: dict[tuple[str, ...], list[dict[str, bool]]] = {}
-    for history in recorded(paths):
-        for cut in CUTS:
-            if len(history.solved) >= cut + AT_LEAST and None not in history.solved:
-                outcome = held(history.first(cut), list(history.solved[cut:]), history.taken[cut:])
-                rows.setdefault(("recorded", str(cut)), []).append(outcome)
-    rows["all", ""] = [outcome for outcomes in rows.values() for outcome in outcomes]
+    rng = np.random.default_rng(0)
+    for history in track(list(recorded(paths)), "recorded chains", transient=True):
+        if None in history.solved:
+            continue
+        shuffled = [_shuffled(history, rng) for _ in range(ORDERS)]
+        for kind, chains in (("as it went", [history]), ("in random order", shuffled)):
+            for cut in (c for c in CUTS if len(history.solved) >= c + AT_LEAST):
+                for h in chains:
+                    outcome = held(h.first(cut), list(h.solved[cut:]), h.taken[cut:])
+                    rows.setdefault((kind, str(cut)), []).append(outcome)
+    rows = dict(sorted(rows.items(), key=lambda row: (row[0][0], int(row[0][1]))))
+    for kind in ("as it went", "in random order"):
+        rows[kind, "any"] = [o for (k, _), held_ in rows.items() if k == kind for o in held_]
     return table("80 % intervals of the rest of each chain, recorded runs", rows, "chains")
 
 
-def campaign(budget_usd: float, target: int, policy: str, seed: int) -> Counter[str]:
-    """Successes per task for a budget: in turn, allocated, or by somebody who knows the rates."""
-    rng = np.random.default_rng(seed)
-    lines = {f"w--task{k}--capex": ChainLine(f"w--task{k}--capex") for k in range(len(TASKS))}
-    names, left = list(lines), budget_usd
-    by_worth = sorted(names, key=lambda n: -_worth(TASKS[names.index(n)]))
+def _shuffled(history: History, rng: np.random.Generator) -> History:
+    order = rng.permutation(len(history.solved))
+    name, solved = f"{history.name} {order}", [history.solved[k] for k in order]
+    return History(name, solved, history.taken[order], history.learns)
+
+
+def campaign(chains: list[History], budget_usd: float, policy: str, target: int = 50) -> int:
+    """Successes for a budget: in turn, allocated, or by somebody who knows what a dollar brings.
+    Chains do not depend on each other, so the next attempt of one is what it was.
+    """
+    names = [f"w--{k}--capex" for k in range(len(chains))]
+    lines = {name: ChainLine(name, learns=c.learns) for name, c in zip(names, chains, strict=True)}
+    by_name, left = dict(zip(names, chains, strict=True)), budget_usd
+    worth = {n: c.successes / float(c.taken[:, 0].sum()) for n, c in by_name.items()}
     with tempfile.TemporaryDirectory() as folder:
         allocation = Allocation(Path(folder), names)
-        while left > 0:
-            open_ = [n for n in names if lines[n].successes < target]
-            if not open_:
-                break
-            if policy == "in turn":
-                name = min(open_, key=lambda n: lines[n].episodes)
-            elif policy == "known rates":
-                name = next(n for n in by_worth if n in open_)
-            else:
+        while open_ := [
+            n
+            for n in names
+            if lines[n].successes < target and lines[n].episodes < len(by_name[n].solved)
+        ]:
+            name = min(open_, key=lambda n: lines[n].episodes)
+            if policy == "known":
+                name = max(open_, key=lambda n: worth[n])
+            elif policy == "allocated":
                 granted = [n for n in open_ if allocation.allows(n, lines[n].episodes)]
                 if not granted:
                     allocation.decide({n: lines[n].episodes for n in open_}, lines)
                     continue
                 name = min(granted, key=lambda n: lines[n].episodes)
-            left -= _attempt(lines[name], TASKS[names.index(name)], rng)
-    return Counter({n: line.successes for n, line in lines.items()})
+            left -= _next(lines[name], by_name[name])
+            if left < 0:  # the attempt that did not fit brought nothing
+                return (
+                    sum(line.successes for line in lines.values())
+                    - lines[name].outcomes[lines[name].episodes - 1]
+                )
+    return sum(line.successes for line in lines.values())
 
 
-def _worth(task: tuple[float, float, float]) -> float:
-    rate, won, lost = task
-    return rate / (rate * won + (1 - rate) * lost)
-
-
-def _attempt(line: ChainLine, task: tuple[float, float, float], rng: np.random.Generator) -> float:
-    """One more attempt on a line; what it cost."""
-    rate, won, lost = task
-    solved = bool(rng.random() < rate)
-    usd = float((won if solved else lost) * np.exp(0.5 * rng.standard_normal() - 0.125))
-    start = line.episodes
-    line.add(start, solved, 100, start)
+def _next(line: ChainLine, chain: History) -> float:
+    """Make the next attempt of a chain; what it cost."""
+    k = line.episodes
+    line.add(k, chain.solved[k], 100, k)
+    usd, _, seconds, requests = map(float, chain.taken[k])
     price = Decimal(str(usd))
-    line.taken[start] = Taken(10, 10, (price, price), None, 60.0)
+    line.taken[k] = Taken(int(requests), int(requests), (price, price), None, seconds)
     return usd
 
 
-def allocate(campaigns: int, target: int = 50) -> Table:
-    """What a budget brings by policy, the mean over campaigns and the standard error."""
-    grid = Table("budget", "in turn", "--allocate", "known rates", title_justify="left")
-    grid.title = f"demonstrations (up to {target} of each of {len(TASKS)} tasks), simulated"
-    for budget in track((40, 80, 160), "campaigns", transient=True):
+def _six_tasks(seed: int) -> list[History]:
+    rng = np.random.default_rng(seed)
+    chains = []
+    for k, (rate, won, lost) in enumerate(TASKS):
+        solved = rng.random(LONG) < rate
+        usd = np.where(solved, won, lost) * np.exp(0.5 * rng.standard_normal(LONG) - 0.125)
+        taken = np.stack([usd, usd, 60 * usd, 20 * usd], axis=1)
+        chains.append(History(f"task {k}", solved.tolist(), taken))
+    return chains
+
+
+def allocate(title: str, campaigns: list[list[History]], budgets: tuple[int, ...]) -> Table:
+    """What a budget brings by policy, the mean over campaigns and its standard error."""
+    grid = Table("budget", "in turn", "--allocate", "known", title=title, title_justify="left")
+    for budget in track(budgets, "campaigns", transient=True):
         cells = []
-        for policy in ("in turn", "allocated", "known rates"):
-            sums = [campaign(budget, target, policy, s).total() for s in range(campaigns)]
-            error = np.std(sums, ddof=1) / np.sqrt(len(sums))
-            cells.append(f"{np.mean(sums):.0f} +- {error:.1f}")
+        for policy in ("in turn", "allocated", "known"):
+            sums = [campaign(chains, budget, policy) for chains in campaigns]
+            several = len(sums) > 1
+            error = f" +- {np.std(sums, ddof=1) / np.sqrt(len(sums)):.1f}" if several else ""
+            cells.append(f"{np.mean(sums):.0f}{error}")
         grid.add_row(f"${budget}", *cells)
     return grid
 
@@ -202,12 +230,18 @@ def allocate(campaigns: int, target: int = 50) -> Table:
 def main() -> None:
     console, words = Console(), sys.argv[1:]
     if words and not words[0].isdigit():
-        console.print(cut_runs([Path(word) for word in words]))
+        paths = [Path(word) for word in words]
+        console.print(cut_runs(paths))
+        for path in paths:
+            chains = list(recorded([path]))
+            if len(chains) > 1 and all(c.priced for c in chains):
+                title = f"successes of {path.name} for a budget, as recorded"
+                console.print(allocate(title, [chains], (15, 30, 60, 120)))
         return
-    chains = int(words[0]) if words else 400
+    chains = int(words[0]) if words else 150
     console.print(simulate(chains))
-    console.print(allocate(max(4, chains // 20)))
-    console.print(f"--allocate begins with {FIRST} attempts at each task")
+    title = f"demonstrations of {len(TASKS)} simulated tasks (at most 50 of each) for a budget"
+    console.print(allocate(title, [_six_tasks(s) for s in range(chains // 15)], (40, 80, 160)))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import capex
+from capex.campaign.names import parse_starts
 from capex.run import LoadedEpisode, LoadedRun, load_run
 from capex.run.forks import own_part
 
@@ -104,11 +105,12 @@ def print_table(
     """Of every outcome and design: the difference, its variance within a pair, pairs needed."""
     a, b = ({e.index: e for e in run.episodes} for run in whole)
     x, y = ({(e.record.start, e.index): e for e in run.episodes} for run in forks)
-    starts, numbers = sorted(a.keys() & b.keys()), sorted(x.keys() & y.keys())
+    wanted = set(parse_starts(given.starts))
+    starts = sorted(a.keys() & b.keys() & wanted)
+    numbers = sorted(pair for pair in x.keys() & y.keys() if pair[0] in wanted)
     title = f"{task}: {len(starts)} starts; {len(numbers)} pairs of forks at {given.decision}"
-    solved = [sum(bool(e.success) for e in s.values()) for s in (a, b, x, y)]
-    counts = zip(solved, map(len, (a, b, x, y)), strict=True)
-    told = ", ".join(f"{k}/{n}" for k, n in counts)
+    compared = [[s[i] for i in starts] for s in (a, b)] + [[s[i] for i in numbers] for s in (x, y)]
+    told = ", ".join(f"{sum(bool(e.success) for e in es)}/{len(es)}" for es in compared)
     table = Table(title=f"{title}; solved {told}", title_justify="left")
     for column in COLUMNS:
         table.add_column(column, justify="left" if column in COLUMNS[:2] else "right")

@@ -57,6 +57,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     "Results": {
         "results": "Results of the stand-ins",
         "counterfactual": "Plans executed whole",
+        "method-worth": "What the method is worth",
         "calibration": "The calibrator on synthetic data",
         "scale": "Memory and kills at scale",
         "paper-numbers": "The paper's numbers, recomputed",

@@ -20,6 +20,7 @@ import torch
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 STYLES = ("subtask", "plan", "memory", "motion")
+SPAN = (torch.min, torch.mean, torch.max)
 
 
 def read(root: Path) -> dict[str, Any]:
@@ -36,34 +37,44 @@ def read(root: Path) -> dict[str, Any]:
     ]
     actions = np.array([row["action"] for row in rows])
     assert len(dataset) == len(rows), (len(dataset), len(rows))
-    items = [dataset[k] for k in range(len(dataset))]
-    handed = torch.stack([item["action"][0] for item in items]).numpy()
+    cameras, kept = list(dataset.meta.camera_keys), {0, len(rows) // 2, len(rows) - 1}
+    shown, pads, taken = {}, [], list[torch.Tensor]()
+    spans: dict[str, list[torch.Tensor]] = {c: [] for c in cameras}
+    for k in range(len(rows)):  # pictures of thousands of frames would not fit into memory
+        item = dataset[k]
+        taken.append(item["action"][0])
+        pads.append(bool(item["action_is_pad"][1]))
+        if k % 10 == 0:
+            for c in cameras:
+                spans[c].append(torch.stack([f(item[c].float()) for f in SPAN]))
+        if k in kept:
+            shown[k] = item
+    handed = torch.stack(taken).numpy()
     assert np.allclose(handed, actions, atol=1e-6)
     ends = [
         k
         for k in range(len(rows))
         if k + 1 == len(rows) or rows[k + 1]["episode_index"] != rows[k]["episode_index"]
     ]
-    assert [k for k, item in enumerate(items) if item["action_is_pad"][1]] == ends
-    cameras = list(dataset.meta.camera_keys)
-    shown = {k: items[k] for k in (0, len(items) // 2, len(items) - 1)}
+    assert [k for k, pad in enumerate(pads) if pad] == ends
     return {
         "dataset": root.name,
         "lerobot": importlib.metadata.version("lerobot"),
         "python": ".".join(map(str, sys.version_info[:2])),
         "episodes": dataset.num_episodes,
         "frames": len(dataset),
-        "task": items[0]["task"],
-        "pictures": {c: [list(items[0][c].shape), _span(items, c)] for c in cameras},
+        "task": shown[0]["task"],
+        "pictures": {c: [list(shown[0][c].shape), _span(spans[c])] for c in cameras},
         "depth": list(getattr(dataset.meta, "depth_keys", [])),
         "words": {k: words(dataset, item) for k, item in shown.items()},
     }
 
 
-def _span(items: list[dict[str, Any]], camera: str) -> list[float]:
-    """The smallest, mean and largest pixel."""
-    pixels = torch.stack([item[camera] for item in items[::10]]).float()
-    return [round(float(v), 3) for v in (pixels.min(), pixels.mean(), pixels.max())]
+def _span(each: list[torch.Tensor]) -> list[float]:
+    """The smallest, mean and largest pixel, from those of single pictures."""
+    pixels = torch.stack(each)
+    low, mean, high = pixels[:, 0].min(), pixels[:, 1].mean(), pixels[:, 2].max()
+    return [round(float(v), 3) for v in (low, mean, high)]
 
 
 def words(dataset: Any, item: dict[str, Any]) -> dict[str, str]:

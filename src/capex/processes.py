@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 from capex.errors import CapexError
@@ -66,12 +67,15 @@ def ending(process: BaseProcess) -> str:
 def set_niceness(niceness: int) -> int:
     """How far the calling thread gives way to others (on Linux; elsewhere its process); below 0 it
     comes before them, where the system lets us say so. Returns what it was; threads and processes
-    that it starts inherit it.
+    that it starts inherit it. Between sessions Linux may weigh whole sessions alone (autogroup), so
+    that a process that leads one says it for its session, too.
     """
     before = 0
     with contextlib.suppress(OSError, AttributeError):
         before = os.getpriority(os.PRIO_PROCESS, 0)
         os.setpriority(os.PRIO_PROCESS, 0, niceness)
+        if os.getsid(0) == os.getpid():
+            Path("/proc/self/autogroup").write_text(str(niceness))
     return before
 
 

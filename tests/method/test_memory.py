@@ -554,8 +554,8 @@ def test_context_of_the_reviewed_attempts():
 
 def test_what_an_arm_leaves_out_is_not_shown():
     spec, memory = ToyEnv(Toy()).spec, remembering(shelf(), tray())
-    assert build(memory, preset("capex", references=0), spec, 7, "").references == ()
-    assert build(memory, preset("capex", skeleton=False), spec, 7, "").skeleton_text == ""
+    assert build(memory, preset("capex-no-references"), spec, 7, "").references == ()
+    assert build(memory, preset("capex-no-skeleton"), spec, 7, "").skeleton_text == ""
     assert len(build(memory, preset("capex", references=1), spec, 7, "").pictures) == 2
     assert build(memory, preset("capex-stated"), spec, 7, "").labels == 0
     assert build(Memory(), preset("capex-fresh"), spec, 7, "") == Context()

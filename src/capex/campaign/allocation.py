@@ -31,6 +31,7 @@ from capex.worlds.robots import one_robot
 
 ALLOCATION = "allocation.json"
 FIRST = 3
+DRAWS = 500  # of which a batch takes the first BATCH, and its reason all
 BATCH = 8  # small beside a campaign, large enough for a few processes
 
 
@@ -87,7 +88,7 @@ class Allocation:
         """
         number = len(self._batches) + 1
         futures = {
-            name: Prediction(lines[name].history, salt=number)
+            name: Prediction(lines[name].history, DRAWS, number)
             for name in begun
             if lines[name].judged
         }

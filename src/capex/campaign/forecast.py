@@ -101,6 +101,11 @@ def forecast(path: Path, demonstrations: int, usd: float | None = None) -> RunFo
     if usd is not None and not usd > 0:
         raise CapexError(f"--usd is {usd:g}; it must be more than 0")
     status = read_status(path)
+    if status.run.manifest.get("settings", {}).get("command") == "fork":
+        raise CapexError(
+            f"{path} holds forks, which go on from saved states and are no demonstrations; forecast"
+            " the run that they come from"
+        )
     lines = {c.name: (c, status.board.lines[c.name]) for c in status.run.chains}
     chains, untried = [], []
     for chain, line in lines.values():

@@ -33,8 +33,8 @@ RATES = np.sin(np.pi / 2 * (np.arange(16) + 0.5) / 16) ** 2  # quantiles of Beta
 SPEEDS = (1.0, 3.0, 8.0, 20.0, 50.0)  # attempts in which a chain learns most of what it will
 SPREAD = 0.5  # of what an attempt takes, relative to the mean: a prior worth PRIOR attempts
 PRIOR = 2
-# Where no failure was seen, or no success: what a failure takes is 1 to 4 times a success (80 %).
-UNSEEN_RATIO, UNSEEN_SPREAD = 2.0, 0.54
+# Where no failure was seen, or no success: what a failure takes is 1 to 9 times a success (80 %).
+UNSEEN_RATIO, UNSEEN_SPREAD = 3.0, 0.86
 AMOUNTS = ("usd", "usd_at_most", "seconds", "requests")  # columns of what attempts took
 
 

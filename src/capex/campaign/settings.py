@@ -77,10 +77,10 @@ class Settings:
     chat: ChatSettings | None = None  # of a chat: model
     arm: Annotated[str, Setting(metavar="NAME[,NAME..]", read=_names)] = "capex"
     """Arms by name, several with commas; they share the starts, in the same order: capex (default),
-    base, capex-fresh, capex-stated."""
+    base, capex-fresh, capex-stated, capex-no-PART (skeleton, references or commitment)."""
     model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
     """{default} (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
-    cassette:RUN, script:FILE."""
+    cassette:RUN, script:FILE, apprentice:SKILL,SEED."""
     starts: Annotated[tuple[int, ...], Setting(metavar="STARTS", read=read_starts)] = tuple(
         range(20)
     )

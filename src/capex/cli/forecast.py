@@ -81,7 +81,7 @@ def sentences(made: RunForecast) -> list[str]:
         lines.append(
             f"${s.usd:g} more bring {_span(s.allocated)} of the {s.lacking} that are lacking if"
             f" they are spent where they bring most, {_span(s.in_turn)} if the tasks take turns"
-            " (`capex collect --allocate` does the first)"
+            " (`capex collect --allocate` aims at the first)"
         )
         lines += [
             f"  {' '.join(name.split('--')[1:])}: ${_span(usd, digits=2)} for {_span(won)}"

@@ -73,7 +73,7 @@ class Prompt:
     name: Positional[Annotated[str, arg(metavar="WORLD:TASK")]] = "kitchen:CloseFridge"
     """Which environment; the prompt depends on its cameras, arms and base, not on the task."""
     arm: Annotated[str, arg(metavar="NAME")] = "capex"
-    """Which arm's prompt: capex (default), base, capex-fresh or capex-stated."""
+    """Which arm's prompt: capex (default), base or another arm of capex collect."""
     method: Annotated[str | None, SameAs("arm"), arg(metavar="NAME")] = None
     """Another name of --arm."""
     prompt: Annotated[Path | None, arg(metavar="FILE")] = None

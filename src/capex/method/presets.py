@@ -104,7 +104,13 @@ _BASE = MethodSettings(
 )
 _FRESH = replace(_OURS, name="capex-fresh", memory="fresh")
 _STATED = replace(_OURS, name="capex-stated", calibrated=False)
-PRESETS = {method.name: method for method in (_OURS, _BASE, _FRESH, _STATED)}
+# Each without one part: what the memory's page holds, and whether a doubtful tail waits.
+_WITHOUT = (
+    replace(_OURS, name="capex-no-skeleton", skeleton=False),
+    replace(_OURS, name="capex-no-references", references=0),
+    replace(_OURS, name="capex-no-commitment", tau=0.0),
+)
+PRESETS = {method.name: method for method in (_OURS, _BASE, _FRESH, _STATED, *_WITHOUT)}
 
 
 def preset(name: str, **overrides: object) -> MethodSettings:

@@ -351,13 +351,14 @@ MODELS = {
     "cassette": "capex.models.cassette:make",
     "script": "capex.models.scripted:make",
     "pilot": "capex.models.pilot:make",
+    "apprentice": "capex.models.pilot.apprentice:make",
 }
 
 
 def make(name: str, chat: ChatSettings | None = None) -> Model:
     """The model that a user named: openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
-    cassette:RUN, script:FILE, pilot, or my_lab.models:NAME, a module of the user's own (its kind
-    has a dot) with a function `make(NAME)`. `chat` belongs to chat: models.
+    cassette:RUN, script:FILE, pilot, apprentice:SKILL,SEED, or my_lab.models:NAME, a module of the
+    user's own (its kind has a dot) with a function `make(NAME)`. `chat` belongs to chat: models.
     """
     kind, _, rest = name.partition(":")
     if kind not in MODELS and "." not in kind:

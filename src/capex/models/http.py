@@ -58,8 +58,8 @@ class HttpModel(Model):
         tools_in_text: bool = False,
     ):
         self.name, self.price_name = name, model
-        # The pilot behind a server (`capex pilot serve`) remains a stand-in.
-        self.stand_in = model.partition(":")[0] == "pilot"
+        # The pilot or an apprentice behind a server (`capex pilot serve`) remains a stand-in.
+        self.stand_in = model.partition(":")[0] in ("pilot", "apprentice")
         self.chat_settings, self.tools_in_text = chat_settings, tools_in_text
         self._dialect, self._endpoint, self._policy = dialect, endpoint, policy or RetryPolicy()
 

@@ -17,7 +17,7 @@ from capex.report.rows import CostRow, RunData, RunInfo
 from capex.run.summary import Summary
 
 # Then others by name, then the privileged sources.
-ORDER = ("base", "capex", "capex-fresh", "capex-stated")
+ORDER = ("base", *(name for name in PRESETS if name != "base"))
 LAST = ("expert", "human")
 COLOURS = {"base": 0, "capex": 1, "capex-fresh": 2, "capex-stated": 3, "expert": 4, "human": 4}
 # Of a run's settings: not what an arm's episodes depend on.

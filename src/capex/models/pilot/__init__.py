@@ -62,10 +62,12 @@ from capex.models.pilot.ground import (
     by_sight,
     read_position,
 )
+from capex.models.pilot.habits import TUNED, draw
 from capex.models.pilot.page import Page, Unreadable, read_brief, read_page, targets_m
 from capex.models.pilot.rig import KITCHEN, Rig, from_words
 from capex.models.pilot.scene import Scene
 from capex.models.pilot.skills import choose
+from capex.models.pilot.told import bend, looks_again
 from capex.models.probe import REPORT
 from capex.plan import orientation_matrix
 from capex.pose import Pose, angle_between
@@ -87,6 +89,7 @@ class Pilot(Model):
     seed: int = 0
     blur_px: float = BLUR_PX
     blind: bool = False
+    skill: float = 1.0  # less: an apprentice, with habits of its own
     overconfidence: Overconfidence = field(default_factory=Overconfidence)
     price_name: str = "pilot"
     stand_in: bool = True
@@ -123,12 +126,17 @@ class Pilot(Model):
             return (_call(1, 0, "act", still),)
         chance = Chance(self.seed, _key(page))
         views = {c: see(c, blank(png) if self.blind else png) for c, png in page.pictures.items()}
-        scene = Scene(page, brief, views, chance, self.blur_px)
+        habits = TUNED if self.skill == 1 else draw(self.skill, self.seed, page.instruction)
+        habits = looks_again(habits, page, brief)
+        scene = Scene(page, brief, views, chance, self.blur_px, habits)
         rounds = _answered(request)
         outcome = _think(choose(scene), scene, rounds, last=request.tool_choice == "act")
         number = len([m for m in request.messages if isinstance(m, AssistantMessage)]) + 1
         if isinstance(outcome, Intent):
-            return (_call(number, 0, "act", self._act(outcome, scene)),)
+            texts = [text for answered in rounds for text in answered.values()]
+            points = [p for text in texts if (p := read_position(text)) is not None]
+            intent = bend(outcome, scene, points)
+            return (_call(number, 0, "act", self._act(intent, scene)),)
         pixels = [{"camera": c, "u": u, "v": v} for c, u, v in _pixels(outcome)]
         return tuple(_call(number, k, "locate_pixel", pixel) for k, pixel in enumerate(pixels))
 
@@ -172,9 +180,10 @@ class Pilot(Model):
         return {"confidence": self.overconfidence.state(scene.chance, index, touch)}
 
 
-def make(rest: str) -> Pilot:
+def make(rest: str, name: str = "", skill: float = 1.0) -> Pilot:
     """From pilot, pilot:SEED or pilot:SEED,key=value.."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"skill": skill}
+    name = name or (f"pilot:{rest}" if rest else "pilot")
     overconfidence: dict[str, float] = {}
     keys: dict[str, Callable[[str], None]] = {
         "seed": lambda text: settings.update(seed=int(text)),
@@ -192,10 +201,9 @@ def make(rest: str) -> Pilot:
             keys[key](text)
         except (KeyError, ValueError):
             raise CapexError(
-                f"'pilot:{rest}' has '{piece}'; write pilot, pilot:3 for a seed,"
+                f"'{name}' has '{piece}'; write pilot, pilot:3 for a seed,"
                 " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
             ) from None
-    name = f"pilot:{rest}" if rest else "pilot"
     return Pilot(name, overconfidence=Overconfidence(**overconfidence), **settings)
 
 
@@ -240,13 +248,12 @@ def _think(
         asked = next(skill)
         while True:
             answers = Answers()
-            if not scene.brief.locate:
-                answers = by_sight(asked, _rig(scene, asked))
-            elif _pixels(asked):
-                if waiting:
-                    answers = _read(asked, waiting.pop(0))
-                elif not last:
-                    return asked
+            if scene.brief.locate and waiting and _pixels(asked):
+                answers = _read(asked, waiting.pop(0))
+            elif not scene.brief.locate or not scene.habits.looks:
+                answers = scene.habits.seen(by_sight(asked, _rig(scene, asked)), scene.tip)
+            elif _pixels(asked) and not last:
+                return asked
             asked = skill.send(answers)
     except StopIteration as done:
         intent: Intent = done.value

@@ -37,6 +37,9 @@ PHASE = re.compile(
     r" stall)",
     re.M,
 )
+# "close#0 (3 stops in 2 attempts)"
+EARLIER = re.compile(r"(\d+) earlier attempts?, (\d+) succeeded, (\d+) failed")
+STOPS = re.compile(r"([\w ]+)#(\d+) \((\d+) stops? in (\d+) attempts?\)")
 
 
 # "Camera front stands across the table .. faces the robot."
@@ -176,6 +179,11 @@ class Brief:
     several_arms: tuple[str, ...]
     references: tuple[tuple[ReportedWaypoint, ...], ...]  # newest first
     phases: Mapping[tuple[str, int], str]  # (command, commands before) -> the skeleton's advice
+    # (command, commands before) -> how often a failed attempt was stopped there
+    stops: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    succeeded: int = 0  # earlier attempts, as the skeleton counts them
+    failed: int = 0
+    may_end: bool = False  # an act can say that the attempt is done
     done: bool = False  # a person judges: the attempt goes on until it is said to be done
     cameras: Mapping[str, str] = field(default_factory=dict)  # where each stands, in words
     table_m: float = 0.0  # height of the table's top; an arm is mounted level with it unless told
@@ -266,6 +274,7 @@ def read_brief(request: Request) -> Brief:
         elif references and (match := re.match(r"Call \d+: (.*)", line)):
             references[-1] += tuple(_waypoint(piece, arms) for piece in match[1].split(" | "))
     table = TABLE.search(request.system)
+    earlier = EARLIER.search(request.system)
     return Brief(
         locate="locate_pixel" in tools,
         plan_max=int(settings.get("plan_max", 24)) if "chunk" in act else 1,
@@ -274,6 +283,13 @@ def read_brief(request: Request) -> Brief:
         several_arms=arms,
         references=tuple(references),
         phases={(match[1], int(match[2])): match[3] for match in PHASE.finditer(request.system)},
+        stops={
+            (match[1].strip(), int(match[2])): int(match[3]) / int(match[4])
+            for match in STOPS.finditer(request.system)
+        },
+        succeeded=int(earlier[2]) if earlier else 0,
+        failed=int(earlier[3]) if earlier else 0,
+        may_end="done" in act,
         done="done" in act and PERSON in request.system,
         cameras={match[1]: match[2] for match in CAMERA.finditer(request.system)},
         table_m=float(table[1]) / 100 if table else 0.0,

@@ -12,6 +12,7 @@ import capex.plan as plan
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.eyes import Pixel, View
 from capex.models.pilot.ground import Feature, Move, apart
+from capex.models.pilot.habits import TUNED, Habits
 from capex.models.pilot.page import Brief, Page
 from capex.plan import Gripper, Orientation
 from capex.pose import Array, tilted_forward
@@ -37,6 +38,7 @@ class Scene:
     views: dict[str, View]
     chance: Chance
     blur_px: float  # how noisy the eyes are, in pixels of a 512 image
+    habits: Habits = TUNED
     arm: str = ""  # the one of several that it is about
 
     def of(self, arm: str) -> Scene:

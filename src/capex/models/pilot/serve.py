@@ -6,8 +6,8 @@ machine, for trying the wires without a key.
         capex collect kitchen:CloseFridge --model openai:pilot ..
     capex collect kitchen:CloseFridge --model chat:pilot@http://127.0.0.1:8009/v1 ..
 
-A request's model names the pilot and its settings (pilot, pilot:3). Replies are whole, never
-streamed. It binds to loopback only.
+A request's model names the stand-in and its settings (pilot, pilot:3, apprentice:0.3,1). Replies
+are whole, never streamed. It binds to loopback only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import ThreadingHTTPServer
 from typing import Any
 
@@ -34,9 +34,10 @@ from capex.models import (
     UserMessage,
 )
 from capex.models.body import loads
-from capex.models.pilot import make
+from capex.models.pilot import Pilot, apprentice, make
 
 TEXTS = ("text", "input_text", "output_text")  # the kinds of a part that is text, on either wire
+STAND_INS: Mapping[str, Callable[[str], Pilot]] = {"pilot": make, "apprentice": apprentice.make}
 PATHS = "/v1/responses, /v1/chat/completions and /v1/models"
 
 
@@ -68,10 +69,11 @@ class _Handler(JsonHandler):
             raise CapexError("this server does not stream; send stream=false")
         name, request = str(value.get("model", "")), read(value)
         kind, _, rest = name.partition(":")
-        if kind != "pilot":
-            sentence = f"there is no model '{name}' here; ask for pilot or pilot:SEED"
+        if kind not in STAND_INS:
+            asks = "pilot, pilot:SEED or apprentice:SKILL,SEED"
+            sentence = f"there is no model '{name}' here; ask for {asks}"
             raise Refused(404, sentence, "model_not_found")
-        pilot = make(rest)
+        pilot = STAND_INS[kind](rest)
         try:
             reply = pilot.complete(request)
         except ValueError as problem:

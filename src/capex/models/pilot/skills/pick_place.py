@@ -137,7 +137,8 @@ def take(
     if going_down:  # so near, the palm hides a part of it: trust the look from higher up
         grasp[:2], lateral = tip[:2], 0.0
     high = scene.brief.by_eye and tip[2] > hover[2] + 0.03
-    if close_up is None and (lateral > ALIGNED_M or high) and tip[2] > grasp[2] + 0.03:
+    outside = close_up is None and scene.habits.looks
+    if outside and (lateral > ALIGNED_M or high) and tip[2] > grasp[2] + 0.03:
         # Seen from outside only: get over it first and look through the wrist camera.
         why = f"Go over the {item} and look from above before grasping."
         return Intent(why, [*scene.opened(), *path(tip, _over(scene, hover), orientation)])

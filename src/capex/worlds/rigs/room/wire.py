@@ -26,7 +26,7 @@ Message = tuple[Header, bytes]
 
 _LENGTHS = struct.Struct("!II")
 LENGTH_MAX = 64 * 2**20  # bytes: a picture with its depth has a few million
-ANSWER_S = 10.0  # real seconds after which a room that does not answer is lost
+ANSWER_S = 30.0  # real seconds after which a room that does not answer is lost
 
 
 class LineLost(RigFault):
