@@ -20,7 +20,7 @@ from capex.report.data import load
 from capex.report.sections.calibration import calibration_section
 from capex.report.sections.summary import summary
 from capex.report.show import rate
-from capex.report.sources import group, main_source
+from capex.report.sources import differences, group, main_source
 from capex.run.spend import Spend
 
 pytestmark = pytest.mark.filterwarnings(
@@ -387,3 +387,12 @@ def test_waypoint_columns_mark_what_is_missing(synthetic):
     assert set(w.label) <= {0, 1}
     assert calibration.calibration(base) is None
     assert calibration.tau_sweep(base) == []
+
+
+def test_runs_of_one_rig_with_other_tasks_do_not_differ_in_their_words() -> None:
+    ours = {"tau": 0.5, "rigs.rig:a.toml.tasks.Stack.steps": 100}
+    theirs = {"tau": 0.5, "rigs.rig:a.toml.tasks.Lift.steps": 200}
+    assert differences(ours, theirs) == []
+    assert differences(ours, {**ours, "rigs.rig:a.toml.tasks.Stack.steps": 200}) == [
+        "rigs.rig:a.toml.tasks.Stack.steps"
+    ]

@@ -8,6 +8,7 @@ else stays apart.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -24,6 +25,7 @@ COLOURS = {"base": 0, "capex": 1, "capex-fresh": 2, "capex-stated": 3, "expert":
 APART = ("command", "tasks", "arms", "arm", "worlds", "starts")
 Member = tuple[int, str, str]  # run, arm, model
 STAND_IN = "stand-in"
+RIG_TASK = re.compile(r"rigs\..*\.tasks\.[^.]+\.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +191,14 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """Names of the settings that differ."""
+    """Names of the settings that differ. A run keeps its rig's words of its own tasks alone, so
+    that one that has no such task does not differ in them.
+    """
+    theirs, others = ({m[0] for k in side if (m := RIG_TASK.match(k))} for side in (a, b))
     return sorted(
         k
         for k in {*a, *b}
+        if not k.startswith(tuple(theirs ^ others))
         if json.dumps(a.get(k), default=str) != json.dumps(b.get(k), default=str)
     )
 
