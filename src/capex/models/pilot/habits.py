@@ -35,6 +35,7 @@ LOOKS = (0.15, 1.0)  # share of tasks that an apprentice looks at twice, without
 TURNS_WRONG = 0.7  # without skill: worse than by chance, as one who reasons from another kitchen
 HEEDS = (0.25, 1.0)  # of what a report asks for, without skill and with all
 PATIENCE = (25, 55)  # acts after which it believes that it must be done, where it may say so
+REFERENCE_M = 0.02  # how well a reference tells where to touch: it was another start
 DOUBT = 3  # touches in vain that make it try the other way
 
 # What changes from start to start in an instruction, and does not make another task of it.
@@ -56,6 +57,7 @@ class Habits:
     doubt: int = 0  # stops that make it try the other side; 0: none do
     heeds: float = 1.0  # how much of what a report asks for it does
     patience: int = 0  # acts after which it says that it is done; 0: never
+    trust: float = 0.0  # how far references pull it from its own beliefs
     looks: bool = True  # grounds every plan with locate_pixel, and looks from above before a grasp
     sight_m: Mapping[str, float] = field(default_factory=dict)  # by camera: seen too far away
     scale: Mapping[str, float] = field(default_factory=dict)  # by camera: seen too far from the tip
@@ -102,6 +104,7 @@ def draw(skill: float, seed: int, instruction: str) -> Habits:
     def error(name: str, deviation: float, most: float) -> float:
         return float(np.clip(lack * deviation * chance.normal(name), -most, most))
 
+    width_m = lack * DEPTH_M["grasp"]
     low, high = LOOKS
     deaf, heeding = HEEDS
     least, longest = PATIENCE
@@ -113,6 +116,7 @@ def draw(skill: float, seed: int, instruction: str) -> Habits:
         doubt=DOUBT if lack else 0,
         heeds=deaf + (heeding - deaf) * skill,
         patience=round(least + (longest - least) * chance.uniform("patience")) if lack else 0,
+        trust=width_m**2 / (width_m**2 + REFERENCE_M**2),  # as two measurements are weighed
         looks=chance.uniform("look") < low + (high - low) * skill,
         sight_m={c: error(f"{c} sight", SIGHT_M, SIGHT_MAX_M) for c in PLACES} if lack else {},
         scale={c: error(f"{c} scale", SCALE, SCALE_MAX) for c in PLACES} if lack else {},

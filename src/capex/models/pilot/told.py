@@ -35,9 +35,8 @@ STEPS_MAX = 6
 NEAR_M = 0.05  # a report this near to a goal is about it
 OFFSET_M = 0.12  # a waypoint farther from any located point says nothing about depth
 BESIDE_M = 0.16  # an act that ended this near to a push tried it, perhaps to the other side
-AIM_PULL = 0.5  # the nearest located point may be any of a part
+AIM_SHARE = 0.5  # the nearest located point may be any of a part
 LAST_M = 0.16  # from where a part is come to in a straight line
-PULL = 0.85  # how far a reference pulls: it was another start
 CORRECTED_M = 0.12
 STOPS = ("stalled", "contact", "timeout", "guard stop")
 FELT = ("finger contact", *STOPS)
@@ -118,7 +117,7 @@ def _lift(intent: Intent, scene: Scene) -> float:
     heights = [top for r in scene.brief.references if (top := _carried_at(r)) is not None]
     planned = [m.target.position_m[2] for m in intent.moves if m.target.position_m]
     if heights and planned and page.holding:
-        lift_m += PULL * (float(np.median(heights)) - max(planned) - lift_m)
+        lift_m += scene.habits.trust * (float(np.median(heights)) - max(planned) - lift_m)
     stops = sum(w.status in STOPS and w.gripper == "keep" for w in page.since_base_motion())
     return float(np.clip(lift_m + STEP_M * min(stops, 3), -LIFT_MAX_M, LIFT_MAX_M))
 
@@ -144,8 +143,8 @@ def _beside(touch: Touch, goal: Array, way: Array, side: Array, told: Told) -> A
     if shown is None:
         depth_m += _warned(touch, scene.brief)
     else:
-        depth_m += PULL * float(shown @ way)
-        aim_m += AIM_PULL * float(shown @ side)
+        depth_m += habits.trust * float(shown @ way)
+        aim_m += AIM_SHARE * habits.trust * float(shown @ side)
     steps = _reported(touch, goal + depth_m * way, way, scene.page)
     depth_m = float(
         np.clip(depth_m + habits.heeds * STEPS_M[touch] * steps, -CORRECTED_M, CORRECTED_M)
