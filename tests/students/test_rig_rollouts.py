@@ -30,7 +30,7 @@ from capex.students.study_plan import load_study
 from capex.students.tables import chain_summary
 from capex.students.train import train_together
 from capex.worlds import Start, rigs
-from capex.worlds.rigs.env import ACTION_NAMES, STATE_NAMES
+from capex.worlds.rigs.env import ACTION_NAMES, TIP_NAMES
 from capex.worlds.robots import glimpse
 
 FILES = Path(rigs.__file__).parent / "files"
@@ -65,7 +65,7 @@ def demonstrations(folder: Path, task: str, source: str) -> None:
     states = rng.normal(0.3, 0.05, (2 * length, 8)).astype(np.float32)
     actions = rng.normal(0, 0.004, (2 * length, 7)).astype(np.float32)
     head = {"cameras": ["front", "wrist"], "fps": 20}
-    head |= {"state_names": list(STATE_NAMES), "action_names": list(ACTION_NAMES)}
+    head |= {"state_names": [*TIP_NAMES, "opening"], "action_names": list(ACTION_NAMES)}
     write_pack(folder, head, images, states, actions, rows)
 
 

@@ -48,6 +48,11 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
         'pip install "capex[franka]"',
         "a Franka behind franky (docs/franky.md)",
     ),
+    "yam": (
+        ("portal",),
+        'pip install "capex[yam]"',
+        "YAM arms behind i2rt's server, and their twin",
+    ),
     "realsense": (
         ("pyrealsense2",),
         'pip install "capex[realsense]"',
