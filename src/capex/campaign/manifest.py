@@ -41,6 +41,8 @@ class Change:
     def __str__(self) -> str:
         if self.name in ("prompt", "hints"):
             return f"--{self.name}: another text"
+        if ".priors" in self.name:
+            return "--prior: other labels than it began with"
         if self.name == "limits.wall_s":
             before, now = (None if s is None else s / 60 for s in (self.before, self.now))
             return f"--episode-minutes: {before} before, {now} now"
@@ -103,7 +105,7 @@ def open_campaign(
             )
         run = _branch(run, settings, wanted, row, changed)
     elif changed:
-        listed = "; ".join(str(c) for c in changed)
+        listed = "; ".join(dict.fromkeys(str(c) for c in changed))
         advice = "repeat its settings, choose another --out, or add --branch to branch it"
         raise CapexError(f"{path} holds a run with other settings ({listed}); {advice}")
     _extend(run, settings, wanted)

@@ -13,6 +13,7 @@ from typing import Any
 from capex import models
 from capex.campaign import ceiling as ce
 from capex.campaign.check import refuse_the_impossible, specs_of, work_of
+from capex.campaign.priors import with_priors
 from capex.campaign.settings import NOWHERE, Settings, read_config, resolve
 from capex.errors import CapexError
 from capex.method.presets import PRESETS, MethodSettings
@@ -49,7 +50,7 @@ def prepare(
     file = read_config(Path(config)) if isinstance(config, str | Path) else config
     named = model if isinstance(model, str) or model is None else model.name
     said = {**options, "model": named}
-    settings = _as_begun(resolve(names, said, file, dry=dry, presets=presets))
+    settings = with_priors(_as_begun(resolve(names, said, file, dry=dry, presets=presets)))
     if isinstance(model, str) or model is None:
         asked = _make(settings, dry)
     else:  # it brings its own chat settings

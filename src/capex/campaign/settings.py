@@ -77,7 +77,10 @@ class Settings:
     chat: ChatSettings | None = None  # of a chat: model
     arm: Annotated[str, Setting(metavar="NAME[,NAME..]", read=_names)] = "capex"
     """Arms by name, several with commas; they share the starts, in the same order: capex (default),
-    base, capex-fresh, capex-stated, capex-no-PART (skeleton, references or commitment)."""
+    base, capex-fresh, capex-stated, capex-no-PART (skeleton, references or commitment), and past
+    the paper capex-failures and capex-transfer."""
+    prior: Annotated[str | None, Setting(metavar="RUN[,RUN..]", read=_names)] = None
+    """For capex-transfer: earlier runs whose labels of other tasks its calibrator begins with."""
     model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
     """{default} (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
     cassette:RUN, script:FILE, apprentice:SKILL,SEED."""
@@ -237,10 +240,8 @@ OPTIONS = CAMPAIGN | {name: setting for name, setting in METHOD.items() if setti
 
 
 def _identity(method: MethodSettings) -> dict[str, Any]:
-    """A method for the manifest. Runs from before `silent_decisions` and `task_tau` lack them:
-    absent means off, so that they stay what they are.
-    """
-    later = ("silent_decisions", "task_tau")
+    """A method for the manifest. Runs from before a setting of `later` lack it: absent means off."""
+    later = ("silent_decisions", "task_tau", "failures", "transfer", "priors")
     return {k: v for k, v in asdict(method).items() if k not in later or v}
 
 

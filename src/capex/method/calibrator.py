@@ -6,7 +6,8 @@ ones.
 
 phi_k are the eight features of the paper's table, y the executor's reach labels of all earlier
 attempts at the task, successful or not. The prior is centred on believing the model: without labels
-p_k = q_k. Fitted once before each episode.
+p_k = q_k. Fitted once before each episode. Past the paper, `transfer.py` makes another prior: its
+mean in place of w_0, and (w - mean) . precision (w - mean) / 2 in place of the last term.
 """
 
 from __future__ import annotations
@@ -29,6 +30,17 @@ ROUNDING = 1e-12  # relative: two objectives this close are equal
 
 
 @dataclass(frozen=True)
+class Prior:
+    """What is believed of the weights before the first label: a normal distribution."""
+
+    mean: Array  # (d,)
+    precision: Array  # (d, d), the inverse of the covariance
+
+
+PAPER = Prior(np.array(PRIOR_MEAN), np.eye(len(PRIOR_MEAN)))
+
+
+@dataclass(frozen=True)
 class Calibrator:
     """The reach predictor of one episode."""
 
@@ -36,8 +48,11 @@ class Calibrator:
     labels: int = 0  # how many the weights were fitted to
 
     @classmethod
-    def fit(cls, rows: npt.ArrayLike, labels: npt.ArrayLike) -> Calibrator:
-        """The MAP weights for features (n, 8) and reach labels (n,), each 0 or 1.
+    def fit(
+        cls, rows: npt.ArrayLike, labels: npt.ArrayLike, prior: Prior | None = None
+    ) -> Calibrator:
+        """The MAP weights for features (n, 8) and reach labels (n,), each 0 or 1; `prior`: in place
+        of the paper's, and then there are weights without labels, too.
 
         Newton's method from w_0. With phi' = phi for label 1 and -phi for label 0, m = w . phi' and
         miss = sigma(-m),
@@ -56,7 +71,7 @@ class Calibrator:
         y = np.asarray(labels, dtype=np.float64)
         phi = np.asarray(rows, dtype=np.float64)
         if y.size == 0 and phi.size == 0:
-            return cls()
+            return cls() if prior is None else cls(tuple(prior.mean.tolist()))
         if y.ndim != 1 or phi.shape != (y.size, len(FEATURES)):
             shapes = f"features have shape {phi.shape} and labels {y.shape}"
             raise ValueError(f"{shapes}; they must be (n, {len(FEATURES)}) and (n,)")
@@ -66,7 +81,8 @@ class Calibrator:
             )
         if not np.all((y == 0) | (y == 1)):
             raise ValueError("a label is neither 0 nor 1; leave out waypoints without a label")
-        return cls(tuple(float(w) for w in _newton(phi * (2 * y - 1)[:, None])), y.size)
+        weights = newton(phi * (2 * y - 1)[:, None], prior or PAPER)
+        return cls(tuple(float(w) for w in weights), y.size)
 
     def predict(
         self, rows: Sequence[Sequence[float] | None], stated: Sequence[float | None]
@@ -85,18 +101,18 @@ class Calibrator:
         ]
 
 
-def _newton(signed: Array) -> Array:
-    """The weights (8,) that minimise f, for features (n, 8) negated where the label is 0."""
-    w = np.array(PRIOR_MEAN)
-    f, g, miss = _objective(signed, w)
+def newton(signed: Array, prior: Prior) -> Array:
+    """The weights (d,) that minimise f, for features (n, d) negated where the label is 0."""
+    w = prior.mean.copy()
+    f, g, miss = _objective(signed, w, prior)
     for _ in range(ITERATIONS_MAX):
         if norm(g) < GRADIENT_NORM:
             return w
-        H = signed.T @ (signed * (miss * (1 - miss))[:, None]) + np.eye(len(w))
+        H = signed.T @ (signed * (miss * (1 - miss))[:, None]) + prior.precision
         step = np.linalg.solve(H, -g)
         size = 1.0
         while size > 1e-12:
-            f_new, g_new, miss_new = _objective(signed, w + size * step)
+            f_new, g_new, miss_new = _objective(signed, w + size * step, prior)
             falls = f_new <= f + 1e-4 * size * float((g * step).sum())
             if falls or (f_new <= f + ROUNDING * abs(f) and norm(g_new) < norm(g)):
                 break
@@ -108,14 +124,15 @@ def _newton(signed: Array) -> Array:
     raise ArithmeticError(f"{ended}; it needs features nearer their usual range")
 
 
-def _objective(signed: Array, w: Array) -> tuple[float, Array, Array]:
-    """f, its gradient (8,), and the probability (n,) that w gives to the other label."""
-    margin, offset = signed @ w, w - np.array(PRIOR_MEAN)
+def _objective(signed: Array, w: Array, prior: Prior) -> tuple[float, Array, Array]:
+    """f, its gradient (d,), and the probability (n,) that w gives to the other label."""
+    margin, offset = signed @ w, w - prior.mean
+    pull = prior.precision @ offset
     small = np.exp(-np.abs(margin))
     miss = np.where(margin >= 0, small, 1.0) / (1.0 + small)
-    loss, prior = (np.maximum(-margin, 0.0) + np.log1p(small)).sum(), (offset * offset).sum()
-    f = float(loss) + 0.5 * float(prior)
-    return f, offset - signed.T @ miss, miss
+    loss, apart = (np.maximum(-margin, 0.0) + np.log1p(small)).sum(), (offset * pull).sum()
+    f = float(loss) + 0.5 * float(apart)
+    return f, pull - signed.T @ miss, miss
 
 
 def _sigmoid(z: float) -> float:

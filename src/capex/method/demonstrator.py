@@ -25,6 +25,7 @@ from capex.method.memory.context import build
 from capex.method.presets import MethodSettings
 from capex.method.record import record_episode, record_waypoints
 from capex.method.state import EpisodeState
+from capex.method.transfer import prior_at
 from capex.models import Model, with_defaults
 from capex.worlds import Env, Start
 
@@ -69,7 +70,8 @@ def run_episode(
     state = EpisodeState(env, method, hooks)
     if (prefix := hooks.prefix) is not None:
         state.resume(prefix)
-    trust = Calibrator.fit(*memory.labelled()) if method.calibrated else Calibrator(None)
+    prior = prior_at(method.priors, env.spec.name)
+    trust = Calibrator.fit(*memory.labelled(), prior) if method.calibrated else Calibrator(None)
     context = build(
         memory,
         method,
@@ -125,6 +127,8 @@ def run_episode(
         "weights": None if trust.weights is None else list(trust.weights),
         "ledger": {k: v for k, v in totals.items() if k not in ("cost_usd", "requests")},
     }
+    if prior is not None:
+        extra["prior_mean"] = prior.mean.tolist()
     if end == "silent":
         extra["silent"] = {"reason": SILENT.format(state.silent), "said": dialogue.said}
     record = record_episode(

@@ -62,6 +62,10 @@ class MethodSettings:
     """Whether the reliability summary is shown (default on)."""
     references: Annotated[int, PlanSetting(0, 2)] = 2
     """Own successes shown as references: 0, 1 or 2 (default)."""
+    failures: Annotated[int, PlanSetting(0, 8)] = 0
+    """Failed attempts of which the prompt says what stopped them (default {default})."""
+    transfer: Annotated[bool, PlanSetting()] = False  # the calibrator begins with --prior
+    priors: Mapping[str, Any] = field(default_factory=dict)  # what it begins with, by WORLD:TASK
     # may declare the task done; always so where a person judges success
     done: Annotated[bool, Setting()] = False
     notes: Annotated[bool, PlanSetting()] = False
@@ -110,7 +114,12 @@ _WITHOUT = (
     replace(_OURS, name="capex-no-references", references=0),
     replace(_OURS, name="capex-no-commitment", tau=0.0),
 )
-PRESETS = {method.name: method for method in (_OURS, _BASE, _FRESH, _STATED, *_WITHOUT)}
+# Past the paper: what failed is told, too; labels of other tasks are the calibrator's prior.
+_BEYOND = (
+    replace(_OURS, name="capex-failures", failures=4),
+    replace(_OURS, name="capex-transfer", transfer=True),
+)
+PRESETS = {m.name: m for m in (_OURS, _BASE, _FRESH, _STATED, *_WITHOUT, *_BEYOND)}
 
 
 def preset(name: str, **overrides: object) -> MethodSettings:
