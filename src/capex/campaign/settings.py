@@ -240,7 +240,7 @@ OPTIONS = CAMPAIGN | {name: setting for name, setting in METHOD.items() if setti
 
 
 def _identity(method: MethodSettings) -> dict[str, Any]:
-    """A method for the manifest. Runs from before a setting of `later` lack it: absent means off."""
+    """A method for the manifest. Older runs lack the settings of `later`: absent means off."""
     later = ("silent_decisions", "task_tau", "failures", "transfer", "priors")
     return {k: v for k, v in asdict(method).items() if k not in later or v}
 

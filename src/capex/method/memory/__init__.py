@@ -1,7 +1,7 @@
 """Memory: what earlier attempts left, and what the next episode's prompt gets of it.
 
-`skeleton.py` and `references.py` digest the record of an attempt as it comes in, `context.py` makes
-prompt text of that.
+`skeleton.py`, `references.py` and `failures.py` digest the record of an attempt as it comes in,
+`context.py` makes prompt text of that.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from capex.errors import CapexError
 from capex.method.features import FEATURES
+from capex.method.memory.failures import FAILURES_MAX, Failure, digest_failure
 from capex.method.memory.references import REFERENCES_MAX, Reference, Source, digest
 from capex.method.memory.skeleton import Skeleton
 from capex.method.record import EpisodeRecord
@@ -23,7 +24,8 @@ _ROWS_AT_FIRST = 256
 
 
 class Memory:
-    """The accumulated state of one chain: calibration rows, skeleton, and the latest successes.
+    """The accumulated state of one chain: calibration rows, skeleton, the latest successes and what
+    stopped the latest failures.
 
     Attempts are digested one by one, in order, and not kept: an attempt costs what it is long,
     however many came before. One more success than references are shown is kept, from distinct
@@ -36,6 +38,7 @@ class Memory:
         self._rows = 0
         self._skeleton = Skeleton()
         self._successes: tuple[Reference, ...] = ()
+        self._failures: tuple[Failure, ...] = ()
         self._task = ""  # WORLD:TASK, once known
         self._frozen = False
 
@@ -59,6 +62,11 @@ class Memory:
         """The latest successes from distinct starts, oldest first."""
         return self._successes
 
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """What stopped the latest failed attempts, oldest first."""
+        return self._failures
+
     def add(self, record: EpisodeRecord, images: Mapping[str, Source] | None = None) -> None:
         """Learn from one more attempt; a success needs its exterior start images by sha256.
 
@@ -78,6 +86,8 @@ class Memory:
         self._append(record)
         self._task = name
         self._skeleton.add(record)
+        if record.success is False:
+            self._failures = (*self._failures, digest_failure(record))[-FAILURES_MAX:]
         if reference is not None:
             others = (r for r in self._successes if r.start != reference.start)
             self._successes = (*others, reference)[-1 - REFERENCES_MAX :]
@@ -99,7 +109,7 @@ class Memory:
         frozen._features, frozen._labels = self.labelled()
         frozen._rows = self._rows
         frozen._skeleton = copy.deepcopy(self._skeleton)
-        frozen._successes = self._successes
+        frozen._successes, frozen._failures = self._successes, self._failures
         frozen._task, frozen._frozen = self._task, True
         return frozen
 

@@ -1,4 +1,5 @@
-"""What the prompt gets of memory: skeleton, up to two references with start pictures, label count.
+"""What the prompt gets of memory: skeleton, up to two references with start pictures, label count;
+past the paper, for a method that asks for it, what stopped earlier attempts.
 
 The filled system prompt never exceeds `prompts.SIZE_MAX` characters. What matters least goes first,
 always in whole lines:
@@ -7,7 +8,8 @@ always in whole lines:
 2. the same of the newer reference;
 3. details of the skeleton, in the order that `Skeleton.text` gives;
 4. the older reference altogether, then the newer one, then the skeleton.
-A reference that is left out takes its pictures with it.
+A reference that is left out takes its pictures with it. The page about failures has bounds of its
+own and takes its room first, at most a quarter of what there is.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from pathlib import Path
 
 from capex.errors import CapexError
 from capex.method.memory import Memory
+from capex.method.memory.failures import SIZE_MAX as FAILURES_SIZE
+from capex.method.memory.failures import failures_page
 from capex.method.memory.references import REFERENCES_MAX, Reference, choose, text, versions
 from capex.method.presets import MethodSettings
 from capex.method.prompts import SIZE_MAX, system_prompt
@@ -30,6 +34,7 @@ class Context:
     """Memory as one episode's prompt shows it. References and their pictures come newest first."""
 
     skeleton_text: str = ""
+    failures_text: str = ""
     references: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = ()  # each reference's exterior start images
     labels: int = 0  # labelled waypoints that the calibrator was fitted on
@@ -64,6 +69,8 @@ def build(
     chosen = choose(memory.successes, start, min(method.references, REFERENCES_MAX))
     numbered = [(r, number, r.scene == scene) for number, r in enumerate(chosen, start=1)]
 
+    failures = ""
+
     def fill(skeleton: str = "", references: Sequence[str] = ()) -> str:
         return system_prompt(
             spec,
@@ -71,7 +78,7 @@ def build(
             labels=labels,
             weights=weights,
             references="\n".join(references),
-            skeleton=skeleton,
+            skeleton="\n".join(filter(None, (skeleton, failures))),
             hints=hints,
             template=template,
             json_form=json_form,
@@ -81,6 +88,9 @@ def build(
     if room < 0:
         size = f"the system prompt has {SIZE_MAX - room} characters without any memory"
         raise CapexError(f"{size}; at most {SIZE_MAX} are allowed")
+    if method.failures:
+        failures = failures_page(memory.failures, method.failures, min(FAILURES_SIZE, room // 4))
+        room = SIZE_MAX - len(fill())
     while True:
         skeleton, references = _fit(memory, method, numbered, room)
         system = fill(skeleton, references)
@@ -94,7 +104,7 @@ def build(
         for reference, number, _ in numbered[: len(references)]
         for image in reference.images
     ]
-    return Context(skeleton, tuple(references), tuple(pictures), labels, system)
+    return Context(skeleton, failures, tuple(references), tuple(pictures), labels, system)
 
 
 def _fit(
