@@ -30,7 +30,7 @@ from capex.run.stats import auroc, brier, ece
 
 EPISODES = 5
 SHARES = (0.25, SHARED, 0.75, 0.9)
-DRAWS = 2000
+DRAWS = 500
 STATED, PAPER = "stated", "paper's prior"
 Score = Callable[[Array, Array], float]
 SCORES: Mapping[str, Score] = {"ECE": ece, "AUROC": auroc, "Brier": brier}

@@ -18,6 +18,8 @@ import pytest
 from capex.errors import CapexError
 from capex.method.memory import Memory
 from capex.method.memory.context import Context, build
+from capex.method.memory.failures import SIZE_MAX as FAILURES_SIZE
+from capex.method.memory.failures import digest_failure, failures_page
 from capex.method.memory.references import base_poses, carry, choose, digest, text, versions
 from capex.method.memory.skeleton import Skeleton, median, phases, verdict
 from capex.method.presets import preset
@@ -560,6 +562,37 @@ def test_what_an_arm_leaves_out_is_not_shown():
     assert build(memory, preset("capex-stated"), spec, 7, "").labels == 0
     assert build(Memory(), preset("capex-fresh"), spec, 7, "") == Context()
     assert build(Memory(), preset("base"), spec, 7, "") == Context()
+
+
+def test_a_page_of_failures_is_shown_to_the_method_that_asks_for_it():
+    spec, memory = ToyEnv(Toy()).spec, remembering(shelf(), stuck(), tray(), slow())
+    context = build(memory, preset("capex-failures"), spec, 7, "")
+    assert context.failures_text.splitlines()[2:] == [
+        "Failed attempt 1 (start 4): 1 phase begun, the last close#0; ended by decisions after 100"
+        " steps",
+        "- close#0, 1 time: [40,0,60] close timeout",
+        "Failed attempt 2 (start 1): 2 phases begun, the last close#1; ended by horizon after 600"
+        " steps",
+        "- close#1, 2 times: [41,0,50] stalled",
+        "- close#1, 1 time: base forward 20 cm, left 0 cm, turn 0 deg: stopped by contact (chassis"
+        " on fridge)",
+    ]
+    assert f"{context.skeleton_text}\n{context.failures_text}" in context.system
+    one = build(memory, preset("capex", failures=1), spec, 7, "").failures_text
+    assert one.count("Failed attempt") == 1
+    usual = build(memory, preset("capex"), spec, 7, "")
+    assert not usual.failures_text
+    assert context.system.replace(f"\n{context.failures_text}", "") == usual.system
+    assert build(memory.snapshot(), preset("capex-failures"), spec, 7, "") == context
+
+
+def test_a_page_of_failures_is_bounded():
+    failures = [replace(digest_failure(stuck(k)), stops=(f"- {'x' * 300}",) * 3) for k in range(9)]
+    page = failures_page(failures, 8)
+    assert 0 < len(page) <= FAILURES_SIZE
+    assert "Failed attempt 1 (start 8)" in page
+    assert len(failures_page(failures, 8, 400)) <= 400
+    assert failures_page(failures, 8, 10) == failures_page([], 8) == ""
 
 
 def test_the_prompt_is_bounded_with_ten_thousand_attempts():
