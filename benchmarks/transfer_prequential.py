@@ -29,7 +29,14 @@ from capex.run import load_run
 from capex.run.stats import auroc, brier, ece
 
 EPISODES = 5
-SHARES = (0.25, SHARED, 0.75, 0.9)
+BELIEF = "transferred"
+SHARES = {  # beside what the method does, all eight weights
+    BELIEF: SHARED,
+    "belief, s = 0.9": tuple(0.9 * (s > 0) for s in SHARED),
+    "all weights, s = 0.25": (0.25,) * len(SHARED),
+    "all weights, s = 0.5": (0.5,) * len(SHARED),
+    "all weights, s = 0.9": (0.9,) * len(SHARED),
+}
 DRAWS = 500
 STATED, PAPER = "stated", "paper's prior"
 Score = Callable[[Array, Array], float]
@@ -53,7 +60,7 @@ def main(paths: list[Path]) -> None:
     for number in range(EPISODES):
         some = [row for row in rows if row[1] == number]
         if some:
-            by_name = [_scores(some, name) for name in (STATED, PAPER, _name(SHARED))]
+            by_name = [_scores(some, name) for name in (STATED, PAPER, BELIEF)]
             cells = (", ".join(column) for column in zip(*by_name, strict=True))
             table.add_row(str(number + 1), str(len(some)), *cells)
     Console(width=150).print(table)
@@ -67,7 +74,7 @@ def prequential(paths: list[Path]) -> Rows:
         task = f"{chain.world}:{chain.task}"
         others = {name: held for name, held in tasks.items() if name != task}
         priors: dict[str, Prior | None] = {PAPER: None}
-        priors |= {_name(share): transferred(others, share) for share in SHARES}
+        priors |= {name: transferred(others, shares) for name, shares in SHARES.items()}
         features: list[tuple[float, ...]] = []
         labels: list[int] = []
         for number, episode in enumerate(chain.episodes[:EPISODES]):
@@ -91,10 +98,6 @@ def prequential(paths: list[Path]) -> Rows:
             features += phi
             labels += told
     return rows
-
-
-def _name(share: float) -> str:
-    return f"transferred, s = {share:g}"
 
 
 def _values(rows: Rows, name: str) -> tuple[Array, Array]:
