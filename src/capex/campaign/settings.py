@@ -80,7 +80,7 @@ class Settings:
     base, capex-fresh, capex-stated, capex-no-PART (skeleton, references or commitment), and past
     the paper capex-failures and capex-transfer."""
     prior: Annotated[str | None, Setting(metavar="RUN[,RUN..]", read=_names)] = None
-    """For capex-transfer: earlier runs whose labels of other tasks its calibrator begins with."""
+    """Earlier runs whose labels of other tasks capex-transfer begins with (default: none)."""
     model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
     """{default} (default), openai:NAME, chat:NAME@URL, chat-text:NAME@URL, anthropic:NAME,
     cassette:RUN, script:FILE, apprentice:SKILL,SEED."""
