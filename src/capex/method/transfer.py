@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from capex.method.calibrator import PAPER, Prior, newton
 from capex.pose import Array
@@ -52,7 +53,9 @@ def transferred(tasks: Labelled, shared: Sequence[float] = SHARED) -> Prior | No
     return Prior(mean, (precision + precision.T) / 2)
 
 
-def _joint(signed: Sequence[Array], share: Array, common: Array) -> tuple[Array, Array]:
+def _joint(
+    signed: Sequence[Array], share: Array, common: npt.NDArray[np.intp]
+) -> tuple[Array, Array]:
     """The joint MAP: m (8,), and the weights (J, 8) of the tasks with these signed features."""
     size, shared = len(share), len(common)
     rows = np.zeros((sum(map(len, signed)), shared + size * len(signed)))
