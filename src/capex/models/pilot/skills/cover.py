@@ -11,7 +11,16 @@ import numpy as np
 
 from capex.models.pilot import looks
 from capex.models.pilot.eyes import Colour, Pixel, Region, View, find, regions
-from capex.models.pilot.ground import EXTERIOR, Answers, Asking, Drive, Intent, Move, apart_level
+from capex.models.pilot.ground import (
+    EXTERIOR,
+    Answers,
+    Asking,
+    Drive,
+    Intent,
+    Move,
+    apart_level,
+    round_middle,
+)
 from capex.models.pilot.rig import PLACES
 from capex.models.pilot.scene import Scene, beyond, down, line, path
 from capex.models.pilot.skills.stand import may_drive
@@ -35,6 +44,11 @@ RIM_M = 0.65  # a jug's rim above the robot's mount, where its ends were not see
 ALIGNED_M = 0.02  # open fingers have about so much to spare on each side of a knob
 SAME_M = 0.08  # farther from the lid, what the wrist sees is something else
 OFF = (-0.12, 0.12)  # of the rim's width: spots of the shell to both sides of its middle
+LID_RADIUS_M = 0.059  # to the spots asked for, a little inside its outline
+BOUND = tuple(math.radians(a) for a in range(-15, 196, 30))  # the upper part of an outline
+LEVEL_M = 0.03  # spots of a lid in the hand lie this near in height; beyond is what is below it
+OFF_MIDDLE_M = 0.03  # a knob is held no farther from its middle
+CLEAR_OF_LID_M = 0.17  # a hand this far from a lid has left it
 CLEAR_OF_JUG_M = 0.15  # from its axis: a lid that is carried passes the jug
 
 
@@ -43,8 +57,8 @@ def cover(scene: Scene, words: re.Match[str]) -> Asking:
     colour = words[1]
     asks = scene.ask("rim", find(scene.exterior(), _rim), 0.70)
     if scene.page.holding:
-        answers = yield asks
-        return _put_on(scene, _centre(answers))
+        answers = yield asks + scene.ask("disc", _disc(scene, colour))
+        return _put_on(scene, _centre(answers), _held_off(scene, answers))
     lids = find(scene.exterior(), lambda v: _lid(v, colour))
     asks += scene.ask("lid", {c: s.spots((0.65, -0.65), (0.6, -0.6)) for c, s in lids.items()})
     knob = _knob(scene, colour)
@@ -86,6 +100,45 @@ def _knob(scene: Scene, colour: str) -> Region | None:
     return next((s for s in knobs if math.dist(s.centre, lid.centre) < near), lid)
 
 
+def _disc(scene: Scene, colour: str) -> dict[str, list[Pixel]]:
+    """Spots just inside the outline of the lid below the hand, where the fingers do not hide it."""
+    view = scene.wrist_view()
+    if view is None or not scene.brief.locate:
+        return {}
+    lids = _of_colour(view, colour, 0.01, 0.5)
+    if not lids:
+        return {}
+    u, v = lids[0].columns - lids[0].columns.mean(), lids[0].rows - lids[0].rows.mean()
+    spots = []
+    for angle in BOUND:
+        k = int(np.argmax(u * math.cos(angle) - v * math.sin(angle)))
+        # Noisy eyes: a spot on the outline itself is as often beside it.
+        inside = 1 - 7 * view.height / 512 / max(math.hypot(u[k], v[k]), 8.0)
+        middle = lids[0].columns.mean(), lids[0].rows.mean()
+        spots.append((middle[0] + inside * u[k] + 0.5, middle[1] + inside * v[k] + 0.5))
+    return {"wrist": [p for p in spots if _inside(view, p)]}
+
+
+def _inside(view: View, pixel: Pixel) -> bool:
+    """Whether a pixel is clear of the picture's edge: an outline that is cut off says nothing."""
+    margin = 0.03 * view.width
+    across = margin < pixel[0] < view.width - margin
+    return across and margin < pixel[1] < view.height - margin
+
+
+def _held_off(scene: Scene, answers: Answers) -> Array:
+    """How far the lid's middle is from the tip along the fingers: closing centres it across them."""
+    points = answers["disc"].all("wrist")
+    if len(points) < 4:
+        return np.zeros(3)
+    height = float(np.median([p[2] for p in points]))
+    disc = [p for p in points if abs(p[2] - height) < LEVEL_M]
+    off = np.zeros(3)
+    off[:2] = round_middle(disc, LID_RADIUS_M, scene.tip) - scene.tip[:2]
+    width = scene.axis(0)
+    return np.asarray(width * np.clip(off @ width, -OFF_MIDDLE_M, OFF_MIDDLE_M))
+
+
 def _rim(view: View) -> list[Pixel]:
     """The left and right end of the jug's rim, a little inside, and spots of the shell below."""
     jugs = regions(view.like(JUG), 0.0015, 0.06, close=2)
@@ -108,7 +161,7 @@ def _rim(view: View) -> list[Pixel]:
 
 def _centre(answers: Answers) -> Array | None:
     """The middle of the rim: as high as its ends, half a jug behind what is seen of its shell."""
-    axes, heights = [], []
+    axes, heights, shells = [], [], []
     for camera, row in answers["rim"].points.items():
         shell = [p for p in row[2:] if p is not None]
         if not shell:
@@ -116,11 +169,12 @@ def _centre(answers: Answers) -> Array | None:
         front = np.median(np.stack(shell), axis=0)
         away = front[:2] - np.array(PLACES[camera][:2])
         axes.append(front[:2] + JUG_RADIUS_M * away / float(np.linalg.norm(away)))
+        shells += shell
         ends = [p for p in row[:2] if p is not None]
         heights += [float(p[2]) for p in ends if apart_level(p, front) < 0.12]
     if not axes or (len(axes) == 2 and apart_level(axes[0], axes[1]) > 0.10):
         return None
-    x, y = np.mean(axes, axis=0)
+    x, y = round_middle(shells, JUG_RADIUS_M, np.mean(axes, axis=0))
     return np.array([x, y, float(np.median(heights)) if heights else RIM_M])
 
 
@@ -128,7 +182,8 @@ def _take(scene: Scene, colour: str, knob: Region | None, answers: Answers) -> I
     """Over the lid, look from above, down onto the knob, close, lift."""
     tip, rim = scene.tip, _centre(answers)
     lid, close_up = answers["lid"].agreed(), answers["knob"].middle("wrist")
-    if rim is not None and lid is not None and scene.page.released and lid[2] > rim[2] - 0.03:
+    near = lid is not None and float(np.linalg.norm(tip - lid)) < CLEAR_OF_LID_M
+    if rim is not None and near and scene.page.released and lid[2] > rim[2] - 0.03:
         return Intent("The lid is on: back off.", _retreat(tip))
     if rim is not None and may_drive(scene, 2):
         ahead, aside = rim[0] - STAND_M, rim[1]
@@ -177,14 +232,14 @@ def _beside(rim: Array, towards: Array) -> Array:
     return np.array([x, y, min(rim[2] + 0.06, ceiling(np.array([x, y, 0.0])))])
 
 
-def _put_on(scene: Scene, rim: Array | None) -> Intent:
+def _put_on(scene: Scene, rim: Array | None, off: Array) -> Intent:
     """Up, over the rim from the side, down, let go, retreat."""
     tip = scene.tip
     if rim is None:
         goal = raised(np.array([max(0.32, tip[0] - 0.06), tip[1], tip[2]]), 0.05)
         why = "I hold the lid but do not see the jug: draw back and look."
         return Intent(why, line(tip, goal))
-    target = np.array([rim[0], rim[1], rim[2] + KNOB_OVER_RIM_M + 0.012])
+    target = np.array([rim[0], rim[1], rim[2] + KNOB_OVER_RIM_M + 0.012]) - off
     over = raised(target, 0.05)
     moves: list[Move] = []
     start = tip
