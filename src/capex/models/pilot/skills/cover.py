@@ -127,7 +127,7 @@ def _inside(view: View, pixel: Pixel) -> bool:
 
 
 def _held_off(scene: Scene, answers: Answers) -> Array:
-    """How far the lid's middle is from the tip along the fingers: closing centres it across them."""
+    """How far the lid's middle is off the tip along the fingers: closing centres it across them."""
     points = answers["disc"].all("wrist")
     if len(points) < 4:
         return np.zeros(3)
@@ -217,12 +217,24 @@ def _take(scene: Scene, colour: str, knob: Region | None, answers: Answers) -> I
         descent = line(tip, grasp, orientation, "close", True)
         return Intent("Down onto the knob, close, lift.", [*opening, *descent, *lift])
     up = np.array([tip[0], tip[1], max(tip[2], min(hover[2] + 0.06, ceiling(tip)))])
-    beside = [_beside(rim, grasp)] if rim is not None else []
+    beside = _past(rim, tip, grasp) if rim is not None else []
     moves = [*opening, *path(tip, beyond(tip, up, *beside, hover), orientation)]
     if (close_up is None or lateral > 0.06) and scene.brief.locate:
         return Intent("Go over the lid and look from above.", moves)
     why = "Over the lid, down onto its knob, close, lift."
     return Intent(why, [*moves, *line(hover, grasp, "keep", "close", True), *lift])
+
+
+def _past(rim: Array, tip: Array, grasp: Array) -> list[Array]:
+    """The way past the jug to a lid: over its edge; where the arm is too short for that, back
+    towards the robot and round.
+    """
+    beside = _beside(rim, grasp)
+    if apart_level(tip, rim) > CLEAR_OF_JUG_M or beside[2] > rim[2] + 0.04:
+        return [beside]
+    back = max(0.24, rim[0] - CLEAR_OF_JUG_M)
+    high = min(rim[2] + 0.08, ceiling(np.array([back, grasp[1], 0.0])))
+    return [np.array([back, tip[1], high]), np.array([back, grasp[1], high])]
 
 
 def _beside(rim: Array, towards: Array) -> Array:
