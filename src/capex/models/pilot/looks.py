@@ -157,13 +157,15 @@ def upright_handles(view: View) -> list[Region]:
 
 
 def free_stone(view: View) -> list[Pixel]:
-    """Spots on a stone worktop with nothing near them, on a grid."""
+    """Spots on a stone worktop with nothing near them, on a grid: the lowest in the picture, which
+    are the nearest.
+    """
     stone = ndimage.binary_closing(view.like(Colour(46, 0.047, 7, 0.016, 0.55, 0.92)), iterations=2)
     free = ndimage.binary_erosion(stone, iterations=max(2, view.height // 40))
     step = view.height // 12
     return [
         (u + 0.5, v + 0.5)
-        for v in range(step, view.height, step)
+        for v in reversed(range(step, view.height, step))
         for u in range(step, view.width, step)
         if free[v, u]
     ][:16]
