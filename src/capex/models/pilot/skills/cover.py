@@ -18,6 +18,7 @@ from capex.models.pilot.ground import (
     Drive,
     Intent,
     Move,
+    apart,
     apart_level,
     round_middle,
 )
@@ -46,6 +47,7 @@ SAME_M = 0.08  # farther from the lid, what the wrist sees is something else
 OFF = (-0.12, 0.12)  # of the rim's width: spots of the shell to both sides of its middle
 LID_RADIUS_M = 0.059  # to the spots asked for, a little inside its outline
 BOUND = tuple(math.radians(a) for a in range(-15, 196, 30))  # the upper part of an outline
+SPOTS_MIN = 4  # of an outline: fewer leave its middle open
 LEVEL_M = 0.03  # spots of a lid in the hand lie this near in height; beyond is what is below it
 OFF_MIDDLE_M = 0.03  # a knob is held no farther from its middle
 CLEAR_OF_LID_M = 0.17  # a hand this far from a lid has left it
@@ -58,7 +60,7 @@ def cover(scene: Scene, words: re.Match[str]) -> Asking:
     asks = scene.ask("rim", find(scene.exterior(), _rim), 0.70)
     if scene.page.holding:
         answers = yield asks + scene.ask("disc", _disc(scene, colour))
-        return _put_on(scene, _centre(answers), _held_off(scene, answers))
+        return _put_on(scene, _centre(scene, answers), _held_off(scene, answers))
     lids = find(scene.exterior(), lambda v: _lid(v, colour))
     asks += scene.ask("lid", {c: s.spots((0.65, -0.65), (0.6, -0.6)) for c, s in lids.items()})
     knob = _knob(scene, colour)
@@ -129,11 +131,11 @@ def _inside(view: View, pixel: Pixel) -> bool:
 def _held_off(scene: Scene, answers: Answers) -> Array:
     """How far the lid's middle is off the tip along the fingers: closing centres it across them."""
     points = answers["disc"].all("wrist")
-    if len(points) < 4:
-        return np.zeros(3)
-    height = float(np.median([p[2] for p in points]))
+    height = float(np.median([p[2] for p in points])) if points else 0.0
     disc = [p for p in points if abs(p[2] - height) < LEVEL_M]
     off = np.zeros(3)
+    if len(disc) < SPOTS_MIN:
+        return off
     off[:2] = round_middle(disc, LID_RADIUS_M, scene.tip) - scene.tip[:2]
     width = scene.axis(0)
     return np.asarray(width * np.clip(off @ width, -OFF_MIDDLE_M, OFF_MIDDLE_M))
@@ -159,7 +161,7 @@ def _rim(view: View) -> list[Pixel]:
     return [jug.at(p) for p in ((left + 2.5, row + 0.5), (right - 1.5, row + 0.5), *shell)]
 
 
-def _centre(answers: Answers) -> Array | None:
+def _centre(scene: Scene, answers: Answers) -> Array | None:
     """The middle of the rim: as high as its ends, half a jug behind what is seen of its shell."""
     axes, heights, shells = [], [], []
     for camera, row in answers["rim"].points.items():
@@ -174,17 +176,20 @@ def _centre(answers: Answers) -> Array | None:
         heights += [float(p[2]) for p in ends if apart_level(p, front) < 0.12]
     if not axes or (len(axes) == 2 and apart_level(axes[0], axes[1]) > 0.10):
         return None
-    x, y = round_middle(shells, JUG_RADIUS_M, np.mean(axes, axis=0))
+    x, y = middle = np.mean(axes, axis=0)
+    if len(axes) == 2 and scene.brief.locate:  # from one side its shell is nearly flat
+        x, y = round_middle(shells, JUG_RADIUS_M, middle)
     return np.array([x, y, float(np.median(heights)) if heights else RIM_M])
 
 
 def _take(scene: Scene, colour: str, knob: Region | None, answers: Answers) -> Intent:
     """Over the lid, look from above, down onto the knob, close, lift."""
-    tip, rim = scene.tip, _centre(answers)
+    tip, rim = scene.tip, _centre(scene, answers)
     lid, close_up = answers["lid"].agreed(), answers["knob"].middle("wrist")
-    near = lid is not None and float(np.linalg.norm(tip - lid)) < CLEAR_OF_LID_M
-    if rim is not None and near and scene.page.released and lid[2] > rim[2] - 0.03:
-        return Intent("The lid is on: back off.", _retreat(tip))
+    if rim is not None and lid is not None and scene.page.released and lid[2] > rim[2] - 0.03:
+        # Farther away, and asked again: it lies askew.
+        if apart(tip, lid) < CLEAR_OF_LID_M:
+            return Intent("The lid is on: back off.", _retreat(tip))
     if rim is not None and may_drive(scene, 2):
         ahead, aside = rim[0] - STAND_M, rim[1]
         if abs(ahead) > 0.07 or abs(aside) > 0.16:
