@@ -186,10 +186,11 @@ def _take(scene: Scene, colour: str, knob: Region | None, answers: Answers) -> I
     """Over the lid, look from above, down onto the knob, close, lift."""
     tip, rim = scene.tip, _centre(scene, answers)
     lid, close_up = answers["lid"].agreed(), answers["knob"].middle("wrist")
-    if rim is not None and lid is not None and scene.page.released and lid[2] > rim[2] - 0.03:
-        # Farther away, and asked again: it lies askew.
-        if apart(tip, lid) < CLEAR_OF_LID_M:
-            return Intent("The lid is on: back off.", _retreat(tip))
+    up_there = rim is not None and lid is not None and bool(lid[2] > rim[2] - 0.03)
+    # Farther away, and asked again: it lies askew.
+    near = lid is not None and apart(tip, lid) < CLEAR_OF_LID_M
+    if up_there and near and scene.page.released:
+        return Intent("The lid is on: back off.", _retreat(tip))
     if rim is not None and may_drive(scene, 2):
         ahead, aside = rim[0] - STAND_M, rim[1]
         if abs(ahead) > 0.07 or abs(aside) > 0.16:
