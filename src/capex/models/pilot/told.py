@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -115,7 +116,8 @@ def _lift(intent: Intent, scene: Scene) -> float:
     """
     page, lift_m = scene.page, scene.habits.lift_m
     heights = [top for r in scene.brief.references if (top := _carried_at(r)) is not None]
-    planned = [m.target.position_m[2] for m in intent.moves if m.target.position_m]
+    held = takewhile(lambda m: m.target.gripper not in ("release", "open"), intent.moves)
+    planned = [m.target.position_m[2] for m in held if m.target.position_m]
     if heights and planned and page.holding:
         lift_m += scene.habits.trust * (float(np.median(heights)) - max(planned) - lift_m)
     stops = sum(w.status in STOPS and w.gripper == "keep" for w in page.since_base_motion())
