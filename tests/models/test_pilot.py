@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import threading
 import urllib.error
 import urllib.request
@@ -37,7 +38,7 @@ from capex.models.pilot import Pilot, serve
 from capex.models.pilot.chance import Chance
 from capex.models.pilot.confidence import Overconfidence
 from capex.models.pilot.eyes import ellipse, regions, see
-from capex.models.pilot.ground import Located
+from capex.models.pilot.ground import Located, round_middle
 from capex.models.pilot.looks import coloured
 from capex.models.pilot.page import read_brief, read_page
 from capex.models.pilot.rig import Rig
@@ -499,3 +500,12 @@ def test_replies_reach_subscribers():
     run_episode(env, Start("TurnOnMicrowave", 1), Pilot(), preset("capex"), Memory(), hooks)
     env.close()
     assert any(isinstance(event, Replied) for event in seen)
+
+
+def test_a_round_thing_is_placed_by_its_shell_better_than_its_spots_are_located():
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(1.8, 4.5, 12)  # the side that two cameras see
+    shell = np.stack([np.cos(angles), np.sin(angles), 0 * angles], axis=1) * 0.056
+    located = [np.round(p + np.array([0.40, 0.07, 0.60]), 2) for p in shell]  # whole centimetres
+    located.append(np.array([0.60, 0.20, 0.60]))  # one fell on the wall behind
+    assert math.dist(round_middle(located, 0.056, np.array([0.41, 0.09])), (0.40, 0.07)) < 0.005

@@ -22,6 +22,7 @@ from capex.pose import Array
 
 AGREE_M = 0.06  # two views of one thing within this are one thing: they see its two sides
 SPREAD_M = 0.08  # spots of one thing lie this near to their median; beyond is background
+ROUNDED_M = 0.004  # located points come in whole centimetres: so much off is no outlier
 EXTERIOR = ("left", "right")
 HELD = "held"  # the feature between the fingers: it is where the tip is
 AHEAD = np.array([1.0, 0.0, 0.0])  # of the robot: where a front faces it, unless seen otherwise
@@ -137,6 +138,20 @@ def middle_of(points: Sequence[Array], within_m: float) -> Array | None:
     centre = np.median(stack, axis=0)
     near = stack[np.linalg.norm(stack - centre, axis=1) < within_m]
     return np.asarray(near.mean(axis=0)) if len(near) else centre
+
+
+def round_middle(points: Sequence[Array], radius_m: float, guess: Array) -> Array:
+    """The axis (x, y) of an upright round thing from spots of its shell: the circle of a known
+    radius with the smallest sum of distances to them, by reweighted Gauss-Newton steps.
+    """
+    stack, middle = np.stack(points)[:, :2], np.asarray(guess, dtype=float)[:2]
+    for _ in range(20):
+        away = stack - middle
+        far = np.maximum(np.linalg.norm(away, axis=1), 1e-6)
+        miss, slope = far - radius_m, -away / far[:, None]
+        weighted = slope / np.maximum(np.abs(miss), ROUNDED_M)[:, None]
+        middle = middle - np.linalg.solve(weighted.T @ slope + 1e-3 * np.eye(2), weighted.T @ miss)
+    return middle
 
 
 def read_position(text: str) -> Array | None:

@@ -45,6 +45,8 @@ WORDS: dict[str, tuple[Colour, ...]] = {
     "purple": (Colour(285, 0.70, 22, 0.32, 0.10),),
 }
 PADS = Colour(32, 0.89, 4.0, 0.04, 0.15)
+EDGE_PIXELS_MIN = 4  # of a worktop's edge in a view: fewer give no line
+STEPS_MAX = 3  # of a column that are asked for where a kitchen's colours are not known
 WOOD = Colour(28.5, 0.545, 2.5, 0.05)
 
 
@@ -139,10 +141,22 @@ def wooden(view: View) -> Mask:
 
 
 def upright_handles(view: View) -> list[Region]:
-    """Upright steel bars with a wooden door on at least one side, longest first; the posts that
-    hold them are taken away before.
+    """Upright steel bars with a wooden door on at least one side, longest first; in a kitchen
+    without such wood, with an even face of any colour. The posts that hold them are taken away
+    before.
     """
-    wood = wooden(view)
+    return _on_doors(view, wooden(view)) or _on_doors(view, _even(view))
+
+
+def _even(view: View) -> Mask:
+    """Where a picture is of one brightness around a pixel, and not of steel."""
+    size = max(3, view.height // 80)
+    spread = ndimage.maximum_filter(view.value, size) - ndimage.minimum_filter(view.value, size)
+    return np.asarray((spread < 0.06) & ~steel(view))
+
+
+def _on_doors(view: View, wood: Mask) -> list[Region]:
+    """Upright steel bars beside a door's face."""
     metal = ndimage.binary_opening(steel(view) & ~hand_zone(view), np.ones((view.height // 36, 1)))
     found = []
     for bar in bars(view, metal, 0.05):
@@ -157,13 +171,15 @@ def upright_handles(view: View) -> list[Region]:
 
 
 def free_stone(view: View) -> list[Pixel]:
-    """Spots on a stone worktop with nothing near them, on a grid."""
+    """Spots on a stone worktop with nothing near them, on a grid: the lowest in the picture, which
+    are the nearest.
+    """
     stone = ndimage.binary_closing(view.like(Colour(46, 0.047, 7, 0.016, 0.55, 0.92)), iterations=2)
     free = ndimage.binary_erosion(stone, iterations=max(2, view.height // 40))
     step = view.height // 12
     return [
         (u + 0.5, v + 0.5)
-        for v in range(step, view.height, step)
+        for v in reversed(range(step, view.height, step))
         for u in range(step, view.width, step)
         if free[v, u]
     ][:16]
@@ -171,8 +187,31 @@ def free_stone(view: View) -> list[Pixel]:
 
 def worktop_edge(view: View, columns: int = 14) -> list[Pixel]:
     """Pixels on the front edge of stone worktops, just above the wooden fronts below it, from left
-    to right.
+    to right; in other kitchens wherever one colour meets another below it.
     """
+    edge = _stone_over_wood(view, columns)
+    return edge if len(edge) >= EDGE_PIXELS_MIN else _steps(view, columns)
+
+
+def _steps(view: View, columns: int) -> list[Pixel]:
+    """Pixels at which an even colour meets another below it: the strongest few of each column."""
+    angle, strength = np.radians(view.hue), 2 * view.value * view.saturation
+    colour = np.stack([view.value, strength * np.cos(angle), strength * np.sin(angle)])
+    deep = max(3, view.height // 64)
+    smooth = ndimage.uniform_filter(colour, (0, deep, deep))
+    contrast = np.zeros(view.value.shape)
+    contrast[deep:-deep] = np.linalg.norm(smooth[:, 2 * deep :] - smooth[:, : -2 * deep], axis=0)
+    peak = (contrast == ndimage.maximum_filter1d(contrast, 4 * deep, axis=0)) & (contrast > 0.12)
+    edge: list[Pixel] = []
+    for u in (int(column) for column in np.linspace(0.03, 0.97, columns) * view.width):
+        rows = np.flatnonzero(peak[:, u])
+        strongest = sorted(rows, key=lambda row: -contrast[row, u])[:STEPS_MAX]
+        edge += [(u + 0.5, float(row) + 0.5) for row in sorted(strongest)]
+    return edge
+
+
+def _stone_over_wood(view: View, columns: int) -> list[Pixel]:
+    """Pixels of a stone worktop right above a wooden front."""
     stone = ndimage.binary_closing(view.toned(46, 10, (0.028, 0.066), 0.5, 0.95), iterations=1)
     wood = wooden(view)
     deep = max(3, view.height // 100)

@@ -51,6 +51,7 @@ HANDLE_INTO_M = 0.004  # from the side of a handle that is seen to its middle
 GUESSED_INTO_M = 0.014
 SHUT_BEHIND_M = 0.26  # from the worktop's edge to the handle of a shut door
 MOVED_M = 0.08  # a handle this far before that place has been drawn: the look is off by less
+BEHIND_M = 0.12  # a bar this far behind that place is no handle but a faucet
 ALIGNED_M = 0.015  # open fingers have more than 3 cm to spare on each side of a handle
 
 
@@ -65,7 +66,8 @@ def open_door(scene: Scene, words: re.Match[str]) -> Asking:
     answers = yield [*front.ask(scene), *matching.ask(scene, "handle", seen, HANDLE_HEIGHT_M)]
     edge = front.fit(answers)
     into = front.direction(edge)
-    handles = matching.places(answers, "handle", _handle, HANDLE_HEIGHT_M, 0.045)
+    bars = matching.places(answers, "handle", _handle, HANDLE_HEIGHT_M, 0.045)
+    handles = [h for h in bars if _ahead(h, edge) > -BEHIND_M]
     handle = _moved(handles, edge)
     if handle is None:
         handle = _named(scene, handles, name)

@@ -11,7 +11,16 @@ import numpy as np
 
 from capex.models.pilot import looks, tableware
 from capex.models.pilot.eyes import Region, View, find
-from capex.models.pilot.ground import Answers, Asking, Feature, Intent, Move, apart, apart_level
+from capex.models.pilot.ground import (
+    Answers,
+    Asking,
+    Drive,
+    Feature,
+    Intent,
+    Move,
+    apart,
+    apart_level,
+)
 from capex.models.pilot.scene import Scene, down, line, path
 from capex.models.pilot.skills import support
 from capex.models.pilot.things import BLOCK, kind
@@ -53,7 +62,11 @@ def pick_place(scene: Scene, words: re.Match[str]) -> Asking:
                 f"I hold the {item}: lift it.", line(scene.tip, scene.raised(scene.tip, LIFT_M))
             )
         answers = yield asks
-        return carry(scene, item, place, support.put_where(scene, place, answers))
+        where = support.put_where(scene, place, answers)
+        drive = support.nearer(scene, place, answers) if where is None else None
+        if drive is not None:
+            return _approach(scene, item, place, drive)
+        return carry(scene, item, place, where)
     seen = find(scene.exterior(), lambda v: _item(v, item, source))
     asks += scene.ask("item", {c: s.spots((0.0, -0.6, 0.6)) for c, s in seen.items()})
     wrist = wrist_item(scene, item)
@@ -219,6 +232,15 @@ def carry(
         way, start = path(tip, points, orientation), over
     why = f"Carry the {item} over the {place}, lower it, let go, retreat."
     return Intent(why, [*way, *line(start, target, "keep", "release"), *retreat(scene, target)])
+
+
+def _approach(scene: Scene, item: str, place: str, drive: Drive) -> Intent:
+    """Lift what is held clear of the place, then drive nearer to it."""
+    tip = scene.tip
+    clear = np.array([tip[0], tip[1], min(support.WORKTOP_M + CARRY_M, scene.ceiling(tip))])
+    if tip[2] < clear[2] - OVER_M:
+        return Intent(f"Lift the {item} clear of the {place}.", line(tip, clear))
+    return Intent(f"The {place} is out of reach: drive nearer.", drive=drive)
 
 
 def let_go_at(scene: Scene, item: str, place: str, centre: Array) -> Array:

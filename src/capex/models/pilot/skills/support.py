@@ -9,8 +9,9 @@ import numpy as np
 
 from capex.models.pilot import looks
 from capex.models.pilot.eyes import Ellipse, find
-from capex.models.pilot.ground import Answers, Feature
+from capex.models.pilot.ground import Answers, Drive, Feature
 from capex.models.pilot.scene import Scene
+from capex.models.pilot.skills.stand import may_drive
 from capex.pose import Array
 
 DISHES = ("plate", "pan")
@@ -18,6 +19,8 @@ WORKTOP_M = 0.45  # above the robot's mount
 DISH_HIGH_M = 0.47  # of a dish's rim on a worktop
 LEVEL_M = 0.05  # points this near in height lie on one surface: what is located is off by a few cm
 REACH_M = 0.66  # from the mount: as far as a hand that points down reaches a worktop
+ROOM_M = 0.13  # behind the worktop's front: a thing that is put there lies whole on it
+APPROACH_M = 0.25  # a drive nearer to a worktop: more, and the robot stands below it
 DISH_M = 0.17  # a dish is no wider than this from its middle
 DISH_SPOTS = ((0, 0), (-0.96, 0), (0.96, 0), (0, -0.93), (0, 0.93))  # just inside the outline
 
@@ -48,7 +51,7 @@ def put_where(scene: Scene, place: str, answers: Answers) -> Array | None:
         return _dish_centre(answers)
     if place != "counter":
         return _top(answers)
-    level = [p for p in answers["support"].all() if abs(p[2] - WORKTOP_M) < LEVEL_M]
+    level = _worktop(answers)
     edge = min((float(p[0]) for p in level), default=0.0)
     reach = [p for p in level if math.hypot(p[0], p[1]) < REACH_M and p[0] > edge + 0.05]
     return min(
@@ -56,6 +59,20 @@ def put_where(scene: Scene, place: str, answers: Answers) -> Array | None:
         key=lambda p: abs(float(p[0]) - edge - 0.15) + 0.5 * abs(float(p[1] - scene.tip[1])),
         default=None,
     )
+
+
+def nearer(scene: Scene, place: str, answers: Answers) -> Drive | None:
+    """The drive towards a worktop that is seen but out of reach."""
+    level = _worktop(answers)
+    if place != "counter" or not level or not may_drive(scene):
+        return None
+    short_m = min(float(p[0]) for p in level) + ROOM_M - REACH_M + 0.05
+    return Drive(min(short_m, APPROACH_M)) if short_m > 0.02 else None
+
+
+def _worktop(answers: Answers) -> list[Array]:
+    """The located spots at a worktop's height."""
+    return [p for p in answers["support"].all() if abs(p[2] - WORKTOP_M) < LEVEL_M]
 
 
 def _top(answers: Answers) -> Array | None:

@@ -104,9 +104,24 @@ def _push(scene: Scene, leaf: Leaf) -> Intent:
 
 
 def _upright_bar(view: View) -> Region | None:
-    """The dark upright bar of a door."""
+    """The dark upright bar of a door, or else one of another colour before its metal."""
     dark = view.grey(0.08, 0.05, 0.25) & (np.abs(view.hue - 240) < 25)
-    return next((b for b in looks.bars(view, dark) if abs(b.axes[2][1]) > 0.80), None)
+    bars = [b for b in looks.bars(view, dark) if abs(b.axes[2][1]) > 0.80]
+    return next(iter(bars or _on_metal(view)), None)
+
+
+def _on_metal(view: View) -> list[Region]:
+    """Upright bars of another colour, or of darker metal, with brushed metal along a side."""
+    metal = view.grey(0.035, 0.28, 0.80)
+    other = (view.saturation > 0.15) & (view.value > 0.2) | view.grey(0.08, 0.05, 0.36)
+    off = round(0.018 * view.width)
+    found = []
+    for bar in looks.bars(view, other, 0.05):
+        columns = [np.clip(bar.columns + du, 0, view.width - 1) for du in (-off, off)]
+        shares = [float(metal[bar.rows, beside].mean()) for beside in columns]
+        if abs(bar.axes[2][1]) > 0.80 and max(shares) > 0.7:
+            found.append(bar)
+    return found
 
 
 def _level_bar(view: View) -> Region | None:
