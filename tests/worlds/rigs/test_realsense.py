@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import platform
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 from capex.errors import CapexError, RigFault
 
-if importlib.util.find_spec("pyrealsense2") is None:
+# Where there is a wheel, the tests' environment has it, and a missing one is a failure.
+if (sys.platform, platform.machine()) != ("linux", "x86_64"):
     pytest.skip("there is no wheel of pyrealsense2 for this machine", allow_module_level=True)
 
 import pyrealsense2 as rs

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from capex.report.compare import Tally
-from capex.report.figures import INK, MUTED, PAPER, Key, Panel, colour
+from capex.report.figures import INK, LINE, MUTED, PAPER, Key, Panel, colour
 from capex.report.sources import Source, plain
+from capex.run.stats import Bin
 
 NAME_CHARACTERS = 44  # what fits above the marks
 
@@ -27,6 +28,22 @@ def level_axes(ax: Axes, x_label: str, bottom: float = 0.0, top: float | None = 
     if top is not None:
         ax.set_yticks([0, 0.5, 1], ["0", "50", "100 %"])
     ax.grid(axis="y")
+
+
+def reliability_axes(ax: Axes, bins: Sequence[Bin], name: str) -> float:
+    """Predicted against reached, the diagonal, and how many a bin holds as grey bars; returns the
+    bars' height for one.
+    """
+    one = 0.22 / max(b.count for b in bins)
+    for b in bins:
+        ax.bar(b.low + 0.05, one * b.count, width=0.094, color=LINE, linewidth=0)
+    ax.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1.02)
+    ax.set_aspect("equal")
+    ax.set_xlabel(f"{name} confidence")
+    ax.set_ylabel("share reached")
+    return one
 
 
 def whole_numbers(ax: Axes, name: str) -> None:

@@ -17,8 +17,14 @@ from capex.report.calibration import (
     Truncated,
     WeightPath,
 )
-from capex.report.figures import DASHES, INK, LINE, MUTED, Draw, Figure, Key, Panel, colour
-from capex.report.plots.axes import interval, level_axes, source_keys, whole_numbers
+from capex.report.figures import DASHES, INK, MUTED, Draw, Figure, Key, Panel, colour
+from capex.report.plots.axes import (
+    interval,
+    level_axes,
+    reliability_axes,
+    source_keys,
+    whole_numbers,
+)
 from capex.report.show import number
 from capex.report.sources import Source
 from capex.run.stats import wilson
@@ -46,20 +52,13 @@ def reliability_figure(calibrations: Sequence[Calibration]) -> Figure:
 def _diagram(judged: Judged, own: str) -> Draw:
     def draw(ax: Axes) -> None:
         rows = [b for b in judged.bins if b.count]
-        most = max(b.count for b in rows)
+        one = reliability_axes(ax, rows, judged.name)
         for b in rows:
-            ax.bar(b.low + 0.05, 0.22 * b.count / most, width=0.094, color=LINE, linewidth=0)
-            _count(ax, b.low + 0.05, 0.22 * b.count / most + 0.01, b.count)
-        ax.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
+            _count(ax, b.low + 0.05, one * b.count + 0.01, b.count)
         bounds = [wilson(round(b.reached * b.count), b.count) for b in rows]
         x, y = [b.predicted for b in rows], [b.reached for b in rows]
         ax.vlines(x, *zip(*bounds, strict=True), color=INK, linewidth=0.8)
         ax.plot(x, y, color=own, marker="o", markersize=4, clip_on=False)
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0, 1.02)
-        ax.set_aspect("equal")
-        ax.set_xlabel(f"{judged.name} confidence")
-        ax.set_ylabel("share reached")
 
     return draw
 

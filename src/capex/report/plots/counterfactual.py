@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from capex.report.calibration import Judged
 from capex.report.counterfactual import Found, Selection
-from capex.report.figures import INK, LINE, MUTED, Draw, Figure, Key, Panel, colour
-from capex.report.plots.axes import level_axes
+from capex.report.figures import INK, MUTED, Draw, Figure, Key, Panel, colour
+from capex.report.plots.axes import level_axes, reliability_axes
 from capex.report.tau import SweptExactly
 from capex.run.stats import wilson
 
@@ -32,17 +32,9 @@ def selection_figure(judged: Sequence[tuple[Found, Sequence[Selection]]]) -> Fig
 
 def _diagrams(selection: Selection, own: str) -> Draw:
     def draw(ax: Axes) -> None:
-        most = max(b.count for b in selection.planned.bins)
-        for b in selection.planned.bins:
-            ax.bar(b.low + 0.05, 0.22 * b.count / most, width=0.094, color=LINE, linewidth=0)
-        ax.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (4, 3)))
+        reliability_axes(ax, selection.planned.bins, selection.name)
         _line(ax, selection.executed, MUTED, "--")
         _line(ax, selection.planned, own, "-")
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0, 1.02)
-        ax.set_aspect("equal")
-        ax.set_xlabel(f"{selection.name} confidence")
-        ax.set_ylabel("share reached")
 
     return draw
 

@@ -86,15 +86,29 @@ def block(
     return SceneObject(add, around_m, 2 * half_m[2], half_m[2])
 
 
+def _add_panda(spec: mujoco.MjSpec) -> None:
+    add_arm(spec, spec.worldbody)
+
+
+def _home_panda(model: mujoco.MjModel, data: mujoco.MjData) -> None:
+    for joint, angle in zip(panda.JOINTS, HOME_RAD, strict=True):
+        data.joint(joint).qpos[0] = angle
+    for finger in ("finger_left", "finger_right"):
+        data.joint(finger).qpos[0] = FINGER_TRAVEL_M
+        data.ctrl[model.actuator(finger).id] = FINGER_TRAVEL_M
+
+
 @dataclass(frozen=True)
 class TableScene:
-    """Objects on the table before the arm, by task, and the cameras around them."""
+    """Objects on the table before the arms, by task, and the cameras around them."""
 
     name: str  # what its starts are drawn from
     tasks: Mapping[str, tuple[str, ...]]
     objects: Mapping[str, SceneObject]
     cameras: Mapping[str, SceneCamera]
     areas_m: Mapping[str, Area] = field(default_factory=dict)  # of objects that have their own
+    add_arms: Callable[[mujoco.MjSpec], None] = _add_panda
+    home: Callable[[mujoco.MjModel, mujoco.MjData], None] = _home_panda  # fingers open
 
     def require_task(self, task: str) -> None:
         """Refuse an unknown task with the list."""
@@ -107,7 +121,7 @@ class TableScene:
         spec = mujoco.MjSpec()
         spec.modelname = "room"
         set_physics(spec)
-        self.furnish(spec, task, lambda: add_arm(spec, spec.worldbody))
+        self.furnish(spec, task, lambda: self.add_arms(spec))
         return spec.compile()
 
     def furnish(self, spec: mujoco.MjSpec, task: str, add_arm: Callable[[], None]) -> None:
@@ -135,15 +149,11 @@ class TableScene:
         seed: int = 0,
         jitter_m: float = 0.0,
     ) -> None:
-        """Home the arm, open the fingers, and put the objects where the start has them, each up to
+        """Home the arms, open the fingers, and put the objects where the start has them, each up to
         `jitter_m` off; how far follows from the seed.
         """
         mujoco.mj_resetData(model, data)
-        for joint, angle in zip(panda.JOINTS, HOME_RAD, strict=True):
-            data.joint(joint).qpos[0] = angle
-        for finger in ("finger_left", "finger_right"):
-            data.joint(finger).qpos[0] = FINGER_TRAVEL_M
-            data.ctrl[model.actuator(finger).id] = FINGER_TRAVEL_M
+        self.home(model, data)
         self.put(data, task, start, seed, jitter_m)
         mujoco.mj_forward(model, data)
 

@@ -13,7 +13,6 @@ import mujoco
 import numpy as np
 
 from capex.pose import Array
-from capex.worlds.kitchen.robot import set_physics
 from capex.worlds.rigs.room.scenes import RoomScene, SceneCamera, yam_expert, yam_rules
 from capex.worlds.rigs.room.scenes.common import Area, TableScene
 from capex.worlds.rigs.room.scenes.yam_arms import add_arms, set_joints
@@ -58,35 +57,16 @@ CAMERAS: Mapping[str, SceneCamera] = MappingProxyType(
         "right_wrist": SceneCamera("wrist", (640, 480), 58.0, WRIST_VIEW.format("right")),
     }
 )
-TABLE = TableScene("yam", TASKS, OBJECTS, CAMERAS, AREAS_M)
-places, camera_model = TABLE.places, TABLE.camera_model
 
 
-def build(task: str) -> mujoco.MjModel:
-    """The room with a task's objects; `arrange` puts everything in its place."""
-    spec = mujoco.MjSpec()
-    spec.modelname = "room"
-    set_physics(spec)
-    TABLE.furnish(spec, task, lambda: add_arms(spec))
-    return spec.compile()
-
-
-def arrange(
-    model: mujoco.MjModel,
-    data: mujoco.MjData,
-    task: str,
-    start: int,
-    seed: int = 0,
-    jitter_m: float = 0.0,
-) -> None:
-    """Home both arms, open the fingers, and put the objects where the start has them, each up to
-    `jitter_m` off; how far follows from the seed.
-    """
-    mujoco.mj_resetData(model, data)
+def home(model: mujoco.MjModel, data: mujoco.MjData) -> None:
+    """Both arms home, fingers open."""
     for arm, home_rad in HOMES_RAD.items():
         set_joints(model, data, arm, home_rad)
-    TABLE.put(data, task, start, seed, jitter_m)
-    mujoco.mj_forward(model, data)
+
+
+TABLE = TableScene("yam", TASKS, OBJECTS, CAMERAS, AREAS_M, add_arms, home)
+build, arrange, places, camera_model = TABLE.build, TABLE.arrange, TABLE.places, TABLE.camera_model
 
 
 def judge(model: mujoco.MjModel, data: mujoco.MjData, task: str) -> tuple[bool, str]:
