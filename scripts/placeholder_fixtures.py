@@ -204,7 +204,9 @@ def stand_mixer() -> Shape:
         [Joint("head_joint", "hinge", (-1, 0, 0), 0.0, 0.7, damping=1.0)],
     )
     lock = Joint("button_head_lock_joint", "slide", (-1, 0, 0), 0.0, 0.008, stiffness=50.0)
-    bowl = [Box(b.centre, b.size, rgba=DARK) for b in shell((0.18, 0.18, 0.1), front=True, top=False)]
+    bowl = [
+        Box(b.centre, b.size, rgba=DARK) for b in shell((0.18, 0.18, 0.1), front=True, top=False)
+    ]
     slide = Joint("bowl_joint", "slide", (0, 0, 1), 0.0, 0.02, damping=50.0)
     parts = [
         head,
@@ -212,10 +214,7 @@ def stand_mixer() -> Shape:
         Part("bowl", (0, -0.06, -0.08), bowl, [slide]),
         knob("knob_speed", (-0.07, 0.14, 0.02), (-1, 0, 0), length=0.02),
     ]  # fmt: skip
-    foot = [
-        Box((0, 0, -0.165), (0.22, 0.36, 0.03)),
-        Box((0, 0.14, -0.03), (0.1, 0.08, 0.24)),
-    ]
+    foot = [Box((0, 0, -0.165), (0.22, 0.36, 0.03)), Box((0, 0.14, -0.03), (0.1, 0.08, 0.24))]
     inside = [Region("bowl", (0, -0.06, -0.08), (0.14, 0.14, 0.08))]
     return Shape(size, foot, parts, regions=inside)
 

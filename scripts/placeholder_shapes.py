@@ -92,7 +92,9 @@ def model_xml(name: str, shape: Shape) -> str:
     ET.SubElement(root, "compiler", angle="radian")
     asset = ET.SubElement(root, "asset")
     if shape.textured:
-        ET.SubElement(asset, "texture", name="tex", type="2d", builtin="flat", width="8", height="8")
+        ET.SubElement(
+            asset, "texture", name="tex", type="2d", builtin="flat", width="8", height="8"
+        )
         ET.SubElement(asset, "material", name="mat", texture="tex")
     outer = ET.SubElement(ET.SubElement(root, "worldbody"), "body")
     thing = ET.SubElement(outer, "body", name="object")
@@ -147,12 +149,17 @@ def _box(body: ET.Element, box: Box, spare: str, shape: Shape) -> None:
     size = half if box.shape == "box" else [half[0], half[2]]
     common = {"type": box.shape, "pos": numbers(box.centre), "size": numbers(size)}
     name, density = box.name or f"{spare}_g", numbers([shape.density])
-    ET.SubElement(
-        body, "geom", name=name, group="0", density=density, rgba="0.5 0 0 0.5", **common
-    )
+    ET.SubElement(body, "geom", name=name, group="0", density=density, rgba="0.5 0 0 0.5", **common)
     drawn = {"material": "mat"} if shape.textured else {"rgba": box.rgba}
     ET.SubElement(
-        body, "geom", name=f"{name}_visual", group="1", mass="1e-8", **_NO_CONTACT, **common, **drawn
+        body,
+        "geom",
+        name=f"{name}_visual",
+        group="1",
+        mass="1e-8",
+        **_NO_CONTACT,
+        **common,
+        **drawn,
     )
 
 
