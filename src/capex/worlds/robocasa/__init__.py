@@ -8,7 +8,6 @@ missing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from capex.errors import CapexError
 from capex.pose import Array
 from capex.worlds.robocasa.dataset import LAYOUT, STYLE, find_dataset, open_dataset
 from capex.worlds.robocasa.fresh import KitchenSettings, KitchenStarts
-from capex.worlds.robocasa.needs import INSTALL, datasets_base, examine_needs
+from capex.worlds.robocasa.needs import DATASETS_VARIABLE, INSTALL, datasets_base, examine_needs
 from capex.worlds.robocasa.restored import RecordedStarts
 from capex.worlds.robocasa.tasks import TASKS
 from capex.worlds.robosuite.env import SuiteEnv
@@ -27,7 +26,6 @@ from capex.worlds.robosuite.robots import MOBILE
 
 __all__ = ["DATASETS_VARIABLE", "TASKS", "WORKSPACE_M", "examine_needs", "follow_human", "make"]
 
-DATASETS_VARIABLE = "CAPEX_ROBOCASA_DATASETS"
 WORKSPACE_M = ((-0.30, -0.85, -0.70), (0.95, 0.85, 1.20))
 
 
@@ -57,9 +55,8 @@ def make(
     if dataset is not None:
         recorded = RecordedStarts(robosuite, open_dataset(Path(dataset)), layout, style)
     else:
-        base = os.environ.get(DATASETS_VARIABLE)
         try:
-            found = find_dataset(Path(base) if base else datasets_base(), task)
+            found = find_dataset(datasets_base(), task)
             recorded = RecordedStarts(robosuite, found, layout, style)
         except CapexError as error:
             recorded = error

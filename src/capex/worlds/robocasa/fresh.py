@@ -64,7 +64,7 @@ class KitchenSettings:
 class KitchenStarts:
     """Recorded starts, where there is a dataset, and fresh ones."""
 
-    exact = False
+    exact = True
     fresh = COUNT
 
     def __init__(

@@ -37,7 +37,7 @@ OURS: dict[str, Any] = {**QUIET, "translucent_robot": False}
 class RecordedStarts:
     """The starts of the demonstrations in one kitchen."""
 
-    exact = False
+    exact = True
     fresh, unrecorded = 0, ""
 
     def __init__(
