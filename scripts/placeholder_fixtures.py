@@ -25,6 +25,7 @@ from placeholder_shapes import (
     side_door,
 )
 
+GAP = 0.003  # between a closed door and its frame, so that nothing presses on it
 BURNERS = {
     "rear_left": (-1, 1),
     "rear_right": (1, 1),
@@ -36,15 +37,16 @@ BURNERS = {
 def microwave() -> Shape:
     """A box with a door on the left and two buttons on the right of its front."""
     w, d, h = size = (0.55, 0.42, 0.32)
-    panel = Box((0.2, -d / 2 + 0.01, 0), (0.14, 0.02, h), rgba=DARK)
+    front = -d / 2 - 0.01 - GAP
+    panel = Box((0.2, front, 0), (0.13, 0.02, h), rgba=DARK)
     buttons = [
-        Box((0.2, -d / 2 - 0.008, -0.04), (0.06, 0.016, 0.04), "start_button", "0.2 0.7 0.3 1"),
-        Box((0.2, -d / 2 - 0.008, -0.1), (0.06, 0.016, 0.04), "stop_button", RED),
+        Box((0.2, front - 0.018, -0.04), (0.06, 0.016, 0.04), "start_button", "0.2 0.7 0.3 1"),
+        Box((0.2, front - 0.018, -0.1), (0.06, 0.016, 0.04), "stop_button", RED),
     ]
-    door = side_door("door", "microjoint", (-0.07, -d / 2 + 0.01, 0), (0.4, 0.02, h), left=True)
+    door = side_door("door", "microjoint", (-0.07, front, 0), (0.4, 0.02, h), left=True)
     tray = Region("tray", (-0.07, 0, -0.02), (0.34, 0.34, 0.24))
     body = [*shell(size), panel, *buttons]
-    return Shape((w, d + 0.04, h), body, [door], regions=[tray])
+    return Shape((w, d + 0.08, h), body, [door], regions=[tray])
 
 
 def fridge() -> Shape:
@@ -57,7 +59,7 @@ def fridge() -> Shape:
             boxes.append(Box((x, 0.02, z - 0.005), (w / 2 - 0.04, d - 0.08, 0.01)))
             place = (x, 0.02, z + 0.16)
             regions.append(Region(f"{name}_shelf_{number}", place, (w / 2 - 0.08, d - 0.14, 0.3)))
-    front, leaf = -d / 2 - 0.02, (w / 2 - 0.004, 0.04, h)
+    front, leaf = -d / 2 - 0.02 - GAP, (w / 2 - 0.004, 0.04, h)
     doors = [
         side_door("freezer_door", "freezer_door_joint", (-w / 4, front, 0), leaf, left=True),
         side_door("fridge_door", "fridge_door_joint", (w / 4, front, 0), leaf, left=False),
@@ -76,14 +78,14 @@ def dishwasher() -> Shape:
         Region(f"rack{number}", (0, 0, z + 0.1), (w - 0.12, d - 0.12, 0.18))
         for number, z in enumerate((-0.25, 0.08))
     ]
-    door = drop_door("door", "door_joint", (0, -d / 2 - 0.015, 0), (w, 0.03, h - 0.04))
+    door = drop_door("door", "door_joint", (0, -d / 2 - 0.015 - GAP, 0), (w, 0.03, h - 0.04))
     return Shape((w, d + 0.06, h), shell(size), [door, *racks], regions=regions)
 
 
 def oven() -> Shape:
     """A door that drops, one rack, two knobs above."""
     w, d, h = size = (0.7, 0.55, 0.6)
-    front = -d / 2 - 0.015
+    front = -d / 2 - 0.015 - GAP
     parts = [
         drop_door("door", "door_joint", (0, front, -0.05), (w, 0.03, h - 0.12)),
         rack("rack0", (0, 0, -0.1), (w - 0.08, d - 0.08, 0.02), 0.35),
@@ -97,7 +99,7 @@ def oven() -> Shape:
 def toaster_oven() -> Shape:
     """A small oven on the counter: a door that drops, knobs on its right."""
     w, d, h = size = (0.46, 0.32, 0.28)
-    front = -d / 2 - 0.01
+    front = -d / 2 - 0.01 - GAP
     names = ("knob_doneness", "knob_function", "knob_temp", "knob_time")
     knobs = [knob(name, (0.18, front, 0.1 - 0.06 * k), (0, -1, 0)) for k, name in enumerate(names)]
     door = drop_door("door", "door_joint", (-0.05, front, 0), (0.34, 0.02, h - 0.04))
@@ -121,7 +123,10 @@ def sink() -> Shape:
     lever = Part(
         "handle",
         (0.12, back, size[2] / 2 + 0.04),
-        [Box((0, -0.05, 0.02), (0.025, 0.12, 0.02), rgba=DARK), Box((0, 0, -0.01), (0.03, 0.03, 0.06))],
+        [
+            Box((0, -0.05, 0.02), (0.025, 0.12, 0.02), rgba=DARK),
+            Box((0, 0, -0.01), (0.03, 0.03, 0.06)),
+        ],
         [
             Joint("handle_joint", "hinge", (0, 0, 1), 0.0, 1.4, damping=0.2),
             Joint("handle_temp_joint", "hinge", (1, 0, 0), -0.3, 0.3, damping=5.0),
@@ -165,14 +170,14 @@ def toaster() -> Shape:
     for name, x in (("slotL", -0.045), ("slotR", 0.045)):
         boxes.append(Box((x, 0, -h / 2 + 0.03), (0.07, d - 0.04, 0.06), f"{name}_floor"))
         regions.append(Region(name, (x, 0, 0.03), (0.07, d - 0.05, 0.12)))
-    front = -d / 2 - 0.01
+    front = -d / 2 - 0.01 - GAP
     down = Joint("lever_joint", "slide", (0, 0, -1), 0.0, 0.07, stiffness=5.0, damping=2.0)
     push = Joint("button_cancel_joint", "slide", (0, 1, 0), 0.0, 0.008, stiffness=50.0)
     parts = [
-        Part("lever", (0, front - 0.01, 0.05), [Box((0, 0, 0), (0.05, 0.03, 0.015), rgba=DARK)], [down]),
-        Part("button_cancel", (0.06, front, -0.05), [Box((0, 0, 0), (0.02, 0.01, 0.02), rgba=RED)], [push]),
+        small("lever", (0, front - 0.01, 0.05), (0.05, 0.03, 0.015), down),
+        small("button_cancel", (0.06, front, -0.05), (0.02, 0.01, 0.02), push),
         knob("knob_doneness", (-0.06, front, -0.05), (0, -1, 0), length=0.02),
-    ]  # fmt: skip
+    ]
     return Shape(size, boxes, parts, regions=regions)
 
 
@@ -190,7 +195,8 @@ def blender() -> Shape:
 
 def blender_lid() -> Shape:
     """A slab with a knob to take it by."""
-    boxes = [Box((0, 0, -0.015), (0.15, 0.15, 0.02)), Box((0, 0, 0.01), (0.05, 0.05, 0.03), rgba=DARK)]  # fmt: skip
+    knob_on_it = Box((0, 0, 0.01), (0.05, 0.05, 0.03), rgba=DARK)
+    boxes = [Box((0, 0, -0.015), (0.15, 0.15, 0.02)), knob_on_it]
     return Shape((0.15, 0.15, 0.05), boxes)
 
 
@@ -210,11 +216,11 @@ def stand_mixer() -> Shape:
     slide = Joint("bowl_joint", "slide", (0, 0, 1), 0.0, 0.02, damping=50.0)
     parts = [
         head,
-        Part("button_head_lock", (0.07, 0.14, 0.06), [Box((0, 0, 0), (0.02, 0.03, 0.02), rgba=RED)], [lock]),
+        small("button_head_lock", (0.07, 0.14, 0.06), (0.02, 0.03, 0.02), lock),
         Part("bowl", (0, -0.06, -0.08), bowl, [slide]),
         knob("knob_speed", (-0.07, 0.14, 0.02), (-1, 0, 0), length=0.02),
-    ]  # fmt: skip
-    foot = [Box((0, 0, -0.165), (0.22, 0.36, 0.03)), Box((0, 0.14, -0.03), (0.1, 0.08, 0.24))]
+    ]
+    foot = [Box((0, 0, -0.165), (0.22, 0.36, 0.03)), Box((0, 0.14, -0.05), (0.1, 0.08, 0.2))]
     inside = [Region("bowl", (0, -0.06, -0.08), (0.14, 0.14, 0.08))]
     return Shape(size, foot, parts, regions=inside)
 
@@ -226,15 +232,20 @@ def electric_kettle() -> Shape:
     down = Joint("switch_joint", "slide", (0, 0, -1), 0.0, 0.02, stiffness=10.0, damping=1.0)
     push = Joint("button_lid_joint", "slide", (0, 0, -1), 0.0, 0.008, stiffness=80.0)
     parts = [
-        Part("lid", (0, -0.03, 0.105), [Box((0, 0, 0), (0.12, 0.12, 0.012), rgba=DARK)], [lift]),
-        Part("switch", (0, -0.105, 0.02), [Box((0, 0, 0), (0.04, 0.03, 0.012), rgba=RED)], [down]),
-        Part("button_lid", (0, 0.08, 0.115), [Box((0, 0, 0), (0.02, 0.02, 0.01), rgba=RED)], [push]),
-    ]  # fmt: skip
+        small("lid", (0, -0.03, 0.112), (0.12, 0.12, 0.012), lift),
+        small("switch", (0, -0.11, 0.02), (0.04, 0.03, 0.012), down),
+        small("button_lid", (0, 0.08, 0.115), (0.02, 0.02, 0.01), push),
+    ]
     jug = [
         Box((0, -0.03, -0.01), (0.14, 0.12, 0.22), shape="box"),
         Box((0, 0.08, 0), (0.03, 0.03, 0.2), rgba=DARK),
     ]
     return Shape(size, jug, parts)
+
+
+def small(name: str, at: Triple, size: Triple, joint: Joint) -> Part:
+    """A lever, button or lid: one box on one joint."""
+    return Part(name, at, [Box((0, 0, 0), size, rgba=RED)], [joint])
 
 
 def dish_rack() -> Shape:

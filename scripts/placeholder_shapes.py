@@ -131,7 +131,7 @@ def _fill(body: ET.Element, part: Part, shape: Shape) -> None:
             limited="true",
             damping=numbers([joint.damping]),
             stiffness=numbers([joint.stiffness]),
-            armature="0.001",
+            armature="0.005",
         )
     for number, box in enumerate(part.boxes):
         _box(body, box, f"{part.name or 'shell'}_{number}", shape)
@@ -208,7 +208,8 @@ def side_door(name: str, joint: str, at: Triple, size: Triple, *, left: bool) ->
     away = 1.0 if left else -1.0
     # The body stands at the hinge.
     panel = Box((away * w / 2, 0, 0), (w, d, h), f"{name}_panel")
-    handle = Box((away * (w - 0.05), -0.03, 0), (0.02, 0.03, min(0.4, h * 0.6)), f"{name}_handle_main", DARK)  # fmt: skip
+    bar = (0.02, 0.03, min(0.4, h * 0.6))
+    handle = Box((away * (w - 0.05), -0.03, 0), bar, f"{name}_handle_main", DARK)
     low, high = (-1.57, 0.0) if left else (0.0, 1.57)
     place = (at[0] - away * w / 2, at[1], at[2])
     return Part(name, place, [panel, handle], [Joint(joint, "hinge", (0, 0, 1), low, high)])

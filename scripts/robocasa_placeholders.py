@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
+import io
 import json
 import re
 import time
@@ -25,7 +26,7 @@ import yaml
 from PIL import Image
 from placeholder_fixtures import FIXTURES, SMALL
 from placeholder_objects import OBJECT_SIZES, OF_TYPE, object_shape
-from placeholder_shapes import Box, Region, Shape, model_xml
+from placeholder_shapes import Box, Shape, model_xml
 
 LIST = "placeholders.json"  # in models/assets: read by capex doctor
 INSTANCES = 4  # of each category and registry: the first half for pretraining, the rest the target
@@ -108,8 +109,6 @@ def _xml_pictures(assets: Path) -> Iterator[Path]:
 
 def _picture(name: str) -> bytes:
     """An even picture whose colour comes from its name."""
-    import io
-
     red, green, blue = hashlib.sha256(name.encode()).digest()[:3]
     picture = Image.new("RGB", (16, 16), (90 + red // 2, 90 + green // 2, 90 + blue // 2))
     buffer = io.BytesIO()
