@@ -24,9 +24,9 @@ from typing import Any
 
 import yaml
 from PIL import Image
-from placeholder_fixtures import FIXTURES, SMALL
-from placeholder_objects import OBJECT_SIZES, OF_TYPE, object_shape
-from placeholder_shapes import Box, Shape, model_xml
+from placeholders.fixtures import FIXTURES, SMALL
+from placeholders.objects import OBJECT_SIZES, OF_TYPE, object_shape
+from placeholders.shapes import Box, Shape, model_xml
 
 LIST = "placeholders.json"  # in models/assets: read by capex doctor
 INSTANCES = 4  # of each category and registry: the first half for pretraining, the rest the target

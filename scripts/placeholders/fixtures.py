@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from placeholder_shapes import (
+from placeholders.shapes import (
     DARK,
     RED,
     Box,

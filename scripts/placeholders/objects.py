@@ -4,7 +4,7 @@ that hold something. Imported by scripts/robocasa_placeholders.py.
 
 from __future__ import annotations
 
-from placeholder_shapes import Box, Region, Shape, Triple, shell
+from placeholders.shapes import Box, Region, Shape, Triple, shell
 
 OBJECT_SIZES: dict[str, Triple] = {  # width, depth, height in metres, after RoboCasa's own scale
     "plate": (0.22, 0.22, 0.02),
