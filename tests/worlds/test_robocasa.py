@@ -495,6 +495,15 @@ def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> N
         "robocasa/__init__.py": '__version__ = "1.0.1"',
         "robocasa/macros_private.py": f"DATASET_BASE_PATH = {str(tmp_path / 'data')!r}",
         "data/v1.0/target/atomic/CloseFridge/20250816/lerobot/extras/dataset_meta.json": "{}",
+        "robocasa/models/assets/scenes/kitchen_styles/test/style007.yaml": "sink: Sink004\nhood: Hood2\n",
+        **{
+            f"robocasa/models/assets/fixtures/fixture_registry/{kind}.yaml": f"{name}:\n  xml: {xml}\n"
+            for kind, name, xml in (
+                ("sink", "Sink004", "fixtures/sinks/Sink004"),
+                ("hood", "Hood2", "fixtures/hoods/Hood2"),
+            )
+        },
+        "robocasa/models/assets/fixtures/hoods/Hood2/model.xml": "",
         **{
             f"robocasa/models/assets/{folder}/a": ""
             for folder in (
@@ -508,11 +517,22 @@ def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> N
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
+    assets = tmp_path / "robocasa" / "models" / "assets"
     mended = dict(line.split("|", 1) for line in doctor(tmp_path).splitlines())
     assert mended["robosuite from source"].startswith("True|")
     assert mended["robocasa 1.0.1"].startswith("True|")
     assert mended["assets (about 10 GB)"].endswith("download_kitchen_assets --type objs_objaverse")
     assert mended["human datasets"].startswith("False|1 of 18 tasks")
+    assert mended["models of layout 7, style 7"].startswith("False|1 of 2 models missing, first")
+    assert "no kitchen" in mended["what will run"]
+    for name in ("fixtures/sinks/Sink004/model.xml", "objects/objaverse/a"):
+        (assets / name).parent.mkdir(parents=True, exist_ok=True)
+        (assets / name).write_text("")
+    complete = dict(line.split("|", 1) for line in doctor(tmp_path).splitlines())
+    assert complete["models of layout 7, style 7"].startswith("True|2 models")
+    (assets / "placeholders.json").write_text('{"placeholders": ["a"]}')
+    tried = dict(line.split("|", 1) for line in doctor(tmp_path).splitlines())
+    assert tried["real assets"].startswith("False|1 files are placeholders")
 
 
 def test_the_doctors_lines_can_be_copied() -> None:
