@@ -38,10 +38,11 @@ from capex.errors import CapexError, StateMismatch
 from capex.method.hooks import NO_HOOKS
 from capex.method.memory import Memory
 from capex.pose import PlanarPose
-from capex.worlds import FRESH, ArmCommand, Command, Start
+from capex.worlds import FRESH, ArmCommand, Command, Need, Start
 from capex.worlds.robocasa.dataset import RobocasaDataset, find_dataset, open_dataset
 from capex.worlds.robocasa.fresh import KitchenSettings, KitchenStarts
 from capex.worlds.robocasa.human import read_human
+from capex.worlds.robocasa.needs import verdict
 from capex.worlds.robocasa.order import ENVIRONMENT, to_environment
 from capex.worlds.robocasa.restored import RecordedStarts
 from capex.worlds.robocasa.tasks import TASKS
@@ -345,7 +346,7 @@ def test_fresh_starts_are_drawn_by_number_and_repeat(
 
 
 def test_native_numbers_do_here_what_they_did_in_robocasa() -> None:
-    """The first steps of an episode in RoboCasa's kitchen, recorded, in robosuite's own world."""
+    """A drive in RoboCasa's kitchen, recorded, repeated in robosuite's own world: the arm rides along."""
     trace = json.loads((Path(__file__).parent / "robocasa_trace.json").read_text())
     env = worlds.make("robosuite:Lift")
     env.reset(Start("Lift", 0))
@@ -524,7 +525,7 @@ def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> N
     assert mended["assets (about 10 GB)"].endswith("download_kitchen_assets --type objs_objaverse")
     assert mended["human datasets"].startswith("False|1 of 18 tasks")
     assert mended["models of layout 7, style 7"].startswith("False|1 of 2 models missing, first")
-    assert "no kitchen" in mended["what will run"]
+    assert "nothing: RoboCasa does not start" in mended["what will run"]
     for name in ("fixtures/sinks/Sink004/model.xml", "objects/objaverse/a"):
         (assets / name).parent.mkdir(parents=True, exist_ok=True)
         (assets / name).write_text("")
@@ -533,6 +534,28 @@ def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> N
     (assets / "placeholders.json").write_text('{"placeholders": ["a"]}')
     tried = dict(line.split("|", 1) for line in doctor(tmp_path).splitlines())
     assert tried["real assets"].startswith("False|1 files are placeholders")
+
+
+@pytest.mark.parametrize(
+    ("assets", "datasets", "sentence"),
+    [
+        (
+            [Need("assets", False, "missing: tex, objs_lw")],
+            True,
+            "no kitchen: assets, missing: tex",
+        ),
+        ([Need("assets", False, "missing: objs_lw")], True, "things are not from objs_lw"),
+        ([Need("assets", True, ""), Need("real assets", False, "")], True, "everything opens, for"),
+        ([Need("assets", True, "")], False, "fresh starts of every task"),
+        ([Need("assets", True, "")], True, "everything: recorded and fresh"),
+    ],
+)
+def test_the_doctor_says_what_will_run(assets: list[Need], datasets: bool, sentence: str) -> None:
+    said = verdict(
+        [Need("robocasa", True, "")], assets, [Need("human datasets", datasets, "3 of 18")]
+    )
+    assert sentence in said.found
+    assert said.there == said.found.startswith("everything: ")
 
 
 def test_the_doctors_lines_can_be_copied() -> None:

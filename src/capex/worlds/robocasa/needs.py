@@ -59,7 +59,7 @@ PLACEHOLDERS = "placeholders.json"  # what scripts/robocasa_placeholders.py leav
 def examine_needs() -> list[Need]:
     """Everything that RoboCasa's world needs, in the order in which to mend it."""
     packages, assets, datasets = list(_packages()), list(_assets()), list(_datasets())
-    return [*packages, *assets, *datasets, _verdict(packages, assets, datasets)]
+    return [*packages, *assets, *datasets, verdict(packages, assets, datasets)]
 
 
 def package_folder(name: str) -> Path | None:
@@ -139,7 +139,7 @@ def _kitchen_models(root: Path) -> tuple[list[str], list[str]]:
     return wanted, [xml for xml in wanted if not (root / xml / "model.xml").is_file()]
 
 
-def _verdict(packages: list[Need], assets: list[Need], datasets: list[Need]) -> Need:
+def verdict(packages: list[Need], assets: list[Need], datasets: list[Need]) -> Need:
     """What will run as things are, in one sentence."""
     lacking = [need.what for need in packages if not need.there]
     if lacking:
