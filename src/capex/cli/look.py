@@ -197,9 +197,12 @@ class Check:
         from capex.campaign.names import parse_names, parse_starts
         from capex.worlds import RIG, Start
 
-        start, *others = parse_starts(self.start)
-        if others:
-            raise CapexError(f"--start is {self.start}; a check takes one start")
+        try:
+            start = int(self.start)
+        except ValueError:
+            start, *others = parse_starts(self.start)
+            if others:
+                raise CapexError(f"--start is {self.start}; a check takes one start") from None
         if worlds.split_name(self.names)[0].startswith(RIG):
             from capex.cli.rig_check import check_rig
 
