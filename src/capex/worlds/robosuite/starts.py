@@ -57,6 +57,8 @@ class StartSource(Protocol):
     """Where starts come from."""
 
     exact: bool  # whether the actions of an episode lead to the same bits again
+    fresh: int  # how many are drawn anew, beside recorded ones
+    unrecorded: str  # why none is recorded, where some could be
 
     @property
     def count(self) -> int:
@@ -70,7 +72,7 @@ class SeededStarts:
     """robosuite's own starts, drawn from a seed and an index."""
 
     exact = True
-    count = 10_000
+    count, fresh, unrecorded = 10_000, 0, ""
 
     def __init__(self, task: RobosuiteTask, robot: Robot):
         self._robosuite, self._task, self._robot = import_robosuite(), task, robot
