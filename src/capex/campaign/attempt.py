@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign.arranging import Arranging
+from capex.campaign.asking import Asking
 from capex.campaign.begun import Begun
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ending import Ending, recovered
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
+from capex.campaign.live import LiveLog
 from capex.campaign.operators import Operator, OperatorLeft, Standby
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
 from capex.method.episode import Demonstrator, Episode
@@ -202,11 +204,16 @@ def run_attempt(
         ending = Ending(writer, facts, slot.position, ledger, lease.clock, robot)
         standby = Standby(chain.path.parent.parent, chain.path.name, lease.check)
         arranging = Arranging(chain, writer.folder, operator, scenes, standby, ending.begin)
+        shown = facts | {"stand_in": demonstrator.stand_in, "world": env.spec.world}
+        shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
+        live = LiveLog(writer.folder, env, shown, ledger, keep_pictures=not images)
+        asked = Asking(chain.path.parent.parent, lease)
+        own = (lease.check, progress, asked, arranging.hear, ending.hear, live)
         hooks = Hooks(
             ledger=ledger,
             log=log,
             limits=work.limits,
-            subscribers=(lease.check, progress, arranging.hear, ending.hear, *subscribers),
+            subscribers=(*own, *subscribers),
             template=work.template,
             hints=work.hints,
             sampling=work.sampling,

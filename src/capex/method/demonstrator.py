@@ -19,7 +19,7 @@ from capex.method.calibrator import Calibrator
 from capex.method.commit import committed
 from capex.method.dialogue import Dialogue, TimeOver
 from capex.method.episode import Episode
-from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks
+from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks, Remembered
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import MethodSettings
@@ -83,6 +83,8 @@ def run_episode(
         template=hooks.template,
         json_form=with_defaults(model).tools_in_text,
     )
+    shown = context.skeleton_text, context.references, context.labels, trust.weights
+    hooks.tell(Remembered(*shown))
     wall_s = hooks.limits.wall_s
     until = math.inf if wall_s is None else began + wall_s
     dialogue = Dialogue(env, model, method, context.system, hooks, until)
@@ -113,7 +115,8 @@ def run_episode(
             if method.confidence:
                 trusted = trust.predict(rows, [w.confidence for w in plan.waypoints])
             count = committed(trusted, method.tau)
-            hooks.tell(Committed(plan, count, tuple(trusted)))
+            targets = tuple(state.executor.clamp(plan.waypoints))
+            hooks.tell(Committed(plan, count, tuple(trusted), targets))
             outcomes = state.execute(plan, count)
             hooks.tell(Executed(tuple(outcomes)))
             labelled = record_waypoints(plan.waypoints, outcomes, trusted, rows)

@@ -80,8 +80,11 @@ class Executor:
         told: Told | None = None,
         subscribers: Sequence[Callable[[Tick], None]] = (),
         end_now: Callable[[], bool] = lambda: False,
+        passed: Callable[[int, Outcome], object] = lambda place, outcome: None,
     ):
+        """`passed` is called with each waypoint that was run, at once."""
         self._env, self._subscribers, self._end_now = env, tuple(subscribers), end_now
+        self._passed = passed
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
         self._arms = {arm.name: arm for arm in env.spec.arms}
         self._state = env.robot_state()
@@ -129,6 +132,7 @@ class Executor:
             else:
                 self._waypoint = k
                 outcomes.append(self._run(waypoint, targets))
+                self._passed(k, outcomes[-1])
                 stopped = outcomes[-1].status not in CONTINUES
         return outcomes
 

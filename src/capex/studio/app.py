@@ -21,7 +21,12 @@ from capex.studio.library import Library
 from capex.studio.rooms import ROOMS
 from capex.studio.rooms.room import Studio
 
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute
 
 from capex.studio.heads import Heads
 from capex.studio.library import Library
+from capex.studio.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Studio:
 
     library: Library
     heads: Heads = field(default_factory=Heads)
+    stage: Stage = field(default_factory=Stage)
 
 
 @dataclass(frozen=True)
