@@ -46,7 +46,7 @@ export function overlay(camera, plan, now = null, choose = null) {
   }
   for (const tip of Object.values(now ?? {})) {
     const p = project(camera, tip);
-    if (p) svg.append(s("circle", { class: "tip", cx: p[0], cy: p[1], r: 5 * unit, "stroke-width": 2.5 * unit }));
+    if (p) svg.append(s("circle", { class: "tip", cx: p[0], cy: p[1], r: 5 * unit, style: { "stroke-width": `${2.5 * unit}` } }));
   }
   return svg;
 }
@@ -60,7 +60,7 @@ function drawArm(svg, camera, plan, arm, unit, choose) {
     const deferred = k >= plan.count;
     if (before) {
       const shape = { d: `M${at(before)}L${at(p)}`, "stroke-dasharray": deferred ? `${5 * unit} ${4 * unit}` : null };
-      legs.append(s("path", { ...shape, class: "under", "stroke-width": 4.5 * unit }), s("path", { ...shape, class: "over", "stroke-width": 2 * unit }));
+      legs.append(s("path", { ...shape, class: "under", style: { "stroke-width": `${4.5 * unit}` } }), s("path", { ...shape, class: "over", style: { "stroke-width": `${2 * unit}` } }));
     }
     before = p;
     marks.append(dot(camera, plan, arm, row, k, p, deferred, unit, choose));
@@ -75,8 +75,8 @@ function dot(camera, plan, arm, row, k, p, deferred, unit, choose) {
   const group = s("g", { class: ["waypoint", deferred && "hollow", plan.current === k && "current", outcome && fate(outcome.status)].filter(Boolean).join(" "), "data-k": k, onclick: choose && (() => choose(k)) }, s("title", {}, describe(row, k, outcome)));
   const points = row.points?.[arm];
   const ahead = points && project(camera, row.at[arm].map((v, i) => v + POINTER_M * points[i]));
-  if (ahead) group.append(s("path", { class: "pointer", d: `M${at(p)}L${at(ahead)}`, stroke: colour, "stroke-width": 2.2 * unit }));
-  group.append(s("circle", { class: "dot", cx: x.toFixed(2), cy: y.toFixed(2), r: 7.5 * unit, fill: deferred ? "rgb(0 0 0 / 0.35)" : colour, stroke: deferred ? colour : "#111", "stroke-width": (deferred ? 2.2 : 1) * unit }));
+  if (ahead) group.append(s("path", { class: "pointer", d: `M${at(p)}L${at(ahead)}`, style: { stroke: colour, "stroke-width": `${2.2 * unit}` } }));
+  group.append(s("circle", { class: "dot", cx: x.toFixed(2), cy: y.toFixed(2), r: 7.5 * unit, style: { fill: deferred ? "rgb(0 0 0 / 0.45)" : colour, stroke: deferred ? colour : "#111", "stroke-width": `${(deferred ? 2.4 : 1) * unit}` } }));
   group.append(s("text", { x, y: y + 3.4 * unit, "font-size": 9.5 * unit, class: deferred ? "light" : "" }, String(k + 1)));
   const word = row.gripper?.[arm];
   if (word) {
@@ -108,7 +108,7 @@ export function bar(row, tau, kind = "") {
     row.stated !== null && row.stated !== undefined && s("line", { class: "q", x1: 100 * row.stated, x2: 100 * row.stated, y1: 1.5, y2: 10.5 }));
 }
 
-export function planTable(plan, tau, choose = null) {
+export function planTable(plan, tau, choose = null, title = "") {
   const rows = plan.waypoints.map((row, k) => {
     const outcome = plan.outcomes?.[k];
     const deferred = k >= plan.count;
@@ -121,7 +121,7 @@ export function planTable(plan, tau, choose = null) {
       h("td", {}, bar(row, tau, kind)),
       h("td", { class: "wide report" }, said, outcome?.label === 0 || outcome?.label === 1 ? h("span", { class: "label" }, ` label ${outcome.label}`) : null));
   });
-  return h("div", { class: "scroll" }, h("table", { class: "waypoints" },
+  return h("div", { class: "scroll" }, h("table", { class: "waypoints" }, title && h("caption", {}, title),
     h("thead", {}, h("tr", {}, h("th", { class: "r" }, "k"), h("th", {}, "Command (cm)"), h("th", { class: "r" }, "Stated"), h("th", { class: "r" }, "Calibrated"), h("th", {}), h("th", {}, "Report"))),
     h("tbody", {}, rows)));
 }

@@ -75,7 +75,7 @@ function watch(host, [run, chain, start], shell) {
     const d = state.deciding;
     const doing = state.ended ? h("span", { class: "phase" }, `ended: ${state.ended.end}`) : state.plan && state.plan.current !== null ? h("span", { class: "phase simulating" }, "moving") : d ? h("span", { class: "phase waiting" }, "the model thinks") : null;
     head.replaceChildren(
-      h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), "/", h("a", { href: path("campaigns", run) }, run), "/", "live"),
+      h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), "/", h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
       h("div", { class: "row" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, `${f.task ?? chainWords(where.chain ?? "").task ?? ""}, start ${where.start ?? ""}`), h("span", { class: "muted" }, f.arm ?? ""), h("span", { class: "muted" }, f.model ?? ""), f.stand_in && h("span", { class: "stand-in" }, "stand-in"),
         state.ended && outcome(state.ended.success), doing,
         h("span", { class: "push muted meters" }, [d && `decision ${d.decision}`, d && `step ${d.step} of ${f.horizon}`, `${total(state.tokens).toLocaleString("en")} tokens`, dollars(state.usd)].filter(Boolean).join(" · "))));
@@ -116,7 +116,7 @@ function watch(host, [run, chain, start], shell) {
     for (const view of pictures.children) if (state.deciding) drawPlan(view);
     if (state.plan) {
       say.textContent = (!state.ended && sentence(state.plan, state.facts?.tau)) || "";
-      table.replaceChildren(planTable(state.plan, state.facts?.tau, choose));
+      table.replaceChildren(planTable(state.plan, state.facts?.tau, choose, `Plan of decision ${state.deciding?.decision}`));
     } else {
       say.textContent = state.deciding && !state.ended ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1})` : ""}.` : "";
       if (!state.deciding) table.replaceChildren();
