@@ -203,9 +203,7 @@ def _others(studio: Studio, asked: Asked) -> dict[str, Any]:
     return {"others": found[:OTHERS_MAX]}
 
 
-def _same_start(
-    studio: Studio, name: str, run: Run, record: EpisodeRecord
-) -> list[dict[str, Any]]:
+def _same_start(studio: Studio, name: str, run: Run, record: EpisodeRecord) -> list[dict[str, Any]]:
     rows = []
     for chain in run.chains():
         folder = chain.episode(record.start)
