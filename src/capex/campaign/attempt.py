@@ -208,7 +208,7 @@ def run_attempt(
         shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
         live = LiveLog(writer.folder, env, shown, ledger, keep_pictures=not images)
         asked = Asking(chain.path.parent.parent, lease)
-        own = (lease.check, progress, asked, arranging.hear, ending.hear, live)
+        own = (lease.check, progress, live, asked, arranging.hear, ending.hear)
         hooks = Hooks(
             ledger=ledger,
             log=log,

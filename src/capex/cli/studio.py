@@ -52,15 +52,17 @@ class StudioCommand:
             raise CapexError(
                 f'the studio needs {" and ".join(missing)}: pip install "capex[studio]"'
             )
-        from capex.studio.serve import serve
+        from capex.studio.serve import studio_server
 
+        studio = studio_server(self.runs, self.host, self.port, self.token)
+        self._say(studio.address)
         try:
-            serve(self.runs, self.host, self.port, self.token, self._ready)
+            studio.run()
         except KeyboardInterrupt:
             console.print("stopped")
         return 0
 
-    def _ready(self, address: Address) -> None:
+    def _say(self, address: Address) -> None:
         from capex.studio.serve import is_loopback
 
         def say(line: str) -> None:

@@ -44,9 +44,9 @@ class Address:
         return f"http://{name}:{self.port}/{self.token}/"
 
 
-def application(folders: tuple[Path, ...], address: Address) -> Guard:
-    """The studio over some folders of runs, behind its guard."""
-    studio = Studio(Library(folders))
+def application(library: Library, address: Address) -> Guard:
+    """The studio over a library of runs, behind its guard."""
+    studio = Studio(library)
     routes: list[BaseRoute] = [Route("/api/studio", get(lambda _: _about(studio)))]
     for room in ROOMS:
         routes += room.routes(studio)

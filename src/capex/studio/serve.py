@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
@@ -14,33 +14,47 @@ import uvicorn
 from capex.errors import CapexError
 from capex.studio.app import Address, application
 from capex.studio.guard import check_token, new_token
+from capex.studio.library import Library
 
 GRACE_S = 1  # an interrupted studio ends its streams, and waits for others this long
 
 
-def serve(
-    folders: tuple[Path, ...],
-    host: str,
-    port: int,
-    token: str | None,
-    ready: Callable[[Address], None],
-) -> None:
-    """Answer until interrupted; `ready` is told the address once it is listened on."""
+@dataclass(frozen=True)
+class StudioServer:
+    """A studio that listens, and does not answer before `run`."""
+
+    address: Address
+    listening: socket.socket
+    server: uvicorn.Server
+
+    def run(self) -> None:
+        """Answer until interrupted, or until `stop`."""
+        with self.listening:
+            self.server.run(sockets=[self.listening])
+
+    def stop(self) -> None:
+        """End, from another thread."""
+        self.server.should_exit = True
+
+
+def studio_server(
+    folders: tuple[Path, ...], host: str = "127.0.0.1", port: int = 0, token: str | None = None
+) -> StudioServer:
+    """A studio over folders of runs; without a token one is drawn."""
     chosen = new_token() if token is None else check_token(token)
-    with listen(host, port) as listening:
-        address = Address(host, listening.getsockname()[1], chosen)
-        app = application(folders, address)
-        config = uvicorn.Config(
-            app,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            timeout_graceful_shutdown=GRACE_S,
-            ws="none",
-        )
-        ready(address)
-        uvicorn.Server(config).run(sockets=[listening])
+    library = Library(folders)
+    listening = listen(host, port)
+    address = Address(host, listening.getsockname()[1], chosen)
+    config = uvicorn.Config(
+        application(library, address),
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE_S,
+        ws="none",
+    )
+    return StudioServer(address, listening, uvicorn.Server(config))
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -53,6 +67,7 @@ def listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen()
     except (OSError, OverflowError) as error:
         listening.close()
         raise CapexError(

@@ -74,6 +74,17 @@ function card(run) {
     facts(run), progress(run.total), run.running && chainTable(run), invalid(run));
 }
 
+// Runs that rest, a line each.
+function table(runs) {
+  return h("div", { class: "scroll" }, h("table", { class: "runs" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Run"), h("th", { scope: "col" }, "Model"), h("th", { scope: "col", class: "r" }, "Attempts"), h("th", { scope: "col", class: "r" }, "Solved"), h("th", { scope: "col" }, "95 % interval"), h("th", { scope: "col", class: "r" }, "Spent"), h("th", { scope: "col" }, "State"))),
+    h("tbody", {}, runs.map((run) => (run.error
+      ? h("tr", { data: { run: run.name } }, h("td", {}, run.name), h("td", { colspan: 6, class: "wide" }, run.error))
+      : h("tr", { data: { run: run.name } }, h("td", {}, h("a", { href: path("campaigns", run.name) }, run.name)), h("td", {}, run.model, " ", run.stand_in && h("span", { class: "stand-in" }, "stand-in")),
+        h("td", { class: "r" }, `${run.total.episodes.toLocaleString("en")}${run.total.wanted ? ` of ${run.total.wanted.toLocaleString("en")}` : ""}`), h("td", { class: "r" }, run.total.judged ? `${run.total.successes} (${percent(run.total.successes / run.total.judged)})` : "–"), h("td", {}, interval(run.total)), h("td", { class: "r" }, dollars(run.usd)),
+        h("td", { class: "wide" }, [run.state, run.total.unjudged && `${run.total.unjudged} to judge`, run.total.invalid && `${run.total.invalid} invalid`].filter(Boolean).join("; "))))))));
+}
+
 function overview(host, shell) {
   const list = h("div", { class: "list", "aria-live": "off" });
   host.append(h("div", { class: "row" }, h("h1", {}, "Campaigns"), h("span", { class: "muted total" })), list);
@@ -82,7 +93,8 @@ function overview(host, shell) {
       const running = all.runs.filter((run) => run.running).length;
       host.querySelector(".total").textContent = `${count(all.runs.length, "run")}, ${running} running`;
       const open = new Set([...list.querySelectorAll("details[open]")].map((d) => d.closest("article").dataset.run));
-      list.replaceChildren(...all.runs.map(card));
+      const resting = all.runs.filter((run) => !run.running);
+      list.replaceChildren(...all.runs.filter((run) => run.running).map(card), ...(resting.length ? [table(resting)] : []));
       if (!all.runs.length) list.append(h("p", { class: "hint" }, "There is no run yet. Collect one: capex collect kitchen:CloseFridge --starts 0:3 --out runs/first"));
       for (const name of open) list.querySelector(`article[data-run="${CSS.escape(name)}"] details`)?.setAttribute("open", "");
     },

@@ -46,7 +46,7 @@ class Side {
     this.canvas = h("canvas", { role: "img", "aria-label": `${episode.task}, start ${episode.start}` });
     this.view = h("div", { class: "view stage" }, this.canvas);
     this.note = h("p", { class: "muted note" }, "Setting the stage ..");
-    this.title = h("div", { class: "row side-title" }, outcome(episode.success), h("b", {}, episode.arm), h("span", { class: "muted" }, `${episode.model} · ${of.run}`), episode.stand_in && h("span", { class: "stand-in" }, "stand-in"));
+    this.title = h("div", { class: "row side-title" }, h("b", {}, episode.arm), h("span", { class: "muted" }, `${episode.model} · ${of.run}`), episode.stand_in && h("span", { class: "stand-in" }, "stand-in"), h("span", { class: "push" }, outcome(episode.success)));
     box.append(h("div", { class: "side" }, this.title, this.view, this.note));
   }
 
@@ -199,7 +199,7 @@ async function show(host, first, second, shell) {
   let tick = 0, playing = false, speed = 1, shown = null, timer = null, closed = false;
 
   host.append(h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, chain)),
-    h("div", { class: "row" }, h("h1", {}, `${episode.task}, start ${episode.start}`), outcome(episode.success), h("span", { class: "muted" }, `“${episode.instruction}”`)),
+    h("div", { class: "row" }, h("h1", {}, `${episode.task}, start ${episode.start}`), !other && outcome(episode.success), h("span", { class: "muted" }, `“${episode.instruction}”`)),
     h("div", { class: `watch ${other ? "wide" : ""}` }, h("div", { class: "see" }, box, h("div", { class: "player row" }, playButton, clock, cameraChoice, speedChoice, other && sync, compare), lines.map((line) => line.svg), legend(),
       h("p", { class: "muted keys" }, h("kbd", {}, "space"), " play ", h("kbd", {}, "←"), h("kbd", {}, "→"), " step, with ", h("kbd", {}, "shift"), " ten ", h("kbd", {}, "["), h("kbd", {}, "]"), " decision ", h("kbd", {}, "c"), " camera")),
     h("div", {}, facts(episode), page)));

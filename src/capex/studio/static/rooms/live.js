@@ -84,6 +84,7 @@ function watch(host, [run, chain, start], shell) {
   function drawPictures() {
     const d = state.deciding;
     if (!d) return;
+    Object.assign(pictures.dataset, { chain: where.chain, start: where.start, decision: d.decision });
     const names = Object.keys(d.images).sort((a, b) => order(a) - order(b));
     large = names.includes(large) ? large : names[0];
     const shown = [large, ...names.filter((n) => n !== large)];
