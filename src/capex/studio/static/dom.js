@@ -34,7 +34,7 @@ export function chainWords(name) {
   const [world, task, arm] = [...name.split("--"), "", ""];
   return { world, task, arm };
 }
-export const path = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
+export const path = (...parts) => `#/${parts.map((part) => encodeURIComponent(part).replaceAll("%40", "@")).join("/")}`;
 export const query = (values) => new URLSearchParams(Object.entries(values).filter(([, v]) => v !== undefined && v !== null));
 
 async function answered(response) {
