@@ -163,9 +163,10 @@ def test_an_episode_plays_and_tells_every_word(browser, model_demos):
             f"capex fork {model_demos} {episode.chain}/{episode.index}@{last.decision}"
             in browser.ask("document.querySelector('.know').textContent")
         )
-        before = int(browser.ask("document.querySelector('canvas').dataset.tick"))
+        before = f"document.querySelector('canvas').dataset.tick === '{last.step}'"
+        browser.wait(before)
         browser.key(" ")
-        browser.wait(f"+document.querySelector('canvas').dataset.tick > {before}")
+        browser.wait(f"+document.querySelector('canvas').dataset.tick > {last.step}")
         quiet(browser, address)
 
 
