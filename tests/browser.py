@@ -141,8 +141,13 @@ class Browser:
     def key(self, key: str) -> None:
         """Press and release a key, as a person would."""
         for kind in ("keyDown", "keyUp"):
-            text = {"text": key} if len(key) == 1 and kind == "keyDown" else {}
+            typed = "\r" if key == "Enter" else key if len(key) == 1 else ""
+            text = {"text": typed} if typed and kind == "keyDown" else {}
             self._call("Input.dispatchKeyEvent", type=kind, key=key, **text)
+
+    def type(self, text: str) -> None:
+        """Type into what has the focus."""
+        self._call("Input.insertText", text=text)
 
     def screenshot(self, path: Path, *, whole: bool = False) -> Path:
         """A PNG of the window, or of the whole page."""

@@ -13,6 +13,7 @@ import pytest
 
 import runs
 from browser import Browser
+from capex.campaign.replay import replay
 from capex.dataset.projection import project_plan, tips_at
 from capex.dataset.views import open_views
 from capex.run import load_run, read_record
@@ -22,6 +23,7 @@ from capex.run.steps import read_steps
 from capex.studio.serve import studio_server
 from capex.worlds.cache import Environments
 
+WORDS = "Mind the mug, it is full."
 MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script>\x1b[31m\u202e'
 
 
@@ -89,13 +91,15 @@ def test_a_running_campaign_is_watched_paused_and_stopped(browser, tmp_path):
             browser.wait("document.body.innerText.includes('asked for a pause')")
             assert requested(out, "pause")["by"] == "studio"
             (chain,) = (out / "chains").iterdir()
-            stood = browser.wait("document.querySelector('.pictures').dataset.decision")
-            # The attempt stands still at its next decision; the plan before it is drawn no more.
-            browser.wait("document.querySelector('.next').innerText.includes('the model looks')")
-            assert browser.ask("document.querySelector('.pictures').dataset.decision") >= stood
+            browser.wait("document.querySelector('.next').innerText.includes('Stands still')")
+            browser.ask("document.querySelector('[name=word]').focus()")
+            browser.type(WORDS)
+            browser.key("Enter")
+            browser.wait("document.body.innerText.includes('(not told yet)')")
             browser.key("p")
             browser.wait("!document.body.innerText.includes('asked for a pause')")
             assert requested(out, "pause") is None
+            browser.wait("/told at decision|is over/.test(document.body.innerText)")
             browser.wait("document.querySelectorAll('.view .waypoint').length > 0")
             seen = (
                 browser.ask("({...document.querySelector('.pictures').dataset})"),
@@ -114,6 +118,12 @@ def test_a_running_campaign_is_watched_paused_and_stopped(browser, tmp_path):
         campaign.stderr.close()
     done = load_run(out).episodes
     assert 0 < len(done) < 40
+    (spoken,) = (e for e in done if "operator_words" in e.record.extra)
+    (word,) = spoken.record.extra["operator_words"]
+    assert (word["words"], word["by"]) == (WORDS, "studio")
+    asked = [json.dumps(line.get("request", {})) for line in spoken.exchanges()]
+    assert 1 <= sum(f"The operator says: {WORDS}" in text for text in asked) <= 6
+    assert not [r.difference for r in replay(out) if r.path == spoken.path and r.difference]
     assert not list(chain.rglob(LIVE_FOLDER))  # nothing of it stays
     where, drawn = seen
     episode = chain / "episodes" / f"{int(where['start']):04d}"

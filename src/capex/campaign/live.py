@@ -76,6 +76,10 @@ class LiveLog:
         elif isinstance(event, Ended):
             self._tell("ended", end=event.end, success=event.success)
 
+    def paused(self) -> None:
+        """The attempt stands still, because somebody asked for it."""
+        self._tell("paused")
+
     def _deciding(self, event: Deciding) -> None:
         images = event.observation.images
         hashes = {name: hashlib.sha256(png).hexdigest() for name, png in images.items()}

@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from capex import worlds
+from capex.campaign.asking import KEY as WORDS
 from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attempt
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
@@ -259,7 +260,8 @@ def _difference(
         chain = Chain(Path(folder) / episode.chain)
         slot = Slot(episode.index, episode.position)
         seen = episode.verdicts_seen
-        job = AttemptJob(chain, env.spec.name, method, slot, memory, seen)
+        words = record.extra.get(WORDS, ())
+        job = AttemptJob(chain, env.spec.name, method, slot, memory, seen, words=words)
         outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why

@@ -91,7 +91,8 @@ def run_episode(
     images: Mapping[str, bytes] = {}  # at the first decision
     end = ""
     while not end:
-        observation = state.observe(hooks.ledger)
+        words = hooks.heed(len(state.turns) + 1)
+        observation = state.observe(hooks.ledger, words)
         images = images or observation.images
         hooks.tell(Deciding(len(state.turns) + 1, observation))
         try:

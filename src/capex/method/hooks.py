@@ -116,6 +116,8 @@ class Hooks:
     clock: Callable[[], float] = time.monotonic
     wrap_model: Callable[[Model], Model] = lambda model: model
     prepare: Callable[[Env, Start], None] = lambda env, start: None
+    # Called before each decision, which it may keep waiting; what the operator says to the model.
+    heed: Callable[[int], str] = lambda decision: ""
     end_now: Callable[[], bool] = lambda: False  # whether the operator ends the attempt
     prefix: Prefix | None = None  # the beginning of another episode, from which this one goes on
 

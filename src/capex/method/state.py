@@ -52,8 +52,8 @@ class EpisodeState:
         """Control steps used so far."""
         return self._env.spec.horizon - self.executor.steps_left
 
-    def observe(self, ledger: CostObserver | None) -> Observation:
-        """What the model gets to see now."""
+    def observe(self, ledger: CostObserver | None, words: str = "") -> Observation:
+        """What the model gets to see now, with the operator's words, if there are any."""
         method, spent = self._method, ledger.spent_usd if ledger is not None else None
         dollars = ""
         if method.show_dollars and spent is not None and method.episode_usd:
@@ -66,6 +66,7 @@ class EpisodeState:
             image_size=method.image_size,
             dollars_left=dollars,
             notes=self._notes,
+            words=words,
         )
 
     def begin(self, decision: Decision) -> Turn:

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from capex.run import requests
 from capex.run.files import TEMPORARY
 from capex.run.live import find_picture, read_events, under_way
+from capex.run.requests import WORDS_MAX
 from capex.run.store import Chain, Run
 from capex.studio.answers import BEAT_S, Asked, get, number_of, post, stream, text_of
 from capex.studio.guard import Refused
@@ -40,7 +41,7 @@ def _routes(studio: Studio) -> Sequence[BaseRoute]:
         Route("/api/live", get(lambda _: {"attempts": attempts(studio)})),
         Route("/api/live/events", events),
         Route("/api/live/picture", get(lambda asked: _picture(studio, asked))),
-        Route("/api/live/requests", get(lambda asked: _requests(studio, asked.get("run", "")))),
+        Route("/api/live/requests", get(lambda asked: _requests(studio, asked))),
         Route("/api/live/ask", post(lambda body: _ask(studio, body)), methods=["POST"]),
     ]
 
@@ -159,9 +160,19 @@ def _picture(studio: Studio, asked: Asked) -> Response:
         time.sleep(0.03)
 
 
-def _requests(studio: Studio, name: str) -> dict[str, Any]:
-    run = studio.library.run(name)
-    return {kind: requests.requested(run.path, kind) for kind in requests.KINDS}
+def _requests(studio: Studio, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked, as it lies on disk; of an attempt that is named also what was said to it."""
+    run = studio.library.run(str(asked.get("run", "")))
+    found: dict[str, Any] = {k: requests.requested(run.path, k) for k in requests.KINDS}
+    if "chain" in asked:
+        chain = studio.library.chain(asked["run"], asked["chain"])
+        place = run.path, chain.path.name, number_of(asked, "start")
+        decisions = requests.told(*place)
+        found["words"] = [
+            {**vars(word), "decision": decisions[k] if k < len(decisions) else None}
+            for k, word in enumerate(requests.said(*place))
+        ]
+    return found
 
 
 def _ask(studio: Studio, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,6 +187,11 @@ def _ask(studio: Studio, body: Mapping[str, Any]) -> dict[str, Any]:
         requests.request(run.path, what, by)  # type: ignore[arg-type]
         if what == "stop":  # a campaign that stands still could not finish
             requests.withdraw(run.path, "pause")
+    elif what == "word":
+        chain, start = studio.library.chain(name, text_of(body, "chain")), number_of(body, "start")
+        if under_way(chain, start) is None:
+            raise Refused(409, f"start {start} is not under way; its model cannot be told anything")
+        requests.say(run.path, chain.path.name, start, text_of(body, "words", WORDS_MAX), by)
     else:
-        raise Refused(400, f"'{what[:40]}' cannot be asked; pause, resume or stop can")
-    return _requests(studio, name)
+        raise Refused(400, f"'{what[:40]}' cannot be asked; pause, resume, stop and word can")
+    return _requests(studio, body)

@@ -171,6 +171,7 @@ function decisionPage(of, episode, turn, choose) {
   const plan = { waypoints: turn.waypoints, count: turn.count, outcomes: Object.fromEntries(turn.outcomes.map((o, k) => [k, o])), current: null };
   return [h("div", { class: "row" }, h("h2", {}, `Decision ${turn.decision}`), h("span", { class: "muted" }, `at step ${turn.step}, ${turn.waypoints.length ? `${turn.count} of ${turn.waypoints.length} committed` : "no plan"}`),
     h("button", { type: "button", class: "push", name: "share", onclick: (event) => copy(event.target, location.href) }, "Copy link")),
+  episode.words.filter((w) => w.decision === turn.decision).map((w) => h("p", { class: "notice" }, `${w.by} said to the model: “${w.words}”`)),
   turn.reasoning && h("blockquote", {}, turn.reasoning), turn.spent && h("p", { class: "notice" }, turn.spent), located, turn.mended.map((m) => h("p", { class: "muted" }, `mended: ${m}`)),
   turn.waypoints.length ? planTable(plan, episode.tau, choose) : null, talk,
   h("details", {}, h("summary", {}, "Go on from here, otherwise"), h("pre", {}, episode.fork[turn.decision - 1]))];

@@ -24,7 +24,7 @@ async function list(host, shell) {
 }
 
 // What is known of the attempt, built from its events; every event leads to the same page, however late it was opened.
-const fresh = () => ({ facts: null, memory: null, deciding: null, replies: [], plan: null, past: [], now: null, ended: null, tokens: null, usd: null, words: [] });
+const fresh = () => ({ facts: null, memory: null, deciding: null, replies: [], plan: null, past: [], now: null, ended: null, tokens: null, usd: null, paused: false });
 
 function take(state, event) {
   const kinds = {
@@ -32,11 +32,12 @@ function take(state, event) {
     remembered: () => { state.memory = event; },
     deciding: () => {
       if (state.plan) state.past.push({ decision: state.deciding?.decision, plan: state.plan });
-      Object.assign(state, { deciding: event, plan: null, replies: [], now: event.tips, usd: event.usd });
+      Object.assign(state, { deciding: event, paused: false, plan: null, replies: [], now: event.tips, usd: event.usd });
     },
     replied: () => { state.replies.push(event); Object.assign(state, { tokens: event.tokens, usd: event.usd }); },
     committed: () => { state.plan = { waypoints: event.waypoints, count: event.count, tips: state.deciding?.tips, outcomes: {}, current: 0 }; },
     moving: () => { state.now = event.tips; if (state.plan) state.plan.current = event.k; },
+    paused: () => { state.paused = true; },
     passed: () => {
       if (!state.plan) return;
       state.plan.outcomes[event.k] = event;
@@ -73,7 +74,7 @@ function watch(host, [run, chain, start], shell) {
   function drawHead() {
     const f = state.facts ?? {};
     const d = state.deciding;
-    const doing = state.ended ? h("span", { class: "phase" }, `ended: ${state.ended.end}`) : state.plan && state.plan.current !== null ? h("span", { class: "phase simulating" }, "moving") : d ? h("span", { class: "phase waiting" }, "the model thinks") : null;
+    const doing = state.ended ? h("span", { class: "phase" }, `ended: ${state.ended.end}`) : state.paused ? h("span", { class: "phase paused" }, "stands still") : state.plan && state.plan.current !== null ? h("span", { class: "phase simulating" }, "moving") : d ? h("span", { class: "phase waiting" }, "the model thinks") : null;
     head.replaceChildren(
       h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), "/", h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
       h("div", { class: "row" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, `${f.task ?? chainWords(where.chain ?? "").task ?? ""}, start ${where.start ?? ""}`), h("span", { class: "muted" }, f.arm ?? ""), h("span", { class: "muted" }, f.model ?? ""), f.stand_in && h("span", { class: "stand-in" }, "stand-in"),
@@ -122,6 +123,7 @@ function watch(host, [run, chain, start], shell) {
       say.textContent = state.deciding && !state.ended ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1})` : ""}.` : "";
       if (!state.deciding) table.replaceChildren();
     }
+    if (state.paused) say.textContent = `Stands still before decision ${(state.deciding?.decision ?? 0) + 1}.`;
   }
 
   function drawWords() {
@@ -139,12 +141,16 @@ function watch(host, [run, chain, start], shell) {
   }
 
   async function drawControls() {
-    const asked = await ask("live/requests", { run }).catch(() => ({}));
+    if (controls.contains(document.activeElement) && document.activeElement.matches("input")) return;
+    const asked = await ask("live/requests", { run, ...(where.start !== undefined && where)}).catch(() => ({}));
+    const word = h("input", { name: "word", class: "word", placeholder: "a word to the model, for its next decision", "aria-label": "a word to the model", maxlength: 500, autocomplete: "off" });
     const name = h("input", { name: "by", placeholder: "your name", "aria-label": "your name", value: localStorage.getItem(NAME) ?? "", maxlength: 80, autocomplete: "off" });
     const go = (what) => async () => {
       localStorage.setItem(NAME, name.value);
       try {
-        await send("live/ask", { run, what, by: name.value || "studio" });
+        const more = what === "word" ? { ...where, start: Number(where.start), words: word.value } : {};
+        document.activeElement?.blur();
+        await send("live/ask", { run, what, by: name.value || "studio", ...more });
         await drawControls();
       } catch (error) {
         controls.append(problem(error));
@@ -153,11 +159,13 @@ function watch(host, [run, chain, start], shell) {
     controls.replaceChildren(h("div", { class: "row" }, name,
       asked.pause ? h("button", { type: "button", name: "resume", onclick: go("resume") }, "Go on ", h("kbd", {}, "p")) : h("button", { type: "button", name: "pause", onclick: go("pause") }, "Pause ", h("kbd", {}, "p")),
       h("button", { type: "button", name: "stop", disabled: Boolean(asked.stop), onclick: go("stop") }, "Stop after this episode"),
+      h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word")(); } }, word, h("button", { name: "say" }, "Say")),
       asked.pause && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause: attempts stand still at their next decision`),
-      asked.stop && h("span", { class: "muted" }, `${asked.stop.by} asked to stop: what runs is finished, nothing else begins`)));
+      asked.stop && h("span", { class: "muted" }, `${asked.stop.by} asked to stop: what runs is finished, nothing else begins`),
+      (asked.words ?? []).map((w) => h("span", { class: "muted" }, `${w.by} said “${w.words}”${w.decision ? ` (told at decision ${w.decision})` : " (not told yet)"}`))));
   }
 
-  const redraw = { began: () => { pictures.replaceChildren(); drawHead(); drawPlans(); drawWords(); drawMemory(); }, remembered: drawMemory, deciding: () => { drawHead(); drawPictures(); drawPlans(); drawWords(); }, replied: () => { drawHead(); drawPlans(); drawWords(); }, committed: () => { drawHead(); drawPlans(); drawWords(); }, moving: () => { for (const view of pictures.children) drawPlan(view); }, passed: () => { drawHead(); drawPlans(); }, ended: () => { drawHead(); drawPlans(); } };
+  const redraw = { began: () => { pictures.replaceChildren(); drawHead(); drawPlans(); drawWords(); drawMemory(); }, remembered: drawMemory, deciding: () => { drawHead(); drawPictures(); drawPlans(); drawWords(); }, replied: () => { drawHead(); drawPlans(); drawWords(); }, committed: () => { drawHead(); drawPlans(); drawWords(); }, moving: () => { for (const view of pictures.children) drawPlan(view); }, passed: () => { drawHead(); drawPlans(); }, paused: () => { drawHead(); drawPlans(); }, ended: () => { drawHead(); drawPlans(); } };
   const stop = listen("live/events", { run, chain, start }, {
     attempt(found) { where = found; shell.title(`${chainWords(found.chain).task}, start ${found.start}`); drawHead(); },
     live(event) { take(state, event); redraw[event.event]?.(); },
