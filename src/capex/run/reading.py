@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,14 +31,12 @@ from capex.method.record import (
 from capex.models.cassette import read_requests
 from capex.models.exchanges import LOG, read_log
 from capex.run.files import read_json
-from capex.run.forks import KEY as FORK
 from capex.run.forks import Fork, fork_of
 from capex.run.steps import STEPS, check_steps, read_steps
 from capex.run.store import EPISODES, Chain, find_run
 from capex.run.verdicts import Verdict, effective_success, read_verdict, read_verdicts, standing
 
 DIGESTED = ("record.json", STEPS)
-HEAD_BYTES = 16 * 2**10  # of a record.json: everything before its decisions, and more
 TIMES = ("episode_s", "reset_s", "queued_s", "model_s", "answered_s", "unix_time")
 
 
@@ -214,7 +211,7 @@ def _without_collecting() -> Iterator[None]:
 
 @_without_collecting()
 def load_chain(chain: Chain, load: Loader | None = None) -> LoadedChain:
-    """One chain of a run. `load` reads an episode in another way, such as `load_head`."""
+    """One chain of a run. `load` reads an episode in another way, such as `heads.load_head`."""
     load = load or _load_whole
     episodes: list[LoadedEpisode] = []
     invalid: list[InvalidAttempt] = []
@@ -270,24 +267,6 @@ def read_record(episode: Path) -> EpisodeRecord:
         return from_json(read_json(path))
 
 
-def read_head(episode: Path) -> EpisodeRecord:
-    """The record of an episode without its decisions, of which the beginning of the file tells; a
-    record that does not begin like that, or a fork's, is read whole. DamagedFile like
-    `read_record`.
-    """
-    path = episode / "record.json"
-    with _damage(path):
-        with open(path, "rb") as file:
-            beginning, found, _ = file.read(HEAD_BYTES).partition(b'"turns": [')
-        raw = None
-        if found:
-            with contextlib.suppress(ValueError):
-                raw = json.loads(beginning.rstrip().removesuffix(b",") + b"}")
-        if not isinstance(raw, dict) or FORK in raw:
-            return read_record(episode)
-        return from_json({**raw, "turns": []})
-
-
 def read_judged(episode: Path) -> EpisodeRecord:
     """The record of an episode with the success that counts; DamagedFile like `read_record`."""
     record = read_record(episode)
@@ -309,23 +288,14 @@ def load_episode(episode: Path) -> LoadedEpisode:
     return _load_episode(episode.parent.parent.name, episode, int(episode.name))
 
 
-def load_head(chain: str, folder: Path, index: int) -> LoadedEpisode:
-    """An episode without its decisions and unchecked but for its head: for overviews of thousands.
-    DamagedFile like `read_record`.
-    """
-    return _load_episode(chain, folder, index, read_head)
-
-
 def _load_whole(chain: str, folder: Path, index: int) -> LoadedEpisode:
     episode = _load_episode(chain, folder, index)
     check_steps(folder)
     return episode
 
 
-def _load_episode(
-    chain: str, folder: Path, index: int, read: Callable[[Path], EpisodeRecord] = read_record
-) -> LoadedEpisode:
-    record = read(folder)
+def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:
+    record = read_record(folder)
     with _damage(folder / "record.json"):
         fork = fork_of(record)
     if (told := record.start if fork is None else fork.number) != index:

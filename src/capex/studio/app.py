@@ -47,6 +47,7 @@ class Address:
 def application(library: Library, address: Address) -> Guard:
     """The studio over a library of runs, behind its guard."""
     studio = Studio(library)
+    studio.read_ahead()
     routes: list[BaseRoute] = [Route("/api/studio", get(lambda _: _about(studio)))]
     for room in ROOMS:
         routes += room.routes(studio)

@@ -8,7 +8,7 @@ from pathlib import Path
 from capex.campaign.driver import LIVE
 from capex.campaign.status import CampaignStatus, read_status
 from capex.run import LoadedEpisode
-from capex.run.reading import load_head
+from capex.run.heads import load_head
 from capex.run.store import EPISODES, SPEND, Run
 
 Signature = tuple[tuple[int, int], ...]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from starlette.routing import BaseRoute
 
+from capex.errors import CapexError
 from capex.studio.heads import Heads
 from capex.studio.library import Library
 from capex.studio.stage import Stage
@@ -19,6 +22,16 @@ class Studio:
     library: Library
     heads: Heads = field(default_factory=Heads)
     stage: Stage = field(default_factory=Stage)
+
+    def read_ahead(self) -> None:
+        """Begin to read every run, so that the first page need not wait for large ones."""
+
+        def read() -> None:
+            for run in self.library.runs().values():
+                with contextlib.suppress(CapexError, OSError, KeyError, TypeError, ValueError):
+                    self.heads.status(run)
+
+        threading.Thread(target=read, name="capex reads ahead", daemon=True).start()
 
 
 @dataclass(frozen=True)
