@@ -1,12 +1,12 @@
-"""What being watched costs a campaign: the live events that it writes, and a studio with a page that
-follows it. Prints a table.
+"""What being watched costs a campaign: the live events that it writes, and a studio with a page
+that follows it.
 
-`python benchmarks/studio_cost.py [EPISODES]`          (needs the extra `studio`, and Chromium for the last row)
+`python benchmarks/studio_cost.py [EPISODES]`          (needs the extra `studio` and Chromium)
 
-The first two rows time the subscriber itself, in processor seconds of the campaign's own thread, so
-that other work on the machine does not matter. The third is the processor time of the whole
-campaign, alone and followed by a studio and a browser, in turns, on equal starts. The last rows are
-of the studio: how long its answers take, and how old an event is when the page has drawn it.
+First the events themselves, in processor seconds of the attempt's own thread; then the processor
+seconds of a whole campaign, alone and watched by a page, in turns, on equal starts: other work on
+the machine matters little to both. Then how old an event is when a page has it, and how long the
+studio takes to answer; those are wall times.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from capex.campaign.live import LiveLog
 from capex.studio.serve import studio_server
 
 TASK = "kitchen:OpenDrawer"
+MANY = 10_000
 LIVE_PAGE = """(() => {
   window.ages = [];
   const seen = new EventSource('api/live/events?run=watched');
   seen.addEventListener('live', (e) => {
     const told = JSON.parse(e.data);
-    if (told.event !== 'moving') requestAnimationFrame(() => window.ages.push([told.event, Date.now() / 1000 - told.unix_time]));
+    const age = () => window.ages.push([told.event, Date.now() / 1000 - told.unix_time]);
+    if (told.event !== 'moving') requestAnimationFrame(age);
   });
 })()"""
 
@@ -50,7 +52,7 @@ def collect(out: Path, episodes: int) -> float:
 
 
 def subscriber(out: Path) -> tuple[float, float, int]:
-    """Processor seconds of one attempt's thread, those of its live log, and the bytes that it wrote."""
+    """Processor seconds of an attempt, those of its live log, and the bytes that it wrote."""
     import capex
 
     spent, written = [0.0], [0]
@@ -80,11 +82,31 @@ def answer_s(url: str) -> float:
     return min(took)
 
 
+def many(path: Path) -> None:
+    """A run of ten thousand attempts, as far as an overview reads them."""
+    chain = runs.new_run(path, ["base"], runs.TASKS[:1], [0]).chain(
+        "kitchen", runs.TASKS[0], "base"
+    )
+    for start in range(MANY):
+        folder = chain.episode(start)
+        folder.mkdir(parents=True)
+        made = runs.record(runs.TASKS[0], "base", start, success=start % 3 > 0)
+        (folder / "record.json").write_text(json.dumps(made.as_json()))
+        (folder / "timing.json").write_text('{"episode_s": 30.0, "unix_time": 1794700000.0}')
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
 def main(episodes: int) -> None:
     with tempfile.TemporaryDirectory(prefix="capex-") as folder:
         root = Path(folder)
         whole, live, size = subscriber(root / "one")
-        print(f"live events of one attempt: {live:.3f} of {whole:.2f} processor s ({live / whole:.1%}), {size / 1024:.0f} kB")
+        say(
+            f"live events of one attempt: {live:.3f} of {whole:.2f} processor s ({live / whole:.1%}),"
+            f" {size / 1024:.0f} kB"
+        )
         alone, watched, ages = [], [], []
         server = studio_server((root,))
         threading.Thread(target=server.run, daemon=True).start()
@@ -93,7 +115,9 @@ def main(episodes: int) -> None:
             for k in range(2):
                 alone.append(collect(root / f"alone{k}", episodes))
                 out = root / "watched" if k == 0 else root / f"watched{k}"
-                page = threading.Thread(target=lambda out=out: watched.append(collect(out, episodes)))
+                page = threading.Thread(
+                    target=lambda out=out: watched.append(collect(out, episodes))
+                )
                 page.start()
                 while not (out / "manifest.json").exists():
                     time.sleep(0.05)
@@ -105,18 +129,29 @@ def main(episodes: int) -> None:
                     time.sleep(0.2)
                 page.join()
                 ages += browser.ask("window.ages ?? []") if k == 0 else []
-            print(f"campaign of {episodes} attempts: alone {min(alone):.2f}, watched {min(watched):.2f} processor s ({min(watched) / min(alone) - 1:+.1%})")
+            say(
+                f"campaign of {episodes} attempts: alone {min(alone):.2f}, watched {min(watched):.2f}"
+                f" processor s ({min(watched) / min(alone) - 1:+.1%})"
+            )
             for kind in ("deciding", "committed", "passed"):
                 found = sorted(age for name, age in ages if name == kind)
                 if found:
-                    print(f"an event '{kind}' in the page: median {1000 * found[len(found) // 2]:.0f} ms, at most {1000 * found[-1]:.0f} ms, {len(found)} events")
-            print(f"first page: {1000 * answer_s(server.address.url):.0f} ms; all runs: {1000 * answer_s(server.address.url + 'api/campaigns'):.0f} ms")
-            big = root / "big"
-            runs.campaign(big, runs.TASKS, ["base"], 1000, plans=1)
+                    say(
+                        f"an event '{kind}' in the page: median {1000 * found[len(found) // 2]:.0f} ms,"
+                        f" at most {1000 * found[-1]:.0f} ms, {len(found)} events"
+                    )
+            say(
+                f"first page: {1000 * answer_s(server.address.url):.0f} ms;"
+                f" all runs: {1000 * answer_s(server.address.url + 'api/campaigns'):.0f} ms"
+            )
+            many(root / "big")
             began, busy = time.perf_counter(), time.process_time()
             with urllib.request.urlopen(server.address.url + "api/campaigns/run?run=big") as answer:
                 held = len(json.load(answer)["chains"][0]["attempts"]["index"])
-            print(f"a run of {2 * held:,} attempts opens in {time.perf_counter() - began:.2f} s, {time.process_time() - busy:.2f} of the processor")
+            opened, computed = time.perf_counter() - began, time.process_time() - busy
+            say(
+                f"a run of {held:,} attempts opens in {opened:.2f} s, {computed:.2f} of the processor"
+            )
         finally:
             browser.close()
             server.stop()

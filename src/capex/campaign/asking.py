@@ -9,9 +9,7 @@ from typing import Any
 
 from capex.campaign.core import Lease
 from capex.run import requests
-from capex.run.requests import Word
-
-KEY = "operator_words"  # in a record: the attempt was told what others were not
+from capex.run.requests import IN_RECORD, Word
 
 
 @dataclass
@@ -59,7 +57,7 @@ class Asking:
     def note(self) -> dict[str, Any]:
         """What a record says of it; nothing where nothing was said."""
         rows = [{"decision": d, "words": w.words, "by": w.by} for d, w in self._told]
-        return {KEY: rows} if rows else {}
+        return {IN_RECORD: rows} if rows else {}
 
     def over(self) -> None:
         """The attempt is whole, and its record tells what was said."""

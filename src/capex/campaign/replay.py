@@ -20,7 +20,6 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from capex import worlds
-from capex.campaign.asking import KEY as WORDS
 from capex.campaign.attempt import AttemptJob, CutOff, Invalid, Work, run_attempt
 from capex.campaign.chain import Slot, learn
 from capex.campaign.demonstrators import demonstrator
@@ -47,6 +46,7 @@ from capex.models.prices import parse_price
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
 from capex.run.files import read_json
 from capex.run.machine import fingerprint
+from capex.run.requests import IN_RECORD
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
 from capex.worlds import Env
@@ -260,7 +260,7 @@ def _difference(
         chain = Chain(Path(folder) / episode.chain)
         slot = Slot(episode.index, episode.position)
         seen = episode.verdicts_seen
-        words = record.extra.get(WORDS, ())
+        words = record.extra.get(IN_RECORD, ())
         job = AttemptJob(chain, env.spec.name, method, slot, memory, seen, words=words)
         outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
         if isinstance(outcome, CutOff):

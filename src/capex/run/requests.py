@@ -25,6 +25,7 @@ from capex.run.files import now, read_json, write_bytes, write_json
 
 REQUESTS = "requests"
 WORDS_MAX = 500  # characters of a sentence to the model
+IN_RECORD = "operator_words"  # where a record says what its model was told, and others were not
 Kind = Literal["pause", "stop"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

@@ -24,6 +24,7 @@ from capex.pose import Array
 from capex.run import LoadedEpisode, load_episode
 from capex.run.forks import SavedState
 from capex.run.live import find_picture
+from capex.run.requests import IN_RECORD
 from capex.run.store import Run
 from capex.studio.answers import Asked, get, number_of
 from capex.studio.guard import Refused
@@ -73,7 +74,7 @@ def _episode(studio: Studio, asked: Asked) -> dict[str, Any]:
         "labels_before": record.extra.get("labels_before"),
         "weights": record.extra.get("weights"),
         "ledger": record.extra.get("ledger"),
-        "words": record.extra.get("operator_words", []),
+        "words": record.extra.get(IN_RECORD, []),
         "turns": [turn_of(turn) for turn in record.turns],
         "fork": [_fork_line(episode, turn) for turn in record.turns],
     }
