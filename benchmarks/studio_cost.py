@@ -104,8 +104,8 @@ def main(episodes: int) -> None:
         root = Path(folder)
         whole, live, size = subscriber(root / "one")
         say(
-            f"live events of one attempt: {live:.3f} of {whole:.2f} processor s ({live / whole:.1%}),"
-            f" {size / 1024:.0f} kB"
+            f"live events of one attempt: {live:.3f} of {whole:.2f} processor s "
+            f"({live / whole:.1%}), {size / 1024:.0f} kB"
         )
         alone, watched, ages = [], [], []
         server = studio_server((root,))
@@ -130,16 +130,15 @@ def main(episodes: int) -> None:
                 page.join()
                 ages += browser.ask("window.ages ?? []") if k == 0 else []
             say(
-                f"campaign of {episodes} attempts: alone {min(alone):.2f}, watched {min(watched):.2f}"
-                f" processor s ({min(watched) / min(alone) - 1:+.1%})"
+                f"campaign of {episodes} attempts: alone {min(alone):.2f}, watched"
+                f" {min(watched):.2f} processor s ({min(watched) / min(alone) - 1:+.1%})"
             )
             for kind in ("deciding", "committed", "passed"):
                 found = sorted(age for name, age in ages if name == kind)
                 if found:
-                    say(
-                        f"an event '{kind}' in the page: median {1000 * found[len(found) // 2]:.0f} ms,"
-                        f" at most {1000 * found[-1]:.0f} ms, {len(found)} events"
-                    )
+                    median_ms, most_ms = 1000 * found[len(found) // 2], 1000 * found[-1]
+                    age = f"median {median_ms:.0f} ms, at most {most_ms:.0f} ms"
+                    say(f"an event '{kind}' in the page: {age}, {len(found)} events")
             say(
                 f"first page: {1000 * answer_s(server.address.url):.0f} ms;"
                 f" all runs: {1000 * answer_s(server.address.url + 'api/campaigns'):.0f} ms"
@@ -149,9 +148,8 @@ def main(episodes: int) -> None:
             with urllib.request.urlopen(server.address.url + "api/campaigns/run?run=big") as answer:
                 held = len(json.load(answer)["chains"][0]["attempts"]["index"])
             opened, computed = time.perf_counter() - began, time.process_time() - busy
-            say(
-                f"a run of {held:,} attempts opens in {opened:.2f} s, {computed:.2f} of the processor"
-            )
+            took = f"{opened:.2f} s, {computed:.2f} of the processor"
+            say(f"a run of {held:,} attempts opens in {took}")
         finally:
             browser.close()
             server.stop()

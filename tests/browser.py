@@ -89,7 +89,8 @@ class Browser:
         self.colours("dark" if dark else "light")
         self.messages, self.requests, self._loaded = [], [], False
         url = path if isinstance(path, str) else path.resolve().as_uri()
-        self._call("Page.navigate", url=url)
+        answer = self._call("Page.navigate", url=url)
+        self._loaded |= "loaderId" not in answer  # another place of the same page
         while not self._loaded:
             self._take(self._read())
 

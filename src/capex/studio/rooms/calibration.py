@@ -44,6 +44,7 @@ class Dot:
     label: int | None
     fate: str
     whole: int | None
+    cut: bool = False  # whether its plan was cut before it
 
 
 def _chain(studio: Studio, asked: Asked) -> dict[str, Any]:
@@ -88,7 +89,8 @@ def dots_of(episode: LoadedEpisode) -> list[Dot]:
                 continue
             label = outcomes.get((turn.decision, k))
             what = episode.index, turn.decision, k + 1, stated, calibrated
-            dots.append(Dot(*what, row.label, fate(row.status), label))
+            cut = k == turn.committed
+            dots.append(Dot(*what, row.label, fate(row.status), label, cut))
     return dots
 
 
@@ -119,15 +121,17 @@ def _weights(chain: LoadedChain) -> dict[str, Any]:
 
 
 def _deferred(dots: Sequence[Dot]) -> dict[str, int]:
-    """How many waypoints waited for another look, and what became of them where their plans were
-    executed whole afterwards.
+    """How many waypoints waited for another look, and whether that was right, as the report counts
+    it: where the plan was executed whole afterwards, the waypoint at the cut was not reached.
     """
     deferred = [d for d in dots if d.fate == "deferred"]
+    cuts = [d for d in deferred if d.cut]
     return {
         "count": len(deferred),
         "planned": len(dots),
-        "known": sum(d.whole is not None for d in deferred),
-        "right": sum(d.whole == 0 for d in deferred),
+        "cuts": len(cuts),
+        "known": sum(d.whole is not None for d in cuts),
+        "right": sum(d.whole == 0 for d in cuts),
     }
 
 

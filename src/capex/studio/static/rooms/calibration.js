@@ -11,11 +11,11 @@ async function search(host) {
 }
 
 function reliability(predictors) {
-  const size = 300, pad = 34;
+  const size = 310, pad = 44;
   const x = (p) => pad + p * (size - pad - 8), y = (p) => size - pad - p * (size - pad - 8);
   const svg = s("svg", { class: "reliability", viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": predictors.map((p) => `${p.name}: expected calibration error ${p.ece.toFixed(3)}`).join("; ") });
   for (const v of [0, 0.25, 0.5, 0.75, 1]) svg.append(s("line", { class: "grid", x1: x(v), x2: x(v), y1: y(0), y2: y(1) }), s("line", { class: "grid", x1: x(0), x2: x(1), y1: y(v), y2: y(v) }), s("text", { x: x(v), y: y(0) + 14, class: "middle" }, v.toFixed(2)), s("text", { x: x(0) - 5, y: y(v) + 3, class: "end" }, v.toFixed(2)));
-  svg.append(s("line", { class: "ideal", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }), s("text", { x: x(0.5), y: size - 4, class: "middle" }, "predicted"), s("text", { transform: `translate(9 ${y(0.5)}) rotate(-90)`, class: "middle" }, "reached"));
+  svg.append(s("line", { class: "ideal", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }), s("text", { x: x(0.5), y: size - 4, class: "middle" }, "predicted"), s("text", { transform: `translate(11 ${y(0.5)}) rotate(-90)`, class: "middle" }, "reached"));
   for (const p of predictors) {
     const at = p.bins.map((b) => `${x(b.predicted).toFixed(1)},${y(b.reached).toFixed(1)}`).join(" ");
     svg.append(s("polyline", { class: p.name, points: at }), ...p.bins.map((b) => s("circle", { class: p.name, cx: x(b.predicted), cy: y(b.reached), r: 2.5 + 7 * Math.sqrt(b.count / p.n) }, s("title", {}, `${p.name} ${b.low.toFixed(1)} to ${b.high.toFixed(1)}: ${b.count} waypoints, mean ${confidence(b.predicted)}, ${percent(b.reached)} reached`))));
@@ -101,7 +101,7 @@ async function weights(host, w) {
 
 function deferred(d) {
   const share = d.planned ? ` (${percent(d.count / d.planned)} of those planned)` : "";
-  const words = d.known ? `Of ${d.known} whose plans were executed whole afterwards, ${d.right} would not have been reached: ${percent(d.right / d.known)} were deferred rightly.` : d.count ? "Whether that was right is known once their plans are executed whole: capex counterfactual RUN." : "";
+  const words = d.known ? `Of ${count(d.cuts, "cut")}, ${d.known} ${d.known === 1 ? "is" : "are"} known from plans executed whole afterwards: ${d.right} ${d.right === 1 ? "was" : "were"} right, the waypoint at the cut is not reached.` : d.count ? "Whether that was right is known once their plans are executed whole: capex counterfactual RUN." : "";
   return h("section", {}, h("h2", {}, "What was deferred"), h("p", {}, `${count(d.count, "waypoint")} waited for another look${share}. ${words}`));
 }
 

@@ -47,7 +47,7 @@ export const now = (run, chain, moved) =>
 
 function chainTable(run) {
   return h("div", { class: "scroll" }, h("table", {},
-    h("thead", {}, h("tr", {}, ...["Task", "Method"].map((t) => h("th", { scope: "col" }, t)), h("th", { scope: "col", class: "r" }, "Attempts"), h("th", { scope: "col" }, "Solved, 95 % interval"), h("th", {}), h("th", { scope: "col", class: "r" }, "Spent"), h("th", { scope: "col" }, "Now"))),
+    h("thead", {}, h("tr", {}, ...["Task", "Method"].map((t) => h("th", { scope: "col" }, t)), h("th", { scope: "col", class: "r" }, "Attempts"), h("th", { scope: "col", class: "r" }, "Solved"), h("th", { scope: "col" }, "95 % interval"), h("th", { scope: "col", class: "r" }, "Spent"), h("th", { scope: "col" }, "Now"))),
     h("tbody", {}, run.chains.map((line) => {
       const { task, arm } = chainWords(line.chain);
       return h("tr", {}, h("td", {}, task), h("td", {}, arm),
@@ -111,19 +111,34 @@ function attempts(run, chain) {
 }
 
 async function one(host, name, shell) {
-  const run = await ask("campaigns/run", { run: name });
   shell.title(name);
-  host.append(h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), "/", name),
+  let shown = "", timer = null, closed = false;
+  const look = async () => {
+    const run = await ask("campaigns/run", { run: name });
+    const text = JSON.stringify(run);
+    if (closed) return;
+    if (text !== shown) host.replaceChildren(...page(run, name));
+    shown = text;
+    // What rests stays as it is.
+    if (run.running) timer = setTimeout(() => look().then(() => shell.connected(true), () => { shell.connected(false); timer = setTimeout(look, 3000); }), 3000);
+  };
+  await look();
+  return () => { closed = true; clearTimeout(timer); };
+}
+
+function page(run, name) {
+  const parts = [];
+  parts.push(h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("span", {}, name)),
     h("div", { class: `row ${run.running ? "running" : ""}` }, h("span", { class: "dot" }), h("h1", {}, name), h("span", { class: "muted" }, run.model), run.stand_in && h("span", { class: "stand-in" }, "stand-in"), h("span", { class: "muted" }, run.state),
       h("a", { class: "button push", href: path("calibration", name) }, "Calibration")),
     facts(run), h("p", { class: "muted" }, run.path), ...run.sentences.map((t) => h("p", { class: "notice" }, t)), invalid(run) || "");
   for (const chain of run.chains) {
-    host.append(h("article", { class: "card" },
+    parts.push(h("article", { class: "card" },
       h("div", { class: "row" }, h("h2", {}, chain.task || chain.chain), h("span", { class: "muted" }, `${chain.world} · ${chain.arm}`),
         chain.now.map((m) => now(name, chain.chain, m)), h("span", { class: "push muted" }, `${chain.successes} of ${chain.judged} solved`), interval(chain)),
       attempts(name, chain)));
   }
-  return () => {};
+  return parts;
 }
 
 export function open(host, [run], shell) {

@@ -157,7 +157,8 @@ async function exchanges(of, decision) {
 }
 
 function decisionPage(of, episode, turn, choose) {
-  const located = turn.located.map((p) => h("p", { class: "muted" }, `located ${p.camera} (${Math.round(p.u)}, ${Math.round(p.v)}): `, p.position_m ? `[${p.position_m.map((v) => Math.round(100 * v)).join(",")}] cm` : p.text));
+  const points = turn.located.map((p) => h("p", { class: "muted" }, `located ${p.camera} (${Math.round(p.u)}, ${Math.round(p.v)}): `, p.position_m ? `[${p.position_m.map((v) => Math.round(100 * v)).join(",")}] cm` : p.text));
+  const located = points.length > 3 ? [h("details", {}, h("summary", {}, count(points.length, "located point")), points)] : points;
   const talk = h("details", { class: "talk" }, h("summary", {}, `Requests and replies (${count(turn.calls, "reply", "replies")})`));
   talk.addEventListener("toggle", async () => {
     if (!talk.open || talk.dataset.asked) return;

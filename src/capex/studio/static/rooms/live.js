@@ -67,7 +67,7 @@ function watch(host, [run, chain, start], shell) {
   let large = null;
   const part = (name) => h("div", { class: name });
   const head = part("head"), pictures = part("pictures"), say = h("p", { class: "next", role: "status", "aria-live": "polite" }), table = part("table"), words = part("words"), memory = part("memory"), controls = part("controls");
-  host.append(head, h("div", { class: "watch" }, h("div", { class: "see" }, pictures, legend()), h("div", { class: "know" }, say, table, words, memory)), controls);
+  host.append(head, say, h("div", { class: "watch" }, h("div", { class: "see" }, pictures, legend()), h("div", { class: "know" }, table, words, memory)), controls);
 
   const address = (sha) => `api/live/picture?${query({ run, chain: where.chain, start: where.start, sha })}`;
 
