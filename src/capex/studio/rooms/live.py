@@ -184,7 +184,7 @@ def _ask(studio: Studio, body: Mapping[str, Any]) -> dict[str, Any]:
     if what == "resume":
         requests.withdraw(run.path, "pause")
     elif what in requests.KINDS:
-        requests.request(run.path, what, by)  # type: ignore[arg-type]
+        requests.request(run.path, what, by)
         if what == "stop":  # a campaign that stands still could not finish
             requests.withdraw(run.path, "pause")
     elif what == "word":

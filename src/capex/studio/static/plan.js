@@ -108,12 +108,16 @@ export function bar(row, tau, kind = "") {
     row.stated !== null && row.stated !== undefined && s("line", { class: "q", x1: 100 * row.stated, x2: 100 * row.stated, y1: 1.5, y2: 10.5 }));
 }
 
+// The waypoint that stopped the plan; those after it did not run.
+const haltedAt = (plan) => Number(Object.entries(plan.outcomes ?? {}).find(([, o]) => fate(o.status) === "stopped")?.[0] ?? Infinity);
+
 export function planTable(plan, tau, choose = null, title = "") {
+  const halted = haltedAt(plan);
   const rows = plan.waypoints.map((row, k) => {
     const outcome = plan.outcomes?.[k];
     const deferred = k >= plan.count;
-    const kind = outcome ? fate(outcome.status) : deferred ? "deferred" : plan.current === k ? "current" : "";
-    const said = outcome?.report ?? (deferred ? "deferred: low confidence" : plan.current === k ? "moving" : "");
+    const kind = outcome ? fate(outcome.status) : deferred ? "deferred" : k > halted ? "skipped" : plan.current === k ? "current" : "";
+    const said = outcome?.report ?? (deferred ? "deferred: low confidence" : k > halted ? "not executed" : plan.current === k ? "moving" : "");
     return h("tr", { class: kind, "data-k": k, onclick: choose && (() => choose(k)) },
       h("td", { class: "r k" }, h("i", { class: deferred ? "ring" : "", style: { "--trust": trustColour(trust(row)) } }, String(k + 1))),
       h("td", { class: "wide" }, row.command),
@@ -132,7 +136,9 @@ export function sentence(plan, tau) {
   const next = left.find(({ k }) => k < plan.count);
   const deferred = plan.waypoints.length - plan.count;
   const tail = deferred ? ` ${deferred === 1 ? "The last one waits" : `The last ${deferred} wait`} for another look: trust falls below ${confidence(tau)}.` : "";
-  if (!next || Object.values(plan.outcomes ?? {}).some((o) => fate(o.status) === "stopped")) return null;
+  const halted = haltedAt(plan);
+  if (halted < Infinity) return `Waypoint ${halted + 1} ${plan.outcomes[halted].report}. The model looks again.`;
+  if (!next) return `${plan.count === 1 ? "The waypoint" : `All ${plan.count} waypoints`} that ${plan.count === 1 ? "was" : "were"} trusted ran.${tail}`;
   const p = trust(next.row);
   const sure = p === null || p === undefined ? "" : `, trusted ${confidence(p)}${next.row.calibrated !== null && next.row.stated !== null ? ` (the model says ${confidence(next.row.stated)})` : ""}`;
   return `Next: waypoint ${next.k + 1} of ${plan.waypoints.length}, ${next.row.command}${sure}.${tail}`;

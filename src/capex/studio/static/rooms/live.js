@@ -1,6 +1,6 @@
 // A running episode as it happens: pictures with the plan in them, confidences, the model's words, reports; pause and stop.
 import { ask, chainWords, count, dollars, h, listen, outcome, path, problem, query, send, typing } from "../dom.js";
-import { legend, overlay, planTable, sentence } from "../plan.js";
+import { fate, legend, overlay, planTable, sentence } from "../plan.js";
 
 const NAME = "capex-name";
 const order = (camera) => (/left/.test(camera) ? 0 : /wrist|hand/.test(camera) ? 2 : 1);
@@ -41,7 +41,8 @@ function take(state, event) {
     passed: () => {
       if (!state.plan) return;
       state.plan.outcomes[event.k] = event;
-      state.plan.current = event.k + 1 < state.plan.count ? event.k + 1 : null;
+      const stopped = fate(event.status) === "stopped";
+      state.plan.current = !stopped && event.k + 1 < state.plan.count ? event.k + 1 : null;
       state.now = event.tips;
     },
     ended: () => { state.ended = event; if (state.plan) state.plan.current = null; },
