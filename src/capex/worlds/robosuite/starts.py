@@ -58,11 +58,14 @@ class StartSource(Protocol):
 
     exact: bool  # whether the actions of an episode lead to the same bits again
     fresh: int  # how many are drawn anew, beside recorded ones
-    unrecorded: str  # why none is recorded, where some could be
 
     @property
     def count(self) -> int:
         """How many there are."""
+
+    @property
+    def unrecorded(self) -> str:
+        """Why none is recorded, where some could be."""
 
     def build(self, start: Start) -> BuiltStart:
         """The start, anew."""
