@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -114,7 +115,7 @@ class KitchenStarts:
         seed = [_SALT, start.seed, start.index - FRESH]
         # Robosuite writes into what it is given.
         env = self._robosuite.make(self._task, seed=seed, **{**copy.deepcopy(kwargs), **QUIET})
-        with _numpy_seeded(seed):
+        with _numpy_seeded(seed), _counters_in_order():
             env.reset()
         xml, meta = env.model.get_xml(), env.get_ep_meta()
         env.set_ep_meta(copy.deepcopy(meta))
@@ -143,6 +144,28 @@ def _numpy_seeded(seed: list[int]) -> Iterator[None]:
         yield
     finally:
         np.random.set_state(before)
+
+
+@contextlib.contextmanager
+def _counters_in_order() -> Iterator[None]:
+    """RoboCasa offers the places on a counter in the order of a set, which another process has
+    otherwise; here they come by where they are.
+    """
+    module = sys.modules.get("robocasa.models.fixtures.counter")
+    if module is None:
+        yield
+        return
+    offered = module.Counter.get_reset_regions
+
+    def in_order(counter: Any, *told: Any, **more: Any) -> dict[str, Any]:
+        regions = offered(counter, *told, **more).items()
+        return dict(sorted(regions, key=lambda region: [float(v) for v in region[1]["offset"]]))
+
+    module.Counter.get_reset_regions = in_order
+    try:
+        yield
+    finally:
+        module.Counter.get_reset_regions = offered
 
 
 def _listed(number: int | None) -> list[int] | None:
