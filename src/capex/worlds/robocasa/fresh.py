@@ -9,13 +9,17 @@ state, as RoboCasa's recorder does, so that its tools repeat an exported episode
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
 import mujoco
+import numpy as np
 
 from capex.errors import CapexError
 from capex.worlds import FRESH, Start
@@ -111,7 +115,8 @@ class KitchenStarts:
         seed = [_SALT, start.seed, start.index - FRESH]
         # Robosuite writes into what it is given.
         env = self._robosuite.make(self._task, seed=seed, **{**copy.deepcopy(kwargs), **QUIET})
-        env.reset()
+        with _numpy_seeded(seed), _counters_in_order():
+            env.reset()
         xml, meta = env.model.get_xml(), env.get_ep_meta()
         env.set_ep_meta(copy.deepcopy(meta))
         reload(env, xml, env.sim.get_state().flatten())
@@ -128,6 +133,39 @@ class KitchenStarts:
             episode_meta=meta,
             cameras=CAMERAS,
         )
+
+
+@contextlib.contextmanager
+def _numpy_seeded(seed: list[int]) -> Iterator[None]:
+    """RoboCasa draws a few things (noise of cameras, colours) from numpy's global generator."""
+    before = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
+
+
+@contextlib.contextmanager
+def _counters_in_order() -> Iterator[None]:
+    """RoboCasa offers the places on a counter in the order of a set, which another process has
+    otherwise; here they come by where they are.
+    """
+    module = sys.modules.get("robocasa.models.fixtures.counter")
+    if module is None:
+        yield
+        return
+    offered = module.Counter.get_reset_regions
+
+    def in_order(counter: Any, *told: Any, **more: Any) -> dict[str, Any]:
+        regions = offered(counter, *told, **more).items()
+        return dict(sorted(regions, key=lambda region: [float(v) for v in region[1]["offset"]]))
+
+    module.Counter.get_reset_regions = in_order
+    try:
+        yield
+    finally:
+        module.Counter.get_reset_regions = offered
 
 
 def _listed(number: int | None) -> list[int] | None:
