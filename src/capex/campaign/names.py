@@ -53,13 +53,17 @@ def starts_text(starts: Sequence[int]) -> str:
 
 def start_text(index: int) -> str:
     """One start as a user would write it."""
-    return str(index) if index < worlds.FRESH else f"{_FRESH}{index - worlds.FRESH}"
+    return f"{_FRESH}{index - worlds.FRESH}" if _is_fresh(index) else str(index)
+
+
+def _is_fresh(index: int) -> bool:
+    return worlds.FRESH <= index < 2 * worlds.FRESH
 
 
 def _range_text(run: Sequence[int]) -> str:
     if len(run) <= 2:
         return ",".join(map(start_text, run))
-    after = run[-1] + 1 - (worlds.FRESH if run[0] >= worlds.FRESH else 0)
+    after = run[-1] + 1 - (worlds.FRESH if _is_fresh(run[0]) else 0)
     return f"{start_text(run[0])}:{after}"
 
 
