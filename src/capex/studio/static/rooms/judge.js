@@ -77,6 +77,10 @@ class Desk {
     this.body.replaceChildren(h("div", { class: "watch" }, see, this.question(about)));
     this.body.dataset.key = this.key;
     this.about = about;
+    this.show(mine, see);
+  }
+
+  async show(mine, see) {
     try {
       const stage = await ask("judge/stage", { run: this.run, key: this.key });
       if (mine !== this.turn) return;
@@ -142,13 +146,13 @@ class Desk {
       this.state = answer;
       const { written } = answer;
       this.said.textContent = letter === "u" ? "Taken back, and asked again." : `Written: ${written.verdict}${written.reason ? `, ${written.reason}` : ""}, by ${written.by}.`;
-      this.said.dataset.written = String(Number(this.said.dataset.written ?? 0) + 1);
       await this.next(letter === "u" ? answer.key : null);
+      this.waits = false;
+      this.said.dataset.written = String(Number(this.said.dataset.written ?? 0) + 1);
     } catch (error) {
       this.tell(error);
-    } finally {
-      this.waits = false;
     }
+    this.waits = false;
   }
 
   tell(error) {
