@@ -13,7 +13,7 @@ import uvicorn
 
 from capex.errors import CapexError
 from capex.studio.app import Address, application
-from capex.studio.guard import check_token, new_token
+from capex.studio.guard import BODY_MAX, check_token, new_token
 from capex.studio.library import Library
 
 GRACE_S = 1  # an interrupted studio ends its streams, and waits for others this long
@@ -52,7 +52,8 @@ def studio_server(
         server_header=False,
         lifespan="off",
         timeout_graceful_shutdown=GRACE_S,
-        ws="none",
+        ws="wsproto",
+        ws_max_size=BODY_MAX,
     )
     return StudioServer(address, listening, uvicorn.Server(config))
 
