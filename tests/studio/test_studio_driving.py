@@ -78,7 +78,8 @@ def test_a_person_turns_the_microwave_on_by_keyboard(browser, tmp_path):
             if closes:
                 browser.key("g")
                 browser.wait("+document.querySelector('main').dataset.tick >= 10")
-        hold(browser, "w", lambda at, depth=plan()[-1][0][0] - 0.6: at[0] > depth)
+        depth = plan()[-1][0][0] - 0.6
+        hold(browser, "w", lambda at: at[0] > depth)
         hold(browser, "s", lambda at: over(browser))  # success is the button, and the hand away
         browser.wait("document.body.innerText.includes('Recorded')")
         assert "solved" in browser.ask("document.querySelector('.outcome').className")

@@ -37,7 +37,7 @@ from capex.campaign.names import parse_names
 from capex.campaign.operators import Operator
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
-from capex.campaign.robots import choose_operator, refuse_sharing, scenes_of
+from capex.campaign.robots import choose_operator, has_room, refuse_sharing, scenes_of
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import UnknownName
 from capex.method.episode import Demonstrator
@@ -127,11 +127,13 @@ def demonstrate(
     out: str | Path,
     retry_invalid: bool = False,
     watch: Watch | None = None,
+    person: Operator | None = None,
     **options: Any,
 ) -> LoadedRun:
     """A campaign of one who asks no model: "expert", or "human" where a world's dataset holds what
     people did, or a demonstrator of your own, in this process. options: starts, parallel, ray,
-    slots. Its episodes are independent of each other.
+    slots. Its episodes are independent of each other. person: who arranges a rig that is no
+    simulated room; its attempts are judged later.
     """
     tasks = tuple(parse_names(names))
     asked: Asked = who if isinstance(who, str) else {who.name: who}
@@ -148,11 +150,12 @@ def demonstrate(
     refuse_sharing(settings, specs)
     if any(one_robot(spec) for spec in specs.values()):
         # Whose truth the expert reads, the scripted operator arranges and judges.
-        settings = replace(settings, operator="scripted")
+        by_hand = person is not None and not all(has_room(spec.world) for spec in specs.values())
+        settings = replace(settings, operator="person" if by_hand else "scripted")
     else:  # nobody stands by: where a person judges, `capex judge` asks
         settings = replace(settings, round_size=len(settings.starts), judge="later")
     refuse_starts(settings, specs)
-    beside, _ = choose_operator(settings, specs, None)
+    beside, _ = choose_operator(settings, specs, person)
     stand_in = demonstrator(asked, method).stand_in
     run = open_without_model(settings, stand_in=stand_in, gl_backend=gl_backend())
     setup = Setup(Work(), asked, run.path / SPEND, operator=beside)

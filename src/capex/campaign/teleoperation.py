@@ -2,7 +2,7 @@
 nothing moves. Its chains are named WORLD--TASK--human.
 
 In a simulated world time stands still between messages. A rig holds its arms meanwhile, as it does
-while a model thinks, so that a key that is released, or a page that is gone, stops it within a tick.
+while a model thinks: a key that is released, or a page that is gone, stops it within a tick.
 """
 
 from __future__ import annotations
@@ -141,9 +141,9 @@ def read_move(raw: Mapping[str, Any], spec: Spec) -> Move:
 
 
 def _shares(name: str, value: Any) -> Triple:
-    if isinstance(value, list | tuple) and len(value) == 3:
-        if all(type(v) in (int, float) and math.isfinite(v) and abs(v) <= 1 for v in value):
-            return float(value[0]), float(value[1]), float(value[2])
+    triple = value if isinstance(value, list | tuple) and len(value) == 3 else (math.nan,)
+    if all(type(v) in (int, float) and abs(v) <= 1 for v in triple):
+        return float(triple[0]), float(triple[1]), float(triple[2])
     raise CapexError(f"'{name}' is {str(value)[:60]}; three numbers from -1 to 1 are right")
 
 

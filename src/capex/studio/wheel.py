@@ -44,7 +44,7 @@ class Wheel:
         self._loop.call_soon_threadsafe(self.out.put_nowait, message)
 
     def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
-        """The next message as a move; what is none is answered with a sentence and moves nothing."""
+        """The next message as a move; what is none is answered with a sentence."""
         try:
             raw = self._asked.get(timeout=wait_s)
         except queue.Empty:

@@ -2,7 +2,15 @@
 this one, and a page of its name in static/rooms.
 """
 
-from capex.studio.rooms import calibration, campaigns, drive, episode, judge, live
+from capex.studio.rooms import arrange, calibration, campaigns, drive, episode, judge, live
 from capex.studio.rooms.room import Room
 
-ROOMS: tuple[Room, ...] = (campaigns.ROOM, live.ROOM, episode.ROOM, calibration.ROOM, judge.ROOM, drive.ROOM)
+ROOMS: tuple[Room, ...] = (
+    campaigns.ROOM,
+    live.ROOM,
+    episode.ROOM,
+    calibration.ROOM,
+    judge.ROOM,
+    arrange.ROOM,
+    drive.ROOM,
+)

@@ -19,6 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from capex import worlds
 from capex.campaign.api import demonstrate
 from capex.campaign.names import parse_names
+from capex.campaign.page_operator import PageOperator
 from capex.campaign.teleoperation import Teleoperator
 from capex.errors import CapexError
 from capex.run.store import Run
@@ -37,10 +38,7 @@ TAKEN = "somebody else drives already; one person drives at a time"
 
 def _routes(studio: Studio) -> Sequence[BaseRoute]:
     seat = Seat(studio)
-    return [
-        Route("/api/drive", get(seat.about)),
-        WebSocketRoute("/api/drive/wheel", seat.drive),
-    ]
+    return [Route("/api/drive", get(seat.about)), WebSocketRoute("/api/drive/wheel", seat.drive)]
 
 
 ROOM = Room("drive", "Drive", _routes)
@@ -116,7 +114,8 @@ class Seat:
         """Runs in a thread of its own; the campaign's own thread drives."""
         try:
             person = Teleoperator(wheel, trip.by, trip.device)
-            run = demonstrate(person, trip.name, out=trip.out, starts=[trip.start], slots=1)
+            wanted = {"out": trip.out, "starts": [trip.start], "slots": 1}
+            run = demonstrate(person, trip.name, person=PageOperator(trip.by), **wanted)
             made = [e for e in run.episodes if e.index == trip.start and e.chain.endswith(HUMAN)]
             over: dict[str, Any] = {"event": "over", "kept": bool(made)}
             if made:

@@ -38,7 +38,9 @@ def _routes(studio: Studio) -> Sequence[BaseRoute]:
     return [
         Route("/api/episode", get(lambda asked: _episode(studio, asked))),
         Route("/api/episode/stage", get(lambda asked: studio.stage.cameras(_path(studio, asked)))),
-        Route("/api/episode/frame", get(lambda asked: frame_of(studio, _path(studio, asked), asked))),
+        Route(
+            "/api/episode/frame", get(lambda asked: frame_of(studio, _path(studio, asked), asked))
+        ),
         Route("/api/episode/exchanges", get(lambda asked: _exchanges(studio, asked))),
         Route("/api/episode/others", get(lambda asked: _others(studio, asked))),
     ]

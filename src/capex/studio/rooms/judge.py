@@ -42,7 +42,9 @@ def _routes(studio: Studio) -> Sequence[BaseRoute]:
         Route("/api/judge/queue", get(desk.queue)),
         Route("/api/judge/attempt", get(desk.attempt)),
         Route("/api/judge/stage", get(lambda asked: studio.stage.cameras(desk.find(asked).path))),
-        Route("/api/judge/frame", get(lambda asked: frame_of(studio, desk.find(asked).path, asked))),
+        Route(
+            "/api/judge/frame", get(lambda asked: frame_of(studio, desk.find(asked).path, asked))
+        ),
         Route("/api/judge/verdict", post(desk.verdict), methods=["POST"]),
     ]
 
@@ -116,7 +118,11 @@ class Desk:
 
     def verdict(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Write a verdict; what is answered was read back from disk."""
-        word, by, second = text_of(body, "verdict", 20), text_of(body, "by", NAME_MAX), _second(body)
+        word, by, second = (
+            text_of(body, "verdict", 20),
+            text_of(body, "by", NAME_MAX),
+            _second(body),
+        )
         if word not in get_args(Word):
             raise Refused(400, f"a verdict is '{word}'; valid: {', '.join(get_args(Word))}")
         reason, words = (str(body.get(name) or "") for name in ("reason", "words"))
