@@ -60,6 +60,6 @@ def studio_process(folder, port):
 
 def quiet(browser, address):
     """Nothing was complained of, and nobody else was asked for anything."""
-    assert not browser.messages
+    assert not browser.messages, browser.messages
     ours = (address.url, address.url.replace("http:", "ws:"), "about:", "blob:")
     assert all(url.startswith(ours) for url in browser.requests)

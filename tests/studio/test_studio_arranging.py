@@ -21,7 +21,7 @@ def test_a_scene_is_matched_in_the_page(browser, shm):
     campaign.start()
     with serving(shm / "runs") as address:
         browser.open(f"{address.url}#/arrange")
-        browser.wait("location.reload(), document.querySelector('.plain a') !== null")
+        browser.wait("document.querySelector('.plain a') !== null")
         browser.click(".plain a")
         browser.wait("document.querySelector('.view')?.dataset.taken !== undefined")
         assert "as you like" in browser.ask("document.querySelector('.next').innerText")

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from capex.run.arrangements import Arrangement, arrangements_of, find_arrangement, read_image
+from capex.run.files import bytes_of
 from capex.run.matching import LIVE, compare, scene_to_arrange
 from capex.run.requests import Ready, say_ready
 from capex.run.store import Run
@@ -20,7 +21,7 @@ from capex.studio.guard import Refused
 from capex.studio.rooms.room import Room, Studio
 from capex.studio.stage import jpeg
 
-EVERY_S = 0.2
+EVERY_S, LOOK_S = 0.2, 1.0  # how often a scene is looked at, and new ones are looked for
 NOTES_MAX = 500
 
 
@@ -29,8 +30,11 @@ def _routes(studio: Studio) -> Sequence[BaseRoute]:
         run = studio.library.run(request.query_params.get("run", ""))
         return stream(changes(lambda: _state(run), EVERY_S))
 
+    async def scenes(_: Request) -> Response:
+        return stream(changes(lambda: {"scenes": _waiting(studio)}, LOOK_S))
+
     return [
-        Route("/api/arrange", get(lambda _: {"scenes": _waiting(studio)})),
+        Route("/api/arrange/scenes", scenes),
         Route("/api/arrange/events", events),
         Route("/api/arrange/picture", get(lambda asked: _picture(studio, asked))),
         Route("/api/arrange/ready", post(lambda body: _ready(studio, body)), methods=["POST"]),
@@ -45,30 +49,31 @@ def _waiting(studio: Studio) -> list[dict[str, Any]]:
     found = []
     for name, run in studio.library.runs().items():
         if (scene := scene_to_arrange(run.path)) is not None:
-            found.append({"run": name, **scene})
+            found.append({"run": name, "scene": scene.get("scene")})
     return found
 
 
 def _state(run: Run) -> dict[str, Any]:
     """The scene that a run waits for, and when its picture was taken."""
-    scene = scene_to_arrange(run.path)
-    if scene is None:
+    try:
+        scene = scene_to_arrange(run.path) or {"scene": None}
+        stamps = [path.stat().st_mtime_ns for path in (run.path / LIVE).glob("*.jpg")]
+    except OSError:  # removed at this moment: it is ready
         return {"scene": None}
-    stamps = [path.stat().st_mtime_ns for path in (run.path / LIVE).glob("*.jpg")]
     return {**scene, "taken": str(max(stamps, default=0))}
 
 
 def _picture(studio: Studio, asked: Asked) -> Response:
     """The live picture of a camera, the stored one, or the edges of both."""
     run, camera, kind = _run(studio, asked), asked.get("camera", ""), asked.get("kind", "live")
-    scene = scene_to_arrange(run.path) or {"cameras": {}}
-    if camera not in scene["cameras"]:
+    if (scene := scene_to_arrange(run.path)) is None:
+        return Response(status_code=204)  # it was ready a moment ago
+    if camera not in scene["cameras"] or "/" in camera:
         raise Refused(404, f"no scene of this run waits before a camera '{camera[:40]}'")
     live = run.path / LIVE / f"{camera}.jpg"
-    if not live.is_file() or live.parent != run.path / LIVE:
-        raise Refused(404, "the scene is no longer waited for")
     if kind == "live":
-        return Response(live.read_bytes(), media_type="image/jpeg")
+        seen = bytes_of(live)
+        return Response(seen, status_code=204 if seen is None else 200, media_type="image/jpeg")
     stored = _stored(studio, asked.get("run", ""), scene)
     if stored is None or camera not in stored.images:
         raise Refused(404, f"there is no stored picture of camera '{camera[:40]}'")

@@ -1,17 +1,15 @@
 // The scene that a campaign waits for: live over stored, blended, by edges, flickering or as a difference, until somebody says that it is ready.
-import { ask, h, listen, path, percent, problem, query, send, typing } from "../dom.js";
+import { h, listen, path, percent, problem, query, send, typing } from "../dom.js";
 
 const MODES = { blend: "both, blended", flicker: "flicker", edges: "edges: red stored, green live", difference: "difference", live: "live alone", stored: "stored alone" };
 const FLICKER_MS = 450;
 
-async function overview(host) {
-  const { scenes } = await ask("arrange");
-  host.append(h("h1", {}, "Which scene is to be arranged?"));
-  if (!scenes.length) {
-    host.append(h("p", { class: "hint" }, "No campaign waits for a scene. One on a rig shows it here before each attempt."));
-    return;
-  }
-  host.append(h("ul", { class: "plain" }, scenes.map((s) => h("li", {}, h("a", { class: "button", href: path("arrange", s.run) }, `${s.run}: ${s.scene}`)))));
+function overview(host, shell) {
+  const list = h("div", { class: "list" });
+  host.append(h("h1", {}, "Which scene is to be arranged?"), list);
+  return listen("arrange/scenes", {}, { now: ({ scenes }) => list.replaceChildren(scenes.length
+    ? h("ul", { class: "plain" }, scenes.map((s) => h("li", {}, h("a", { class: "button", href: path("arrange", s.run) }, `${s.run}: ${s.scene}`))))
+    : h("p", { class: "hint" }, "No campaign waits for a scene. One on a rig shows it here before each attempt.")) }, (yes) => shell.connected(yes));
 }
 
 class Camera {
@@ -36,9 +34,9 @@ class Camera {
   }
 }
 
-export async function open(host, parts, shell) {
+export function open(host, parts, shell) {
   const [run] = parts;
-  if (!run) return overview(host);
+  if (!run) return overview(host, shell);
   let mode = "blend", cameras = new Map(), state = null, busy = false, shown = null;
   const title = h("h1", {}), told = h("p", { class: "next", role: "status" }), said = h("p", { class: "said", role: "status" });
   const pictures = h("div", { class: "pictures arrange" });
