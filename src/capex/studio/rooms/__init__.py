@@ -2,7 +2,7 @@
 this one, and a page of its name in static/rooms.
 """
 
-from capex.studio.rooms import arrange, calibration, campaigns, drive, episode, judge, live
+from capex.studio.rooms import arrange, calibration, campaigns, dataset, drive, episode, judge, live
 from capex.studio.rooms.room import Room
 
 ROOMS: tuple[Room, ...] = (
@@ -13,4 +13,5 @@ ROOMS: tuple[Room, ...] = (
     judge.ROOM,
     arrange.ROOM,
     drive.ROOM,
+    dataset.ROOM,
 )
