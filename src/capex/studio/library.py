@@ -1,5 +1,5 @@
-"""Which runs and datasets there are below the folders that the studio was given. What a page names is looked up
-here and never joined to a path, so that nothing outside those folders can be reached.
+"""Which runs and datasets there are below the folders that the studio was given. What a page names
+is looked up here and never joined to a path, so that nothing outside those folders can be reached.
 """
 
 from __future__ import annotations
@@ -98,9 +98,8 @@ def _below(folder: Path, wanted: Wanted) -> list[Path]:
         path = Path(place)
         if wanted(path, folders, files):
             found.append(path)
-        if _is_run(path, folders, files) or _is_dataset(path, folders, files):
-            folders.clear()
-        elif len(path.relative_to(folder).parts) >= DEPTH:
+        deep = len(path.relative_to(folder).parts) >= DEPTH
+        if deep or _is_run(path, folders, files) or _is_dataset(path, folders, files):
             folders.clear()
         folders[:] = sorted(f for f in folders if not f.startswith("."))
     return found
