@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from capex.errors import BudgetExceeded
 from capex.method.calibrator import Calibrator
-from capex.method.commit import committed
+from capex.method.commit import committed, planned_again
 from capex.method.dialogue import Dialogue, TimeOver
 from capex.method.episode import Episode
 from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks, Remembered
@@ -115,7 +115,8 @@ def run_episode(
             trusted: list[float | None] = [None] * len(rows)
             if method.confidence:
                 trusted = trust.predict(rows, [w.confidence for w in plan.waypoints])
-            count = committed(trusted, method.tau)
+            again = planned_again(plan.waypoints, state.deferred()) if method.insist else ()
+            count = committed(trusted, method.tau, again)
             targets = tuple(state.executor.clamp(plan.waypoints))
             hooks.tell(Committed(plan, count, tuple(trusted), targets))
             outcomes = state.execute(plan, count)
