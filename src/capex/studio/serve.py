@@ -38,15 +38,21 @@ class StudioServer:
 
 
 def studio_server(
-    folders: tuple[Path, ...], host: str = "127.0.0.1", port: int = 0, token: str | None = None
+    folders: tuple[Path, ...],
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    drives: tuple[str, ...] = (),
 ) -> StudioServer:
-    """A studio over folders of runs; without a token one is drawn."""
+    """A studio over folders of runs; without a token one is drawn. `drives`: worlds besides the
+    package's that may be driven, such as a rig file.
+    """
     chosen = new_token() if token is None else check_token(token)
     library = Library(folders)
     listening = listen(host, port)
     address = Address(host, listening.getsockname()[1], chosen)
     config = uvicorn.Config(
-        application(library, address),
+        application(library, address, drives),
         log_level="error",
         access_log=False,
         server_header=False,

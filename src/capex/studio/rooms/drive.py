@@ -32,6 +32,7 @@ from capex.studio.wheel import Wheel
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 DEVICES = ("keyboard", "gamepad", "pointer")
 HUMAN = "human"
+OWN_RIGS = (f"{worlds.RIG}room", f"{worlds.RIG}room-live")  # simulated rooms of the package
 OFFERED = ("kitchen",)  # worlds whose tasks are listed; every other can be named
 TAKEN = "somebody else drives already; one person drives at a time"
 
@@ -65,7 +66,15 @@ class Seat:
     def about(self, _: Asked) -> dict[str, Any]:
         """What can be driven, and where it goes."""
         tasks = [f"{world}:{task}" for world in OFFERED for task in worlds.tasks(world)]
-        return {"tasks": tasks, "worlds": list(worlds.WORLDS), "taken": self._taken.locked()}
+        return {"tasks": [*tasks, *self._own()], "taken": self._taken.locked()}
+
+    def _own(self) -> list[str]:
+        """The tasks of the worlds that this studio was given to drive."""
+        tasks = []
+        for given in self.studio.drives:
+            world, task = worlds.split_name(given)
+            tasks += [f"{world}:{t}" for t in ([task] if task else worlds.tasks(world))]
+        return tasks
 
     async def drive(self, page: WebSocket) -> None:
         """One attempt of one person."""
@@ -74,17 +83,19 @@ class Seat:
             await page.send_text(to_json({"event": "failed", "error": TAKEN}))
             await page.close(4409)
             return
-        wheel = Wheel(asyncio.get_running_loop())
+        wheel, trip = Wheel(asyncio.get_running_loop()), None
         try:
             trip = self._trip(_object(await page.receive_text()))
-        except (Refused, CapexError) as refusal:
-            self._taken.release()
+        except CapexError as refusal:
             await page.send_text(to_json({"event": "failed", "error": str(refusal)}))
             await page.close(4400)
+        except (WebSocketDisconnect, KeyError):  # gone, or no text
+            pass
+        finally:
+            if trip is None:
+                self._taken.release()
+        if trip is None:
             return
-        except BaseException:
-            self._taken.release()
-            raise
         threading.Thread(target=self._attempt, args=(trip, wheel), daemon=True).start()
         listening = asyncio.create_task(_listen(page, wheel))
         try:
@@ -95,6 +106,7 @@ class Seat:
 
     def _trip(self, body: Mapping[str, Any]) -> Trip:
         name, start = text_of(body, "task", 200), number_of(body, "start")
+        self._allow(worlds.split_name(name)[0])
         ((world, task),) = parse_names([name])[:1]
         run, folder = text_of(body, "run", 60), self.studio.library.folders[0]
         if RUN_NAME.fullmatch(run) is None:
@@ -109,6 +121,17 @@ class Seat:
         if device not in DEVICES:
             raise Refused(400, f"a device is '{device[:40]}'; valid: {', '.join(DEVICES)}")
         return Trip(f"{world}:{task}", start, out, text_of(body, "by", 80), device)
+
+    def _allow(self, world: str) -> None:
+        """A page may name no file and no module of its own."""
+        own = {worlds.split_name(given)[0] for given in self.studio.drives}
+        twins = {worlds.RIG + twin for twin in worlds.TWINS}
+        if world not in {*worlds.WORLDS, *twins, *OWN_RIGS, *own}:
+            raise Refused(
+                403,
+                f"'{world[:80]}' may not be driven from this studio; start it with"
+                " --drive WORLD to allow that",
+            )
 
     def _attempt(self, trip: Trip, wheel: Wheel) -> None:
         """Runs in a thread of its own; the campaign's own thread drives."""
