@@ -11,7 +11,11 @@ from urllib.parse import quote
 import pytest
 
 import runs
+from capex.errors import CapexError
 from capex.studio.guard import BODY_MAX, POLICY
+from capex.studio.library import Library
+from capex.studio.rooms.drive import Seat
+from capex.studio.rooms.room import Studio
 from capex.studio.serve import studio_server
 
 TOKEN = "a-token-for-these-tests"
@@ -236,3 +240,67 @@ def test_what_is_allowed_comes_with_the_policy(studio):
     )
     links = json.loads(asked(studio, "api/campaigns")[2])
     assert [run["name"] for run in links["runs"]] == ["first"]  # a symbolic link leads nowhere
+
+
+def test_what_judges_and_arrangers_may_not_ask(studio):
+    own = {"Origin": f"http://127.0.0.1:{studio.port}", "Content-Type": "application/json"}
+    verdict = {"run": "first", "key": "0" * 16, "verdict": "success", "by": "Ada"}
+    bodies = [
+        ("judge/verdict", verdict),  # the world judged every attempt of this run
+        ("judge/verdict", verdict | {"verdict": "splendid"}),
+        ("judge/verdict", verdict | {"verdict": "undo"}),
+        ("judge/verdict", verdict | {"by": ""}),
+        ("judge/verdict", verdict | {"words": "x" * 2000}),
+        ("arrange/ready", {"run": "first", "scene": "../..", "by": "Ada"}),
+        ("arrange/ready", {"run": "../first", "scene": "x", "by": "Ada"}),
+    ]
+    for path, body in bodies:
+        given = json.dumps(body).encode()
+        status, _, said = asked(studio, f"api/{path}", "POST", given, own)
+        assert 400 <= status < 500, (path, body, said)
+    for k, path in enumerate(UPWARDS):
+        for place in ("about?name=", "episode?episode=0&name=", "frame?tick=0&episode=0&name="):
+            assert asked(studio, f"api/dataset/{place}{quote(path)}")[0] == 404, k
+        status, _, _ = asked(studio, f"api/judge/frame?run=first&tick=0&key={quote(path)}")
+        assert status == 404
+        assert asked(studio, f"api/arrange/picture?run={quote(path)}")[0] == 404
+
+
+def greeted(studio, path="api/drive/wheel", origin=None):
+    """The first line of the answer to a WebSocket's greeting."""
+    origin = f"http://127.0.0.1:{studio.port}" if origin is None else origin
+    with socket.create_connection(("127.0.0.1", studio.port), 20) as line:
+        line.sendall(
+            f"GET /{TOKEN}/{path} HTTP/1.1\r\nHost: 127.0.0.1:{studio.port}\r\n{origin and f'Origin: {origin}'}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        return line.recv(4096).split(b"\r\n")[0]
+
+
+def test_only_the_studios_own_page_may_take_the_wheel(studio):
+    assert b" 403 " in greeted(studio, origin="http://evil.example")
+    assert b" 403 " in greeted(studio, path="../api/drive/wheel")
+    assert b" 101 " in greeted(studio)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"run": "../out"},
+        {"run": "a/b"},
+        {"run": ""},
+        {"task": "rig:/etc/passwd:x"},
+        {"task": "os.path:join"},
+        {"task": "kitchen:Nothing"},
+        {"start": -1},
+        {"start": "x"},
+        {"by": ""},
+        {"device": "telepathy"},
+    ],
+)
+def test_a_trip_that_is_none_is_refused_before_anything_is_opened(tmp_path, changed):
+    trip = {"task": "kitchen:TurnOnMicrowave", "start": 0, "run": "human", "by": "Ada"}
+    seat = Seat(Studio(Library((tmp_path,))))
+    assert seat._trip(trip).out == tmp_path.resolve() / "human"
+    with pytest.raises(CapexError):
+        seat._trip(trip | changed)
+    assert not list(tmp_path.iterdir())

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import time
-from contextlib import contextmanager
 
 import pytest
 
 import runs
-from browser import Browser
 from capex.campaign.replay import replay
 from capex.dataset.projection import project_plan, tips_at
 from capex.dataset.views import open_views
@@ -20,36 +17,12 @@ from capex.run import load_run, read_record
 from capex.run.live import LIVE_FOLDER
 from capex.run.requests import requested
 from capex.run.steps import read_steps
-from capex.studio.serve import studio_server
 from capex.worlds.cache import Environments
+from studio_pages import browser as browser
+from studio_pages import quiet, serving
 
 WORDS = "Mind the mug, it is full."
 MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script>\x1b[31m\u202e'
-
-
-@pytest.fixture(scope="module")
-def browser():
-    opened = Browser()
-    yield opened
-    opened.close()
-
-
-@contextmanager
-def serving(*folders):
-    server = studio_server(folders)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield server.address
-    finally:
-        server.stop()
-        thread.join(10)
-
-
-def quiet(browser, address):
-    """Nothing was complained of, and nobody else was asked for anything."""
-    assert not browser.messages
-    assert all(url.startswith((address.url, "about:", "blob:")) for url in browser.requests)
 
 
 def dots(browser, camera):

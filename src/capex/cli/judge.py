@@ -15,7 +15,7 @@ from capex.cli.following import print_next
 from capex.cli.help import Examples
 from capex.errors import CapexError
 from capex.run import LoadedEpisode, LoadedRun, load_run
-from capex.run.verdicts import Verdict, append_verdict
+from capex.run.verdicts import Verdict, append_verdict, read_verdict
 
 COLUMNS = ("episode", "verdict", "by", "reason", "words")
 
@@ -78,7 +78,7 @@ class Judge:
             judge = TerminalJudge(who_judges(self.by, keys), keys)
             while left := waiting(load_run(self.path)):
                 verdict = judge.ask(question(left[0]), f" (1 of {len(left)} that wait)")
-                if verdict is None:
+                if verdict is None and read_verdict(left[0].path) is None:
                     return
                 judge.confirm(left[0].path, verdict)
             judge.offer_undo(self.path)

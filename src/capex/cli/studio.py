@@ -17,22 +17,27 @@ from capex.errors import CapexError
 if TYPE_CHECKING:
     from capex.studio.app import Address
 
-NEEDS = ("starlette", "uvicorn")
+NEEDS = ("starlette", "uvicorn", "wsproto")
 EXPOSED = (
     "whoever reaches {} and has the token sees every run below {}, with pictures, prompts and"
-    " replies, and may pause or stop campaigns; the connection is not encrypted"
+    " replies, may pause or stop campaigns, judge attempts, say that a scene is"
+    " ready, and drive; the connection is not encrypted"
 )
 
 
 @dataclass(frozen=True)
 class StudioCommand:
-    """Runs in a browser: campaigns as they go, plans with their confidences, episodes step by step.
-    Reached from this machine alone, with the token in the address that is printed.
+    """Runs and datasets in a browser: campaigns as they go, plans with their confidences, episodes
+    step by step; to judge, to arrange and to drive. Reached from this machine alone, with the token
+    in the address that is printed.
     """
 
     EXAMPLES: ClassVar[Examples] = {
         "All runs below runs/": "capex studio",
         "One run, on any free port": "capex studio runs/first --port 0",
+        "Runs and datasets, and a rig of yours to drive": (
+            "capex studio runs datasets --drive rig:lab.toml"
+        ),
     }
 
     runs: Positional[Annotated[tuple[Path, ...], arg(metavar="[RUNS ..]")]] = (Path("runs"),)
@@ -43,6 +48,9 @@ class StudioCommand:
     """Address to listen on; any other than this machine's own shows the runs to its network."""
     token: Annotated[str | None, arg(metavar="TOKEN", help_behavior_hint="")] = None
     """The secret in the address, at least 16 letters and digits (default: one is drawn)."""
+    drive: Annotated[tuple[str, ...], arg(metavar="[WORLD ..]", help_behavior_hint="")] = ()
+    """Worlds besides the package's own that may be driven: a rig file as rig:FILE, a module of
+    yours (default: none)."""
     open: bool = False
     """Open the page in this machine's browser."""
 
@@ -54,7 +62,7 @@ class StudioCommand:
             )
         from capex.studio.serve import studio_server
 
-        studio = studio_server(self.runs, self.host, self.port, self.token)
+        studio = studio_server(self.runs, self.host, self.port, self.token, self.drive)
         self._say(studio.address)
         try:
             studio.run()

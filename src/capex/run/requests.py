@@ -4,6 +4,8 @@ between decisions.
     RUN/requests/pause.json              attempts stand still before their next decision, and no
                                          other begins
     RUN/requests/stop.json               attempts under way are finished, and no other begins
+    RUN/requests/arranged.json           the scene that it waits for is ready, by whom and with
+                                         which notes
     RUN/requests/words/CHAIN/0007.jsonl  words to the model of an attempt, a line each, and
     ..                       0007.told   before which decision each was told
 
@@ -59,6 +61,36 @@ def forget(run: Path) -> None:
     """What was asked of an earlier campaign is nothing to this one."""
     for kind in KINDS:
         withdraw(run, kind)
+    _arranged_file(run).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Somebody says that a scene is arranged."""
+
+    by: str
+    notes: str = ""
+
+
+def say_ready(run: Path, scene: str, ready: Ready) -> None:
+    """Tell a campaign that waits for a scene that it is arranged; returns when that is on disk."""
+    if not ready.by.strip():
+        raise CapexError("an arrangement needs a name: say who arranged")
+    (run / REQUESTS).mkdir(exist_ok=True)
+    write_json(_arranged_file(run), {"scene": scene, **asdict(ready), "at": now()})
+
+
+def take_ready(run: Path, scene: str) -> Ready | None:
+    """Who says that a scene is arranged, once; what was said of another one counts for nothing."""
+    path = _arranged_file(run)
+    try:
+        said = read_json(path)
+    except (OSError, DamagedFile):
+        return None
+    path.unlink(missing_ok=True)
+    if said.get("scene") != scene:
+        return None
+    return Ready(str(said.get("by", "")), str(said.get("notes", "")))
 
 
 @dataclass(frozen=True)
@@ -124,6 +156,10 @@ def forget_words(run: Path, chain: str, start: int) -> None:
 def words_file(run: Path, chain: str, start: int) -> Path:
     """Where the sentences for an attempt lie."""
     return run / REQUESTS / "words" / chain / f"{start:04d}.jsonl"
+
+
+def _arranged_file(run: Path) -> Path:
+    return run / REQUESTS / "arranged.json"
 
 
 def _told_file(run: Path, chain: str, start: int) -> Path:

@@ -44,9 +44,11 @@ class Address:
         return f"http://{name}:{self.port}/{self.token}/"
 
 
-def application(library: Library, address: Address) -> Guard:
-    """The studio over a library of runs, behind its guard."""
-    studio = Studio(library)
+def application(library: Library, address: Address, drives: tuple[str, ...] = ()) -> Guard:
+    """The studio over a library of runs, behind its guard. `drives`: worlds besides the package's
+    that may be driven.
+    """
+    studio = Studio(library, drives)
     studio.read_ahead()
     routes: list[BaseRoute] = [Route("/api/studio", get(lambda _: _about(studio)))]
     for room in ROOMS:

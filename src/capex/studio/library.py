@@ -1,17 +1,20 @@
-"""Which runs there are below the folders that the studio was given. What a page names is looked up
-here and never joined to a path, so that nothing outside those folders can be reached.
+"""Which runs and datasets there are below the folders that the studio was given. What a page names
+is looked up here and never joined to a path, so that nothing outside those folders can be reached.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from capex.errors import CapexError
 from capex.run.store import Chain, Run
 from capex.studio.guard import Refused
 
+# Whether a folder with these folders and files in it is looked for.
+Wanted = Callable[[Path, Sequence[str], Sequence[str]], bool]
 DEPTH = 4  # folders below a given one that are looked into for runs
 MANIFEST = "manifest.json"
 
@@ -31,15 +34,29 @@ class Library:
 
     def runs(self) -> dict[str, Run]:
         """All runs there are now, by name."""
-        found: dict[str, Run] = {}
+        found = {name: Run(path) for name, path in self._named(_is_run).items()}
+        with self._lock:
+            self._runs = found
+        return found
+
+    def datasets(self) -> dict[str, Path]:
+        """All LeRobot folders there are now, by name."""
+        return self._named(_is_dataset)
+
+    def dataset(self, name: str) -> Path:
+        """A dataset by its name; Refused where there is none."""
+        if (path := self.datasets().get(name)) is None:
+            raise Refused(404, f"there is no dataset '{name[:80]}' below the studio's folders")
+        return path
+
+    def _named(self, wanted: Wanted) -> dict[str, Path]:
+        found: dict[str, Path] = {}
         for folder in self.folders:
-            for path in _below(folder):
+            for path in _below(folder, wanted):
                 name = folder.name if path == folder else path.relative_to(folder).as_posix()
                 if name in found:
                     name = f"{folder.name}/{name}"
-                found.setdefault(name, Run(path))
-        with self._lock:
-            self._runs = found
+                found.setdefault(name, path)
         return found
 
     def run(self, name: str) -> Run:
@@ -64,15 +81,25 @@ class Library:
         return folder
 
 
-def _below(folder: Path) -> list[Path]:
-    """The run directories at or below a folder, by path; links are not followed."""
+def _is_run(path: Path, folders: Sequence[str], files: Sequence[str]) -> bool:
+    return MANIFEST in files and ("chains" in folders or (path / "spend.jsonl").exists())
+
+
+def _is_dataset(path: Path, folders: Sequence[str], files: Sequence[str]) -> bool:
+    return "meta" in folders and (path / "meta" / "info.json").is_file()
+
+
+def _below(folder: Path, wanted: Wanted) -> list[Path]:
+    """The wanted folders at or below one, by path; links are not followed, runs and datasets not
+    searched.
+    """
     found = []
     for place, folders, files in os.walk(folder):
         path = Path(place)
-        if MANIFEST in files and ("chains" in folders or (path / "spend.jsonl").exists()):
+        if wanted(path, folders, files):
             found.append(path)
-            folders.clear()
-        elif len(path.relative_to(folder).parts) >= DEPTH:
+        deep = len(path.relative_to(folder).parts) >= DEPTH
+        if deep or _is_run(path, folders, files) or _is_dataset(path, folders, files):
             folders.clear()
         folders[:] = sorted(f for f in folders if not f.startswith("."))
     return found

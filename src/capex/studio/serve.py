@@ -13,7 +13,7 @@ import uvicorn
 
 from capex.errors import CapexError
 from capex.studio.app import Address, application
-from capex.studio.guard import check_token, new_token
+from capex.studio.guard import BODY_MAX, check_token, new_token
 from capex.studio.library import Library
 
 GRACE_S = 1  # an interrupted studio ends its streams, and waits for others this long
@@ -38,21 +38,28 @@ class StudioServer:
 
 
 def studio_server(
-    folders: tuple[Path, ...], host: str = "127.0.0.1", port: int = 0, token: str | None = None
+    folders: tuple[Path, ...],
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    drives: tuple[str, ...] = (),
 ) -> StudioServer:
-    """A studio over folders of runs; without a token one is drawn."""
+    """A studio over folders of runs; without a token one is drawn. `drives`: worlds besides the
+    package's that may be driven, such as a rig file.
+    """
     chosen = new_token() if token is None else check_token(token)
     library = Library(folders)
     listening = listen(host, port)
     address = Address(host, listening.getsockname()[1], chosen)
     config = uvicorn.Config(
-        application(library, address),
+        application(library, address, drives),
         log_level="error",
         access_log=False,
         server_header=False,
         lifespan="off",
         timeout_graceful_shutdown=GRACE_S,
-        ws="none",
+        ws="wsproto",
+        ws_max_size=BODY_MAX,
     )
     return StudioServer(address, listening, uvicorn.Server(config))
 

@@ -119,7 +119,7 @@ class Stage:
             model = views.camera_model(camera, at, size)
             tips = {n: _rounded(p.position_m) for n, p in views.tips(at).items()}
             projection = None if model is None else _rounded(model.matrix.ravel(), 9)
-            self._keep((episode, camera, at, width), Frame(_jpeg(images[camera]), projection, tips))
+            self._keep((episode, camera, at, width), Frame(jpeg(images[camera]), projection, tips))
         with self._lock:
             return self._frames[episode, camera, tick, width]
 
@@ -160,7 +160,8 @@ def _rounded(values: Any, digits: int = 4) -> list[float]:
     return [round(float(v), digits) for v in values]
 
 
-def _jpeg(image: Image) -> bytes:
+def jpeg(image: Image) -> bytes:
+    """An image as a page shows it."""
     out = io.BytesIO()
     Picture.fromarray(image).save(out, format="JPEG", quality=JPEG_QUALITY)
     return out.getvalue()

@@ -38,7 +38,9 @@ def _routes(studio: Studio) -> Sequence[BaseRoute]:
     return [
         Route("/api/episode", get(lambda asked: _episode(studio, asked))),
         Route("/api/episode/stage", get(lambda asked: studio.stage.cameras(_path(studio, asked)))),
-        Route("/api/episode/frame", get(lambda asked: _frame(studio, asked))),
+        Route(
+            "/api/episode/frame", get(lambda asked: frame_of(studio, _path(studio, asked), asked))
+        ),
         Route("/api/episode/exchanges", get(lambda asked: _exchanges(studio, asked))),
         Route("/api/episode/others", get(lambda asked: _others(studio, asked))),
     ]
@@ -146,10 +148,10 @@ def _fork_line(episode: LoadedEpisode, turn: Turn) -> str:
     return shlex.join(["capex", "fork", str(run), str(state), "--out", f"runs/{run.name}-fork"])
 
 
-def _frame(studio: Studio, asked: Asked) -> Response:
-    """A picture; how the camera projects and where the tips are stand in headers."""
+def frame_of(studio: Studio, episode: Path, asked: Asked) -> Response:
+    """A picture of an episode; how the camera projects and where the tips are stand in headers."""
     tick, width = number_of(asked, "tick"), number_of(asked, "width", 480)
-    frame = studio.stage.frame(_path(studio, asked), asked.get("camera", ""), tick, width)
+    frame = studio.stage.frame(episode, asked.get("camera", ""), tick, width)
     headers = {
         "X-Projection": json.dumps(frame.projection),
         "X-Tips": json.dumps(frame.tips),

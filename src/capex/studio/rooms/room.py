@@ -20,6 +20,7 @@ class Studio:
     """What all rooms share."""
 
     library: Library
+    drives: tuple[str, ...] = ()  # worlds besides the package's that may be driven
     heads: Heads = field(default_factory=Heads)
     stage: Stage = field(default_factory=Stage)
 

@@ -6,7 +6,8 @@ const AHEAD = 10;
 const AT_ONCE = 3;
 
 export class Frames {
-  constructor(of, ticks, width) {
+  constructor(of, ticks, width, address = "episode/frame") {
+    this.address = address;
     this.of = of;
     this.ticks = ticks;
     this.width = width;
@@ -54,7 +55,7 @@ export class Frames {
   }
 
   async fetch(tick, camera) {
-    const response = await fetch(`api/episode/frame?${query({ ...this.of, camera, tick, width: this.width })}`);
+    const response = await fetch(`api/${this.address}?${query({ ...this.of, camera, tick, width: this.width })}`);
     if (!response.ok) throw new Error((await response.json()).error);
     const [projection, tips] = ["X-Projection", "X-Tips"].map((name) => JSON.parse(response.headers.get(name)));
     const bitmap = await createImageBitmap(await response.blob());

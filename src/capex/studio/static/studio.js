@@ -24,7 +24,10 @@ async function show() {
   const parts = address.split("/").filter(Boolean).map(decodeURIComponent);
   const name = rooms.has(parts[0]) ? parts.shift() : [...rooms.keys()][0];
   for (const anchor of document.querySelectorAll("nav a")) {
-    if (anchor.dataset.room === name) anchor.setAttribute("aria-current", "page");
+    if (anchor.dataset.room === name) {
+      anchor.setAttribute("aria-current", "page");
+      anchor.scrollIntoView({ block: "nearest", inline: "nearest" });
+    }
     else anchor.removeAttribute("aria-current");
   }
   close?.();

@@ -1,8 +1,7 @@
 // Confidences against what happened: reliability, every waypoint as a dot that leads to its episode, weights, deferrals.
 import { ask, chainWords, confidence, count, h, path, percent, s } from "../dom.js";
+import { colour, lines } from "../plots.js";
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const LINES = ["--source-1", "--source-4", "--source-2", "--source-5", "--source-3", "--source-6", "--source-7", "--source-0"];
 
 async function search(host) {
   const { runs } = await ask("campaigns");
@@ -80,22 +79,12 @@ function cloud(host, data, go) {
   return draw;
 }
 
-function load() {
-  if (window.uPlot) return Promise.resolve();
-  return new Promise((resolve, reject) => {
-    document.head.append(h("link", { rel: "stylesheet", href: "uplot/uPlot.min.css" }), h("script", { src: "uplot/uPlot.iife.min.js", onload: resolve, onerror: () => reject(new Error("the plots could not be loaded")) }));
-  });
-}
-
 async function weights(host, w) {
   host.append(h("h2", {}, "The calibrator's weights"));
   if (!w.values.length) return void host.append(h("p", { class: "muted" }, "Nothing was learned yet: without labels the stated confidence is believed as it is."));
   const box = h("div", { class: "plot" });
   host.append(box);
-  await load();
-  const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
-  const series = w.names.map((label, j) => ({ label, stroke: colour(LINES[j]), width: 1.6, points: { show: w.position.length < 40 } }));
-  const plot = new window.uPlot({ width: box.clientWidth, height: 280, scales: { x: { time: false } }, axes: [{ ...axis, label: "place in the chain" }, axis], series: [{ label: "place" }, ...series] }, [w.position, ...w.values], box);
+  const plot = await lines(box, "place in the chain", "place", w.names, [w.position, ...w.values], { height: 280, points: w.position.length < 40 });
   return () => plot.setSize({ width: box.clientWidth, height: 280 });
 }
 

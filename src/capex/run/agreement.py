@@ -1,0 +1,38 @@
+"""How far two people agree who judged the same attempts, blind to each other: the verdict that
+counts against each second judge's opinion.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from capex.run.stats import cohen_kappa
+from capex.run.verdicts import read_opinions, read_verdict
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two judges on the attempts that both have judged."""
+
+    first: str
+    second: str
+    both: int
+    equal: int
+    kappa: float | None  # Cohen's; None where both gave one same verdict throughout
+
+
+def agreements(episodes: Iterable[Path]) -> list[Agreement]:
+    """By pair of judges, over the attempts in these folders."""
+    pairs: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for folder in episodes:
+        verdict = read_verdict(folder)
+        for by, opinion in read_opinions(folder).items():
+            if verdict is not None and verdict.by != by:
+                pairs[verdict.by, by].append((verdict.verdict, opinion.verdict))
+    return [
+        Agreement(*judges, len(said), sum(a == b for a, b in said), cohen_kappa(said))
+        for judges, said in sorted(pairs.items())
+    ]
