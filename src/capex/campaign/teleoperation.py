@@ -141,7 +141,9 @@ def read_move(raw: Mapping[str, Any], spec: Spec) -> Move:
 
 
 def _shares(name: str, value: Any) -> Triple:
-    triple = value if isinstance(value, list | tuple) and len(value) == 3 else (math.nan,)
+    triple: list[Any] = [math.nan]
+    if isinstance(value, list | tuple) and len(value) == 3:
+        triple = list(value)
     if all(type(v) in (int, float) and abs(v) <= 1 for v in triple):
         return float(triple[0]), float(triple[1]), float(triple[2])
     raise CapexError(f"'{name}' is {str(value)[:60]}; three numbers from -1 to 1 are right")
