@@ -34,7 +34,6 @@ class StudioCommand:
 
     EXAMPLES: ClassVar[Examples] = {
         "All runs below runs/": "capex studio",
-        "One run, on any free port": "capex studio runs/first --port 0",
         "Runs and datasets, and a rig of yours to drive": (
             "capex studio runs datasets --drive rig:lab.toml"
         ),
