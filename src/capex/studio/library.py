@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from capex.errors import CapexError
-from capex.run.store import Chain, Run
+from capex.run.store import SPEND, Chain, Run
 from capex.studio.guard import Refused
 
 # Whether a folder with these folders and files in it is looked for.
@@ -82,7 +82,7 @@ class Library:
 
 
 def _is_run(path: Path, folders: Sequence[str], files: Sequence[str]) -> bool:
-    return MANIFEST in files and ("chains" in folders or (path / "spend.jsonl").exists())
+    return MANIFEST in files and ("chains" in folders or SPEND in files)
 
 
 def _is_dataset(path: Path, folders: Sequence[str], files: Sequence[str]) -> bool:
