@@ -23,6 +23,10 @@ class Agreement:
     equal: int
     kappa: float | None  # Cohen's; None where both gave one same verdict throughout
 
+    def __str__(self) -> str:
+        beyond = "" if self.kappa is None else f" (Cohen's kappa {self.kappa:.2f})"
+        return f"{self.first} and {self.second} agree on {self.equal} of {self.both}{beyond}"
+
 
 def agreements(episodes: Iterable[Path]) -> list[Agreement]:
     """By pair of judges, over the attempts in these folders."""
