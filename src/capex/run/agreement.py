@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from capex.errors import DamagedFile
 from capex.run.stats import cohen_kappa
 from capex.run.verdicts import read_opinions, read_verdict
 
@@ -29,11 +30,14 @@ class Agreement:
 
 
 def agreements(episodes: Iterable[Path]) -> list[Agreement]:
-    """By pair of judges, over the attempts in these folders."""
+    """By pair of judges, over these attempts; one that cannot be read is left out."""
     pairs: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for folder in episodes:
-        verdict = read_verdict(folder)
-        for by, opinion in read_opinions(folder).items():
+        try:
+            verdict, opinions = read_verdict(folder), read_opinions(folder)
+        except DamagedFile:
+            continue
+        for by, opinion in opinions.items():
             if verdict is not None and verdict.by != by:
                 pairs[verdict.by, by].append((verdict.verdict, opinion.verdict))
     return [
