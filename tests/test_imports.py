@@ -70,7 +70,17 @@ BELOW = {
     "report": ("dataset", "run", "method", "models", "worlds"),
     "students": ("report", "campaign", "run", "method", "worlds"),
     "studio": ("report", "dataset", "campaign", "run", "method", "models", "worlds"),
-    "cli": ("studio", "students", "report", "dataset", "campaign", "run", "method", "models", "worlds"),
+    "cli": (
+        "studio",
+        "students",
+        "report",
+        "dataset",
+        "campaign",
+        "run",
+        "method",
+        "models",
+        "worlds",
+    ),
 }
 GROUND = {
     "errors": (),
