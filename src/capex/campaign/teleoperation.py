@@ -7,7 +7,6 @@ while a model thinks: a key that is released, or a page that is gone, stops it w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -141,11 +140,9 @@ def read_move(raw: Mapping[str, Any], spec: Spec) -> Move:
 
 
 def _shares(name: str, value: Any) -> Triple:
-    triple: list[Any] = [math.nan]
-    if isinstance(value, list | tuple) and len(value) == 3:
-        triple = list(value)
-    if all(type(v) in (int, float) and abs(v) <= 1 for v in triple):
-        return float(triple[0]), float(triple[1]), float(triple[2])
+    whole = isinstance(value, list | tuple) and len(value) == 3
+    if whole and all(type(v) in (int, float) and abs(v) <= 1 for v in value):
+        return float(value[0]), float(value[1]), float(value[2])
     raise CapexError(f"'{name}' is {str(value)[:60]}; three numbers from -1 to 1 are right")
 
 

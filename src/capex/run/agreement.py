@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from capex.errors import DamagedFile
 from capex.run.stats import cohen_kappa
 from capex.run.verdicts import read_opinions, read_verdict
 
@@ -23,13 +24,20 @@ class Agreement:
     equal: int
     kappa: float | None  # Cohen's; None where both gave one same verdict throughout
 
+    def __str__(self) -> str:
+        beyond = "" if self.kappa is None else f" (Cohen's kappa {self.kappa:.2f})"
+        return f"{self.first} and {self.second} agree on {self.equal} of {self.both}{beyond}"
+
 
 def agreements(episodes: Iterable[Path]) -> list[Agreement]:
-    """By pair of judges, over the attempts in these folders."""
+    """By pair of judges, over these attempts; one that cannot be read is left out."""
     pairs: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for folder in episodes:
-        verdict = read_verdict(folder)
-        for by, opinion in read_opinions(folder).items():
+        try:
+            verdict, opinions = read_verdict(folder), read_opinions(folder)
+        except DamagedFile:
+            continue
+        for by, opinion in opinions.items():
             if verdict is not None and verdict.by != by:
                 pairs[verdict.by, by].append((verdict.verdict, opinion.verdict))
     return [

@@ -31,6 +31,7 @@ class Library:
         self.folders = tuple(folder.resolve() for folder in folders)
         self._lock = threading.Lock()
         self._runs: dict[str, Run] = {}
+        self._datasets: dict[str, Path] = {}
 
     def runs(self) -> dict[str, Run]:
         """All runs there are now, by name."""
@@ -41,11 +42,15 @@ class Library:
 
     def datasets(self) -> dict[str, Path]:
         """All LeRobot folders there are now, by name."""
-        return self._named(_is_dataset)
+        found = self._named(_is_dataset)
+        with self._lock:
+            self._datasets = found
+        return found
 
     def dataset(self, name: str) -> Path:
         """A dataset by its name; Refused where there is none."""
-        if (path := self.datasets().get(name)) is None:
+        path = self._datasets.get(name) or self.datasets().get(name)
+        if path is None:
             raise Refused(404, f"there is no dataset '{name[:80]}' below the studio's folders")
         return path
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from capex.worlds import ArmState, Env
 from capex.worlds.robots import glimpse
 
 LARGE, SMALL = 400, 200  # pixels of the longer side: the camera that is looked through, another
+DEAD_MAN_S = 0.2  # a move that waited longer moves no robot: its key may have been released since
 Message = dict[str, Any] | bytes | None  # None: the attempt is over
 
 
@@ -26,14 +28,14 @@ class Wheel:
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
         self.out: asyncio.Queue[Message] = asyncio.Queue()
-        self._asked: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[tuple[float, Mapping[str, Any]]] = queue.SimpleQueue()
         self._gone = threading.Event()
         self._camera, self._shown = "", 0
         self._env: Env | None = None
 
     def hear(self, message: Mapping[str, Any]) -> None:
         """What the page sent."""
-        self._asked.put(message)
+        self._asked.put((time.monotonic(), message))
 
     def leave(self) -> None:
         """The page is gone."""
@@ -46,7 +48,7 @@ class Wheel:
     def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
         """The next message as a move; what is none is answered with a sentence."""
         try:
-            raw = self._asked.get(timeout=wait_s)
+            came_at, raw = self._asked.get(timeout=wait_s)
         except queue.Empty:
             return "leave" if self._gone.is_set() else None
         if self._gone.is_set() or raw.get("do") == "leave":
@@ -60,6 +62,8 @@ class Wheel:
             self.show(self._env, self._shown)
             return None
         try:
+            if self._env.spec.real_time and time.monotonic() - came_at > DEAD_MAN_S:
+                raise CapexError("a move came too late for a robot that runs in real time")
             return read_move(raw, self._env.spec)
         except CapexError as error:
             self.tell({"event": "refused", "error": str(error)})

@@ -137,9 +137,13 @@ class Seat:
         """Runs in a thread of its own; the campaign's own thread drives."""
         try:
             person = Teleoperator(wheel, trip.by, trip.device)
-            operator, starts = PageOperator(trip.by), [trip.start]
             run = demonstrate(
-                person, trip.name, out=trip.out, person=operator, starts=starts, slots=1
+                person,
+                trip.name,
+                out=trip.out,
+                person=PageOperator(trip.by),
+                starts=[trip.start],
+                slots=1,
             )
             made = [e for e in run.episodes if e.index == trip.start and e.chain.endswith(HUMAN)]
             over: dict[str, Any] = {"event": "over", "kept": bool(made)}

@@ -8,6 +8,7 @@ import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, get_args
 
 from starlette.routing import BaseRoute, Route
@@ -63,6 +64,7 @@ class Desk:
 
     studio: Studio
     _writing: threading.Lock = field(default_factory=threading.Lock)
+    _found: dict[tuple[Path, str], Path] = field(default_factory=dict)  # by run and key
 
     def runs(self, _: Asked) -> dict[str, Any]:
         """How many attempts of each run a person judges, and how many wait."""
@@ -95,16 +97,20 @@ class Desk:
     def find(self, asked: Mapping[str, Any]) -> LoadedEpisode:
         """An attempt by its key."""
         run, key = self.studio.library.run(str(asked.get("run", ""))), str(asked.get("key", ""))
+        known = self._found.get((run.path, key))
+        if known is not None and known.is_dir():
+            return load_episode(known)
         for episode in self._judged_by_people(run):
+            self._found[run.path, key_of(episode)] = episode.path
             if key_of(episode) == key:
-                return episode
+                return load_episode(episode.path)
         raise Refused(404, f"no attempt of this run that a person judges is called '{key[:20]}'")
 
     def attempt(self, asked: Asked) -> dict[str, Any]:
         """What a judge is told of an attempt: the task, its rules, how it ended, what is
         claimed.
         """
-        episode = load_episode(self.find(asked).path)
+        episode = self.find(asked)
         about = question(episode)
         said = (turn.reasoning for turn in reversed(episode.record.turns) if turn.reasoning)
         names = ("world", "task", "start", "instruction", "criterion", "end", "claimed_done")
@@ -130,7 +136,7 @@ class Desk:
             raise Refused(400, f"a reason and words have at most {WORDS_MAX} characters each")
         with self._writing:
             episode = self._last(body, by, second) if word == "undo" else self.find(body)
-            held = _said(load_episode(episode.path), by, second)
+            held = _said(episode, by, second)
             if word != "undo" and (held is not None or (not second and read_verdict(episode.path))):
                 raise Refused(409, "this attempt has been judged meanwhile; take the next one")
             given = Verdict(word, by, now(), reason, " ".join(words.split()))  # type: ignore[arg-type]
