@@ -220,9 +220,7 @@ def main() -> int:
         for chains in given.chains:
             engine = {"slots": chains, "parallel": given.parallel, "episodes": given.episodes}
             rows.append(
-                campaign(
-                    Path(folder), chains, rate=given.rate, requests=given.requests, **engine
-                )
+                campaign(Path(folder), chains, rate=given.rate, requests=given.requests, **engine)
             )
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     show(rows, f"{given.rate:.0f} requests a second; {given.parallel} processes")
@@ -233,6 +231,12 @@ def main() -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
-        child(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), json.loads(sys.argv[6]))
+        child(
+            Path(sys.argv[2]),
+            Path(sys.argv[3]),
+            int(sys.argv[4]),
+            float(sys.argv[5]),
+            json.loads(sys.argv[6]),
+        )
     else:
         sys.exit(main())
