@@ -24,14 +24,14 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rehearsal.paced import Asked, read_times
 from rich.console import Console
 from rich.table import Table
-
-from rehearsal.paced import Asked, read_times
 
 CHAINS = (1, 10, 100, 1000)
 REQUESTS, SUCCESS_S = 37, 6.6 * 60  # of a success in the paper
@@ -96,14 +96,13 @@ def child(out: Path, times: Path, chains: int, seconds: float, engine: dict[str,
         **engine,
     )
     watcher.over.set()
-    most = {name: value for name, value in watcher.most.items()}
     numbers = {
         "episodes": len(ended),
         "start_s": began[0][0] - asked,
         "seconds": ended[-1] - began[0][0],
         "driver_cpu_s": time.process_time() - began[0][1],
         "memory_before_mb": before["memory_mb"],
-        **most,
+        **watcher.most,
     }
     print(json.dumps(numbers))
 
@@ -132,7 +131,7 @@ def reduce(rows: list[Asked], numbers: dict[str, float]) -> dict[str, float]:
         attempts[row.process, row.thread].append(row)
     cpu, books, waits = [], [], []
     for asked in attempts.values():
-        for one, other in zip(asked, asked[1:], strict=False):
+        for one, other in pairwise(asked):
             if other.thread_cpu_s < one.thread_cpu_s or other.chain != one.chain:
                 continue  # another attempt in a thread of the same number
             cpu.append(other.thread_cpu_s - one.thread_cpu_s)

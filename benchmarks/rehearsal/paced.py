@@ -77,7 +77,7 @@ class Paced:
             spread = SPREAD if self._folder else 0.0
             time.sleep(self._mean_s * random.lognormvariate(-(spread**2) / 2, spread))
         ready = time.monotonic()
-        call = ToolCall("call_1", "act", json.dumps(_stride(request)))
+        call = ToolCall("call_1", "act", json.dumps(stride(request)))
         attempt = RequestAttempt("ok", "yes", ready - sent, usage=TOKENS, answer=Answer((call,)))
         if observer is not None:
             observer.after(request, 1, attempt)
@@ -96,7 +96,7 @@ class Paced:
         os.write(self._file, ROW.pack(int(chain[1]) if chain else -1, thread, *times))
 
 
-def _stride(request: Request) -> dict[str, object]:
+def stride(request: Request) -> dict[str, object]:
     """One stride on from where the last observation says that the tip is."""
     texts = [
         part.text

@@ -90,7 +90,7 @@ class Tiny:
         width, height = size or (32, 32)
         image = np.full((height, width, 3), 230, np.uint8)
         image[:, int(1000 * self._tip_m[0]) % width] = int(100 * self._tip_m[0]) % 200
-        return {name: image for name in cameras or ("top",)}
+        return dict.fromkeys(cameras or ("top",), image)
 
     def camera_model(self, camera: str, size: tuple[int, int] | None = None) -> Any:
         raise Unsupported("the camera of the tiny world is not calibrated")

@@ -89,9 +89,10 @@ class Spend:
     system with locks.
 
     Every line is one write at the end of the file under an exclusive lock, flushed to disk before
-    the call returns; those who write at the same time share a flush. A kill in mid-write leaves a torn last line. Readers stop before it and the
-    next writer cuts it off: what it reserved was never sent, and what it settled stays reserved.
-    Any other unreadable line is an error, because spending cannot be forgotten safely.
+    the call returns; those who write at the same time share a flush. A kill in mid-write leaves a
+    torn last line. Readers stop before it and the next writer cuts it off: what it reserved was
+    never sent, and what it settled stays reserved. Any other unreadable line is an
+    error, because spending cannot be forgotten safely.
     """
 
     def __init__(self, path: Path):
