@@ -1,5 +1,5 @@
 """`rehearsal.paced:SECONDS,FOLDER`: a stand-in that thinks as long as a model does, and writes down
-when it was asked.
+when it was asked. Without a folder it writes nothing, and every answer takes the same time.
 
 It walks the hand of `rehearsal.tiny` on by one stride. Its waits are log-normal with the given
 mean, like those of model servers. Each request leaves a row of numbers in FOLDER, a file a process:

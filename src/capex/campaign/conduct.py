@@ -57,8 +57,9 @@ class Campaign:
 def conduct(
     campaign: Campaign, watch: Watch | None = None, load: Loader | None = None
 ) -> LoadedRun:
-    """Run what the run directory lacks and return what it then holds, read by `load`. What failed is
-    raised after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is whole.
+    """Run what the run directory lacks and return what it then holds, read by `load`. What failed
+    is raised after everything else has run; Ctrl-C raises KeyboardInterrupt once the store is
+    whole.
     """
     run, settings, price = campaign.run, campaign.settings, campaign.setup.work.price
     spend = Spend(campaign.setup.spend)
