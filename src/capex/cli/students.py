@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -209,7 +208,6 @@ class Evaluate:
         starts = OPTIONS["starts"].checked("--starts", self.starts)
         require_torch()
         from capex.students.evaluate import Rollouts, judged_by_person
-        from capex.students.tables import chain_summary
 
         names = {f.name for f in fields(Rollouts)}
         job = Rollouts(**{k: v for k, v in vars(self).items() if k in names} | {"starts": starts})
@@ -218,14 +216,7 @@ class Evaluate:
             roll_out_here([job], by=self.by, **beside)
         else:
             self._simulate(job)
-        table = Table(title=str(self.out))
-        for column in ("chain", "success", "rate", "95% interval", "median steps of successes"):
-            table.add_column(
-                column, justify="left" if column == "chain" else "right", overflow="fold"
-            )
-        for row in chain_summary(self.out):
-            table.add_row(*row)
-        console.print(FittedTable(table))
+        print_rollouts(self.out)
         name = self.out.resolve().name
         print_next("capex", "report", self.out, "--out", Path("reports", name))
         return 0
@@ -248,6 +239,18 @@ class Evaluate:
                 done, solved = done + 1, solved + (rollout.success is True)
                 progress.update(bar, advance=1)
             progress.update(bar, completed=len(starts))
+
+
+def print_rollouts(run: Path) -> None:
+    """The success of everything that a run of rollouts holds."""
+    from capex.students.tables import chain_summary
+
+    table = Table(title=str(run))
+    for column in ("chain", "success", "rate", "95% interval", "median steps of successes"):
+        table.add_column(column, justify="left" if column == "chain" else "right", overflow="fold")
+    for row in chain_summary(run):
+        table.add_row(*row)
+    console.print(FittedTable(table))
 
 
 def roll_out_here(jobs: Sequence[Rollouts], *, by: str | None, **options: Any) -> LoadedRun:
@@ -286,15 +289,13 @@ class Study:
     def run(self) -> int:
         """Run what is missing, then write tables and figure."""
         require_torch()
-        from capex.students.study import run_study
+        from capex.cli.learn import run_here
         from capex.students.study_plan import load_study
         from capex.students.tables import study_tables
 
         study = load_study(self.file)
         out = self.out or self.file.with_suffix("")
-        attend = functools.partial(roll_out_here, by=self.by)
-        for line in run_study(study, out, ray=self.ray, attend=attend):
-            console.print(escape(line), highlight=False)
+        run_here(study, out, by=self.by, ray=self.ray)
         for path in study_tables(out):
             console.print(f"[bold]{path}[/]", highlight=False)
         return 0

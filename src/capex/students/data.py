@@ -27,6 +27,7 @@ from capex.run.files import read_json, write_json
 
 FORMAT = 1
 FRAMES_FOLDER = ".frames"
+IMAGES = "images.npy"
 # Actions that command a state; the others are speeds.
 COMMANDS = ("gripper", "mode")
 # A waiting demonstrator commands and measures less than these.
@@ -166,7 +167,7 @@ def write_pack(
             if images is None:
                 shape = (len(states), *frame.shape)
                 images = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
-                    neighbour / "images.npy", "w+", np.uint8, shape
+                    neighbour / IMAGES, "w+", np.uint8, shape
                 )
             if frame.shape != images.shape[1:]:
                 raise CapexError(
@@ -180,14 +181,25 @@ def write_pack(
                 " they must agree"
             )
         images.flush()
-        np.savez(neighbour / "table.npz", states=states, actions=actions)
-        rows = [asdict(e) for e in episodes]
-        write_json(neighbour / "pack.json", {"format": FORMAT, **head, "episodes": rows})
+        finish_pack(neighbour, head, states, actions, episodes)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(neighbour, folder)
     except BaseException:
         shutil.rmtree(neighbour, ignore_errors=True)
         raise
+
+
+def finish_pack(
+    folder: Path,
+    head: Mapping[str, Any],
+    states: npt.NDArray[np.float32],
+    actions: npt.NDArray[np.float32],
+    episodes: Sequence[Demonstration],
+) -> None:
+    """Write what a pack holds besides its images."""
+    np.savez(folder / "table.npz", states=states, actions=actions)
+    rows = [asdict(e) for e in episodes]
+    write_json(folder / "pack.json", {"format": FORMAT, **head, "episodes": rows})
 
 
 def _read_pack(folder: Path) -> Demonstrations:
@@ -197,7 +209,7 @@ def _read_pack(folder: Path) -> Demonstrations:
             f"{folder} is a pack of format {head.get('format')}; this version reads {FORMAT}:"
             " delete it and it is made again"
         )
-    images = np.load(folder / "images.npy", mmap_mode="r")
+    images = np.load(folder / IMAGES, mmap_mode="r")
     with np.load(folder / "table.npz", allow_pickle=False) as table:
         states, actions = table["states"], table["actions"]
     keep = [k for k, name in enumerate(head["state_names"]) if not name.startswith(HIDDEN_STATE)]

@@ -40,6 +40,7 @@ from capex.worlds.robots import glimpse
 SLOTS = 64  # episodes that advance together at most
 SLOTS_OF_A_PROCESS = 8  # each has a world of its own in memory
 UNTRAINED = "untrained"
+UNADAPTED = "unadapted"  # what fine-tuning begins from, as it is
 DESCRIBED = ("steps", "seed", "datasets", "episodes", "sources", "labels")
 SEED_MOST = 10**12  # an episode's seed is made of this one and its start, and must fit into 63 bits
 
@@ -199,12 +200,14 @@ def describe(job: Rollouts, folder: Path, spec: ActorSpec, horizon: int) -> dict
         if job.untrained
         else {}
     )
+    unadapted = not job.untrained and not kept.get("steps") and spec.training.get("tuned")
     return {
         "policy": spec.policy,
         "weights": weights,
         "initialisation": spec.initialisation,
         **kept,
         **fresh,
+        **({UNADAPTED: True} if unadapted else {}),
         "evaluation_seed": job.seed,
         "horizon": horizon,
         **_rig(job.name),

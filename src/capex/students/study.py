@@ -25,8 +25,14 @@ from capex.run.jobs import Lane
 from capex.run.store import chain_name
 from capex.students import checkpoint, data
 from capex.students.attended import roll_out
-from capex.students.evaluate import Rollouts, evaluate, judged_by_person, missing
-from capex.students.settings import ActSettings
+from capex.students.evaluate import (
+    UNADAPTED,
+    UNTRAINED,
+    Rollouts,
+    evaluate,
+    judged_by_person,
+    missing,
+)
 from capex.students.study_plan import StudyPlan
 from capex.students.train import TrainingJob, train_together
 from capex.worlds import split_name
@@ -66,18 +72,19 @@ def trials(study: StudyPlan, out: Path) -> Iterator[StudyTrial]:
     """Every training in the order of running: first seed first, so that a table fills evenly."""
     for seed, task in itertools.product(study.seeds, study.tasks):
         starts = matched_starts(study, task)
-        for (policy, settings), source in itertools.product(study.policies.items(), study.sources):
-            constant = settings.schedule == "constant"
+        for (policy, given), source in itertools.product(study.policies.items(), study.sources):
+            constant = given.settings.schedule == "constant"
             for steps in study.budgets[-1:] if constant else study.budgets:
                 name = chain_name(*split_name(task), f"{source}--{policy}--s{seed}--{steps}")
                 job = TrainingJob(
                     datasets=(study.dataset(source, task),),
-                    settings=settings,
+                    settings=given.settings,
                     steps=steps,
                     out=out / "trainings" / name,
                     seed=seed,
-                    backbone=study.backbone if isinstance(settings, ActSettings) else None,
-                    keep=study.budgets if constant else (steps,),
+                    **study.beginnings(policy, task),
+                    trust_pickle=given.trust_pickle,
+                    keep=(*([0] if given.tuned else []), *(study.budgets if constant else [steps])),
                     task=task,
                     only=starts,
                     uncertified=study.uncertified,
@@ -89,7 +96,9 @@ def trials(study: StudyPlan, out: Path) -> Iterator[StudyTrial]:
 
 
 def _rollouts(study: StudyPlan, out: Path, job: TrainingJob) -> Iterator[Rollouts]:
-    """Of each policy that the training keeps, and where the study asks for it of fresh weights."""
+    """Of each policy that the training keeps, and where the study asks for it of fresh weights; of
+    what a fine-tuned policy begins from once a task.
+    """
     policy, source = job.labels["policy"], job.labels["source"]
     common = Rollouts(
         checkpoint.path_of(job.out, job.steps),
@@ -100,12 +109,16 @@ def _rollouts(study: StudyPlan, out: Path, job: TrainingJob) -> Iterator[Rollout
         device=study.device,
         horizon=study.horizon,
     )
-    for steps in job.keep:
+    for steps in (steps for steps in job.keep if steps):
         name, path = f"{policy}-{source}-s{job.seed}-{steps}", checkpoint.path_of(job.out, steps)
         yield replace(common, checkpoint=path, arm=name)
     first = (study.seeds[0], next(iter(study.sources)), study.budgets[-1])
-    if study.untrained and (job.seed, source, job.steps) == first:
-        yield replace(common, arm=f"{policy}-untrained", untrained=True)
+    if (job.seed, source, job.steps) == first:
+        if study.untrained:
+            yield replace(common, arm=f"{policy}-{UNTRAINED}", untrained=True)
+        if 0 in job.keep:
+            path = checkpoint.path_of(job.out, 0)
+            yield replace(common, checkpoint=path, arm=f"{policy}-{UNADAPTED}")
 
 
 def groups(study: StudyPlan, out: Path) -> Iterator[list[StudyTrial]]:

@@ -44,7 +44,7 @@ class TrainingJob:
     init: Path | None = None  # a policy to begin from
     trust_pickle: bool = False
     uncertified: bool = False
-    keep: tuple[int, ...] = ()  # steps whose policies stay
+    keep: tuple[int, ...] = ()  # steps whose policies stay; 0: what training begins from
     task: str = ""  # only demonstrations of this WORLD:TASK; all of them when empty
     only: tuple[int, ...] = ()  # only demonstrations of these starts; all of them when empty
     save_every: int = 5000
@@ -173,8 +173,10 @@ def _run(
     running: Sequence[Running], stepper: Stepper, first: int, report: OnProgress, announce: Announce
 ) -> list[Path]:
     job, parts = running[0].job, running[0].trainer.parts
-    lines = [curves.Curve(r.job.out / "curve.csv", parts, first) for r in running]
+    lines = [curves.Curve(r.job.out / curves.CURVE, parts, first) for r in running]
     save_at = {job.steps, *job.keep, *range(job.save_every, job.steps, job.save_every)}
+    if first == 0 and 0 in save_at:
+        _save(running, 0)
     mark, marked = time.perf_counter(), first
     for step in range(first, job.steps):
         stepper.advance(step)
@@ -197,10 +199,7 @@ def _run(
                 curve.add(done, means, speed)
                 report(TrainingProgress(done, job.steps, means, speed))
         if done in save_at:
-            for r in running:
-                spec = replace(r.spec, training={**r.spec.training, "steps": done})
-                checkpoint.save(r.job.out, done, r.trainer, spec, {"job": r.job.identity()})
-                checkpoint.prune(r.job.out, r.job.keep)
+            _save(running, done)
             mark = time.perf_counter()
     for r, curve in zip(running, lines, strict=True):
         picture, count = r.job.out / "curve.png", r.spec.training["episodes"]
@@ -212,6 +211,14 @@ def _run(
                 " curve.csv"
             )
     return [checkpoint.path_of(r.job.out, job.steps) for r in running]
+
+
+def _save(running: Sequence[Running], done: int) -> None:
+    """The checkpoints of a step, and no older ones that nobody asked to keep."""
+    for r in running:
+        spec = replace(r.spec, training={**r.spec.training, "steps": done})
+        checkpoint.save(r.job.out, done, r.trainer, spec, {"job": r.job.identity()})
+        checkpoint.prune(r.job.out, r.job.keep)
 
 
 def describe(
@@ -259,6 +266,7 @@ def describe(
             "sources": sorted({e.source for e in demonstrations.episodes}),
             "stand_in": any(e.stand_in for e in demonstrations.episodes),
             "labels": dict(job.labels),
+            "tuned": job.init is not None,
             "versions": versions() | {"torch": torch.__version__},
         },
     )
