@@ -146,7 +146,8 @@ class Evaluate:
 
     GROUPS: ClassVar[Groups] = {
         "What to run": (
-            *("checkpoint", "name", "starts", "horizon", "seed", "untrained", "allow_seen"),
+            *("checkpoint", "name", "starts", "horizon", "seed", "instructions"),
+            *("untrained", "allow_seen"),
         ),
         "Rig": ("operator", "by", "judge", "arrangements"),
         "Engine": ("parallel", "device"),
@@ -178,6 +179,9 @@ class Evaluate:
     """Where the policy runs: auto (default), cpu, cuda, cuda:1, mps."""
     seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of what is random in the policy."""
+    instructions: Annotated[Path | None, arg(metavar="PATH")] = None
+    """The encoder or the file of embeddings that Diffusion was trained with, for instructions that
+    its checkpoint has no embedding of (default: none)."""
     untrained: bool = False
     """Fresh weights instead of the trained ones, for comparison."""
     allow_seen: bool = False
@@ -318,6 +322,9 @@ class PolicyCommand:
     """Port on 127.0.0.1; 0 chooses a free one."""
     device: Annotated[str, arg(metavar="DEVICE")] = "auto"
     """Where the policy runs: auto (default), cpu, cuda, cuda:1, mps."""
+    instructions: Annotated[Path | None, arg(metavar="PATH")] = None
+    """The encoder or the file of embeddings that it was trained with, for instructions that its
+    checkpoint has no embedding of (default: none)."""
 
     def run(self) -> int:
         """Answer until interrupted."""
@@ -326,7 +333,7 @@ class PolicyCommand:
         from capex.students.serve import serve
 
         with console.status("loading"):
-            policy = load_policy(self.checkpoint, self.device)
+            policy = load_policy(self.checkpoint, self.device, self.instructions)
         with serve(policy, self.port) as server:
             console.print(
                 f"{policy.spec.policy} at http://127.0.0.1:{server.port}  (POST /reset, POST /act,"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from capex.errors import CapexError
@@ -21,6 +22,7 @@ from capex.students.data import Demonstrations
 from capex.students.device import choose_device, prepare, working_dtype
 from capex.students.diffusion import Diffusion
 from capex.students.graph import Stepper
+from capex.students.hearing import vocabulary_of
 from capex.students.resnet import load_backbone
 from capex.students.settings import SEED_MAX, ActSettings, DiffusionSettings, Settings
 from capex.students.spec import PolicySpec
@@ -150,6 +152,7 @@ def _begin(job: TrainingJob, device: torch.device, announce: Announce) -> Runnin
         task=job.task,
         only=job.only,
         drop_still=job.settings.still == "drop",
+        agree=job.settings.agree,
     )
     spec, weights = describe(job, demonstrations)
     _announce(announce, spec, device)
@@ -254,14 +257,16 @@ def describe(
         fps=demonstrations.fps,
         normalizer=fitted,
         norm=norm,
-        instructions=demonstrations.instructions if isinstance(settings, DiffusionSettings) else (),
+        commands=_commands(settings, demonstrations, actions),
         learned_language=isinstance(settings, DiffusionSettings) and job.instructions is None,
+        **_language(job, settings, demonstrations),
         initialisation="random" if job.backbone is None else f"backbone {job.backbone.name}",
         training={
             "seed": job.seed,
             "datasets": list(demonstrations.names),
             "episodes": len(demonstrations.episodes),
             "frames": len(states),
+            "instructions": len(demonstrations.instructions),
             "starts": sorted({(e.world, e.task, e.start, e.seed) for e in demonstrations.episodes}),
             "sources": sorted({e.source for e in demonstrations.episodes}),
             "stand_in": any(e.stand_in for e in demonstrations.episodes),
@@ -273,11 +278,39 @@ def describe(
     return (spec, None) if pretrained is None else pretrained.adapt(spec)
 
 
+def _commands(
+    settings: Settings, demonstrations: Demonstrations, actions: npt.NDArray[np.float32]
+) -> tuple[tuple[int, float, float], ...]:
+    """Gripper and mode where they take exactly two values, if they are to be classes."""
+    if not isinstance(settings, ActSettings) or settings.commands == "regress":
+        return ()
+    named = [k for k, n in enumerate(demonstrations.action_names) if n.endswith(data.COMMANDS)]
+    values = {k: np.unique(actions[:, k]).tolist() for k in named}
+    return tuple((k, v[0], v[1]) for k, v in values.items() if len(v) == 2)
+
+
+def _language(
+    job: TrainingJob, settings: Settings, demonstrations: Demonstrations
+) -> dict[str, tuple[str, ...]]:
+    """The instructions whose embeddings the policy has, first those that it is trained on; behind
+    them the others of a given file, so that they travel with the checkpoint.
+    """
+    if not isinstance(settings, DiffusionSettings):
+        return {}
+    trained = demonstrations.instructions
+    if job.instructions is not None:
+        others = language.cached(job.instructions)
+        return {"instructions": tuple(dict.fromkeys((*trained, *others)))}
+    known = vocabulary_of(trained) if settings.text == "words" else ()
+    return {"instructions": trained, "vocabulary": known}
+
+
 def _give_language(job: TrainingJob, spec: PolicySpec, net: torch.nn.Module) -> None:
     """Use the given embeddings; the row for any other instruction is their mean."""
     if job.instructions is not None and isinstance(net, Diffusion):
         given = language.read(job.instructions, spec.instructions, net.settings.language)
         vectors = torch.from_numpy(given)
+        assert isinstance(net.instructions, torch.nn.Embedding)
         with torch.no_grad():
             net.instructions.weight.copy_(torch.cat([vectors, vectors.mean(dim=0, keepdim=True)]))
 
