@@ -126,7 +126,7 @@ class Learn:
         written = study_tables(plan.results)
         print_rollouts(plan.results / "rollouts")
         for path in (plan.job.out / "study.toml", *written):
-            console.print(f"[bold]{path}[/]", highlight=False)
+            console.print(f"[bold]{path}[/]", highlight=False, soft_wrap=True)
         return 0
 
 
@@ -167,7 +167,7 @@ def _export(plan: LearnPlan) -> None:
             progress.update(bars[name], completed=done)
 
         for line in export(plan, tell):
-            progress.console.print(escape(line), highlight=False)
+            progress.console.print(escape(line), highlight=False, soft_wrap=True)
 
 
 def run_here(study: StudyPlan, out: Path, *, by: str | None = None, ray: str | None = None) -> None:
@@ -182,11 +182,11 @@ def run_here(study: StudyPlan, out: Path, *, by: str | None = None, ray: str | N
     lines = run_study(study, out, ray=ray, attend=attend)
     if any(judged_by_person(task) for task in study.tasks):  # whose display is the campaign's
         for line in lines:
-            console.print(escape(line), highlight=False)
+            console.print(escape(line), highlight=False, soft_wrap=True)
         return
     with following(planned) as progress:
         for line in lines:
-            progress.console.print(escape(line), highlight=False)
+            progress.console.print(escape(line), highlight=False, soft_wrap=True)
 
 
 @contextmanager
