@@ -28,9 +28,9 @@ from capex.students.device import choose_device
 from capex.students.evaluate import Rollouts, evaluate
 from capex.students.settings import make_settings
 from capex.students.spec import PolicySpec
+from capex.students.tables import TIMES, time_shares
 from capex.worlds import Spec
 
-PARTS = ("physics_s", "drawing_s", "network_s", "waiting_s")
 SMALL = {
     "act": {"dim": 32, "heads": 2, "feedforward": 64, "encoder_layers": 1, "width": 16},
     "diffusion": {"dim": 32, "heads": 2, "layers": 2, "width": 16, "diffusion_steps": 4},
@@ -101,7 +101,7 @@ def main() -> None:
         f"{len(starts)} rollouts of {given.task}, {given.parallel or cores} processes of {cores}"
     )
     print(f"{where} cores, network on {name}, three {given.size}x{given.size} images")
-    heads = ("policy", "wall s", "moving s", "rollouts/s", "steps/s", *(p[:-2] for p in PARTS))
+    heads = ("policy", "wall s", "moving s", "rollouts/s", "steps/s", *TIMES)
     print("".join(f"{head:>12s}" for head in heads))
     for policy in given.policy:
         with tempfile.TemporaryDirectory() as scratch:
@@ -122,7 +122,7 @@ def main() -> None:
             wall = time.perf_counter() - began
             times = [read_json(path) for path in Path(scratch).rglob("timing.json")]
         moving = max(t["episode_s"] for t in times)
-        shares = [np.mean([t[part] / t["episode_s"] for t in times]) for part in PARTS]
+        shares = time_shares(times).values()
         steps = sum(e.steps for e in done)
         numbers = f"{wall:12.1f}{moving:12.1f}{len(done) / moving:12.2f}{steps / moving:12.0f}"
         print(f"{policy:>12s}{numbers}" + "".join(f"{share:12.0%}" for share in shares), flush=True)

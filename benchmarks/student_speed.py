@@ -104,16 +104,26 @@ def rate(step: Callable[[], object], steps: int, device: torch.device, warm: int
 
 
 def ours(
-    policy: str, pack: Path, device: torch.device, steps: int, *, graphed: bool, **changes: object
+    policy: str,
+    pack: Path,
+    device: torch.device,
+    steps: int,
+    *,
+    graphed: bool,
+    streamed: bool = False,
 ) -> float:
-    """Training steps per second of our loop."""
+    """Training steps per second of our loop; `streamed`: frames from the file, as packs that do not
+    fit on the device.
+    """
     torch.manual_seed(0)
     demonstrations = data.load([pack], window=20)
-    spec = spec_of(policy, demonstrations, **changes)
+    spec = spec_of(policy, demonstrations)
     net = spec.network().to(device)
     if device.type == "cuda":
         net.to(memory_format=torch.channels_last)
-    batches = Batches(demonstrations, spec, device, 0, on_device=device.type == "cuda")
+    batches = Batches(
+        demonstrations, spec, device, 0, on_device=device.type == "cuda" and not streamed
+    )
     stepper = Stepper(
         [Trainer(net, spec.settings, batches, 10**5, device)], device, graphed=graphed
     )
@@ -297,11 +307,19 @@ def main() -> None:
                 "ACT, ours, one CUDA graph",
                 lambda: ours("act", pack, device, given.steps, graphed=True),
             ),
+            (
+                "ACT, one CUDA graph, streamed",
+                lambda: ours("act", pack, device, given.steps, graphed=True, streamed=True),
+            ),
             ("ACT, ours, eager", lambda: ours("act", pack, device, few, graphed=False)),
             ("ACT, LeRobot's network", lambda: lerobot_rate("act", given.lerobot, device, few)),
             (
                 "Diffusion, ours, one CUDA graph",
                 lambda: ours("diffusion", pack, device, given.steps, graphed=True),
+            ),
+            (
+                "Diffusion, one CUDA graph, streamed",
+                lambda: ours("diffusion", pack, device, given.steps, graphed=True, streamed=True),
             ),
             ("Diffusion, ours, eager", lambda: ours("diffusion", pack, device, few, graphed=False)),
             (

@@ -7,7 +7,7 @@ networks that were never trained, on starts that no demonstration used.
 
 A student that does not beat this has learned nothing of its task. Random actions are drawn between
 the demonstrations' smallest and largest and held for eight steps, so that they lead somewhere.
-Networks have the paper's sizes, unless --small; ACT's actions are scaled as the demonstrations' are.
+Networks have the paper's sizes, unless --small; ACT's actions are scaled as the demonstrations'.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import runs
@@ -16,9 +17,12 @@ from capex.report.sources import group
 from capex.report.students import blocks, cells, curves
 from capex.run.stats import fisher
 from capex.run.store import open_run
+from capex.students import language
+from capex.students.settings import make_settings
 from capex.students.study import run_study, trials
 from capex.students.study_plan import load_study
 from capex.students.tables import study_tables
+from capex.students.train import TrainingJob, train
 
 TASK = "kitchen:TurnOnMicrowave"
 SMALL = "\n".join(f"{k} = {v}" for k, v in student_data.SMALL["act"].items())
@@ -91,6 +95,35 @@ def test_every_combination_is_planned_once_and_constant_rates_are_trained_once(f
     assert {job.starts for t in found for job in t.rollouts} == {(1000, 1001)}
 
 
+def test_a_policy_may_begin_from_another_whose_success_is_a_floor(folder):
+    """The paper's three columns from one file: fine-tuned, from scratch, ACT."""
+    settings = make_settings("diffusion", student_data.SMALL["diffusion"])
+    source = folder / "TurnOnMicrowave-expert"
+    train(TrainingJob((source,), settings, 1, folder / "pre", device="cpu"))
+    vectors = {"go to the square": np.ones(8, dtype=np.float32)}
+    language.write(folder / "words.npz", vectors)
+    small = "\n".join(f"{k} = {v}" for k, v in student_data.SMALL["diffusion"].items())
+    tuned = "[policies.tuned]\npolicy = 'diffusion'\ninit = 'pre'\nbatch = 4\n"
+    scratch = f"[policies.scratch]\npolicy = 'diffusion'\n{small}\ninstructions = 'words.npz'\n"
+    text = FILE.replace('pilot = "{task}-pilot"\n', "").replace("seeds", "untrained = true\nseeds")
+    (folder / "study.toml").write_text(text.replace("1000:1002", "1000:1001") + tuned + scratch)
+    study = load_study(folder / "study.toml")
+    jobs = {t.job.labels["policy"]: t for t in trials(study, folder / "out")}
+    assert (jobs["tuned"].job.init, jobs["tuned"].job.keep) == (folder / "pre", (0, 2))
+    assert jobs["scratch"].job.instructions == folder / "words.npz"
+    assert [r.arm for r in jobs["tuned"].rollouts][1:] == ["tuned-untrained", "tuned-unadapted"]
+    only = replace(study, policies={"tuned": study.policies["tuned"]}, untrained=False)
+    said = list(run_study(only, folder / "out"))
+    assert [line.split()[1] for line in said[1:]] == ["tuned-expert-s0-2", "tuned-unadapted"]
+    data = load([folder / "out" / "rollouts"])
+    (block,) = blocks(cells(data))
+    (line,) = block.lines
+    assert {name: tally.n for name, tally in line.floors.items()} == {"unadapted": 1}
+    text = students_table(cells(data), group(data)[0]).markdown()
+    assert "| Task (demonstrations) | expert | unadapted |" in text
+    assert "initialisation: fine-tuned from a policy of ours (1 steps)" in text
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
@@ -104,6 +137,7 @@ def test_every_combination_is_planned_once_and_constant_rates_are_trained_once(f
         ("dim = 32", "dim = 33", "multiple of heads"),
         ("pilot =", '"a/b" =', "letters and digits are right"),
         ("[sources]", "[sources", "is not TOML"),
+        ("dim = 32", "dim = 32\ninit = 3", "policies.act.init is 3; it must be a text"),
     ],
 )
 def test_a_slip_in_the_file_is_a_sentence(folder, old, new, sentence):

@@ -227,7 +227,9 @@ class Evaluate:
 
     def _simulate(self, job: Rollouts) -> None:
         """All rollouts side by side, with a progress bar."""
+        from capex.run.files import read_json
         from capex.students.evaluate import evaluate
+        from capex.students.tables import time_shares
 
         starts = job.starts
         with Progress(*COLUMNS, console=console) as progress:
@@ -239,10 +241,15 @@ class Evaluate:
                     bar, description=f"{solved}/{done} solved, {left} running, step {steps}"
                 )
 
+            timings = []
             for rollout in evaluate(job, show):
                 done, solved = done + 1, solved + (rollout.success is True)
+                timings.append(read_json(rollout.path / "timing.json"))
                 progress.update(bar, advance=1)
             progress.update(bar, completed=len(starts))
+        if shares := time_shares(timings):
+            said = ", ".join(f"{part} {share:.0%}" for part, share in shares.items())
+            console.print(f"where the rollouts' time went: {said}", highlight=False)
 
 
 def print_rollouts(run: Path) -> None:

@@ -53,4 +53,4 @@ def budget_figure(
         " budgets have; whiskers: 95 % Wilson intervals of the pooled rollouts."
     )
     panels = [panel(title, by_source) for title, by_source in curves(blocks).items()]
-    return Figure("students", caption, panels, sources, keys)
+    return Figure("students", caption, panels, sources, keys, columns=3 if len(panels) == 3 else 2)
