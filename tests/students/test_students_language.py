@@ -113,7 +113,7 @@ def test_fine_tuning_keeps_words_and_given_embeddings(pack, tmp_path):
 @pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
 )
-def test_clip_of_the_real_shape_embeds_any_instruction(tmp_path):
+def test_clip_of_the_real_shape_embeds_any_instruction(pack, tmp_path):
     """ViT-L/14's text tower with random weights; its tokenizer here knows single letters."""
     from transformers import CLIPTextConfig, CLIPTextModelWithProjection, CLIPTokenizer
 
@@ -127,6 +127,11 @@ def test_clip_of_the_real_shape_embeds_any_instruction(tmp_path):
     shape = {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12}
     config = CLIPTextConfig(**shape, num_hidden_layers=12, projection_dim=768, eos_token_id=53)
     CLIPTextModelWithProjection(config).save_pretrained(tmp_path)
-    first, second = language.read(tmp_path, [*KNOWN], 768)
-    assert first.shape == (768,)
-    assert not np.allclose(first, second)
+    folder = trained(pack, tmp_path / "policy", instructions=tmp_path, language=768)
+    spec, net = checkpoint.load_network(folder)
+    cup, new = Interpreter(spec, net, tmp_path).embed([KNOWN[0], NEW])
+    assert cup.shape == (768,)
+    assert np.allclose(new, language.read(tmp_path, [NEW], 768)[0], atol=1e-5)
+    assert not torch.allclose(cup, new)
+    with pytest.raises(CapexError, match="no embedding of"):
+        Interpreter(spec, net).embed([NEW])
