@@ -114,7 +114,9 @@ class PolicySpec:
             normalizer=Normalizer.from_json(data["normalizer"]),
             learned_language=bool(data["learned_language"]),
             vocabulary=tuple(data.get("vocabulary", ())),
-            commands=tuple((int(k), *map(float, v)) for k, *v in data.get("commands", ())),
+            commands=tuple(
+                (int(k), float(low), float(high)) for k, low, high in data.get("commands", ())
+            ),
             **values,
         )
         spec.require_sound()

@@ -60,6 +60,7 @@ class Interpreter:
 
     @torch.no_grad()
     def _rows(self, rows: list[int]) -> Tensor:
+        assert isinstance(self._net, Diffusion)
         parameter = next(self._net.parameters())
         given = torch.tensor(rows or [0], device=parameter.device)
         out: Tensor = self._net.instructions(given).float().cpu()

@@ -126,7 +126,7 @@ class StudyPlan:
         """Where a source's demonstrations of a task are."""
         return self._within(self.sources[source], task)
 
-    def beginnings(self, policy: str, task: str) -> dict[str, Path | None]:
+    def beginnings(self, policy: str, task: str) -> dict[str, Any]:
         """What a policy's trainings at a task begin from, as `TrainingJob` takes it."""
         given = self.policies[policy]
         return {
