@@ -30,6 +30,10 @@ TurnOnMicrowave: 2 earlier attempts, 0 succeeded, 2 failed. A phase ends with a 
 Nothing has succeeded yet, so no phase is known to work; this is what the failures tell.
 Failed attempts stalled or were stopped most in: keep#1 (4 stops in 2 attempts).
 """
+FAILURES = """WHAT STOPPED EARLIER ATTEMPTS
+Failed attempt 1 (start 7): 1 phase begun, the last keep#1; ended by horizon after 600 steps
+- keep#1, 4 times: [55,-15,68] forward stalled 3.6 cm from target
+"""
 
 
 class Tape:
@@ -142,6 +146,27 @@ def test_the_skeleton_alone_changes_the_plan(careful, careless):
     model, request = careless
     assert [c.name for c in model.answer(request)] == ["act"]
     assert {c.name for c in model.answer(with_system(request, SKELETON))} == {"locate_pixel"}
+
+
+def test_the_page_of_failures_alone_changes_the_plan(careful, careless):
+    model, request = careful
+    warned = goals(model, with_system(request, FAILURES))
+    assert warned[-1][0] < goals(model, request)[-1][0] - 0.5
+    model, request = careless
+    assert {c.name for c in model.answer(with_system(request, FAILURES))} == {"locate_pixel"}
+
+
+def test_a_hasty_one_goes_straight_and_too_deep_until_something_stops_it(careful):
+    model, request = careful
+    hasty = models.make(f"{model.name},haste=20")
+    calm, quick = goals(model, request), goals(hasty, request)
+    assert len(quick) < len(calm)
+    assert quick[-1][0] > calm[-1][0] + 1
+    act = "\nAct 1: [45,-15,68] forward stalled 3.0 cm from target"
+    stopped = with_page(request, act)
+    assert len(goals(hasty, stopped)) == len(goals(model, stopped))
+    with pytest.raises(CapexError, match="'pilot:0,haste=20' has 'haste=20'"):
+        models.make("pilot:0,haste=20")
 
 
 def test_a_located_point_alone_changes_the_plan(careful, careless):

@@ -75,6 +75,7 @@ from capex.pose import Pose, angle_between
 HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")  # every 60 degrees
 BLUR_PX = 2.5  # of a 512 image: as noisy as docs/pilot.md says that both methods' eyes are
 BLUR_MAX_PX = 100.0  # a fifth of an image: more is blind
+HASTE_MAX_CM = 30.0
 SHIFT_MAX = 0.12  # of an image: pads seen farther from where the guess shows them are no pads
 THERE_M, REACHED_M, TURNED_RAD = 0.009, 0.006, 0.09  # what the page's whole cm and degrees hide
 
@@ -90,6 +91,7 @@ class Pilot(Model):
     blur_px: float = BLUR_PX
     blind: bool = False
     skill: float = 1.0  # less: an apprentice, with habits of its own
+    haste_m: float = 0.0  # of an apprentice, whatever its skill
     overconfidence: Overconfidence = field(default_factory=Overconfidence)
     price_name: str = "pilot"
     stand_in: bool = True
@@ -126,7 +128,9 @@ class Pilot(Model):
             return (_call(1, 0, "act", still),)
         chance = Chance(self.seed, _key(page))
         views = {c: see(c, blank(png) if self.blind else png) for c, png in page.pictures.items()}
-        habits = TUNED if self.skill == 1 else draw(self.skill, self.seed, page.instruction)
+        habits = TUNED
+        if self.skill < 1:
+            habits = draw(self.skill, self.seed, page.instruction, self.haste_m)
         habits = looks_again(habits, page, brief)
         scene = Scene(page, brief, views, chance, self.blur_px, habits)
         rounds = _answered(request)
@@ -194,6 +198,9 @@ def make(rest: str, name: str = "", skill: float = 1.0) -> Pilot:
         "touch": lambda text: overconfidence.update(touch=_within(float(text), -10.0, 10.0)),
         "price": lambda text: settings.update(price_name=text),
     }
+    if skill < 1:
+        most = HASTE_MAX_CM
+        keys["haste"] = lambda t: settings.update(haste_m=_within(float(t), 0, most) / 100)
     for piece in filter(None, rest.split(",")):
         key, equals, text = piece.partition("=")
         key, text = (key.strip(), text.strip()) if equals else ("seed", piece.strip())

@@ -30,6 +30,7 @@ AIM_M, AIM_MAX_M = 0.070, 0.11  # open fingers have 2 cm to spare
 LIFT_M, LIFT_MAX_M = 0.08, 0.12
 SIGHT_M, SIGHT_MAX_M = 0.15, 0.25  # along a camera's line of sight
 SCALE, SCALE_MAX = 0.22, 0.40  # of the distance between tip and thing
+BESIDE_TIP_M = 0.20  # nearer to the tip than this, sight errs in proportion: fingers are beside it
 NARROWS = 2.2  # half the skill has a fifth of these: where they matter, centimetres decide
 LOOKS = (0.15, 1.0)  # share of tasks that an apprentice looks at twice, without skill and with all
 TURNS_WRONG = 0.7  # without skill: worse than by chance, as one who reasons from another kitchen
@@ -51,6 +52,7 @@ class Habits:
     """Beliefs about one task; the distances are errors against what the pilot does."""
 
     depth_m: Mapping[Touch, float] = field(default_factory=lambda: dict.fromkeys(TOUCHES, 0.0))
+    haste_m: float = 0.0  # plans without detours, and from afar this much too deep
     aim_m: float = 0.0  # touches a part to the left of where it is best touched
     lift_m: float = 0.0  # of what is held, on its way
     turns_wrong: bool = False  # takes what it holds or pushes to the wrong side
@@ -64,7 +66,7 @@ class Habits:
 
     def seen(self, answers: Answers, tip: Array) -> Answers:
         """Points placed by eye, as these eyes misjudge them: by camera, too far along its line of
-        sight and too far from the tip.
+        sight (less so beside the tip) and too far from the tip.
         """
         if not self.sight_m:
             return answers
@@ -82,11 +84,17 @@ class Habits:
 
     def _misjudged(self, point: Array, cameras: Sequence[str], tip: Array) -> Array:
         off = np.zeros(3)
+        alone = afar(point, tip)
         for camera in cameras:
             away = point - np.array(PLACES.get(camera, (0.0, 0.0, 1.2)))
-            off += self.sight_m.get(camera, 0.0) * away / float(np.linalg.norm(away))
+            off += alone * self.sight_m.get(camera, 0.0) * away / float(np.linalg.norm(away))
             off += self.scale.get(camera, 0.0) * (point - tip)
         return np.asarray(point + off / len(cameras))
+
+
+def afar(point: Array, tip: Array) -> float:
+    """How far from the tip a point is judged: 1 from afar, less where the fingers are beside it."""
+    return min(1.0, float(np.linalg.norm(point - tip)) / BESIDE_TIP_M)
 
 
 TUNED = Habits()
@@ -97,7 +105,7 @@ def task_of(instruction: str) -> str:
     return " ".join(VARIABLE.sub("", instruction.lower()).split())
 
 
-def draw(skill: float, seed: int, instruction: str) -> Habits:
+def draw(skill: float, seed: int, instruction: str, haste_m: float = 0.0) -> Habits:
     """An apprentice's habits at the task of an instruction: a full skill has the pilot's."""
     chance, lack = Chance(seed, task_of(instruction)), (1.0 - skill) ** NARROWS
 
@@ -118,6 +126,7 @@ def draw(skill: float, seed: int, instruction: str) -> Habits:
         patience=round(least + (longest - least) * chance.uniform("patience")) if lack else 0,
         trust=width_m**2 / (width_m**2 + REFERENCE_M**2),  # as two measurements are weighed
         looks=chance.uniform("look") < low + (high - low) * skill,
+        haste_m=haste_m,
         sight_m={c: error(f"{c} sight", SIGHT_M, SIGHT_MAX_M) for c in PLACES} if lack else {},
         scale={c: error(f"{c} scale", SCALE, SCALE_MAX) for c in PLACES} if lack else {},
     )

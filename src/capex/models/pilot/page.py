@@ -42,6 +42,11 @@ EARLIER = re.compile(r"(\d+) earlier attempts?, (\d+) succeeded, (\d+) failed")
 STOPS = re.compile(r"([\w ]+)#(\d+) \((\d+) stops? in (\d+) attempts?\)")
 
 
+# "Failed attempt 1 (start 7): ..", "- close#1, 2 times: [47,-41,60] down stalled .."
+FAILED = re.compile(r"^Failed attempt \d+ \(", re.M)
+FAILED_STOPS = re.compile(r"^- ([\w ]+)#(\d+), (\d+) times?: ", re.M)
+
+
 # "Camera front stands across the table .. faces the robot."
 CAMERA = re.compile(r"\bCamera (\w+) (.+?)\.(?=\s|$)")
 TABLE = re.compile(r"table's top is at z = (-?[\d.]+) cm")
@@ -283,18 +288,28 @@ def read_brief(request: Request) -> Brief:
         several_arms=arms,
         references=tuple(references),
         phases={(match[1], int(match[2])): match[3] for match in PHASE.finditer(request.system)},
-        stops={
-            (match[1].strip(), int(match[2])): int(match[3]) / int(match[4])
-            for match in STOPS.finditer(request.system)
-        },
+        stops=_stops(request.system),
         succeeded=int(earlier[2]) if earlier else 0,
-        failed=int(earlier[3]) if earlier else 0,
+        failed=int(earlier[3]) if earlier else len(FAILED.findall(request.system)),
         may_end="done" in act,
         done="done" in act and PERSON in request.system,
         cameras={match[1]: match[2] for match in CAMERA.finditer(request.system)},
         table_m=float(table[1]) / 100 if table else 0.0,
         ceiling_m=_ceiling(request.system),
     )
+
+
+def _stops(system: str) -> dict[tuple[str, int], float]:
+    """How often a failed attempt was stopped, by phase: by the page of failures where there is one,
+    which is about the latest, else by the skeleton.
+    """
+    stops = {(m[1].strip(), int(m[2])): int(m[3]) / int(m[4]) for m in STOPS.finditer(system)}
+    attempts = len(FAILED.findall(system))
+    shown: dict[tuple[str, int], float] = {}
+    for match in FAILED_STOPS.finditer(system):
+        key = match[1].strip(), int(match[2])
+        shown[key] = shown.get(key, 0.0) + int(match[3]) / max(attempts, 1)
+    return stops | shown
 
 
 def _ceiling(system: str) -> tuple[tuple[float, ...], tuple[float, ...]]:

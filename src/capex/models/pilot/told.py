@@ -19,6 +19,7 @@ from capex.models.pilot.habits import (
     Habits,
     Touch,
     across,
+    afar,
     approach,
     mirrored,
     moved,
@@ -56,10 +57,16 @@ def looks_again(habits: Habits, page: Page, brief: Brief) -> Habits:
     """Habits that look again where a report or the skeleton gives reason to."""
     last = page.acts[-1].waypoints if page.acts else ()
     # Fingers that shut at the beginning of a plan were meant to.
-    warned = any(w.status in (*STOPS, "deferred") for w in last) or any(map(_empty, last[1:]))
+    warned = _warning(page) or any(map(_empty, last[1:]))
     advised = "observe after each waypoint" in brief.phases.values()
     doubted = advised or brief.failed > brief.succeeded
     return replace(habits, looks=habits.looks or warned or doubted or _stuck(page))
+
+
+def _warning(page: Page) -> bool:
+    """Whether something stopped the last act, or part of it was deferred."""
+    last = page.acts[-1].waypoints if page.acts else ()
+    return any(w.status in (*STOPS, "deferred") for w in last)
 
 
 def _acts(page: Page) -> int:
@@ -84,7 +91,10 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
     before, held = scene.tip, scene.page.holding
     touched: Array | None = None  # where the first touch of the plan begins
     wrong, lift_m, told = _turns_wrong(intent, scene), _lift(intent, scene), Told(scene, located)
-    for k, move in enumerate(intent.moves):
+    planned = intent.moves
+    if habits.haste_m and not _warning(scene.page):
+        planned = _without_detours(intent.moves)
+    for k, move in enumerate(planned):
         place, touch = move.target.position_m, touch_of(move)
         if place is None:
             moves.append(move)
@@ -101,13 +111,20 @@ def bend(intent: Intent, scene: Scene, located: Sequence[Array]) -> Intent:
                 touched = before if touch == "push" else goal
         elif held and move.target.gripper == "keep":
             bent = goal + np.array([0.0, 0.0, lift_m])
-        elif _leads(intent.moves[k:], goal):
+        elif _leads(planned[k:], goal):
             bent = goal + _aim(habits.aim_m, scene) * side
         moves.append(moved(move, bent))
         held = held or touch == "grasp"
         held = held and touch != "release"
         before = goal
     return replace(intent, moves=moves)
+
+
+def _without_detours(moves: Sequence[Move]) -> list[Move]:
+    """Of motions that only lead on, each time the last."""
+    free = [m.target.gripper == "keep" and not m.touch for m in moves]
+    later = [*free[1:], False]
+    return [m for m, a, b in zip(moves, free, later, strict=True) if not (a and b)]
 
 
 def _lift(intent: Intent, scene: Scene) -> float:
@@ -147,6 +164,7 @@ def _beside(touch: Touch, goal: Array, way: Array, side: Array, told: Told) -> A
     else:
         depth_m += habits.trust * float(shown @ way)
         aim_m += AIM_SHARE * habits.trust * float(shown @ side)
+    depth_m += habits.haste_m * afar(goal, scene.tip)
     steps = _reported(touch, goal + depth_m * way, way, scene.page)
     depth_m = float(
         np.clip(depth_m + habits.heeds * STEPS_M[touch] * steps, -CORRECTED_M, CORRECTED_M)
