@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 import student_data
+from capex.cli.export import Export
 from capex.cli.learn import Learn
-from capex.dataset.frames import Pipeline
-from capex.dataset.selection import Filters, find_attempts, select
 from capex.errors import CapexError, UnknownName
 from capex.students import data
 from capex.students.learn import LearnJob, as_toml, export, plan_learning
-from capex.students.packing import pack_attempts
 from capex.students.study import trials
 from capex.students.study_plan import load_study
 
@@ -55,14 +53,9 @@ def test_learn_goes_from_a_run_to_a_table_and_continues(learned, capsys):
 def test_a_pack_is_what_exporting_and_unpacking_gives(learned, expert_demos, tmp_path):
     """At a size that is not square."""
     unpacked = data.open_pack(learned.out / "datasets" / expert_demos.name)
-    chosen = select("demos", find_attempts(expert_demos), Filters()).attempts
-    told = []
-    pack_attempts(
-        chosen, tmp_path / "pack", Pipeline(SIZE), tell=lambda done, total: told.append(done)
-    )
+    assert Export((expert_demos,), tmp_path / "pack", "pack", size=SIZE).run() == 0
     packed = data.open_pack(tmp_path / "pack")
     assert packed.size == SIZE
-    assert told[-1] == len(packed.states)
     for what in ("cameras", "state_names", "action_names", "fps", "episodes"):
         assert getattr(packed, what) == getattr(unpacked, what), what
     for what in ("states", "actions"):

@@ -11,6 +11,7 @@ OUT/study/             trainings, rollouts, table.md, report/
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -126,29 +127,17 @@ def export(plan: LearnPlan, tell: Callable[[str, int, int], None]) -> Iterator[s
             reasons = sorted({row.reason for row in chosen.left_out})
             raise CapexError(f"{source.chain.path} has no demonstration: {'; '.join(reasons)}")
         path = plan.dataset(source)
+        told = f"{path}: {len(chosen.attempts)} demonstrations"
+        how: dict[str, Any] = {"pipeline": job.pipeline, "parallel": _processes(job)}
         if path.exists():
             _require_same(path, chosen)
-            yield f"{path}: {len(chosen.attempts)} demonstrations, there already"
+            told += ", there already"
         elif job.packed:
-            pack_attempts(
-                chosen.attempts,
-                path,
-                job.pipeline,
-                parallel=_processes(job),
-                tell=lambda done, total, name=source.name: tell(name, done, total),  # type: ignore[misc]
-            )
-            yield f"{path}: {len(chosen.attempts)} demonstrations"
+            pack_attempts(chosen.attempts, path, **how, tell=functools.partial(tell, source.name))
         else:
-            export_run(
-                source.chain.path,
-                path,
-                filters=Filters(max=most),
-                pipeline=job.pipeline,
-                command="capex learn",
-                parallel=_processes(job),
-                tell=tell,
-            )
-            yield f"{path}: {len(chosen.attempts)} demonstrations"
+            chain, filters = source.chain.path, Filters(max=most)
+            export_run(chain, path, filters=filters, command="capex learn", tell=tell, **how)
+        yield told
     write_bytes(job.out / "study.toml", as_toml(plan.table).encode())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from capex.dataset.frames import Pipeline, Take, open_take
-from capex.dataset.selection import Candidate
+from capex.dataset.selection import Candidate, Filters, Selection, find_attempts, select
 from capex.errors import CapexError
 from capex.run.files import whole_folder
 from capex.run.jobs import run_jobs
@@ -40,6 +40,27 @@ class Shooting:
     images: Path
     begin: int
     pipeline: Pipeline
+
+
+def export_pack(
+    runs: Sequence[Path],
+    out: Path,
+    filters: Filters,
+    pipeline: Pipeline,
+    *,
+    parallel: int = 1,
+    tell: OnFrames = lambda done, total: None,
+) -> Selection:
+    """Write the demonstrations of runs, or of single chains of them, as a pack; returns what was
+    taken and what was left out.
+    """
+    attempts = [attempt for run in runs for attempt in find_attempts(run)]
+    chosen = select(out.name, attempts, filters)
+    if not chosen.attempts:
+        names, reasons = ", ".join(map(str, runs)), {row.reason for row in chosen.left_out}
+        raise CapexError(f"nothing to export from {names}: {'; '.join(sorted(reasons))}")
+    pack_attempts(chosen.attempts, out, pipeline, parallel=parallel, tell=tell)
+    return chosen
 
 
 def pack_attempts(

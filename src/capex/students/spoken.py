@@ -33,13 +33,14 @@ class Interpreter:
         """(B, size) on the CPU; of size 0 where the policy reads no instruction."""
         if not isinstance(self._net, Diffusion):
             return torch.zeros((len(texts), 0))
-        for text in texts:
+        for text in dict.fromkeys(texts):
             if text not in self._known:
                 self._known[text] = self._vector(text)
         return torch.stack([self._known[text] for text in texts])
 
     @torch.no_grad()
     def _vector(self, text: str) -> Tensor:
+        assert isinstance(self._net, Diffusion)
         spec, module = self._spec, self._net.instructions
         if text in spec.instructions:
             return self._rows([spec.instructions.index(text)])[0]
