@@ -273,6 +273,23 @@ def test_frames_in_which_a_demonstrator_waits_can_be_left_out(tmp_path, on_devic
         batches.close()
 
 
+def test_packs_of_several_tasks_stream_what_the_device_would_hold(pack, tmp_path):
+    more = student_data.write(tmp_path / "more", episodes=2, task="toy:Stay")
+    shown = data.load([pack, more], window=10)
+    spec, _ = describe(job(pack, tmp_path / "out", "diffusion"), shown)
+    cpu = torch.device("cpu")
+    held, streamed = (Batches(shown, spec, cpu, 0, on_device=here) for here in (True, False))
+    # A graph is warmed up with step 0, and a training that continues begins anywhere.
+    for step in (0, 0, 1, 2, 3, 30, 31):
+        batches = []
+        for source in (held, streamed):
+            source.prepare(step)
+            torch.manual_seed(step)  # of the crops
+            batches.append(source.load(torch.tensor(step)))
+        assert all(torch.equal(*pair) for pair in zip(*batches, strict=True))
+    streamed.close()
+
+
 def test_quaternions_are_turned_to_one_side(pack):
     from capex.students import normalizer
 
