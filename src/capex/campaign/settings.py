@@ -78,7 +78,7 @@ class Settings:
     arm: Annotated[str, Setting(metavar="NAME[,NAME..]", read=_names)] = "capex"
     """Arms by name, several with commas; they share the starts, in the same order: capex (default),
     base, capex-fresh, capex-stated, capex-no-PART (skeleton, references or commitment), and past
-    the paper capex-failures and capex-transfer."""
+    the paper capex-insist, capex-failures and capex-transfer."""
     prior: Annotated[str | None, Setting(metavar="RUN[,RUN..]", read=_names)] = None
     """Earlier runs whose labels of other tasks capex-transfer begins with (default: none)."""
     model: Annotated[str, Setting(metavar="MODEL")] = "pilot"
@@ -241,7 +241,7 @@ OPTIONS = CAMPAIGN | {name: setting for name, setting in METHOD.items() if setti
 
 def _identity(method: MethodSettings) -> dict[str, Any]:
     """A method for the manifest. Older runs lack the settings of `later`: absent means off."""
-    later = ("silent_decisions", "task_tau", "failures", "transfer", "priors")
+    later = ("silent_decisions", "task_tau", "insist", "failures", "transfer", "priors")
     return {k: v for k, v in asdict(method).items() if k not in later or v}
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from capex.errors import BudgetExceeded
 from capex.method.calibrator import Calibrator
-from capex.method.commit import committed
+from capex.method.commit import committed, planned_again
 from capex.method.dialogue import Dialogue, TimeOver
 from capex.method.episode import Episode
 from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks
@@ -112,7 +112,8 @@ def run_episode(
             trusted: list[float | None] = [None] * len(rows)
             if method.confidence:
                 trusted = trust.predict(rows, [w.confidence for w in plan.waypoints])
-            count = committed(trusted, method.tau)
+            again = planned_again(plan.waypoints, state.deferred()) if method.insist else ()
+            count = committed(trusted, method.tau, again)
             hooks.tell(Committed(plan, count, tuple(trusted)))
             outcomes = state.execute(plan, count)
             hooks.tell(Executed(tuple(outcomes)))

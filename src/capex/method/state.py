@@ -49,6 +49,11 @@ class EpisodeState:
         """Control steps used so far."""
         return self._env.spec.horizon - self.executor.steps_left
 
+    def deferred(self) -> list[Waypoint]:
+        """What the decision before deferred."""
+        last = self.turns[-1].waypoints if self.turns else ()
+        return [row.waypoint for row in last if row.status == "deferred"]
+
     def observe(self, ledger: CostObserver | None) -> Observation:
         """What the model gets to see now."""
         method, spent = self._method, ledger.spent_usd if ledger is not None else None

@@ -60,6 +60,10 @@ HAND = re.compile(
     re.M,
 )
 PERSON = "A person judges"
+OPENING = re.compile(r": opening ([\d.]+) cm")
+EMPTY_CM = (
+    0.35  # fingers that close this far hold nothing; the thinnest wall that they hold is 4 mm
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,14 @@ class ReportedWaypoint:
     report: str
     base: bool = False
     arms: Mapping[str, ReportedWaypoint] = field(default_factory=dict)  # each one's, of several
+
+    @property
+    def empty(self) -> bool:
+        """Whether it closed the fingers on nothing: on each other, whatever they brushed."""
+        found = OPENING.search(self.report)
+        if self.gripper not in ("close", "reclose") or found is None:
+            return False
+        return float(found[1]) < EMPTY_CM or "finger contact" not in self.report[found.end() :]
 
 
 @dataclass(frozen=True)
@@ -145,8 +157,7 @@ class Page(Hand):
     @property
     def empty_closes(self) -> int:
         """How many grasps on the page closed on nothing."""
-        closes = [w for w in self.executed if w.gripper in ("close", "reclose")]
-        return sum("finger contact" not in w.report.partition(": opening")[2] for w in closes)
+        return sum(w.empty for w in self.executed)
 
     @property
     def odd(self) -> bool:

@@ -57,7 +57,7 @@ def looks_again(habits: Habits, page: Page, brief: Brief) -> Habits:
     """Habits that look again where a report or the skeleton gives reason to."""
     last = page.acts[-1].waypoints if page.acts else ()
     # Fingers that shut at the beginning of a plan were meant to.
-    warned = _warning(page) or any(map(_empty, last[1:]))
+    warned = _warning(page) or any(w.empty for w in last[1:])
     advised = "observe after each waypoint" in brief.phases.values()
     doubted = advised or brief.failed > brief.succeeded
     return replace(habits, looks=habits.looks or warned or doubted or _stuck(page))
@@ -180,7 +180,7 @@ def _leads(moves: Sequence[Move], goal: Array) -> bool:
 
 def _aim(aim_m: float, scene: Scene) -> float:
     """How far beside its best place a part is touched, nearer with every report of a miss."""
-    missed = sum(w.status in STOPS or _empty(w) for w in scene.page.since_base_motion())
+    missed = sum(w.status in STOPS or w.empty for w in scene.page.since_base_motion())
     return float(aim_m * (1 - scene.habits.heeds / 2) ** missed)
 
 
@@ -228,18 +228,12 @@ def _reported(touch: Touch, goal: Array, way: Array, page: Page) -> float:
         if not -NEAR_M < along < STEPS_MAX * STEP_M or apart(off, along * way) > NEAR_M:
             continue
         if touch == "grasp":
-            steps += _empty(waypoint)
+            steps += waypoint.empty
         elif touch == "push" and waypoint.gripper == "keep" and along > -NEAR_M / 2:
             steps += waypoint.status == "reached"
         if waypoint.status in STOPS and touch != "push":
             steps -= 1
     return float(np.clip(steps, -STEPS_MAX, STEPS_MAX))
-
-
-def _empty(waypoint: ReportedWaypoint) -> bool:
-    """Whether a waypoint closed the fingers on nothing."""
-    closed = waypoint.gripper in ("close", "reclose") and ": opening" in waypoint.report
-    return closed and "finger contact" not in waypoint.report.partition(": opening")[2]
 
 
 def _turns_wrong(intent: Intent, scene: Scene) -> bool:
