@@ -356,7 +356,8 @@ def _advance(
         began, observations = time.perf_counter(), []
         for slot, memory in alive.items():
             state = dict(zip(state_names, seen[slot].proprio, strict=True))
-            observation = {"state": state, "instruction": seen[slot].instruction}
+            heard = seen[slot].instruction
+            observation = {"images": {}, "state": state, "instruction": heard}
             if memory.wants_images():
                 views = simulators.images[slot]
                 observation |= {
