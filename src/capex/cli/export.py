@@ -232,8 +232,8 @@ class Export:
         )
         for _, reason, count in summary(chosen.left_out):
             console.print(f"left out: {count} x {escape(reason)}", highlight=False)
-        count = f"{len(chosen.attempts)} episodes"
-        console.print(f"[bold]{self.out}[/]: {count}", highlight=False, soft_wrap=True)
+        written = f"[bold]{self.out}[/]: {len(chosen.attempts)} episodes"
+        console.print(written, highlight=False, soft_wrap=True)
         policy = self.out.with_name(f"{self.out.name}-act")
         print_next("capex", "train", self.out, "--out", policy)
         return 0
