@@ -6,7 +6,9 @@
     loss = mean |actions - target| + kl_weight * KL(q || N(0, 1))
 
 q is a CVAE, a small transformer over [cls, state, actions]. The encoder's 2-D sine positions are
-added at every layer. The mean is over steps inside the episode; padding counts in its size.
+added at every layer. The mean is over steps inside the episode; padding counts in its size. With
+`commands = classify` an output of two values is its log odds, and cross-entropy takes the place of
+the distance.
 
 Parameter names and arithmetic are those of LeRobot's ACT, which itself keeps the original's;
 weights go either way.

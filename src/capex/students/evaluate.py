@@ -236,6 +236,9 @@ def _load(job: Rollouts, folder: Path, spec: ActorSpec, batch: int = BATCH) -> A
     assert isinstance(spec, PolicySpec)
     torch.manual_seed(job.seed)
     net = spec.network() if job.untrained else checkpoint.load_network(folder)[1]
+    if job.untrained and spec.language == "given":  # embeddings that no training changes
+        given = checkpoint.load_policy_files(folder)[1]["instructions.weight"]
+        net.load_state_dict({"instructions.weight": given}, strict=False)
     return make_policy(spec, net, job.device, batch=batch, instructions=job.instructions)
 
 

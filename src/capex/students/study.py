@@ -108,6 +108,7 @@ def _rollouts(study: StudyPlan, out: Path, job: TrainingJob) -> Iterator[Rollout
         parallel=study.parallel,
         device=study.device,
         horizon=study.horizon,
+        instructions=job.instructions,
     )
     for steps in (steps for steps in job.keep if steps):
         name, path = f"{policy}-{source}-s{job.seed}-{steps}", checkpoint.path_of(job.out, steps)
