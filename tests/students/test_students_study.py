@@ -17,6 +17,7 @@ from capex.report.sources import group
 from capex.report.students import blocks, cells, curves
 from capex.run.stats import fisher
 from capex.run.store import open_run
+from capex.run.summary import HEARD
 from capex.students import language
 from capex.students.evaluate import evaluate
 from capex.students.settings import make_settings
@@ -161,7 +162,7 @@ def test_datasets_that_cannot_be_matched_are_refused_before_anything_is_written(
     assert not (folder / "out").exists()
 
 
-def rolled(run, task, source, seed, solved, steps=20_000, **student):
+def rolled(run, task, source, seed, solved, steps=20_000, heard=None, **student):
     """Ten rollouts of a made-up student."""
     arm = f"act-{source}-s{seed}-{steps}"
     known = {
@@ -175,7 +176,8 @@ def rolled(run, task, source, seed, solved, steps=20_000, **student):
     }
     for k in range(10):
         made_up = runs.record(task, arm, 1000 + k, success=k < solved, model="student:act")
-        runs.commit(run.chain("kitchen", task, arm), replace(made_up, extra={"student": known}))
+        extra = {"student": known, **({HEARD: heard} if heard else {})}
+        runs.commit(run.chain("kitchen", task, arm), replace(made_up, extra=extra))
 
 
 def test_the_table_has_means_deviations_and_both_tests(tmp_path):
@@ -189,7 +191,7 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
         ("TurnOnMicrowave", "expert", 0, 2),
     ):
         rolled(run, task, source, seed, solved)
-    rolled(run, "CloseFridge", "pilot", 0, 8, steps=50_000)
+    rolled(run, "CloseFridge", "pilot", 0, 8, steps=50_000, heard="mean of the known ones")
     rolled(run, "CloseFridge", "pilot", 0, 3, steps=0, untrained=True)
     data = load([tmp_path / "run"])
     found = cells(data)
@@ -220,7 +222,9 @@ def test_the_table_has_means_deviations_and_both_tests(tmp_path):
     )
     assert "| Average over tasks | 0.35 | 0.55* |" in text
     assert "Cochran-Mantel-Haenszel" in text
-    assert students_section(data, group(data)[0])[0].text == []
+    (section,) = students_section(data, group(data)[0])
+    assert section.text == []
+    assert section.notes[0].startswith("10 of 10 rollouts of act had an instruction that it was")
     alone = open_run(tmp_path / "alone", {"command": "evaluate"})
     rolled(alone, "CloseFridge", "pilot", 0, 3, steps=0, untrained=True)
     data = load([tmp_path / "alone"])

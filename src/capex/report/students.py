@@ -14,8 +14,9 @@ from capex.report.compare import Tally
 from capex.report.rows import RunData
 from capex.report.sources import LAST
 from capex.run.stats import Stratified, cochran_mantel_haenszel, fisher
-from capex.run.summary import Summary
+from capex.run.summary import HEARD, Summary
 
+MEAN = "mean"  # in what a record says of an instruction's embedding
 # What stands beside every source: the network with fresh weights, and what fine-tuning began from.
 UNTRAINED, UNADAPTED = FLOORS = ("untrained", "unadapted")
 
@@ -107,6 +108,18 @@ def _key(e: Summary) -> tuple[str, str, str, str, int, int, int]:
     )
     seed, steps, demonstrations = (int(student.get(k, 0)) for k in ("seed", "steps", "episodes"))
     return f"{e.world}:{e.task}", source, policy, began, seed, steps, demonstrations
+
+
+def unheard(data: RunData) -> dict[str, Tally]:
+    """By policy, how many of its rollouts had an instruction that it saw as the mean of those it
+    knew: a learned table has nothing else for it.
+    """
+    rollouts: dict[str, list[str]] = defaultdict(list)
+    for e in data.episodes:
+        if e.student is not None and HEARD in e.student:
+            rollouts[_key(e)[2]].append(str(e.student[HEARD]))
+    counts = {name: sum(MEAN in how for how in heard) for name, heard in rollouts.items()}
+    return {name: Tally(count, len(rollouts[name])) for name, count in counts.items() if count}
 
 
 def source_names(found: Sequence[Cell]) -> list[str]:

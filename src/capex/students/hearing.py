@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from capex.run.summary import HEARD
+
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 TRAINED, ENCODED, MEAN = "trained on", "encoded", "mean of the known ones"
 WORDS_MAX = 48  # of an instruction; the rest is not read
@@ -55,7 +57,7 @@ class Hearing:
 
     def tell(self, instruction: str) -> dict[str, str]:
         """What a record says about it."""
-        return {"instruction_embedding": self._how(instruction)} if self.kind else {}
+        return {HEARD: self._how(instruction)} if self.kind else {}
 
     def _how(self, instruction: str) -> str:
         if instruction in self.trained:

@@ -46,6 +46,11 @@ def students_section(data: RunData, sources: Sequence[Source]) -> list[Section]:
         for c in rollouts
         if c.source in FLOORS and (c.policy, c.task) not in lines
     ]
+    section.notes += [
+        f"{tally.successes} of {tally.n} rollouts of {name} had an instruction that it was not"
+        " trained on, and acted on the mean embedding of those that it was."
+        for name, tally in numbers.unheard(data).items()
+    ]
     if any(s.stand_in for s in acting):
         section.notes.append(
             "A student is marked as a stand-in when a stand-in's demonstrations are among those"
