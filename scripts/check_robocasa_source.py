@@ -45,7 +45,14 @@ USES: dict[tuple[str, str], dict[str, str]] = {
         "controller": ARM,
         "env.robots[0].composite_controller": COMPOSITE,
     },
+    ("robocasa/restored.py", "reload"): {
+        **ENV,
+        "controller": ARM,
+        "env.robots[0].composite_controller": COMPOSITE,
+    },
+    ("robocasa/restored.py", "keep_places"): {**ENV, "fixture": "Fixture"},
     ("robocasa/restored.py", "RecordedStarts"): ENV,
+    ("robocasa/fresh.py", "KitchenStarts"): ENV,
     ("robosuite/env.py", "SuiteEnv"): {
         **ENV,
         "arm": ARM,

@@ -35,6 +35,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "collecting": "Collect demonstrations",
         "forks": "Go on from a saved state",
         "report": "Read the report",
+        "studio": "Look in the studio",
         "dataset": "Certify and export datasets",
         "students": "Train and evaluate students",
         "rigs": "Use a robot in a room",

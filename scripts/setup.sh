@@ -32,7 +32,7 @@ if [ ! -f "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || [ constraints.txt -nt
     pip="$venv/bin/python -m pip --disable-pip-version-check -q"
     if [ "$what" = test ]; then
         say "installing capex with its test tools, robosuite and the judges of its datasets (a few minutes)"
-        $pip install -c constraints.txt -e ".[dev,deoxys,docs,realsense,robosuite,judges,students,yam]"
+        $pip install -c constraints.txt -e ".[dev,deoxys,docs,realsense,robosuite,judges,students,studio,yam]"
         # Without their dependencies: LeRobot and robomimic pin an av, viewers and drivers that the tests do not need (see docs/dataset.md);
         # robosuite pins a mink that needs numpy below 2 (see docs/robosuite.md).
         $pip install -c constraints.txt --no-deps lerobot robomimic

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -76,18 +77,20 @@ class Browser:
 
     def open(
         self,
-        path: Path,
+        path: Path | str,
         *,
         width: int = 1280,
         height: int = 900,
         dark: bool = False,
         phone: bool = False,
     ) -> None:
-        """Load a file in a window of that size."""
+        """Load a file, or an address, in a window of that size."""
         self.resize(width, height, phone=phone)
         self.colours("dark" if dark else "light")
         self.messages, self.requests, self._loaded = [], [], False
-        self._call("Page.navigate", url=path.resolve().as_uri())
+        url = path if isinstance(path, str) else path.resolve().as_uri()
+        answer = self._call("Page.navigate", url=url)
+        self._loaded |= "loaderId" not in answer  # another place of the same page
         while not self._loaded:
             self._take(self._read())
 
@@ -125,6 +128,27 @@ class Browser:
         x, y = self.ask(middle)
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def wait(self, expression: str, seconds: float = ANSWER_S) -> Any:
+        """The value of an expression once it is true; it is asked again and again."""
+        until = time.monotonic() + seconds
+        while not (value := self.ask(expression)):
+            if time.monotonic() > until:
+                text = self.ask("document.body.innerText")
+                raise AssertionError(f"{expression} was not true within {seconds} s: {text[:2000]}")
+            time.sleep(0.05)
+        return value
+
+    def key(self, key: str) -> None:
+        """Press and release a key, as a person would."""
+        for kind in ("keyDown", "keyUp"):
+            typed = "\r" if key == "Enter" else key if len(key) == 1 else ""
+            text = {"text": typed} if typed and kind == "keyDown" else {}
+            self._call("Input.dispatchKeyEvent", type=kind, key=key, **text)
+
+    def type(self, text: str) -> None:
+        """Type into what has the focus."""
+        self._call("Input.insertText", text=text)
 
     def screenshot(self, path: Path, *, whole: bool = False) -> Path:
         """A PNG of the window, or of the whole page."""

@@ -48,6 +48,8 @@ HOMES = {  # package -> the only places that may import it
     "ray": ("run/cluster.py",),
     "statsmodels": ("run/stats.py",),
     "tyro": ("cli",),
+    "starlette": ("studio/",),
+    "uvicorn": ("studio/serve.py",),
     "gymnasium": ("worlds/gym.py",),
     "zmq": ("worlds/rigs/deoxys/",),
     "google": ("worlds/rigs/deoxys/",),
@@ -67,7 +69,18 @@ BELOW = {
     "dataset": ("run", "method", "worlds"),
     "report": ("dataset", "run", "method", "models", "worlds"),
     "students": ("report", "dataset", "campaign", "run", "method", "worlds"),
-    "cli": ("students", "report", "dataset", "campaign", "run", "method", "models", "worlds"),
+    "studio": ("report", "dataset", "campaign", "run", "method", "models", "worlds"),
+    "cli": (
+        "studio",
+        "students",
+        "report",
+        "dataset",
+        "campaign",
+        "run",
+        "method",
+        "models",
+        "worlds",
+    ),
 }
 GROUND = {
     "errors": (),

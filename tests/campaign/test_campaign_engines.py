@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import ray
+from ray._private.state import available_resources_per_node
 from ray.cluster_utils import Cluster
 
 from capex.campaign import events as ev
@@ -104,16 +106,20 @@ def test_a_ray_cluster_that_loses_a_node_gives_the_same_records(shm):
         cluster.wait_for_nodes()
         slow = {"model": "lab.model:delay=0.1"}
         collect(shm / "calm", **slow)
-        lost = []
+        lost, taken = [], []
 
         def watch(event, board):
             if isinstance(event, ev.AttemptCutOff):
                 lost.append(event.reason)
-            # Whether a node has an attempt at a moment is chance: nodes are taken until one had.
-            ended = isinstance(event, ev.EpisodeEnded) and board.total.episodes in (5, 8, 11)
-            if ended and not lost:
+            # The other node is taken while it has two attempts, each of a quarter of its processor
+            # (late in the run, one); were they just over, the next node is.
+            free = available_resources_per_node().get(nodes[-1].node_id, {"CPU": 1})
+            waited = not taken or time.monotonic() - taken[-1] > 5
+            busy = free.get("CPU", 0) < (0.6 if board.total.episodes < 8 else 0.8)
+            if board.total.episodes > 2 and busy and waited and not lost:
                 cluster.remove_node(nodes.pop(), allow_graceful=False)
                 nodes.append(cluster.add_node(**small))
+                taken.append(time.monotonic())
 
         run, _ = collect(shm / "run", **slow, ray=cluster.address, watch=watch)
         assert contents(shm / "run") == contents(shm / "calm")

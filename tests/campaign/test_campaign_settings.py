@@ -21,6 +21,7 @@ from capex.cli.collect import OTHER_NAMES, Flags
 from capex.errors import CapexError
 from capex.models import Sampling
 from capex.models.prices import load_prices
+from capex.worlds import FRESH
 from lab.campaigns import SMALL, collect, price_file
 
 CONFIG = """
@@ -351,7 +352,8 @@ def test_flags_say_the_same_as_keywords():
 
 def test_starts_read_and_write():
     assert parse_starts("0:3,7") == [0, 1, 2, 7]
-    for text in ("0:20", "3,9,4", "5,6", "1,3:7"):
+    assert parse_starts("fresh:0:2,1") == [FRESH, FRESH + 1, 1]
+    for text in ("0:20", "3,9,4", "5,6", "1,3:7", "0:3,fresh:0:50", "fresh:7"):
         assert starts_text(parse_starts(text)) == text
 
 

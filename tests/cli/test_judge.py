@@ -18,7 +18,8 @@ from capex.cli.judge import Judge, read_table, write_template
 from capex.cli.keys import Keys
 from capex.cli.verdicts import TerminalJudge
 from capex.errors import CapexError
-from capex.run.verdicts import read_verdicts
+from capex.run.files import now
+from capex.run.verdicts import Verdict, append_verdict, read_verdicts
 from lab.campaigns import cli, collect, flags
 
 TASK = "lab.world:judged"
@@ -74,6 +75,19 @@ def test_a_terminal_gives_single_keys_and_undo_asks_again(unjudged):
     run = capex.load_run(unjudged.path)
     assert [(a.index, a.undoable) for a in run.invalid] == [(1, True)]
     assert run.invalid[0].error == "judged invalid by Ada (in the way)"
+
+
+def test_a_verdict_that_was_given_elsewhere_answers_the_question(unjudged):
+    keyboard, terminal = pty.openpty()
+    first = unjudged.episodes[0].path
+    with cli("judge", str(unjudged.path), "--by", "Ada", stdin=terminal) as process:
+        read_until(process.stdout, PROMPT)
+        append_verdict(first, Verdict("failure", "Ben", now()))
+        told = read_until(process.stdout, PROMPT)
+        os.write(keyboard, b"q")
+    assert "failure by Ben, given elsewhere" in told
+    assert "start 1 (1 of 2 that wait)" in told
+    assert [v.by for v in read_verdicts(first)] == ["Ben"]
 
 
 def test_a_reason_names_the_rule_that_was_broken(unjudged):

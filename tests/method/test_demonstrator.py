@@ -92,10 +92,12 @@ def test_a_whole_episode_and_the_next_prompt_match_the_reviewed_files(microwave,
     _golden("microwave_record.json", json.dumps(record, indent=1), 0.02)
     assert from_json(record).as_json() == record
     assert {type(e).__name__ for e in events} == {
+        "Remembered",
         "Deciding",
         "Replied",
         "Committed",
         "Tick",
+        "Passed",
         "Executed",
         "Ended",
     }

@@ -46,6 +46,9 @@ def section(shm):
     chain.set_invalid(2)
     at = "2026-11-16T00:01:00+00:00"
     episode(run, "capex", 2, "success", seen={"1": {"verdict": "success", "at": at}, "0": None})
+    for start, word in enumerate(("failure", "success", "success")):
+        other = run.chain("lab.world", "Lift", "base").episode(start)
+        append_verdict(other, Verdict(word, "Ben", at), second=True)  # type: ignore[arg-type]
     data = load([shm / "run"])
     (made,) = verdicts_section(data, group(data)[0])
     return made
@@ -74,7 +77,8 @@ def test_reasons_judges_and_changes_are_told(section):
     assert rows_of(section, "judges") == [
         {"judge": "Ada (stand-in)", "success": "4", "failure": "3", "invalid": "1", "undo": "1"}
     ]
-    (note,) = section.notes
+    agreed, note = section.notes
+    assert "Ada and Ben agree on 2 of 3 (Cohen's kappa 0.40)" in agreed
     assert "1 verdict was changed after later episodes had learned from them" in note
     assert "lab.world--Lift--capex start 1 (success, now failure), seen by 1" in note
 

@@ -1,17 +1,20 @@
 """RoboCasa's adapter in parts: a small dataset in its layout, restored through the same code in robosuite's environments.
 
-RoboCasa itself is not installed here: its assets are ten gigabytes from a file host. What is run is everything but its own kitchens.
+RoboCasa itself is not installed here: its assets are ten gigabytes from a file host. What is run is everything but its own kitchens;
+those were run with placeholder assets (docs/robocasa.md), and robocasa_trace.json holds a little of what they did.
 """
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import gzip
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -34,9 +37,12 @@ from capex.campaign.human import Person
 from capex.errors import CapexError, StateMismatch
 from capex.method.hooks import NO_HOOKS
 from capex.method.memory import Memory
-from capex.worlds import ArmCommand, Command, Start
+from capex.pose import PlanarPose
+from capex.worlds import FRESH, ArmCommand, Command, Need, Start
 from capex.worlds.robocasa.dataset import RobocasaDataset, find_dataset, open_dataset
+from capex.worlds.robocasa.fresh import KitchenSettings, KitchenStarts
 from capex.worlds.robocasa.human import read_human
+from capex.worlds.robocasa.needs import verdict
 from capex.worlds.robocasa.order import ENVIRONMENT, to_environment
 from capex.worlds.robocasa.restored import RecordedStarts
 from capex.worlds.robocasa.tasks import TASKS
@@ -89,12 +95,39 @@ class Button(Fixture):
         self._steps_on += self._turned_on
 
 
+class Appliance(Fixture):
+    """Something that stands on a counter, placed at random as RoboCasa places a toaster."""
+
+    root_body = "toaster_main"
+
+    def set_pos(self, pos: Any) -> None:
+        self.pos = list(pos)
+
+    def set_euler(self, euler: Any) -> None:
+        self.euler = list(euler)
+
+
 class LatchedLift(Lift):  # registered with robosuite by its metaclass, as RoboCasa's kitchens are
     """A robosuite environment with fixtures: done when the button is on and the gripper open again."""
 
     def _load_model(self) -> None:
         super()._load_model()
-        self.fixtures = {"wall": Fixture(), "button": Button()}
+        toaster = Appliance()
+        self.fixtures = {"wall": Fixture(), "button": Button(), "toaster": toaster}
+        place = [float(self.rng.uniform(0.1, 0.3)), 0.4, 0.9]
+        toaster.set_pos(place)
+        toaster.set_euler([0.0, 0.0, float(self.rng.uniform(-1.0, 1.0))])
+        self.fxtr_placements = {"toaster": (place, None, toaster)}
+        placed = {"name": "toaster_main", "pos": written(toaster.pos)}
+        ET.SubElement(self.model.worldbody, "body", placed, euler=written(toaster.euler))
+        self._setup_kitchen_references()
+
+    def _setup_kitchen_references(self) -> None:
+        self.goal = list(self.fixtures["toaster"].pos)  # what a task measures from it
+
+    def get_ep_meta(self) -> dict[str, Any]:
+        kitchen = {"layout_id": 7, "style_id": 7, "lang": "Press the button."}
+        return {**super().get_ep_meta(), **kitchen}
 
     def _post_action(self, action: Any) -> Any:
         told = super()._post_action(action)
@@ -110,6 +143,10 @@ class LatchedLift(Lift):  # registered with robosuite by its metaclass, as RoboC
         return (
             self.fixtures["button"]._turned_on and self.fixtures["button"]._slots[0]["lever"] > 0.05
         )
+
+
+def written(numbers: list[float]) -> str:
+    return " ".join(map(repr, numbers))
 
 
 def record(folder: Path) -> tuple[Path, list[np.ndarray]]:
@@ -241,6 +278,87 @@ def test_restoring_repeats_to_the_bit_and_the_fast_step_too(
         ends.append(tried.save_state().vector)
     assert np.array_equal(ends[0], ends[1])
     assert np.array_equal(ends[0], ends[2])
+
+
+def test_appliances_stand_where_they_were_recorded(
+    recorded: tuple[RobocasaDataset, list[np.ndarray]], env: SuiteEnv
+) -> None:
+    """A reload draws again where they stand; what a task measures must be from the recorded place."""
+    env.reset(Start("TurnOnMicrowave", 1))
+    bodies = {b.get("name"): b for b in ET.fromstring(recorded[0].model_xml(2)).iter("body")}
+    place = [float(number) for number in bodies["toaster_main"].get("pos", "").split()]
+    inner = env.built.env
+    assert inner.fixtures["toaster"].pos == pytest.approx(place)
+    assert inner.goal == pytest.approx(place)
+    assert written([inner.fixtures["toaster"].euler[2]]) in str(bodies["toaster_main"].get("euler"))
+
+
+class Kitchen(LatchedLift):
+    """RoboCasa's Kitchen as an older version might name its settings: without clutter."""
+
+    def __init__(
+        self, layout_ids: Any, style_ids: Any, obj_instance_split: Any = None, **kwargs: Any
+    ):
+        self.told = (layout_ids, style_ids, obj_instance_split)
+        kwargs.pop("translucent_robot")
+        super().__init__(**kwargs)
+
+
+def test_fresh_starts_are_drawn_by_number_and_repeat(
+    recorded: tuple[RobocasaDataset, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, module = ModuleType("robocasa"), ModuleType("robocasa.environments.kitchen.kitchen")
+    package.__version__ = "1.0.1"  # type: ignore[attr-defined]
+    module.Kitchen = Kitchen  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "robocasa", package)
+    monkeypatch.setitem(sys.modules, "robocasa.environments.kitchen.kitchen", module)
+    views = {"left": "frontview", "right": "agentview", "wrist": "robot0_eye_in_hand"}
+    monkeypatch.setattr("capex.worlds.robocasa.fresh.CAMERAS", views)
+    workspace = ((0.2, -0.4, -0.1), (0.8, 0.4, 0.5))
+
+    def made(**settings: Any) -> SuiteEnv:
+        none = CapexError("there is no dataset")
+        starts = KitchenStarts(robosuite, "Kitchen", KitchenSettings(**settings), none)
+        info = dataclasses.replace(TASKS["TurnOnMicrowave"], name="Kitchen")
+        return SuiteEnv("robocasa", info, MOBILE, starts, workspace)
+
+    env = made(clutter=False)
+    ends = []
+    for index in (FRESH, FRESH + 1, FRESH):
+        env.reset(Start("Kitchen", index))
+        squeeze(env, 0.0, 2)
+        ends.append(env.save_state())
+    assert env.built.env.told == ([7], [7], "target")
+    assert (ends[0].header, np.array_equal(ends[0].vector, ends[2].vector)) == (
+        ends[2].header,
+        True,
+    )
+    assert not np.array_equal(ends[0].vector, ends[1].vector)
+    given = worlds.model_file(env)
+    assert given is not None
+    assert "toaster_main" in given.xml
+    assert given.episode_meta["lang"] == env.instruction == "Press the button."
+    with pytest.raises(CapexError, match=r"fresh:0 to fresh:9999 \(none is recorded: there is no"):
+        env.reset(Start("Kitchen", 0))
+    with pytest.raises(CapexError, match="has no setting clutter_mode, which was to be 1"):
+        made().reset(Start("Kitchen", FRESH))
+    env.close()
+
+
+def test_native_numbers_do_here_what_they_did_in_robocasa() -> None:
+    """A drive in RoboCasa's kitchen, recorded, repeated in robosuite's own world: the arm rides along."""
+    trace = json.loads((Path(__file__).parent / "robocasa_trace.json").read_text())
+    env = worlds.make("robosuite:Lift")
+    env.reset(Start("Lift", 0))
+    before, tip = PlanarPose(*env.robot_state().base), env.robot_state().arms["arm"].T_base_tip
+    for action in trace["actions"]:
+        env.apply(np.array(action))
+    drove = before.inverse() @ PlanarPose(*env.robot_state().base)
+    moved = env.robot_state().arms["arm"].T_base_tip.position_m - tip.position_m
+    env.close()
+    assert drove.x == pytest.approx(trace["drove"][0], abs=0.02)
+    assert drove.y == pytest.approx(trace["drove"][1], abs=0.02)
+    assert np.allclose(moved, trace["tip_moved_m"], atol=0.02)
 
 
 def test_latches_are_saved_with_the_state(env: SuiteEnv) -> None:
@@ -378,6 +496,15 @@ def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> N
         "robocasa/__init__.py": '__version__ = "1.0.1"',
         "robocasa/macros_private.py": f"DATASET_BASE_PATH = {str(tmp_path / 'data')!r}",
         "data/v1.0/target/atomic/CloseFridge/20250816/lerobot/extras/dataset_meta.json": "{}",
+        "robocasa/models/assets/scenes/kitchen_styles/test/style007.yaml": "sink: Sink004\nhood: Hood2\n",
+        **{
+            f"robocasa/models/assets/fixtures/fixture_registry/{kind}.yaml": f"{name}:\n  xml: {xml}\n"
+            for kind, name, xml in (
+                ("sink", "Sink004", "fixtures/sinks/Sink004"),
+                ("hood", "Hood2", "fixtures/hoods/Hood2"),
+            )
+        },
+        "robocasa/models/assets/fixtures/hoods/Hood2/model.xml": "",
         **{
             f"robocasa/models/assets/{folder}/a": ""
             for folder in (
@@ -391,11 +518,44 @@ def test_the_doctor_says_what_is_missing_and_what_brings_it(tmp_path: Path) -> N
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
+    assets = tmp_path / "robocasa" / "models" / "assets"
     mended = dict(line.split("|", 1) for line in doctor(tmp_path).splitlines())
     assert mended["robosuite from source"].startswith("True|")
     assert mended["robocasa 1.0.1"].startswith("True|")
     assert mended["assets (about 10 GB)"].endswith("download_kitchen_assets --type objs_objaverse")
     assert mended["human datasets"].startswith("False|1 of 18 tasks")
+    assert mended["models of layout 7, style 7"].startswith("False|1 of 2 models missing, first")
+    assert "nothing: RoboCasa does not start" in mended["what will run"]
+    for name in ("fixtures/sinks/Sink004/model.xml", "objects/objaverse/a"):
+        (assets / name).parent.mkdir(parents=True, exist_ok=True)
+        (assets / name).write_text("")
+    complete = dict(line.split("|", 1) for line in doctor(tmp_path).splitlines())
+    assert complete["models of layout 7, style 7"].startswith("True|2 models")
+    (assets / "placeholders.json").write_text('{"placeholders": ["a"]}')
+    tried = dict(line.split("|", 1) for line in doctor(tmp_path).splitlines())
+    assert tried["real assets"].startswith("False|1 files are placeholders")
+
+
+@pytest.mark.parametrize(
+    ("assets", "datasets", "sentence"),
+    [
+        (
+            [Need("assets", False, "missing: tex, objs_lw")],
+            True,
+            "no kitchen: assets, missing: tex",
+        ),
+        ([Need("assets", False, "missing: objs_lw")], True, "things are not from objs_lw"),
+        ([Need("assets", True, ""), Need("real assets", False, "")], True, "everything opens, for"),
+        ([Need("assets", True, "")], False, "fresh starts of every task"),
+        ([Need("assets", True, "")], True, "everything: recorded and fresh"),
+    ],
+)
+def test_the_doctor_says_what_will_run(assets: list[Need], datasets: bool, sentence: str) -> None:
+    said = verdict(
+        [Need("robocasa", True, "")], assets, [Need("human datasets", datasets, "3 of 18")]
+    )
+    assert sentence in said.found
+    assert said.there == said.found.startswith("everything: ")
 
 
 def test_the_doctors_lines_can_be_copied() -> None:
@@ -442,7 +602,7 @@ def test_the_source_check_finds_what_robosuite_has_and_what_it_lacks(
     theirs = {
         line: fine
         for line, fine in found.items()
-        if not line.startswith(("Kitchen.", "LegacyMobileBase"))
+        if not line.startswith(("Kitchen.", "Fixture.", "LegacyMobileBase"))
     }
     assert len(theirs) > 25
     assert all(theirs.values()), [line for line, fine in theirs.items() if not fine]

@@ -25,6 +25,7 @@ from capex.campaign.check import refuse_starts, specs_of, work_of
 from capex.campaign.conduct import Campaign, Watch, conduct, gl_backend
 from capex.campaign.demonstrators import (
     WITHOUT_MODEL,
+    Asked,
     demonstrator,
     method_without_model,
     require_offer,
@@ -36,9 +37,10 @@ from capex.campaign.names import parse_names
 from capex.campaign.operators import Operator
 from capex.campaign.patience import Pauses
 from capex.campaign.prepare import ask_before_spending, prepare, refuse_small_budgets
-from capex.campaign.robots import choose_operator, refuse_sharing, scenes_of
+from capex.campaign.robots import choose_operator, has_room, refuse_sharing, scenes_of
 from capex.campaign.settings import OPTIONS, Settings
 from capex.errors import UnknownName
+from capex.method.episode import Demonstrator
 from capex.models import Model
 from capex.run import LoadedRun
 from capex.run.files import write_bytes
@@ -119,37 +121,44 @@ def collect(
 
 
 def demonstrate(
-    who: str,
+    who: str | Demonstrator,
     names: str | Sequence[str],
     *,
     out: str | Path,
     retry_invalid: bool = False,
     watch: Watch | None = None,
+    person: Operator | None = None,
     **options: Any,
 ) -> LoadedRun:
     """A campaign of one who asks no model: "expert", or "human" where a world's dataset holds what
-    people did. options: starts, parallel, ray, slots. Its episodes are independent of each other.
+    people did, or a demonstrator of your own, in this process. options: starts, parallel, ray,
+    slots. Its episodes are independent of each other. person: who arranges a rig that is no
+    simulated room; its attempts are judged later.
     """
-    if who not in WITHOUT_MODEL:
-        raise UnknownName("demonstrator", who, WITHOUT_MODEL)
     tasks = tuple(parse_names(names))
-    for world, _ in tasks:
-        require_offer(who, world)
+    asked: Asked = who if isinstance(who, str) else {who.name: who}
+    if isinstance(who, str):
+        if who not in WITHOUT_MODEL:
+            raise UnknownName("demonstrator", who, WITHOUT_MODEL)
+        for world, _ in tasks:
+            require_offer(who, world)
     given = {name: OPTIONS[name].checked(f"--{name}", v) for name, v in options.items()}
-    method = method_without_model(who)
-    settings = Settings(tasks=tasks, methods=(method,), model=who, out=Path(out), **given)
+    name = who if isinstance(who, str) else who.name
+    method = method_without_model(name)
+    settings = Settings(tasks=tasks, methods=(method,), model=name, out=Path(out), **given)
     specs = specs_of(settings)
     refuse_sharing(settings, specs)
     if any(one_robot(spec) for spec in specs.values()):
         # Whose truth the expert reads, the scripted operator arranges and judges.
-        settings = replace(settings, operator="scripted")
+        by_hand = person is not None and not all(has_room(spec.world) for spec in specs.values())
+        settings = replace(settings, operator="person" if by_hand else "scripted")
     else:  # nobody stands by: where a person judges, `capex judge` asks
         settings = replace(settings, round_size=len(settings.starts), judge="later")
     refuse_starts(settings, specs)
-    beside, _ = choose_operator(settings, specs, None)
-    stand_in = demonstrator(who, method).stand_in
+    beside, _ = choose_operator(settings, specs, person)
+    stand_in = demonstrator(asked, method).stand_in
     run = open_without_model(settings, stand_in=stand_in, gl_backend=gl_backend())
-    setup = Setup(Work(), who, run.path / SPEND, operator=beside)
+    setup = Setup(Work(), asked, run.path / SPEND, operator=beside)
     campaign = Campaign(run, settings, specs, setup, stand_in, True, retry_invalid)
     return conduct(campaign, watch)
 

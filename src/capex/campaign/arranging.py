@@ -24,7 +24,7 @@ from capex.run.arrangements import (
     write_match,
 )
 from capex.run.files import write_json
-from capex.run.matching import compare_all, mean_difference
+from capex.run.matching import MatchView, compare_all, mean_difference
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
 from capex.worlds import Env, FrameRecording, Image, Spec, Start
@@ -37,6 +37,21 @@ RIG_FACTS = "rig.json"  # of a run: what its arms do when our processes end with
 def exterior_images(env: Env) -> dict[str, Image]:
     """What the cameras that stand in the room see now."""
     return env.observe([c.name for c in env.spec.cameras if c.kind == "exterior"])
+
+
+def scene_name(start: Start, standby: Standby) -> str:
+    """How a scene that is waited for is called, on the terminal and in the studio."""
+    return f"{standby.chain} start {start.index}"
+
+
+def match_view(start: Start, arrangement: Arrangement | None, standby: Standby) -> MatchView:
+    """The files by which a person sees how far the scene is from the stored one."""
+    files = {} if arrangement is None else arrangement.images
+    about: dict[str, object] = {"chain": standby.chain, "start": start.index}
+    if arrangement is not None:
+        about |= {"source": arrangement.source, "notes": arrangement.notes}
+    stored = {camera: read_image(path) for camera, path in files.items()}
+    return MatchView(standby.run_dir, stored, scene_name(start, standby), about)
 
 
 @dataclass

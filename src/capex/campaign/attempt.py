@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign.arranging import Arranging
+from capex.campaign.asking import Asking
 from capex.campaign.begun import Begun
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
 from capex.campaign.ending import Ending, recovered
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
+from capex.campaign.live import LiveLog
 from capex.campaign.operators import Operator, OperatorLeft, Standby
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
 from capex.method.episode import Demonstrator, Episode
@@ -112,6 +114,8 @@ class AttemptJob:
     # By start, the verdicts of people that this memory learned from.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     begun: Begun | None = None  # of a fork: what it goes on from
+    # Of a recorded attempt that is run again: what the operator said to its model.
+    words: Sequence[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,7 @@ def run_attempt(
     unless another is given. `operator`: stands beside the rig. `scenes`: where its arrangements are
     taken from.
     """
-    chain, slot = job.chain, job.slot
+    chain, slot, run_dir = job.chain, job.slot, job.chain.path.parent.parent
     labels: dict[str, str | int] = {"chain": chain.path.name, "episode": slot.start}
     ledger = Ledger(work.price, work.budgets(demonstrator.name, job.method), spend, labels)
     progress = _Progress(ledger, tell)
@@ -200,13 +204,19 @@ def run_attempt(
             "model": demonstrator.name,
         }
         ending = Ending(writer, facts, slot.position, ledger, lease.clock, robot)
-        standby = Standby(chain.path.parent.parent, chain.path.name, lease.check)
+        standby = Standby(run_dir, chain.path.name, lease.check)
         arranging = Arranging(chain, writer.folder, operator, scenes, standby, ending.begin)
+        shown = facts | {"stand_in": demonstrator.stand_in, "world": env.spec.world}
+        shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
+        live = LiveLog(writer.folder, env, shown, ledger, keep_pictures=not images)
+        place = run_dir, chain.path.name, slot.start
+        asking = Asking(*place, lease, live.paused, resumed, job.words)
+        own = (lease.check, progress, live, arranging.hear, ending.hear)
         hooks = Hooks(
             ledger=ledger,
             log=log,
             limits=work.limits,
-            subscribers=(lease.check, progress, arranging.hear, ending.hear, *subscribers),
+            subscribers=(*own, *subscribers),
             template=work.template,
             hints=work.hints,
             sampling=work.sampling,
@@ -216,6 +226,7 @@ def run_attempt(
             prepare=arranging.prepare,
             end_now=lambda: arranging.end_now(),
             prefix=prefix,
+            heed=asking.heed,
         )
         start = Start(env.spec.task, slot.start, work.seed)
         if prefix is not None:
@@ -228,7 +239,7 @@ def run_attempt(
             # What a model writes may quote a key it was shown by mistake: scrubbed before it is
             # written, and remembered as written.
             seen = job.verdicts_seen if _learns_from_verdicts(env, job) else None
-            placed: dict[str, Any] = {"position": slot.position}
+            placed: dict[str, Any] = {"position": slot.position, **asking.note()}
             if seen is not None:
                 placed["verdicts_seen"] = {s: v and v["verdict"] for s, v in seen.items()}
             if begun is not None:
@@ -244,6 +255,7 @@ def run_attempt(
             if seen is not None:  # beside the record, in which no wall time stands
                 timing["verdicts_seen_at"] = {s: v["at"] for s, v in seen.items() if v}
             path = ending.committed(writer.commit(record.as_json(), timing, episode.steps))
+            asking.over()
             return summarize(LoadedEpisode(chain.path.name, path, record, timing))
         except RigFault as fault:
             seconds, kept = ending.seconds, ending.early(str(fault))

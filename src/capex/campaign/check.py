@@ -10,6 +10,7 @@ from typing import Any
 from capex import worlds
 from capex.campaign.allocation import refuse_allocation
 from capex.campaign.attempt import Work
+from capex.campaign.names import start_text
 from capex.campaign.robots import refuse_sharing
 from capex.campaign.settings import Settings
 from capex.errors import CapexError
@@ -87,8 +88,7 @@ def refuse_the_impossible(
 def refuse_starts(settings: Settings, specs: Mapping[tuple[str, str], Spec]) -> None:
     """One sentence about the first start that a world does not have."""
     for (world, task), spec in specs.items():
-        if (last := max(settings.starts)) >= spec.starts:
-            raise CapexError(
-                f"--starts: there is no start {last} of {world}:{task}; valid: 0 to"
-                f" {spec.starts - 1}"
-            )
+        for index in sorted(settings.starts, reverse=True):
+            if not spec.has_start(index):
+                none = f"--starts: there is no start {start_text(index)} of {world}:{task}"
+                raise CapexError(f"{none}; valid: {spec.valid_starts}")

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 from capex.models import AttemptObserver, Model, Reply, Request, Wrapped
 
+HOLD_S = 0.2  # how often an attempt that stands still looks whether it may go on
+
 
 class Stopped(BaseException):
     """The campaign stops at once; the episode is cut off. Not an error: nothing that handles errors
@@ -68,6 +70,21 @@ class Lease:
     def replay(self, seconds: float) -> None:
         """An answer is taken from a log; the model took this long to give it."""
         self.replayed_s += seconds
+
+    def hold(self, while_: Callable[[], bool]) -> None:
+        """Stand still, core and clock, for as long as somebody wants that."""
+        if not while_():
+            return
+        self.core.give()
+        self.phase("paused")
+        began = time.monotonic()
+        try:
+            while while_() and not self.core.stop.wait(HOLD_S):
+                pass
+        finally:
+            self.queued_s += time.monotonic() - began
+            self._take()
+        self.check()
 
     def check(self, *_: object) -> None:
         """Raise Stopped if the campaign stops at once."""

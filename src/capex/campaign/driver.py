@@ -30,6 +30,7 @@ from capex.campaign.settings import Order
 from capex.errors import CapexError, RigFault
 from capex.method.memory import Memory
 from capex.method.presets import MethodSettings
+from capex.run import requests
 from capex.run.files import write_json
 from capex.run.store import Chain
 from capex.run.summary import Summary
@@ -125,16 +126,18 @@ class Driver:
         self.stopping = ""
         self._spent = False  # whether the campaign's dollars ended a chain
         self._waiting = False  # whether a chain waits for a verdict
+        self._held = False  # whether somebody asked for a pause
 
     def run(self, request: StopRequest) -> None:
         """Until everything is done, or it is asked to stop."""
+        requests.forget(self._path)
         try:
             if self._allocation is not None and self._allocation.last is not None:
                 self._tell(_allocated(self._allocation.last))
             while not request.at_once:
                 self._look_at_the_clock(request)
                 self._hand_out()
-                if not self._running and not self._paused():
+                if not self._running and not self._paused() and not self._held:
                     break
                 message = self._engine.next(self._patience_s())
                 if message is not None:
@@ -148,6 +151,7 @@ class Driver:
         finally:
             with contextlib.suppress(OSError):
                 (self._path / LIVE).unlink(missing_ok=True)
+                requests.forget(self._path)
 
     @property
     def why(self) -> str:
@@ -163,6 +167,10 @@ class Driver:
             self._finish_what_runs("the campaign's hours are over")
         if request.stop and not self.stopping:
             self._finish_what_runs(request.reason)
+        asked = requests.requested(self._path, "stop")
+        if asked is not None and not self.stopping:
+            self._finish_what_runs(f"{asked.get('by')} asked for it")
+        self._held = not self.stopping and requests.requested(self._path, "pause") is not None
 
     def _finish_what_runs(self, reason: str) -> None:
         self.stopping = reason
@@ -170,7 +178,7 @@ class Driver:
 
     def _hand_out(self) -> None:
         """Submit what may run while there are slots: furthest behind first, or chain by chain."""
-        while not self.stopping and len(self._running) < self._engine.slots:
+        while not self.stopping and not self._held and len(self._running) < self._engine.slots:
             ready = [
                 (slot.position, order, run, slot)
                 for order, run in enumerate(self._chains)

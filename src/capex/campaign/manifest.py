@@ -24,7 +24,7 @@ from capex.run.files import TEMPORARY, write_json
 from capex.run.lineage import BRANCHED_FROM, branched_from
 from capex.run.machine import fingerprint
 from capex.run.store import EPISODES, Run, create_run, find_run, open_run
-from capex.run.verdicts import VERDICTS
+from capex.run.verdicts import OPINIONS, VERDICTS
 from capex.setting import as_flag
 
 OPEN_LISTS = ("tasks", "arms", "rigs")  # a run may get more of these
@@ -327,7 +327,7 @@ def _link(source: str, target: str) -> str:
     """A second name for a file that is never changed; a copy where the disk has no such thing, and
     of verdicts, to which each run adds its own.
     """
-    if Path(source).name != VERDICTS:
+    if Path(source).name not in (VERDICTS, OPINIONS):
         with contextlib.suppress(OSError):
             os.link(source, target)
             return target

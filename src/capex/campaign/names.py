@@ -9,20 +9,24 @@ from capex import worlds
 from capex.errors import CapexError
 
 STARTS_EXAMPLE = "write 0:20 for the starts 0 to 19, 7 for one, 1,4,9 for some"
+_FRESH = "fresh:"
 
 
 def parse_starts(text: str) -> list[int]:
-    """Start indices from "0:20", "7" or "1,4,9"; anything else is refused with a sentence."""
+    """Start indices from "0:20", "7" or "1,4,9", and from "fresh:0:50" those that a world with
+    recorded starts draws anew; anything else is refused with a sentence.
+    """
     indices: list[int] = []
-    for piece in text.split(","):
-        low, colon, high = piece.strip().partition(":")
+    for piece in (piece.strip() for piece in text.split(",")):
+        first = worlds.FRESH if piece.startswith(_FRESH) else 0
+        low, colon, high = piece.removeprefix(_FRESH).partition(":")
         try:
             numbers = list(range(int(low), int(high))) if colon else [int(low)]
         except ValueError:
             raise CapexError(f"'{text}' names no starts; {STARTS_EXAMPLE}") from None
         if not numbers or min(numbers) < 0:
             raise CapexError(f"'{text}' holds an empty or negative range; {STARTS_EXAMPLE}")
-        indices += numbers
+        indices += [first + number for number in numbers]
     return list(dict.fromkeys(indices))
 
 
@@ -44,7 +48,23 @@ def starts_text(starts: Sequence[int]) -> str:
             pieces[-1].append(index)
         else:
             pieces.append([index])
-    return ",".join(f"{p[0]}:{p[-1] + 1}" if len(p) > 2 else ",".join(map(str, p)) for p in pieces)
+    return ",".join(_range_text(piece) for piece in pieces)
+
+
+def start_text(index: int) -> str:
+    """One start as a user would write it."""
+    return f"{_FRESH}{index - worlds.FRESH}" if _is_fresh(index) else str(index)
+
+
+def _is_fresh(index: int) -> bool:
+    return worlds.FRESH <= index < 2 * worlds.FRESH
+
+
+def _range_text(run: Sequence[int]) -> str:
+    if len(run) <= 2:
+        return ",".join(map(start_text, run))
+    after = run[-1] + 1 - (worlds.FRESH if _is_fresh(run[0]) else 0)
+    return f"{start_text(run[0])}:{after}"
 
 
 def parse_names(text: str | Iterable[str]) -> list[tuple[str, str]]:

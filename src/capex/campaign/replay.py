@@ -46,6 +46,7 @@ from capex.models.prices import parse_price
 from capex.run import LoadedChain, LoadedEpisode, LoadedRun, load_run, origins
 from capex.run.files import read_json
 from capex.run.machine import fingerprint
+from capex.run.requests import IN_RECORD
 from capex.run.steps import read_steps
 from capex.run.store import PROMPT, Chain
 from capex.worlds import Env
@@ -259,7 +260,8 @@ def _difference(
         chain = Chain(Path(folder) / episode.chain)
         slot = Slot(episode.index, episode.position)
         seen = episode.verdicts_seen
-        job = AttemptJob(chain, env.spec.name, method, slot, memory, seen)
+        words = record.extra.get(IN_RECORD, ())
+        job = AttemptJob(chain, env.spec.name, method, slot, memory, seen, words=words)
         outcome = run_attempt(env, demonstrator(recording, method), work, job, clock=clock)
         if isinstance(outcome, CutOff):
             return outcome.why

@@ -72,7 +72,7 @@ def choose_operator(
     wanted = settings.operator or _default_operator(robots[0].world)
     if wanted == "scripted":
         for spec in needed:
-            if not _has_room(spec.world):
+            if not has_room(spec.world):
                 raise CapexError(
                     f"--operator scripted: {spec.name} is no simulated room, so a person arranges"
                     " and judges; leave it out"
@@ -113,5 +113,6 @@ def _default_operator(world: str) -> str:
     return rig_of(world).operator if world.startswith(RIG) else "person"
 
 
-def _has_room(world: str) -> bool:
+def has_room(world: str) -> bool:
+    """Whether a rig is a simulated room."""
     return world.startswith(RIG) and bool(rig_of(world).room)

@@ -20,6 +20,7 @@ from capex.campaign.judging import unjudged_sentence
 from capex.errors import CapexError
 from capex.run import LoadedRun, load_run, origins
 from capex.run.files import read_json
+from capex.run.reading import Loader
 from capex.run.spend import Account, Spend
 from capex.run.store import SPEND, Run
 
@@ -114,9 +115,11 @@ class CampaignStatus:
         }
 
 
-def read_status(path: Path) -> CampaignStatus:
-    """Read everything there is; nothing is changed."""
-    run = load_run(path)
+def read_status(path: Path, load: Loader | None = None, *, disk: bool = True) -> CampaignStatus:
+    """Read everything there is; nothing is changed. `load` reads episodes in another way; without
+    `disk` the size of the files is left at 0.
+    """
+    run = load_run(path, load)
     spend = Spend(run.path / SPEND)
     board = Board(run.chains, spend, origins(run.manifest))
     live = _live(run.path)
@@ -131,7 +134,8 @@ def read_status(path: Path) -> CampaignStatus:
             held = {e.index for e in chain.episodes}
             line.wanted = None if line.until is not None else len(held | set(plan["starts"]))
     account = spend.account() if spend.path.is_file() else None
-    size = sum(f.stat().st_size for f in run.path.rglob("*") if f.is_file())
+    files = (f for f in run.path.rglob("*") if f.is_file()) if disk else ()
+    size = sum(f.stat().st_size for f in files)
     return CampaignStatus(
         run, board, live is not None, _state(board, live, planned=bool(plan)), account, size
     )

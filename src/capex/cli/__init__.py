@@ -31,6 +31,7 @@ from capex.cli.pilot import PilotCommand
 from capex.cli.report import Report
 from capex.cli.rig import RigCommand
 from capex.cli.students import Evaluate, PolicyCommand, Study, Train
+from capex.cli.studio import StudioCommand
 from capex.cli.values import refuse_wrong_values
 from capex.errors import CapexError, UnknownName
 
@@ -46,6 +47,7 @@ SECTIONS: dict[str, dict[str, tuple[type, str]]] = {
         "collect": (Collect, "Demonstrations by a model, within budgets"),
         "status": (Status, "Where a campaign stands"),
         "forecast": (ForecastCommand, "What a run still needs, and where to spend"),
+        "studio": (StudioCommand, "Watch, understand and steer in a browser"),
         "judge": (Judge, "Verdicts on attempts that a person judges"),
         "report": (Report, "Tables, figures and one HTML page of runs"),
         "film": (Film, "A picture strip and a video of an episode"),

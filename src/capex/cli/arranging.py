@@ -7,15 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.console import Console
 
-from capex.campaign.arranging import exterior_images
+from capex.campaign.arranging import exterior_images, match_view, scene_name
 from capex.campaign.operators import OperatorLeft, Standby
 from capex.cli.console import console
 from capex.cli.keys import Keys
-from capex.run.arrangements import Arrangement, read_image
+from capex.run.arrangements import Arrangement
 from capex.run.matching import MatchView
+from capex.run.requests import Ready, take_ready
 from capex.worlds import Env, Start
 
 REFRESH_S = 0.3  # between two live pictures
@@ -31,43 +33,45 @@ class TerminalArranger:
 
     def arrange(
         self, env: Env, start: Start, arrangement: Arrangement | None, standby: Standby
-    ) -> str:
-        """Show the live scene over the stored one until Enter; returns the person's notes."""
-        name = f"{standby.chain} start {start.index}"
+    ) -> Ready:
+        """Show the live scene over the stored one until Enter, or until somebody says in the studio
+        that it is ready; returns the person's notes.
+        """
+        name = scene_name(start, standby)
+        take_ready(standby.run_dir, name)  # what was said before counts for nothing
         with self.paused():
-            view = _view(standby, arrangement, name)
-            self._explain(name, arrangement, view)
+            view = match_view(start, arrangement, standby)
+            explain = partial(self._explain, name, arrangement, view)
+            explain()
             try:
-                return self._until_ready(env, arrangement, standby, view, name)
+                return self._until_ready(env, standby, view, name, explain)
             finally:
                 view.close()
 
     def _until_ready(
-        self,
-        env: Env,
-        arrangement: Arrangement | None,
-        standby: Standby,
-        view: MatchView,
-        name: str,
-    ) -> str:
+        self, env: Env, standby: Standby, view: MatchView, name: str, explain: Callable[[], None]
+    ) -> Ready:
         notes = ""
         while True:
             standby.check()
             difference = view.show(exterior_images(env))
+            if (said := take_ready(standby.run_dir, name)) is not None:
+                self._say(f"{said.by} says in the studio that the scene is ready")
+                return said
             key = self.keys.key_within("\nnrq", REFRESH_S)
             if key == "\n":
                 if difference is not None:
                     score, changed = difference
                     self._say(f"difference {score:.3f}, {100 * changed:.0f} % of the pixels")
-                return notes
+                return Ready("", notes)
             if key in ("q", ""):
                 raise OperatorLeft
             if key == "n":
                 self._say("notes on this scene > ", end="")
                 notes = self.keys.line()
             elif key == "r":
-                view = _view(standby, arrangement, name)
-                self._explain(name, arrangement, view)
+                view.open_anew()
+                explain()
 
     def recover(self, reason: str, check: Callable[[], None]) -> bool:
         """Tell what stopped the rig and wait until a person says that it is fine again."""
@@ -93,8 +97,3 @@ class TerminalArranger:
 
     def _say(self, words: str, end: str = "\n") -> None:
         self.out.print(words, end=end, markup=False, highlight=False, soft_wrap=True)
-
-
-def _view(standby: Standby, arrangement: Arrangement | None, name: str) -> MatchView:
-    files = {} if arrangement is None else arrangement.images
-    return MatchView(standby.run_dir, {c: read_image(p) for c, p in files.items()}, name)

@@ -75,7 +75,7 @@ class Collect:
         ),
         "Method": (
             *("tau", "plan_max", "calibrated", "memory", "round_size", "references", "skeleton"),
-            *("failures", "prior"),
+            *("insist", "failures", "prior"),
             *("notes", "history", "locate", "base_motion", "image_size", "show_dollars", "prompt"),
             "hints",
         ),

@@ -58,6 +58,11 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str, str]] = {
         'pip install "capex[realsense]"',
         "RealSense cameras of a rig; Linux on x86_64, with libusb-1.0",
     ),
+    "studio": (
+        ("starlette", "uvicorn", "wsproto"),
+        'pip install "capex[studio]"',
+        "campaigns, plans and episodes in a browser, to judge and to drive: capex studio",
+    ),
     "docs": (
         ("sphinx", "myst_parser", "furo"),
         'pip install "capex[docs]"',

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_high
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from rich.table import Table
 from tyro.conf import Positional, arg
@@ -99,7 +99,7 @@ def _demonstrate(
     json_events: bool = False,
     *,
     retry: bool = False,
-    **engine: int | str,
+    **engine: Any,
 ) -> LoadedRun:
     from capex.campaign.api import demonstrate
     from capex.cli.progress import watching

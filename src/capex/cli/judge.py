@@ -15,7 +15,8 @@ from capex.cli.following import print_next
 from capex.cli.help import Examples
 from capex.errors import CapexError
 from capex.run import LoadedEpisode, LoadedRun, load_run
-from capex.run.verdicts import Verdict, append_verdict
+from capex.run.agreement import agreements
+from capex.run.verdicts import Verdict, append_verdict, read_verdict
 
 COLUMNS = ("episode", "verdict", "by", "reason", "words")
 
@@ -64,6 +65,8 @@ class Judge:
         held = load_run(self.path)
         left = len(waiting(held))
         _say(f"{self.path}: {left} of {len(held.episodes)} attempts wait for a verdict")
+        for row in agreements(episode.path for episode in held.episodes):
+            _say(str(row))
         if not left:
             print_next("capex", "report", self.path, "--out", Path("reports", self.path.name))
         return 0
@@ -78,7 +81,7 @@ class Judge:
             judge = TerminalJudge(who_judges(self.by, keys), keys)
             while left := waiting(load_run(self.path)):
                 verdict = judge.ask(question(left[0]), f" (1 of {len(left)} that wait)")
-                if verdict is None:
+                if verdict is None and read_verdict(left[0].path) is None:
                     return
                 judge.confirm(left[0].path, verdict)
             judge.offer_undo(self.path)

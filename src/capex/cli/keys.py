@@ -41,14 +41,14 @@ class Keys:
                 return letter
         return ""
 
-    def key_within(self, valid: str, timeout_s: float) -> str | None:
+    def key_within(self, valid: str, timeout_s: float, *, keep: bool = False) -> str | None:
         """Like `key`, but None where none of them was typed in time. Elsewhere than at a terminal
-        it waits for a line.
+        it waits for a line. `keep`: keys that were typed before count, too.
         """
         if not self.terminal:
             return self.key(valid)
         self._before = termios.tcgetattr(self._source)
-        tty.setcbreak(self._source)
+        tty.setcbreak(self._source, termios.TCSADRAIN if keep else termios.TCSAFLUSH)
         try:
             if self._closed.is_set():
                 return ""

@@ -183,8 +183,9 @@ class Check:
 
     names: Positional[Annotated[str, arg(metavar="WORLD:TASK[,TASK..|all]")]]
     """Which environments; a rig needs no task."""
-    start: Annotated[int, arg(metavar="N")] = 0
-    """In which start: the hand should be in view and the base have room to drive."""
+    start: Annotated[str, arg(metavar="N")] = "0"
+    """In which start, or in one drawn anew (fresh:N): the hand should be in view and the base have
+    room to drive."""
     dry: bool = False
     """On a rig: connect and read arms and cameras, move nothing."""
     yes: bool = False
@@ -193,27 +194,31 @@ class Check:
 
     def run(self) -> int:
         """Print each rule with its verdict."""
-        from capex.campaign.names import parse_names
+        from capex.campaign.names import parse_names, parse_starts
         from capex.worlds import RIG, Start
 
+        try:
+            start = int(self.start)
+        except ValueError:
+            start, *others = parse_starts(self.start)
+            if others:
+                raise CapexError(f"--start is {self.start}; a check takes one start") from None
         if worlds.split_name(self.names)[0].startswith(RIG):
             from capex.cli.rig_check import check_rig
 
-            return check_rig(self.names, self.start, dry=self.dry, yes=self.yes)
+            return check_rig(self.names, start, dry=self.dry, yes=self.yes)
         for flag, said in (("--dry", self.dry), ("--yes", self.yes)):
             if said:
                 raise CapexError(f"{flag} is for a rig, and {self.names} is none; leave it out")
         fine = True
         for world, task in parse_names(self.names):
             env = worlds.make(f"{world}:{task}")
-            if not 0 <= self.start < env.spec.starts:
-                raise CapexError(
-                    f"--start: there is no start {self.start} of {world}:{task}; valid: 0 to"
-                    f" {env.spec.starts - 1}"
-                )
+            if not env.spec.has_start(start):
+                none = f"--start: there is no start {self.start} of {world}:{task}"
+                raise CapexError(f"{none}; valid: {env.spec.valid_starts}")
             with console.status(f"checking {env.spec.name}"):
                 again = functools.partial(worlds.make, f"{world}:{task}")
-                report = worlds.check(env, start=Start(task, self.start), factory=again)
+                report = worlds.check(env, start=Start(task, start), factory=again)
             env.close()
             console.print(FittedTable(report.__rich__()))
             fine &= report.ok

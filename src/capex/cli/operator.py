@@ -47,8 +47,8 @@ class TerminalOperator:
             name = self.name  # asked for once
         if not one_robot(env.spec):
             return Match(name, self.stand_in, None)
-        notes = self._arranging.arrange(env, start, arrangement, standby)
-        return Match(name, self.stand_in, None, notes=notes)
+        ready = self._arranging.arrange(env, start, arrangement, standby)
+        return Match(ready.by or name, self.stand_in, None, notes=ready.notes)
 
     @contextmanager
     def attend(self, env: Env) -> Iterator[Callable[[], bool]]:

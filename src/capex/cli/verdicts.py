@@ -35,6 +35,8 @@ i  invalid: the attempt says nothing, because the robot faulted or someone walke
 u  undo: take the last verdict of this run back and give it anew.
 r  what the model said at each of its decisions.
 q  later: the attempt stays unjudged, and `capex judge RUN` asks again."""
+ELSEWHERE = "given elsewhere, as in the studio"
+LOOK_S = 0.5  # how often a waiting question looks whether it was answered elsewhere
 VERDICTS: dict[str, Word] = {"s": "success", "f": "failure", "i": "invalid"}
 
 
@@ -76,9 +78,9 @@ class TerminalJudge:
             self._show(asked, place, _strip(asked.episode_dir, Path(folder)))
             while True:
                 self._say(f"{KEYS} > ", end="")
-                key = self.keys.key("sfiur?q")
+                key = self._key(asked.episode_dir)
                 self._say(key)
-                if key in ("", "q"):
+                if key in ("", "q", ELSEWHERE):
                     return None
                 if key in VERDICTS:
                     reason, words = self._why(key, asked.rules)
@@ -90,6 +92,17 @@ class TerminalJudge:
                 elif (again := self._undo(asked.episode_dir.parents[3])) is not None:
                     self.confirm(again.episode_dir, self.ask(again))
                     self._show(asked, place, "")
+
+    def _key(self, episode_dir: Path) -> str:
+        """A key, or the word that somebody judged the attempt elsewhere meanwhile."""
+        while self.keys.terminal:
+            key = self.keys.key_within("sfiur?q", LOOK_S, keep=True)
+            if key is not None:
+                return key
+            if (verdict := read_verdict(episode_dir)) is not None:
+                self._say(f"{verdict.verdict} by {verdict.by}, ", end="")
+                return ELSEWHERE
+        return self.keys.key("sfiur?q")
 
     def offer_undo(self, run: Path) -> None:
         """Nothing waits: the last verdict may be taken back, as often as there are some."""

@@ -157,8 +157,14 @@ class Take:
         }
 
     def annotations(self) -> dict[str, npt.NDArray[Any]]:
-        """What the demonstrator meant by each frame, by the names of ANNOTATIONS."""
+        """What the demonstrator meant by each frame, by the names of ANNOTATIONS; -1 and NaN
+        throughout where nobody planned, as of a person who drove.
+        """
         plans = plans_of(self.record, self.steps)
+        if not plans:
+            unplanned = {np.int64: -1, np.float32: np.nan}
+            kinds = ANNOTATIONS.items()
+            return {n: np.full(self.length, unplanned[kind], dtype=kind) for n, kind in kinds}
         phases = self._phases()
         rows = []
         for plan, waypoint in zip(
@@ -249,8 +255,12 @@ class Take:
 
 
 def plans_of(record: EpisodeRecord, steps: StepArrays) -> list[Turn]:
-    """The turns whose plans the recorder counted; a turn without motion may have none."""
+    """The turns whose plans the recorder counted; a turn without motion may have none, and a person
+    has no turns.
+    """
     turns, count = record.turns, len(steps["plan_starts"])
+    if not turns and count <= 1:
+        return []
     plans = list(turns) if len(turns) == count else [t for t in turns if t.waypoints]
     if len(plans) != count:
         raise DamagedFile(steps.path, f"it has {count} plans, and the record {len(plans)}")

@@ -7,7 +7,8 @@ that LeRobot's language columns know.
     motion   a waypoint: one move of the robot in its base frame, in centimetres
 
 Everything comes from the record of the attempt: no model is asked. Spans of one style do not
-overlap, and each style covers every frame.
+overlap, and each style covers every frame. A person who drove has said nothing: then the subtask is
+the task.
 """
 
 from __future__ import annotations
@@ -56,7 +57,11 @@ class Span:
 
 
 def spans(take: Take) -> list[Span]:
-    """All texts of an episode, those of a style in the order of frames."""
+    """All texts of an episode, those of a style in the order of frames. Of one without decisions
+    only the task is known.
+    """
+    if not take.record.turns:
+        return [Span("subtask", _line(take.record.instruction), 0, take.length)]
     meant = take.annotations()
     turns = {turn.decision: turn for turn in take.record.turns}
     decisions, waypoints, numbers = (

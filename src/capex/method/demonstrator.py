@@ -19,7 +19,7 @@ from capex.method.calibrator import Calibrator
 from capex.method.commit import committed, planned_again
 from capex.method.dialogue import Dialogue, TimeOver
 from capex.method.episode import Episode
-from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks
+from capex.method.hooks import NO_HOOKS, Committed, Deciding, Ended, Executed, Hooks, Remembered
 from capex.method.memory import Memory
 from capex.method.memory.context import build
 from capex.method.presets import MethodSettings
@@ -83,13 +83,16 @@ def run_episode(
         template=hooks.template,
         json_form=with_defaults(model).tools_in_text,
     )
+    shown = context.skeleton_text, context.references, context.labels, trust.weights
+    hooks.tell(Remembered(*shown))
     wall_s = hooks.limits.wall_s
     until = math.inf if wall_s is None else began + wall_s
     dialogue = Dialogue(env, model, method, context.system, hooks, until)
     images: Mapping[str, bytes] = {}  # at the first decision
     end = ""
     while not end:
-        observation = state.observe(hooks.ledger)
+        words = hooks.heed(len(state.turns) + 1)
+        observation = state.observe(hooks.ledger, words)
         images = images or observation.images
         hooks.tell(Deciding(len(state.turns) + 1, observation))
         try:
@@ -114,7 +117,8 @@ def run_episode(
                 trusted = trust.predict(rows, [w.confidence for w in plan.waypoints])
             again = planned_again(plan.waypoints, state.deferred()) if method.insist else ()
             count = committed(trusted, method.tau, again)
-            hooks.tell(Committed(plan, count, tuple(trusted)))
+            targets = tuple(state.executor.clamp(plan.waypoints))
+            hooks.tell(Committed(plan, count, tuple(trusted), targets))
             outcomes = state.execute(plan, count)
             hooks.tell(Executed(tuple(outcomes)))
             labelled = record_waypoints(plan.waypoints, outcomes, trusted, rows)

@@ -80,13 +80,13 @@ class Executor:
         told: Told | None = None,
         subscribers: Sequence[Callable[[Tick], None]] = (),
         end_now: Callable[[], bool] = lambda: False,
+        passed: Callable[[int, Outcome], object] = lambda place, outcome: None,  # a waypoint ran
     ):
         self._env, self._subscribers, self._end_now = env, tuple(subscribers), end_now
         self.steps_left = env.spec.horizon if steps_left is None else steps_left
-        self._arms = {arm.name: arm for arm in env.spec.arms}
-        self._state = env.robot_state()
+        self._arms, self._state = {a.name: a for a in env.spec.arms}, env.robot_state()
         self.told = told or Told.at(env.spec.arms, self._state)
-        self._waypoint = 0
+        self._waypoint, self._passed = 0, passed
         self._guarded: Counter[str] = Counter()  # ticks of this waypoint, by the guard's phrase
 
     def retrace(self, waypoints: Sequence[Waypoint], outcomes: Sequence[Outcome]) -> None:
@@ -129,6 +129,7 @@ class Executor:
             else:
                 self._waypoint = k
                 outcomes.append(self._run(waypoint, targets))
+                self._passed(k, outcomes[-1])
                 stopped = outcomes[-1].status not in CONTINUES
         return outcomes
 

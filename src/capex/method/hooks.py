@@ -5,11 +5,12 @@ its model is asked.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from capex.method.executor import Outcome, Tick
+from capex.method.motion import ClampedTarget
 from capex.method.observation import Observation
 from capex.method.prefix import Prefix
 from capex.models import AttemptObserver, CostObserver, Model, Observers, Reply, Sampling
@@ -17,6 +18,16 @@ from capex.plan import Plan
 from capex.worlds import Env, Start
 
 DEFAULT_SAMPLING = Sampling()
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What the model is shown of earlier attempts, all episode long, and the calibrator's state."""
+
+    skeleton: str
+    references: tuple[str, ...]
+    labels: int
+    weights: tuple[float, ...] | None
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,16 @@ class Committed:
     plan: Plan
     count: int
     probabilities: tuple[float | None, ...]
+    # By waypoint and arm, where it will really be sent.
+    targets: tuple[Mapping[str, ClampedTarget], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A waypoint of the plan was run."""
+
+    place: int  # in the plan, from 0
+    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -58,7 +79,7 @@ class Ended:
     success: bool | None
 
 
-Event = Deciding | Replied | Committed | Tick | Executed | Ended
+Event = Remembered | Deciding | Replied | Committed | Tick | Passed | Executed | Ended
 
 
 @dataclass(frozen=True)
@@ -95,6 +116,8 @@ class Hooks:
     clock: Callable[[], float] = time.monotonic
     wrap_model: Callable[[Model], Model] = lambda model: model
     prepare: Callable[[Env, Start], None] = lambda env, start: None
+    # Called before each decision, which it may keep waiting; what the operator says to the model.
+    heed: Callable[[int], str] = lambda decision: ""
     end_now: Callable[[], bool] = lambda: False  # whether the operator ends the attempt
     prefix: Prefix | None = None  # the beginning of another episode, from which this one goes on
 

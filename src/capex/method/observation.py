@@ -45,6 +45,7 @@ class Observation:
     images: Mapping[str, bytes]  # PNG by camera
     dollars_left: str = ""
     notes: str = ""
+    words: str = ""  # of the operator, said since the last decision
 
     @property
     def text(self) -> str:
@@ -62,6 +63,8 @@ class Observation:
             lines.append(f"{hand}: {contact_word(arm, self.max_opening_m[name])}")
         if self.notes:
             lines.append(f"Your notes: {self.notes}")
+        if self.words:
+            lines.append(f"The operator says: {self.words}")
         acts = "Your last acts, oldest first:" if self.history else "Your last acts: none yet."
         return "\n".join([*lines, acts, *(act_text(act) for act in self.history)])
 
@@ -81,6 +84,7 @@ def observe(
     image_size: int | None = None,
     dollars_left: str = "",
     notes: str = "",
+    words: str = "",
 ) -> Observation:
     """Look at the world: proprioception and one image per camera."""
     images = look(env, image_size)
@@ -96,6 +100,7 @@ def observe(
         images={name: encode_png(image) for name, image in images.items()},
         dollars_left=dollars_left,
         notes=notes,
+        words=words,
     )
 
 

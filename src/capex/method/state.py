@@ -9,7 +9,7 @@ import numpy as np
 from capex.method.dialogue import Decision
 from capex.method.executor import GRIPPER_STILL_RUNS, Executor, Outcome
 from capex.method.features import features
-from capex.method.hooks import Hooks
+from capex.method.hooks import Hooks, Passed
 from capex.method.memory.references import carry
 from capex.method.observation import Observation, PastAct, observe
 from capex.method.prefix import Prefix
@@ -31,7 +31,10 @@ class EpisodeState:
         self._env, self._method = env, method
         self.recorder = Recorder(env)
         self.executor = Executor(
-            env, subscribers=[self.recorder, hooks.tell], end_now=hooks.end_now
+            env,
+            subscribers=[self.recorder, hooks.tell],
+            end_now=hooks.end_now,
+            passed=lambda place, outcome: hooks.tell(Passed(place, outcome)),
         )
         arms = env.robot_state().arms
         self._closed = {  # by arm, whether it was last told to close
@@ -54,8 +57,8 @@ class EpisodeState:
         last = self.turns[-1].waypoints if self.turns else ()
         return [row.waypoint for row in last if row.status == "deferred"]
 
-    def observe(self, ledger: CostObserver | None) -> Observation:
-        """What the model gets to see now."""
+    def observe(self, ledger: CostObserver | None, words: str = "") -> Observation:
+        """What the model gets to see now, with the operator's words, if there are any."""
         method, spent = self._method, ledger.spent_usd if ledger is not None else None
         dollars = ""
         if method.show_dollars and spent is not None and method.episode_usd:
@@ -68,6 +71,7 @@ class EpisodeState:
             image_size=method.image_size,
             dollars_left=dollars,
             notes=self._notes,
+            words=words,
         )
 
     def begin(self, decision: Decision) -> Turn:

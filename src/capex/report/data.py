@@ -89,6 +89,12 @@ def _read(run: Run, info: RunInfo, number: int, data: RunData) -> None:
         if cut := _being_written(chain):
             what = f"{chain.path.name} has {cut} unfinished {'attempt' if cut == 1 else 'attempts'}"
             data.problems.append(f"Run {info.name}: {what}, running now or cut off.")
+    if spoken := sum(e.words_said > 0 for e in data.episodes[before:]):
+        attempts = "1 attempt" if spoken == 1 else f"{spoken} attempts"
+        data.problems.append(
+            f"Run {info.name}: in {attempts} the operator spoke to the model, which was told what"
+            " others were not."
+        )
     data.problems += _unfinished(info, held, asked, successes)
     if len(data.episodes) == before:
         what = "holds no chain yet" if not chains else "holds no readable episode"

@@ -83,7 +83,7 @@ def render(
         runs=[(run, *_facts(run, data)) for run in data.runs],
         episode_count=f"{len(data.episodes):,}",
         version=versions().get("capex", "unknown"),
-        style=Markup(_resource("page.css")),
+        style=Markup(_resource("shared.css") + _resource("page.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         inline=lambda panel, salt: Markup(inline(panel, salt)),

@@ -19,6 +19,7 @@ from capex.run import InvalidAttempt, LoadedChain, LoadedEpisode, Origin, parts
 from capex.run.spend import Account, ChainStart
 
 ZERO = Decimal(0)
+TOKENS = tuple(f.name for f in fields(Usage))
 # Known, and at most: attempts that may have been billed count with their worst case.
 Dollars = tuple[Decimal, Decimal]
 
@@ -106,10 +107,15 @@ def unrecorded(chain: LoadedChain, slots: Mapping[ChainStart, Account]) -> dict[
     """By start, what spend.jsonl has beyond the records; starts without a difference are
     left out.
     """
-    recorded = _recorded(chain)
+    return _beyond(_recorded(chain), chain.name, slots)
+
+
+def _beyond(
+    recorded: Mapping[int, Taken], chain: str, slots: Mapping[ChainStart, Account]
+) -> dict[int, Taken]:
     rest_by_start = {}
     for (name, start), account in slots.items():
-        if name == chain.name:
+        if name == chain:
             rest = _difference(of_account(account), recorded.get(start, Taken(tokens=NO_TOKENS)))
             if not rest.nothing:
                 rest_by_start[start] = rest
@@ -121,7 +127,9 @@ def by_start(
 ) -> dict[int, Taken]:
     """By start, everything that its attempts took, those from before a branch included."""
     own = parts(chain, lineage)[0]
-    return _joined(_recorded(own), unrecorded(own, slots), before_branch(chain, lineage))
+    recorded = _recorded(own)
+    rest = _beyond(recorded, own.name, slots)
+    return _joined(recorded, rest, before_branch(chain, lineage))
 
 
 def before_branch(chain: LoadedChain, lineage: Sequence[Origin]) -> dict[int, Taken]:
@@ -158,7 +166,7 @@ def _taken(ledger: Mapping[str, Any], seconds: float) -> Taken:
         usd = exact, exact + Decimal(str(ledger.get("held_usd") or 0))
     tokens = ledger.get("tokens")
     usage = (
-        Usage(**{f.name: tokens.get(f.name, 0) for f in fields(Usage)})
+        Usage(**{name: tokens.get(name, 0) for name in TOKENS})
         if isinstance(tokens, Mapping)
         else None
     )
@@ -176,9 +184,8 @@ def _difference(books: Taken, records: Taken) -> Taken:
         usd = min(low, high), high
     tokens = None
     if books.tokens is not None and records.tokens is not None:
-        names = [f.name for f in fields(Usage)]
         tokens = Usage(
-            **{n: max(0, getattr(books.tokens, n) - getattr(records.tokens, n)) for n in names}
+            **{n: max(0, getattr(books.tokens, n) - getattr(records.tokens, n)) for n in TOKENS}
         )
     return Taken(
         max(0, books.requests - records.requests),

@@ -2,24 +2,29 @@
 
 runs/NAME/arrange.jpg    the stored scene, the live one, both blended, edges over each other
 runs/NAME/arrange.html   shows that picture and loads it again and again; needs no server
+runs/NAME/arranging/     the live picture of each camera, and scene.json: which scene, how far it is
 """
 
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image as PillowImage
 from PIL import ImageDraw
 
-from capex.run.files import write_bytes
+from capex.errors import DamagedFile
+from capex.run.files import read_json, write_bytes, write_json
 from capex.worlds import Image
 
 PICTURE, PAGE = "arrange.jpg", "arrange.html"
+LIVE, SCENE = "arranging", "scene.json"  # a folder of a run, and a file in it
 VISIBLE = 0.08  # of the range of a pixel: a larger difference is more than noise of a camera
 EDGE = 0.12  # gradient of brightness, of its range per pixel, from which on it is an edge
 STORED_COLOUR, LIVE_COLOUR = (255, 60, 60), (60, 230, 90)
@@ -81,9 +86,21 @@ def mean_difference(differences: Mapping[str, SceneDifference]) -> tuple[float, 
 class MatchView:
     """The file that a person looks at while arranging."""
 
-    def __init__(self, run_dir: Path, stored: Mapping[str, Image], title: str = ""):
+    def __init__(
+        self,
+        run_dir: Path,
+        stored: Mapping[str, Image],
+        title: str = "",
+        about: Mapping[str, Any] | None = None,
+    ):
+        """`about`: what scene.json says of the scene besides its title."""
         self.picture, self.page = run_dir / PICTURE, run_dir / PAGE
+        self._live, self._about = run_dir / LIVE, dict(about or {})
         self._stored, self._title = dict(stored), title
+        self.open_anew()
+
+    def open_anew(self) -> None:
+        """Write the page, where somebody removed it."""
         if not self.page.is_file():
             write_bytes(self.page, HTML.encode())
 
@@ -97,15 +114,38 @@ class MatchView:
             _block(name, image, self._stored.get(name), differences.get(name))
             for name, image in live.items()
         ]
-        out = io.BytesIO()
-        PillowImage.fromarray(_beside(blocks, self._title)).save(out, "JPEG", quality=85)
-        write_bytes(self.picture, out.getvalue())
+        write_bytes(self.picture, _jpeg(_beside(blocks, self._title)))
+        self._live.mkdir(exist_ok=True)
+        for name, image in live.items():
+            write_bytes(self._live / f"{name}.jpg", _jpeg(image))
+        score, changed = totals or (None, None)
+        cameras = {name: name in differences for name in live}
+        told = {"scene": self._title, "cameras": cameras, "score": score, "changed": changed}
+        write_json(self._live / SCENE, {**self._about, **told})
         return totals
 
     def close(self) -> None:
         """Remove picture and page: what they show is over."""
         for path in (self.picture, self.page):
             path.unlink(missing_ok=True)
+        shutil.rmtree(self._live, ignore_errors=True)
+
+
+def scene_to_arrange(run_dir: Path) -> Mapping[str, Any] | None:
+    """The scene that a campaign waits for: its title, by camera whether a stored picture is
+    compared, and the difference; None where it waits for none.
+    """
+    try:
+        scene = read_json(run_dir / LIVE / SCENE)
+    except (OSError, DamagedFile):
+        return None
+    return scene if isinstance(scene.get("cameras"), dict) else None
+
+
+def _jpeg(image: Image) -> bytes:
+    out = io.BytesIO()
+    PillowImage.fromarray(image).save(out, "JPEG", quality=85)
+    return out.getvalue()
 
 
 def _edges(image: Image) -> npt.NDArray[np.bool_]:

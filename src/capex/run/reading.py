@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,10 @@ class LoadedEpisode:
         return read_log(log) if log.is_file() else iter(())
 
 
+# How an episode is read: the name of its chain, its folder, its number.
+Loader = Callable[[str, Path, int], LoadedEpisode]
+
+
 @dataclass(frozen=True)
 class InvalidAttempt:
     """An attempt that a model or simulator error invalidated, or a person's verdict. It counts as
@@ -184,10 +188,11 @@ class LoadedRun:
         )
 
 
-def load_run(path: str | Path) -> LoadedRun:
+def load_run(path: str | Path, load: Loader | None = None) -> LoadedRun:
     """A run directory with all its episodes; a folder that is none is refused with a sentence."""
     run = find_run(Path(path))
-    return LoadedRun(run.path, run.manifest, tuple(load_chain(chain) for chain in run.chains()))
+    chains = tuple(load_chain(chain, load) for chain in run.chains())
+    return LoadedRun(run.path, run.manifest, chains)
 
 
 @contextlib.contextmanager
@@ -205,8 +210,9 @@ def _without_collecting() -> Iterator[None]:
 
 
 @_without_collecting()
-def load_chain(chain: Chain) -> LoadedChain:
-    """One chain of a run."""
+def load_chain(chain: Chain, load: Loader | None = None) -> LoadedChain:
+    """One chain of a run. `load` reads an episode in another way, such as `heads.load_head`."""
+    load = load or _load_whole
     episodes: list[LoadedEpisode] = []
     invalid: list[InvalidAttempt] = []
     damaged: list[Damaged] = []
@@ -215,8 +221,7 @@ def load_chain(chain: Chain) -> LoadedChain:
     for index in chain.finished():
         folder = chain.episode(index)
         try:
-            episode = _load_episode(name, folder, index)
-            check_steps(folder)
+            episode = load(name, folder, index)
             if episode.verdict is not None and episode.verdict.verdict == "invalid":
                 invalid.append(read_invalid(folder))
                 continue
@@ -281,6 +286,12 @@ def digests(episode: Path) -> dict[str, str]:
 def load_episode(episode: Path) -> LoadedEpisode:
     """One episode of a chain by its folder; DamagedFile like `read_record`."""
     return _load_episode(episode.parent.parent.name, episode, int(episode.name))
+
+
+def _load_whole(chain: str, folder: Path, index: int) -> LoadedEpisode:
+    episode = _load_episode(chain, folder, index)
+    check_steps(folder)
+    return episode
 
 
 def _load_episode(chain: str, folder: Path, index: int) -> LoadedEpisode:

@@ -7,6 +7,7 @@ progress line must not wait for them.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -257,6 +258,21 @@ def brier(predicted: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """Mean squared difference between prediction and label; nan without data."""
     p, y = _paired(predicted, labels)
     return float(((p - y) ** 2).mean()) if len(y) else math.nan
+
+
+def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
+    """Agreement of two judges beyond chance; None where there is none to be beyond.
+
+    (p_o - p_e) / (1 - p_e),    p_o the share of equal verdicts, p_e = sum_k p_k(a) p_k(b) the share
+    that judges with these frequencies of each verdict k would have by chance
+    """
+    if not pairs:
+        return None
+    n = len(pairs)
+    equal = sum(a == b for a, b in pairs) / n
+    firsts, seconds = (Counter(column) for column in zip(*pairs, strict=True))
+    chance = sum(firsts[k] * seconds[k] for k in firsts) / (n * n)
+    return None if chance == 1.0 else (equal - chance) / (1.0 - chance)
 
 
 def _paired(values: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ from capex.pose import Array
 from capex.run.accounts import Taken, of_episode
 from capex.run.forks import Fork, own_part
 from capex.run.reading import LoadedEpisode
+from capex.run.requests import IN_RECORD
 from capex.run.verdicts import Verdict, standing
 
 NO_LABEL = -1
@@ -84,6 +85,7 @@ class Summary:
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     rig: Mapping[str, Any] | None = None  # of a rig: clock, lateness, what the guard did
     fork: Fork | None = None  # where it goes on from, if it is one
+    words_said: int = 0  # by the operator to the model: it was told what others were not
 
     @property
     def verdict(self) -> Verdict | None:
@@ -146,6 +148,7 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
         calls=tuple(t.calls for t in record.turns),
         waypoints=_columns(planned),
         fork=episode.fork,
+        words_said=len(extra.get(IN_RECORD) or ()),
         student=student if isinstance(student, Mapping) else None,
     )
 

@@ -2,7 +2,8 @@
 record.json, a line for each, appended and never rewritten; "undo" takes the last standing one back.
 
 record.json keeps `success` null. `read_verdict` gives the one that stands, and `effective_success`
-the success that everything else counts.
+the success that everything else counts. A second judge's lines go into `opinions.jsonl`: each judge
+has one that stands, and they count nowhere but in the agreement of judges (`run.agreement`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from capex.errors import CapexError, DamagedFile
 from capex.run.files import flush_folder
 
 VERDICTS = "verdicts.jsonl"
+OPINIONS = "opinions.jsonl"
 Word = Literal["success", "failure", "invalid", "undo"]
 # Short reasons of a failure that can be counted; free words come beside them.
 REASONS = (
@@ -55,11 +57,15 @@ class Verdict:
             raise CapexError(f"a verdict's reason is '{self.reason}'; valid: {valid}, or none")
 
 
-def append_verdict(episode_dir: Path, verdict: Verdict) -> None:
-    """Add a verdict and return when it is on disk."""
-    if verdict.verdict == "undo" and read_verdict(episode_dir) is None:
+def append_verdict(episode_dir: Path, verdict: Verdict, *, second: bool = False) -> None:
+    """Add a verdict, or a second judge's opinion, and return when it is on disk."""
+    held = read_verdict(episode_dir)
+    if second:
+        held = read_opinions(episode_dir).get(verdict.by)
+    if verdict.verdict == "undo" and held is None:
         raise CapexError(f"{episode_dir} has no verdict to take back")
-    path = episode_dir / VERDICTS
+    file = OPINIONS if second else VERDICTS
+    path = episode_dir / file
     text = json.dumps(asdict(verdict), ensure_ascii=False) + "\n"
     with open(path, "ab+") as out:
         # A line that a kill tore is ended, so that it spoils no other.
@@ -69,14 +75,14 @@ def append_verdict(episode_dir: Path, verdict: Verdict) -> None:
         out.flush()
         os.fsync(out.fileno())
     flush_folder(episode_dir)
-    lines = read_verdicts(episode_dir)
+    lines = read_verdicts(episode_dir, file)
     if not lines or lines[-1] != verdict:
         raise CapexError(f"the verdict could not be read back from {path}; give it again")
 
 
-def read_verdicts(episode_dir: Path) -> list[Verdict]:
+def read_verdicts(episode_dir: Path, file: str = VERDICTS) -> list[Verdict]:
     """Every verdict in order; a torn line is none of them."""
-    path = episode_dir / VERDICTS
+    path = episode_dir / file
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -110,6 +116,13 @@ def standing(verdicts: Iterable[Verdict]) -> Verdict | None:
 def read_verdict(episode_dir: Path) -> Verdict | None:
     """The verdict that holds for an episode; None while it is unjudged."""
     return standing(read_verdicts(episode_dir))
+
+
+def read_opinions(episode_dir: Path) -> dict[str, Verdict]:
+    """By second judge, the opinion that holds."""
+    lines = read_verdicts(episode_dir, OPINIONS)
+    by_judge = {v.by: standing(line for line in lines if line.by == v.by) for v in lines}
+    return {by: verdict for by, verdict in by_judge.items() if verdict is not None}
 
 
 def effective_success(recorded: bool | None, verdict: Verdict | None) -> bool | None:

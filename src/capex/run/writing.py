@@ -17,6 +17,7 @@ import numpy as np
 
 from capex.errors import CapexError, DamagedFile
 from capex.pose import Array
+from capex.run import live
 from capex.run.files import (
     TEMPORARY,
     bytes_of,
@@ -127,6 +128,7 @@ class EpisodeWriter:
 
     def _rename(self, attempt_dir: Path) -> Path:
         """The moment at which the attempt comes to exist; everything in it is on disk before."""
+        live.forget(self.folder)
         for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
             flush_folder(folder)
         os.rename(self.folder, attempt_dir)
@@ -146,6 +148,7 @@ def keep_begun(chain: Chain, leftover: Path, index: int) -> bool:
         return False
     times = note.pop("timing", {})
     (leftover / BEGUN).unlink()
+    live.forget(leftover)
     write_json(leftover / "record.json", note)
     write_json(leftover / "timing.json", times)
     with open(leftover / STEPS, "wb") as out:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from capex import worlds
-from capex.campaign.names import parse_names
+from capex.campaign.names import parse_names, start_text
 from capex.campaign.rig_files import rig_contents
 from capex.errors import CapexError
 from capex.method.episode import Episode
@@ -273,11 +273,10 @@ def _check(job: Rollouts, spec: ActorSpec) -> Spec:
             f"--parallel is {job.parallel}; it must be at least 1, or 0 for one process per core"
         )
     require_name("--arm", arm_of(job, spec))
-    if job.starts and max(job.starts) >= world.starts:
-        raise CapexError(
-            f"--starts: start {max(job.starts)} does not exist in {job.name}; the last one is"
-            f" {world.starts - 1}"
-        )
+    for index in sorted(job.starts, reverse=True):
+        if not world.has_start(index):
+            none = f"--starts: start {start_text(index)} does not exist in {job.name}"
+            raise CapexError(f"{none}; valid: {world.valid_starts}")
     if not 0 <= job.horizon <= world.horizon:
         raise CapexError(
             f"--horizon is {job.horizon}; {job.name} has {world.horizon} steps, and 0 means all of"

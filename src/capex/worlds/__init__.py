@@ -24,6 +24,7 @@ from capex.pose import Array, Pose
 from capex.worlds.pinhole import CameraModel as CameraModel
 from capex.worlds.pinhole import DepthImage as DepthImage
 from capex.worlds.spec import DEFAULT_IMAGE_SIZE as DEFAULT_IMAGE_SIZE
+from capex.worlds.spec import FRESH as FRESH
 from capex.worlds.spec import ArmSpec as ArmSpec
 from capex.worlds.spec import BaseSpec as BaseSpec
 from capex.worlds.spec import CameraSpec as CameraSpec

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from capex import worlds
 from capex.errors import CapexError
-from capex.worlds import Start
+from capex.worlds import FRESH, Start
 
 Observation = dict[str, Any]  # arrays by camera name, and the state
 FAR_M = 100.0  # bounds of the state: no robot gets farther
@@ -60,11 +60,15 @@ class KitchenGym(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
         """Reset to the start given in the options, or to one drawn with the seed."""
         super().reset(seed=seed)
         start = (options or {}).get("start")
-        self._start = int(
-            self.np_random.integers(self._env.spec.starts) if start is None else start
-        )
+        self._start = self._drawn() if start is None else int(start)
         self._env.reset(Start(self._env.spec.task, self._start))
         return self._observe(), self._info(False)
+
+    def _drawn(self) -> int:
+        """One of the starts, or of the fresh ones where none is recorded."""
+        spec = self._env.spec
+        first, count = (0, spec.starts) if spec.starts else (FRESH, spec.fresh)
+        return first + int(self.np_random.integers(count))
 
     def step(
         self, action: npt.NDArray[np.float32]

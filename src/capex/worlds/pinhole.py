@@ -17,6 +17,14 @@ class CameraModel:
     intrinsics: Array
     T_base_camera: Pose
 
+    @property
+    def matrix(self) -> Array:
+        """(3, 4): a base-frame point (x, y, z, 1) to (u w, v w, w), w its depth."""
+        rotation = self.T_base_camera.rotation.T
+        view = np.column_stack([rotation, -rotation @ self.T_base_camera.position_m])
+        projection: Array = self.intrinsics @ view
+        return projection
+
     def project(self, point_m: Array) -> tuple[float, float, float]:
         """Pixel coordinates u (right), v (down) and depth of a base-frame point."""
         u, v, w = self.intrinsics @ self.T_base_camera.inverse().apply(point_m)

@@ -8,6 +8,9 @@ from typing import Literal
 from capex.errors import UnknownName
 
 DEFAULT_IMAGE_SIZE = (512, 512)
+# Where a world's first starts are recorded, those from here on are drawn anew; a user writes
+# fresh:0 for the first of them.
+FRESH = 1_000_000
 Corner = tuple[float, float, float]
 
 
@@ -70,8 +73,10 @@ class Spec:
     workspace_m: tuple[Corner, Corner]  # lower and upper corner, base frame
     action_names: tuple[str, ...]  # the native action, in order
     state_names: tuple[str, ...]  # RobotState.proprio, in order
-    starts: int  # valid start indices are 0 .. starts-1
+    starts: int  # valid start indices are 0 .. starts-1, and `fresh` more from FRESH on
     base: BaseSpec | None = None
+    fresh: int = 0
+    unrecorded: str = ""  # why no start is recorded, where there could be
     depth: bool = False
     success: Literal["world", "operator"] = "world"
     can_reset: bool = True
@@ -87,6 +92,18 @@ class Spec:
     def name(self) -> str:
         """WORLD:TASK, what `worlds.make` takes."""
         return f"{self.world}:{self.task}"
+
+    def has_start(self, index: int) -> bool:
+        """Whether there is a start of that index."""
+        return 0 <= index < self.starts or FRESH <= index < FRESH + self.fresh
+
+    @property
+    def valid_starts(self) -> str:
+        """The starts there are, as a sentence about a wrong one ends."""
+        recorded = [f"0 to {self.starts - 1}"] if self.starts else []
+        fresh = [f"fresh:0 to fresh:{self.fresh - 1}"] if self.fresh else []
+        why = f" (none is recorded: {self.unrecorded})" if self.unrecorded else ""
+        return " and ".join(recorded + fresh) + why
 
     def workspace_of(self, arm: str) -> tuple[Corner, Corner]:
         """The box of an arm: its own, or that of the world."""

@@ -66,14 +66,19 @@ class Segment:
         self._container.close()
 
 
-def decode(path: Path, *, depth: bool = False) -> Iterator[tuple[float, npt.NDArray[Any]]]:
+def decode(
+    path: Path, *, depth: bool = False, from_s: float = 0.0
+) -> Iterator[tuple[float, npt.NDArray[Any]]]:
     """Each frame of a video in order: its time in seconds, and its pixels as RGB or, of depth, as
-    one channel of 16 bits. DamagedFile where it cannot be decoded.
+    one channel of 16 bits. DamagedFile where it cannot be decoded. `from_s`: begin at or before
+    this time, where the video can be entered.
     """
     try:
         with av.open(str(path)) as container:
             if not container.streams.video:
                 raise DamagedFile(path, "it holds no video")
+            if from_s > 0:
+                container.seek(int(from_s * av.time_base))
             for frame in container.decode(video=0):
                 if frame.time is None:
                     raise DamagedFile(path, "it has a frame without a time")

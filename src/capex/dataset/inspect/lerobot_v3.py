@@ -16,7 +16,7 @@ from capex.dataset.inspect.lerobot_extras import check_extras
 from capex.dataset.inspect.model import Entry, Findings, Frames, FrameShot
 from capex.dataset.inspect.pictures import Videos
 from capex.dataset.statistics import Stats
-from capex.errors import DamagedFile
+from capex.errors import CapexError, DamagedFile
 
 EPISODES, TASKS, STATS = "meta/episodes", "meta/tasks.parquet", "meta/stats.json"
 OURS = "capex/"
@@ -53,10 +53,28 @@ class LeRobotV3:
             try:
                 for index, table in self._tables(file):
                     at = (self.path, file, index)
-                    features, videos = self.claims.features, self._filmed(index)
+                    features = self.claims.features
+                    videos = self._filmed(index, self._videos)
                     yield lerobot.frames_of(table, features, at, videos, self._findings)
             except DamagedFile as damage:
                 self._findings.add("files", f"{file} cannot be read: {damage.reason}")
+
+    def episode(self, index: int, first: int = 0) -> Frames:
+        """One episode alone; its pictures begin with the `first` frame. DamagedFile where its file
+        cannot be read, CapexError where there is none.
+        """
+        if not 0 <= index < len(self.entries):
+            raise CapexError(f"{self.path} has {len(self.entries)} episodes; there is no {index}")
+        file = self.entries[index].file
+        with lerobot.reading(self.path / file):
+            table = pq.read_table(self.path / file, filters=[("episode_index", "=", index)])
+        at, features = (self.path, file, index), self.claims.features
+        looking = Videos(self.path, float(self._info["fps"]), self._findings, enters=True)
+        later = {n: f for n, f in features.items() if f.kind != "number"}
+        filmed = self._filmed(index, looking, first)
+        pictures = lerobot.frames_of(table.slice(first), later, at, filmed, self._findings).pictures
+        whole = lerobot.frames_of(table, features, at, {}, self._findings)
+        return Frames(index, file, table.num_rows, whole.numbers, pictures)
 
     def finish(self) -> None:
         """What our datasets hold besides."""
@@ -89,7 +107,7 @@ class LeRobotV3:
         if pending:
             yield current, pa.concat_tables(pending)
 
-    def _filmed(self, index: int) -> dict[str, Iterator[FrameShot]]:
+    def _filmed(self, index: int, videos: Videos, first: int = 0) -> dict[str, Iterator[FrameShot]]:
         if not 0 <= index < len(self._rows):
             return {}
         row, shots = self._rows[index], {}
@@ -112,8 +130,8 @@ class LeRobotV3:
                 chunk_index=chunk,
                 file_index=file,
             )
-            span_s = (float(begin_s), float(end_s))
-            shots[key] = self._videos.shots(key, path, span_s, depth=feature.kind == "depth")
+            span_s = (float(begin_s) + first / float(self._info["fps"]), float(end_s))
+            shots[key] = videos.shots(key, path, span_s, depth=feature.kind == "depth")
         return shots
 
     def _episode_rows(self) -> list[dict[str, Any]]:

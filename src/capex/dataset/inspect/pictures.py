@@ -75,10 +75,12 @@ class _Decoder:
 
 
 class Videos:
-    """The videos of each camera, each decoded once where its episodes lie in order."""
+    """The videos of each camera, each decoded once where its episodes lie in order. `enters`: an
+    episode is gone to at once, and what lies before or behind it is not looked at.
+    """
 
-    def __init__(self, root: Path, fps: float, findings: Findings):
-        self._root, self._fps, self._findings = root, fps, findings
+    def __init__(self, root: Path, fps: float, findings: Findings, *, enters: bool = False):
+        self._root, self._fps, self._findings, self._enters = root, fps, findings, enters
         self._open: dict[str, _Decoder] = {}
         self._stray: dict[Path, int] = {}  # frames that belong to no episode
 
@@ -95,7 +97,9 @@ class Videos:
             if not path.is_file():
                 yield FrameShot(None, f"{self._name(path)} is missing")
                 return
-            decoder = self._open[key] = _Decoder(path, decode(path, depth=depth))
+            entered_s = max(0.0, begin_s - half_s) if self._enters else 0.0
+            frames = decode(path, depth=depth, from_s=entered_s)
+            decoder = self._open[key] = _Decoder(path, frames)
         try:
             for number in count():
                 while (frame := decoder.peek()) is not None and frame[0] < begin_s - half_s:
@@ -120,7 +124,7 @@ class Videos:
 
     def _close(self, key: str) -> None:
         decoder = self._open.pop(key, None)
-        if decoder is None:
+        if decoder is None or self._enters:
             return
         try:
             while decoder.peek() is not None:

@@ -209,7 +209,8 @@ def make(rest: str, name: str = "", skill: float = 1.0) -> Pilot:
         except (KeyError, ValueError):
             raise CapexError(
                 f"'{name}' has '{piece}'; write pilot, pilot:3 for a seed,"
-                " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME"
+                " or pilot:3,blur=2,blind=yes,usual=0.9,scatter=0.5,touch=0.2,price=NAME; an"
+                f" apprentice also haste=CM, up to {HASTE_MAX_CM:g}"
             ) from None
     return Pilot(name, overconfidence=Overconfidence(**overconfidence), **settings)
 

@@ -6,6 +6,7 @@ It is no foundation model: it says what the harness does with such a demonstrato
 
     apprentice:0.3,1                     skill from 0 to 1 (1 is the pilot), and a seed
     apprentice:0.3,1,usual=0.9,touch=0   other stated confidences, as with the pilot
+    apprentice:0.3,1,haste=30            plans in haste, from afar too deep (in cm)
 """
 
 from __future__ import annotations

@@ -311,8 +311,8 @@ def read_brief(request: Request) -> Brief:
 
 
 def _stops(system: str) -> dict[tuple[str, int], float]:
-    """How often a failed attempt was stopped, by phase: by the page of failures where there is one,
-    which is about the latest, else by the skeleton.
+    """How often a failed attempt was stopped, by phase: as the page of failures says of those that
+    it names, since it is about the latest, and as the skeleton says of the others.
     """
     stops = {(m[1].strip(), int(m[2])): int(m[3]) / int(m[4]) for m in STOPS.finditer(system)}
     attempts = len(FAILED.findall(system))

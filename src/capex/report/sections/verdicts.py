@@ -20,6 +20,7 @@ from capex.report.verdicts import (
     judged_by_people,
     judges,
 )
+from capex.run.agreement import agreements
 
 WORDS = ("success", "failure", "invalid", "undo")
 
@@ -96,7 +97,9 @@ def _reasons(sources: Sequence[Source]) -> Table:
 
 
 def _notes(sources: Sequence[Source]) -> list[str]:
-    notes = []
+    """How far judges agree, and which verdicts came too late for memory."""
+    paths = dict.fromkeys(e.path for s in sources for e in s.episodes if e.by_person)
+    notes = [f"Judging the same attempts blind, {row}." for row in agreements(paths)]
     if changed := changed_verdicts(sources):
         were = "verdict was" if len(changed) == 1 else "verdicts were"
         more = f"; and {len(changed) - MANY} more" if len(changed) > MANY else ""

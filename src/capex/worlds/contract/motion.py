@@ -158,13 +158,14 @@ def _drive(
     assert t.spec.base is not None
     speed = min(t.spec.base.max_speed_m_s, DRIVE_SPEED_M_S)
     before = _base(t)
-    _ride(t, (direction[0] * speed, direction[1] * speed, 0.0), distance_m / speed)
+    hit = _ride(t, (direction[0] * speed, direction[1] * speed, 0.0), distance_m / speed)
     *moved_m, turned = before.inverse() @ _base(t)
     moved = np.array(moved_m)
     what = f"driving {cm(distance_m)} along {direction} {heading}".rstrip()
     along = float(moved @ direction)
     right = 0.5 <= along / distance_m <= 1.5 and along > 0.9 * _size(moved)
-    require(right, f"{what} moved the base by {_cm(moved)} (forward, left){_touching(t)}")
+    room = f"{hit}: where a start leaves no room, check another (--start)" if hit else ""
+    require(right, f"{what} moved the base by {_cm(moved)} (forward, left){room}")
     require(abs(turned) < 0.2, f"{what} turned the base by {turned:.2f} rad")
 
 
@@ -178,19 +179,23 @@ def _turn(t: WorldTrial, angle_rad: float, heading: str) -> None:
     require(0.5 <= turned / angle_rad <= 1.5, was)
 
 
-def _ride(t: WorldTrial, velocity: tuple[float, float, float], duration_s: float) -> None:
-    """Drive while the arms hold, then stand; in the base frame, tips that nothing pushes stay."""
+def _ride(t: WorldTrial, velocity: tuple[float, float, float], duration_s: float) -> str:
+    """Drive while the arms hold, then stand; in the base frame, tips that nothing pushes stay. What
+    was touched on the way, as the end of a sentence.
+    """
+    hit = ""
     tips = {arm.name: t.tip(arm.name).position_m for arm in t.spec.arms}
     drive = [dataclasses.replace(t.command(), base_velocity=velocity)] * t.seconds(duration_s)
     for command in [*drive, *[t.command()] * t.seconds(0.5)]:
         t.env.step(command)
         robot = t.env.robot_state()
-        if _touching(t):
-            tips = {}
+        if touched := _touching(t):
+            tips, hit = {}, touched
         for name, position in tips.items():
             drift = _size(robot.arms[name].T_base_tip.position_m - position)
             moved = f"{name}: while driving the tip moved {cm(drift)} in the base frame"
             require(drift <= DRIVE_TIP_M, moved)
+    return hit
 
 
 def _touching(t: WorldTrial) -> str:

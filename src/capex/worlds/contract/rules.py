@@ -70,7 +70,8 @@ def _require_names(t: WorldTrial) -> None:
 
 def _require_sizes(t: WorldTrial) -> None:
     spec = t.spec
-    positive = {"horizon": spec.horizon, "control_hz": spec.control_hz, "starts": spec.starts}
+    starts = spec.starts + spec.fresh
+    positive = {"horizon": spec.horizon, "control_hz": spec.control_hz, "starts": starts}
     for arm in spec.arms:
         limits = ("max_opening_m", "max_step_m", "max_step_rad")
         positive |= {f"{arm.name}.{limit}": getattr(arm, limit) for limit in limits}
@@ -96,7 +97,7 @@ def unknown_starts_are_refused(t: WorldTrial) -> str:
     """A start index outside 0 .. starts-1 raises CapexError."""
     for index in (-1, t.spec.starts):
         refused = refuses(CapexError, t.env.reset, Start(t.spec.task, index, t.start.seed))
-        valid = f"valid are 0 to {t.spec.starts - 1}"
+        valid = f"valid are {t.spec.valid_starts}"
         require(refused, f"reset accepted start index {index}; {valid}")
     return f"start indices -1 and {t.spec.starts} are refused"
 

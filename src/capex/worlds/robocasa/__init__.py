@@ -8,13 +8,16 @@ missing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
+from capex.errors import CapexError
 from capex.pose import Array
 from capex.worlds.robocasa.dataset import LAYOUT, STYLE, find_dataset, open_dataset
-from capex.worlds.robocasa.needs import INSTALL, datasets_base, examine_needs
+from capex.worlds.robocasa.fresh import KitchenSettings, KitchenStarts
+from capex.worlds.robocasa.needs import DATASETS_VARIABLE, INSTALL, datasets_base, examine_needs
 from capex.worlds.robocasa.restored import RecordedStarts
 from capex.worlds.robocasa.tasks import TASKS
 from capex.worlds.robosuite.env import SuiteEnv
@@ -23,7 +26,6 @@ from capex.worlds.robosuite.robots import MOBILE
 
 __all__ = ["DATASETS_VARIABLE", "TASKS", "WORKSPACE_M", "examine_needs", "follow_human", "make"]
 
-DATASETS_VARIABLE = "CAPEX_ROBOCASA_DATASETS"
 WORKSPACE_M = ((-0.30, -0.85, -0.70), (0.95, 0.85, 1.20))
 
 
@@ -34,22 +36,34 @@ def make(
     dataset: str | Path | None = None,
     layout: int | None = LAYOUT,
     style: int | None = STYLE,
+    objects: Literal["target", "pretrain", "all"] = "target",
+    clutter: bool = True,
+    generated_textures: bool = False,
+    random_cameras: bool = False,
+    horizon: int | None = None,
     stepping: str = "fast",
     shadows: bool = False,
 ) -> SuiteEnv:
-    """The environment of a task; `dataset` is a folder named lerobot, `layout` and `style` choose
-    the kitchen (None: any).
+    """The environment of a task. `dataset` is a folder named lerobot, `layout` and `style` choose
+    the kitchen (None: any); `objects`, `clutter`, `generated_textures` and `random_cameras` are
+    those of fresh starts. Without a dataset there are only fresh ones.
     """
     robosuite = import_robosuite()
     import_quietly("robocasa", INSTALL)
-    base = os.environ.get(DATASETS_VARIABLE)
+    settings = KitchenSettings(layout, style, objects, clutter, generated_textures, random_cameras)
+    recorded: RecordedStarts | CapexError
     if dataset is not None:
-        opened = open_dataset(Path(dataset))
+        recorded = RecordedStarts(robosuite, open_dataset(Path(dataset)), layout, style)
     else:
-        opened = find_dataset(Path(base) if base else datasets_base(), task)
-    starts = RecordedStarts(robosuite, opened, layout, style)
+        try:
+            found = find_dataset(datasets_base(), task)
+            recorded = RecordedStarts(robosuite, found, layout, style)
+        except CapexError as error:
+            recorded = error
+    starts = KitchenStarts(robosuite, task, settings, recorded)
+    info = TASKS[task] if horizon is None else replace(TASKS[task], horizon=horizon)
     drawing = {"shadows": shadows, "sites": True}
-    return SuiteEnv(world, TASKS[task], MOBILE, starts, WORKSPACE_M, stepping=stepping, **drawing)
+    return SuiteEnv(world, info, MOBILE, starts, WORKSPACE_M, stepping=stepping, **drawing)
 
 
 def follow_human(env: SuiteEnv, index: int) -> Iterator[Array]:

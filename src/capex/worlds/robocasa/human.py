@@ -12,6 +12,7 @@ import pyarrow.parquet as parquet
 from capex.errors import CapexError
 from capex.pose import Array
 from capex.worlds.robocasa.dataset import AGAIN, RobocasaDataset
+from capex.worlds.robocasa.fresh import KitchenStarts
 from capex.worlds.robocasa.order import to_environment
 from capex.worlds.robocasa.restored import RecordedStarts
 from capex.worlds.robosuite.env import SuiteEnv
@@ -45,8 +46,12 @@ def read_human(dataset: RobocasaDataset, episode: int) -> HumanEpisode:
 
 def human_of(env: SuiteEnv, index: int) -> HumanEpisode:
     """What the person did from a start of an environment."""
-    starts = env.start_source
+    source = env.start_source
+    starts = source.recorded if isinstance(source, KitchenStarts) else source
     assert isinstance(starts, RecordedStarts)
+    if not 0 <= index < starts.count:
+        none = f"nobody demonstrated start {index} of {env.spec.name}"
+        raise CapexError(f"{none}; recorded are 0 to {starts.count - 1}")
     return read_human(starts.dataset, starts.episodes[index])
 
 

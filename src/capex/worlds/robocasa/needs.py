@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
+import os
+import re
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 from capex.worlds import Need
-from capex.worlds.robocasa.dataset import DOWNLOAD
+from capex.worlds.robocasa.dataset import DOWNLOAD, LAYOUT, STYLE
 from capex.worlds.robocasa.tasks import TASKS
 
 VERSION = "1.0.1"
+DATASETS_VARIABLE = "CAPEX_ROBOCASA_DATASETS"
 PINS = {"mujoco": "3.3.1", "numpy": "2.2.5"}  # asserted by robocasa/__init__.py
 CLONE, EDITABLE = "git clone https://github.com", "pip install --no-deps -e"
 ROBOSUITE_LINE = f"{CLONE}/ARISE-Initiative/robosuite && {EDITABLE} robosuite"
@@ -49,11 +53,13 @@ ASSETS = {  # RoboCasa's name for a download -> a folder that it brings
     "objs_objaverse": "objects/objaverse",
     "objs_lw": "objects/lightwheel",
 }
+PLACEHOLDERS = "placeholders.json"  # what scripts/robocasa_placeholders.py leaves beside assets
 
 
 def examine_needs() -> list[Need]:
     """Everything that RoboCasa's world needs, in the order in which to mend it."""
-    return [*_packages(), *_assets(), *_datasets()]
+    packages, assets, datasets = list(_packages()), list(_assets()), list(_datasets())
+    return [*packages, *assets, *datasets, verdict(packages, assets, datasets)]
 
 
 def package_folder(name: str) -> Path | None:
@@ -63,7 +69,11 @@ def package_folder(name: str) -> Path | None:
 
 
 def datasets_base() -> Path:
-    """Where RoboCasa keeps its datasets: as its private macros say, or beside its package."""
+    """Where RoboCasa's datasets are: as the environment says, as its private macros say, or beside
+    its package.
+    """
+    if named := os.environ.get(DATASETS_VARIABLE):
+        return Path(named)
     folder = package_folder("robocasa")
     if folder is None:
         return Path("datasets")
@@ -101,6 +111,53 @@ def _assets() -> Iterator[Need]:
     ]
     found = f"missing: {', '.join(missing)}" if missing else str(root)
     yield Need("assets (about 10 GB)", not missing, found, f"{ASSETS_LINE} {' '.join(missing)}")
+    if root is None:
+        return
+    wanted, lacking = _kitchen_models(root)
+    some = f"{len(lacking)} of {len(wanted)} models missing, first {lacking[0]}" if lacking else ""
+    fix = f"{ASSETS_LINE} fixtures_lw objs_lw"
+    what = f"models of layout {LAYOUT}, style {STYLE}"
+    yield Need(what, bool(wanted) and not lacking, some or f"{len(wanted)} models", fix)
+    written = _text(root / PLACEHOLDERS)
+    if written:
+        count = len(json.loads(written)["placeholders"])
+        found = f"{count} files are placeholders: names and joints are right, looks are not"
+        clear = "python scripts/robocasa_placeholders.py ROBOCASA_CHECKOUT --remove"
+        yield Need("real assets", False, found, clear)
+
+
+def _kitchen_models(root: Path) -> tuple[list[str], list[str]]:
+    """The fixture models that the paper's style names, and those of them that are not there."""
+    style = next(iter((root / "scenes" / "kitchen_styles").rglob(f"style{STYLE:03d}.yaml")), None)
+    if style is None:
+        return [], []
+    rows = re.findall(r"^(\w+): *([A-Z]\w+)", _text(style), re.MULTILINE)
+    wanted = []
+    for kind, name in rows:
+        entries = _text(root / "fixtures" / "fixture_registry" / f"{kind}.yaml")
+        wanted += re.findall(rf"^{name}:\s*\n\s+xml: *(\S+)", entries, re.MULTILINE)
+    return wanted, [xml for xml in wanted if not (root / xml / "model.xml").is_file()]
+
+
+def verdict(packages: list[Need], assets: list[Need], datasets: list[Need]) -> Need:
+    """What will run as things are, in one sentence."""
+    lacking = [need.what for need in packages if not need.there]
+    if lacking:
+        return Need("what will run", False, f"nothing: RoboCasa does not start ({lacking[0]})")
+    absent = [need for need in assets if not need.there]
+    if absent and assets[0].there and absent[-1].what == "real assets" and len(absent) == 1:
+        runs = "everything opens, for trying the software: pictures and physics are stand-ins"
+        return Need("what will run", False, runs)
+    if absent:
+        only = assets[0].found.removeprefix("missing: ")
+        if only in ("objs_objaverse", "objs_lw") and all(n.there for n in assets[1:]):
+            half = f"kitchens, and the starts whose things are not from {only}"
+            return Need("what will run", False, half)
+        return Need("what will run", False, f"no kitchen: {absent[0].what}, {absent[0].found}")
+    if not all(need.there for need in datasets):
+        told = f"fresh starts of every task (--starts fresh:0:50); recorded: {datasets[0].found}"
+        return Need("what will run", False, told)
+    return Need("what will run", True, "everything: recorded and fresh starts of all tasks")
 
 
 def _datasets() -> Iterator[Need]:

@@ -3,13 +3,16 @@
 RoboCasa's own sequence: tell the environment what the episode was made of, reset it (which builds
 fixtures and things), give it the recorded model, then the recorded state. Reloading draws again
 from the environment's generator what was not recorded (for OpenDrawer the side), so the generator
-is seeded with the start, and the instruction is the recorded one. The person's actions are not read
-here.
+is seeded with the start, and the instruction is the recorded one. It also draws again where
+appliances stand on their counters, while the recorded model has them where they stood: RoboCasa's
+Python objects are moved there before a task measures anything from them (where a blender's lid
+belongs, where to stand before a toaster). The person's actions are not read here.
 """
 
 from __future__ import annotations
 
 import copy
+import xml.etree.ElementTree as ET
 from typing import Any
 
 import mujoco
@@ -34,7 +37,8 @@ OURS: dict[str, Any] = {**QUIET, "translucent_robot": False}
 class RecordedStarts:
     """The starts of the demonstrations in one kitchen."""
 
-    exact = False
+    exact = True
+    fresh, unrecorded = 0, ""
 
     def __init__(
         self,
@@ -87,11 +91,49 @@ class RecordedStarts:
 def restore(env: Any, meta: dict[str, Any], xml: str, flat_state: Array) -> None:
     """Put an environment into a recorded moment, as RoboCasa's playback does."""
     env.set_ep_meta(copy.deepcopy(meta))
+    keep_places(env, xml)
     env.reset()
-    env.reset_from_xml_string(env.edit_model_xml(xml))
+    reload(env, env.edit_model_xml(xml), flat_state)
+
+
+def reload(env: Any, xml: str, flat_state: Array) -> None:
+    """Give an environment a model and a state of it."""
+    env.reset_from_xml_string(xml)
     env.sim.reset()
     env.sim.set_state_from_flattened(flat_state)
     env.sim.forward()
     env.update_state()
     for controller in env.robots[0].composite_controller.part_controllers.values():
         controller.new_update = True
+
+
+def keep_places(env: Any, xml: str) -> None:
+    """Let the next reset put what RoboCasa places at random where a recorded model has it."""
+    look_up = getattr(env, "_setup_kitchen_references", None)
+    if look_up is None:
+        return
+    bodies = {body.get("name"): body for body in ET.fromstring(xml).iter("body")}
+
+    def after_moving() -> None:
+        for _, _, fixture in env.fxtr_placements.values():
+            body = bodies.get(fixture.root_body)
+            if body is not None:
+                fixture.set_pos(_numbers(body, "pos"))
+                fixture.set_euler([0.0, 0.0, _yaw(body)])
+        look_up()
+
+    env._setup_kitchen_references = after_moving
+
+
+def _yaw(body: ET.Element) -> float:
+    """The turn about the vertical of a body in MJCF, written as Euler angles or a quaternion."""
+    if body.get("euler") is not None:
+        return _numbers(body, "euler")[2]
+    if body.get("quat") is None:
+        return 0.0
+    w, _, _, z = _numbers(body, "quat")
+    return float(2.0 * np.arctan2(z, w))
+
+
+def _numbers(body: ET.Element, attribute: str) -> list[float]:
+    return [float(number) for number in body.get(attribute, "0 0 0").split()]

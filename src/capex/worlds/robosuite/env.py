@@ -73,6 +73,8 @@ class SuiteEnv:
             action_names=robot.action_names,
             state_names=robot.state_names,
             starts=starts.count,
+            fresh=starts.fresh,
+            unrecorded=starts.unrecorded,
             base=robot.base,
             depth=True,
             exact_replay=starts.exact,
@@ -84,8 +86,8 @@ class SuiteEnv:
             raise CapexError(
                 f"the start is of task '{start.task}'; this environment is {self.spec.name}"
             )
-        if not 0 <= start.index < self.spec.starts or start.seed < 0:
-            valid = f"starts are 0 to {self.spec.starts - 1}, seeds 0 or more"
+        if not self.spec.has_start(start.index) or start.seed < 0:
+            valid = f"starts are {self.spec.valid_starts}, seeds 0 or more"
             raise CapexError(f"start {start.index} with seed {start.seed}; {valid}")
         self.close()
         self.built = self.start_source.build(start)

@@ -57,10 +57,15 @@ class StartSource(Protocol):
     """Where starts come from."""
 
     exact: bool  # whether the actions of an episode lead to the same bits again
+    fresh: int  # how many are drawn anew, beside recorded ones
 
     @property
     def count(self) -> int:
         """How many there are."""
+
+    @property
+    def unrecorded(self) -> str:
+        """Why none is recorded, where some could be."""
 
     def build(self, start: Start) -> BuiltStart:
         """The start, anew."""
@@ -70,7 +75,7 @@ class SeededStarts:
     """robosuite's own starts, drawn from a seed and an index."""
 
     exact = True
-    count = 10_000
+    count, fresh, unrecorded = 10_000, 0, ""
 
     def __init__(self, task: RobosuiteTask, robot: Robot):
         self._robosuite, self._task, self._robot = import_robosuite(), task, robot

@@ -1,0 +1,175 @@
+"""A person who drives, as a demonstrator: one message of theirs is one tick, and without a message
+nothing moves. Its chains are named WORLD--TASK--human.
+
+In a simulated world time stands still between messages. A rig holds its arms meanwhile, as it does
+while a model thinks: a key that is released, or a page that is gone, stops it within a tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from capex.campaign.operators import OperatorLeft
+from capex.errors import CapexError, UnknownName
+from capex.method.episode import Episode
+from capex.method.executor import Tick
+from capex.method.hooks import Ended, Hooks
+from capex.method.memory import Memory
+from capex.method.motion import shorten
+from capex.method.record import record_episode
+from capex.method.recorder import Recorder
+from capex.models import Model
+from capex.worlds import ArmCommand, ArmSpec, Command, Env, RobotState, Spec, Start
+from capex.worlds.robots import settle
+
+WAIT_S = 0.2  # how often a driver who waits for a message looks whether the attempt is to end
+STILL = (0.0, 0.0, 0.0)
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a person asks of one tick, each number a share of the most that a command may carry."""
+
+    arm: str
+    step: Triple = STILL
+    turn: Triple = STILL
+    base: Triple = STILL  # forward, left, yaw
+    gripper: Literal[-1, 0, 1] = 0  # opens, stays as it was told, closes
+
+
+class Controls(Protocol):
+    """What a person drives by, and sees."""
+
+    def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
+        """What is asked next; None where nothing was within that time. "done": the attempt is over;
+        "leave": it is not to be kept.
+        """
+
+    def show(self, env: Env, tick: int) -> None:
+        """The present state, before the first tick and after each one. Called in the thread that
+        the world belongs to.
+        """
+
+
+@dataclass(frozen=True)
+class Teleoperator:
+    """A person at controls. No model sees any of it."""
+
+    controls: Controls
+    by: str
+    device: str = "keyboard"
+    name: str = "human"
+    stand_in: bool = False
+    model: Model | None = None
+
+    def attempt(self, env: Env, start: Start, memory: Memory, hooks: Hooks) -> Episode:
+        """Drive until success, the horizon, or until the person says that it is over."""
+        asked = hooks.clock()
+        hooks.begin(env, start)
+        began = hooks.clock()
+        recorder = Recorder(env)
+        recorder.begin_plan()
+        grips = dict.fromkeys((arm.name for arm in env.spec.arms), 0.0)
+        tick = 0
+        self.controls.show(env, tick)
+        while not (end := self._ended(env, tick, hooks)):
+            move = self.controls.take(WAIT_S)
+            if move == "leave":
+                raise OperatorLeft
+            if move == "done":
+                end = "done"
+                break
+            if move is not None:
+                state = self._tick(env, move, grips, recorder, hooks)
+                tick += 1
+                self.controls.show(env, tick)
+                if state.stopped:  # the guard stopped the arms; they go on once they keep still
+                    settle(env)
+        success = env.success()
+        record = record_episode(
+            env,
+            start,
+            {},
+            arm=self.name,
+            model=self.name,
+            success=success,
+            end=end,
+            steps=tick,
+            turns=(),
+            extra={"driven": {"by": self.by, "device": self.device}},
+        )
+        hooks.tell(Ended(record.end, success))
+        return Episode(record, recorder.steps, {}, hooks.clock() - began, began - asked)
+
+    @staticmethod
+    def _tick(
+        env: Env, move: Move, grips: dict[str, float], recorder: Recorder, hooks: Hooks
+    ) -> RobotState:
+        command = command_of(env.spec, env.robot_state(), move, grips)
+        action = env.step(command)
+        tick = Tick(action, env.robot_state(), env.success(), 0)
+        recorder(tick)
+        hooks.tell(tick)
+        return tick.state
+
+    @staticmethod
+    def _ended(env: Env, tick: int, hooks: Hooks) -> str:
+        if env.success():
+            return "success"
+        if hooks.end_now():
+            return "operator"
+        return "horizon" if tick >= env.spec.horizon else ""
+
+
+def read_move(raw: Mapping[str, Any], spec: Spec) -> Move:
+    """A move as a page sends it; CapexError where it is none."""
+    arms = [arm.name for arm in spec.arms]
+    if raw.get("arm", arms[0]) not in arms:
+        raise UnknownName("arm", str(raw.get("arm"))[:40], arms)
+    if (gripper := raw.get("gripper", 0)) not in (-1, 0, 1):
+        raise CapexError(f"a gripper is told {str(gripper)[:40]}; valid: -1, 0, 1")
+    shares = {name: _shares(name, raw.get(name, STILL)) for name in ("step", "turn", "base")}
+    if any(shares["base"]) and spec.base is None:
+        raise CapexError(f"{spec.name} has no mobile base")
+    return Move(raw.get("arm", arms[0]), gripper=gripper, **shares)
+
+
+def _shares(name: str, value: Any) -> Triple:
+    whole = isinstance(value, list | tuple) and len(value) == 3
+    if whole and all(type(v) in (int, float) and abs(v) <= 1 for v in value):
+        return float(value[0]), float(value[1]), float(value[2])
+    raise CapexError(f"'{name}' is {str(value)[:60]}; three numbers from -1 to 1 are right")
+
+
+def command_of(spec: Spec, state: RobotState, move: Move, grips: dict[str, float]) -> Command:
+    """The command of a move: no longer than an arm allows, not out of its workspace. `grips`: what
+    each gripper was told last, kept up to date.
+    """
+    grips[move.arm] = float(move.gripper) or grips[move.arm]
+    commands = {name: ArmCommand(gripper=grip) for name, grip in grips.items()}
+    if any((*move.step, *move.turn)):
+        (arm,) = (a for a in spec.arms if a.name == move.arm)
+        commands[arm.name] = _arm_command(spec, arm, state, move, grips[arm.name])
+    base = None
+    if spec.base is not None and any(move.base):
+        most = spec.base.max_speed_m_s, spec.base.max_speed_m_s, spec.base.max_yaw_rate_rad_s
+        base = (move.base[0] * most[0], move.base[1] * most[1], move.base[2] * most[2])
+    return Command(commands, base)
+
+
+def _arm_command(
+    spec: Spec, arm: ArmSpec, state: RobotState, move: Move, grip: float
+) -> ArmCommand:
+    tip = state.arms[arm.name].T_base_tip.position_m
+    low, high = np.asarray(spec.workspace_of(arm.name))
+    step = np.asarray(shorten(np.asarray(move.step) * arm.max_step_m, arm.max_step_m))
+    # A tip outside its box may come back, but go no further out.
+    goal = np.clip(tip + step, np.minimum(low, tip), np.maximum(high, tip))
+    x, y, z = (float(v) for v in goal - tip)
+    turn = shorten(np.asarray(move.turn) * arm.max_step_rad, arm.max_step_rad)
+    return ArmCommand((x, y, z), (turn[0], turn[1], turn[2]), grip)

@@ -1,0 +1,44 @@
+"""Episodes without their decisions, for overviews of thousands: only the beginning of a record is
+read, which tells everything else.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from capex.method.record import from_json
+from capex.run.forks import KEY as FORK
+from capex.run.reading import LoadedEpisode, load_episode
+from capex.run.verdicts import read_verdicts
+
+HEAD_BYTES = 8 * 2**10  # of a record.json: everything before its decisions, and more
+TURNS = b'"turns": ['  # cannot stand within a text, whose quotes are escaped
+
+
+def load_head(chain: str, folder: Path, index: int) -> LoadedEpisode:
+    """An episode as `run.load_episode` gives it, but for its decisions. Whatever does not look as
+    expected is read whole, and DamagedFile says what is wrong with it.
+    """
+    try:
+        episode = _quickly(chain, folder, index)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        episode = None
+    return load_episode(folder) if episode is None else episode
+
+
+def _quickly(chain: str, folder: Path, index: int) -> LoadedEpisode | None:
+    with open(f"{folder}/record.json", "rb") as file:
+        beginning, found, _ = file.read(HEAD_BYTES).partition(TURNS)
+    if not found:
+        return None
+    raw = json.loads(beginning.rstrip().removesuffix(b",") + b"}")
+    record = from_json({**raw, "turns": []})
+    if FORK in raw or record.start != index:
+        return None
+    with open(f"{folder}/timing.json", "rb") as file:
+        timing = json.loads(file.read())
+    if not isinstance(timing.get("episode_s", 0.0), int | float):
+        return None
+    verdicts = () if record.success is not None else tuple(read_verdicts(folder))
+    return LoadedEpisode(chain, folder, record, timing, verdicts)

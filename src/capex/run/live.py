@@ -1,0 +1,61 @@
+"""What an attempt under way leaves for whoever watches: `live/` in its temporary folder.
+
+    .writing-PID-0007/live/events.jsonl    what happens, a line each, not flushed to disk
+    .writing-PID-0007/live/HASH.png        pictures, where the attempt itself keeps none
+
+Nothing depends on it, and nothing of it stays: the folder is removed before the attempt comes to
+exist.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capex.models import pictures
+from capex.run.files import TEMPORARY
+
+if TYPE_CHECKING:
+    from capex.run.store import Chain
+
+LIVE_FOLDER, EVENTS = "live", "events.jsonl"
+READ_MAX = 4 * 2**20  # bytes of events that are read at once
+
+
+def under_way(chain: Chain, index: int) -> Path | None:
+    """The temporary folder of the attempt at a start; the newest, where several lie there."""
+    found = [p for p in chain.episodes_path.glob(f"{TEMPORARY}*-{index:04d}") if p.is_dir()]
+    return max(found, key=_began, default=None)
+
+
+def _began(folder: Path) -> float:
+    try:
+        return folder.stat().st_ctime
+    except OSError:
+        return 0.0
+
+
+def read_events(attempt: Path, offset: int) -> tuple[list[bytes], int]:
+    """The whole lines of an attempt's events from an offset on, and where they end."""
+    try:
+        with open(attempt / LIVE_FOLDER / EVENTS, "rb") as file:
+            file.seek(offset)
+            content = file.read(READ_MAX)
+    except OSError:
+        return [], offset
+    whole, _, _ = content.rpartition(b"\n")
+    return (whole.split(b"\n"), offset + len(whole) + 1) if whole else ([], offset)
+
+
+def find_picture(attempt: Path, sha256: str) -> Path | None:
+    """A picture that the model was shown, by its hash; None where it was not kept, or not yet."""
+    for folder in (attempt / pictures.IMAGES, attempt / LIVE_FOLDER):
+        if (path := pictures.find(folder, sha256)).is_file():
+            return path
+    return None
+
+
+def forget(attempt: Path) -> None:
+    """Remove what was left for watchers."""
+    shutil.rmtree(attempt / LIVE_FOLDER, ignore_errors=True)

@@ -1,0 +1,170 @@
+"""What people ask of a running campaign, as files in its run directory; the collector reads them
+between decisions.
+
+    RUN/requests/pause.json              attempts stand still before their next decision, and no
+                                         other begins
+    RUN/requests/stop.json               attempts under way are finished, and no other begins
+    RUN/requests/arranged.json           the scene that it waits for is ready, by whom and with
+                                         which notes
+    RUN/requests/words/CHAIN/0007.jsonl  words to the model of an attempt, a line each, and
+    ..                       0007.told   before which decision each was told
+
+A request is for the campaign that runs: the next one begins by removing what is left of it. Words
+are for one attempt; one that continues a cut-off attempt is told them again where they were told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from capex.errors import CapexError, DamagedFile, UnknownName
+from capex.run.files import now, read_json, write_bytes, write_json
+
+REQUESTS = "requests"
+WORDS_MAX = 500  # characters of a sentence to the model
+IN_RECORD = "operator_words"  # where a record says what its model was told, and others were not
+Kind = Literal["pause", "stop"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def request(run: Path, kind: Kind, by: str) -> None:
+    """Ask the campaign that writes a run; returns when the request is on disk."""
+    if kind not in KINDS:
+        raise UnknownName("request", kind, KINDS)
+    if not by.strip():
+        raise CapexError("a request needs a name: say who asks")
+    (run / REQUESTS).mkdir(exist_ok=True)
+    write_json(_file(run, kind), {"by": by.strip(), "at": now()})
+
+
+def requested(run: Path, kind: Kind) -> Mapping[str, Any] | None:
+    """Who asked, and when; None where nobody did."""
+    try:
+        return read_json(_file(run, kind))
+    except OSError:
+        return None
+    except DamagedFile:  # it was asked, by whom is lost
+        return {"by": "somebody", "at": ""}
+
+
+def withdraw(run: Path, kind: Kind) -> None:
+    """Take a request back, or off: it was carried out."""
+    _file(run, kind).unlink(missing_ok=True)
+
+
+def forget(run: Path) -> None:
+    """What was asked of an earlier campaign is nothing to this one."""
+    for kind in KINDS:
+        withdraw(run, kind)
+    _arranged_file(run).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Somebody says that a scene is arranged."""
+
+    by: str
+    notes: str = ""
+
+
+def say_ready(run: Path, scene: str, ready: Ready) -> None:
+    """Tell a campaign that waits for a scene that it is arranged; returns when that is on disk."""
+    if not ready.by.strip():
+        raise CapexError("an arrangement needs a name: say who arranged")
+    (run / REQUESTS).mkdir(exist_ok=True)
+    write_json(_arranged_file(run), {"scene": scene, **asdict(ready), "at": now()})
+
+
+def take_ready(run: Path, scene: str) -> Ready | None:
+    """Who says that a scene is arranged, once; what was said of another one counts for nothing."""
+    path = _arranged_file(run)
+    try:
+        said = read_json(path)
+    except (OSError, DamagedFile):
+        return None
+    path.unlink(missing_ok=True)
+    if said.get("scene") != scene:
+        return None
+    return Ready(str(said.get("by", "")), str(said.get("notes", "")))
+
+
+@dataclass(frozen=True)
+class Word:
+    """A sentence of the operator to the model of an attempt."""
+
+    words: str
+    by: str
+    at: str  # UTC, ISO 8601
+
+
+def say(run: Path, chain: str, start: int, words: str, by: str) -> Word:
+    """Leave a sentence for the model of an attempt; returns when it is on disk."""
+    if not words.strip() or len(words) > WORDS_MAX or not by.strip():
+        raise CapexError(f"a word to the model has 1 to {WORDS_MAX} characters, and a name")
+    word = Word(" ".join(words.split()), by.strip(), now())
+    path = words_file(run, chain, start)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab") as out:
+        out.write(json.dumps(asdict(word)).encode() + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+    return word
+
+
+def said(run: Path, chain: str, start: int) -> list[Word]:
+    """The sentences left for an attempt, in order; a garbled line is none of them."""
+    try:
+        lines = words_file(run, chain, start).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
+    words = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+            words.append(Word(str(row["words"])[:WORDS_MAX], str(row["by"]), str(row["at"])))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return words
+
+
+def told(run: Path, chain: str, start: int) -> list[int]:
+    """The decision before which each sentence was told, as far as they were."""
+    try:
+        decisions = json.loads(_told_file(run, chain, start).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    whole = isinstance(decisions, list) and all(type(d) is int for d in decisions)
+    return decisions if whole else []
+
+
+def keep_told(run: Path, chain: str, start: int, decisions: Sequence[int]) -> None:
+    """Note before which decision each sentence was told."""
+    write_bytes(_told_file(run, chain, start), json.dumps(list(decisions)).encode())
+
+
+def forget_words(run: Path, chain: str, start: int) -> None:
+    """The attempt is over, or begins anew."""
+    for path in (words_file(run, chain, start), _told_file(run, chain, start)):
+        path.unlink(missing_ok=True)
+
+
+def words_file(run: Path, chain: str, start: int) -> Path:
+    """Where the sentences for an attempt lie."""
+    return run / REQUESTS / "words" / chain / f"{start:04d}.jsonl"
+
+
+def _arranged_file(run: Path) -> Path:
+    return run / REQUESTS / "arranged.json"
+
+
+def _told_file(run: Path, chain: str, start: int) -> Path:
+    return words_file(run, chain, start).with_suffix(".told")
+
+
+def _file(run: Path, kind: Kind) -> Path:
+    return run / REQUESTS / f"{kind}.json"

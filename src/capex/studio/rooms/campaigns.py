@@ -1,0 +1,149 @@
+"""The first room: all runs below the given folders, those that run now first, and the attempts of
+one run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from capex.campaign.board import ChainLine
+from capex.campaign.status import CampaignStatus
+from capex.errors import CapexError
+from capex.run import LoadedEpisode
+from capex.run.store import Run
+from capex.studio.answers import Asked, changes, get, stream
+from capex.studio.rooms.room import Room, Studio
+
+EVERY_S = 1.0
+INVALID_MAX = 20  # invalid attempts of a run that are named
+
+
+def _routes(studio: Studio) -> Sequence[BaseRoute]:
+    async def events(_: Request) -> Response:
+        return stream(changes(lambda: everything(studio), EVERY_S))
+
+    def attempts(asked: Asked) -> Any:
+        return run_page(studio, asked.get("run", ""))
+
+    return [
+        Route("/api/campaigns", get(lambda _: everything(studio))),
+        Route("/api/campaigns/events", events),
+        Route("/api/campaigns/run", get(attempts)),
+    ]
+
+
+ROOM = Room("campaigns", "Campaigns", _routes)
+
+
+def everything(studio: Studio) -> dict[str, Any]:
+    """Every run in short, live ones first, then by the time of their last change."""
+    rows = [_short(studio, name, run) for name, run in studio.library.runs().items()]
+    rows.sort(key=lambda row: (not row.get("running"), -row["changed"], row["name"]))
+    return {"runs": rows}
+
+
+def _short(studio: Studio, name: str, run: Run) -> dict[str, Any]:
+    """A run in short; one that cannot be read says so and spoils no other."""
+    try:
+        return {**described(name, studio.heads.status(run)), "changed": _changed(run)}
+    except (CapexError, OSError, KeyError, TypeError, ValueError) as error:
+        return {"name": name, "error": f"this run cannot be read: {error}", "changed": 0.0}
+
+
+def described(name: str, status: CampaignStatus) -> dict[str, Any]:
+    """What the page shows of a run."""
+    manifest, board = status.run.manifest, status.board
+    settings = manifest.get("settings", {})
+    total = line_of(board.total)
+    forecast = board.forecast() if status.running else None
+    phases = Counter(m.phase for line in board.lines.values() for m in line.now.values())
+    spent = status.account.total_usd if status.account is not None else None
+    return {
+        "name": name,
+        "path": str(status.run.path),
+        "model": str(settings.get("model", settings.get("command", "expert"))),
+        "stand_in": bool(manifest.get("stand_in")),
+        "state": status.state,
+        "running": status.running,
+        "chains": [line_of(line) for line in board.lines.values()],
+        "total": total,
+        "hours_left": board.hours_left,
+        "usd": float(spent) if spent is not None and manifest.get("price") else None,
+        "usd_rest": None if forecast is None else forecast.rest_usd,
+        "usd_rest_low": None if forecast is None else forecast.rest_usd_low,
+        "usd_rest_high": None if forecast is None else forecast.rest_usd_high,
+        "phases": dict(phases),
+        "invalid": [
+            {"chain": a.chain, "start": a.index, "why": a.error[:400]}
+            for a in status.run.invalid[-INVALID_MAX:]
+        ],
+        "damaged": [f"{d.path.name}: {d.reason}"[:400] for d in status.run.damaged[:INVALID_MAX]],
+    }
+
+
+def line_of(line: ChainLine) -> dict[str, Any]:
+    """One chain, or all of them together."""
+    low, high = line.interval
+    left = line.left
+    return {
+        "chain": line.chain,
+        "episodes": line.episodes,
+        "wanted": line.wanted,
+        "until": line.until,
+        "successes": line.successes,
+        "judged": line.judged,
+        "low": low,
+        "high": high,
+        "invalid": line.invalid,
+        "unjudged": line.unjudged,
+        "left": None if left is None or math.isinf(left) else left,
+        "usd": None if line.usd is None else line.usd[0],
+        "state": line.state,
+        "now": [
+            {k: v for k, v in vars(moved).items() if k != "chain"} for moved in line.now.values()
+        ],
+    }
+
+
+def run_page(studio: Studio, name: str) -> dict[str, Any]:
+    """A run with all its attempts, chain by chain, in columns: thousands are shown."""
+    status = studio.heads.status(studio.library.run(name))
+    chains = [
+        {
+            **line_of(status.board.lines[chain.name]),
+            "world": chain.world,
+            "task": chain.task,
+            "arm": chain.arm,
+            "attempts": columns(chain.episodes),
+        }
+        for chain in status.run.chains
+    ]
+    return {**described(name, status), "chains": chains, "sentences": status.sentences}
+
+
+def columns(episodes: Sequence[LoadedEpisode]) -> dict[str, list[Any]]:
+    """Attempts as columns."""
+    records = [e.record for e in episodes]
+    return {
+        "index": [e.index for e in episodes],
+        "start": [r.start for r in records],
+        "success": [e.success for e in episodes],
+        "end": [r.end for r in records],
+        "steps": [r.steps for r in records],
+        "requests": [r.requests for r in records],
+        "usd": [r.cost_usd for r in records],
+        "seconds": [round(e.seconds, 1) for e in episodes],
+    }
+
+
+def _changed(run: Run) -> float:
+    """When something last began or ended in a run, unix time."""
+    places = [run.path, *(chain.episodes_path for chain in run.chains())]
+    return max((p.stat().st_mtime for p in places if p.exists()), default=0.0)

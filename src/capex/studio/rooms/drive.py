@@ -1,0 +1,190 @@
+"""The seventh room: a person drives a world from the page, and what they do is recorded like any
+other demonstrator's, as `human`. One person at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from capex import worlds
+from capex.campaign.api import demonstrate
+from capex.campaign.names import parse_names
+from capex.campaign.page_operator import PageOperator
+from capex.campaign.teleoperation import Teleoperator
+from capex.errors import CapexError
+from capex.run.store import Run
+from capex.studio.answers import Asked, get, number_of, text_of, to_json
+from capex.studio.guard import Refused
+from capex.studio.library import MANIFEST
+from capex.studio.rooms.room import Room, Studio
+from capex.studio.wheel import Wheel
+
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
+DEVICES = ("keyboard", "gamepad", "pointer")
+HUMAN = "human"
+OWN_RIGS = (f"{worlds.RIG}room", f"{worlds.RIG}room-live")  # simulated rooms of the package
+OFFERED = ("kitchen",)  # worlds whose tasks are listed; every other can be named
+TAKEN = "somebody else drives already; one person drives at a time"
+
+
+def _routes(studio: Studio) -> Sequence[BaseRoute]:
+    seat = Seat(studio)
+    return [Route("/api/drive", get(seat.about)), WebSocketRoute("/api/drive/wheel", seat.drive)]
+
+
+ROOM = Room("drive", "Drive", _routes)
+
+
+@dataclass(frozen=True)
+class Trip:
+    """What is to be driven."""
+
+    name: str  # WORLD:TASK
+    start: int
+    out: Path
+    by: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where one person at a time drives."""
+
+    studio: Studio
+    _taken: threading.Lock = field(default_factory=threading.Lock)
+
+    def about(self, _: Asked) -> dict[str, Any]:
+        """What can be driven, and where it goes."""
+        tasks = [f"{world}:{task}" for world in OFFERED for task in worlds.tasks(world)]
+        return {"tasks": [*tasks, *self._own()], "taken": self._taken.locked()}
+
+    def _own(self) -> list[str]:
+        """The tasks of the worlds that this studio was given to drive."""
+        tasks = []
+        for given in self.studio.drives:
+            world, task = worlds.split_name(given)
+            tasks += [f"{world}:{t}" for t in ([task] if task else worlds.tasks(world))]
+        return tasks
+
+    async def drive(self, page: WebSocket) -> None:
+        """One attempt of one person."""
+        await page.accept()
+        if not self._taken.acquire(blocking=False):
+            await page.send_text(to_json({"event": "failed", "error": TAKEN}))
+            await page.close(4409)
+            return
+        wheel, trip = Wheel(asyncio.get_running_loop()), None
+        try:
+            trip = self._trip(_object(await page.receive_text()))
+        except CapexError as refusal:
+            await page.send_text(to_json({"event": "failed", "error": str(refusal)}))
+            await page.close(4400)
+        except (WebSocketDisconnect, KeyError):  # gone, or no text
+            pass
+        finally:
+            if trip is None:
+                self._taken.release()
+        if trip is None:
+            return
+        threading.Thread(target=self._attempt, args=(trip, wheel), daemon=True).start()
+        listening = asyncio.create_task(_listen(page, wheel))
+        try:
+            await _speak(page, wheel)
+        finally:
+            wheel.leave()
+            listening.cancel()
+
+    def _trip(self, body: Mapping[str, Any]) -> Trip:
+        name, start = text_of(body, "task", 200), number_of(body, "start")
+        self._allow(worlds.split_name(name)[0])
+        ((world, task),) = parse_names([name])[:1]
+        run, folder = text_of(body, "run", 60), self.studio.library.folders[0]
+        if RUN_NAME.fullmatch(run) is None:
+            raise Refused(400, f"'{run}' is no name of a run; letters, digits, - and _ are right")
+        if (folder / MANIFEST).exists():
+            raise Refused(409, f"{folder} is one run; start the studio with a folder of runs")
+        if (out := folder / run).is_symlink():
+            raise Refused(409, f"'{run}' is a link; choose another name")
+        if Run(out).chain(world, task, HUMAN).episode(start).is_dir():
+            raise Refused(409, f"start {start} of {name} has been driven into '{run}' already")
+        device = str(body.get("device", DEVICES[0]))
+        if device not in DEVICES:
+            raise Refused(400, f"a device is '{device[:40]}'; valid: {', '.join(DEVICES)}")
+        return Trip(f"{world}:{task}", start, out, text_of(body, "by", 80), device)
+
+    def _allow(self, world: str) -> None:
+        """A page may name no file and no module of its own."""
+        own = {worlds.split_name(given)[0] for given in self.studio.drives}
+        twins = {worlds.RIG + twin for twin in worlds.TWINS}
+        if world not in {*worlds.WORLDS, *twins, *OWN_RIGS, *own}:
+            raise Refused(
+                403,
+                f"'{world[:80]}' may not be driven from this studio; start it with"
+                " --drive WORLD to allow that",
+            )
+
+    def _attempt(self, trip: Trip, wheel: Wheel) -> None:
+        """Runs in a thread of its own; the campaign's own thread drives."""
+        try:
+            person = Teleoperator(wheel, trip.by, trip.device)
+            run = demonstrate(
+                person,
+                trip.name,
+                out=trip.out,
+                person=PageOperator(trip.by),
+                starts=[trip.start],
+                slots=1,
+            )
+            made = [e for e in run.episodes if e.index == trip.start and e.chain.endswith(HUMAN)]
+            over: dict[str, Any] = {"event": "over", "kept": bool(made)}
+            if made:
+                (episode,) = made[:1]
+                over |= {"run": trip.out.name, "chain": episode.chain, "episode": episode.index}
+                over |= {"end": episode.record.end, "success": episode.success}
+            wheel.tell(over)
+        except (CapexError, OSError, ImportError) as error:
+            wheel.tell({"event": "failed", "error": str(error)})
+        finally:
+            self._taken.release()
+            wheel.tell(None)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise Refused(400, "a message must be a JSON object")
+    return value
+
+
+async def _listen(page: WebSocket, wheel: Wheel) -> None:
+    try:
+        while True:
+            wheel.hear(_object(await page.receive_text()))
+    except (WebSocketDisconnect, Refused, KeyError, RuntimeError):
+        wheel.leave()
+
+
+async def _speak(page: WebSocket, wheel: Wheel) -> None:
+    while (message := await wheel.out.get()) is not None:
+        try:
+            if isinstance(message, bytes):
+                await page.send_bytes(message)
+            else:
+                await page.send_text(to_json(message))
+        except (WebSocketDisconnect, RuntimeError):
+            wheel.leave()
+            return
+    await page.close()

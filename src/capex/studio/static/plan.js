@@ -1,0 +1,151 @@
+// A plan in a picture, and its confidences: what the robot will do next, and how sure that is. Colours and words are the report's.
+import { confidence, h, s } from "./dom.js";
+
+// In photographs colours are the same in a light and a dark page: the report's stopped, deferred and done.
+const RAMP = [[0, [255, 77, 94]], [0.5, [255, 210, 63]], [1, [53, 197, 124]]];
+const POINTER_M = 0.035;
+const FATES = { reached: "done", gripper: "done", base: "done", terminal: "done", deferred: "deferred", "not executed": "skipped", "out of steps": "skipped", ended: "skipped" };
+
+export const fate = (status) => FATES[status] ?? "stopped";
+
+export function trustColour(p) {
+  if (p === null || p === undefined) return "#ffffff";
+  const k = p < 0.5 ? 0 : 1;
+  const [[from, a], [to, b]] = [RAMP[k], RAMP[k + 1]];
+  const share = Math.min(1, Math.max(0, (p - from) / (to - from)));
+  return `rgb(${a.map((v, i) => Math.round(v + share * (b[i] - v))).join(" ")})`;
+}
+
+// A base-frame point (metres) in pixels of the camera's picture; null behind the camera or where it is not calibrated.
+export function project(camera, point) {
+  const m = camera?.projection;
+  if (!m || !point) return null;
+  const [x, y, z] = point;
+  const [u, v, w] = [0, 4, 8].map((r) => m[r] * x + m[r + 1] * y + m[r + 2] * z + m[r + 3]);
+  return w > 0 ? [u / w, v / w] : null;
+}
+
+const at = ([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`;
+const trust = (row) => row.calibrated ?? row.stated;
+
+export function describe(row, k, outcome) {
+  const words = [`waypoint ${k + 1}: ${row.command}`];
+  if (row.stated !== null) words.push(`stated ${confidence(row.stated)}`);
+  if (row.calibrated !== null) words.push(`calibrated ${confidence(row.calibrated)}`);
+  return words.join(", ") + (outcome ? `: ${outcome.report}` : "");
+}
+
+// plan: { waypoints, count, tips at its beginning, outcomes by k, current }; `now`: where the tips are. `choose(k)` is called for a dot.
+export function overlay(camera, plan, now = null, choose = null) {
+  const [width, height] = camera.size;
+  const unit = Math.max(width, height) / 512;
+  const svg = s("svg", { class: "plan trust", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": plan ? `plan of ${plan.waypoints.length} waypoints, ${plan.count} committed` : "no plan yet" });
+  if (plan) {
+    const arms = [...new Set(plan.waypoints.flatMap((row) => Object.keys(row.at)))];
+    for (const arm of arms) drawArm(svg, camera, plan, arm, unit, choose);
+  }
+  for (const tip of Object.values(now ?? {})) {
+    const p = project(camera, tip);
+    if (p) svg.append(s("circle", { class: "tip", cx: p[0], cy: p[1], r: 5 * unit, style: { "stroke-width": `${2.5 * unit}` } }));
+  }
+  return svg;
+}
+
+function drawArm(svg, camera, plan, arm, unit, choose) {
+  const dots = plan.waypoints.map((row, k) => ({ row, k, p: project(camera, row.at[arm]) })).filter((dot) => dot.p);
+  let before = project(camera, plan.tips?.[arm]);
+  const legs = s("g", {});
+  const marks = s("g", {});
+  for (const { row, k, p } of dots) {
+    const deferred = k >= plan.count;
+    if (before) {
+      const shape = { d: `M${at(before)}L${at(p)}`, "stroke-dasharray": deferred ? `${5 * unit} ${4 * unit}` : null };
+      legs.append(s("path", { ...shape, class: "under", style: { "stroke-width": `${4.5 * unit}` } }), s("path", { ...shape, class: "over", style: { "stroke-width": `${2 * unit}` } }));
+    }
+    before = p;
+    marks.append(dot(camera, plan, arm, row, k, p, deferred, unit, choose));
+  }
+  svg.append(legs, marks);
+}
+
+function dot(camera, plan, arm, row, k, p, deferred, unit, choose) {
+  const outcome = plan.outcomes?.[k];
+  const colour = trustColour(trust(row));
+  const [x, y] = p;
+  const group = s("g", { class: ["waypoint", deferred && "hollow", plan.current === k && "current", outcome && fate(outcome.status)].filter(Boolean).join(" "), "data-k": k, onclick: choose && (() => choose(k)) }, s("title", {}, describe(row, k, outcome)));
+  const points = row.points?.[arm];
+  const ahead = points && project(camera, row.at[arm].map((v, i) => v + POINTER_M * points[i]));
+  if (ahead) group.append(s("path", { class: "pointer", d: `M${at(p)}L${at(ahead)}`, style: { stroke: colour, "stroke-width": `${2.2 * unit}` } }));
+  group.append(s("circle", { class: "dot", cx: x.toFixed(2), cy: y.toFixed(2), r: 7.5 * unit, style: { fill: deferred ? "rgb(0 0 0 / 0.45)" : colour, stroke: deferred ? colour : "#111", "stroke-width": `${(deferred ? 2.4 : 1) * unit}` } }));
+  group.append(s("text", { x, y: y + 3.4 * unit, "font-size": 9.5 * unit, class: deferred ? "light" : "" }, String(k + 1)));
+  const word = row.gripper?.[arm];
+  if (word) {
+    const gap = ["close", "reclose"].includes(word) ? 1.6 : 4;
+    const y1 = y - 17 * unit;
+    group.append(s("path", { class: "grip", "stroke-width": 2.2 * unit, d: [-1, 1].map((side) => `M${x + side * gap * unit} ${y1}v${6 * unit}`).join("") + `M${x - gap * unit} ${y1}h${2 * gap * unit}` }));
+  }
+  if (outcome && fate(outcome.status) === "stopped") {
+    const end = project(camera, outcome.tips?.[arm]);
+    if (end) {
+      const [ex, ey] = end;
+      const r = 5 * unit;
+      const cross = `M${ex - r} ${ey - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`;
+      group.append(s("path", { class: "leg", d: `M${at(p)}L${at(end)}`, "stroke-width": 1.5 * unit }), s("path", { class: "cross-under", d: cross, "stroke-width": 5.5 * unit }), s("path", { class: "cross", d: cross, "stroke-width": 3 * unit }));
+    }
+  }
+  return group;
+}
+
+// Stated against calibrated: a bar as long as the calibrated confidence, a circle at the stated one, a line at the threshold.
+export function bar(row, tau, kind = "") {
+  const p = row.calibrated ?? null;
+  const words = `stated ${confidence(row.stated)}, calibrated ${confidence(p)}`;
+  return s("svg", { class: `trustbar ${kind}`, viewBox: "0 0 100 12", role: "img", "aria-label": words, preserveAspectRatio: "none" },
+    s("title", {}, words),
+    s("rect", { class: "all", x: 0, y: 3.5, width: 100, height: 5 }),
+    p !== null && s("rect", { class: "p", x: 0, y: 3.5, width: 100 * p, height: 5 }),
+    tau !== null && tau !== undefined && s("line", { class: "tau", x1: 100 * tau, x2: 100 * tau, y1: 0.5, y2: 11.5 }),
+    row.stated !== null && row.stated !== undefined && s("line", { class: "q", x1: 100 * row.stated, x2: 100 * row.stated, y1: 1.5, y2: 10.5 }));
+}
+
+// The waypoint that stopped the plan; those after it did not run.
+const haltedAt = (plan) => Number(Object.entries(plan.outcomes ?? {}).find(([, o]) => fate(o.status) === "stopped")?.[0] ?? Infinity);
+
+export function planTable(plan, tau, choose = null, title = "") {
+  const halted = haltedAt(plan);
+  const rows = plan.waypoints.map((row, k) => {
+    const outcome = plan.outcomes?.[k];
+    const deferred = k >= plan.count;
+    const kind = outcome ? fate(outcome.status) : deferred ? "deferred" : k > halted ? "skipped" : plan.current === k ? "current" : "";
+    const said = outcome?.report ?? (deferred ? "deferred: low confidence" : k > halted ? "not executed" : plan.current === k ? "moving" : "");
+    return h("tr", { class: kind, "data-k": k, onclick: choose && (() => choose(k)) },
+      h("td", { class: "r k" }, h("i", { class: deferred ? "ring" : "", style: { "--trust": trustColour(trust(row)) } }, String(k + 1))),
+      h("td", { class: "wide" }, row.command),
+      h("td", { class: "r" }, confidence(row.stated)), h("td", { class: "r" }, confidence(row.calibrated)),
+      h("td", {}, bar(row, tau, kind)),
+      h("td", { class: "wide report" }, said, outcome?.label === 0 || outcome?.label === 1 ? h("span", { class: "label" }, ` label ${outcome.label}`) : null));
+  });
+  return h("div", { class: "scroll" }, h("table", { class: "waypoints" }, title && h("caption", {}, title),
+    h("thead", {}, h("tr", {}, h("th", { class: "r" }, "k"), h("th", {}, "Command (cm)"), h("th", { class: "r" }, "Stated"), h("th", { class: "r" }, "Calibrated"), h("th", {}), h("th", {}, "Report"))),
+    h("tbody", {}, rows)));
+}
+
+// What happens next, and how sure that is, in a sentence.
+export function sentence(plan, tau) {
+  const left = plan.waypoints.map((row, k) => ({ row, k })).filter(({ k }) => !plan.outcomes?.[k]);
+  const next = left.find(({ k }) => k < plan.count);
+  const deferred = plan.waypoints.length - plan.count;
+  const tail = deferred ? ` ${deferred === 1 ? "The last one waits" : `The last ${deferred} wait`} for another look: trust falls below ${confidence(tau)}.` : "";
+  const halted = haltedAt(plan);
+  if (halted < Infinity) return `Waypoint ${halted + 1} ${plan.outcomes[halted].report}. The model looks again.`;
+  if (!next) return `${plan.count === 1 ? "The waypoint" : `All ${plan.count} waypoints`} that ${plan.count === 1 ? "was" : "were"} trusted ran.${tail}`;
+  const p = trust(next.row);
+  const sure = p === null || p === undefined ? "" : `, trusted ${confidence(p)}${next.row.calibrated !== null && next.row.stated !== null ? ` (the model says ${confidence(next.row.stated)})` : ""}`;
+  return `Next: waypoint ${next.k + 1} of ${plan.waypoints.length}, ${next.row.command}${sure}.${tail}`;
+}
+
+export function legend() {
+  const item = (colour, words, hollow = false) => h("li", {}, h("i", { class: hollow ? "ring" : "", style: { "--trust": colour } }), words);
+  return h("ul", { class: "legend" }, item(trustColour(0.95), "trusted"), item(trustColour(0.5), "doubtful"), item(trustColour(0.05), "distrusted"), item(trustColour(0.45), "deferred", true),
+    h("li", {}, h("b", { class: "tick" }), "stated"), h("li", {}, h("b", { class: "dash" }), "threshold"));
+}

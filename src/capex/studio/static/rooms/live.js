@@ -1,0 +1,197 @@
+// A running episode as it happens: pictures with the plan in them, confidences, the model's words, reports; pause and stop.
+import { ask, chainWords, count, dollars, h, listen, outcome, path, problem, query, send, typing } from "../dom.js";
+import { fate, legend, overlay, planTable, sentence } from "../plan.js";
+
+const NAME = "capex-name";
+const order = (camera) => (/left/.test(camera) ? 0 : /wrist|hand/.test(camera) ? 2 : 1);
+
+async function list(host, shell) {
+  const { attempts } = await ask("live");
+  const { runs } = await ask("campaigns");
+  const running = runs.filter((run) => run.running).map((run) => run.name);
+  host.append(h("h1", {}, "Live"));
+  if (!attempts.length) host.append(h("p", { class: "hint" }, running.length ? "No attempt has begun yet." : "Nothing runs now. Begin a campaign, and it appears here: capex collect kitchen:CloseFridge --starts 0:3 --out runs/first"));
+  host.append(h("div", { class: "list" }, attempts.map((a) => {
+    const { task, arm } = chainWords(a.chain);
+    return h("article", { class: "card running" }, h("div", { class: "row" }, h("span", { class: "dot on" }), h("h2", {}, h("a", { href: path("live", a.run, a.chain, a.start) }, `${task}, start ${a.start}`)), h("span", { class: "muted" }, `${arm} · ${a.run}`), h("a", { class: "button push", href: path("live", a.run) }, "Follow this run")));
+  })));
+  const timer = setInterval(async () => {
+    const later = await ask("live").catch(() => null);
+    shell.connected(later !== null);
+    if (later && JSON.stringify(later.attempts) !== JSON.stringify(attempts)) dispatchEvent(new HashChangeEvent("hashchange"));
+  }, 1500);
+  return () => clearInterval(timer);
+}
+
+// What is known of the attempt, built from its events; every event leads to the same page, however late it was opened.
+const fresh = () => ({ facts: null, memory: null, deciding: null, replies: [], plan: null, past: [], now: null, ended: null, tokens: null, usd: null, paused: false });
+
+function take(state, event) {
+  const kinds = {
+    began: () => Object.assign(state, fresh(), { facts: event }),
+    remembered: () => { state.memory = event; },
+    deciding: () => {
+      if (state.plan) state.past.push({ decision: state.deciding?.decision, plan: state.plan });
+      Object.assign(state, { deciding: event, paused: false, plan: null, replies: [], now: event.tips, usd: event.usd });
+    },
+    replied: () => { state.replies.push(event); Object.assign(state, { tokens: event.tokens, usd: event.usd }); },
+    committed: () => { state.plan = { waypoints: event.waypoints, count: event.count, tips: state.deciding?.tips, outcomes: {}, current: 0 }; },
+    moving: () => { state.now = event.tips; if (state.plan) state.plan.current = event.k; },
+    paused: () => { state.paused = true; },
+    passed: () => {
+      if (!state.plan) return;
+      state.plan.outcomes[event.k] = event;
+      const stopped = fate(event.status) === "stopped";
+      state.plan.current = !stopped && event.k + 1 < state.plan.count ? event.k + 1 : null;
+      state.now = event.tips;
+    },
+    ended: () => { state.ended = event; if (state.plan) state.plan.current = null; },
+  };
+  kinds[event.event]?.();
+}
+
+const total = (tokens) => (tokens ? Object.entries(tokens).filter(([k]) => k !== "reasoning").reduce((sum, [, v]) => sum + v, 0) : 0);
+const act = (replies) => replies.at(-1)?.calls.find((call) => call.name === "act");
+
+function reasoning(replies) {
+  const call = act(replies);
+  try {
+    return JSON.parse(call.arguments).reasoning ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function watch(host, [run, chain, start], shell) {
+  const state = fresh();
+  let where = { chain, start };
+  let large = null;
+  const part = (name) => h("div", { class: name });
+  const head = part("head"), pictures = part("pictures"), say = h("p", { class: "next", role: "status", "aria-live": "polite" }), table = part("table"), words = part("words"), memory = part("memory"), controls = part("controls");
+  host.append(head, say, h("div", { class: "watch" }, h("div", { class: "see" }, pictures, legend()), h("div", { class: "know" }, table, words, memory)), controls);
+
+  const address = (sha) => `api/live/picture?${query({ run, chain: where.chain, start: where.start, sha })}`;
+
+  function drawHead() {
+    const f = state.facts ?? {};
+    const d = state.deciding;
+    const doing = state.ended ? h("span", { class: "phase" }, `ended: ${state.ended.end}`) : state.paused ? h("span", { class: "phase paused" }, "stands still") : state.plan && state.plan.current !== null ? h("span", { class: "phase simulating" }, "moving") : d ? h("span", { class: "phase waiting" }, "the model thinks") : null;
+    head.replaceChildren(
+      h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), "/", h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
+      h("div", { class: "row" }, h("span", { class: `dot ${state.ended ? "" : "on"}` }), h("h1", {}, `${f.task ?? chainWords(where.chain ?? "").task ?? ""}, start ${where.start ?? ""}`), h("span", { class: "muted" }, f.arm ?? ""), h("span", { class: "muted" }, f.model ?? ""), f.stand_in && h("span", { class: "stand-in" }, "stand-in"),
+        state.ended && outcome(state.ended.success), doing,
+        h("span", { class: "push muted meters" }, [d && `decision ${d.decision}`, d && `step ${d.step} of ${f.horizon}`, `${total(state.tokens).toLocaleString("en")} tokens`, dollars(state.usd)].filter(Boolean).join(" · "))));
+  }
+
+  function drawPictures() {
+    const d = state.deciding;
+    if (!d) return;
+    Object.assign(pictures.dataset, { chain: where.chain, start: where.start, decision: d.decision });
+    const names = Object.keys(d.images).sort((a, b) => order(a) - order(b));
+    large = names.includes(large) ? large : names[0];
+    const shown = [large, ...names.filter((n) => n !== large)];
+    for (const [k, name] of shown.entries()) {
+      const old = pictures.children[k];
+      const src = address(d.images[name]);
+      if (!old || old.dataset.camera !== name) {
+        const view = h("figure", { class: "view", data: { camera: name } }, h("img", { src, alt: `camera ${name}`, width: d.cameras[name].size[0], height: d.cameras[name].size[1] }), h("figcaption", {}, name));
+        view.addEventListener("click", (event) => { if (event.target.closest(".waypoint")) return; large = view.dataset.camera; drawPictures(); });
+        if (old) old.replaceWith(view);
+        else pictures.append(view);
+      } else if (!old.firstChild.src.endsWith(src)) old.firstChild.src = src;
+      drawPlan(pictures.children[k]);
+    }
+    while (pictures.children.length > shown.length) pictures.lastChild.remove();
+  }
+
+  function drawPlan(view) {
+    const camera = state.deciding.cameras[view.dataset.camera];
+    view.querySelector("svg")?.remove();
+    view.firstChild.after(overlay(camera, state.plan, view.dataset.camera.match(/wrist|hand/) ? null : state.now, choose));
+  }
+
+  function choose(k) {
+    for (const row of table.querySelectorAll("tr")) row.classList.toggle("chosen", row.dataset.k === String(k));
+    table.querySelector("tr.chosen")?.scrollIntoView({ block: "nearest" });
+  }
+
+  function drawPlans() {
+    for (const view of pictures.children) if (state.deciding) drawPlan(view);
+    if (state.plan) {
+      say.textContent = (!state.ended && sentence(state.plan, state.facts?.tau)) || "";
+      table.replaceChildren(planTable(state.plan, state.facts?.tau, choose, `Plan of decision ${state.deciding?.decision}`));
+    } else {
+      say.textContent = state.deciding && !state.ended ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1})` : ""}.` : "";
+      if (!state.deciding) table.replaceChildren();
+    }
+    if (state.paused) say.textContent = `Stands still before decision ${(state.deciding?.decision ?? 0) + 1}.`;
+  }
+
+  function drawWords() {
+    const said = reasoning(state.replies);
+    const rounds = state.replies.map((r) => h("li", {}, `round ${r.round}, ${r.seconds} s: `, r.calls.map((c) => h("code", {}, c.name === "act" ? "act" : `${c.name}(${c.arguments})`)), r.text && ` “${r.text}”`));
+    words.replaceChildren(...(said ? [h("blockquote", {}, said)] : []), ...(rounds.length ? [h("details", {}, h("summary", {}, count(rounds.length, "reply", "replies")), h("ol", { class: "rounds" }, rounds))] : []),
+      ...(state.deciding ? [h("details", {}, h("summary", {}, "What the model is told now"), h("pre", {}, state.deciding.text))] : []));
+  }
+
+  function drawMemory() {
+    const m = state.memory;
+    if (!m) return memory.replaceChildren();
+    memory.replaceChildren(h("details", {}, h("summary", {}, `Memory: ${m.skeleton ? "a skeleton" : "no skeleton"}, ${count(m.references.length, "reference")}, ${count(m.labels, "label")}`),
+      m.skeleton && h("pre", {}, m.skeleton), m.references.map((text) => h("pre", {}, text))));
+  }
+
+  async function drawControls() {
+    if (controls.contains(document.activeElement) && document.activeElement.matches("input")) return;
+    const asked = await ask("live/requests", { run, ...(where.start !== undefined && where)}).catch(() => ({}));
+    const word = h("input", { name: "word", class: "word", placeholder: "a word to the model, for its next decision", "aria-label": "a word to the model", maxlength: 500, autocomplete: "off" });
+    const name = h("input", { name: "by", placeholder: "your name", "aria-label": "your name", value: localStorage.getItem(NAME) ?? "", maxlength: 80, autocomplete: "off" });
+    const go = (what) => async () => {
+      localStorage.setItem(NAME, name.value);
+      try {
+        const more = what === "word" ? { ...where, start: Number(where.start), words: word.value } : {};
+        document.activeElement?.blur();
+        await send("live/ask", { run, what, by: name.value || "studio", ...more });
+        await drawControls();
+      } catch (error) {
+        controls.append(problem(error));
+      }
+    };
+    controls.replaceChildren(h("div", { class: "row" }, name,
+      asked.pause ? h("button", { type: "button", name: "resume", onclick: go("resume") }, "Go on ", h("kbd", {}, "p")) : h("button", { type: "button", name: "pause", onclick: go("pause") }, "Pause ", h("kbd", {}, "p")),
+      h("button", { type: "button", name: "stop", disabled: Boolean(asked.stop), onclick: go("stop") }, "Stop after this episode"),
+      h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word")(); } }, word, h("button", { name: "say" }, "Say")),
+      asked.pause && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause: attempts stand still at their next decision`),
+      asked.stop && h("span", { class: "muted" }, `${asked.stop.by} asked to stop: what runs is finished, nothing else begins`),
+      (asked.words ?? []).map((w) => h("span", { class: "muted" }, `${w.by} said “${w.words}”${w.decision ? ` (told at decision ${w.decision})` : " (not told yet)"}`))));
+  }
+
+  const redraw = { began: () => { pictures.replaceChildren(); drawHead(); drawPlans(); drawWords(); drawMemory(); }, remembered: drawMemory, deciding: () => { drawHead(); drawPictures(); drawPlans(); drawWords(); }, replied: () => { drawHead(); drawPlans(); drawWords(); }, committed: () => { drawHead(); drawPlans(); drawWords(); }, moving: () => { for (const view of pictures.children) drawPlan(view); }, passed: () => { drawHead(); drawPlans(); }, paused: () => { drawHead(); drawPlans(); }, ended: () => { drawHead(); drawPlans(); } };
+  const stop = listen("live/events", { run, chain, start }, {
+    attempt(found) { where = found; shell.title(`${chainWords(found.chain).task}, start ${found.start}`); drawHead(); },
+    live(event) { take(state, event); redraw[event.event]?.(); },
+    waiting({ whole }) {
+      if (whole) location.replace(path("episode", run, chain, start));
+      else say.textContent = "Waiting for an attempt to begin.";
+    },
+    over({ whole, chain: of, start: index }) {
+      const link = whole ? h("a", { href: path("episode", run, of, index) }, "Look at the whole episode.") : "It left no episode: it was cut off or invalid.";
+      say.replaceChildren("The attempt is over. ", link);
+    },
+    failed({ error }) { say.textContent = error; },
+  }, shell.connected);
+  const keys = (event) => {
+    if (typing(event)) return;
+    if (event.key === "p") controls.querySelector("[name=pause], [name=resume]")?.click();
+    if (event.key === "c" && state.deciding) { const names = Object.keys(state.deciding.images).sort((a, b) => order(a) - order(b)); large = names[(names.indexOf(large) + 1) % names.length]; drawPictures(); }
+  };
+  addEventListener("keydown", keys);
+  drawHead();
+  drawControls();
+  const timer = setInterval(drawControls, 3000);
+  return () => { stop(); clearInterval(timer); removeEventListener("keydown", keys); };
+}
+
+export function open(host, parts, shell) {
+  return parts.length ? watch(host, parts, shell) : list(host, shell);
+}

@@ -1,0 +1,65 @@
+"""A studio and a browser for the tests of its rooms."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+
+from browser import Browser
+from capex.studio.serve import studio_server
+from lab.campaigns import cli
+
+TOKEN = "a-token-of-the-tests"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    opened = Browser()
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def serving(*folders):
+    """A studio in a thread of this process."""
+    server = studio_server(folders)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server.address
+    finally:
+        server.stop()
+        thread.join(10)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def studio_process(folder, port):
+    """A studio that can be killed, once it answers; returns it with its address."""
+    process = cli("studio", str(folder), "--port", str(port), "--token", TOKEN)
+    url = f"http://127.0.0.1:{port}/{TOKEN}/"
+    until = time.monotonic() + 60
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return process, url
+        except OSError:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+
+def quiet(browser, address):
+    """Nothing was complained of, and nobody else was asked for anything."""
+    assert not browser.messages, browser.messages
+    ours = (address.url, address.url.replace("http:", "ws:"), "about:", "blob:")
+    assert all(url.startswith(ours) for url in browser.requests)
