@@ -52,7 +52,7 @@ ACTION = tuple(f"a{k}" for k in range(12))
 SIZE, BATCH = 256, 16
 
 
-def random_pack(folder: Path, episodes: int = 10, length: int = 100) -> None:
+def random_pack(folder: Path, episodes: int = 10, length: int = 100, size: int = SIZE) -> None:
     """Random demonstrations of the real sizes."""
     rng = np.random.default_rng(0)
     n = episodes * length
@@ -67,7 +67,7 @@ def random_pack(folder: Path, episodes: int = 10, length: int = 100) -> None:
         "fps": 20,
     }
     states, actions = rng.normal(size=(n, len(STATE))), rng.uniform(-1, 1, (n, len(ACTION)))
-    frames = (rng.integers(0, 256, (len(CAMERAS), SIZE, SIZE, 3), dtype=np.uint8) for _ in range(n))
+    frames = (rng.integers(0, 256, (len(CAMERAS), size, size, 3), dtype=np.uint8) for _ in range(n))
     write_pack(folder, head, frames, states.astype(np.float32), actions.astype(np.float32), rows)
 
 
@@ -81,7 +81,7 @@ def spec_of(policy: str, demonstrations: data.Demonstrations, **changes: object)
         STATE,
     )
     return PolicySpec(
-        settings, CAMERAS, (SIZE, SIZE), STATE, ACTION, 20, fitted, instructions=("move",)
+        settings, CAMERAS, demonstrations.size, STATE, ACTION, 20, fitted, instructions=("move",)
     )
 
 

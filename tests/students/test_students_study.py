@@ -21,7 +21,7 @@ from capex.run.summary import HEARD
 from capex.students import language
 from capex.students.evaluate import evaluate
 from capex.students.settings import make_settings
-from capex.students.study import run_study, trials
+from capex.students.study import groups, run_study, trials
 from capex.students.study_plan import load_study
 from capex.students.tables import study_tables
 from capex.students.train import TrainingJob, train
@@ -77,6 +77,23 @@ def test_a_study_runs_what_is_missing_and_writes_its_table(folder):
     (folder / "study.toml").write_text(FILE)
     with pytest.raises(CapexError, match="holds a study with other sources"):
         list(run_study(load_study(folder / "study.toml"), out))
+
+
+def test_sources_are_matched_unless_told_otherwise_and_trainings_run_side_by_side(folder):
+    text = f"{FILE}[policies.other]\npolicy = 'act'\n{SMALL}"
+
+    def planned(together, matched):
+        asked = f"parallel = 1\ntogether = {together}\nmatched = {matched}"
+        (folder / "study.toml").write_text(text.replace("parallel = 1", asked))
+        return list(groups(load_study(folder / "study.toml"), folder / "out"))
+
+    (first, second) = planned("true", "true")
+    assert [t.job.labels["policy"] for t in (*first, *second)] == ["act", "act", "other", "other"]
+    assert {t.job.only for t in first} == {(0, 1, 2)}
+    assert [len(group) for group in planned("3", "true")] == [3, 1]
+    alone = planned("false", "false")
+    assert [len(group) for group in alone] == [1, 1, 1, 1]
+    assert [group[0].job.only for group in alone[:2]] == [(0, 1, 2, 3, 4), (0, 1, 2)]
 
 
 def test_every_combination_is_planned_once_and_constant_rates_are_trained_once(folder):

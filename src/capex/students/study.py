@@ -1,7 +1,8 @@
 """`capex study`: tasks x sources x policies x seeds x budgets, trained and evaluated alike,
 resumable, on one machine or on Ray.
 
-Sources are matched: only starts that every source of a task has are trained on. Each training runs
+Sources are matched, unless the file says otherwise: only starts that every source of a task has
+are trained on. Each training runs
 in a process of its own, and while the next one trains, finished policies are evaluated. A policy
 whose rate is constant is trained once, to the largest budget, and evaluated on the way; others are
 trained for each budget.
@@ -46,21 +47,22 @@ class StudyTrial:
     rollouts: tuple[Rollouts, ...]
 
 
-def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
-    """The first starts of a task that every source has, at most `max_demonstrations`."""
-    usable = []
+def trained_starts(study: StudyPlan, task: str) -> dict[str, tuple[int, ...]]:
+    """By source, the first starts of a task that it is trained on, at most `max_demonstrations`:
+    where sources are matched, those that every source has.
+    """
+    usable: dict[str, set[int]] = {}
     for source in study.sources:
         episodes = data.of_task(data.open_pack(study.dataset(source, task)), task)
-        usable.append({e.start for e in episodes if e.trusted or study.uncertified})
-    common = set.intersection(*usable)
-    if not common:
+        usable[source] = {e.start for e in episodes if e.trusted or study.uncertified}
+    if study.matched:
+        usable = dict.fromkeys(usable, set.intersection(*usable.values()))
+    if lacking := [source for source, starts in usable.items() if not starts]:
         kind = "start" if study.uncertified else "certified start"
-        raise CapexError(
-            f"the sources {', '.join(study.sources)} have no {kind} of {task} in common; collect"
-            " the same starts"
-        )
-    chosen = tuple(sorted(common)[: study.max_demonstrations])
-    if seen := sorted(set(chosen) & set(study.starts)):
+        shared = " in common; collect the same starts" if study.matched else ""
+        raise CapexError(f"the sources {', '.join(lacking)} have no {kind} of {task}{shared}")
+    chosen = {source: tuple(sorted(s)[: study.max_demonstrations]) for source, s in usable.items()}
+    if seen := sorted(set().union(*chosen.values()) & set(study.starts)):
         raise CapexError(
             f"{len(seen)} of the rollouts' starts of {task} would be trained on (first: {seen[0]});"
             " take other starts"
@@ -71,7 +73,7 @@ def matched_starts(study: StudyPlan, task: str) -> tuple[int, ...]:
 def trials(study: StudyPlan, out: Path) -> Iterator[StudyTrial]:
     """Every training in the order of running: first seed first, so that a table fills evenly."""
     for seed, task in itertools.product(study.seeds, study.tasks):
-        starts = matched_starts(study, task)
+        starts = trained_starts(study, task)
         for (policy, given), source in itertools.product(study.policies.items(), study.sources):
             constant = given.settings.schedule == "constant"
             for steps in study.budgets[-1:] if constant else study.budgets:
@@ -86,7 +88,7 @@ def trials(study: StudyPlan, out: Path) -> Iterator[StudyTrial]:
                     trust_pickle=given.trust_pickle,
                     keep=(*([0] if given.tuned else []), *(study.budgets if constant else [steps])),
                     task=task,
-                    only=starts,
+                    only=starts[source],
                     uncertified=study.uncertified,
                     save_every=study.save_every,
                     device=study.device,
@@ -123,15 +125,21 @@ def _rollouts(study: StudyPlan, out: Path, job: TrainingJob) -> Iterator[Rollout
 
 
 def groups(study: StudyPlan, out: Path) -> Iterator[list[StudyTrial]]:
-    """Trials that run together: alone, or with `together` the sources of one task, policy and seed
-    side by side on a GPU.
+    """Trials that run together: alone, or side by side on a GPU the sources of one task, policy and
+    seed, or, where `together` is a number, so many of those that are equally long.
     """
     by_key: dict[object, list[StudyTrial]] = {}
     for trial in trials(study, out):
         job = trial.job
-        alike = (job.labels["policy"], job.seed, job.steps, job.task)
-        by_key.setdefault(alike if study.together else job.out, []).append(trial)
-    yield from by_key.values()
+        alike: object = job.out
+        if study.together is True:
+            alike = (job.labels["policy"], job.seed, job.steps, job.task)
+        elif study.together:
+            alike = (job.steps, job.keep)
+        by_key.setdefault(alike, []).append(trial)
+    for group in by_key.values():
+        most = len(group) if study.together is True else max(1, study.together)
+        yield from (group[k : k + most] for k in range(0, len(group), most))
 
 
 # Runs evaluations of one task where somebody stands beside the robot: `attended.roll_out`.

@@ -102,7 +102,12 @@ class StudyPlan:
     save_every: Annotated[int, ABOVE_0] = 5000
     uncertified: Annotated[bool, TRUTH] = False
     untrained: Annotated[bool, TRUTH] = False
-    together: Annotated[bool, TRUTH] = False
+    matched: Annotated[bool, TRUTH] = (
+        True  # sources by start, so that only the demonstrator differs
+    )
+    together: Annotated[
+        bool | AtLeast0, Setting(right="true, false, or how many trainings run side by side")
+    ] = False
     parallel: Annotated[int, Setting(0, right="a whole number, 0 for one process per core")] = 0
     device: Annotated[str, Setting(right="a text such as auto, cpu, cuda")] = "auto"
     backbone: Annotated[str, Setting(right="the path of a weights file")] = ""
