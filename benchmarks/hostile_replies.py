@@ -4,8 +4,8 @@
 
 Mutations of real replies, junk by a grammar, bodies and tools of other protocols, control
 characters, absurd sizes, HTTP that lies (tests/junk.py). Each is asked for by an episode in a toy
-world with ledger and exchange log, so that it passes client, reading, execution, record and the next
-request. It must end as a harmless reading (a plan that the executor keeps inside the workspace, a
+world with ledger and exchange log, so that it passes client, reading, execution, record and the
+next request. It must end as a harmless reading (a plan that the executor keeps inside the workspace, a
 look at a pixel), as a sentence to the model, or as a sentence to the user. Prints the table; exit
 status 1 where something else was raised or written.
 """
@@ -34,10 +34,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from junk import KINDS, junk
-from lab.world import LabEnv
-from wire_server import Wire
-
 from capex.campaign.ledger import Ledger
 from capex.errors import printable
 from capex.method.demonstrator import run_episode
@@ -55,10 +51,18 @@ from capex.models.retry import RetryPolicy
 from capex.run.files import read_json, write_json
 from capex.run.spend import Spend
 from capex.worlds import Start
+from junk import KINDS, junk
+from lab.world import LabEnv
+from wire_server import Wire
 
-WIRES: dict[str, Wire] = {"openai": "responses", "chat": "chat", "chat-text": "chat", "anthropic": "messages"}
+WIRES: dict[str, Wire] = {
+    "openai": "responses",
+    "chat": "chat",
+    "chat-text": "chat",
+    "anthropic": "messages",
+}
 ENDS = ("carried out", "a sentence to the model", "a sentence to the user", "broken")
-ONCE = RetryPolicy(attempts=1, read_s=10.0)
+HASTY = RetryPolicy(attempts=6, read_s=10.0, first_wait_s=0.0, longest_retry_after_s=0.0)
 EPISODES_OF_A_MEMORY = 5
 SENTENCE_CHARACTERS = 1500
 
@@ -96,7 +100,11 @@ def _take_in(connection: socket.socket) -> None:
             return
         head += more
     head, _, body = head.partition(b"\r\n\r\n")
-    length = next(int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length"))
+    length = next(
+        int(h.split(b":")[1])
+        for h in head.split(b"\r\n")
+        if h.lower().startswith(b"content-length")
+    )
     left = length - len(body)
     while left > 0 and (more := connection.recv(min(left, 1 << 20))):
         left -= len(more)
@@ -123,14 +131,20 @@ class Storm:
         self._began = time.monotonic()
 
     def after(self, request: Any, number: int, attempt: Any) -> None:
-        """How long it took to read."""
+        """How long it took to read, and what the user would be told."""
         self.slowest_s = max(self.slowest_s, time.monotonic() - self._began)
+        if attempt.answer is None:
+            said = attempt.error
+            clean = printable(said) == said and "\n" not in said
+            clean = clean and bool(attempt.kind) and 0 < len(said) < SENTENCE_CHARACTERS
+            self.end("a sentence to the user" if clean else "broken", repr(said[:200]))
 
     def end(self, how: str, why: str = "") -> None:
         """Count how the present reply ended."""
         self.ends[self.kind, how] += 1
         if how == "broken":
             self.broken.append(f"{self.wire}, reply {self.sent - 1} ({self.kind}): {why}")
+            print(self.broken[-1], file=sys.stderr, flush=True)
 
 
 def storm(wire: str, replies: int, folder: Path, seed: int = 0, tick: Any = None) -> Storm:
@@ -153,12 +167,12 @@ def storm(wire: str, replies: int, folder: Path, seed: int = 0, tick: Any = None
 def _model(wire: str, root: str) -> Model:
     os.environ |= {"OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none"}
     if wire == "openai":
-        return openai_responses.make("gpt-6-astra", base_url=f"{root}/v1", policy=ONCE)
+        return openai_responses.make("gpt-6-astra", base_url=f"{root}/v1", policy=HASTY)
     if wire == "anthropic":
-        return anthropic.make("junk", base_url=root, policy=ONCE)
+        return anthropic.make("junk", base_url=root, policy=HASTY)
     chat = replace(openai_chat.PAPER, context_tokens=10_000_000)
     make = openai_chat.make_text if wire == "chat-text" else openai_chat.make
-    return make(f"junk@{root}", chat, policy=ONCE)
+    return make(f"junk@{root}", chat, policy=HASTY)
 
 
 class Asker:
@@ -184,10 +198,8 @@ class Asker:
         try:
             episode = run_episode(self._env, start, self._model, self._method, self._memory, hooks)
             self._keep(folder, episode.record, episode.pictures)
-        except ModelError as error:
-            said = str(error)
-            clean = printable(said) == said and "\n" not in said and 0 < len(said) < SENTENCE_CHARACTERS
-            told.end("a sentence to the user" if clean else "broken", repr(said[:200]))
+        except ModelError:  # what it says was looked at as its attempts ended
+            pass
         except Exception:
             told.end("broken", traceback.format_exc())
         try:
@@ -258,8 +270,6 @@ def show(storms: list[Storm], seconds: float, console: Console) -> None:
     for s in storms:
         console.print(f"{s.wire}: {s.sent:,} replies, the slowest read in {s.slowest_s:.1f} s")
     console.print(f"{seconds:.0f} s")
-    for why in [why for s in storms for why in s.broken][:20]:
-        console.print(why, markup=False, highlight=False)
 
 
 def main() -> None:
@@ -268,12 +278,15 @@ def main() -> None:
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     began, storms = time.monotonic(), []
     shm = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=shm) as folder, Progress(console=Console(stderr=True)) as bar:
+    with (
+        tempfile.TemporaryDirectory(dir=shm) as folder,
+        Progress(console=Console(stderr=True)) as bar,
+    ):
         task = bar.add_task("replies", total=replies)
         for wire in WIRES:
             tick = lambda count: bar.advance(task, count)  # noqa: E731
             storms.append(storm(wire, replies // len(WIRES), Path(folder) / wire, seed, tick))
-    show(storms, time.monotonic() - began, Console(width=110))
+    show(storms, time.monotonic() - began, Console(width=130))
     sys.exit(1 if any(s.broken for s in storms) else 0)
 
 

@@ -21,7 +21,7 @@ REAL = json.loads((Path(__file__).parent / "golden" / "microwave_replies.json").
 ACT = {"reasoning": "Up.", "delta_cm": [0, 0, 3], "confidence": 0.9, "gripper": "open"}
 # Names that models were trained on elsewhere, and names that are code or paths in some language.
 TOOLS = (
-    *("functions.act", "act ", "ACT", "act_", "аct", "act\u200b", "multi_tool_use.parallel"),
+    *("functions.act", "act ", "ACT", "act_", "\u0430ct", "act\u200b", "multi_tool_use.parallel"),
     *("tools/call", "tools/list", "sampling/createMessage", "mcp__robot__act", "robot.act"),
     *("computer", "computer_use_preview", "str_replace_based_edit_tool", "bash", "web_search_call"),
     *("python", "code_interpreter", "browser.click", "file_search", "apply_patch", "final_answer"),
@@ -34,9 +34,34 @@ CONTROL = [
     *("\u202e", "\u2066", "\ufeff", "\ud800", "\udfff\ud800", "\ufffe", "\u2028", "\U000e0001"),
     *("\x1b[2J\x1b[H", "\x1b]0;owned\x07", "\x1b[31m", "\r\n\r\nHTTP/1.1 200 OK\r\n\r\n{}"),
 ]
-NUMBERS = (0, -1, 1e308, -1e308, 5e-324, 2**53 + 1, 2**64, 10**30, -(10**400), 0.1, 24, 25, 1_000_001)
+NUMBERS = (
+    0,
+    -1,
+    1e308,
+    -1e308,
+    5e-324,
+    2**53 + 1,
+    2**64,
+    10**30,
+    -(10**400),
+    0.1,
+    24,
+    25,
+    1_000_001,
+)
 # Written into JSON as they are: its parser takes more than JSON has.
-LITERALS = ("NaN", "-Infinity", "1e999", "-1e-999", "0" * 30, "9" * 5000, "9" * 4000, "1" + "0" * 400, "true", "nul")
+LITERALS = (
+    "NaN",
+    "-Infinity",
+    "1e999",
+    "-1e-999",
+    "0" * 30,
+    "9" * 5000,
+    "9" * 4000,
+    "1" + "0" * 400,
+    "true",
+    "nul",
+)
 WORDS = (
     *("output", "choices", "content", "message", "tool_calls", "function", "arguments", "input"),
     *("type", "text", "tool_use", "function_call", "status", "completed", "error", "usage", "name"),
@@ -47,12 +72,26 @@ WORDS = (
 )
 OTHERS: tuple[Any, ...] = (
     {"candidates": [{"content": {"parts": [{"functionCall": {"name": "act", "args": ACT}}]}}]},
-    {"output": {"message": {"content": [{"toolUse": {"toolUseId": "1", "name": "act", "input": ACT}}]}}},
+    {
+        "output": {
+            "message": {"content": [{"toolUse": {"toolUseId": "1", "name": "act", "input": ACT}}]}
+        }
+    },
     {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "moved"}]}},
     {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "act", "arguments": ACT}},
-    {"message": {"role": "assistant", "tool_calls": [{"function": {"name": "act", "arguments": ACT}}]}, "done": True},
+    {
+        "message": {
+            "role": "assistant",
+            "tool_calls": [{"function": {"name": "act", "arguments": ACT}}],
+        },
+        "done": True,
+    },
     {"choices": [{"text": json.dumps(ACT), "index": 0}]},
-    {"choices": [{"message": {"content": None, "function_call": {"name": "act", "arguments": "{}"}}}]},
+    {
+        "choices": [
+            {"message": {"content": None, "function_call": {"name": "act", "arguments": "{}"}}}
+        ]
+    },
     {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}}]},
     {"generated_text": "act"},
     [{"generated_text": "act"}],
@@ -60,10 +99,14 @@ OTHERS: tuple[Any, ...] = (
     {"event": "done", "data": "[DONE]"},
     {"detail": [{"loc": ["body"], "msg": "field required"}]},
     {"completion": " Certainly.", "stop_reason": "stop_sequence"},
-    {"text": "I will act.", "generation_id": "1", "tool_calls": [{"name": "act", "parameters": ACT}]},
+    {
+        "text": "I will act.",
+        "generation_id": "1",
+        "tool_calls": [{"name": "act", "parameters": ACT}],
+    },
     {"data": {"outputs": {"answer": "act"}}},
-    b"data: {\"choices\": [{\"delta\": {\"content\": \"act\"}}]}\n\ndata: [DONE]\n\n",
-    b"event: message_start\ndata: {\"type\": \"message_start\"}\n\n",
+    b'data: {"choices": [{"delta": {"content": "act"}}]}\n\ndata: [DONE]\n\n',
+    b'event: message_start\ndata: {"type": "message_start"}\n\n',
     b"<?xml version='1.0'?><!DOCTYPE x [<!ENTITY a 'aa'>]><x>&a;</x>",
     b"\x00\x00\x00\x02{}",
     b"PK\x03\x04",
@@ -86,7 +129,12 @@ HEADERS = (
     *("Retry-After: Mon, 01 Jan 0001 00:00:00 +9999", "Date: Tue, 15 Nov 99999 08:12:31 GMT"),
     *("Content-Encoding: gzip", "Content-Encoding: deflate, gzip", "Content-Encoding: br"),
     *("Content-Type: text/html; charset=utf-7", "Content-Type: application/json; charset=nonsense"),
-    *("Content-Type: \xff\xfe", "Set-Cookie: a=b", "Location: file:///etc/passwd", "X: " + "y" * 9000),
+    *(
+        "Content-Type: \xff\xfe",
+        "Set-Cookie: a=b",
+        "Location: file:///etc/passwd",
+        "X: " + "y" * 9000,
+    ),
     *("x-request-id: \x1b[2J", "x-ratelimit-remaining-tokens: lots", "retry-after-ms: infinity"),
 )
 
@@ -110,7 +158,11 @@ def real(wire: Wire, rng: random.Random) -> dict[str, Any]:
     """A reply as a server sends it, with calls that a campaign has seen."""
     calls = rng.choice([*REAL, [["act", ACT]], [["act", ACT]]])
     usage = Usage(rng.randrange(9000), rng.randrange(500), rng.randrange(50), rng.randrange(900), 5)
-    turn = Turn(calls=[(name, given) for name, given in calls], usage=usage, text=rng.choice(("", "I move up.")))
+    turn = Turn(
+        calls=[(name, given) for name, given in calls],
+        usage=usage,
+        text=rng.choice(("", "I move up.")),
+    )
     if rng.random() < 0.05:
         turn = replace(turn, fault="failed", code=rng.choice(("server_error", "502", "quota")))
     return copy.deepcopy(BODIES[wire](turn, {"model": "junk"}))
@@ -179,7 +231,13 @@ def _changed(value: Any, rng: random.Random) -> Any:
 
 
 def _nodes(value: Any) -> list[tuple[Any, Any]]:
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [pair for key, inner in list(inside) for pair in ((value, key), *_nodes(inner))]
 
 
@@ -205,7 +263,9 @@ def _arguments(wire: Wire, rng: random.Random) -> bytes:
         given = text(given, rng).decode()
         given = given[: rng.randrange(len(given) + 1)] if rng.random() < 0.2 else given
     name = rng.choice(("act", "act", "locate_pixel"))
-    return text(BODIES[wire](Turn(calls=[(name, given)] * rng.choice((1, 1, 2))), {"model": "junk"}), rng)
+    return text(
+        BODIES[wire](Turn(calls=[(name, given)] * rng.choice((1, 1, 2))), {"model": "junk"}), rng
+    )
 
 
 def _tools(wire: Wire, rng: random.Random) -> bytes:
@@ -228,12 +288,17 @@ def _control(wire: Wire, rng: random.Random) -> bytes:
 
 def _sizes(wire: Wire, rng: random.Random) -> bytes:
     """Mostly tens of kilobytes; now and then as much as a client reads, and more."""
-    size = rng.choice((10_000,) * 60 + (100_000,) * 20 + (1_000_000,) * 3 + (9_000_000,))
+    size = rng.choice((10_000,) * 200 + (100_000,) * 20 + (1_000_000,) * 3 + (9_000_000,))
     body, how = real(wire, rng), rng.randrange(8)
     if how == 0:
         return text(BODIES[wire](Turn(calls=[("act", ACT)] * (size // 150)), {"model": "junk"}))
     if how == 1:
-        return text(BODIES[wire](Turn(text=rng.choice(('{"', "\\", "[", "{", "a", "€")) * (size // 3)), {"model": "junk"}))
+        return text(
+            BODIES[wire](
+                Turn(text=rng.choice(('{"', "\\", "[", "{", "a", "€")) * (size // 3)),
+                {"model": "junk"},
+            )
+        )
     if how == 2:
         return b'{"a":' * (size // 5)
     if how == 3:
@@ -243,33 +308,74 @@ def _sizes(wire: Wire, rng: random.Random) -> bytes:
         return text(BODIES[wire](Turn(calls=[("act", big)]), {"model": "junk"}))
     if how == 5:
         named = {"id": "x" * size, "call_id": "x" * size}
-        return text(mutated(body, rng)).replace(b'"id": "', b'"id": "' + b"y" * size, 1) + text(named)
+        return text(mutated(body, rng)).replace(b'"id": "', b'"id": "' + b"y" * size, 1) + text(
+            named
+        )
     if how == 6:  # a usage that no model can have
-        return text(body).replace(b'_tokens": ', b'_tokens": ' + b"9" * rng.choice((12, 40, 400)), rng.randrange(1, 5))
+        return text(body).replace(
+            b'_tokens": ', b'_tokens": ' + b"9" * rng.choice((12, 40, 400)), rng.randrange(1, 5)
+        )
     packed = gzip.compress(b" " * size * 10)
     return http(packed, 200, ("Content-Encoding: gzip",))
 
 
 def _http(wire: Wire, rng: random.Random) -> bytes:
-    body = rng.choice((text(real(wire, rng)), b"", b"null", b"<html>\x1b[2J</html>", text(tree(rng)), text({"error": tree(rng, 2)})))
+    body = rng.choice(
+        (
+            text(real(wire, rng)),
+            b"",
+            b"null",
+            b"<html>\x1b[2J</html>",
+            text(tree(rng)),
+            text({"error": tree(rng, 2)}),
+        )
+    )
     status = rng.choice(STATUSES)
     headers = tuple(rng.choice(HEADERS) for _ in range(rng.randrange(3)))
     made, how = http(body, status, headers), rng.randrange(10)
     if how == 0:
         return made[: rng.randrange(len(made) + 1)]
     if how == 1:
-        return made.replace(b"Content-Length: ", rng.choice((b"Content-Length: 9", b"Content-Length: -", b"Content-Length: x")))
+        return made.replace(
+            b"Content-Length: ",
+            rng.choice((b"Content-Length: 9", b"Content-Length: -", b"Content-Length: x")),
+        )
     if how == 2:
         head = f"HTTP/1.1 {status} X\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n".encode()
-        return head + rng.choice((b"5\r\nab", b"zz\r\n", b"ffffffffffffffff\r\nx", b"2\r\n{}\r\n0\r\n\r\n", b"-1\r\n\r\n"))
+        return head + rng.choice(
+            (
+                b"5\r\nab",
+                b"zz\r\n",
+                b"ffffffffffffffff\r\nx",
+                b"2\r\n{}\r\n0\r\n\r\n",
+                b"-1\r\n\r\n",
+            )
+        )
     if how == 3:
-        return rng.choice((b"", b"\r\n", b"HTTP/9.9 200\r\n\r\n", b"HTTP/1.1 abc X\r\n\r\n", b"SSH-2.0-OpenSSH_9\r\n", b"\x16\x03\x01\x02\x00", b"{}", b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n{}"))
+        return rng.choice(
+            (
+                b"",
+                b"\r\n",
+                b"HTTP/9.9 200\r\n\r\n",
+                b"HTTP/1.1 abc X\r\n\r\n",
+                b"SSH-2.0-OpenSSH_9\r\n",
+                b"\x16\x03\x01\x02\x00",
+                b"{}",
+                b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n{}",
+            )
+        )
     return made
 
 
 def _other(wire: Wire, rng: random.Random) -> bytes:
-    body = rng.choice((*OTHERS, *(BODIES[w](Turn(calls=[("act", ACT)]), {"model": "junk"}) for w in BODIES)))
-    return body if isinstance(body, bytes) else text(mutated(copy.deepcopy(body), rng, rng.randrange(3)))
+    body = rng.choice(
+        (*OTHERS, *(BODIES[w](Turn(calls=[("act", ACT)]), {"model": "junk"}) for w in BODIES))
+    )
+    return (
+        body
+        if isinstance(body, bytes)
+        else text(mutated(copy.deepcopy(body), rng, rng.randrange(3)))
+    )
 
 
 def _said(wire: Wire, rng: random.Random) -> bytes:
@@ -295,6 +401,6 @@ KINDS: dict[str, tuple[float, Make]] = {
     "tools of other protocols": (1.5, _tools),
     "bodies of other protocols": (1.5, _other),
     "control characters": (2.0, _control),
-    "absurd sizes": (0.5, _sizes),
+    "absurd sizes": (0.3, _sizes),
     "HTTP that lies": (1.5, _http),
 }
