@@ -55,6 +55,7 @@ class ExchangeLog:
             self._model = {"model": model.name, "price_name": model.price_name}
             self._model["stand_in"] = model.stand_in
         self._written: set[str] = set()
+        self._secrets = secrets()
 
     def before(self, request: Request, number: int) -> None:
         """Keep the pictures before the request is sent."""
@@ -65,7 +66,8 @@ class ExchangeLog:
 
     def after(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """Append the attempt."""
-        line: dict[str, Any] = {"hash": request.hash, "number": number, **self._model}
+        named = {"hash": request.hash, "number": number}
+        line: dict[str, Any] = {**named, **self._model}
         if number == 1:
             described = describe(request)
             static = {name: described.pop(name) for name in STATIC}
@@ -82,11 +84,11 @@ class ExchangeLog:
         body, system = attempt.body, request.system
         if isinstance(body, Mapping) and system and body.get("instructions") == system:
             line["body"] = {**body, "instructions": AS_SENT}
-        _append(self.folder / LOG, scrub(line, secrets()))
+        _append(self.folder / LOG, scrub(line, self._secrets))
         times = {"latency_s": round(attempt.latency_s, 4)}
         if attempt.waited_s:
             times["waited_s"] = round(attempt.waited_s, 4)
-        _append(self.folder / TIMES, {"hash": request.hash, "number": number, **times})
+        _append(self.folder / TIMES, {**named, **times}, flush=False)
 
     def again(self, request: Request, number: int, attempt: RequestAttempt) -> None:
         """An attempt paid for before the episode was cut off is written as if it were made now."""
@@ -140,9 +142,11 @@ def attempt_from(
     return RequestAttempt(**fields, latency_s=latency_s, waited_s=waited_s)
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
+def _append(path: Path, line: Mapping[str, Any], *, flush: bool = True) -> None:
+    """Add a line; `flush`: it is on disk when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", encoding="utf-8") as out:
         out.write(json.dumps(line) + "\n")
-        out.flush()
-        os.fsync(out.fileno())
+        if flush:
+            out.flush()
+            os.fsync(out.fileno())

@@ -22,6 +22,7 @@ from typing import Any
 
 from capex.errors import BudgetExceeded, CapexError, Unsupported
 from capex.models import NO_TOKENS, Usage
+from capex.run.files import flush_folder
 
 if sys.platform != "win32":
     import fcntl
@@ -88,15 +89,18 @@ class Spend:
     system with locks.
 
     Every line is one write at the end of the file under an exclusive lock, flushed to disk before
-    the call returns. A kill in mid-write leaves a torn last line. Readers stop before it and the
-    next writer cuts it off: what it reserved was never sent, and what it settled stays reserved.
-    Any other unreadable line is an error, because spending cannot be forgotten safely.
+    the call returns; those who write at the same time share a flush. A kill in mid-write leaves a
+    torn last line. Readers stop before it and the next writer cuts it off: what it reserved was
+    never sent, and what it settled stays reserved. Any other unreadable line is an
+    error, because spending cannot be forgotten safely.
     """
 
     def __init__(self, path: Path):
         self.path = path
         self._guard = threading.Lock()
         self._read = 0  # bytes of whole lines taken into the account
+        self._flush_guard = threading.Lock()
+        self._flushed = 0  # bytes that this process knows to be on disk
         self._open: dict[str, tuple[Decimal | None, ChainStart | None]] = {}
         self._account = Account()
         self._slots: dict[ChainStart, Account] = {}
@@ -170,40 +174,50 @@ class Spend:
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[FileIO]:
         """The file, locked against every other writer, whole, and taken into the account to its
-        end.
+        end. What was appended is on disk when the block has ended; the flush waits for nobody's
+        lock.
         """
         if sys.platform == "win32":
             raise Unsupported(
                 "a campaign's spend.jsonl needs the file locks of Linux or macOS; run it there or"
                 " in WSL"
             )
-        with self._guard:
-            try:
-                with open(self.path, "a+b", buffering=0) as file:
+        try:
+            with open(self.path, "a+b", buffering=0) as file:
+                with self._guard:
                     # Released by closing, and by the kernel at a kill.
                     fcntl.flock(file, fcntl.LOCK_EX)
-                    if self._catch_up(file):
-                        file.truncate(self._read)
-                    yield file
-            except OSError as error:
-                raise CapexError(
-                    f"{self.path} cannot be written ({error.strerror}); no request is sent"
-                    " without it"
-                ) from error
+                    try:
+                        if self._catch_up(file):
+                            file.truncate(self._read)
+                        yield file
+                        end = self._read
+                    finally:
+                        fcntl.flock(file, fcntl.LOCK_UN)
+                self._flush(file, end)
+        except OSError as error:
+            raise CapexError(
+                f"{self.path} cannot be written ({error.strerror}); no request is sent without it"
+            ) from error
+
+    def _flush(self, file: FileIO, end: int) -> None:
+        """Return when the file is on disk up to `end`: by a flush of our own, or by one that began
+        after our line was written.
+        """
+        with self._flush_guard:
+            if self._flushed >= end:
+                return
+            new, written = self._flushed == 0, self._read
+            os.fsync(file.fileno())
+            if new:
+                flush_folder(self.path.parent)
+            self._flushed = written
 
     def _append(self, file: FileIO, row: Mapping[str, Any]) -> None:
         line = json.dumps(row).encode() + b"\n"
-        new = self._read == 0
         if (written := file.write(line)) != len(line):
             file.truncate(self._read)
             raise OSError(errno.ENOSPC, f"{written} of {len(line)} bytes fitted")
-        os.fsync(file.fileno())
-        if new:
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
         self._catch_up(file)
 
     def _catch_up(self, file: FileIO) -> int:

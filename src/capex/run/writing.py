@@ -20,6 +20,7 @@ from capex.run import live
 from capex.run.files import (
     TEMPORARY,
     bytes_of,
+    flush_file,
     flush_folder,
     lock,
     read_json,
@@ -140,6 +141,8 @@ class EpisodeWriter:
     def _rename(self, attempt_dir: Path) -> Path:
         """The moment at which the attempt comes to exist; everything in it is on disk before."""
         live.forget(self.folder)
+        if (times := self.folder / EXCHANGE_TIMES).is_file():
+            flush_file(times)  # its lines were not waited for one by one
         for folder in (self.folder, *(p for p in self.folder.rglob("*") if p.is_dir())):
             flush_folder(folder)
         os.rename(self.folder, attempt_dir)
