@@ -22,7 +22,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-
 from thousand_chains import HERE, REQUESTS, tasks, usage
 
 DECISIONS = 8  # of an episode: what a record is long by

@@ -16,13 +16,13 @@ are for one attempt; one that continues a cut-off attempt is told them again whe
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from capex.errors import CapexError, DamagedFile, UnknownName
+from capex.models.exchanges import append
 from capex.run.files import now, read_json, write_bytes, write_json
 
 REQUESTS = "requests"
@@ -108,11 +108,7 @@ def say(run: Path, chain: str, start: int, words: str, by: str) -> Word:
         raise CapexError(f"a word to the model has 1 to {WORDS_MAX} characters, and a name")
     word = Word(" ".join(words.split()), by.strip(), now())
     path = words_file(run, chain, start)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab") as out:
-        out.write(json.dumps(asdict(word)).encode() + b"\n")
-        out.flush()
-        os.fsync(out.fileno())
+    append(path, json.dumps(asdict(word)).encode() + b"\n")
     return word
 
 
