@@ -94,11 +94,22 @@ class Wheel:
                 "cameras": names,
                 "camera": self._camera,
                 "pictures": [self._camera, *beside],
+                "projection": _projection(env, self._camera),
             }
         )
         for name, longest in zip([self._camera, *beside], (LARGE, SMALL), strict=False):
             size = env.spec.camera(name).fitted(longest)
             self.tell(jpeg(glimpse(env, [name], size)[name]))
+
+
+def _projection(env: Env, camera: str) -> dict[str, Any] | None:
+    """How the large picture's camera projects; None where it is not calibrated."""
+    size = env.spec.camera(camera).fitted(LARGE)
+    try:
+        matrix = env.camera_model(camera, size).matrix
+    except CapexError:
+        return None
+    return {"size": size, "projection": [float(v) for v in matrix.ravel()]}
 
 
 def _shown(arm: ArmState) -> dict[str, Any]:

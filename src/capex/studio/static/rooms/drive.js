@@ -1,5 +1,6 @@
 // A person drives: while a key is held, one message is one tick, and the next is sent when the last one was answered. A key released, or a page that is gone, moves nothing.
-import { ask, h, outcome, path, problem, typing } from "../dom.js";
+import { ask, h, outcome, path, problem, s, typing } from "../dom.js";
+import { project } from "../plan.js";
 
 const FULL = 0.6, SLOW = 0.15;
 // By key: what it moves, and what it says. Steps are forward, left, up; turns about the same axes; the base forward, left, yaw.
@@ -120,6 +121,34 @@ class Wheel {
   }
 }
 
+// The ways that the keys move the hand, drawn from the tip: forward, left, up.
+const AXES = [[[1, 0, 0], "w", "forward", "#ff7a59"], [[0, 1, 0], "a", "left", "#35c57c"], [[0, 0, 1], "r", "up", "#4cc9ff"]];
+const ARROW_M = 0.09;
+function axes(camera, tip) {
+  const [width, height] = camera.size;
+  const unit = Math.max(width, height) / 400;
+  const svg = s("svg", { class: "axes", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "the ways in which the keys w, a and r move the hand" });
+  const from = project(camera, tip);
+  if (!from) return svg;
+  for (const [way, key, words, colour] of AXES) {
+    const to = project(camera, tip.map((v, i) => v + ARROW_M * way[i]));
+    if (!to) continue;
+    const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
+    const length = Math.hypot(dx, dy);
+    if (length < 6 * unit) continue; // it points at the camera
+    const [x, y] = [from[0] + (dx * (length + 13 * unit)) / length, from[1] + (dy * (length + 13 * unit)) / length];
+    const line = { x1: from[0], y1: from[1], x2: to[0], y2: to[1] };
+    svg.append(s("line", { ...line, class: "under", "stroke-width": 5 * unit }), s("line", { ...line, stroke: colour, "stroke-width": 2.6 * unit }, s("title", {}, `${key}: ${words}`)), s("text", { x, y: y + 3.5 * unit, "font-size": 11 * unit, fill: colour }, key));
+  }
+  return svg;
+}
+
+// Whether the task is done, as far as anybody can tell.
+function doneness(state) {
+  if (state.success === null) return { kind: "waiting", words: ["A person judges this task: press ", h("kbd", {}, "Enter"), " when you think that it is done."] };
+  return state.success ? { kind: "reached", words: ["Done: kept as a success."] } : { kind: "open", words: ["Not done yet; it ends by itself when it is."] };
+}
+
 function cockpit(host, trip, shell, back) {
   const large = h("canvas", { role: "img", "aria-label": "what the chosen camera sees" });
   const small = h("canvas", { class: "small", role: "img", "aria-label": "what another camera sees" });
@@ -129,11 +158,15 @@ function cockpit(host, trip, shell, back) {
   const cameras = h("select", { "aria-label": "camera", onchange: (event) => wheel.look(event.target.value) });
   const arms = h("select", { "aria-label": "arm", onchange: (event) => { wheel.arm = event.target.value; event.target.blur(); } });
   const button = (name, words, action) => h("button", { type: "button", name, onclick: action }, words);
-  const tools = h("div", { class: "row" }, button("grip", [h("kbd", {}, "g"), " gripper"], () => wheel.grip()), h("label", {}, "camera ", cameras), arms, button("done", [h("kbd", {}, "Enter"), " done"], () => wheel.say("done")), button("leave", [h("kbd", {}, "Esc"), " leave, keep nothing"], () => wheel.say("leave")));
+  const status = h("p", { class: "doneness", role: "status" });
+  const inset = h("figcaption", { class: "small" });
+  const switching = h("span", { hidden: true }, h("kbd", {}, "x"), " other arm; ");
+  const tools = h("div", { class: "row" }, button("grip", [h("kbd", {}, "g"), " gripper"], () => wheel.grip()), h("label", {}, "camera ", cameras), arms);
+  const ends = h("div", { class: "row ends" }, h("button", { type: "button", name: "done", class: "primary", onclick: () => wheel.say("done") }, h("kbd", {}, "Enter"), " I am done: keep it"), h("button", { type: "button", name: "leave", class: "danger push", onclick: () => wheel.say("leave") }, h("kbd", {}, "Esc"), " leave, keep nothing"));
   const hold = (key) => h("button", { type: "button", class: "hold", data: { key }, onpointerdown: (event) => { event.preventDefault(); event.target.setPointerCapture?.(event.pointerId); wheel.press(key); }, onpointerup: () => wheel.release(key), onpointercancel: () => wheel.release(key), onlostpointercapture: () => wheel.release(key) }, h("kbd", {}, SIGNS[key] ?? key), ` ${KEYS[key][3]}`);
   const pads = h("div", { class: "pads" }, GROUPS.map(([words, keys]) => h("section", { class: words === "Base" ? "base" : null }, h("h3", {}, words), h("div", { class: "row" }, [...keys].map(hold)))));
-  host.replaceChildren(h("div", { class: "row" }, h("h1", {}, `${trip.task}, start ${trip.start}`), h("span", { class: "muted" }, `${trip.by} drives`)), note,
-    h("div", { class: "watch" }, h("div", { class: "see" }, h("figure", { class: "view stage" }, large, small), warning), h("div", { class: "know" }, facts, tools, pads, h("p", { class: "muted keys" }, "Hold a key to move, with ", h("kbd", {}, "shift"), " slowly; ", h("kbd", {}, "."), " waits; ", h("kbd", {}, "x"), " other arm; ", h("kbd", {}, "c"), " next camera. Nothing moves without a key."))));
+  host.replaceChildren(h("div", { class: "row" }, h("h1", {}, `${trip.task}, start ${trip.start}`), h("span", { class: "muted" }, `${trip.by} drives`)), note, status,
+    h("div", { class: "watch" }, h("div", { class: "see" }, h("figure", { class: "view stage" }, large, small, inset), warning), h("div", { class: "know" }, facts, tools, pads, ends, h("p", { class: "muted keys" }, "Hold a key to move, with ", h("kbd", {}, "shift"), " slowly; ", h("kbd", {}, "."), " waits; ", switching, h("kbd", {}, "c"), " next camera. Nothing moves without a key."))));
   const fact = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
 
   function show(state, name, bitmap, error) {
@@ -144,6 +177,7 @@ function cockpit(host, trip, shell, back) {
       canvas.getContext("2d").drawImage(bitmap, 0, 0);
       bitmap.close();
       canvas.dataset.tick = wheel.state.tick;
+      if (canvas === small) inset.textContent = name;
       return;
     }
     if (!state) return;
@@ -153,9 +187,15 @@ function cockpit(host, trip, shell, back) {
     const names = Object.keys(state.arms);
     if (arms.options.length !== names.length) arms.replaceChildren(...names.map((a) => h("option", {}, a)));
     arms.hidden = names.length < 2;
+    switching.hidden = names.length < 2;
+    const { kind, words } = doneness(state);
+    if (status.dataset.kind !== kind) status.replaceChildren(...words);
+    status.dataset.kind = kind;
     arms.value = wheel.arm;
     host.classList.toggle("still", !state.mobile);
     const arm = state.arms[wheel.arm];
+    large.parentElement.querySelector("svg")?.remove();
+    if (state.projection) large.after(axes(state.projection, arm.tip_cm.map((v) => v / 100)));
     facts.replaceChildren(fact("Tip, cm (forward, left, up)", arm.tip_cm.map((v) => v.toFixed(1)).join(", ")), fact("Opening", `${arm.opening_cm.toFixed(1)} cm`), fact("Holds", arm.held.join(", ") || "nothing"), fact("Touches", [...new Set([...arm.touching, ...state.touching])].join(", ") || "nothing"), fact("Step", `${state.tick} of ${state.horizon}`));
     Object.assign(host.dataset, { tick: state.tick, tip: JSON.stringify(arm.tip_cm) });
     warning.textContent = [...state.guard, state.stopped && `stopped by the guard: ${state.stopped}`, arm.limits.length && `joint limit: ${arm.limits.join(", ")}`].filter(Boolean).join("; ");
@@ -176,7 +216,7 @@ function cockpit(host, trip, shell, back) {
     wheel.slow = event.shiftKey;
     if (typing(event)) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    const actions = { g: () => wheel.grip(), c: () => wheel.look(next(wheel.state.cameras, wheel.camera)), x: () => { wheel.arm = next(Object.keys(wheel.state.arms), wheel.arm); show(wheel.state); }, Enter: () => wheel.say("done"), Escape: () => wheel.say("leave") };
+    const actions = { g: () => wheel.grip(), c: () => wheel.look(next(wheel.state.cameras, wheel.camera)), x: () => { const all = Object.keys(wheel.state.arms); if (all.length > 1) { wheel.arm = next(all, wheel.arm); show(wheel.state); } }, Enter: () => wheel.say("done"), Escape: () => wheel.say("leave") };
     if (!wheel.state || (!KEYS[key] && !actions[key]) || (key === "Enter" && event.target.closest?.("button"))) return;
     event.preventDefault();
     if (KEYS[key]) wheel.press(key);
