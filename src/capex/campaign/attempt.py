@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from capex.campaign.arranging import Arranging
-from capex.campaign.asking import Asking
+from capex.campaign.asking import Asking, Steered
 from capex.campaign.begun import Begun
 from capex.campaign.chain import Slot
 from capex.campaign.core import Core, Lease, Stopped, Waiting
@@ -114,8 +114,8 @@ class AttemptJob:
     # By start, the verdicts of people that this memory learned from.
     verdicts_seen: Mapping[str, Any] = field(default_factory=dict)
     begun: Begun | None = None  # of a fork: what it goes on from
-    # Of a recorded attempt that is run again: what the operator said to its model.
-    words: Sequence[dict[str, Any]] | None = None
+    # Of a recorded attempt that is run again: what people told its model, and drove.
+    steered: Steered | None = None
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def run_attempt(
         shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
         live = LiveLog(writer.folder, env, shown, ledger, keep_pictures=not images)
         place = run_dir, chain.path.name, slot.start
-        asking = Asking(*place, lease, live.paused, resumed, job.words)
+        asking = Asking(*place, lease, live.tell, resumed, job.steered, lambda: arranging.end_now())
         own = (lease.check, progress, live, arranging.hear, ending.hear)
         hooks = Hooks(
             ledger=ledger,
@@ -227,6 +227,7 @@ def run_attempt(
             end_now=lambda: arranging.end_now(),
             prefix=prefix,
             heed=asking.heed,
+            take_over=asking.take_over,
         )
         start = Start(env.spec.task, slot.start, work.seed)
         if prefix is not None:

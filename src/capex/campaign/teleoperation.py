@@ -7,7 +7,7 @@ while a model thinks: a key that is released, or a page that is gone, stops it w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -40,6 +40,15 @@ class Move:
     turn: Triple = STILL
     base: Triple = STILL  # forward, left, yaw
     gripper: Literal[-1, 0, 1] = 0  # opens, stays as it was told, closes
+
+    def as_json(self) -> dict[str, Any]:
+        """What is not left as it is."""
+        told = {name: value for name, value in vars(self).items() if name != "arm"}
+        return {"arm": self.arm} | {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in told.items()
+            if value not in (STILL, 0)
+        }
 
 
 class Controls(Protocol):
@@ -75,21 +84,16 @@ class Teleoperator:
         recorder = Recorder(env)
         recorder.begin_plan()
         grips = dict.fromkeys((arm.name for arm in env.spec.arms), 0.0)
-        tick = 0
-        self.controls.show(env, tick)
-        while not (end := self._ended(env, tick, hooks)):
-            move = self.controls.take(WAIT_S)
-            if move == "leave":
-                raise OperatorLeft
-            if move == "done":
-                end = "done"
-                break
-            if move is not None:
-                state = self._tick(env, move, grips, recorder, hooks)
-                tick += 1
-                self.controls.show(env, tick)
-                if state.stopped:  # the guard stopped the arms; they go on once they keep still
-                    settle(env)
+
+        def carry_out(command: Command) -> Tick:
+            tick = Tick(env.step(command), env.robot_state(), env.success(), 0)
+            recorder(tick)
+            hooks.tell(tick)
+            return tick
+
+        end, moves = drive(self.controls, env, grips, env.spec.horizon, carry_out, hooks.end_now)
+        if end == "leave":
+            raise OperatorLeft
         success = env.success()
         record = record_episode(
             env,
@@ -99,31 +103,43 @@ class Teleoperator:
             model=self.name,
             success=success,
             end=end,
-            steps=tick,
+            steps=len(moves),
             turns=(),
             extra={"driven": {"by": self.by, "device": self.device}},
         )
         hooks.tell(Ended(record.end, success))
         return Episode(record, recorder.steps, {}, hooks.clock() - began, began - asked)
 
-    @staticmethod
-    def _tick(
-        env: Env, move: Move, grips: dict[str, float], recorder: Recorder, hooks: Hooks
-    ) -> RobotState:
-        command = command_of(env.spec, env.robot_state(), move, grips)
-        action = env.step(command)
-        tick = Tick(action, env.robot_state(), env.success(), 0)
-        recorder(tick)
-        hooks.tell(tick)
-        return tick.state
 
-    @staticmethod
-    def _ended(env: Env, tick: int, hooks: Hooks) -> str:
+def drive(
+    controls: Controls,
+    env: Env,
+    grips: dict[str, float],
+    steps_left: int,
+    carry_out: Callable[[Command], Tick],
+    end_now: Callable[[], bool] = lambda: False,
+) -> tuple[str, list[Move]]:
+    """A person drives until success, until no steps are left, or until they say that it is enough:
+    why it ended, and what they asked of each tick.
+    """
+    moves: list[Move] = []
+    controls.show(env, 0)
+    while True:
         if env.success():
-            return "success"
-        if hooks.end_now():
-            return "operator"
-        return "horizon" if tick >= env.spec.horizon else ""
+            return "success", moves
+        if end_now():
+            return "operator", moves
+        if len(moves) >= steps_left:
+            return "horizon", moves
+        move = controls.take(WAIT_S)
+        if move == "leave" or move == "done":
+            return move, moves
+        if move is not None:
+            tick = carry_out(command_of(env.spec, env.robot_state(), move, grips))
+            moves.append(move)
+            controls.show(env, len(moves))
+            if tick.state.stopped:  # the guard stopped the arms; they go on once they keep still
+                settle(env)
 
 
 def read_move(raw: Mapping[str, Any], spec: Spec) -> Move:

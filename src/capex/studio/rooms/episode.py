@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from capex.errors import CapexError
 from capex.method.observation import command_text
-from capex.method.record import EpisodeRecord, Turn, WaypointRecord
+from capex.method.record import TAKEOVERS, EpisodeRecord, Turn, WaypointRecord
 from capex.models.exchanges import LOG, read_log, read_times
 from capex.plan import orientation_matrix
 from capex.pose import Array
@@ -79,7 +79,10 @@ def _episode(studio: Studio, asked: Asked) -> dict[str, Any]:
         "weights": record.extra.get("weights"),
         "ledger": record.extra.get("ledger"),
         "words": record.extra.get(IN_RECORD, []),
-        "takeovers": record.extra.get("takeovers", []),
+        "takeovers": [
+            {k: v for k, v in row.items() if k != "moves"}
+            for row in record.extra.get(TAKEOVERS, ())
+        ],
         "turns": [turn_of(turn) for turn in record.turns],
         "fork": [_fork_line(episode, turn) for turn in record.turns],
     }

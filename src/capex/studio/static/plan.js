@@ -180,4 +180,4 @@ const group = (words, ...items) => h("div", { class: "legends" }, h("b", {}, wor
 export const legend = () => group("Trust", item(trustColour(0.95), "trusted"), item(trustColour(0.5), "doubtful"), item(trustColour(0.05), "distrusted"), item(trustColour(0.45), "hollow: deferred", true), item("#4cc9ff", "the hand now", true),
   h("li", {}, h("b", { class: "tick" }), term("stated")), h("li", {}, h("b", { class: "dash" }), term("threshold")));
 // Bars of a timeline by what became of them.
-export const fates = () => group("Timeline", ...[["done", "reached"], ["stopped", "not reached"], ["drove", "base drove"], ["skipped", "cut short"]].map(([kind, words]) => h("li", {}, h("b", { class: `bar-key ${kind}` }), term(words))), h("li", {}, h("b", { class: "tick" }), "decision"));
+export const fates = () => group("Timeline", ...[["done", "reached"], ["stopped", "not reached"], ["drove", "base drove"], ["skipped", "cut short"], ["person", "a person drove"]].map(([kind, words]) => h("li", {}, h("b", { class: `bar-key ${kind}` }), term(words))), h("li", {}, h("b", { class: "tick" }), "decision"));

@@ -2,7 +2,7 @@
 import { ask, chainWords, count, dollars, h, listen, outcomeOf, path, percent, s, span } from "../dom.js";
 import { modelName, money, standIn, term } from "../words.js";
 
-const PHASES = { waiting: "waiting for the model", queueing: "queued (processor busy)", simulating: "moving", judging: "waiting for the operator", arranging: "waiting for its scene", starting: "starting", paused: "paused" };
+const PHASES = { waiting: "waiting for the model", queueing: "queued (processor busy)", simulating: "moving", judging: "waiting for the operator", arranging: "waiting for its scene", driving: "a person drives", starting: "starting", paused: "paused" };
 
 function interval(line) {
   if (!line.judged) return h("span", { class: "muted" }, "–");

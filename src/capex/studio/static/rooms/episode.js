@@ -125,6 +125,7 @@ function timeline(side, seek) {
     const x = (1000 * turn.step) / steps;
     svg.append(s("line", { class: "decision", x1: x, x2: x, y1: 2, y2: 32 }, s("title", {}, `decision ${turn.decision}`)));
   }
+  for (const t of episode.takeovers) svg.append(s("rect", { class: "person", x: (1000 * t.step) / steps, y: 4, width: Math.max(1.2, (1000 * t.steps) / steps), height: 26 }, s("title", {}, `${t.by} drove ${t.steps} steps`)));
   const head = s("line", { class: "head", x1: 0, x2: 0, y1: 0, y2: 34 });
   svg.append(head);
   const parts = (tick) => svg.insertBefore(s("line", { class: "parting", x1: (1000 * tick) / steps, x2: (1000 * tick) / steps, y1: 0, y2: 34 }, s("title", {}, `from here on they differ, step ${tick}`)), head);
@@ -180,6 +181,7 @@ function decisionPage(of, episode, turn, choose) {
   const plan = { waypoints: turn.waypoints, count: turn.count, outcomes: Object.fromEntries(turn.outcomes.map((o, k) => [k, o])), current: null };
   return [h("div", { class: "row" }, h("h2", {}, `Decision ${turn.decision}`), h("span", { class: "muted" }, `at step ${turn.step}, `, turn.waypoints.length ? [`${turn.count} of ${turn.waypoints.length} `, term("committed")] : "no plan"),
     h("button", { type: "button", class: "push", name: "share", onclick: (event) => copy(event.target, location.href) }, "Copy link")),
+  episode.takeovers.filter((t) => t.decision === turn.decision).map((t) => h("p", { class: "notice" }, `Before this decision ${t.by} drove ${count(t.steps, "step")}, from step ${t.step} on.`)),
   episode.words.filter((w) => w.decision === turn.decision).map((w) => h("p", { class: "notice" }, `${w.by} said to the model: “${w.words}”`)),
   turn.reasoning && h("blockquote", {}, turn.reasoning), turn.spent && h("p", { class: "notice" }, turn.spent), located, turn.mended.map((m) => h("p", { class: "muted" }, term("mended"), `: ${m}`)),
   turn.waypoints.length ? planTable(plan, episode.tau, choose) : null, talk,

@@ -25,7 +25,7 @@ async function list(host, shell) {
 }
 
 // What is known of the attempt, built from its events; every event leads to the same page, however late it was opened.
-const fresh = () => ({ facts: null, memory: null, deciding: null, replies: [], plan: null, past: [], now: null, step: 0, ended: null, tokens: null, usd: null, paused: false });
+const fresh = () => ({ facts: null, memory: null, deciding: null, replies: [], plan: null, past: [], driven: [], now: null, step: 0, ended: null, tokens: null, usd: null, paused: false, driver: null });
 
 function take(state, event) {
   const kinds = {
@@ -33,12 +33,14 @@ function take(state, event) {
     remembered: () => { state.memory = event; },
     deciding: () => {
       if (state.plan) state.past.push({ decision: state.deciding?.decision, plan: state.plan });
-      Object.assign(state, { deciding: event, paused: false, plan: null, replies: [], now: event.tips, step: event.step, usd: event.usd });
+      Object.assign(state, { deciding: event, paused: false, driver: null, plan: null, replies: [], now: event.tips, step: event.step, usd: event.usd });
     },
     replied: () => { state.replies.push(event); Object.assign(state, { tokens: event.tokens, usd: event.usd }); },
     committed: () => { state.plan = { waypoints: event.waypoints, count: event.count, tips: state.deciding?.tips, outcomes: {}, current: 0 }; },
-    moving: () => { Object.assign(state, { now: event.tips, step: Math.max(event.step, state.step) }); if (state.plan) state.plan.current = event.k; },
+    moving: () => { Object.assign(state, { now: event.tips, step: Math.max(event.step, state.step) }); if (state.plan && event.k >= 0) state.plan.current = event.k; },
     paused: () => { state.paused = true; },
+    taken: () => { Object.assign(state, { driver: event.by, paused: false }); },
+    returned: () => { state.driver = null; state.driven.push(event); },
     passed: () => {
       if (!state.plan) return;
       state.plan.outcomes[event.k] = event;
@@ -77,7 +79,7 @@ function watch(host, [run, chain, start], shell) {
   function drawHead() {
     const f = state.facts ?? {};
     const d = state.deciding;
-    const doing = state.ended ? state.ended.end !== "success" && h("span", { class: "phase" }, `ended: ${state.ended.end}`) : state.paused ? h("span", { class: "phase paused" }, "stands still") : state.plan && state.plan.current !== null ? h("span", { class: "phase simulating" }, "moving") : d ? h("span", { class: "phase waiting" }, "the model thinks") : null;
+    const doing = state.ended ? state.ended.end !== "success" && h("span", { class: "phase" }, `ended: ${state.ended.end}`) : state.driver ? h("span", { class: "phase paused" }, `${state.driver} drives`) : state.paused ? h("span", { class: "phase paused" }, "stands still") : state.plan && state.plan.current !== null ? h("span", { class: "phase simulating" }, "moving") : d ? h("span", { class: "phase waiting" }, "the model thinks") : null;
     const meters = [d && `decision ${d.decision}`, d && ["step ", h("span", { class: "at" }, String(state.step)), ` of ${f.horizon} `, h("small", {}, "(", term("horizon"), ")")], h("span", { class: "more" }, `${total(state.tokens).toLocaleString("en")} tokens · `, money(state.usd, f.stand_in))].filter(Boolean);
     head.replaceChildren(
       h("p", { class: "crumbs" }, h("a", { href: path("campaigns") }, "Campaigns"), h("span", {}, "/"), h("a", { href: path("campaigns", run) }, run), h("span", {}, "/"), h("span", {}, "live")),
@@ -130,6 +132,7 @@ function watch(host, [run, chain, start], shell) {
       say.textContent = state.deciding && !state.ended ? `Decision ${state.deciding.decision}: the model looks at these pictures${state.replies.length ? ` (round ${state.replies.length + 1})` : ""}.${last ? ` Before: ${became(last.plan)}` : ""}` : "";
       if (!state.deciding) table.replaceChildren();
     }
+    if (state.driver) say.textContent = `${state.driver} drives, the model waits.`;
     if (state.paused) say.textContent = `Stands still before decision ${(state.deciding?.decision ?? 0) + 1}.`;
   }
 
@@ -167,13 +170,14 @@ function watch(host, [run, chain, start], shell) {
     const speak = h("details", { class: "speaking", open: wasOpen ?? matchMedia("(min-width: 44rem)").matches }, h("summary", {}, "Say something"), h("div", { class: "row" }, name, h("form", { class: "row speak", onsubmit: (event) => { event.preventDefault(); if (word.value.trim()) go("word")(); } }, word, h("button", { name: "say" }, "Say"))));
     controls.replaceChildren(h("div", { class: "row" },
       asked.pause ? h("button", { type: "button", name: "resume", onclick: go("resume") }, "Go on ", h("kbd", {}, "p")) : h("button", { type: "button", name: "pause", onclick: go("pause") }, "Pause ", h("kbd", {}, "p")),
-      h("button", { type: "button", name: "stop", disabled: Boolean(asked.stop), onclick: go("stop") }, "Stop after this episode"), speak,
+      h("button", { type: "button", name: "stop", disabled: Boolean(asked.stop), onclick: go("stop") }, "Stop after this episode"), where.start !== undefined && h("a", { class: "button", name: "takeover", href: path("drive", "takeover", run, where.chain, where.start) }, "Take over"), speak,
+      state.driven.map((d) => h("span", { class: "muted" }, `${d.by} drove ${count(d.steps, "step")}`)),
       asked.pause && h("span", { class: "muted" }, `${asked.pause.by} asked for a pause: attempts stand still at their next decision`),
       asked.stop && h("span", { class: "muted" }, `${asked.stop.by} asked to stop: what runs is finished, nothing else begins`),
       (asked.words ?? []).map((w) => h("span", { class: "muted" }, `${w.by} said “${w.words}”${w.decision ? ` (told at decision ${w.decision})` : " (not told yet)"}`))));
   }
 
-  const redraw = { began: () => { pictures.replaceChildren(); drawHead(); drawPlans(); drawWords(); drawMemory(); }, remembered: drawMemory, deciding: () => { drawHead(); drawPictures(); drawPlans(); drawWords(); }, replied: () => { drawHead(); drawPlans(); drawWords(); }, committed: () => { drawHead(); drawPlans(); drawWords(); }, moving: () => { const at = head.querySelector(".at"); if (at) at.textContent = state.step; for (const view of pictures.children) drawPlan(view); }, passed: () => { drawHead(); drawPlans(); }, paused: () => { drawHead(); drawPlans(); }, ended: () => { drawHead(); drawPlans(); } };
+  const redraw = { began: () => { pictures.replaceChildren(); drawHead(); drawPlans(); drawWords(); drawMemory(); }, remembered: drawMemory, deciding: () => { drawHead(); drawPictures(); drawPlans(); drawWords(); }, replied: () => { drawHead(); drawPlans(); drawWords(); }, committed: () => { drawHead(); drawPlans(); drawWords(); }, moving: () => { const at = head.querySelector(".at"); if (at) at.textContent = state.step; for (const view of pictures.children) drawPlan(view); }, passed: () => { drawHead(); drawPlans(); }, paused: () => { drawHead(); drawPlans(); }, taken: () => { drawHead(); drawPlans(); }, returned: () => { drawHead(); drawPlans(); }, ended: () => { drawHead(); drawPlans(); } };
   const stop = listen("live/events", { run, chain, start }, {
     attempt(found) { where = found; shell.title(`${chainWords(found.chain).task}, start ${found.start}`); drawHead(); },
     live(event) { take(state, event); redraw[event.event]?.(); },

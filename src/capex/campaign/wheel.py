@@ -4,16 +4,15 @@ pictures the other.
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from capex.campaign.teleoperation import Move, read_move
 from capex.errors import CapexError
-from capex.studio.stage import jpeg
+from capex.models.pictures import encode_jpeg
 from capex.worlds import ArmState, Env
 from capex.worlds.robots import glimpse
 
@@ -25,9 +24,9 @@ Message = dict[str, Any] | bytes | None  # None: the attempt is over
 class Wheel:
     """`Controls` of a page. `hear` is called by the page's side, everything else by the world's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop):
-        self._loop = loop
-        self.out: asyncio.Queue[Message] = asyncio.Queue()
+    def __init__(self, tell: Callable[[Message], None]):
+        """`tell` sends something to the page, from any thread."""
+        self.tell = tell
         self._asked: queue.SimpleQueue[tuple[float, Mapping[str, Any]]] = queue.SimpleQueue()
         self._gone = threading.Event()
         self._camera, self._shown = "", 0
@@ -40,10 +39,6 @@ class Wheel:
     def leave(self) -> None:
         """The page is gone."""
         self._gone.set()
-
-    def tell(self, message: Message) -> None:
-        """Send something to the page, from any thread."""
-        self._loop.call_soon_threadsafe(self.out.put_nowait, message)
 
     def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
         """The next message as a move; what is none is answered with a sentence."""
@@ -99,7 +94,7 @@ class Wheel:
         )
         for name, longest in zip([self._camera, *beside], (LARGE, SMALL), strict=False):
             size = env.spec.camera(name).fitted(longest)
-            self.tell(jpeg(glimpse(env, [name], size)[name]))
+            self.tell(encode_jpeg(glimpse(env, [name], size)[name]))
 
 
 def _projection(env: Env, camera: str) -> dict[str, Any] | None:
