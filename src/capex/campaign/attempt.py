@@ -22,6 +22,7 @@ from capex.campaign.ending import Ending, recovered
 from capex.campaign.ledger import Budget, Ledger, Spending, budgets_for
 from capex.campaign.live import LiveLog
 from capex.campaign.operators import Operator, OperatorLeft, Standby
+from capex.campaign.screens import Screens
 from capex.errors import BudgetExceeded, CapexError, PhysicsDiverged, RigFault
 from capex.method.episode import Demonstrator, Episode
 from capex.method.hooks import (
@@ -208,6 +209,7 @@ def run_attempt(
         arranging = Arranging(chain, writer.folder, operator, scenes, standby, ending.begin)
         shown = facts | {"stand_in": demonstrator.stand_in, "world": env.spec.world}
         shown |= {"tau": job.method.tau, "horizon": env.spec.horizon, "start": slot.start}
+        shown |= {"screens": env.spec.real_time}
         live = LiveLog(writer.folder, env, shown, ledger, keep_pictures=not images)
         place = run_dir, chain.path.name, slot.start
         asking = Asking(*place, lease, live.tell, resumed, job.steered, lambda: arranging.end_now())
@@ -233,7 +235,7 @@ def run_attempt(
         if prefix is not None:
             start = Start(env.spec.task, prefix.record.start, prefix.record.seed)
         try:
-            with arranging:
+            with arranging, Screens(env, writer.folder):
                 episode = demonstrator.attempt(env, start, job.memory, hooks)
             for png in episode.pictures.values():
                 pictures.keep(writer.folder / pictures.IMAGES, png, work.images)

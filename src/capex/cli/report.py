@@ -22,7 +22,6 @@ class Report:
 
     EXAMPLES: ClassVar[Examples] = {
         "One run": "capex report runs/first --out report",
-        "Without attempts that somebody helped": "capex report runs/first --out report --unaided",
         "A demonstrator beside the expert": "capex report runs/first runs/expert --out report",
     }
 

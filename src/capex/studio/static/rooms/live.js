@@ -66,6 +66,33 @@ function reasoning(replies) {
   }
 }
 
+// What a rig's camera sees, over the picture of the last decision, as fast as it comes.
+class Screen {
+  constructor(view, of) {
+    Object.assign(this, { view, of, open: true, frames: 0 });
+    this.canvas = h("canvas", { class: "screen", role: "img", "aria-label": `camera ${view.dataset.camera}, live` });
+    view.firstChild.after(this.canvas);
+    this.run();
+  }
+
+  async run() {
+    let after = "";
+    while (this.open && this.view.isConnected) {
+      const response = await fetch(`api/live/frame?${query({ ...this.of(), camera: this.view.dataset.camera, after })}`).catch(() => null);
+      if (!response?.ok) break;
+      if (response.status === 204) continue;
+      after = response.headers.get("X-Taken");
+      const bitmap = await createImageBitmap(await response.blob());
+      Object.assign(this.canvas, { width: bitmap.width, height: bitmap.height });
+      this.canvas.getContext("2d").drawImage(bitmap, 0, 0);
+      bitmap.close();
+      this.view.dataset.frames = ++this.frames;
+    }
+    this.canvas.remove();
+    delete this.view.dataset.frames;
+  }
+}
+
 function watch(host, [run, chain, start], shell) {
   const state = fresh();
   let where = { chain, start };
@@ -102,6 +129,7 @@ function watch(host, [run, chain, start], shell) {
         view.addEventListener("click", (event) => { if (event.target.closest(".waypoint")) return; large = view.dataset.camera; drawPictures(); });
         if (old) old.replaceWith(view);
         else pictures.append(view);
+        if (state.facts?.screens) view.screen = new Screen(view, () => ({ run, chain: where.chain, start: where.start }));
       } else if (!old.firstChild.src.endsWith(src)) old.firstChild.src = src;
       drawPlan(pictures.children[k]);
     }
@@ -113,8 +141,8 @@ function watch(host, [run, chain, start], shell) {
     const still = view.dataset.camera.match(/wrist|hand/); // it moves with the hand, which is in no place of an older picture
     const moved = state.step > state.deciding.step;
     view.querySelector("svg")?.remove();
-    view.firstChild.after(overlay(camera, state.plan, still ? null : state.now, choose, moved && view.dataset.camera === large ? "now" : ""));
-    view.querySelector("figcaption").textContent = `${view.dataset.camera}, seen at step ${state.deciding.step}${moved && !still && view.dataset.camera === large ? `; the ring is the hand at step ${state.step}` : ""}`;
+    (view.querySelector("canvas") ?? view.firstChild).after(overlay(camera, state.plan, still ? null : state.now, choose, moved && view.dataset.camera === large ? "now" : ""));
+    view.querySelector("figcaption").textContent = view.dataset.frames ? `${view.dataset.camera}, live; the plan is that of step ${state.deciding.step}` : `${view.dataset.camera}, seen at step ${state.deciding.step}${moved && !still && view.dataset.camera === large ? `; the ring is the hand at step ${state.step}` : ""}`;
   }
 
   function choose(k) {
@@ -200,7 +228,7 @@ function watch(host, [run, chain, start], shell) {
   drawHead();
   drawControls();
   const timer = setInterval(drawControls, 3000);
-  return () => { stop(); clearInterval(timer); removeEventListener("keydown", keys); };
+  return () => { stop(); for (const view of pictures.children) if (view.screen) view.screen.open = false; clearInterval(timer); removeEventListener("keydown", keys); };
 }
 
 export function open(host, parts, shell) {
