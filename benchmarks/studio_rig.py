@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -26,13 +26,14 @@ import numpy as np
 
 from browser import Browser
 from capex.campaign.api import demonstrate
-from capex.campaign.teleoperation import Move, Teleoperator
+from capex.campaign.teleoperation import Asked, Move, Teleoperator
 from capex.studio.serve import studio_server
 from capex.worlds import Env
+from capex.worlds.rigs.env import RigEnv
 
 FILES = Path(__file__).parent.parent / "src" / "capex" / "worlds" / "rigs" / "files"
 SIZE, FPS = "[320, 180]", 20
-STILL_M = 0.0003  # less than this in 10 ms is no motion: 3 cm a second
+STILL_M_S = 0.01  # a tip that is slower keeps still; driven, it makes some 10 cm a second
 RELEASES = 5
 PAGE = """(() => {
   window.times = { up: 0, ticked: 0 };
@@ -106,35 +107,40 @@ class Hand:
     def __init__(self) -> None:
         self.env: Env | None = None
         self.stopped_ms: list[float] = []
-        self._ticks = 0
+        self._ticks = self._let_go_after = 0
+        self._let_go = 0.0
 
     def show(self, env: Env, tick: int) -> None:
         self.env, self._ticks = env, tick
 
-    def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
-        if self._ticks and self._ticks % 20 == 0 and len(self.stopped_ms) < self._ticks // 20:
-            self.stopped_ms.append(self._watch())
+    def take(self, wait_s: float) -> Asked:
+        if self._ticks and self._ticks % 20 == 0 and self._let_go_after != self._ticks:
+            self._let_go_after, self._let_go = self._ticks, time.monotonic()
+            return "still"
+        if self._let_go:
+            self.stopped_ms.append(self._watch(self._let_go))
+            self._let_go = 0.0
         if len(self.stopped_ms) >= RELEASES:
             return "leave"
         way = 0.6 if (self._ticks // 20) % 2 == 0 else -0.6
         return Move("arm", step=(way, 0.0, 0.0))
 
-    def _watch(self) -> float:
-        """Milliseconds from now to the last motion of the tip within the next second."""
-        assert self.env is not None
-        began = moved = time.monotonic()
-        last = self._tip(self.env)
-        while (now := time.monotonic()) < began + 1.0:
-            time.sleep(0.01)
-            tip = self._tip(self.env)
-            if np.linalg.norm(tip - last) > STILL_M:
+    def _watch(self, began: float) -> float:
+        """Milliseconds from letting go to the last motion of the tip within a second."""
+        moved = was = time.monotonic()
+        last = self._tip()
+        while was < began + 1.0:
+            time.sleep(0.02)
+            now, tip = time.monotonic(), self._tip()
+            if np.linalg.norm(tip - last) > STILL_M_S * (now - was):
                 moved = now
-            last = tip
+            was, last = now, tip
         return 1000 * (moved - began)
 
-    @staticmethod
-    def _tip(env: Env) -> Any:
-        return np.array(env.robot_state().arms["arm"].T_base_tip.position_m)
+    def _tip(self) -> Any:
+        """Measured now."""
+        assert isinstance(self.env, RigEnv)
+        return np.array(self.env.open().link.read().arms["arm"].T_base_tip.position_m)
 
 
 def spread(values: list[float]) -> str:
@@ -161,7 +167,9 @@ def main() -> None:
         demonstrate(
             Teleoperator(hand, "nobody"), f"{rig}:BlockOnPlate", out=root / "hand", starts=[0]
         )
-        print(f"from the last tick until the tip keeps still, ms: {spread(hand.stopped_ms)}")
+        print(
+            f"from letting go after a tick until the tip keeps still, ms: {spread(hand.stopped_ms)}"
+        )
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from capex.campaign.teleoperation import Controls, Move, drive, read_move
+from capex.campaign.teleoperation import Asked, Controls, drive, read_move
 from capex.campaign.wheel import Message, Wheel
 from capex.loopback import HOST
 from capex.method.executor import Tick
@@ -76,7 +76,7 @@ class Recorded:
     env: Env | None = None
     _next: int = 0
 
-    def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
+    def take(self, wait_s: float) -> Asked | None:
         """The next move."""
         assert self.env is not None
         if self._next >= len(self.rows):

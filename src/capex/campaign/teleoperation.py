@@ -2,7 +2,8 @@
 nothing moves. Its chains are named WORLD--TASK--human.
 
 In a simulated world time stands still between messages. A rig holds its arms meanwhile, as it does
-while a model thinks: a key that is released, or a page that is gone, stops it within a tick.
+while a model thinks; on the real clock they are stopped where they are once a key is released, or
+its page is gone.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from capex.method.record import record_episode
 from capex.method.recorder import Recorder
 from capex.models import Model
 from capex.worlds import ArmCommand, ArmSpec, Command, Env, RobotState, Spec, Start
-from capex.worlds.robots import settle
+from capex.worlds.robots import brake, settle
 
+RELEASED_S = 0.1  # two ticks without a message: the key was released, or its page is gone
 WAIT_S = 0.2  # how often a driver who waits for a message looks whether the attempt is to end
 STILL = (0.0, 0.0, 0.0)
 Triple = tuple[float, float, float]
@@ -51,12 +53,15 @@ class Move:
         }
 
 
+Asked = Move | Literal["still", "done", "leave"]
+
+
 class Controls(Protocol):
     """What a person drives by, and sees."""
 
-    def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
-        """What is asked next; None where nothing was within that time. "done": the attempt is over;
-        "leave": it is not to be kept.
+    def take(self, wait_s: float) -> Asked | None:
+        """What is asked next; None where nothing was within that time. "still": the keys were let
+        go; "done": the attempt is over; "leave": it is not to be kept.
         """
 
     def show(self, env: Env, tick: int) -> None:
@@ -124,6 +129,7 @@ def drive(
     """
     moves: list[Move] = []
     controls.show(env, 0)
+    moving = False  # towards a goal ahead of the arms
     while True:
         if env.success():
             return "success", moves
@@ -131,12 +137,16 @@ def drive(
             return "operator", moves
         if len(moves) >= steps_left:
             return "horizon", moves
-        move = controls.take(WAIT_S)
+        move = controls.take(RELEASED_S if moving else WAIT_S)
+        if moving and not isinstance(move, Move):
+            brake(env)
+            moving = False
         if move == "leave" or move == "done":
             return move, moves
-        if move is not None:
+        if isinstance(move, Move):
             tick = carry_out(command_of(env.spec, env.robot_state(), move, grips))
             moves.append(move)
+            moving = env.spec.real_time
             controls.show(env, len(moves))
             if tick.state.stopped:  # the guard stopped the arms; they go on once they keep still
                 settle(env)

@@ -8,9 +8,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
-from capex.campaign.teleoperation import Move, read_move
+from capex.campaign.teleoperation import Asked, read_move
 from capex.errors import CapexError
 from capex.models.pictures import encode_jpeg
 from capex.worlds import ArmState, Env
@@ -40,7 +40,7 @@ class Wheel:
         """The page is gone."""
         self._gone.set()
 
-    def take(self, wait_s: float) -> Move | Literal["done", "leave"] | None:
+    def take(self, wait_s: float) -> Asked | None:
         """The next message as a move; what is none is answered with a sentence."""
         try:
             came_at, raw = self._asked.get(timeout=wait_s)
@@ -50,6 +50,8 @@ class Wheel:
             return "leave"
         if raw.get("do") == "done":
             return "done"
+        if raw.get("do") == "still":
+            return "still"
         assert self._env is not None
         if isinstance(camera := raw.get("camera"), str):
             self._camera = camera

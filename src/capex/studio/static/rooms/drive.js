@@ -102,8 +102,11 @@ class Wheel {
     this.pulse();
   }
 
-  release(key) {
-    this.held.delete(key);
+  // Let go of a key, or of all; a robot on the real clock stops where it is.
+  release(...keys) {
+    const held = this.held.size > 0;
+    for (const key of keys.length ? keys : [...this.held]) this.held.delete(key);
+    if (held && !this.held.size && !this.gripTicks) this.say("still");
   }
 
   grip() {
@@ -233,7 +236,7 @@ function cockpit(host, trip, shell, back) {
     wheel.slow = event.shiftKey;
     wheel.release(event.key.length === 1 ? event.key.toLowerCase() : event.key);
   };
-  const let_go = () => wheel.held.clear();
+  const let_go = () => wheel.release();
   const plugged = setInterval(() => wheel.pulse(), 50);
   function removeListeners() {
     clearInterval(plugged);
