@@ -123,6 +123,11 @@ def judged(verdict: Verdict) -> str:
     return f"judged by {verdict.by}, not certified: a person judges this world"
 
 
+def driven(steps: int) -> str:
+    """Why a success that a person helped to is no demonstration of its model's."""
+    return f"a person took over and drove {steps} of its steps: not the model's own"
+
+
 def read_certificate(episode: Path) -> Certificate | None:
     """The certificate of an episode; None without one, or if the certified files have changed."""
     path = episode / CERTIFICATE
@@ -149,6 +154,8 @@ def replay(episode: Path, recorded_on: dict[str, Any]) -> Certificate:
     try:
         if impossible := _impossible(env.spec):
             return _refused(impossible, episode)
+        if record.driven_steps:
+            return _refused(driven(record.driven_steps), episode)
         env.reset(Start(record.task, record.start, record.seed))
         if env.spec.can_save and (header := env.save_state().header) != str(steps["header"]):
             then = f"it was recorded as {steps['header']}"

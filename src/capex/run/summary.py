@@ -86,6 +86,7 @@ class Summary:
     rig: Mapping[str, Any] | None = None  # of a rig: clock, lateness, what the guard did
     fork: Fork | None = None  # where it goes on from, if it is one
     words_said: int = 0  # by the operator to the model: it was told what others were not
+    driven_steps: int = 0  # by a person who took the attempt over: its outcome is not the model's
 
     @property
     def verdict(self) -> Verdict | None:
@@ -149,6 +150,7 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
         waypoints=_columns(planned),
         fork=episode.fork,
         words_said=len(extra.get(IN_RECORD) or ()),
+        driven_steps=record.driven_steps,
         student=student if isinstance(student, Mapping) else None,
     )
 
