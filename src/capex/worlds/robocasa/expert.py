@@ -17,7 +17,7 @@ from capex.plan import Steps, Waypoint, at, line, path, waypoints
 from capex.pose import DOWN, Array, matrix_to_euler, yaw_matrix
 from capex.worlds.robocasa import handling as hand
 from capex.worlds.robocasa.handling import Grip
-from capex.worlds.robocasa.privileged import Kitchen
+from capex.worlds.robocasa.privileged import Kitchen, Part
 from capex.worlds.robocasa.routes import next_drive
 from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.robots import ARM
@@ -54,16 +54,31 @@ def _shut_fridge(k: Kitchen, decision: int) -> Steps:
     into = k.into(fixture)
     parts = [k.part(joint) for joint in fixture.door_joint_names]
     part = max(parts, key=lambda p: p.opening)
-    if drive := hand.line_up(k, part.anchor, into, 0.72, decision, aside_m=0.5):
+    if drive := _face_hinge(part, into, decision):
         return drive
     panel = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
-    across = panel.centre - part.anchor
-    edge = part.anchor + 1.86 * across  # the panel's free end is at twice its middle
+    edge = part.anchor + 1.86 * (panel.centre - part.anchor)  # the free end is at twice its middle
     way = part.way(panel.centre, 0.0)
     point = np.array([*edge[:2], 0.45]) - panel.reach(way) * way
-    side = math.copysign(1.0, part.anchor[1])
-    turn = matrix_to_euler(yaw_matrix(0.35 * side) @ hand.facing_matrix(into, UP))
-    return hand.push(k, part, point, 0.0, turn, press_m=0.025)
+    rolled = hand.facing(AHEAD, UP)  # the hand's broad side upright, to pass the door's edge
+    return hand.push(k, part, point, 0.0, rolled, gap_m=0.06, press_m=0.025)
+
+
+def _face_hinge(part: Part, into: Array, decision: int) -> Steps:
+    """Aside, away from an open door, then turned to its hinge: so the arm gets behind the door even
+    where the robot cannot back off.
+    """
+    left = np.cross(UP, into)
+    forward, across = float(part.anchor @ into), float(part.anchor @ left)
+    turn = math.atan2(part.anchor[1], part.anchor[0])
+    if decision >= 4:
+        return []
+    if abs(math.atan2(into[1], into[0])) < 0.2:  # not turned yet
+        need = math.sqrt(max(0.78**2 - forward**2, 0.0)) - abs(across)
+        if need > 0.04 and decision < 2:
+            x, y, _ = -math.copysign(need, across) * left
+            return [hand.drive(float(x), float(y), 0.0)]
+    return [hand.drive(0.0, 0.0, turn)] if abs(turn) > 0.1 else []
 
 
 def _shut_flap(k: Kitchen, decision: int) -> Steps:
@@ -72,7 +87,7 @@ def _shut_flap(k: Kitchen, decision: int) -> Steps:
     into = k.into(fixture)
     (joint,) = fixture.door_joint_names
     part = k.part(joint)
-    if drive := hand.line_up(k, part.anchor, into, 0.68, decision):
+    if drive := hand.line_up(k, part.anchor, into, 0.78, decision):
         return drive
     panel = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
     across = panel.centre - part.anchor
@@ -189,15 +204,19 @@ def _navigate(k: Kitchen, decision: int) -> Steps:
     return [next_drive(k, k.casa.target_pos, float(k.casa.target_ori[2]))]
 
 
-def _to_container(container: str) -> Skill:
-    """Take the object from above and set it into a container, or onto one."""
+def _to_container(container: str, front: str = "") -> Skill:
+    """Take the object from above, or over a fixture's front, and set it into a container, or onto
+    one.
+    """
 
     def skill(k: Kitchen, decision: int) -> Steps:
         body = k.thing(container)
         low, high = k.extent(body)
         floor = k.body(body).position_m.copy()
         floor[2] = low[2] + 0.02 if high[2] - low[2] > 0.035 else high[2]
-        return hand.pick_place(k, k.thing("obj"), floor, decision, over_m=float(high[2]))
+        into = k.into(getattr(k.casa, front)) if front else None
+        above = float(high[2])
+        return hand.pick_place(k, k.thing("obj"), floor, decision, over_m=above, into=into)
 
     return skill
 
@@ -251,7 +270,7 @@ SKILLS: dict[str, Skill] = {
     "CloseToasterOvenDoor": _shut_flap,
     "PickPlaceCounterToStove": _to_container("container"),
     "PickPlaceSinkToCounter": _to_container("container"),
-    "PickPlaceToasterToCounter": _to_container("plate"),
+    "PickPlaceToasterToCounter": _to_container("plate", front="toaster"),
     "CoffeeSetupMug": _to_dispenser,
     "PickPlaceCounterToCabinet": _to_cabinet,
     "PickPlaceDrawerToCounter": _to_counter,

@@ -23,6 +23,8 @@ NEAREST_M = 0.36  # the arm draws a grip no nearer
 HOVER_M, CARRY_M, LIFT_M = 0.10, 0.12, 0.14
 TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its top
 REACH_M, COMFORT_M = 0.66, 0.52
+SLANT_RAD = 0.6
+FORWARD_M = 0.38
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,11 @@ def facing(
 
 
 def approach(tip: Array, before: Array, into: Array) -> list[Array]:
-    """Back until nothing of the way is beyond a place, across to it, and onto it."""
-    far = float((before - tip) @ into)
-    back = tip + min(0.0, far) * into
-    return [back, before + min(0.0, -far) * into, before]
+    """Back until nothing of the way is beyond a place, across to it, and onto it; across no nearer
+    to the robot than a hand that points forward comes.
+    """
+    near = min(float(before @ into), max(float(tip @ into), FORWARD_M))
+    return [p + (near - float(p @ into)) * into for p in (tip, before)] + [before]
 
 
 def over(tip: Array, above: Array) -> list[Array]:
@@ -166,31 +169,49 @@ def pick_place(
     *,
     grip: Box | None = None,
     over_m: float = -1.0,
+    into: Array | None = None,
 ) -> Steps:
-    """Take a thing from above, across its thinner side, and set its underside on a place."""
+    """Take a thing across its thinner side and set its underside on a place: from above, or, with
+    `into`, from the front and above.
+    """
     low, high = k.extent(body)
     thing = (low + high) / 2
     if k.holds(body):
-        if far := _come_near(place):
-            return far
-        return _carry(k.tip, thing, float(low[2]), place, over_m)
-    on_it = float(np.hypot(*(thing - place)[:2])) < 0.06 and low[2] < place[2] + 0.05
-    if on_it:
+        return _come_near(place) or _carry(k.tip, thing, float(low[2]), place, over_m)
+    if float(np.hypot(*(thing - place)[:2])) < 0.06 and low[2] < place[2] + 0.05:
         return _retreat(k.tip)
-    if far := _come_near(thing):
-        return far if decision < 8 else []
+    if decision < LINE_UP_TRIES and (far := _come_near(thing)):
+        return far
+    if into is not None:
+        return _take_slanting(k, np.array([thing[0], thing[1], high[2]]), into)
     box = grip or max(k.boxes(body), key=lambda b: float(np.prod(b.half_m)))
-    sides = [(float(box.half_m[n]), box.pose.rotation[:, n]) for n in range(3)
-             if abs(box.pose.rotation[2, n]) < 0.6]  # fmt: skip
-    _, axis = min(sides, key=lambda side: side[0])
-    orientation = down(math.atan2(axis[1], axis[0]) - math.pi / 2 + 0.3 * (decision // 4))
+    return _take_from_above(k, box, 0.3 * (decision // 4))
+
+
+def _take_from_above(k: Kitchen, box: Box, turn: float) -> Steps:
+    """Open above a box, come down on it, close and lift."""
+    upright = [abs(float(box.pose.rotation[2, n])) > 0.6 for n in range(3)]
+    sides = [n for n in range(3) if not upright[n]]
+    axis = box.pose.rotation[:, min(sides, key=lambda n: float(box.half_m[n]))]
+    orientation = down(math.atan2(axis[1], axis[0]) - math.pi / 2 + turn)
     half = box.reach(UP)
     rise = half - BELOW_TOP_M if half > TALL_M else -0.002
-    take = box.centre + max(rise, -0.004) * UP
+    take = box.centre + rise * UP
     hover = raised(take, HOVER_M)
     onto = over(k.tip, hover)
     way = [at(onto[0], orientation, "open"), *path(onto[0], onto[1:], orientation)]
     return [*way, *line(hover, take, orientation, "close"), *line(take, raised(take, LIFT_M))]
+
+
+def _take_slanting(k: Kitchen, top: Array, into: Array) -> Steps:
+    """Take what stands upright by its top, the hand pointing into the front and down."""
+    hand = facing(into, lowered=SLANT_RAD)
+    pointing = _matrix(hand)[:, 2]
+    take = top - 0.02 * UP - 0.015 * into
+    onto = approach(k.tip, take - 0.12 * pointing, into)
+    way = [at(onto[0], hand, "open"), *path(onto[0], onto[1:], hand)]
+    lift = take + 0.10 * UP - 0.05 * into
+    return [*way, *line(onto[-1], take, hand, "close"), *line(take, lift, hand)]
 
 
 def _come_near(point: Array) -> list[BaseMotion]:
