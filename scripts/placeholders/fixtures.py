@@ -97,13 +97,13 @@ def oven() -> Shape:
 
 
 def toaster_oven() -> Shape:
-    """A small oven on the counter: a door that drops, knobs on its right."""
+    """A small oven on the counter: a door that drops, high enough for a finger; knobs beside it."""
     w, d, h = size = (0.46, 0.32, 0.28)
     front = -d / 2 - 0.01 - GAP
     names = ("knob_doneness", "knob_function", "knob_temp", "knob_time")
     before = front - 0.006  # clear of the panel: a knob that touches it turns by itself
     knobs = [knob(n, (0.18, before, 0.1 - 0.06 * k), (0, -1, 0)) for k, n in enumerate(names)]
-    door = drop_door("door", "door_joint", (-0.05, front, 0), (0.34, 0.02, h - 0.04))
+    door = drop_door("door", "door_joint", (-0.05, front, 0.03), (0.34, 0.02, h - 0.1))
     shelf = rack("rack0", (-0.05, 0.01, -0.05), (0.3, d - 0.06, 0.02), 0.15)
     inside = [Region("rack0", (-0.05, 0.01, 0.04), (0.28, d - 0.08, 0.14))]
     panel = Box((0.18, -d / 2 + 0.01, 0), (0.1, 0.02, h), rgba=DARK)

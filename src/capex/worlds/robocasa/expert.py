@@ -94,10 +94,10 @@ def _shut_flap(k: Kitchen, decision: int) -> Steps:
     across -= part.axis * float(across @ part.axis)
     sides = [panel.centre + s * 0.8 * panel.reach(part.axis) * part.axis for s in (1.0, -1.0)]
     beside = min(sides, key=lambda p: abs(float(p[1])))
-    edge = beside + 0.86 * across
+    edge = beside + 0.8 * across
     way = part.way(edge, 0.0)
     point = edge - panel.reach(way) * way
-    return hand.push(k, part, point, 0.0, hand.facing(into, lowered=0.45), gap_m=0.004)
+    return hand.push(k, part, point, 0.0, hand.facing(into, lowered=0.6), gap_m=0.01)
 
 
 def _open_doors(k: Kitchen, decision: int) -> Steps:

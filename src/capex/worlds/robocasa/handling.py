@@ -25,6 +25,7 @@ TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its to
 REACH_M, COMFORT_M = 0.66, 0.52
 SLANT_RAD = 0.6
 FORWARD_M = 0.38
+LOW_M, LOWERED_RAD = 0.42, 0.8  # below it a hand cannot point level: its fingertips are lowered
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,15 @@ def facing(
 
 
 def approach(tip: Array, before: Array, into: Array) -> list[Array]:
-    """Back until nothing of the way is beyond a place, across to it, and onto it; across no nearer
-    to the robot than a hand that points forward comes.
+    """Across to a place before something, and onto it: no nearer to the robot than a hand that
+    points forward comes, and down to a low place last.
     """
     near = min(float(before @ into), max(float(tip @ into), FORWARD_M))
-    return [p + (near - float(p @ into)) * into for p in (tip, before)] + [before]
+    first, beside = (p + (near - float(p @ into)) * into for p in (tip, before))
+    if before[2] > LOW_M:
+        return [first, beside, before]
+    above = np.array([before[0], before[1], max(float(tip[2]), LOW_M)])
+    return [np.array([first[0], first[1], above[2]]), above, before]
 
 
 def over(tip: Array, above: Array) -> list[Array]:
@@ -138,7 +143,9 @@ def handle_of(k: Kitchen, part: Part, into: Array) -> Grip:
     face = part.turned(np.eye(3), 0.0).T @ into  # the way into it, as the part is turned now
     bar = min(k.boxes(part.body), key=lambda box: float(box.centre @ face) - box.reach(face))
     upright = bar.reach(UP) > float(np.max(bar.half_m)) * 0.7
-    return Grip(bar.centre, facing(into, None if upright else UP), into)
+    lowered = LOWERED_RAD if bar.centre[2] < LOW_M else 0.0
+    hand = facing(into, None if upright else UP, lowered)
+    return Grip(bar.centre, hand, _matrix(hand)[:, 2])
 
 
 def pull(k: Kitchen, part: Part, grip: Grip, into: Array, goal: float, decision: int) -> Steps:
@@ -153,8 +160,8 @@ def pull(k: Kitchen, part: Part, grip: Grip, into: Array, goal: float, decision:
     if drive_there := line_up(k, grip.place, into, 0.60, decision):
         return drive_there
     before = grip.place - 0.09 * grip.way
-    from_above = grip.way[2] < -0.7
-    onto = over(k.tip, before) if from_above else approach(k.tip, before, grip.way)
+    from_above = grip.way[2] < -0.9
+    onto = over(k.tip, before) if from_above else approach(k.tip, before, into)
     way = [at(onto[0], grip.orientation, "open"), *path(onto[0], onto[1:], grip.orientation)]
     first = part.at(grip.place, min(goal, part.opening + 0.08))
     take = line(before, grip.place, grip.orientation, "close")
