@@ -12,6 +12,8 @@ Keys are replaced before anything is written, and of the headers only an allow-l
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -143,10 +145,22 @@ def attempt_from(
 
 
 def _append(path: Path, line: Mapping[str, Any], *, flush: bool = True) -> None:
-    """Add a line; `flush`: it is on disk when this returns."""
+    append(path, json.dumps(line).encode() + b"\n", flush=flush)
+
+
+def append(path: Path, lines: bytes, *, flush: bool = True) -> None:
+    """Add whole lines to a file; `flush`: they are on disk when this returns. Of what a failing
+    disk takes in part nothing stays, as far as it lets go of it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a", encoding="utf-8") as out:
-        out.write(json.dumps(line) + "\n")
-        if flush:
-            out.flush()
-            os.fsync(out.fileno())
+    with open(path, "ab", buffering=0) as out:  # a buffer would be written again as it is closed
+        end = os.fstat(out.fileno()).st_size
+        try:
+            if (written := out.write(lines)) != len(lines):
+                raise OSError(errno.ENOSPC, f"{written} of {len(lines)} bytes fitted", str(path))
+            if flush:
+                os.fsync(out.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                out.truncate(end)
+            raise

@@ -28,6 +28,7 @@ from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import Failed, Lost, Message, Setup
 from capex.errors import CapexError
 from capex.models import ChatSettings, Usage
+from capex.models.exchanges import append
 from capex.run.cluster import Cluster, import_ray
 from capex.run.files import TEMPORARY
 from capex.run.spend import Spend
@@ -82,12 +83,7 @@ class DriverActor:
             return
         self._news.append((ticket, moved))
         for name, lines in fresh.items():
-            folder = self._folder(chain, start)
-            folder.mkdir(parents=True, exist_ok=True)
-            with open(folder / name, "ab") as out:
-                out.write(lines)
-                out.flush()
-                os.fsync(out.fileno())
+            append(self._folder(chain, start) / name, lines)
 
     def take(self) -> list[tuple[int, Moved]]:
         """All news since the last time."""
