@@ -149,7 +149,7 @@ def test_a_short_soak_with_faults_and_a_kill(shm, monkeypatch):
     monkeypatch.setattr(soak, "PACE_S", 0.05)
     monkeypatch.setattr(soak, "SHARE", 0.1)
     monkeypatch.setenv("REHEARSAL_REQUESTS", "3")
-    looked, faults, requests, killed, code = soak.soak(shm, 10.0, starts=6)
+    looked, faults, requests, killed, code = soak.soak(shm, 5.0, starts=6)
     said = (shm / "driver.log").read_text()
     assert code == 0, said
     assert requests >= 6 * 8 * 3
