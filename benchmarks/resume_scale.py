@@ -41,7 +41,7 @@ def campaign(out: Path, chains: int, starts: int) -> None:
 
     def watch(event: object, board: object) -> None:
         if isinstance(event, ev.CampaignBegan):
-            peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+            peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
             began.update(cpu_s=time.process_time(), wall_s=time.monotonic() - asked)
             began.update(usage(), peak_mb=peak_mb)
         if isinstance(event, ev.EpisodeBegan) and starts > 1:

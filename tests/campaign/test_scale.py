@@ -136,7 +136,7 @@ def test_a_continued_campaign_keeps_no_records_and_learns_the_same(shm):
     account = Spend(run / "spend.jsonl").account()
     assert account.attempts == account.requests == 24 * resume_scale.REQUESTS
     numbers = json.loads(resume_scale.child(run, 2, 13))
-    assert numbers["peak_mb"] >= numbers["memory_mb"] > 10
+    assert min(numbers["peak_mb"], numbers["memory_mb"], numbers["cpu_s"]) > 0
 
 
 def _labels(episode):
