@@ -35,12 +35,17 @@ from rich.progress import Progress
 from rich.table import Table
 
 import capex
+from capex.campaign import api  # before the first fork, and not after each
+from capex.campaign.engines import processes, threads
 from capex.campaign.status import read_status
 from capex.errors import CapexError
 from capex.run.spend import Account, Spend
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from lab import model, world
 from lab.campaigns import contents, price_file
+
+IMPORTED = (api, processes, threads, model, world)
 
 SLOTS = 4
 DONE, REFUSED, FAILED = 0, 2, 70  # exit statuses of a driver
@@ -76,9 +81,9 @@ class Victim:
             os._exit(status)
 
 
-def victim(world: str, folder: Path) -> Victim:
+def victim(name: str, folder: Path) -> Victim:
     """The campaign in a world."""
-    if world == "lab":
+    if name == "lab":
         priced = {"prices": price_file(folder)}
         lab = {"model": "lab.model:delay=0.04", "starts": "0:6", "decisions": 6, "image_size": 32}
         lab |= {"max_output_tokens": 256}  # so that the worst case of a request is near its cost
