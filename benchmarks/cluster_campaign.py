@@ -25,6 +25,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ TASKS, BUDGET_USD = "lab.world:low,high", Decimal(40)
 SMALL = {"num_cpus": 1, "object_store_memory": 80_000_000}
 SLOTS = 8
 STALL_S = 5.0
+PATIENCE = 5  # times that a node may fail to start
 HANGS_S = 1500.0  # that the whole may take
 
 
@@ -119,6 +121,17 @@ def child(out: str, prices: str, address: str, place: str) -> None:
     capex.collect(TASKS, out=out, **options)
 
 
+def patiently(start: Callable[[], Any]) -> Any:
+    """Start a node; Ray gives one half a minute, which a busy machine may not have."""
+    for _ in range(PATIENCE):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    raise SystemExit("this machine is too busy for a Ray node to start")
+
+
 class Bench:
     """The cluster, and what befalls it."""
 
@@ -126,7 +139,7 @@ class Bench:
         self._rng, self._run, self._prices = random.Random(seed), folder / "run", price_file(folder)
         self.blows: Counter[str] = Counter()
         head = {**SMALL, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
-        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self._head_port = int(self._cluster.address.rpartition(":")[2])
         self._proxies: dict[Any, Proxy] = {}
         self._nodes: dict[str, Any] = {}
@@ -136,9 +149,8 @@ class Bench:
     def _add(self, place: str) -> None:
         """A node, whose connections to the head pass a proxy."""
         proxy = Proxy(self._head_port)
-        node = self._cluster.add_node(
-            wait=False, gcs_address=proxy.address, node_ip_address=place, **SMALL
-        )
+        given = {"gcs_address": proxy.address, "node_ip_address": place, **SMALL}
+        node = patiently(lambda: self._cluster.add_node(wait=False, **given))
         self._nodes[place], self._proxies[place] = node, proxy
 
     def drive(self, place: str) -> subprocess.Popen[bytes]:

@@ -9,7 +9,8 @@ follow each other until there were enough kills. After every kill what the run h
 and within its budget, which is tight and is raised when it is spent. In the end the records must
 equal those of an undisturbed run, byte for byte but for times; nothing may have been paid for twice
 but what was in flight at a kill, and that must stand in the books. Prints the table; exit status 1
-where that was not so. SIGTERM ends it early, after the present campaign. Nodes of a cluster are killed in cluster_campaign.py.
+where that was not so. SIGTERM ends it early, after the present campaign. Nodes of a cluster are
+killed in cluster_campaign.py.
 """
 
 from __future__ import annotations
