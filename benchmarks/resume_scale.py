@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,9 @@ def campaign(out: Path, chains: int, starts: int) -> None:
 
     def watch(event: object, board: object) -> None:
         if isinstance(event, ev.CampaignBegan):
-            began.update(cpu_s=time.process_time(), wall_s=time.monotonic() - asked, **usage())
+            peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+            began.update(cpu_s=time.process_time(), wall_s=time.monotonic() - asked)
+            began.update(usage(), peak_mb=peak_mb)
         if isinstance(event, ev.EpisodeBegan) and starts > 1:
             print(json.dumps(began), flush=True)
             os._exit(0)
@@ -112,15 +115,16 @@ def main() -> int:
     for column in ("what", "measured", "promised"):
         table.add_column(column, justify="left" if column == "what" else "right")
     share = episodes / 100_000
-    most_s, most_mb = MOST_S * share + 20, empty["memory_mb"] + MOST_MB * share + 50
+    most_s, most_mb = MOST_S * share + 20, empty["peak_mb"] + MOST_MB * share + 50
     table.add_row("processor seconds", f"{numbers['cpu_s']:.1f}", f"below {most_s:.0f}")
     table.add_row("of them without episodes", f"{empty['cpu_s']:.1f}", "")
-    table.add_row("driver's memory, MB", f"{numbers['memory_mb']:.0f}", f"below {most_mb:.0f}")
-    table.add_row("of it without episodes", f"{empty['memory_mb']:.0f}", "")
+    table.add_row("driver's memory, MB, most", f"{numbers['peak_mb']:.0f}", f"below {most_mb:.0f}")
+    table.add_row("then, under way", f"{numbers['memory_mb']:.0f}", "")
+    table.add_row("without episodes", f"{empty['memory_mb']:.0f}", "")
     table.add_row("seconds on the wall", f"{numbers['wall_s']:.1f}", "")
     table.add_row("spend.jsonl, MB", f"{spend_mb:.0f}", "")
     Console().print(table)
-    return 0 if numbers["cpu_s"] < most_s and numbers["memory_mb"] < most_mb else 1
+    return 0 if numbers["cpu_s"] < most_s and numbers["peak_mb"] < most_mb else 1
 
 
 if __name__ == "__main__":

@@ -282,8 +282,8 @@ def _settled(
 ) -> dict[int, _Settled]:
     """What the run directory holds, by position."""
     settled = {e.position: _settle(e) for e in loaded.episodes}
-    for episode in loaded.episodes:
-        chain.forget_unfinished(episode.index)
+    for start in chain.unfinished_starts() & {e.index for e in loaded.episodes}:
+        chain.forget_unfinished(start)
     for start, position in _recorded_invalid(loaded).items() if not retry_invalid else ():
         settled.setdefault(position, _Settled(start, whole=False))
     usual = {start: position for position, start in enumerate(starts)}

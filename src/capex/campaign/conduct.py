@@ -29,6 +29,7 @@ from capex.campaign.settings import Settings
 from capex.errors import CapexError
 from capex.method.memory import Memory
 from capex.run import Damaged, LoadedRun, load_run, origins
+from capex.run.machine import allow_handles
 from capex.run.reading import Loader
 from capex.run.spend import Spend
 from capex.run.store import Run
@@ -36,6 +37,7 @@ from capex.worlds import Spec
 from capex.worlds.robots import one_robot
 
 Watch = Callable[[ev.Event, Board], None]
+HANDLES = 128  # that a campaign without attempts has open, and some to spare
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def conduct(
     """
     run, settings, price = campaign.run, campaign.settings, campaign.setup.work.price
     spend = Spend(campaign.setup.spend)
+    allow_handles(_handles(campaign))
     with contextlib.ExitStack() as stack:
         board = Board(spend=spend, lineage=origins(run.manifest))
         chains, damaged = _chains(campaign, board, stack)
@@ -194,6 +197,16 @@ def _judged_later(campaign: Campaign) -> str:
     if not by_person or campaign.settings.judge == "now":
         return ""
     return LATER.format(campaign.run.path)
+
+
+def _handles(campaign: Campaign) -> int:
+    """Files that a campaign may have open at once: a lock a chain, and of each attempt a lock, a
+    log and a connection.
+    """
+    settings = campaign.settings
+    chains = len(campaign.specs) * len(settings.methods)
+    slots = settings.slots or settings.parallel * EPISODES_PER_CORE
+    return HANDLES + chains + 3 * min(slots, settings.round_size * chains)
 
 
 def _engine(campaign: Campaign, useful: int) -> Engine:
