@@ -59,7 +59,7 @@ def _shut_fridge(k: Kitchen, decision: int) -> Steps:
     panel = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
     edge = part.anchor + 1.86 * (panel.centre - part.anchor)  # the free end is at twice its middle
     way = part.way(panel.centre, 0.0)
-    point = np.array([*edge[:2], 0.45]) - panel.reach(way) * way
+    point = np.array([*edge[:2], 0.62]) - panel.reach(way) * way
     rolled = hand.facing(AHEAD, UP)  # the hand's broad side upright, to pass the door's edge
     return hand.push(k, part, point, 0.0, rolled, gap_m=0.06, press_m=0.025)
 
@@ -76,7 +76,8 @@ def _face_hinge(part: Part, into: Array, decision: int) -> Steps:
     if abs(math.atan2(into[1], into[0])) < 0.2:  # not turned yet
         need = math.sqrt(max(0.78**2 - forward**2, 0.0)) - abs(across)
         if need > 0.04 and decision < 2:
-            x, y, _ = -math.copysign(need, across) * left
+            # A little ahead, too: what stands behind may touch the base, and stop a drive.
+            x, y, _ = 0.03 * into - math.copysign(need, across) * left
             return [hand.drive(float(x), float(y), 0.0)]
     return [hand.drive(0.0, 0.0, turn)] if abs(turn) > 0.1 else []
 
@@ -143,7 +144,7 @@ def _lift_head(k: Kitchen, decision: int) -> Steps:
     """Lift the mixer's head by its free end, from below."""
     part = k.part(k.casa.stand_mixer._joint_names["head"])
     head = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
-    if drive := hand.line_up(k, head.centre, AHEAD, 0.50, decision):
+    if drive := hand.line_up(k, head.centre, AHEAD, 0.58, decision):
         return drive
     out = head.centre - part.anchor
     out[2] = 0.0

@@ -24,8 +24,9 @@ HOVER_M, CARRY_M, LIFT_M = 0.10, 0.12, 0.14
 TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its top
 REACH_M, COMFORT_M = 0.66, 0.52
 SLANT_RAD = 0.6
-FORWARD_M = 0.38
-LOW_M, LOWERED_RAD = 0.42, 0.8  # below it a hand cannot point level: its fingertips are lowered
+# By height, how near to the mount the tip of a hand that points level gets.
+NEAREST_LEVEL_M = ((0.30, 0.60), (0.50, 0.38))
+LOW_M, LOWERED_RAD = 0.18, 0.4  # below it a hand cannot point level: its fingertips are lowered
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,14 @@ def facing(
 
 def approach(tip: Array, before: Array, into: Array) -> list[Array]:
     """Across to a place before something, and onto it: no nearer to the robot than a hand that
-    points forward comes, and down to a low place last.
+    points forward comes at that height, and down to a low place last.
     """
-    near = min(float(before @ into), max(float(tip @ into), FORWARD_M))
+    nearest = float(np.interp(before[2], *NEAREST_LEVEL_M))
+    near = min(float(before @ into), max(float(tip @ into), nearest))
     first, beside = (p + (near - float(p @ into)) * into for p in (tip, before))
     if before[2] > LOW_M:
         return [first, beside, before]
-    above = np.array([before[0], before[1], max(float(tip[2]), LOW_M)])
+    above = np.array([before[0], before[1], max(float(tip[2]), 0.45)])
     return [np.array([first[0], first[1], above[2]]), above, before]
 
 
