@@ -45,7 +45,8 @@ def _press_start(k: Kitchen, decision: int) -> Steps:
     deep = face + (0.02 + 0.01 * (decision % 3)) * into
     way = hand.approach(k.tip, face - 0.08 * into, into)
     facing = hand.facing(into)
-    return [at(k.tip, facing, "close"), *path(k.tip, way, facing), *line(way[-1], deep, facing)]
+    first = line(k.tip, way[0], facing, "close" if k.fingers_open else "keep")
+    return [*first, *path(way[0], [*way[1:], deep], facing)]
 
 
 def _shut_fridge(k: Kitchen, decision: int) -> Steps:

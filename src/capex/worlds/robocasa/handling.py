@@ -126,8 +126,8 @@ def push(
     level = pointing * (1, 1, 0) if abs(pointing[2]) < 0.7 else pointing
     before = begin - 0.12 * level / float(np.linalg.norm(level))
     onto = over(k.tip, before) if abs(pointing[2]) >= 0.7 else approach(k.tip, before, level)
-    close = [at(k.tip, orientation, "close")] if k.fingers_open else []
-    return [*close, *path(k.tip, [*onto, begin, *pushed], orientation)]
+    first = line(k.tip, onto[0], orientation, "close" if k.fingers_open else "keep")
+    return [*first, *path(onto[0], [*onto[1:], begin, *pushed], orientation)]
 
 
 def _matrix(orientation: Orientation) -> Array:
