@@ -151,7 +151,8 @@ def _lift_head(k: Kitchen, decision: int) -> Steps:
     out[2] = 0.0
     out /= float(np.linalg.norm(out))
     point = head.centre + 0.8 * head.reach(out) * out - head.reach(UP) * UP
-    return hand.push(k, part, point, part.limit + 0.06, hand.facing(AHEAD), press_m=0.03)
+    facing = hand.facing(AHEAD, lowered=hand.lowered_at(point))
+    return hand.push(k, part, point, part.limit + 0.06, facing, press_m=0.03)
 
 
 def _press_lever(k: Kitchen, decision: int) -> Steps:
@@ -177,7 +178,8 @@ def _turn_faucet(k: Kitchen, decision: int) -> Steps:
     way = part.way(end, goal)
     side = way - into * float(way @ into)
     side /= float(np.linalg.norm(side))
-    return hand.push(k, part, end - lever.reach(side) * side, goal, hand.facing(into))
+    facing = hand.facing(into, lowered=hand.lowered_at(end))
+    return hand.push(k, part, end - lever.reach(side) * side, goal, facing)
 
 
 def _turn_knob(k: Kitchen, decision: int) -> Steps:
@@ -185,7 +187,7 @@ def _turn_knob(k: Kitchen, decision: int) -> Steps:
     stove = k.casa.stove
     part = k.part(f"{stove.naming_prefix}knob_{k.casa.knob}_joint")
     box = k.boxes(part.body)[0]
-    if drive := hand.line_up(k, box.centre, AHEAD, 0.45, decision):
+    if drive := hand.line_up(k, box.centre, AHEAD, 0.36, decision):
         return drive
     turn = float(part.axis[2]) * -part.opening
     side = math.atan2(box.pose.rotation[1, 0], box.pose.rotation[0, 0])

@@ -26,7 +26,9 @@ REACH_M, COMFORT_M = 0.66, 0.52
 SLANT_RAD = 0.6
 # By height, how near to the mount the tip of a hand that points level gets.
 NEAREST_LEVEL_M = ((0.30, 0.60), (0.50, 0.38))
-LOW_M, LOWERED_RAD = 0.18, 0.4  # below it a hand cannot point level: its fingertips are lowered
+LOW_M = 0.18  # a hand comes down to a lower place from above
+# By height, by how much the fingertips are lowered: a low hand cannot point level.
+LOWERED_RAD = ((0.30, 0.60), (0.6, 0.0))
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ def facing(
     """The Euler angles of such a hand, its fingertips lowered by an angle."""
     across = np.cross(UP, into)
     return matrix_to_euler(rotation_matrix(lowered * across) @ facing_matrix(into, closing))
+
+
+def lowered_at(point: Array) -> float:
+    """By how much the fingertips of a forward hand are lowered at a place."""
+    return float(np.interp(point[2], *LOWERED_RAD))
 
 
 def approach(tip: Array, before: Array, into: Array) -> list[Array]:
@@ -145,8 +152,7 @@ def handle_of(k: Kitchen, part: Part, into: Array) -> Grip:
     face = part.turned(np.eye(3), 0.0).T @ into  # the way into it, as the part is turned now
     bar = min(k.boxes(part.body), key=lambda box: float(box.centre @ face) - box.reach(face))
     upright = bar.reach(UP) > float(np.max(bar.half_m)) * 0.7
-    lowered = LOWERED_RAD if bar.centre[2] < LOW_M else 0.0
-    hand = facing(into, None if upright else UP, lowered)
+    hand = facing(into, None if upright else UP, lowered_at(bar.centre))
     return Grip(bar.centre, hand, _matrix(hand)[:, 2])
 
 
@@ -256,7 +262,7 @@ def shelve(k: Kitchen, body: str, place: Array, into: Array, decision: int) -> S
     """Take a standing thing from the front and set it down on a place, the hand pointing ahead."""
     low, high = k.extent(body)
     bottom = np.array([*((low + high) / 2)[:2], low[2]])
-    hand = facing(into)
+    hand = facing(into, lowered=SLANT_RAD)
     if k.holds(body):
         return _set_down(k, place + (k.tip - bottom), into, hand)
     if float(np.hypot(*(bottom - place)[:2])) < 0.05 and abs(bottom[2] - place[2]) < 0.08:
@@ -265,7 +271,7 @@ def shelve(k: Kitchen, body: str, place: Array, into: Array, decision: int) -> S
         return drive_there
     tall = float(high[2] - low[2])
     take = bottom + min(max(0.6 * tall, 0.05), 0.10) * UP
-    onto = approach(k.tip, take - 0.11 * into, into)
+    onto = approach(k.tip, take - 0.11 * _matrix(hand)[:, 2], into)
     way = [at(onto[0], hand, "open"), *path(onto[0], onto[1:], hand)]
     return [*way, *line(onto[-1], take, hand, "close"), *line(take, take + 0.06 * UP, hand)]
 
