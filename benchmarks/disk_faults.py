@@ -35,11 +35,16 @@ from rich.table import Table
 
 import capex
 from capex import cli
+from capex.campaign import api  # before the first fork, and not after each
+from capex.campaign.engines import threads
 from capex.run.spend import Spend
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
+from lab import model, world
 from lab.campaigns import contents, flags, price_file
+
+IMPORTED = (api, threads, model, world)
 
 LIBRARY = "CAPEX_FAULTY_DISK"  # where the compiled library lies, in the process behind it
 SLOTS, BUDGET_USD = 2, 30.0

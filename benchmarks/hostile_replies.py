@@ -5,9 +5,10 @@
 Mutations of real replies, junk by a grammar, bodies and tools of other protocols, control
 characters, absurd sizes, HTTP that lies (tests/junk.py). Each is asked for by an episode in a toy
 world with ledger and exchange log, so that it passes client, reading, execution, record and the
-next request. It must end as a harmless reading (a plan that the executor keeps inside the workspace, a
-look at a pixel), as a sentence to the model, or as a sentence to the user. Prints the table; exit
-status 1 where something else was raised or written.
+next request. It must end as a harmless reading (a plan that the executor keeps inside the
+workspace, a look at a pixel), as a sentence to the model, or as a sentence to the user. Prints the
+table; exit status 1 where something else was raised or written. SIGTERM ends it early with its
+table.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -23,7 +25,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -147,21 +149,33 @@ class Storm:
             print(self.broken[-1], file=sys.stderr, flush=True)
 
 
-def storm(wire: str, replies: int, folder: Path, seed: int = 0, tick: Any = None) -> Storm:
-    """Let episodes ask for so many replies."""
-    server = Server()
-    rng = random.Random(f"{wire} {seed}")
-    told = Storm(wire, server, iter(lambda: junk(WIRES[wire], rng), None))
+def storm(
+    replies: int,
+    folder: Path,
+    seed: int = 0,
+    wires: Sequence[str] = tuple(WIRES),
+    tick: Callable[[int], bool] = lambda sent: True,
+) -> list[Storm]:
+    """Let episodes ask for so many replies, the wires in turn, until `tick` says no."""
+    servers = {wire: Server() for wire in wires}
+    askers = []
+    for wire, server in servers.items():
+        made = _junk(WIRES[wire], random.Random(f"{wire} {seed}"))
+        told = Storm(wire, server, made)
+        askers.append(Asker(told, folder / wire, _model(wire, server.root)))
     try:
-        asker = Asker(told, folder, _model(wire, server.root))
-        while told.sent < replies:
-            before = told.sent
-            asker.episode()
-            if tick is not None:
-                tick(told.sent - before)
+        while (sent := sum(a.told.sent for a in askers)) < replies and tick(sent):
+            for asker in askers:
+                asker.episode()
     finally:
-        server.close()
-    return told
+        for server in servers.values():
+            server.close()
+    return [asker.told for asker in askers]
+
+
+def _junk(wire: Wire, rng: random.Random) -> Iterator[tuple[str, bytes]]:
+    while True:
+        yield junk(wire, rng)
 
 
 def _model(wire: str, root: str) -> Model:
@@ -179,7 +193,7 @@ class Asker:
     """Runs episodes in a toy world, with all that a campaign puts around them."""
 
     def __init__(self, told: Storm, folder: Path, model: Model):
-        self._told, self._folder, self._model = told, folder, model
+        self.told, self._folder, self._model = told, folder, model
         self._env = LabEnv("lab.world", "high")
         self._method = replace(preset("capex"), decisions=12, notes=True, done=True, image_size=32)
         self._face = interface(self._env.spec, self._method)
@@ -188,7 +202,7 @@ class Asker:
 
     def episode(self) -> None:
         """One episode, as far as its replies let it come."""
-        told, folder = self._told, self._folder / f"{self._number:06d}"
+        told, folder = self.told, self._folder / f"{self._number:06d}"
         self._number += 1
         folder.mkdir(parents=True)
         log = ExchangeLog(folder, self._model, None)
@@ -216,7 +230,7 @@ class Asker:
         write_json(folder / "record.json", record.as_json())
         back = from_json(read_json(folder / "record.json"))
         if json.dumps(back.as_json()) != json.dumps(record.as_json()):
-            self._told.end("broken", "the record is not what was written")
+            self.told.end("broken", "the record is not what was written")
         self._memory.add(back, pictures)
         if self._number % EPISODES_OF_A_MEMORY == 0:
             self._memory = Memory()
@@ -226,13 +240,13 @@ class Asker:
             tips = {n: a.T_base_tip.position_m for n, a in self._env.robot_state().arms.items()}
             reads = read_calls(event.reply.calls, self._face, tips)
             valid = any(isinstance(read.meaning, Act | Locate) for read in reads)
-            self._told.end(ENDS[0] if valid else ENDS[1])
+            self.told.end(ENDS[0] if valid else ENDS[1])
         if isinstance(event, Committed):
             for name, target in (item for targets in event.targets for item in targets.items()):
                 lower, upper = np.asarray(self._env.spec.workspace_of(name))
                 at = target.position_m
                 if not np.all((lower - 1e-9 <= at) & (at <= upper + 1e-9)):  # also where one is NaN
-                    self._told.end("broken", f"a target at {at}")
+                    self.told.end("broken", f"a target at {at}")
 
 
 @dataclass(frozen=True)
@@ -276,16 +290,18 @@ def main() -> None:
     """All wires in turn."""
     replies = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    began, storms = time.monotonic(), []
+    began, stopped = time.monotonic(), []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
     shm = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
-    with (
-        tempfile.TemporaryDirectory(dir=shm) as folder,
-        Progress(console=Console(stderr=True)) as bar,
-    ):
+    bar = Progress(console=Console(stderr=True))
+    with tempfile.TemporaryDirectory(dir=shm) as folder, bar:
         task = bar.add_task("replies", total=replies)
-        for wire in WIRES:
-            tick = lambda count: bar.advance(task, count)  # noqa: E731
-            storms.append(storm(wire, replies // len(WIRES), Path(folder) / wire, seed, tick))
+
+        def tick(sent: int) -> bool:
+            bar.update(task, completed=sent)
+            return not stopped
+
+        storms = storm(replies, Path(folder), seed, tick=tick)
     show(storms, time.monotonic() - began, Console(width=130))
     sys.exit(1 if any(s.broken for s in storms) else 0)
 

@@ -13,7 +13,7 @@ from hostile_replies import ENDS, WIRES, storm
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_every_reply_ends_as_a_harmless_reading_or_a_sentence(wire, shm):
-    told = storm(wire, 120, shm, seed=7)
+    (told,) = storm(120, shm, seed=7, wires=(wire,))
     assert told.broken == []
     assert told.sent >= 120
     ends = {end for _, end in told.ends}

@@ -81,6 +81,7 @@ class Collect:
         ),
         "Model": (
             *("effort", "temperature", "top_p", "top_k", "context_tokens", "max_output_tokens"),
+            *("requests_per_minute", "tokens_per_minute"),
         ),
         "Rig": ("operator", "by", "judge", "arrangements", "order"),
         "Engine": ("parallel", "ray", "slots"),

@@ -24,6 +24,7 @@ from typing import Any
 from capex.errors import BudgetExceeded, CapexError, Unsupported
 from capex.models import NO_TOKENS, Usage
 from capex.run.files import flush_folder
+from capex.run.pace import PACE, Pace, Rate, Turn
 
 if sys.platform != "win32":
     import fcntl
@@ -201,6 +202,14 @@ class Spend:
             self._append(
                 file, {"settle": ticket, "usd": _text(usd), "tokens": tokens, "reply": reply}
             )
+
+    def turn(self, rate: Rate, tokens: int) -> Turn:
+        """Count a request against a provider's limits, or say how long to wait."""
+        return Pace(self.path.with_name(PACE)).turn(rate, tokens)
+
+    def used(self, turn: Turn, more: int) -> None:
+        """Count more tokens for a request, or fewer, now that they are known."""
+        Pace(self.path.with_name(PACE)).used(turn, more)
 
     def total(self) -> Decimal:
         """Dollars that count as spent, over all processes; reads only what was appended since the
