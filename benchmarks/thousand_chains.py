@@ -86,7 +86,7 @@ def child(out: Path, times: Path, chains: int, seconds: float, engine: dict[str,
             ended.append(time.monotonic())
 
     if nodes := engine.pop("ray", 0):
-        engine["ray"] = cluster(nodes, chains)
+        engine["ray"] = cluster(nodes, chains, out.parent / "ray")
     before, asked = usage(), time.monotonic()
     watcher.start()
     capex.collect(
@@ -109,12 +109,14 @@ def child(out: Path, times: Path, chains: int, seconds: float, engine: dict[str,
     print(json.dumps(numbers))
 
 
-def cluster(nodes: int, chains: int) -> str:
-    """The address of a Ray cluster of so many nodes on this machine, in which the chains fit."""
+def cluster(nodes: int, chains: int, temporary: Path) -> str:
+    """The address of a Ray cluster of so many nodes on this machine, in which the chains fit; other
+    clusters here are left alone.
+    """
     from ray.cluster_utils import Cluster
 
     small = {"num_cpus": max(1, chains // nodes), "object_store_memory": 100_000_000}
-    head = {**small, "include_dashboard": False}
+    head = {**small, "include_dashboard": False, "temp_dir": str(temporary)}
     made = Cluster(initialize_head=True, connect=True, head_node_args=head)
     for _ in range(nodes - 1):
         made.add_node(**small)
