@@ -38,10 +38,10 @@ from rich.table import Table
 import capex
 from capex.run.spend import Spend
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
-sys.path.insert(0, str(TESTS))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from lab.campaigns import contents, price_file
 
+TESTS = Path(__file__).resolve().parent.parent / "tests"
 TASKS, BUDGET_USD = "lab.world:low,high", Decimal(40)
 SMALL = {"num_cpus": 1, "object_store_memory": 80_000_000}
 SLOTS = 8
