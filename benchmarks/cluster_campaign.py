@@ -30,6 +30,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+# A busy machine answers late, which is no reason to give a node up.
+os.environ |= {
+    "RAY_gcs_server_request_timeout_seconds": "300",
+    "RAY_gcs_rpc_server_connect_timeout_s": "120",
+    "RAY_health_check_timeout_ms": "60000",
+}
 import ray
 from ray.cluster_utils import Cluster
 from rich.console import Console
