@@ -33,6 +33,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "How to": {
         "collecting": "Collect demonstrations",
+        "cluster": "Collect on a cluster",
         "forks": "Go on from a saved state",
         "report": "Read the report",
         "studio": "Look in the studio",
