@@ -45,7 +45,8 @@ def _press_start(k: Kitchen, decision: int) -> Steps:
     deep = face + (0.02 + 0.01 * (decision % 3)) * into
     way = hand.approach(k.tip, face - 0.08 * into, into)
     facing = hand.facing(into)
-    return [at(k.tip, facing, "close"), *path(k.tip, way, facing), *line(way[-1], deep, facing)]
+    first = line(k.tip, way[0], facing, "close" if k.fingers_open else "keep")
+    return [*first, *path(way[0], [*way[1:], deep], facing)]
 
 
 def _shut_fridge(k: Kitchen, decision: int) -> Steps:
@@ -59,7 +60,7 @@ def _shut_fridge(k: Kitchen, decision: int) -> Steps:
     panel = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
     edge = part.anchor + 1.86 * (panel.centre - part.anchor)  # the free end is at twice its middle
     way = part.way(panel.centre, 0.0)
-    point = np.array([*edge[:2], 0.45]) - panel.reach(way) * way
+    point = np.array([*edge[:2], 0.62]) - panel.reach(way) * way
     rolled = hand.facing(AHEAD, UP)  # the hand's broad side upright, to pass the door's edge
     return hand.push(k, part, point, 0.0, rolled, gap_m=0.06, press_m=0.025)
 
@@ -76,7 +77,8 @@ def _face_hinge(part: Part, into: Array, decision: int) -> Steps:
     if abs(math.atan2(into[1], into[0])) < 0.2:  # not turned yet
         need = math.sqrt(max(0.78**2 - forward**2, 0.0)) - abs(across)
         if need > 0.04 and decision < 2:
-            x, y, _ = -math.copysign(need, across) * left
+            # A little ahead, too: what stands behind may touch the base, and stop a drive.
+            x, y, _ = 0.03 * into - math.copysign(need, across) * left
             return [hand.drive(float(x), float(y), 0.0)]
     return [hand.drive(0.0, 0.0, turn)] if abs(turn) > 0.1 else []
 
@@ -143,13 +145,14 @@ def _lift_head(k: Kitchen, decision: int) -> Steps:
     """Lift the mixer's head by its free end, from below."""
     part = k.part(k.casa.stand_mixer._joint_names["head"])
     head = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
-    if drive := hand.line_up(k, head.centre, AHEAD, 0.50, decision):
+    if drive := hand.line_up(k, head.centre, AHEAD, 0.58, decision):
         return drive
     out = head.centre - part.anchor
     out[2] = 0.0
     out /= float(np.linalg.norm(out))
     point = head.centre + 0.8 * head.reach(out) * out - head.reach(UP) * UP
-    return hand.push(k, part, point, part.limit + 0.06, hand.facing(AHEAD), press_m=0.03)
+    facing = hand.facing(AHEAD, lowered=hand.lowered_at(point))
+    return hand.push(k, part, point, part.limit + 0.06, facing, press_m=0.03)
 
 
 def _press_lever(k: Kitchen, decision: int) -> Steps:
@@ -175,7 +178,8 @@ def _turn_faucet(k: Kitchen, decision: int) -> Steps:
     way = part.way(end, goal)
     side = way - into * float(way @ into)
     side /= float(np.linalg.norm(side))
-    return hand.push(k, part, end - lever.reach(side) * side, goal, hand.facing(into))
+    facing = hand.facing(into, lowered=hand.lowered_at(end))
+    return hand.push(k, part, end - lever.reach(side) * side, goal, facing)
 
 
 def _turn_knob(k: Kitchen, decision: int) -> Steps:
@@ -183,7 +187,7 @@ def _turn_knob(k: Kitchen, decision: int) -> Steps:
     stove = k.casa.stove
     part = k.part(f"{stove.naming_prefix}knob_{k.casa.knob}_joint")
     box = k.boxes(part.body)[0]
-    if drive := hand.line_up(k, box.centre, AHEAD, 0.45, decision):
+    if drive := hand.line_up(k, box.centre, AHEAD, 0.36, decision):
         return drive
     turn = float(part.axis[2]) * -part.opening
     side = math.atan2(box.pose.rotation[1, 0], box.pose.rotation[0, 0])

@@ -24,8 +24,11 @@ HOVER_M, CARRY_M, LIFT_M = 0.10, 0.12, 0.14
 TALL_M, BELOW_TOP_M = 0.035, 0.018  # a taller half is taken so far below its top
 REACH_M, COMFORT_M = 0.66, 0.52
 SLANT_RAD = 0.6
-FORWARD_M = 0.38
-LOW_M, LOWERED_RAD = 0.42, 0.8  # below it a hand cannot point level: its fingertips are lowered
+# By height, how near to the mount the tip of a hand that points level gets.
+NEAREST_LEVEL_M = ((0.30, 0.60), (0.50, 0.38))
+LOW_M = 0.18  # a hand comes down to a lower place from above
+# By height, by how much the fingertips are lowered: a low hand cannot point level.
+LOWERED_RAD = ((0.30, 0.60), (0.6, 0.0))
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,21 @@ def facing(
     return matrix_to_euler(rotation_matrix(lowered * across) @ facing_matrix(into, closing))
 
 
+def lowered_at(point: Array) -> float:
+    """By how much the fingertips of a forward hand are lowered at a place."""
+    return float(np.interp(point[2], *LOWERED_RAD))
+
+
 def approach(tip: Array, before: Array, into: Array) -> list[Array]:
     """Across to a place before something, and onto it: no nearer to the robot than a hand that
-    points forward comes, and down to a low place last.
+    points forward comes at that height, and down to a low place last.
     """
-    near = min(float(before @ into), max(float(tip @ into), FORWARD_M))
+    nearest = float(np.interp(before[2], *NEAREST_LEVEL_M))
+    near = min(float(before @ into), max(float(tip @ into), nearest))
     first, beside = (p + (near - float(p @ into)) * into for p in (tip, before))
     if before[2] > LOW_M:
         return [first, beside, before]
-    above = np.array([before[0], before[1], max(float(tip[2]), LOW_M)])
+    above = np.array([before[0], before[1], max(float(tip[2]), 0.45)])
     return [np.array([first[0], first[1], above[2]]), above, before]
 
 
@@ -124,8 +133,8 @@ def push(
     level = pointing * (1, 1, 0) if abs(pointing[2]) < 0.7 else pointing
     before = begin - 0.12 * level / float(np.linalg.norm(level))
     onto = over(k.tip, before) if abs(pointing[2]) >= 0.7 else approach(k.tip, before, level)
-    close = [at(k.tip, orientation, "close")] if k.fingers_open else []
-    return [*close, *path(k.tip, [*onto, begin, *pushed], orientation)]
+    first = line(k.tip, onto[0], orientation, "close" if k.fingers_open else "keep")
+    return [*first, *path(onto[0], [*onto[1:], begin, *pushed], orientation)]
 
 
 def _matrix(orientation: Orientation) -> Array:
@@ -143,8 +152,7 @@ def handle_of(k: Kitchen, part: Part, into: Array) -> Grip:
     face = part.turned(np.eye(3), 0.0).T @ into  # the way into it, as the part is turned now
     bar = min(k.boxes(part.body), key=lambda box: float(box.centre @ face) - box.reach(face))
     upright = bar.reach(UP) > float(np.max(bar.half_m)) * 0.7
-    lowered = LOWERED_RAD if bar.centre[2] < LOW_M else 0.0
-    hand = facing(into, None if upright else UP, lowered)
+    hand = facing(into, None if upright else UP, lowered_at(bar.centre))
     return Grip(bar.centre, hand, _matrix(hand)[:, 2])
 
 
@@ -254,7 +262,7 @@ def shelve(k: Kitchen, body: str, place: Array, into: Array, decision: int) -> S
     """Take a standing thing from the front and set it down on a place, the hand pointing ahead."""
     low, high = k.extent(body)
     bottom = np.array([*((low + high) / 2)[:2], low[2]])
-    hand = facing(into)
+    hand = facing(into, lowered=SLANT_RAD)
     if k.holds(body):
         return _set_down(k, place + (k.tip - bottom), into, hand)
     if float(np.hypot(*(bottom - place)[:2])) < 0.05 and abs(bottom[2] - place[2]) < 0.08:
@@ -263,7 +271,7 @@ def shelve(k: Kitchen, body: str, place: Array, into: Array, decision: int) -> S
         return drive_there
     tall = float(high[2] - low[2])
     take = bottom + min(max(0.6 * tall, 0.05), 0.10) * UP
-    onto = approach(k.tip, take - 0.11 * into, into)
+    onto = approach(k.tip, take - 0.11 * _matrix(hand)[:, 2], into)
     way = [at(onto[0], hand, "open"), *path(onto[0], onto[1:], hand)]
     return [*way, *line(onto[-1], take, hand, "close"), *line(take, take + 0.06 * UP, hand)]
 
