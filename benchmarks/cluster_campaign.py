@@ -13,16 +13,12 @@ status 1 where that was not so. SIGTERM ends the blows, and the campaign comes t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -45,75 +41,16 @@ import capex
 from capex.run.spend import Spend
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from rehearsal.proxy import ProxyProcess
+
 from lab.campaigns import contents, price_file
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 TASKS, BUDGET_USD = "lab.world:low,high", Decimal(40)
 SMALL = {"num_cpus": 1, "object_store_memory": 80_000_000}
 SLOTS = 8
-STALL_S = 5.0
 PATIENCE = 5  # times that a node may fail to start
 HANGS_S = 1500.0  # that the whole may take
-
-
-class Proxy:
-    """Passes connections of a node on to the head of the cluster, until it is told not to."""
-
-    def __init__(self, port: int):
-        self._port, self._pairs = port, list[tuple[socket.socket, socket.socket]]()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._stalled = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        """Reset every connection."""
-        pairs, self._pairs = self._pairs, []
-        for end in (end for pair in pairs for end in pair):
-            end.close()
-
-    def half_close(self) -> None:
-        """The head hears no more, and still speaks."""
-        for _, head in self._pairs:
-            _quietly(lambda head=head: head.shutdown(socket.SHUT_WR))
-
-    def stall(self) -> None:
-        """Nothing passes for some seconds."""
-        self._stalled.set()
-        threading.Timer(STALL_S, self._stalled.clear).start()
-
-    def _accept(self) -> None:
-        while True:
-            node, _ = self._listener.accept()
-            try:
-                head = socket.create_connection(("127.0.0.1", self._port))
-            except OSError:
-                node.close()
-                continue
-            self._pairs.append((node, head))
-            threading.Thread(target=self._pass, args=(node, head), daemon=True).start()
-
-    def _pass(self, node: socket.socket, head: socket.socket) -> None:
-        ways = {node: head, head: node}
-        try:
-            while ways:
-                for end in select.select(list(ways), [], [], 1.0)[0]:
-                    while self._stalled.is_set():
-                        time.sleep(0.05)
-                    if data := end.recv(1 << 16):
-                        ways[end].sendall(data)
-                    else:
-                        _quietly(lambda end=end: ways[end].shutdown(socket.SHUT_WR))
-                        del ways[end]
-        except (OSError, ValueError):  # cut
-            pass
-        for end in (node, head):
-            end.close()
-
-
-def _quietly(do: Any) -> None:
-    with contextlib.suppress(OSError):
-        do()
 
 
 def child(out: str, prices: str, address: str, place: str) -> None:
@@ -147,14 +84,14 @@ class Bench:
         head = {**SMALL, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
         self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self._head_port = int(self._cluster.address.rpartition(":")[2])
-        self._proxies: dict[Any, Proxy] = {}
+        self._proxies: dict[str, ProxyProcess] = {}
         self._nodes: dict[str, Any] = {}
         for number in range(2, 6):
             self._add(f"127.0.0.{number}")
 
     def _add(self, place: str) -> None:
         """A node, whose connections to the head pass a proxy."""
-        proxy = Proxy(self._head_port)
+        proxy = ProxyProcess(self._head_port)
         given = {"gcs_address": proxy.address, "node_ip_address": place, **SMALL}
         node = patiently(lambda: self._cluster.add_node(wait=False, **given))
         self._nodes[place], self._proxies[place] = node, proxy
@@ -195,7 +132,7 @@ class Bench:
         if blow == "node":
             gone = self._rng.choice(others)
             self._cluster.remove_node(self._nodes.pop(gone), allow_graceful=False)
-            self._proxies.pop(gone).cut()
+            self._proxies.pop(gone).close()
             self._add(gone)
             self.blows["nodes killed and added"] += 1
         elif blow == "driver":
@@ -206,13 +143,15 @@ class Bench:
             self.blows["drivers killed and started on another node"] += 1
         else:
             proxy = self._proxies[self._rng.choice(list(self._nodes))]
-            {"cut": proxy.cut, "stall": proxy.stall, "half-close": proxy.half_close}[blow]()
+            proxy.strike(blow)
             self.blows[f"connections of a node: {blow}"] += 1
         return driver, place
 
     def close(self) -> None:
         """End every process of the cluster."""
         self._cluster.shutdown()
+        for proxy in self._proxies.values():
+            proxy.close()
 
 
 def main() -> None:
