@@ -2,10 +2,10 @@
 
     python benchmarks/cluster_campaign.py [BLOWS [SEED]]      default 12 and 0; needs the extra ray
 
-The nodes are processes of this machine with addresses of their own (127.0.0.2 to 127.0.0.6, which
-Linux has without being told). Every few seconds a blow falls: a node is killed with SIGKILL and
-another one added, the driver is killed and started on another node, or the connections of a node to
-the head go through a proxy that cuts, stalls or half-closes them. In the end the records must equal
+The nodes are processes of this machine with addresses of their own (127.0.0.2 to 127.0.0.5, which
+Linux has without being told). A few seconds after each sign of work a blow falls: a node is killed
+with SIGKILL and another one added, the driver is killed and started on another node, or the
+connections of a node to the head, which pass a proxy, are cut, stalled or half-closed. In the end the records must equal
 those of an undisturbed run in one process, byte for byte but for times, nothing may have cost more
 than the budget, and only what was in flight may have been paid for twice. Prints the table; exit
 status 1 where that was not so. SIGTERM ends the blows, and the campaign comes to its end.
@@ -13,6 +13,7 @@ status 1 where that was not so. SIGTERM ends the blows, and the campaign comes t
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -81,9 +82,9 @@ class Bench:
     def __init__(self, folder: Path, seed: int):
         self._rng, self._run, self._prices = random.Random(seed), folder / "run", price_file(folder)
         self.blows: Counter[str] = Counter()
-        head = {**SMALL, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
+        head = {**SMALL, "include_dashboard": False}
         self._cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
-        self._head_port = int(self._cluster.address.rpartition(":")[2])
+        self._head = self._cluster.address.rpartition(":")[0]
         self._proxies: dict[str, ProxyProcess] = {}
         self._nodes: dict[str, Any] = {}
         for number in range(2, 6):
@@ -91,7 +92,7 @@ class Bench:
 
     def _add(self, place: str) -> None:
         """A node, whose connections to the head pass a proxy."""
-        proxy = ProxyProcess(self._head_port)
+        proxy = ProxyProcess(self._cluster.address)
         given = {"gcs_address": proxy.address, "node_ip_address": place, **SMALL}
         node = patiently(lambda: self._cluster.add_node(wait=False, **given))
         self._nodes[place], self._proxies[place] = node, proxy
@@ -108,9 +109,8 @@ class Bench:
 
     def campaign(self, blows: int, stopped: list[int]) -> None:
         """From the driver's start to the campaign's end, with so many blows between."""
-        until, place = time.monotonic() + HANGS_S, "127.0.0.1"
-        driver = self.drive(place)
-        strikes = time.monotonic() + 15
+        until, place = time.monotonic() + HANGS_S, self._head
+        driver, before, strikes = self.drive(place), 0, math.inf
         while driver.poll() != 0:
             now = time.monotonic()
             if now > until:
@@ -119,10 +119,17 @@ class Bench:
             if driver.poll() is not None:  # one slot has lost its node too often
                 self.blows["driver gave up and was started again"] += 1
                 driver = self.drive(place)
+            if strikes == math.inf and (size := self._books()) != before:  # it works again
+                before, strikes = size, now + self._rng.uniform(0.0, 5.0)
             if now > strikes and sum(self.blows.values()) < blows and not stopped:
                 driver, place = self._strike(driver, place)
-                strikes = time.monotonic() + self._rng.uniform(2.0, 10.0)
+                print(dict(self.blows), file=sys.stderr, flush=True)
+                before, strikes = self._books(), math.inf
             time.sleep(0.1)
+
+    def _books(self) -> int:
+        books = self._run / "spend.jsonl"
+        return books.stat().st_size if books.exists() else 0
 
     def _strike(
         self, driver: subprocess.Popen[bytes], place: str
@@ -138,7 +145,7 @@ class Bench:
         elif blow == "driver":
             driver.send_signal(signal.SIGKILL)
             driver.wait()
-            place = self._rng.choice([*others, "127.0.0.1"])
+            place = self._rng.choice([*others, self._head])
             driver = self.drive(place)
             self.blows["drivers killed and started on another node"] += 1
         else:

@@ -1,6 +1,6 @@
 """A loopback proxy that cuts, stalls and half-closes what passes it, in a process of its own.
 
-`python proxy.py PORT` prints its address and passes connections on to 127.0.0.1:PORT. A line on its
+`python proxy.py HOST PORT` prints its address and passes connections on to that port. A line on its
 standard input is a blow: `cut` resets every connection, `stall` lets nothing pass for five seconds,
 `half-close` ends the way to the port and leaves the way back. It ends with its input.
 """
@@ -21,10 +21,10 @@ STALL_S = 5.0
 class Proxy:
     """The connections and what befalls them."""
 
-    def __init__(self, port: int):
-        self._port, self._pairs = port, list[tuple[socket.socket, socket.socket]]()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+    def __init__(self, host: str, port: int):
+        self._server, self._pairs = (host, port), list[tuple[socket.socket, socket.socket]]()
+        self._listener = socket.create_server((host, 0))
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._until = 0.0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -46,7 +46,7 @@ class Proxy:
         while True:
             theirs, _ = self._listener.accept()
             try:
-                ours = socket.create_connection(("127.0.0.1", self._port))
+                ours = socket.create_connection(self._server)
             except OSError:
                 theirs.close()
                 continue
@@ -70,9 +70,9 @@ class Proxy:
 class ProxyProcess:
     """A proxy before a port, and how to strike it."""
 
-    def __init__(self, port: int):
+    def __init__(self, address: str):
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(port)],
+            [sys.executable, __file__, *address.rsplit(":", 1)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -94,7 +94,7 @@ class ProxyProcess:
 
 def main() -> None:
     """Serve until the input ends."""
-    proxy = Proxy(int(sys.argv[1]))
+    proxy = Proxy(sys.argv[1], int(sys.argv[2]))
     print(proxy.address, flush=True)
     for line in sys.stdin:
         proxy.strike(line.strip())
