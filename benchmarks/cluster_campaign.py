@@ -5,10 +5,11 @@
 The nodes are processes of this machine with addresses of their own (127.0.0.2 to 127.0.0.5, which
 Linux has without being told). A few seconds after each sign of work a blow falls: a node is killed
 with SIGKILL and another one added, the driver is killed and started on another node, or the
-connections of a node to the head, which pass a proxy, are cut, stalled or half-closed. In the end the records must equal
-those of an undisturbed run in one process, byte for byte but for times, nothing may have cost more
-than the budget, and only what was in flight may have been paid for twice. Prints the table; exit
-status 1 where that was not so. SIGTERM ends the blows, and the campaign comes to its end.
+connections of a node to the head, which pass a proxy, are cut, stalled or half-closed. In the end
+the records must equal those of an undisturbed run in one process, byte for byte but for times,
+nothing may have cost more than the budget, and only what was in flight may have been paid for
+twice. Prints the table; exit status 1 where that was not so. SIGTERM ends the blows, and the
+campaign comes to its end.
 """
 
 from __future__ import annotations
