@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 from PIL import Image
 from placeholders.fixtures import FIXTURES, SMALL
-from placeholders.objects import OBJECT_SIZES, OF_TYPE, object_shape
+from placeholders.objects import OBJECT_SIZES, OF_TYPE, OTHER, object_shape
 from placeholders.shapes import Box, Shape, model_xml
 
 LIST = "placeholders.json"  # in models/assets: read by capex doctor
@@ -151,7 +151,7 @@ def _objects(assets: Path) -> Iterator[tuple[Path, bytes]]:
     """A few instances of every category in every registry."""
     source = assets.parents[1] / "models" / "objects" / "kitchen_objects.py"
     for category, rows in _categories(ast.parse(source.read_text(encoding="utf-8"))).items():
-        size = OBJECT_SIZES.get(category) or OF_TYPE.get(rows["types"], (0.07, 0.07, 0.08))
+        size = OBJECT_SIZES.get(category) or OF_TYPE.get(rows["types"], OTHER)
         for registry in REGISTRIES:
             if registry not in rows:
                 continue

@@ -97,12 +97,13 @@ def oven() -> Shape:
 
 
 def toaster_oven() -> Shape:
-    """A small oven on the counter: a door that drops, knobs on its right."""
+    """A small oven on the counter: a door that drops, high enough for a finger; knobs beside it."""
     w, d, h = size = (0.46, 0.32, 0.28)
     front = -d / 2 - 0.01 - GAP
     names = ("knob_doneness", "knob_function", "knob_temp", "knob_time")
-    knobs = [knob(name, (0.18, front, 0.1 - 0.06 * k), (0, -1, 0)) for k, name in enumerate(names)]
-    door = drop_door("door", "door_joint", (-0.05, front, 0), (0.34, 0.02, h - 0.04))
+    before = front - 0.006  # clear of the panel: a knob that touches it turns by itself
+    knobs = [knob(n, (0.18, before, 0.1 - 0.06 * k), (0, -1, 0)) for k, n in enumerate(names)]
+    door = drop_door("door", "door_joint", (-0.05, front, 0.03), (0.34, 0.02, h - 0.1))
     shelf = rack("rack0", (-0.05, 0.01, -0.05), (0.3, d - 0.06, 0.02), 0.15)
     inside = [Region("rack0", (-0.05, 0.01, 0.04), (0.28, d - 0.08, 0.14))]
     panel = Box((0.18, -d / 2 + 0.01, 0), (0.1, 0.02, h), rgba=DARK)
@@ -162,14 +163,14 @@ def coffee_machine() -> Shape:
 
 
 def toaster() -> Shape:
-    """Two slots along its depth, a lever, a knob and a button in front."""
+    """Two slots along its depth, from which a slice stands out; lever, knob and button in front."""
     w, d, h = size = (0.2, 0.3, 0.19)
     boxes = [Box((x, 0, 0), (0.02, d, h)) for x in (-0.09, 0.0, 0.09)]
     boxes += [Box((0, y, 0), (w, 0.02, h)) for y in (-d / 2 + 0.01, d / 2 - 0.01)]
     regions = []
     for name, x in (("slotL", -0.045), ("slotR", 0.045)):
-        boxes.append(Box((x, 0, -h / 2 + 0.03), (0.07, d - 0.04, 0.06), f"{name}_floor"))
-        regions.append(Region(name, (x, 0, 0.03), (0.07, d - 0.05, 0.12)))
+        boxes.append(Box((x, 0, -0.033), (0.07, d - 0.04, 0.124), f"{name}_floor"))
+        regions.append(Region(name, (x, 0, 0.09), (0.07, d - 0.05, 0.12)))
     front = -d / 2 - 0.01 - GAP
     down = Joint("lever_joint", "slide", (0, 0, -1), 0.0, 0.07, stiffness=5.0, damping=2.0)
     push = Joint("button_cancel_joint", "slide", (0, 1, 0), 0.0, 0.008, stiffness=50.0)

@@ -12,24 +12,25 @@ OBJECT_SIZES: dict[str, Triple] = {  # width, depth, height in metres, after Rob
     "pan": (0.24, 0.24, 0.05),
     "pot": (0.22, 0.22, 0.12),
     "saucepan": (0.18, 0.18, 0.08),
-    "mug": (0.08, 0.08, 0.09),
-    "cup": (0.07, 0.07, 0.09),
+    "mug": (0.065, 0.065, 0.09),
+    "cup": (0.06, 0.06, 0.09),
     "sandwich_bread": (0.1, 0.1, 0.02),
     "tray": (0.32, 0.24, 0.03),
     "oven_tray": (0.36, 0.26, 0.03),
     "cutting_board": (0.3, 0.2, 0.02),
     "colander": (0.22, 0.22, 0.1),
     "basket": (0.26, 0.2, 0.12),
-    "can": (0.065, 0.065, 0.12),
+    "can": (0.06, 0.06, 0.12),
 }
 OF_TYPE: dict[str, Triple] = {
     "utensil": (0.16, 0.025, 0.02),
     "tool": (0.18, 0.03, 0.025),
-    "drink": (0.065, 0.065, 0.18),
+    "drink": (0.06, 0.06, 0.18),
     "condiment": (0.06, 0.06, 0.15),
-    "packaged_food": (0.08, 0.05, 0.13),
+    "packaged_food": (0.06, 0.05, 0.13),
     "receptacle": (0.16, 0.16, 0.07),
 }
+OTHER: Triple = (0.05, 0.05, 0.07)  # fingers open 8 cm, and instances grow by up to 12 %
 OPEN = ("bowl", "pan", "pot", "saucepan", "tray", "oven_tray", "basket", "colander")
 
 

@@ -302,6 +302,27 @@ class SwappedAxes(ToyEnv):
         return ToyEnv._row(arm)[[0, 2, 1, 3, 4, 5, 6, 7]]
 
 
+class WallAhead(ToyEnv):
+    """A start that leaves the tips no room to step forward."""
+
+    def reset(self, start):
+        super().reset(start)
+        self._wall = {arm: float(self._x[f"{arm} tip"][0]) + 0.005 for arm in self.toy.arms}
+
+    def apply(self, action):
+        super().apply(action)
+        for arm, wall in self._wall.items():
+            for part in ("tip", "goal"):
+                place = self._x[f"{arm} {part}"]
+                place[0] = min(place[0], wall)
+
+    def robot_state(self):
+        state = super().robot_state()
+        met = any(self._x[f"{arm} tip"][0] >= wall for arm, wall in self._wall.items())
+        wall = {Contact("palm", "wall")} if met else set()
+        return dataclasses.replace(state, contacts=state.contacts | wall)
+
+
 class TurnsInTipFrame(ToyEnv):
     @staticmethod
     def _row(arm):
@@ -529,6 +550,10 @@ def test_a_broken_world_fails_its_rule_and_no_other(rule, world, unavoidable):
         world(Toy(arms=("left",))) if rule in ("tip", "depth") else world()
     )  # half the images to draw
     assert set(failed(env, rules=[*QUICK, rule])) == {rule} | unavoidable
+
+
+def test_where_a_wall_leaves_no_room_steps_go_the_other_way_first():
+    assert failed(WallAhead(), rules=["commands"]) == {}
 
 
 def test_a_state_that_depends_on_the_process_is_found():

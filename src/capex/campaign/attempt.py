@@ -55,6 +55,7 @@ from capex.models.pictures import ImageFormat
 from capex.models.prices import Price
 from capex.models.redact import scrub
 from capex.run import LoadedEpisode, readable
+from capex.run.pace import Rate
 from capex.run.scenes import Scenes
 from capex.run.store import Chain
 from capex.run.summary import Summary, summarize
@@ -92,6 +93,7 @@ class Work:
     seed: int = 0
     images: ImageFormat = "png"
     keep_all_images: bool = True
+    rate: Rate | None = None  # the provider's limits
 
     def budgets(self, model: str, method: MethodSettings) -> tuple[Budget, ...]:
         """The dollar budgets that hold; one typed for a model without a price is refused."""
@@ -179,9 +181,12 @@ def run_attempt(
     """
     chain, slot, run_dir = job.chain, job.slot, job.chain.path.parent.parent
     labels: dict[str, str | int] = {"chain": chain.path.name, "episode": slot.start}
-    ledger = Ledger(work.price, work.budgets(demonstrator.name, job.method), spend, labels)
+    ledger = Ledger(
+        work.price, work.budgets(demonstrator.name, job.method), spend, labels, work.rate
+    )
     progress = _Progress(ledger, tell)
     lease = Lease(core or Core(), progress.phase)
+    ledger.check = lease.check
     paid = chain.unfinished(slot.start)
     robot = one_robot(env.spec)  # what a model once answered is never said to a robot again
     resumed = not robot and demonstrator.model is not None and paid.is_file() and readable(paid)

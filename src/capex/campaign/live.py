@@ -20,7 +20,7 @@ from capex.method.executor import Tick
 from capex.method.hooks import Committed, Deciding, Ended, Event, Passed, Remembered, Replied
 from capex.method.observation import command_text
 from capex.models import pictures
-from capex.models.redact import scrub
+from capex.models.redact import scrub, secrets
 from capex.pose import Array
 from capex.run.live import EVENTS, LIVE_FOLDER
 from capex.worlds import Env, RobotState
@@ -49,6 +49,7 @@ class LiveLog:
         self._keep_pictures, self._clock = keep_pictures, clock
         self._round = self._steps = 0
         self._told_at = 0.0
+        self._secrets = secrets()
         with contextlib.suppress(OSError):
             self._folder.mkdir(exist_ok=True)
         self.tell("began", **facts)
@@ -126,7 +127,7 @@ class LiveLog:
         """Write an event, of this attempt or of what people asked of it."""
         line = {"event": name, "unix_time": round(self._clock(), 3), **values}
         with contextlib.suppress(OSError), open(self._folder / EVENTS, "ab") as out:
-            out.write(json.dumps(scrub(line)).encode() + b"\n")
+            out.write(json.dumps(scrub(line, self._secrets)).encode() + b"\n")
 
 
 def _hands(state: RobotState) -> dict[str, Any]:

@@ -14,7 +14,7 @@ has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -70,9 +70,11 @@ def certify_run(
     parallel: int = 1,
     *,
     again: bool = False,
+    only: Sequence[str] = (),
     tell: Callable[[int, int, Certified], None] | None = None,
 ) -> list[Certified]:
-    """Certify every success of a run that has no valid certificate yet (`again`: all of them).
+    """Certify every success of a run that has no valid certificate yet (`again`: all of them;
+    `only`: those of the chains of these names).
 
     Each certificate is written as soon as it is known, so that an interrupted run continues.
     `tell(done, all, latest)` reports progress. Damaged episodes come last, whether they were
@@ -80,7 +82,8 @@ def certify_run(
     """
     recorded = find_run(run)
     recorded_on = recorded.manifest.get("fingerprint", {})
-    chains = [load_chain(chain) for chain in recorded.chains()]
+    wanted = [chain for chain in recorded.chains() if not only or chain.path.name in only]
+    chains = [load_chain(chain) for chain in wanted]
     verdicts = {e.path: e.verdict for c in chains for e in c.episodes if e.success is True}
     successes = list(verdicts)
     done: dict[Path, Certified] = {}

@@ -19,13 +19,13 @@ are for one attempt; one that continues a cut-off attempt is told them again whe
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from capex.errors import CapexError, DamagedFile, UnknownName
+from capex.models.exchanges import append
 from capex.run.files import now, read_json, write_bytes, write_json
 
 REQUESTS = "requests"
@@ -219,11 +219,7 @@ def driven(run: Path, chain: str, start: int) -> list[Mapping[str, Any]]:
 
 
 def _append(path: Path, row: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab") as out:
-        out.write(json.dumps(row).encode() + b"\n")
-        out.flush()
-        os.fsync(out.fileno())
+    append(path, json.dumps(row).encode() + b"\n")
 
 
 def _wish_file(run: Path, chain: str, start: int) -> Path:

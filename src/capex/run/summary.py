@@ -20,6 +20,8 @@ from capex.run.requests import IN_RECORD
 from capex.run.verdicts import Verdict, standing
 
 NO_LABEL = -1
+# In a student's record, beside what is known of it: how it came by the instruction's embedding.
+HEARD = "instruction_embedding"
 StartKey = tuple[str, str, int, int, str]  # world, task, index, seed, state of a fork
 # Known, and at most: requests that may have been billed count with their worst case.
 DollarSpan = tuple[float, float]
@@ -122,6 +124,8 @@ def summarize(episode: LoadedEpisode, run: int = 0) -> Summary:
     """The numbers of an episode; of a fork those from its state on."""
     record, extra = own_part(episode.record), episode.record.extra
     weights, student = extra.get("weights"), extra.get("student")
+    if isinstance(student, Mapping) and HEARD in extra:
+        student = {**student, HEARD: extra[HEARD]}
     planned = [t for t in record.turns if t.waypoints]
     return Summary(
         run=run,

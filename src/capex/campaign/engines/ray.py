@@ -28,8 +28,10 @@ from capex.campaign.demonstrators import Asked, answering, demonstrator
 from capex.campaign.engines import Failed, Lost, Message, Setup
 from capex.errors import CapexError
 from capex.models import ChatSettings, Usage
+from capex.models.exchanges import append
 from capex.run.cluster import Cluster, import_ray
 from capex.run.files import TEMPORARY
+from capex.run.pace import Rate, Turn
 from capex.run.spend import Spend
 from capex.run.store import EXCHANGE_TIMES, EXCHANGES, Chain
 from capex.run.summary import Summary
@@ -72,6 +74,14 @@ class DriverActor:
         """Replace a reservation with the actual cost."""
         self._spend.settle(ticket, usd, usage, reply=reply)
 
+    def turn(self, rate: Rate, tokens: int) -> Turn:
+        """Count a request against the provider's limits, which all nodes share."""
+        return self._spend.turn(rate, tokens)
+
+    def used(self, turn: Turn, more: int) -> None:
+        """Count more tokens for a request, or fewer."""
+        self._spend.used(turn, more)
+
     def moved(
         self, ticket: int, moved: Moved, chain: Chain, start: int, fresh: Mapping[str, bytes]
     ) -> None:
@@ -82,12 +92,7 @@ class DriverActor:
             return
         self._news.append((ticket, moved))
         for name, lines in fresh.items():
-            folder = self._folder(chain, start)
-            folder.mkdir(parents=True, exist_ok=True)
-            with open(folder / name, "ab") as out:
-                out.write(lines)
-                out.flush()
-                os.fsync(out.fileno())
+            append(self._folder(chain, start) / name, lines)
 
     def take(self) -> list[tuple[int, Moved]]:
         """All news since the last time."""
@@ -129,6 +134,13 @@ class _RemoteSpend:
         self, ticket: str, usd: Decimal | None, usage: Usage | None = None, *, reply: bool = False
     ) -> None:
         import_ray().get(self.actor.settle.remote(ticket, usd, usage, reply))
+
+    def turn(self, rate: Rate, tokens: int) -> Turn:
+        turn: Turn = import_ray().get(self.actor.turn.remote(rate, tokens))
+        return turn
+
+    def used(self, turn: Turn, more: int) -> None:
+        self.actor.used.remote(turn, more)
 
 
 @dataclass(frozen=True)

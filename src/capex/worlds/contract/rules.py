@@ -108,13 +108,13 @@ def reset_is_deterministic(t: WorldTrial) -> str:
     script, begun = t.script(seed=1), t.bits()
     t.run(script)
     future = t.state()
-    t.begin()
+    t.reset()
     require_same_bits(begun, t.bits(), "after a second reset to the same start")
     t.run(script)
     require(t.state() == future, "the same commands from the same start ended in another state")
     t.run(t.script(seed=2))
-    t.begin()
-    t.begin()
+    t.reset()
+    t.reset()
     require_same_bits(begun, t.bits(), "after two resets in a row, with other commands before")
     return f"state, pixels and {t.ticks} ticks of future are equal after every reset"
 
@@ -187,7 +187,7 @@ def observing_changes_nothing(t: WorldTrial) -> str:
     script = t.script(seed=3)
     t.run(script)
     unseen = t.state()
-    t.begin()
+    t.reset()
     for tick, command in enumerate(script):
         t.env.robot_state()
         t.env.success()
@@ -245,7 +245,7 @@ def native_actions_replay(t: WorldTrial) -> str:
     n = len(t.spec.action_names)
     actions = t.run(t.script(seed=6))
     ended = t.bits()
-    t.begin()
+    t.reset()
     for action in actions:
         shape = f"step returned an action of shape {action.shape}; action_names has {n} names"
         require(action.shape == (n,), shape)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
 
 from capex.pose import Array, Pose
-from capex.worlds import ArmCommand, ArmSpec, Command, Env, EnvFactory, Spec, Start
+from capex.worlds import ArmCommand, ArmSpec, Command, Env, EnvFactory, Spec, Start, State
 
 SLOW_STEP_M = 0.005  # a tick beside people: 10 cm a second at 20 Hz
 PIXELS = (128, 96)  # width, height of the images whose bits are compared
@@ -49,6 +49,7 @@ class WorldTrial:
     factory: EnvFactory | None
     start: Start
     ticks: int
+    _begun: list[State] = field(default_factory=list)  # the state at the start, once it is known
 
     @property
     def spec(self) -> Spec:
@@ -56,9 +57,20 @@ class WorldTrial:
         return self.env.spec
 
     def begin(self) -> None:
-        """Back to the start, where the world can; otherwise continue from wherever it is."""
-        if self.spec.can_reset:
-            self.env.reset(self.start)
+        """Back to the start, where the world can; otherwise continue from wherever it is. A world
+        that saves states is reset once and then loads its start: a kitchen may take ten seconds to
+        build.
+        """
+        if self._begun:
+            self.env.load_state(self._begun[0])
+        elif self.spec.can_reset:
+            self.reset()
+            if self.spec.can_save:
+                self._begun.append(self.env.save_state())
+
+    def reset(self) -> None:
+        """Build the start anew."""
+        self.env.reset(self.start)
 
     def begin_exactly(self) -> None:
         """Back to the start for a rule about equal bits; not claimed where nothing repeats."""
@@ -68,7 +80,7 @@ class WorldTrial:
             )
         if self.spec.records_frames:
             raise NotClaimedError("a person arranges its starts, so none repeats itself to the bit")
-        self.env.reset(self.start)
+        self.reset()
 
     def seconds(self, duration_s: float) -> int:
         """That many seconds in control ticks, at least one."""

@@ -16,6 +16,7 @@ from typing import Literal
 from capex.errors import CapexError
 from capex.pose import Array
 from capex.worlds.robocasa.dataset import LAYOUT, STYLE, find_dataset, open_dataset
+from capex.worlds.robocasa.expert import plan
 from capex.worlds.robocasa.fresh import KitchenSettings, KitchenStarts
 from capex.worlds.robocasa.needs import DATASETS_VARIABLE, INSTALL, datasets_base, examine_needs
 from capex.worlds.robocasa.restored import RecordedStarts
@@ -24,7 +25,15 @@ from capex.worlds.robosuite.env import SuiteEnv
 from capex.worlds.robosuite.packages import import_quietly, import_robosuite
 from capex.worlds.robosuite.robots import MOBILE
 
-__all__ = ["DATASETS_VARIABLE", "TASKS", "WORKSPACE_M", "examine_needs", "follow_human", "make"]
+__all__ = [
+    "DATASETS_VARIABLE",
+    "TASKS",
+    "WORKSPACE_M",
+    "examine_needs",
+    "follow_human",
+    "make",
+    "plan",
+]
 
 WORKSPACE_M = ((-0.30, -0.85, -0.70), (0.95, 0.85, 1.20))
 

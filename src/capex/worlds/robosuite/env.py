@@ -258,6 +258,12 @@ class SuiteEnv:
         self._require_reset()
         return Truth(self._anatomy)
 
+    @property
+    def suite(self) -> Any:
+        """robosuite's own environment: privileged, for the expert and for tests."""
+        self._require_reset()
+        return self._env
+
     def model_file(self) -> ModelFile:
         """What robosuite's, robomimic's and RoboCasa's own tools need to repeat this start."""
         self._require_reset()
