@@ -32,7 +32,9 @@ class Line:
     """The attempt's end of the connection to a page."""
 
     def __init__(self, wish: Wish):
-        """Call whoever asked; OSError where nobody answers."""
+        """Call whoever asked; OSError where nobody answers, or where they are elsewhere."""
+        if wish.host not in ("", socket.gethostname()):
+            raise OSError(f"{wish.host} is another machine")
         self._socket = socket.create_connection((HOST, wish.port), CALL_S)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
