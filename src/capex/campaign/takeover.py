@@ -7,6 +7,7 @@ drives the same way.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -63,11 +64,9 @@ class Line:
 
     def close(self) -> None:
         """Hang up."""
-        for end in (lambda: self._socket.shutdown(socket.SHUT_RDWR), self._socket.close):
-            try:
-                end()
-            except OSError:
-                continue
+        with contextlib.suppress(OSError):  # wakes whoever listens
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
 
 @dataclass

@@ -12,6 +12,7 @@ import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -88,9 +89,8 @@ class Relay:
         """The call; None where the person or the attempt is gone before it."""
         taken = 0  # how often it was seen that the wish was taken, and nobody called
         while True:
-            await asyncio.wait(
-                {self._called, hearing}, timeout=WAIT_S, return_when="FIRST_COMPLETED"
-            )
+            either: set[asyncio.Future[Any]] = {self._called, hearing}
+            await asyncio.wait(either, timeout=WAIT_S, return_when="FIRST_COMPLETED")
             if self._called.done():
                 return self._called.result()
             if hearing.done():  # whatever it was: nothing can be driven yet
