@@ -190,17 +190,18 @@ def _turn_knob(k: Kitchen, decision: int) -> Steps:
     if drive := hand.line_up(k, box.centre, AHEAD, 0.36, decision):
         return drive
     turn = float(part.axis[2]) * -part.opening
+    if k.holds(part.body):  # where the hand is now: a knob stays where it is
+        legs = max(1, math.ceil(abs(turn) / 0.35))
+        turned = [yaw_matrix(turn * (n + 1) / legs) @ k.hand for n in range(legs)]
+        return [at(k.tip, matrix_to_euler(R)) for R in turned]
     side = math.atan2(box.pose.rotation[1, 0], box.pose.rotation[0, 0])
     sides = [math.remainder(side + n * math.pi / 2, 2 * math.pi) for n in range(4)]
     first = min(sides, key=lambda yaw: max(abs(yaw), abs(yaw + turn)))
-    legs = max(1, math.ceil(abs(turn) / 0.4))
-    hands = [matrix_to_euler(yaw_matrix(first + turn * n / legs) @ DOWN) for n in range(legs + 1)]
-    grip = box.centre + np.array([0.0, 0.0, 0.004])
+    down = matrix_to_euler(yaw_matrix(first) @ DOWN)
+    grip = box.centre + 0.004 * UP
     way = hand.over(k.tip, grip + 0.10 * UP)
-    take = [at(way[0], hands[0], "open"), *path(way[0], way[1:], hands[0])]
-    take += line(way[-1], grip, hands[0], "close")
-    return [*take, *(at(grip, pose) for pose in hands[1:]), at(grip, hands[-1], "release"),
-            *line(grip, grip + 0.1 * UP)]  # fmt: skip
+    take = line(way[-1], grip, down, "close")
+    return [at(way[0], down, "open"), *path(way[0], way[1:], down), *take]
 
 
 def _navigate(k: Kitchen, decision: int) -> Steps:
@@ -260,10 +261,11 @@ def _cover(k: Kitchen, decision: int) -> Steps:
     """Take the blender's lid by its knob and set it on the jug."""
     blender = k.casa.blender
     lid = f"{blender.blender_lid.name}_main"
-    place = k.point(blender.get_lid_closed_pos(k.casa)) - k.body(lid).position_m
+    seat = k.point(blender.get_lid_closed_pos(k.casa))
+    if not k.holds(lid) and (drive := hand.line_up(k, seat, k.into(blender), 0.48, decision)):
+        return drive
     low, _ = k.extent(lid)
     knob = max(k.boxes(lid), key=lambda box: float(box.centre[2]))
-    seat = k.body(lid).position_m + place
     seat[2] += float(low[2] - k.body(lid).position_m[2])
     return hand.pick_place(k, lid, seat, decision, grip=knob, over_m=float(seat[2]))
 
