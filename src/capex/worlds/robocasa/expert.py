@@ -25,6 +25,8 @@ from capex.worlds.robosuite.robots import ARM
 UP: Array = np.array([0.0, 0.0, 1.0])
 AHEAD: Array = np.array([1.0, 0.0, 0.0])
 
+AJAR_RAD = 0.6  # a door so far open is pushed on from inside
+
 Skill = Callable[[Kitchen, int], Steps]
 
 
@@ -103,12 +105,21 @@ def _shut_flap(k: Kitchen, decision: int) -> Steps:
 
 
 def _open_doors(k: Kitchen, decision: int) -> Steps:
-    """Draw a cabinet's doors open by their handles, one after the other."""
+    """Draw a cabinet's doors open by their handles, one after the other; then push from inside."""
     fixture = k.casa.fxtr
     into = k.into(fixture)
     parts = [k.part(joint) for joint in fixture.door_joint_names]
     part = min(parts, key=lambda p: p.opening / p.limit if p.opening < 0.93 * p.limit else 2.0)
-    return hand.pull(k, part, hand.handle_of(k, part, into), into, 0.97 * part.limit, decision)
+    goal = 0.98 * part.limit
+    if part.opening < AJAR_RAD:
+        return hand.pull(k, part, hand.handle_of(k, part, into), into, goal, decision)
+    if k.holds(part.body):
+        return [at(k.tip, "keep", "release"), *line(k.tip, k.tip - 0.10 * into)]
+    panel = max(k.boxes(part.body), key=lambda box: float(np.prod(box.half_m)))
+    edge = part.anchor + 1.8 * (panel.centre - part.anchor)
+    way = part.way(edge, goal)
+    point = np.array([*edge[:2], panel.centre[2] - 0.6 * panel.reach(UP)]) - panel.reach(way) * way
+    return hand.push(k, part, point, goal, hand.facing(into, UP), gap_m=0.05)
 
 
 def _open_drawer(k: Kitchen, decision: int) -> Steps:

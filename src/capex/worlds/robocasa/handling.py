@@ -28,7 +28,7 @@ SLANT_RAD = 0.6
 NEAREST_LEVEL_M = ((0.30, 0.60), (0.50, 0.38))
 LOW_M = 0.18  # a hand comes down to a lower place from above
 # By height, by how much the fingertips are lowered: a low hand cannot point level.
-LOWERED_RAD = ((0.30, 0.60), (0.6, 0.0))
+LOWERED_RAD = ((0.10, 0.30, 0.60), (0.8, 0.6, 0.0))
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,8 @@ def pull(k: Kitchen, part: Part, grip: Grip, into: Array, goal: float, decision:
         return [drive(float(x), float(y), 0.0)]
     if drive_there := line_up(k, grip.place, into, 0.60, decision):
         return drive_there
-    before = grip.place - 0.09 * grip.way
+    # Below a worktop that stands out over it, a handle is come to from farther before it.
+    before = grip.place - 0.09 * grip.way - (0.06 * into if grip.place[2] < LOW_M else 0.0)
     from_above = grip.way[2] < -0.9
     onto = over(k.tip, before) if from_above else approach(k.tip, before, into)
     way = [at(onto[0], grip.orientation, "open"), *path(onto[0], onto[1:], grip.orientation)]
@@ -215,7 +216,8 @@ def _take_from_above(k: Kitchen, box: Box, turn: float, clear_m: float) -> Steps
     axis = box.pose.rotation[:, min(sides, key=lambda n: float(box.half_m[n]))]
     orientation = down(math.atan2(axis[1], axis[0]) - math.pi / 2 + turn)
     half = box.reach(UP)
-    rise = half - BELOW_TOP_M if half > TALL_M else -0.002
+    # The fingers end 1.25 cm below the tip, and must not stand on what the thing lies on.
+    rise = half - BELOW_TOP_M if half > TALL_M else max(-0.002, 0.0185 - half)
     take = box.centre + rise * UP
     hover = raised(take, HOVER_M)
     onto = over(k.tip, hover, clear_m)
