@@ -54,6 +54,11 @@ class Kitchen:
         return self.env.robot_state().arms[ARM.name].T_base_tip.position_m
 
     @property
+    def hand(self) -> Array:
+        """How the hand is turned."""
+        return self.env.robot_state().arms[ARM.name].T_base_tip.rotation
+
+    @property
     def fingers_open(self) -> bool:
         """Whether the fingers stand apart."""
         return self.env.robot_state().arms[ARM.name].opening_m > 0.01
